@@ -1,0 +1,63 @@
+// tutti/config.hpp - every environment variable, in one struct.
+//
+// `Config::from_environment` reads them all once; `tutti info` prints the same list with meanings
+// and defaults. Nothing else in the library reads the environment but the search for rank and size
+// (group/self.hpp). A value that cannot be read is Code::invalid_argument naming the variable.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+struct Config {
+  // Which transports may be used: "auto", or a comma list of inproc, shm, tcp.  TUTTI_TRANSPORT
+  std::string transport = "auto";
+  // Forced algorithm per collective; automatic where not forced.  TUTTI_ALGORITHM
+  std::array<Algorithm, kCollectives> algorithm{};
+  // How long an operation may take unless its call says otherwise.  TUTTI_TIMEOUT (seconds)
+  std::chrono::nanoseconds timeout = std::chrono::seconds(300);
+  // How long ranks wait for each other when a group is created.  TUTTI_JOIN_TIMEOUT (seconds)
+  std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);
+  // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
+  std::string host;
+  // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
+  std::string interface;
+  // off, WARN, INFO or TRACE.  TUTTI_DEBUG
+  std::string debug = "WARN";
+  // Comma list of subsystems to log, empty: all.  TUTTI_DEBUG_SUBSYS
+  std::string debug_subsystems;
+  // Where the log goes; %h host, %p pid; empty: stderr.  TUTTI_DEBUG_FILE
+  std::string debug_file;
+  // Folder for flight-recorder dumps; empty: a summary on stderr.  TUTTI_DUMP_DIR
+  std::string dump_dir;
+  // Records kept by the flight recorder.  TUTTI_RECORDER_SIZE
+  std::size_t recorder_size = 4096;
+  // Bytes of a segment that moves at once.  TUTTI_SEGMENT_BYTES
+  std::size_t segment_bytes = 128 * 1024;
+  // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
+  long spin = -1;
+  // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD
+  bool progress_thread = true;
+
+  static Result<Config> from_environment();
+};
+
+// One row of the table that `tutti info` prints.
+struct ConfigVariable {
+  std::string name;
+  std::string meaning;
+  std::string default_value;
+  std::string value;  // as set in this environment; empty when not set
+};
+std::vector<ConfigVariable> config_variables();
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,90 @@
+// tutti/group.hpp - a fixed set of ranks that run collectives together.
+//
+// Ordering       all ranks start the same collectives in the same order; a difference
+//                ends in Code::mismatch on every rank, never in a hang.
+// Buffers        are lent to the library from the call until its Work is done.
+// Thread-safety  starts on one group must not overlap in time; any thread may wait or abort.
+// Failure        the first failure ends all pending and later Works with the same
+//                Status, which names the rank and the collective at fault.
+//
+//   auto group = tutti::Group::create(store, {.rank = rank, .size = 4});
+//   if (!group.ok()) return group.status();
+//   tutti::Work sum = (*group)->all_reduce_async(gradients, tutti::ReduceOp::sum);
+//   compute_something_else();
+//   if (auto status = sum.wait(); !status.ok()) return status;
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/collectives.hpp"
+#include "tutti/config.hpp"
+#include "tutti/status.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+struct GroupOptions {
+  int rank = -1;
+  int size = -1;
+  std::string name = "world";
+  ReductionOrder reduction_order = ReductionOrder::any;
+  std::optional<Config> config;  // absent: from the environment
+  std::string secret;            // of the job; empty: rank 0 makes one and puts it into the store
+};
+
+// What the library expects an operation to cost.
+struct Prediction {
+  std::chrono::nanoseconds time{0};
+  Algorithm algorithm = Algorithm::automatic;
+};
+
+// Memory that every rank of the group on this host has mapped: collectives on it copy nothing.
+// It lives until the last handle and the group are gone.
+struct SymmetricMemory {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  std::shared_ptr<void> owner;
+};
+
+class Group : public Collectives {
+ public:
+  // Meets the other ranks in `store` and links up with them. Blocks, at most config.join_timeout;
+  // the error names the ranks that did not come.
+  static Result<std::shared_ptr<Group>> create(std::shared_ptr<Store> store, GroupOptions options);
+  // The same for a program started by tutti run, torchrun, mpirun or srun. Without any of them: a
+  // group of one.
+  static Result<std::shared_ptr<Group>> from_environment(GroupOptions options = {});
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const std::string& name() const = 0;
+
+  // New groups on the same links. `split` is called by all ranks: a negative color gets none (a null
+  // group), others are ordered by key, ties by old rank. `subgroup` is called by its members only,
+  // with the same list and tag on each. `duplicate` is called by all ranks.
+  virtual Result<std::shared_ptr<Group>> split(int color, int key, std::string name = "") = 0;
+  virtual Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
+                                                  std::string name = "") = 0;
+  virtual Result<std::shared_ptr<Group>> duplicate(std::string name = "") = 0;
+
+  // Collective. Contents are zero at first.
+  virtual Result<SymmetricMemory> allocate(std::size_t bytes) = 0;
+  // `bytes` is the whole array, as nccl-tests count it.
+  virtual Result<Prediction> predict(Collective collective, std::size_t bytes) = 0;
+  // Ends all pending and later operations on every rank with Code::aborted and this reason.
+  virtual void abort(const std::string& reason) = 0;
+  // ok, or the failure that ended this group.
+  virtual Status health() const = 0;
+  // A few lines on who is linked to whom, and how.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace v1
+}  // namespace tutti

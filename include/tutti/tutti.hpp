@@ -1,0 +1,11 @@
+// tutti/tutti.hpp - everything, for those who do not want to pick.
+#pragma once
+
+#include "tutti/buffer.hpp"
+#include "tutti/collectives.hpp"
+#include "tutti/config.hpp"
+#include "tutti/group.hpp"
+#include "tutti/status.hpp"
+#include "tutti/store.hpp"
+#include "tutti/types.hpp"
+#include "tutti/work.hpp"

@@ -1,0 +1,99 @@
+// tutti/types.hpp - the vocabulary: element types, reductions, collectives, algorithms.
+//
+// Every enumerator is the word that is printed, parsed, put into JSON and used in the docs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+enum class Dtype : std::uint8_t {
+  i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, boolean, f8e4m3, f8e5m2,
+};
+inline constexpr int kDtypes = 15;
+
+std::size_t size_of(Dtype dtype) noexcept;
+bool is_float(Dtype dtype) noexcept;
+std::string_view to_string(Dtype dtype) noexcept;  // Dtype::boolean prints as "bool"
+std::optional<Dtype> parse_dtype(std::string_view word) noexcept;
+
+// Numerics: integers wrap; bool sum is or, bool prod is and; integer avg truncates toward zero;
+// min and max propagate NaN and take -0 < +0; f8e4m3 saturates, f8e5m2 overflows to infinity.
+// 16- and 8-bit floats are folded in f32 and rounded once per fold.
+enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, premul_sum, user };
+inline constexpr int kReduceOps = 10;
+
+std::string_view to_string(ReduceOp op) noexcept;
+std::optional<ReduceOp> parse_reduce_op(std::string_view word) noexcept;
+// Whether `op` has a meaning on `dtype`; bit operations have none on floats.
+bool is_sensible(ReduceOp op, Dtype dtype) noexcept;
+
+// inout[i] = in[i] ∘ inout[i]; `in` is the operand of the lower rank.
+using ReduceFunction = void (*)(const void* in, void* inout, std::size_t count, Dtype dtype,
+                                void* context);
+
+// A reduction written by the user. It must give the same answer on every rank; its name is part of
+// the fingerprint that ranks compare. One that is not commutative is folded in rank order only.
+struct UserReduction {
+  std::string name;
+  ReduceFunction function = nullptr;
+  void* context = nullptr;
+  bool commutative = true;
+};
+
+// What to fold with: a ReduceOp, with the scalar or the function that two of them need.
+// `user` is lent until the Work is done.
+struct Reduction {
+  ReduceOp op = ReduceOp::sum;
+  double scalar = 1.0;  // premul_sum: every contribution is multiplied by it first; same on all ranks
+  const UserReduction* user = nullptr;
+
+  Reduction() = default;
+  Reduction(ReduceOp plain) : op(plain) {}
+  static Reduction premul_sum(double scalar) {
+    Reduction reduction(ReduceOp::premul_sum);
+    reduction.scalar = scalar;
+    return reduction;
+  }
+  static Reduction by(const UserReduction& user) {
+    Reduction reduction(ReduceOp::user);
+    reduction.user = &user;
+    return reduction;
+  }
+};
+
+enum class Collective : std::uint8_t {
+  broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, barrier,
+  scan, exclusive_scan,
+};
+inline constexpr int kCollectives = 11;
+
+std::string_view to_string(Collective collective) noexcept;
+std::optional<Collective> parse_collective(std::string_view word) noexcept;
+bool has_root(Collective collective) noexcept;    // broadcast reduce gather scatter
+bool has_reduction(Collective collective) noexcept;
+
+enum class Algorithm : std::uint8_t {
+  automatic,  // the library chooses
+  direct, linear, ring, binomial_tree, double_binary_tree, recursive_doubling, halving_doubling,
+  hypercube, bruck, pairwise, torus_2d, hierarchical,
+};
+inline constexpr int kAlgorithms = 13;
+
+std::string_view to_string(Algorithm algorithm) noexcept;
+std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;
+
+// In which order a reduction folds the ranks' contributions.
+//   any   same bits on all ranks and in every run; the fastest schedule may pick the order
+//   rank  x0 ∘ x1 ∘ … ∘ xn-1, folded left to right in the accumulation type and rounded once:
+//         same bits whatever the algorithm, transport, memory or chunking
+enum class ReductionOrder : std::uint8_t { any, rank };
+std::string_view to_string(ReductionOrder order) noexcept;
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,69 @@
+// tutti/work.hpp - one operation under way.
+//
+// A Work is a small handle that may be copied; the operation goes on when all handles are gone.
+// Starting an operation never fails on the spot: whatever went wrong is in its Work.
+//
+// Thread-safety  any thread may call any method, several at once.
+// Callbacks      run once, in the thread that completed the operation, with no lock held. They may
+//                start operations, and must not wait for one.
+//
+//   tutti::Work sum = group->all_reduce_async(gradients, tutti::ReduceOp::sum);
+//   compute_something_else();
+//   tutti::Status status = sum.wait();
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "tutti/status.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+// What a finished receive learned; -1 and 0 for other operations.
+struct Received {
+  int source = -1;
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;
+};
+
+class Work {
+ public:
+  // Implemented by the engine.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual Status wait(std::chrono::nanoseconds timeout) = 0;
+    virtual bool done() const = 0;
+    virtual Status status() const = 0;
+    virtual void on_complete(std::function<void(const Status&)> callback) = 0;
+    virtual Received received() const = 0;
+  };
+
+  // A Work without an operation is done and ok.
+  Work() = default;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  // A Work that is done already.
+  static Work finished(Status status);
+
+  // Blocks until the operation is done, driving it meanwhile. A timeout here gives up waiting with
+  // Code::timed_out and leaves the operation under way.
+  Status wait() { return wait(std::chrono::nanoseconds::max()); }
+  Status wait(std::chrono::nanoseconds timeout) { return state_ ? state_->wait(timeout) : Status(); }
+
+  // Never blocks.
+  bool done() const { return !state_ || state_->done(); }
+  // The outcome when done, ok before that.
+  Status status() const { return state_ ? state_->status() : Status(); }
+  Received received() const { return state_ ? state_->received() : Received(); }
+
+  // Calls back on completion; at once, in this thread, when that has been.
+  void on_complete(std::function<void(const Status&)> callback);
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,72 @@
+// core/auth.hpp - the handshake that opens every connection: store, data, Unix socket.
+//
+// Both sides prove, by HMAC-SHA256 over both nonces, role, rank, epoch and protocol version, that they
+// know the job's secret; nothing that a peer says is believed before that. A state machine without
+// sockets and clock: feed it bytes, send what it gives, ask whether it is done. The caller owns the
+// 5 s deadline (kHandshakeTimeout). Messages are fixed-size, so nothing is allocated for a stranger.
+//
+//   client                                server
+//   hello  {magic, version, nonce_c, identity}  →
+//          ←  challenge {magic, version, nonce_s, identity, proof_s}
+//   proof  {proof_c}                      →   (server is done; client was done after the challenge)
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tutti/status.hpp"
+
+namespace tutti {
+
+inline constexpr std::chrono::seconds kHandshakeTimeout{5};
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// What a side says of itself. Bound into both proofs.
+struct Identity {
+  std::uint32_t role = 0;  // see Role
+  std::int32_t rank = -1;
+  std::uint64_t epoch = 0;  // which incarnation of the job or group; both sides must name the same
+};
+enum Role : std::uint32_t { kRoleStore = 1, kRoleData = 2, kRoleLocal = 3 };
+
+class Handshake {
+ public:
+  static Handshake client(std::string_view secret, Identity self);
+  static Handshake server(std::string_view secret, Identity self);
+
+  // Bytes to send now; empties the outbox.
+  std::string take_output();
+  // How many more bytes it wants at least; 0 when done. Never read past it: what follows belongs to
+  // the protocol above.
+  std::size_t wants() const;
+  // Takes exactly the bytes it asked for (fewer are fine, they add up). Code::corrupt for a stranger,
+  // Code::mismatch for another version, role or epoch (a message naming both).
+  Status feed(std::string_view bytes);
+  bool done() const;
+  // Only when done.
+  const Identity& peer() const;
+
+ private:
+  enum class State : std::uint8_t { wait_hello, wait_challenge, wait_proof, finished };
+  Handshake(std::string_view secret, Identity self, bool is_client);
+  Status on_message();
+  std::string proof(bool of_client) const;
+
+  std::string secret_;
+  Identity self_;
+  Identity peer_;
+  bool is_client_;
+  State state_;
+  std::string nonce_client_;
+  std::string nonce_server_;
+  std::string inbox_;
+  std::string outbox_;
+};
+
+// Cryptographically random bytes.
+std::string random_bytes(std::size_t count);
+std::string hmac_sha256(std::string_view key, std::string_view message);
+
+}  // namespace tutti

@@ -1,0 +1,36 @@
+// core/clock.hpp - time, handed in: the engine, the watchdog and the handshakes never ask the system.
+#pragma once
+
+#include <chrono>
+
+namespace tutti {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Monotonic, from an arbitrary start.
+  virtual Nanoseconds now() const = 0;
+};
+
+// The system's steady clock. Stateless; one for all.
+const Clock& steady_clock();
+
+// Stands still until it is told otherwise: tests and transport/sim.
+class VirtualClock final : public Clock {
+ public:
+  Nanoseconds now() const override { return now_; }
+  void advance(Nanoseconds by) { now_ += by; }
+  void advance_to(Nanoseconds when) { now_ = when > now_ ? when : now_; }
+
+ private:
+  Nanoseconds now_{0};
+};
+
+// now + timeout without overflow; max() stays max().
+inline Nanoseconds deadline_after(Nanoseconds now, Nanoseconds timeout) {
+  return timeout > Nanoseconds::max() - now ? Nanoseconds::max() : now + timeout;
+}
+
+}  // namespace tutti

@@ -1,0 +1,27 @@
+// schedule/verify.hpp - proves a schedule before it runs.
+//
+// Takes the programs of all ranks and executes them on expressions instead of numbers, with sends as
+// rendezvous. It proves that every result chunk is the right expression, that each send meets its
+// receive and both are equally large, that nobody waits for ever, that no chunk is read before it
+// was written, and that a put cannot hit a chunk its owner still needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "schedule/schedule.hpp"
+
+namespace tutti::schedule {
+
+struct Report {
+  bool rank_ordered = true;      // every reduced result is one fold of raw inputs in rank order
+  std::uint32_t steps = 0;       // longest chain of messages
+  std::uint64_t messages = 0;    // over all ranks
+  std::string expression;        // of rank 0's first result chunk (root's, if it has one)
+};
+
+// Code::internal with a sentence that names rank, op and chunk when the schedule is wrong.
+Result<Report> verify(std::span<const Program> programs);
+
+}  // namespace tutti::schedule

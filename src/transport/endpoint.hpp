@@ -1,0 +1,91 @@
+// transport/endpoint.hpp - all links of one rank, and how it sleeps until one of them has something.
+//
+// Made in two steps, because addresses have to travel in between (by the store, which this room does
+// not know): `Opening::open` makes this rank reachable and gives its address as a byte string;
+// `connect` takes everybody's and links up, by trying: same process → inproc, memory that can be mapped
+// → shm, else tcp. The higher rank of a pair connects, the lower accepts.
+//
+// Thread-safety  poll, sleep and forget by one thread at a time (the holder of the engine's poll lock);
+//                wake and link by any.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/log.hpp"
+#include "transport/link.hpp"
+#include "tutti/config.hpp"
+
+namespace tutti::transport {
+
+// Symmetric memory of this rank: mapped here, and by every peer that `share_region` named.
+struct Region {
+  std::uint64_t id = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// What a rank is doing, for others to read: in its window where there is one.
+struct Activity {
+  std::uint64_t sequence = 0;
+  std::uint32_t channel = 0;
+  std::uint8_t collective = 0;
+  std::uint8_t running = 0;
+};
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Null for this rank itself.
+  virtual Link* link(int peer) = 0;
+
+  // Polls every link once. True if anything happened.
+  virtual bool poll(Sink& sink) = 0;
+
+  // Arms the doorbell, looks once more (`again` polls and says whether there is work), and sleeps until
+  // a peer rings, a socket is ready, wake() is called, or `timeout` passes. `idle`: only urgent
+  // messages of memory links ring.
+  virtual void sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) = 0;
+  virtual void wake() = 0;
+
+  // Symmetric memory. `allocate_region` makes and zeroes one and hands it to the peers named (those on
+  // memory links; others are passed over); `id` is the same on all ranks of the group.
+  // `region_mapped` says whether the peer's region `id` has arrived here; poll makes it come true.
+  // `free_region` unmaps this rank's own and drops the mappings of the peers' regions of that id.
+  virtual Result<Region> allocate_region(std::uint64_t id, std::size_t bytes,
+                                         const std::vector<int>& peers) = 0;
+  virtual bool region_mapped(int peer, std::uint64_t id) const = 0;
+  virtual void free_region(std::uint64_t id) = 0;
+
+  // "host a, pid 4182", for messages; of any rank.
+  virtual std::string whereabouts(int rank) const = 0;
+};
+
+struct OpeningOptions {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t epoch = 0;  // of the job: ranks of another one are turned away
+  std::string secret;
+  Config config;
+  Log log;
+};
+
+class Opening {
+ public:
+  virtual ~Opening() = default;
+  static Result<std::unique_ptr<Opening>> open(OpeningOptions options);
+
+  virtual std::string address() const = 0;
+  // `addresses[r]` is rank r's. Blocks until all links are there; the error names those that are not.
+  virtual Result<std::unique_ptr<Endpoint>> connect(const std::vector<std::string>& addresses,
+                                                    std::chrono::nanoseconds timeout) = 0;
+};
+
+}  // namespace tutti::transport

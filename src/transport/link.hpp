@@ -1,0 +1,92 @@
+// transport/link.hpp - the way from this rank to one other rank.
+//
+// A link carries messages in order: what was sent first arrives first. It is shared by all groups that
+// contain both ranks. Memory links (inproc, shm) hand the receiver a view of the sender's memory
+// instead of moving bytes; message links (tcp, sim) move them.
+//
+// Buffers        a payload that was *lent* stays the link's until Sink::on_sent; one that was not has
+//                been copied when send returns. A received view stays valid until `release`.
+// Thread-safety  send, release and reach may be called by any thread at any time. poll and forget only
+//                by whoever holds the endpoint's poll lock (engine's concern).
+// Failure        a link that broke reports Sink::on_down once; sends on it are accepted and dropped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "transport/message.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::transport {
+
+enum class LinkKind : std::uint8_t { inproc, shm, tcp, sim };
+std::string_view to_string(LinkKind kind) noexcept;
+
+// Where memory is, in words that the peer understands. region 0: it cannot reach it.
+struct MemoryRef {
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;
+};
+
+// An incoming payload. Three cases:
+//   placed      the bytes are where Sink::place said
+//   lease != 0  `data` is readable until Link::release(lease)
+//   otherwise   `data` is readable during on_message only (it is small: at most kInlineBytes)
+struct Payload {
+  const std::byte* data = nullptr;
+  std::uint64_t lease = 0;
+  bool placed = false;
+};
+inline constexpr std::size_t kInlineBytes = 72;
+
+// The engine's side. All calls come from inside Link::poll, so from one thread at a time.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // A message link asks where `header.bytes` bytes should go; null: it keeps them in memory of its own
+  // and hands out a lease. Asked for data and bulk only. The place must stay valid until on_message,
+  // or until Link::forget(channel).
+  virtual std::byte* place(int peer, const Header& header) = 0;
+  virtual void on_message(int peer, const Header& header, const Payload& payload) = 0;
+  // The payload lent with this token may be reused.
+  virtual void on_sent(std::uint64_t token) = 0;
+  virtual void on_down(int peer, const Status& reason) = 0;
+};
+
+struct Sent {
+  bool accepted = false;   // false: no room now; try again after a poll
+  bool lent = false;       // on_sent(token) will follow
+  std::size_t bytes = 0;   // how much of the payload went along; the rest is to be sent with a later
+                           // offset (segments of data and bulk only)
+};
+
+class Link {
+ public:
+  virtual ~Link() = default;
+  virtual LinkKind kind() const = 0;
+
+  // Data of at most this many bytes may be sent before the peer has arrived: it can be kept there.
+  virtual std::size_t eager_bytes() const = 0;
+
+  // Sends `header` with the first bytes of `payload`; the link writes header.bytes itself. Messages
+  // that are not data or bulk go whole or not at all. Wakes the peer if it sleeps. Never blocks.
+  // Control messages (kMaxControlBytes) are always accepted: the link queues them if need be.
+  virtual Sent send(const Header& header, const void* payload, std::size_t bytes,
+                    std::uint64_t token) = 0;
+  // Gives a view back.
+  virtual void release(std::uint64_t lease) = 0;
+
+  // Delivers what has come, within reason. True if anything happened.
+  virtual bool poll(Sink& sink) = 0;
+  // After this returns the link touches no memory lent or placed for `channel` any more, and on_sent
+  // will not be called for it. Messages of that channel still arrive.
+  virtual void forget(std::uint32_t channel) = 0;
+
+  // How the peer could reach this rank's memory, and where the peer's memory is mapped here (null: it
+  // is not). Message links know neither.
+  virtual MemoryRef share(const void* data, std::size_t bytes) const = 0;
+  virtual std::byte* reach(const MemoryRef& ref, std::size_t bytes) const = 0;
+};
+
+}  // namespace tutti::transport

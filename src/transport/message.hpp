@@ -1,0 +1,53 @@
+// transport/message.hpp - the header that every message carries, on every kind of link.
+// docs/formats/wire.md has the layout byte by byte.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tutti::transport {
+
+enum class MessageKind : std::uint8_t {
+  arrive,   // "I have started collective `sequence`"; payload: the call's fingerprint
+  data,     // a segment of a collective's message (sequence, step)
+  eager,    // point to point: a whole small message
+  request,  // point to point: a large message wants to be sent
+  ready,    // point to point: its receive is there, send
+  bulk,     // point to point: a segment of a large message
+  credit,   // point to point: eager messages were taken
+  query,    // "what are you doing?" …
+  report,   // … the answer
+  abort,    // a group has failed; payload: the status
+  goodbye,  // this rank leaves a group in good order
+  bell,     // internal to links (acknowledgements, heartbeats); never reaches the sink
+};
+std::string_view to_string(MessageKind kind) noexcept;
+
+// Those that wake a rank which is busy with its own work; the rest can wait until it looks.
+constexpr bool is_urgent(MessageKind kind) noexcept {
+  return kind == MessageKind::query || kind == MessageKind::report || kind == MessageKind::abort ||
+         kind == MessageKind::goodbye;
+}
+
+enum HeaderFlags : std::uint8_t {
+  kLanded = 1,  // the bytes were put into their place already; no payload follows
+};
+
+struct Header {
+  std::uint32_t channel = 0;  // which group
+  MessageKind kind = MessageKind::data;
+  std::uint8_t flags = 0;
+  std::uint16_t spare = 0;
+  std::uint64_t sequence = 0;  // the collective's number, or that of a point-to-point message
+  std::uint32_t step = 0;
+  std::uint32_t tag = 0;
+  std::uint64_t offset = 0;  // of this segment in its message, bytes
+  std::uint64_t bytes = 0;   // payload of this segment
+  std::uint64_t extra = 0;   // total bytes of a point-to-point message, among others
+};
+static_assert(sizeof(Header) == 48);
+
+// The largest payload that a control message (everything but data, eager and bulk) may have.
+inline constexpr std::uint64_t kMaxControlBytes = 4096;
+
+}  // namespace tutti::transport
