@@ -1,0 +1,39 @@
+// reduce/fold.hpp - the arithmetic of every reduction: one left fold of k operands.
+//
+//   dst[i] = finish( x0[i] ∘ x1[i] ∘ … ∘ xk-1[i] )
+//
+// folded left to right in the accumulation type (f32 for 16- and 8-bit floats, else the type itself)
+// and rounded once, into dst. Raw operands are multiplied by the scalar first (premul_sum); `finish`
+// divides by `ranks` (avg). Numerics as tutti/types.hpp says; all code paths agree to the bit.
+//
+// Buffers        no alignment is assumed. dst may be one of the operands; partial overlap is not allowed.
+// Thread-safety  pure.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tutti/types.hpp"
+
+namespace tutti::reduce {
+
+struct Operand {
+  const void* data = nullptr;
+  bool raw = false;  // a rank's own input, not yet a partial fold
+};
+
+struct Folding {
+  Dtype dtype = Dtype::f32;
+  Reduction reduction;
+  bool finish = false;
+  int ranks = 1;  // avg's divisor
+};
+
+// k ≥ 1. A single operand is copied, multiplied or divided as it must be.
+void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count);
+
+// The same, one element at a time in plain code: what the fast paths are tested against.
+void fold_reference(const Folding& folding, void* dst, std::span<const Operand> operands,
+                    std::size_t count);
+
+}  // namespace tutti::reduce

@@ -1,0 +1,64 @@
+// trace/recorder.hpp - the flight recorder: the last few thousand things that happened, always on.
+//
+// A fixed ring of 64-byte records; noting one costs a clock read and a cache line, takes no lock and
+// never fails. It is dumped on an error, on SIGUSR1 and before an abort. Format: docs/formats/recorder.md.
+//
+// Thread-safety  any thread may note; snapshot and dump may run beside it and skip records that are
+//                being written.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+
+namespace tutti::trace {
+
+enum class Event : std::uint8_t { started, finished, failed, peer_down, group_made, group_gone, note };
+std::string_view to_string(Event event) noexcept;
+
+inline constexpr std::uint8_t kPointToPoint = 255;  // in Record::collective
+
+struct Record {
+  std::int64_t time_ns = 0;     // of the recorder's clock; filled in by note()
+  std::uint64_t sequence = 0;   // of the collective in its group, or of the message
+  std::uint64_t bytes = 0;
+  std::uint32_t channel = 0;
+  std::int32_t peer = -1;
+  Event event = Event::note;
+  std::uint8_t collective = 0;  // tutti::Collective, or kPointToPoint
+  std::uint8_t algorithm = 0;
+  std::uint8_t dtype = 0;
+  std::uint8_t reduce_op = 0;
+  std::uint8_t code = 0;        // tutti::Code, of a failure
+  std::uint16_t spare = 0;
+  char label[16] = {};          // group or call name, cut off; zero-filled
+};
+
+class Recorder {
+ public:
+  Recorder(std::size_t records, const Clock& clock);
+  ~Recorder();
+
+  void note(Record record) noexcept;
+  // Oldest first.
+  std::vector<Record> snapshot() const;
+  // One JSON object; `rank` and `reason` go into its head.
+  std::string dump_json(int rank, const std::string& reason) const;
+  // The last `lines` records for people, one a line.
+  std::string dump_text(std::size_t lines) const;
+  // Async-signal-safe: writes the JSON dump with write(2), no allocation.
+  void dump_to(int descriptor, int rank) const noexcept;
+
+ private:
+  struct Slot;
+  std::unique_ptr<Slot[]> slots_;
+  std::size_t mask_;
+  const Clock& clock_;
+  std::atomic<std::uint64_t> next_{0};
+};
+
+}  // namespace tutti::trace
