@@ -24,3 +24,11 @@ tutti_room(transport ROOMS core reduce trace)
 tutti_room(engine ROOMS core reduce trace schedule transport)
 tutti_room(group ROOMS engine tuner store)
 tutti_room(capi ROOMS group)
+
+# The folds are compiled once more for wider vectors and dispatched at run time.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/reduce/kernels_avx2.cpp PROPERTIES
+                              COMPILE_OPTIONS "-mavx2;-mf16c")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/reduce/kernels_avx512.cpp PROPERTIES
+                              COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mf16c")
+endif()

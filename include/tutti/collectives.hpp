@@ -36,6 +36,8 @@ struct CallOptions {
 // scatter, reduce_scatter, all_to_all). `input_counts` / `output_counts`, when not empty, cut a
 // contiguous buffer into one part per rank; otherwise it is cut evenly. A side that a rank does not
 // have (output of reduce away from the root) is empty. Same memory on both sides means in place.
+// `uneven` says that parts may differ by rank; for gather, scatter and all_to_all, where a rank cannot
+// see that from its own arguments, all ranks must set it alike (the v-forms and the list forms do).
 struct Call {
   Collective collective = Collective::barrier;
   std::span<const ConstBuffer> input;
@@ -44,6 +46,7 @@ struct Call {
   std::span<const std::size_t> output_counts;
   Reduction reduction;
   int root = 0;
+  bool uneven = false;
   CallOptions options;
 };
 
@@ -70,6 +73,9 @@ class Collectives {
   virtual Work start(const Call& call) = 0;
   // Sends and receives as one call, in whatever order they stand: they cannot deadlock.
   virtual Work transfer(std::span<const Transfer> transfers, const CallOptions& options) = 0;
+  // The same to its end in this thread. Tells of the last receive that it contained.
+  virtual Result<Received> exchange(std::span<const Transfer> transfers,
+                                    const CallOptions& options) = 0;
 
   // The root's elements reach every rank.
   Status broadcast(Buffer buffer, int root, Options options = {});

@@ -19,6 +19,9 @@ namespace tutti {
 enum class Level : std::uint8_t { off, warn, info, trace };
 enum class Subsystem : std::uint8_t { init, net, shm, coll, p2p, tune, store, watch, run };
 std::string_view to_string(Subsystem subsystem) noexcept;  // "INIT", "NET", …
+// The words of TUTTI_DEBUG and TUTTI_DEBUG_SUBSYS; case does not matter. An empty list means all.
+Result<Level> parse_level(std::string_view word);
+Result<std::uint32_t> parse_subsystems(std::string_view list);
 
 class Log {
  public:

@@ -10,6 +10,7 @@
 
 namespace tutti::schedule {
 
+std::string print(const Op& op);  // one line, without its end
 std::string print(const Program& program);
 std::string print(std::span<const Program> programs);
 std::string print_json(std::span<const Program> programs);

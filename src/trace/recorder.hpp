@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/clock.hpp"
 
 namespace tutti::trace {
+
+class JsonWriter;
 
 enum class Event : std::uint8_t { started, finished, failed, peer_down, group_made, group_gone, note };
 std::string_view to_string(Event event) noexcept;
@@ -55,6 +58,11 @@ class Recorder {
 
  private:
   struct Slot;
+  // The last `most` records that are whole, oldest first.
+  template <class Visit>
+  void for_each(std::size_t most, const Visit& visit) const;
+  void write(JsonWriter& out, int rank, std::string_view reason) const;
+
   std::unique_ptr<Slot[]> slots_;
   std::size_t mask_;
   const Clock& clock_;

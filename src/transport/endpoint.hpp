@@ -5,8 +5,10 @@
 // `connect` takes everybody's and links up, by trying: same process → inproc, memory that can be mapped
 // → shm, else tcp. The higher rank of a pair connects, the lower accepts.
 //
-// Thread-safety  poll, sleep and forget by one thread at a time (the holder of the engine's poll lock);
-//                wake and link by any.
+// Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder of the
+//                engine's poll lock). sleep by one thread at a time too, but it may run BESIDE a poll in
+//                another thread: it only waits (and empties the bell), poll dispatches. wake, link,
+//                region_mapped and whereabouts by any thread.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,8 @@
 //                been copied when send returns. A received view stays valid until `release`.
 // Thread-safety  send, release and reach may be called by any thread at any time. poll and forget only
 //                by whoever holds the endpoint's poll lock (engine's concern).
-// Failure        a link that broke reports Sink::on_down once; sends on it are accepted and dropped.
+// Failure        a link that broke delivers what had come, then reports Sink::on_down once; sends on it
+//                are accepted and dropped, and no on_sent follows for what was lent.
 #pragma once
 
 #include <cstddef>
@@ -72,10 +73,15 @@ class Link {
   // Sends `header` with the first bytes of `payload`; the link writes header.bytes itself. Messages
   // that are not data or bulk go whole or not at all. Wakes the peer if it sleeps. Never blocks.
   // Control messages (kMaxControlBytes) are always accepted: the link queues them if need be.
+  // Only data and bulk are ever lent; everything else has been copied when send returns.
   virtual Sent send(const Header& header, const void* payload, std::size_t bytes,
                     std::uint64_t token) = 0;
-  // Gives a view back.
+  // Gives a view back. Views are room that all groups share: one that cannot be used soon is to be
+  // copied out and released, or another group may wait for it for ever.
   virtual void release(std::uint64_t lease) = 0;
+  // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what was
+  // read. The view must be released all the same. Message links own their views: never.
+  virtual bool revoked(std::uint64_t lease) const = 0;
 
   // Delivers what has come, within reason. True if anything happened.
   virtual bool poll(Sink& sink) = 0;

@@ -30,7 +30,10 @@ constexpr bool is_urgent(MessageKind kind) noexcept {
 }
 
 enum HeaderFlags : std::uint8_t {
-  kLanded = 1,  // the bytes were put into their place already; no payload follows
+  kLanded = 1,    // data: the `extra` bytes were put into their place already; no payload follows
+  kCancel = 2,    // request: the sender has given up this message
+  kRefuse = 4,    // ready: the receive buffer is too small, do not send
+  kInternal = 8,  // eager, request: the library's own message, never matched with a user's receive
 };
 
 struct Header {

@@ -1,0 +1,427 @@
+/* tutti/tutti.h - the C API, plain C99: what the C++ headers offer, in one file because C has no
+ * namespaces to spread it over.
+ *
+ * Status         every function that can fail returns a tutti_status*: NULL means ok. A failure is
+ *                read with tutti_status_code / _message and given back with tutti_status_free.
+ * Handles        tutti_group, _work, _store, _memory, _user_reduction are opaque; each has a
+ *                function that ends it, which takes NULL too.
+ * Structs        begin with their size (start from the TUTTI_..._INIT macros), so that programs
+ *                built against another version's header go on working.
+ * Buffers        are lent from the call until it returns, or until its work is done.
+ * Thread-safety  as in C++: starts on one group must not overlap in time; any thread may wait.
+ * Failure        no exception crosses this border.
+ *
+ *   tutti_group* group = NULL;
+ *   tutti_status* status = tutti_group_from_environment(NULL, &group);
+ *   if (!status) status = tutti_all_reduce(group, x, x, n, TUTTI_F32, TUTTI_SUM, NULL);
+ *   if (status) fprintf(stderr, "%s\n", tutti_status_message(status));
+ *   tutti_status_free(status);
+ *   tutti_group_destroy(group);
+ */
+#ifndef TUTTI_TUTTI_H
+#define TUTTI_TUTTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+
+#define TUTTI_API __attribute__((visibility("default")))
+#define TUTTI_NODISCARD __attribute__((warn_unused_result))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- vocabulary: the same words, in the same order, as tutti/types.hpp and status.hpp ---- */
+
+typedef enum tutti_code {
+  TUTTI_OK,
+  TUTTI_INVALID_ARGUMENT,
+  TUTTI_MISMATCH,
+  TUTTI_UNSUPPORTED,
+  TUTTI_TIMED_OUT,
+  TUTTI_PEER_LOST,
+  TUTTI_ABORTED,
+  TUTTI_IO,
+  TUTTI_OUT_OF_MEMORY,
+  TUTTI_CORRUPT,
+  TUTTI_INTERNAL
+} tutti_code;
+
+typedef enum tutti_dtype {
+  TUTTI_I8,
+  TUTTI_U8,
+  TUTTI_I16,
+  TUTTI_U16,
+  TUTTI_I32,
+  TUTTI_U32,
+  TUTTI_I64,
+  TUTTI_U64,
+  TUTTI_F16,
+  TUTTI_BF16,
+  TUTTI_F32,
+  TUTTI_F64,
+  TUTTI_BOOL,
+  TUTTI_F8E4M3,
+  TUTTI_F8E5M2
+} tutti_dtype;
+
+typedef enum tutti_reduce_op {
+  TUTTI_SUM,
+  TUTTI_PROD,
+  TUTTI_MIN,
+  TUTTI_MAX,
+  TUTTI_AVG,
+  TUTTI_BAND,
+  TUTTI_BOR,
+  TUTTI_BXOR,
+  TUTTI_PREMUL_SUM, /* needs a scalar: through tutti_call */
+  TUTTI_USER        /* needs a function: through tutti_call */
+} tutti_reduce_op;
+
+typedef enum tutti_collective {
+  TUTTI_BROADCAST,
+  TUTTI_REDUCE,
+  TUTTI_ALL_REDUCE,
+  TUTTI_GATHER,
+  TUTTI_ALL_GATHER,
+  TUTTI_SCATTER,
+  TUTTI_REDUCE_SCATTER,
+  TUTTI_ALL_TO_ALL,
+  TUTTI_BARRIER,
+  TUTTI_SCAN,
+  TUTTI_EXCLUSIVE_SCAN
+} tutti_collective;
+
+typedef enum tutti_algorithm {
+  TUTTI_AUTOMATIC,
+  TUTTI_DIRECT,
+  TUTTI_LINEAR,
+  TUTTI_RING,
+  TUTTI_BINOMIAL_TREE,
+  TUTTI_DOUBLE_BINARY_TREE,
+  TUTTI_RECURSIVE_DOUBLING,
+  TUTTI_HALVING_DOUBLING,
+  TUTTI_HYPERCUBE,
+  TUTTI_BRUCK,
+  TUTTI_PAIRWISE,
+  TUTTI_TORUS_2D,
+  TUTTI_HIERARCHICAL
+} tutti_algorithm;
+
+typedef enum tutti_reduction_order { TUTTI_ORDER_ANY, TUTTI_ORDER_RANK } tutti_reduction_order;
+typedef enum tutti_device { TUTTI_CPU, TUTTI_CUDA } tutti_device;
+
+/* The printed word, or "unknown". */
+TUTTI_API const char* tutti_code_name(tutti_code code);
+TUTTI_API const char* tutti_dtype_name(tutti_dtype dtype);
+TUTTI_API const char* tutti_reduce_op_name(tutti_reduce_op op);
+TUTTI_API const char* tutti_collective_name(tutti_collective collective);
+TUTTI_API const char* tutti_algorithm_name(tutti_algorithm algorithm);
+/* Bytes of one element; 0 for a value that is no dtype. */
+TUTTI_API size_t tutti_dtype_size(tutti_dtype dtype);
+/* "0.1.0" of the library that runs, where the macros above tell the one it was built against. */
+TUTTI_API const char* tutti_version(void);
+
+/* ---- status ---- */
+
+typedef struct tutti_status tutti_status;
+
+/* NULL is ok to all of them: TUTTI_OK, "", -1, -1, 0. */
+TUTTI_API tutti_code tutti_status_code(const tutti_status* status);
+TUTTI_API const char* tutti_status_message(const tutti_status* status);
+TUTTI_API int tutti_status_rank(const tutti_status* status);
+TUTTI_API int tutti_status_peer(const tutti_status* status);
+TUTTI_API uint64_t tutti_status_sequence(const tutti_status* status);
+TUTTI_API void tutti_status_free(tutti_status* status);
+
+/* ---- store: where ranks meet before they have links ---- */
+
+typedef struct tutti_store tutti_store;
+typedef struct tutti_store_server tutti_store_server;
+
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_memory(tutti_store** store);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_file(const char* path, tutti_store** store);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_connect(const char* address, const void* secret,
+                                                            size_t secret_bytes, int64_t timeout_ms,
+                                                            tutti_store** store);
+/* `inner` may be freed before the store that was made from it. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_prefix(const char* prefix, tutti_store* inner,
+                                                           tutti_store** store);
+TUTTI_API void tutti_store_free(tutti_store* store);
+
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_set(tutti_store* store, const char* key,
+                                                        const void* value, size_t bytes);
+/* Waits until the key is there. `*bytes` is the length of the value; one that does not fit into
+ * `capacity` is TUTTI_INVALID_ARGUMENT, with the length it needs in `*bytes`. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_get(tutti_store* store, const char* key,
+                                                        int64_t timeout_ms, void* value,
+                                                        size_t capacity, size_t* bytes);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_wait(tutti_store* store, const char* key,
+                                                         int64_t timeout_ms);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_add(tutti_store* store, const char* key,
+                                                        int64_t amount, int64_t* sum);
+/* `*swapped` is 1 when the key held `expected` (absent counts as "") and holds `desired` now. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_compare_set(tutti_store* store, const char* key,
+                                                                const char* expected,
+                                                                const char* desired, int* swapped);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_remove(tutti_store* store, const char* key,
+                                                           int* was_there);
+
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_store_server_listen(const char* address,
+                                                                  const void* secret,
+                                                                  size_t secret_bytes,
+                                                                  tutti_store_server** server);
+/* What tutti_store_connect takes; lives as long as the server. */
+TUTTI_API const char* tutti_store_server_address(const tutti_store_server* server);
+TUTTI_API void tutti_store_server_free(tutti_store_server* server);
+
+/* ---- groups ---- */
+
+typedef struct tutti_group tutti_group;
+typedef struct tutti_memory tutti_memory;
+
+typedef struct tutti_group_options {
+  size_t size;
+  int rank;                              /* -1: from the environment */
+  int ranks;                             /* how many; -1: from the environment */
+  const char* name;                      /* NULL: "world" */
+  tutti_reduction_order reduction_order;
+  const void* secret;                    /* of the job; NULL: rank 0 makes one */
+  size_t secret_bytes;
+} tutti_group_options;
+#define TUTTI_GROUP_OPTIONS_INIT \
+  {sizeof(tutti_group_options), -1, -1, NULL, TUTTI_ORDER_ANY, NULL, 0}
+
+/* Blocks until all ranks met, or says who did not come. `options` may be NULL where the environment
+ * knows rank and size. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_create(tutti_store* store,
+                                                           const tutti_group_options* options,
+                                                           tutti_group** group);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_from_environment(
+    const tutti_group_options* options, tutti_group** group);
+/* Lets go of the group; works that are under way go on. */
+TUTTI_API void tutti_group_destroy(tutti_group* group);
+
+TUTTI_API int tutti_group_rank(const tutti_group* group); /* -1 for NULL */
+TUTTI_API int tutti_group_size(const tutti_group* group); /* 0 for NULL */
+TUTTI_API const char* tutti_group_name(const tutti_group* group);
+
+/* By all ranks; a negative color gets no group: ok and NULL. `name` may be NULL everywhere. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_split(tutti_group* group, int color, int key,
+                                                          const char* name, tutti_group** part);
+/* By the members alone, with the same list and tag on each. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_subgroup(tutti_group* group, const int* ranks,
+                                                             size_t rank_count, uint32_t tag,
+                                                             const char* name, tutti_group** part);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_duplicate(tutti_group* group, const char* name,
+                                                              tutti_group** copy);
+/* Ends all pending and later operations on every rank with TUTTI_ABORTED. */
+TUTTI_API void tutti_group_abort(tutti_group* group, const char* reason);
+/* ok, or the failure that ended the group. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_health(const tutti_group* group);
+/* Like snprintf: writes at most `capacity` bytes with the final zero, returns the whole length. */
+TUTTI_API size_t tutti_group_describe(const tutti_group* group, char* text, size_t capacity);
+
+/* Collective. Memory that every rank on this host has mapped, zero at first. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_allocate(tutti_group* group, size_t bytes,
+                                                             tutti_memory** memory);
+TUTTI_API void* tutti_memory_data(const tutti_memory* memory);
+TUTTI_API size_t tutti_memory_bytes(const tutti_memory* memory);
+TUTTI_API void tutti_memory_free(tutti_memory* memory);
+
+typedef struct tutti_prediction {
+  size_t size;
+  int64_t time_ns;
+  tutti_algorithm algorithm;
+} tutti_prediction;
+#define TUTTI_PREDICTION_INIT {sizeof(tutti_prediction), 0, TUTTI_AUTOMATIC}
+
+/* What the library expects an operation on `bytes` in all to cost. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_predict(tutti_group* group,
+                                                            tutti_collective collective,
+                                                            size_t bytes,
+                                                            tutti_prediction* prediction);
+
+/* ---- works ---- */
+
+typedef struct tutti_work tutti_work;
+
+typedef struct tutti_received {
+  size_t size;
+  int source;
+  uint32_t tag;
+  size_t bytes;
+} tutti_received;
+#define TUTTI_RECEIVED_INIT {sizeof(tutti_received), -1, 0, 0}
+
+/* Blocks, driving the operation meanwhile. A negative timeout waits for good; one that passes is
+ * TUTTI_TIMED_OUT and leaves the operation under way. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_wait(tutti_work* work, int64_t timeout_ns);
+TUTTI_API int tutti_work_done(const tutti_work* work); /* never blocks */
+/* The outcome when done, ok before that. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_status(const tutti_work* work);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_received(const tutti_work* work,
+                                                            tutti_received* received);
+/* Runs once, in the thread that completed the work, or at once when it is done. `status` is lent
+ * for the call. It may start operations and must not wait for one. */
+typedef void (*tutti_callback)(const tutti_status* status, void* context);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_on_complete(tutti_work* work,
+                                                               tutti_callback callback,
+                                                               void* context);
+/* Gives the handle back; the operation goes on. */
+TUTTI_API void tutti_work_free(tutti_work* work);
+
+/* ---- collectives, in full: whatever the named functions below cannot say ---- */
+
+typedef struct tutti_call_options {
+  size_t size;
+  int64_t timeout_ns; /* 0: the group's */
+  tutti_algorithm algorithm;
+  void* stream;     /* opaque; NULL on CPU */
+  const char* name; /* shown in logs and traces; lent until the work is done; may be NULL */
+} tutti_call_options;
+#define TUTTI_CALL_OPTIONS_INIT {sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL}
+
+/* An input is only read. */
+typedef struct tutti_buffer {
+  size_t size;
+  void* data;
+  size_t count;
+  tutti_dtype dtype;
+  tutti_device device;
+  uint64_t registration;
+} tutti_buffer;
+#define TUTTI_BUFFER_INIT {sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU, 0}
+
+/* inout[i] = in[i] op inout[i]; `in` is the operand of the lower rank. */
+typedef void (*tutti_reduce_function)(const void* in, void* inout, size_t count, tutti_dtype dtype,
+                                      void* context);
+typedef struct tutti_user_reduction tutti_user_reduction;
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_user_reduction_create(
+    const char* name, tutti_reduce_function function, void* context, int commutative,
+    tutti_user_reduction** reduction);
+/* Only when no work that folds with it is under way. */
+TUTTI_API void tutti_user_reduction_free(tutti_user_reduction* reduction);
+
+/* See `Call` in tutti/collectives.hpp: one contiguous buffer or one per rank on each side; counts
+ * (one per rank, or NULL) cut a contiguous buffer into parts that may differ. */
+typedef struct tutti_call {
+  size_t size;
+  tutti_collective collective;
+  const tutti_buffer* input;
+  size_t input_buffers;
+  const tutti_buffer* output;
+  size_t output_buffers;
+  const size_t* input_counts;
+  const size_t* output_counts;
+  tutti_reduce_op op;
+  double scalar;                    /* of TUTTI_PREMUL_SUM */
+  const tutti_user_reduction* user; /* of TUTTI_USER */
+  int root;
+  int uneven; /* 1: parts may differ by rank; the same on all ranks of gather, scatter, all_to_all */
+  const tutti_call_options* options; /* may be NULL */
+} tutti_call;
+#define TUTTI_CALL_INIT                                                                     \
+  {sizeof(tutti_call), TUTTI_BARRIER, NULL, 0, NULL, 0, NULL, NULL, TUTTI_SUM, 1.0, NULL, 0, \
+   0, NULL}
+
+/* Runs a call to its end in this thread. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_run(tutti_group* group, const tutti_call* call);
+/* Starts it. Never fails on the spot: what went wrong is in the work. */
+TUTTI_API TUTTI_NODISCARD tutti_work* tutti_start(tutti_group* group, const tutti_call* call);
+
+/* ---- collectives by name ----
+ * Counts are in elements, of one rank's part: all_gather writes `count` times the group's size.
+ * Each has an async form that returns its work at once. In place: the same memory on both sides.
+ * `options` may be NULL. Sides that only the root has are not looked at elsewhere. */
+
+#define TUTTI_COLLECTIVE(name, ...)                                          \
+  TUTTI_API TUTTI_NODISCARD tutti_status* tutti_##name(                      \
+      tutti_group* group, __VA_ARGS__, const tutti_call_options* options);   \
+  TUTTI_API TUTTI_NODISCARD tutti_work* tutti_##name##_async(                \
+      tutti_group* group, __VA_ARGS__, const tutti_call_options* options)
+
+TUTTI_COLLECTIVE(broadcast, void* data, size_t count, tutti_dtype dtype, int root);
+TUTTI_COLLECTIVE(reduce, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 tutti_reduce_op op, int root);
+TUTTI_COLLECTIVE(all_reduce, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 tutti_reduce_op op);
+TUTTI_COLLECTIVE(gather, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 int root);
+TUTTI_COLLECTIVE(all_gather, const void* input, void* output, size_t count, tutti_dtype dtype);
+TUTTI_COLLECTIVE(scatter, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 int root);
+TUTTI_COLLECTIVE(reduce_scatter, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 tutti_reduce_op op);
+TUTTI_COLLECTIVE(all_to_all, const void* input, void* output, size_t count, tutti_dtype dtype);
+TUTTI_COLLECTIVE(scan, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 tutti_reduce_op op);
+TUTTI_COLLECTIVE(exclusive_scan, const void* input, void* output, size_t count, tutti_dtype dtype,
+                 tutti_reduce_op op);
+
+/* The v-forms: parts of different sizes, one count per rank. `counts` of gather_v and scatter_v is
+ * looked at on the root only, where `count` is this rank's own. */
+TUTTI_COLLECTIVE(gather_v, const void* input, size_t count, void* output, const size_t* counts,
+                 tutti_dtype dtype, int root);
+TUTTI_COLLECTIVE(all_gather_v, const void* input, void* output, const size_t* counts,
+                 tutti_dtype dtype);
+TUTTI_COLLECTIVE(scatter_v, const void* input, const size_t* counts, void* output, size_t count,
+                 tutti_dtype dtype, int root);
+TUTTI_COLLECTIVE(reduce_scatter_v, const void* input, const size_t* counts, void* output,
+                 tutti_dtype dtype, tutti_reduce_op op);
+TUTTI_COLLECTIVE(all_to_all_v, const void* input, const size_t* input_counts, void* output,
+                 const size_t* output_counts, tutti_dtype dtype);
+
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_barrier(tutti_group* group,
+                                                      const tutti_call_options* options);
+TUTTI_API TUTTI_NODISCARD tutti_work* tutti_barrier_async(tutti_group* group,
+                                                          const tutti_call_options* options);
+
+/* ---- point to point ---- */
+
+#define TUTTI_ANY_SOURCE (-1)
+
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_send(tutti_group* group, const void* data,
+                                                   size_t count, tutti_dtype dtype, int peer,
+                                                   uint32_t tag, const tutti_call_options* options);
+TUTTI_API TUTTI_NODISCARD tutti_work* tutti_isend(tutti_group* group, const void* data,
+                                                  size_t count, tutti_dtype dtype, int peer,
+                                                  uint32_t tag, const tutti_call_options* options);
+/* `received` (may be NULL) learns who sent how much; after tutti_irecv ask tutti_work_received. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_recv(tutti_group* group, void* data, size_t count,
+                                                   tutti_dtype dtype, int source, uint32_t tag,
+                                                   tutti_received* received,
+                                                   const tutti_call_options* options);
+TUTTI_API TUTTI_NODISCARD tutti_work* tutti_irecv(tutti_group* group, void* data, size_t count,
+                                                  tutti_dtype dtype, int source, uint32_t tag,
+                                                  const tutti_call_options* options);
+
+typedef enum tutti_transfer_kind { TUTTI_SEND, TUTTI_RECV } tutti_transfer_kind;
+
+typedef struct tutti_transfer_part {
+  size_t size;
+  tutti_transfer_kind kind;
+  tutti_buffer buffer;
+  int peer; /* TUTTI_ANY_SOURCE for a receive from whoever comes first */
+  uint32_t tag;
+} tutti_transfer_part;
+#define TUTTI_TRANSFER_PART_INIT \
+  {sizeof(tutti_transfer_part), TUTTI_SEND, TUTTI_BUFFER_INIT, 0, 0}
+
+/* Sends and receives as one call, in whatever order they stand: they cannot deadlock. */
+TUTTI_API TUTTI_NODISCARD tutti_work* tutti_transfer(tutti_group* group,
+                                                     const tutti_transfer_part* parts,
+                                                     size_t part_count,
+                                                     const tutti_call_options* options);
+
+#undef TUTTI_COLLECTIVE
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* TUTTI_TUTTI_H */

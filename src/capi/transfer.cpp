@@ -1,0 +1,98 @@
+// Point to point: one message, or a batch that cannot deadlock.
+
+#include "capi/calls.hpp"
+
+using namespace tutti;
+
+namespace {
+
+Result<Transfer> transfer_of(const tutti_transfer_part* from) {
+  tutti_transfer_part given = TUTTI_TRANSFER_PART_INIT;
+  if (Status status = capi::take(from, "part", &given); !status.ok()) return status;
+  if (Status status = capi::check_enum(given.kind, 2, "kind"); !status.ok()) return status;
+  auto buffer = capi::buffer_of(&given.buffer);
+  if (!buffer.ok()) return buffer.status();
+  const auto kind = given.kind == TUTTI_SEND ? Transfer::Kind::send : Transfer::Kind::recv;
+  return Transfer{kind, *buffer, given.peer, given.tag};
+}
+
+// A batch that was checked for what only C can get wrong.
+struct Batch {
+  std::vector<Transfer> transfers;
+  CallOptions options;
+};
+
+Result<Batch> batch_of(const tutti_group* group, const tutti_transfer_part* parts,
+                       std::size_t count, const tutti_call_options* options) {
+  if (group == nullptr) return capi::null_argument("group");
+  if (count > 0 && parts == nullptr) return capi::null_argument("parts");
+  auto given = capi::options_of(options);
+  if (!given.ok()) return given.status();
+  Batch batch{{}, *given};
+  for (std::size_t i = 0; i < count; ++i) {
+    auto transfer = transfer_of(capi::element(parts, i));
+    if (!transfer.ok()) return transfer.status();
+    batch.transfers.push_back(*transfer);
+  }
+  return batch;
+}
+
+// One transfer to its end in this thread.
+Result<Received> exchange(tutti_group* group, const tutti_transfer_part& part,
+                          const tutti_call_options* options) {
+  auto batch = batch_of(group, &part, 1, options);
+  if (!batch.ok()) return batch.status();
+  return group->group->exchange(batch->transfers, batch->options);
+}
+
+tutti_transfer_part part(tutti_transfer_kind kind, const void* data, size_t count,
+                         tutti_dtype dtype, int peer, uint32_t tag) {
+  tutti_transfer_part made = TUTTI_TRANSFER_PART_INIT;
+  made.kind = kind;
+  made.buffer.data = const_cast<void*>(data);
+  made.buffer.count = count;
+  made.buffer.dtype = dtype;
+  made.peer = peer;
+  made.tag = tag;
+  return made;
+}
+
+}  // namespace
+
+tutti_work* tutti_transfer(tutti_group* group, const tutti_transfer_part* parts, size_t part_count,
+                           const tutti_call_options* options) {
+  return capi::start_guarded([&] {
+    auto batch = batch_of(group, parts, part_count, options);
+    if (!batch.ok()) return Work::finished(batch.status());
+    return group->group->transfer(batch->transfers, batch->options);
+  });
+}
+
+tutti_status* tutti_send(tutti_group* group, const void* data, size_t count, tutti_dtype dtype,
+                         int peer, uint32_t tag, const tutti_call_options* options) {
+  const auto one = part(TUTTI_SEND, data, count, dtype, peer, tag);
+  return capi::guard([&] { return exchange(group, one, options).status(); });
+}
+
+tutti_work* tutti_isend(tutti_group* group, const void* data, size_t count, tutti_dtype dtype,
+                        int peer, uint32_t tag, const tutti_call_options* options) {
+  const auto one = part(TUTTI_SEND, data, count, dtype, peer, tag);
+  return tutti_transfer(group, &one, 1, options);
+}
+
+tutti_status* tutti_recv(tutti_group* group, void* data, size_t count, tutti_dtype dtype,
+                         int source, uint32_t tag, tutti_received* received,
+                         const tutti_call_options* options) {
+  const auto one = part(TUTTI_RECV, data, count, dtype, source, tag);
+  return capi::guard([&]() -> Status {
+    auto learned = exchange(group, one, options);
+    if (!learned.ok() || received == nullptr) return learned.status();
+    return capi::fill(capi::received_of(*learned), "received", received);
+  });
+}
+
+tutti_work* tutti_irecv(tutti_group* group, void* data, size_t count, tutti_dtype dtype,
+                        int source, uint32_t tag, const tutti_call_options* options) {
+  const auto one = part(TUTTI_RECV, data, count, dtype, source, tag);
+  return tutti_transfer(group, &one, 1, options);
+}

@@ -1,0 +1,200 @@
+#include "core/auth.hpp"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/bytes.hpp"
+#include "core/check.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI" on the wire
+constexpr std::size_t kNonceBytes = 32;
+constexpr std::size_t kProofBytes = 32;
+constexpr std::size_t kHelloBytes = 4 + 4 + kNonceBytes + 4 + 4 + 8;
+constexpr std::size_t kChallengeBytes = kHelloBytes + kProofBytes;
+
+void put_identity(ByteWriter& out, const Identity& identity) {
+  out.put(identity.role);
+  out.put(identity.rank);
+  out.put(identity.epoch);
+}
+
+std::string hello_message(const std::string& nonce, const Identity& self) {
+  ByteWriter head;
+  head.put(kMagic);
+  head.put(kProtocolVersion);
+  ByteWriter tail;
+  put_identity(tail, self);
+  return head.take() + nonce + tail.take();
+}
+
+struct Hello {
+  std::uint32_t magic = 0;
+  std::uint32_t version = 0;
+  std::string nonce;
+  Identity identity;
+};
+
+// `bytes` has kHelloBytes, so no read can fall short.
+Hello read_hello(std::string_view bytes) {
+  Hello hello;
+  ByteReader head(bytes.substr(0, 8));
+  ByteReader tail(bytes.substr(8 + kNonceBytes));
+  hello.nonce = bytes.substr(8, kNonceBytes);
+  const bool whole = head.get(hello.magic) && head.get(hello.version) &&
+                     tail.get(hello.identity.role) && tail.get(hello.identity.rank) &&
+                     tail.get(hello.identity.epoch);
+  TUTTI_CHECK(whole);
+  return hello;
+}
+
+Status check_opening(const Hello& hello) {
+  if (hello.magic != kMagic)
+    return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
+  if (hello.version != kProtocolVersion)
+    return Status(Code::mismatch,
+                  fmt::format("the peer speaks protocol version {}, this side {}; use one version of "
+                              "tutti in a job", hello.version, kProtocolVersion));
+  return {};
+}
+
+// Only after the peer has proved who it is: what a stranger claims is not worth an explanation.
+Status check_identity(const Identity& peer, const Identity& self) {
+  if (peer.role != self.role)
+    return Status(Code::mismatch, fmt::format("the peer is there for role {}, this side for role {} "
+                                              "(1 store, 2 data, 3 local)", peer.role, self.role));
+  if (peer.epoch != self.epoch)
+    return Status(Code::mismatch, fmt::format("the peer belongs to epoch {} of the job, this side to "
+                                              "{}", peer.epoch, self.epoch));
+  return {};
+}
+
+bool same_proof(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+Status wrong_secret() {
+  return Status(Code::corrupt, "the peer does not know this job's secret; is it of another job?");
+}
+
+}  // namespace
+
+Handshake Handshake::client(std::string_view secret, Identity self) {
+  return Handshake(secret, self, true);
+}
+
+Handshake Handshake::server(std::string_view secret, Identity self) {
+  return Handshake(secret, self, false);
+}
+
+Handshake::Handshake(std::string_view secret, Identity self, bool is_client)
+    : secret_(secret), self_(self), is_client_(is_client),
+      state_(is_client ? State::wait_challenge : State::wait_hello) {
+  if (!is_client) return;
+  nonce_client_ = random_bytes(kNonceBytes);
+  outbox_ = hello_message(nonce_client_, self_);
+}
+
+std::string Handshake::take_output() { return std::exchange(outbox_, {}); }
+
+std::size_t Handshake::wants() const {
+  switch (state_) {
+    case State::wait_hello: return kHelloBytes - inbox_.size();
+    case State::wait_challenge: return kChallengeBytes - inbox_.size();
+    case State::wait_proof: return kProofBytes - inbox_.size();
+    case State::finished: return 0;
+  }
+  return 0;
+}
+
+Status Handshake::feed(std::string_view bytes) {
+  TUTTI_CHECK(bytes.size() <= wants());
+  inbox_.append(bytes);
+  if (done() || wants() > 0) return {};
+  Status status = on_message();
+  inbox_.clear();
+  return status;
+}
+
+Status Handshake::on_message() {
+  switch (state_) {
+    case State::wait_hello: {
+      const Hello hello = read_hello(inbox_);
+      if (hello.magic != kMagic) return check_opening(hello);
+      peer_ = hello.identity;
+      nonce_client_ = hello.nonce;
+      nonce_server_ = random_bytes(kNonceBytes);
+      // Answered even to another version, so that the other side can say what is wrong.
+      outbox_ = hello_message(nonce_server_, self_) + proof(false);
+      state_ = State::wait_proof;
+      return check_opening(hello);
+    }
+    case State::wait_challenge: {
+      const Hello hello = read_hello(inbox_);
+      if (Status status = check_opening(hello); !status.ok()) return status;
+      peer_ = hello.identity;
+      nonce_server_ = hello.nonce;
+      if (!same_proof(std::string_view(inbox_).substr(kHelloBytes), proof(false)))
+        return wrong_secret();
+      if (Status status = check_identity(peer_, self_); !status.ok()) return status;
+      outbox_ = proof(true);
+      state_ = State::finished;
+      return {};
+    }
+    case State::wait_proof:
+      if (!same_proof(inbox_, proof(true))) return wrong_secret();
+      if (Status status = check_identity(peer_, self_); !status.ok()) return status;
+      state_ = State::finished;
+      return {};
+    case State::finished: return {};
+  }
+  return {};
+}
+
+// The label differs by role, so that a proof cannot be sent back to the side that made it.
+std::string Handshake::proof(bool of_client) const {
+  ByteWriter identities;
+  identities.put(kProtocolVersion);
+  put_identity(identities, is_client_ ? self_ : peer_);
+  put_identity(identities, is_client_ ? peer_ : self_);
+  const std::string_view label = of_client ? "tutti client proof" : "tutti server proof";
+  return hmac_sha256(secret_, std::string(label) + nonce_client_ + nonce_server_ + identities.take());
+}
+
+bool Handshake::done() const { return state_ == State::finished; }
+
+const Identity& Handshake::peer() const {
+  TUTTI_CHECK(done());
+  return peer_;
+}
+
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  for (std::size_t have = 0; have < count;) {
+    const ssize_t got = ::getrandom(bytes.data() + have, count - have, 0);
+    TUTTI_CHECK(got > 0 || errno == EINTR);
+    have += got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  return bytes;
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view message) {
+  std::string digest(32, '\0');
+  unsigned int size = 0;
+  const unsigned char* made =
+      HMAC(EVP_sha256(), key.empty() ? "" : key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+           reinterpret_cast<unsigned char*>(digest.data()), &size);
+  TUTTI_CHECK(made != nullptr && size == digest.size());
+  return digest;
+}
+
+}  // namespace tutti

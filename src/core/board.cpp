@@ -1,0 +1,155 @@
+#include "core/board.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
+constexpr std::uint64_t kVersion = 1;
+constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
+constexpr int kMaxRanks = 1 << 20;
+// A reader gives up on a line that stays torn: its writer died in the middle.
+constexpr int kReadTries = 1000;
+
+void copy_text(char* to, std::size_t room, std::string_view text) {
+  std::memcpy(to, text.data(), std::min(text.size(), room - 1));
+}
+
+}  // namespace
+
+// A seqlock: odd while somebody writes. The words are atomics, because readers look at any time; release
+// and acquire on each of them (free on x86) stand for the fences that thread sanitizer does not know.
+struct Board::Line {
+  std::atomic<std::uint64_t> version{0};
+  std::array<std::atomic<std::uint64_t>, kWords> words{};
+};
+
+std::string_view to_string(BoardState state) noexcept {
+  switch (state) {
+    case BoardState::nothing: return "nothing";
+    case BoardState::running: return "running";
+    case BoardState::done: return "done";
+    case BoardState::failed: return "failed";
+  }
+  return "?";
+}
+
+BoardNote BoardNote::of(std::string_view operation, std::string_view group, std::uint64_t sequence,
+                        BoardState state) noexcept {
+  BoardNote note;
+  note.sequence = sequence;
+  note.time_ns = steady_clock().now().count();
+  note.state = state;
+  copy_text(note.operation, sizeof note.operation, operation);
+  copy_text(note.group, sizeof note.group, group);
+  return note;
+}
+
+Result<Board> Board::create(int ranks) {
+  if (ranks < 1 || ranks > kMaxRanks)
+    return Status(Code::invalid_argument, "a board has 1 to 1048576 ranks, not " +
+                                              std::to_string(ranks));
+  Descriptor memory(::memfd_create("tutti-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return errno_status("cannot make the status board");
+  const std::size_t bytes = sizeof(Line) * (static_cast<std::size_t>(ranks) + 1);
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
+    return errno_status("cannot size the status board");
+  // A rank that could shrink it would make the launcher fault.
+  if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return errno_status("cannot seal the status board");
+  auto board = map(std::move(memory), bytes);
+  if (!board.ok()) return board;
+  Line& head = board->lines_[0];
+  head.words[0].store(kMagic);
+  head.words[1].store(kVersion);
+  head.words[2].store(static_cast<std::uint64_t>(ranks));
+  return board;
+}
+
+Result<Board> Board::attach(int descriptor) {
+  Descriptor memory(descriptor);
+  struct stat info {};
+  if (::fstat(memory.get(), &info) != 0) return errno_status("cannot look at the status board");
+  if (info.st_size < static_cast<off_t>(2 * sizeof(Line)))
+    return Status(Code::corrupt, "descriptor " + std::to_string(descriptor) + " is no status board");
+  auto board = map(std::move(memory), static_cast<std::size_t>(info.st_size));
+  if (!board.ok()) return board;
+  const Line& head = board->lines_[0];
+  if (head.words[0].load() != kMagic ||
+      head.words[2].load() != static_cast<std::uint64_t>(board->ranks_))
+    return Status(Code::corrupt, "descriptor " + std::to_string(descriptor) + " is no status board");
+  if (head.words[1].load() != kVersion)
+    return Status(Code::mismatch, "the launcher's status board is of another version of tutti");
+  return board;
+}
+
+Result<Board> Board::map(Descriptor descriptor, std::size_t bytes) {
+  static_assert(sizeof(Line) == 128 && std::atomic<std::uint64_t>::is_always_lock_free);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+  if (memory == MAP_FAILED) return errno_status("cannot map the status board");
+  // Fresh pages are zero, and an all-zero Line is a valid, empty one.
+  return Board(std::move(descriptor), static_cast<Line*>(memory),
+               static_cast<int>(bytes / sizeof(Line)) - 1);
+}
+
+Board::Board(Descriptor descriptor, Line* lines, int ranks)
+    : descriptor_(std::move(descriptor)), lines_(lines), ranks_(ranks) {}
+
+Board::Board(Board&& other) noexcept
+    : descriptor_(std::move(other.descriptor_)), lines_(std::exchange(other.lines_, nullptr)),
+      ranks_(std::exchange(other.ranks_, 0)) {}
+
+Board& Board::operator=(Board&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(lines_, other.lines_);
+  std::swap(ranks_, other.ranks_);
+  return *this;
+}
+
+Board::~Board() {
+  if (lines_) ::munmap(lines_, sizeof(Line) * (static_cast<std::size_t>(ranks_) + 1));
+}
+
+void Board::note(int rank, BoardNote note) noexcept {
+  if (rank < 0 || rank >= ranks_) return;
+  Line& line = lines_[1 + rank];
+  std::uint64_t version = line.version.load(std::memory_order_relaxed);
+  if (version % 2 != 0 ||
+      !line.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
+    return;
+  note.pid = ::getpid();
+  std::array<std::uint64_t, kWords> words;
+  std::memcpy(words.data(), &note, sizeof note);
+  for (int i = 0; i < kWords; ++i) line.words[i].store(words[i], std::memory_order_release);
+  line.version.store(version + 2, std::memory_order_release);
+}
+
+std::optional<BoardNote> Board::read(int rank) const noexcept {
+  if (rank < 0 || rank >= ranks_) return std::nullopt;
+  const Line& line = lines_[1 + rank];
+  for (int attempt = 0; attempt < kReadTries; ++attempt) {
+    const std::uint64_t before = line.version.load(std::memory_order_acquire);
+    if (before == 0) return std::nullopt;
+    if (before % 2 != 0) continue;
+    std::array<std::uint64_t, kWords> words;
+    for (int i = 0; i < kWords; ++i) words[i] = line.words[i].load(std::memory_order_acquire);
+    if (line.version.load(std::memory_order_relaxed) != before) continue;
+    BoardNote note;
+    std::memcpy(static_cast<void*>(&note), words.data(), sizeof note);
+    // Another process wrote this; whatever it put there, the texts end.
+    note.operation[sizeof note.operation - 1] = note.group[sizeof note.group - 1] = '\0';
+    return note;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

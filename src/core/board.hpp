@@ -1,0 +1,75 @@
+// core/board.hpp - the launcher's status board: what each rank did last, readable after its death.
+//
+// Anonymous shared memory, one 128-byte line per rank (docs/formats/board.md). The launcher creates it
+// and hands the descriptor down; a rank attaches and notes its operations; the launcher reads a dead
+// rank's line for its verdict.
+//
+// Thread-safety  any thread of any process. Of two notes for one rank that meet, one is dropped: a
+//                rank never waits for its board.
+//
+//   auto board = Board::attach(descriptor);
+//   board->note(rank, BoardNote::of(Collective::all_reduce, "world", 1042, BoardState::running));
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/sockets.hpp"
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti {
+
+enum class BoardState : std::uint8_t { nothing, running, done, failed };
+std::string_view to_string(BoardState state) noexcept;
+
+struct BoardNote {
+  std::uint64_t sequence = 0;
+  std::int64_t time_ns = 0;  // of steady_clock(), which all processes of a host share
+  std::int32_t pid = 0;      // filled in by note()
+  BoardState state = BoardState::nothing;
+  std::uint8_t spare[3] = {};
+  char operation[40] = {};  // "all_reduce", "send", "creating group"; zero-filled, cut off
+  char group[56] = {};
+
+  static BoardNote of(std::string_view operation, std::string_view group, std::uint64_t sequence,
+                      BoardState state) noexcept;
+  static BoardNote of(Collective collective, std::string_view group, std::uint64_t sequence,
+                      BoardState state) noexcept {
+    return of(tutti::to_string(collective), group, sequence, state);
+  }
+};
+static_assert(sizeof(BoardNote) == 120);
+
+class Board {
+ public:
+  // Makes one for ranks 0 … ranks-1. Its descriptor is close-on-exec: the launcher clears that in the
+  // child it is meant for.
+  static Result<Board> create(int ranks);
+  // Maps a board that somebody else made; takes `descriptor` over.
+  static Result<Board> attach(int descriptor);
+
+  Board(Board&& other) noexcept;
+  Board& operator=(Board&& other) noexcept;
+  ~Board();
+
+  int descriptor() const noexcept { return descriptor_.get(); }
+  int ranks() const noexcept { return ranks_; }
+
+  // Replaces the rank's line. Never blocks; out-of-range ranks are ignored.
+  void note(int rank, BoardNote note) noexcept;
+  // The rank's line; nothing if it never wrote one, or died in the middle of writing it.
+  std::optional<BoardNote> read(int rank) const noexcept;
+
+ private:
+  struct Line;
+  Board(Descriptor descriptor, Line* lines, int ranks);
+  static Result<Board> map(Descriptor descriptor, std::size_t bytes);
+
+  Descriptor descriptor_;
+  Line* lines_ = nullptr;  // line 0 is the head, line 1 + r belongs to rank r
+  int ranks_ = 0;
+};
+
+}  // namespace tutti

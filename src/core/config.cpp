@@ -1,0 +1,212 @@
+// One table holds every environment variable: from_environment reads by it, config_variables prints it.
+#include "tutti/config.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/log.hpp"
+#include "core/words.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// ---- readers: text → field; the failure names the culprit, the caller adds the variable ----
+
+Status read_transport(std::string_view text, std::string& list) {
+  static constexpr std::array<std::string_view, 4> kWords = {"auto", "inproc", "shm", "tcp"};
+  const auto words = split_words(text, ',');
+  if (words.empty()) return Status(Code::invalid_argument, "the list is empty");
+  for (std::string_view word : words) {
+    bool known = false;
+    for (std::string_view right : kWords) known |= word == right;
+    if (!known) return Status(Code::invalid_argument, unknown_word("transport", word, kWords));
+    if (word == "auto" && words.size() > 1)
+      return Status(Code::invalid_argument, "auto stands alone, without other transports");
+  }
+  list = fmt::format("{}", fmt::join(words, ","));
+  return {};
+}
+
+template <class Enum>
+std::vector<std::string_view> all_words(int count) {
+  std::vector<std::string_view> words;
+  for (int i = 0; i < count; ++i) words.push_back(to_string(static_cast<Enum>(i)));
+  return words;
+}
+
+// "all_reduce:ring,broadcast:binomial_tree".
+Status read_algorithms(std::string_view text, std::array<Algorithm, kCollectives>& forced) {
+  for (std::string_view entry : split_words(text, ',')) {
+    const std::size_t colon = entry.find(':');
+    if (colon == std::string_view::npos)
+      return Status(Code::invalid_argument,
+                    fmt::format("'{}' is not of the form collective:algorithm", entry));
+    const std::string_view left = entry.substr(0, colon);
+    const std::string_view right = entry.substr(colon + 1);
+    const auto collective = parse_collective(left);
+    if (!collective)
+      return Status(Code::invalid_argument,
+                    unknown_word("collective", left, all_words<Collective>(kCollectives)));
+    const auto algorithm = parse_algorithm(right);
+    if (!algorithm)
+      return Status(Code::invalid_argument,
+                    unknown_word("algorithm", right, all_words<Algorithm>(kAlgorithms)));
+    forced[static_cast<std::size_t>(*collective)] = *algorithm;
+  }
+  return {};
+}
+
+Status read_timeout(std::string_view text, nanoseconds& field) {
+  auto time = parse_duration(text);
+  if (!time.ok()) return time.status();
+  if (*time <= nanoseconds(0)) return Status(Code::invalid_argument, "it must be more than zero");
+  field = *time;
+  return {};
+}
+
+Status read_bytes(std::string_view text, std::size_t& field, std::size_t least, std::size_t most) {
+  auto bytes = parse_bytes(text);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes < least || *bytes > most)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} lies outside {} … {}", *bytes, least, most));
+  field = *bytes;
+  return {};
+}
+
+Status read_level(std::string_view text, std::string& field) {
+  if (auto level = parse_level(text); !level.ok()) return level.status();
+  field = text;
+  return {};
+}
+
+Status read_subsystems(std::string_view text, std::string& field) {
+  if (auto mask = parse_subsystems(text); !mask.ok()) return mask.status();
+  field = text;
+  return {};
+}
+
+Status read_spin(std::string_view text, long& field) {
+  auto number = parse_integer(text);
+  if (!number.ok()) return number.status();
+  field = static_cast<long>(*number);
+  return {};
+}
+
+Status read_switch(std::string_view text, bool& field) {
+  auto value = parse_switch(text);
+  if (!value.ok()) return value.status();
+  field = *value;
+  return {};
+}
+
+std::string seconds(nanoseconds time) {
+  return fmt::format("{}", std::chrono::duration<double>(time).count());
+}
+
+// ---- the table ----
+
+struct Row {
+  const char* name;
+  const char* meaning;
+  // Null: handed down from the launcher to its ranks, and read when a group looks for itself.
+  Status (*read)(std::string_view text, Config& config);
+  std::string (*show)(const Config& config);  // a default Config's field, as it would be written
+};
+
+using Text = std::string_view;
+using Filled = const Config&;
+
+const Row kRows[] = {
+    {"TUTTI_TRANSPORT", "transports that may be used: auto, or a comma list of inproc, shm, tcp",
+     [](Text text, Config& c) { return read_transport(text, c.transport); },
+     [](Filled c) { return c.transport; }},
+    {"TUTTI_ALGORITHM", "forced algorithms, such as all_reduce:ring,broadcast:binomial_tree",
+     [](Text text, Config& c) { return read_algorithms(text, c.algorithm); },
+     [](Filled) { return std::string(); }},
+    {"TUTTI_TIMEOUT", "seconds an operation may take unless its call says otherwise",
+     [](Text text, Config& c) { return read_timeout(text, c.timeout); },
+     [](Filled c) { return seconds(c.timeout); }},
+    {"TUTTI_JOIN_TIMEOUT", "seconds ranks wait for each other when a group is created",
+     [](Text text, Config& c) { return read_timeout(text, c.join_timeout); },
+     [](Filled c) { return seconds(c.join_timeout); }},
+    {"TUTTI_HOST", "address on which other hosts reach this one; found when not set",
+     [](Text text, Config& c) { return c.host = text, Status(); }, [](Filled c) { return c.host; }},
+    {"TUTTI_INTERFACE", "network interface to use between hosts; found when not set",
+     [](Text text, Config& c) { return c.interface = text, Status(); },
+     [](Filled c) { return c.interface; }},
+    {"TUTTI_DEBUG", "how much to log: off, WARN, INFO or TRACE",
+     [](Text text, Config& c) { return read_level(text, c.debug); },
+     [](Filled c) { return c.debug; }},
+    {"TUTTI_DEBUG_SUBSYS",
+     "comma list of what to log: INIT NET SHM COLL P2P TUNE STORE WATCH RUN; all when not set",
+     [](Text text, Config& c) { return read_subsystems(text, c.debug_subsystems); },
+     [](Filled c) { return c.debug_subsystems; }},
+    {"TUTTI_DEBUG_FILE", "file for the log, %h stands for the host, %p for the pid; else stderr",
+     [](Text text, Config& c) { return c.debug_file = text, Status(); },
+     [](Filled c) { return c.debug_file; }},
+    {"TUTTI_DUMP_DIR", "folder for flight-recorder dumps; a summary on stderr when not set",
+     [](Text text, Config& c) { return c.dump_dir = text, Status(); },
+     [](Filled c) { return c.dump_dir; }},
+    {"TUTTI_RECORDER_SIZE", "records the flight recorder keeps",
+     [](Text text, Config& c) { return read_bytes(text, c.recorder_size, 1, std::size_t{1} << 24); },
+     [](Filled c) { return std::to_string(c.recorder_size); }},
+    {"TUTTI_SEGMENT_BYTES", "bytes that move at once",
+     [](Text text, Config& c) { return read_bytes(text, c.segment_bytes, 64, std::size_t{1} << 30); },
+     [](Filled c) { return std::to_string(c.segment_bytes); }},
+    {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
+     [](Text text, Config& c) { return read_spin(text, c.spin); },
+     [](Filled c) { return std::to_string(c.spin); }},
+    {"TUTTI_PROGRESS_THREAD", "whether a thread of its own drives async operations",
+     [](Text text, Config& c) { return read_switch(text, c.progress_thread); },
+     [](Filled c) { return std::string(c.progress_thread ? "1" : "0"); }},
+
+    {"TUTTI_RANK", "this process's rank in the job; set by the launcher", nullptr, nullptr},
+    {"TUTTI_SIZE", "ranks in the job; set by the launcher", nullptr, nullptr},
+    {"TUTTI_LOCAL_RANK", "this process's rank on its host; set by the launcher", nullptr, nullptr},
+    {"TUTTI_LOCAL_SIZE", "ranks on this host; set by the launcher", nullptr, nullptr},
+    {"TUTTI_STORE", "address of the job's store server; set by the launcher", nullptr, nullptr},
+    {"TUTTI_SECRET_FD", "descriptor that holds the job's 32-byte secret; set by the launcher",
+     nullptr, nullptr},
+    {"TUTTI_SECRET_FILE", "file of mode 0600 that holds the job's secret; for several hosts",
+     nullptr, nullptr},
+    {"TUTTI_RENDEZVOUS", "host:port at which the launchers of several hosts meet", nullptr, nullptr},
+    {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher",
+     nullptr, nullptr},
+    {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
+};
+
+// Set to nothing means not set.
+std::string_view value_of(const Row& row) {
+  const char* value = std::getenv(row.name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+Result<Config> Config::from_environment() {
+  Config config;
+  for (const Row& row : kRows) {
+    const std::string_view text = value_of(row);
+    if (!row.read || text.empty()) continue;
+    if (Status status = row.read(text, config); !status.ok())
+      return status.annotate(fmt::format("{}={}", row.name, text));
+  }
+  return config;
+}
+
+std::vector<ConfigVariable> config_variables() {
+  const Config defaults;
+  std::vector<ConfigVariable> variables;
+  for (const Row& row : kRows)
+    variables.push_back({row.name, row.meaning, row.show ? row.show(defaults) : std::string(),
+                         std::string(value_of(row))});
+  return variables;
+}
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,26 @@
+// core/threads.hpp - threads that the library starts for itself.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+
+namespace tutti {
+
+// Starts a thread with all signals blocked: handlers and sigwait of the program stay with its own
+// threads. `name` (15 letters) shows in ps and in debuggers.
+template <class Body>
+std::thread start_quiet_thread(const char* name, Body&& body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::forward<Body>(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace tutti

@@ -1,0 +1,169 @@
+// engine/channel.hpp - the engine's side of one group: its queue, its baton, its failure.
+//
+// Collectives run one after the other, in the order they were started; point-to-point messages beside
+// them. Everything that a group does is stepped by whoever holds its *baton*, an atomic try-lock: a
+// blocking caller, a waiter, or the progress thread. Messages are put into the inbox by whoever polls
+// the links, and looked at by the holder of the baton.
+//
+// Failure        the first one counts: it is told to every member, the links forget the group's memory,
+//                and only then do all works end with that status. Later starts end with it at once.
+// Thread-safety  start and post: one at a time. drive, fail, health, on_message: any thread.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "engine/launch.hpp"
+#include "engine/plan.hpp"
+#include "engine/point_to_point.hpp"
+#include "engine/spinlock.hpp"
+#include "engine/work_state.hpp"
+#include "trace/recorder.hpp"
+#include "transport/link.hpp"
+
+namespace tutti::engine {
+
+class Engine;
+
+struct ChannelOptions {
+  std::uint32_t id = 0;
+  std::string name;
+  std::vector<int> members;  // world rank of each group rank
+  int rank = 0;              // of this process, in the group
+  std::vector<int> host_of;  // host of each group rank
+};
+
+class Channel final : public PlanHost, public Driver, public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(std::shared_ptr<Engine> engine, ChannelOptions options);
+
+  const ChannelOptions& options() const { return options_; }
+  int size() const { return static_cast<int>(options_.members.size()); }
+  Engine& engine() { return *engine_; }
+
+  // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
+  std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
+  std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
+
+  void drive(const WorkState& work, Nanoseconds timeout) override;
+  // Steps once if nobody else does. True if anything moved.
+  bool try_step();
+  // Whether there is anything that the progress thread should step for.
+  bool busy() const { return busy_.load(std::memory_order_seq_cst) > 0; }
+  Nanoseconds next_deadline() const { return Nanoseconds(next_deadline_.load()); }
+
+  // Ends the group with `status`; `tell` sends it to the other members.
+  void fail(const Status& status, bool tell);
+  Status health() const;
+
+  // From inside a poll, in order of arrival. `peer` is a group rank.
+  void on_message(int peer, const transport::Header& header, const transport::Payload& payload);
+  void on_down(int peer, const Status& reason);
+
+  // Waits for the baton and ends everything that fail() has doomed.
+  void end();
+  // Leaves in good order: later messages of this channel are nobody's.
+  void say_goodbye();
+  int group_rank(int world_rank) const;
+
+  // PlanHost
+  transport::Link& link_to(int peer) override;
+  bool has_arrived(int peer) const override;
+  transport::MemoryRef output_of(int peer) const override;
+  std::uint32_t channel() const override { return options_.id; }
+
+ private:
+  struct Queued {
+    Launch launch;
+    std::uint64_t sequence = 0;
+    Nanoseconds deadline = Nanoseconds::max();
+    std::shared_ptr<WorkState> work;
+    bool counted = false;  // in busy_
+  };
+  struct Incoming {
+    int peer = 0;
+    transport::Header header;
+    Segment segment;
+  };
+  struct Announced {  // an arrival that was not looked at yet
+    std::uint64_t sequence = 0;
+    Arrival arrival;
+  };
+  struct Peer {
+    std::deque<Announced> announced;
+    std::uint64_t arrived = 0;  // the last collective at which this peer was seen with the same call
+    transport::MemoryRef output;
+    bool left = false;
+    std::string report;  // its answer to our query
+  };
+  struct Completion {
+    std::shared_ptr<WorkState> work;
+    Status status;
+    Received received;
+  };
+
+  bool step();
+  bool drain_inbox();
+  void handle(Incoming& message);
+  void handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival);
+  void handle_data(Incoming& message);
+  void handle_left(int peer, bool in_good_order);
+  void take_postings();
+  bool run_collectives();
+  bool begin_next();
+  void announce();
+  void look_at_announced();
+  void compare(int peer, std::uint64_t sequence, const Arrival& arrival);
+  bool everyone_arrived() const;
+  bool check_deadline();
+  void ask_missing();
+  std::vector<int> missing() const;
+  Status late_status() const;
+  void answer_query(int peer);
+  void update_deadline();
+  void tear_down();
+  Plan* plan_for(const Launch& launch);
+  void finish_current();
+  void complete_all();
+  void note(trace::Event event, const Queued& queued, const Status& status);
+  std::string where(int peer) const;
+
+  std::shared_ptr<Engine> engine_;
+  ChannelOptions options_;
+  Spinlock baton_;
+  std::atomic<int> busy_{0};  // asynchronous works that are not done
+  std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
+
+  // Handed over from any thread to the holder of the baton.
+  mutable Spinlock inbox_lock_;
+  std::vector<Incoming> inbox_;
+  std::deque<Queued> queue_;
+  std::vector<Posting> postings_;
+  std::uint64_t next_sequence_ = 1;
+  Fingerprint last_call_;  // for those who ask what we are doing
+  std::uint64_t last_sequence_ = 0;
+  bool last_running_ = false;
+  Status failure_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> has_news_{false};  // inbox, postings or failure want attention
+
+  // Owned by the holder of the baton.
+  std::vector<Incoming> draining_;
+  std::vector<Peer> peers_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Plan>> plans_;
+  Plan* plan_ = nullptr;  // of current_
+  std::unique_ptr<Queued> current_;
+  std::deque<Incoming> early_;  // data of collectives that were not begun yet
+  std::vector<Fingerprint> history_;
+  PointToPoint point_to_point_;
+  std::vector<Completion> completions_;
+  bool torn_down_ = false;
+  Nanoseconds asked_until_{0};  // when not zero: queries are out
+};
+
+}  // namespace tutti::engine

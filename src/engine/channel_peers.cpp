@@ -1,0 +1,343 @@
+// The group's peers: who has arrived with which call, who is late, who is gone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/bytes.hpp"
+#include "engine/channel.hpp"
+#include "engine/engine.hpp"
+
+namespace tutti::engine {
+
+using namespace std::chrono_literals;
+using transport::Header;
+using transport::MessageKind;
+using transport::Payload;
+
+namespace {
+
+// How long ranks that did not come may take to say what they are doing instead.
+constexpr Nanoseconds kAskFor = 250ms;
+// Of a status that is told to others; the rest is cut off.
+constexpr std::size_t kMaxToldBytes = 3500;
+
+Header header_for(MessageKind kind, std::uint32_t channel, std::uint64_t sequence) {
+  Header header;
+  header.kind = kind;
+  header.channel = channel;
+  header.sequence = sequence;
+  return header;
+}
+
+std::string encode(const Status& status) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint8_t>(status.code()));
+  writer.put(static_cast<std::int32_t>(status.rank()));
+  writer.put(static_cast<std::int32_t>(status.peer()));
+  writer.put(status.sequence());
+  writer.put_string(std::string_view(status.message()).substr(0, kMaxToldBytes));
+  return writer.take();
+}
+
+Status decode(std::string_view bytes) {
+  ByteReader reader(bytes);
+  std::uint8_t code = 0;
+  std::int32_t rank = -1;
+  std::int32_t peer = -1;
+  std::uint64_t sequence = 0;
+  std::string message;
+  if (!reader.get(code) || !reader.get(rank) || !reader.get(peer) || !reader.get(sequence) ||
+      !reader.get_string(message) || code == 0 || code > static_cast<std::uint8_t>(Code::internal))
+    return {Code::corrupt, "a rank reported a failure that cannot be read"};
+  return {static_cast<Code>(code), std::move(message), {rank, peer, sequence}};
+}
+
+}  // namespace
+
+int Channel::group_rank(int world_rank) const {
+  const auto at = std::find(options_.members.begin(), options_.members.end(), world_rank);
+  return at == options_.members.end() ? -1 : static_cast<int>(at - options_.members.begin());
+}
+
+transport::Link& Channel::link_to(int peer) {
+  return *engine_->endpoint().link(options_.members[static_cast<std::size_t>(peer)]);
+}
+
+bool Channel::has_arrived(int peer) const {
+  return current_ && peers_[static_cast<std::size_t>(peer)].arrived == current_->sequence;
+}
+
+transport::MemoryRef Channel::output_of(int peer) const {
+  return peers_[static_cast<std::size_t>(peer)].output;
+}
+
+std::string Channel::where(int peer) const {
+  const int member = options_.members[static_cast<std::size_t>(peer)];
+  return fmt::format("rank {} ({})", peer, engine_->endpoint().whereabouts(member));
+}
+
+// ---- in the poller's hands -----------------------------------------------------------------------
+
+void Channel::on_message(int peer, const Header& header, const Payload& payload) {
+  if (header.kind == MessageKind::abort) {
+    const auto* text = reinterpret_cast<const char*>(payload.data);
+    fail(decode({text, header.bytes}), false);
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  if (header.kind == MessageKind::query) {
+    answer_query(peer);
+    return;
+  }
+  std::scoped_lock lock(inbox_lock_);
+  if (!failure_.ok()) {
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  inbox_.push_back({peer, header, Segment::keep(header, payload)});
+  has_news_.store(true, std::memory_order_release);
+}
+
+void Channel::on_down(int peer, const Status& reason) {
+  // Through the inbox: what the peer sent before it went away is looked at first.
+  Incoming message;
+  message.peer = peer;
+  message.header = header_for(MessageKind::goodbye, options_.id, 0);
+  message.header.extra = 1;
+  engine_->log().trace(Subsystem::net, "lost {}: {}", where(peer), reason.message());
+  std::scoped_lock lock(inbox_lock_);
+  inbox_.push_back(message);
+  has_news_.store(true, std::memory_order_release);
+}
+
+void Channel::answer_query(int peer) {
+  Report report;
+  {
+    std::scoped_lock lock(inbox_lock_);
+    report.call = last_call_;
+    report.sequence = last_sequence_;
+    report.running = last_running_;
+  }
+  (void)link_to(peer).send(header_for(MessageKind::report, options_.id, 0), &report, sizeof report, 0);
+}
+
+// ---- in the hands of the baton's holder ----------------------------------------------------------
+
+void Channel::handle(Incoming& message) {
+  const std::byte* bytes = message.segment.data();
+  switch (message.header.kind) {
+    case MessageKind::arrive: {
+      Arrival arrival;
+      if (message.segment.bytes == sizeof arrival) std::memcpy(&arrival, bytes, sizeof arrival);
+      handle_arrive(message.peer, message.header.sequence, arrival);
+      break;
+    }
+    case MessageKind::data: handle_data(message); break;
+    case MessageKind::goodbye: handle_left(message.peer, message.header.extra == 0); break;
+    case MessageKind::report: {
+      Report report;
+      if (message.segment.bytes == sizeof report) std::memcpy(&report, bytes, sizeof report);
+      peers_[static_cast<std::size_t>(message.peer)].report =
+          report.sequence == 0
+              ? "it has not started any collective of this group"
+              : fmt::format("it {} {} #{}", report.running ? "is at" : "has finished",
+                            describe(report.call), report.sequence);
+      break;
+    }
+    default: {
+      const Status status =
+          point_to_point_.deliver(message.peer, message.header, message.segment, *this);
+      if (!status.ok()) fail(status, true);
+    }
+  }
+}
+
+void Channel::announce() {
+  const Launch& launch = current_->launch;
+  Arrival arrival;
+  arrival.call = launch.fingerprint;
+  for (int peer : plan_->compiled().peers) {
+    transport::Link& link = link_to(peer);
+    if (!launch.to_peer.empty()) {
+      arrival.call.to_you = launch.to_peer[static_cast<std::size_t>(peer)];
+      arrival.call.from_you = launch.from_peer[static_cast<std::size_t>(peer)];
+    }
+    arrival.output = {};
+    if (launch.output.size() == 1)
+      arrival.output = link.share(launch.output[0].data, launch.output[0].bytes);
+    (void)link.send(header_for(MessageKind::arrive, options_.id, current_->sequence), &arrival,
+                    sizeof arrival, 0);
+  }
+}
+
+void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {
+  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_;
+  if (sequence > begun) peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, arrival});
+  else compare(peer, sequence, arrival);
+}
+
+void Channel::look_at_announced() {
+  for (int peer = 0; peer < size(); ++peer) {
+    auto& announced = peers_[static_cast<std::size_t>(peer)].announced;
+    while (!announced.empty() && announced.front().sequence <= current_->sequence) {
+      compare(peer, announced.front().sequence, announced.front().arrival);
+      announced.pop_front();
+    }
+    if (peers_[static_cast<std::size_t>(peer)].left) handle_left(peer, true);
+  }
+}
+
+void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) {
+  if (sequence + history_.size() <= last_sequence_) return;  // long past
+  Fingerprint mine = history_[sequence % history_.size()];
+  const bool is_current = current_ && sequence == current_->sequence;
+  if (is_current && !current_->launch.to_peer.empty()) {
+    mine.to_you = current_->launch.to_peer[static_cast<std::size_t>(peer)];
+    mine.from_you = current_->launch.from_peer[static_cast<std::size_t>(peer)];
+  } else if (!is_current) {
+    mine.to_you = arrival.call.from_you;  // not kept for calls that are over
+    mine.from_you = arrival.call.to_you;
+  }
+  if (!agree(mine, arrival.call)) {
+    fail({Code::mismatch,
+          fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
+                      sequence, options_.name, where(options_.rank), describe(mine), where(peer),
+                      describe(arrival.call)),
+          {options_.rank, peer, sequence}},
+         true);
+    return;
+  }
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  state.arrived = std::max(state.arrived, sequence);
+  state.output = arrival.output;
+}
+
+void Channel::handle_data(Incoming& message) {
+  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_;
+  if (message.header.sequence > begun) {
+    early_.push_back(message);
+    return;
+  }
+  if (!current_ || message.header.sequence < begun) {
+    // Left over from a call that differed; the comparison of arrivals has said so already.
+    if (message.segment.lease != 0) link_to(message.peer).release(message.segment.lease);
+    return;
+  }
+  const Status status = plan_->deliver(message.peer, message.header, message.segment, *this);
+  if (!status.ok()) fail(status, true);
+}
+
+bool Channel::everyone_arrived() const {
+  const auto& peers = plan_->compiled().peers;
+  return std::all_of(peers.begin(), peers.end(), [&](int peer) { return has_arrived(peer); });
+}
+
+std::vector<int> Channel::missing() const {
+  std::vector<int> late;
+  for (int peer : plan_->compiled().peers)
+    if (!has_arrived(peer)) late.push_back(peer);
+  // Everybody came, but somebody stopped on the way.
+  return late.empty() ? plan_->waiting_for() : late;
+}
+
+// A peer has gone. In good order that matters only if it is still needed; else always.
+void Channel::handle_left(int peer, bool in_good_order) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  const bool said_goodbye = state.left;
+  if (in_good_order) state.left = true;
+  const bool needed =
+      (current_ && plan_ && !has_arrived(peer) &&
+       std::binary_search(plan_->compiled().peers.begin(), plan_->compiled().peers.end(), peer)) ||
+      point_to_point_.waits_for(peer);
+  if ((in_good_order || said_goodbye) && !needed) return;
+  const std::uint64_t sequence = current_ ? current_->sequence : 0;
+  const std::string during =
+      current_ ? fmt::format(" during {} #{}", describe(current_->launch.fingerprint), sequence) : "";
+  fail({Code::peer_lost,
+        fmt::format("{} {} group '{}'{}; restart the job or go on with a group without it",
+                    where(peer), state.left ? "has left" : "died or lost its connection to",
+                    options_.name, during),
+        {options_.rank, peer, sequence}},
+       true);
+}
+
+void Channel::say_goodbye() {
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != options_.rank)
+      (void)link_to(peer).send(header_for(MessageKind::goodbye, options_.id, 0), nullptr, 0, 0);
+}
+
+// ---- watching the time ---------------------------------------------------------------------------
+
+bool Channel::check_deadline() {
+  if (!current_) return false;
+  const Nanoseconds now = engine_->clock().now();
+  if (now < current_->deadline) return false;
+  if (asked_until_.count() == 0) {
+    asked_until_ = deadline_after(now, kAskFor);
+    ask_missing();
+    return true;
+  }
+  const auto late = missing();
+  const bool all_answered = std::all_of(late.begin(), late.end(), [&](int peer) {
+    return !peers_[static_cast<std::size_t>(peer)].report.empty();
+  });
+  if (now < asked_until_ && !all_answered) return false;
+  fail(late_status(), true);
+  return true;
+}
+
+void Channel::ask_missing() {
+  for (int peer : missing()) {
+    peers_[static_cast<std::size_t>(peer)].report.clear();
+    (void)link_to(peer).send(header_for(MessageKind::query, options_.id, 0), nullptr, 0, 0);
+  }
+}
+
+Status Channel::late_status() const {
+  const auto late = missing();
+  const Launch& launch = current_->launch;
+  std::string text;
+  for (int peer : late) {
+    const std::string& report = peers_[static_cast<std::size_t>(peer)].report;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} {} {} #{} on group '{}' within {:g} s; {}", where(peer),
+                        has_arrived(peer) ? "joined but did not finish" : "did not join",
+                        to_string(launch.collective), current_->sequence, options_.name,
+                        std::chrono::duration<double>(launch.timeout).count(),
+                        report.empty() ? "it does not answer (stopped, or cut off)" : report);
+  }
+  if (late.empty())
+    text = fmt::format("{} #{} on group '{}' did not finish within {:g} s",
+                       to_string(launch.collective), current_->sequence, options_.name,
+                       std::chrono::duration<double>(launch.timeout).count());
+  return {Code::timed_out, text, {options_.rank, late.empty() ? -1 : late[0], current_->sequence}};
+}
+
+// ---- failing -------------------------------------------------------------------------------------
+
+void Channel::fail(const Status& status, bool tell) {
+  {
+    std::scoped_lock lock(inbox_lock_);
+    if (!failure_.ok()) return;
+    failure_ = status;
+    failed_.store(true, std::memory_order_release);
+    has_news_.store(true, std::memory_order_release);
+  }
+  if (tell) {
+    const std::string told = encode(status);
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != options_.rank)
+        (void)link_to(peer).send(header_for(MessageKind::abort, options_.id, 0), told.data(),
+                                 told.size(), 0);
+  }
+  engine_->kick();
+}
+
+Status Channel::health() const {
+  std::scoped_lock lock(inbox_lock_);
+  return failure_;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,283 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+
+namespace tutti::engine {
+
+using namespace std::chrono_literals;
+using transport::Header;
+using transport::MessageKind;
+using transport::Payload;
+
+namespace {
+
+// Yields between spinning and sleeping. A cross-core wake costs some 33 µs (2-core virtual machine,
+// 2026-11), a yield under 1 µs: sleep late.
+constexpr int kYields = 100;
+// The longest sleep while something is under way: bounds the damage of a lost wake-up.
+constexpr Nanoseconds kLongestSleep = 50ms;
+constexpr Nanoseconds kLongestIdleSleep = 1s;
+
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> Engine::create(EngineOptions options) {
+  auto engine = std::shared_ptr<Engine>(new Engine(std::move(options)));
+  if (engine->config_.progress_thread)
+    engine->progress_ = std::thread([engine] { engine->progress_loop(); });
+  return engine;
+}
+
+Engine::Engine(EngineOptions options)
+    : endpoint_(std::move(options.endpoint)),
+      config_(std::move(options.config)),
+      log_(std::move(options.log)),
+      clock_(options.clock ? options.clock : &steady_clock()),
+      failures_(options.failures),
+      recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
+      down_(static_cast<std::size_t>(endpoint_->size())) {
+  // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from running.
+  const long cores = static_cast<long>(std::thread::hardware_concurrency());
+  spins_ = config_.spin >= 0 ? config_.spin : (cores >= endpoint_->size() ? 2000 : 0);
+}
+
+void Engine::shutdown() {
+  stop_ = true;
+  endpoint_->wake();
+  {
+    std::scoped_lock lock(sleep_mutex_);
+    activity_.notify_all();
+  }
+  if (!progress_.joinable()) return;
+  // The last group may be dropped by a callback, in the progress thread itself.
+  if (progress_.get_id() == std::this_thread::get_id()) progress_.detach();
+  else progress_.join();
+}
+
+std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
+  const std::uint32_t id = options.id;
+  auto channel = std::make_shared<Channel>(shared_from_this(), std::move(options));
+  {
+    std::scoped_lock lock(channels_mutex_);
+    std::erase_if(channels_, [](const auto& weak) { return weak.expired(); });
+    channels_.push_back(channel);
+  }
+  reserve_channels_below(id + 1);
+  between_polls([&](transport::Endpoint&) {
+    by_id_[id] = channel;
+    const auto at = early_.find(id);
+    if (at != early_.end()) {
+      std::vector<Early> messages = std::move(at->second);
+      early_.erase(at);
+      for (Early& early : messages) {
+        Payload payload{early.segment.lease != 0 ? early.segment.view : early.segment.small.data(),
+                        early.segment.lease, false};
+        if (!early.control.empty())
+          payload.data = reinterpret_cast<const std::byte*>(early.control.data());
+        on_message(early.peer, early.header, payload);
+      }
+    }
+    for (int rank = 0; rank < endpoint_->size(); ++rank)
+      if (const Status& down = down_[static_cast<std::size_t>(rank)]; !down.ok())
+        if (const int peer = channel->group_rank(rank); peer >= 0) channel->on_down(peer, down);
+  });
+  return channel;
+}
+
+void Engine::close_channel(Channel& channel) {
+  between_polls([&](transport::Endpoint& endpoint) {
+    by_id_.erase(channel.options().id);
+    for (int member : channel.options().members)
+      if (transport::Link* link = endpoint.link(member)) link->forget(channel.options().id);
+  });
+  std::scoped_lock lock(channels_mutex_);
+  std::erase_if(channels_, [&](const auto& weak) {
+    const auto held = weak.lock();
+    return !held || held.get() == &channel;
+  });
+}
+
+void Engine::reserve_channels_below(std::uint32_t id) {
+  std::uint32_t now = next_channel_.load();
+  while (now < id && !next_channel_.compare_exchange_weak(now, id)) {
+  }
+}
+
+std::byte* Engine::place(int, const Header&) { return nullptr; }
+
+void Engine::on_message(int peer, const Header& header, const Payload& payload) {
+  const auto at = by_id_.find(header.channel);
+  const auto channel = at == by_id_.end() ? nullptr : at->second.lock();
+  if (channel) {
+    if (const int rank = channel->group_rank(peer); rank >= 0) {
+      channel->on_message(rank, header, payload);
+      return;
+    }
+  }
+  // Ids only grow, so a smaller one that is not here belongs to a group that has ended.
+  if (header.channel >= next_channel_.load()) keep_early(peer, header, payload);
+  else if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
+}
+
+void Engine::keep_early(int peer, const Header& header, const Payload& payload) {
+  Early early;
+  early.peer = peer;
+  early.header = header;
+  if (payload.lease == 0 && header.bytes > transport::kInlineBytes)
+    early.control.assign(reinterpret_cast<const char*>(payload.data), header.bytes);
+  else
+    early.segment = Segment::keep(header, payload);
+  early_[header.channel].push_back(std::move(early));
+}
+
+void Engine::on_sent(std::uint64_t token) {
+  if (token == 0) return;
+  reinterpret_cast<std::atomic<std::uint32_t>*>(token)->fetch_sub(1, std::memory_order_release);
+}
+
+void Engine::on_down(int peer, const Status& reason) {
+  down_[static_cast<std::size_t>(peer)] = reason;
+  recorder_->note({.peer = peer, .event = trace::Event::peer_down,
+                   .code = static_cast<std::uint8_t>(reason.code())});
+  for (const auto& [id, weak] : by_id_)
+    if (const auto channel = weak.lock())
+      if (const int rank = channel->group_rank(peer); rank >= 0) channel->on_down(rank, reason);
+}
+
+void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body) {
+  std::scoped_lock lock(poll_lock_);
+  body(*endpoint_);
+}
+
+bool Engine::poll_once() {
+  if (!poll_lock_.try_lock()) return false;
+  const bool moved = endpoint_->poll(*this);
+  poll_lock_.unlock();
+  if (moved && (followers_.load() > 0)) notify();
+  return moved;
+}
+
+std::vector<std::shared_ptr<Channel>> Engine::channels() {
+  std::vector<std::shared_ptr<Channel>> alive;
+  std::scoped_lock lock(channels_mutex_);
+  for (const auto& weak : channels_)
+    if (auto channel = weak.lock()) alive.push_back(std::move(channel));
+  return alive;
+}
+
+bool Engine::step_channels(const Channel* only) {
+  bool moved = false;
+  for (const auto& channel : channels())
+    if (only == nullptr || channel.get() == only) moved |= channel->try_step();
+  return moved;
+}
+
+bool Engine::step() {
+  const bool polled = poll_once();
+  return step_channels(nullptr) || polled;
+}
+
+void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseconds timeout) {
+  const Nanoseconds deadline =
+      timeout == Nanoseconds::max() ? timeout : deadline_after(clock_->now(), timeout);
+  drivers_.fetch_add(1);
+  long idle = 0;
+  while (!over()) {
+    const bool polled = poll_once();
+    if (channel.try_step() || polled) {
+      idle = 0;
+      continue;
+    }
+    if (++idle <= spins_) {
+      pause_cpu();
+      continue;
+    }
+    if (deadline != Nanoseconds::max() && clock_->now() >= deadline) break;
+    if (idle <= spins_ + kYields) {
+      std::this_thread::yield();
+      continue;
+    }
+    doze(time_to_sleep(std::min(deadline, channel.next_deadline())), false, over);
+  }
+  drivers_.fetch_sub(1);
+}
+
+Nanoseconds Engine::time_to_sleep(Nanoseconds deadline) {
+  if (deadline == Nanoseconds::max()) return kLongestSleep;
+  return std::clamp<Nanoseconds>(deadline - clock_->now(), 100us, kLongestSleep);
+}
+
+// Sleeps until something happens. One thread sleeps on the endpoint; if that is the idle progress
+// thread, a driver takes its place, because an idle sleeper is not woken by ordinary messages.
+void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over) {
+  std::unique_lock lock(sleep_mutex_);
+  if (stop_) return;
+  const bool give_way = idle && drivers_.load() > 0;
+  if (sleeping_ || give_way) {
+    if (!idle && sleeping_idle_) endpoint_->wake();
+    followers_.fetch_add(1);
+    if (!over()) activity_.wait_for(lock, std::min<Nanoseconds>(timeout, idle ? 100ms : 5ms));
+    followers_.fetch_sub(1);
+    return;
+  }
+  sleeping_ = true;
+  sleeping_idle_ = idle;
+  lock.unlock();
+  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once() || stop_; });
+  lock.lock();
+  sleeping_ = sleeping_idle_ = false;
+  activity_.notify_all();
+}
+
+void Engine::notify() {
+  if (sleeping_.load() && !sleeping_idle_.load()) endpoint_->wake();
+  if (followers_.load() > 0) {
+    std::scoped_lock lock(sleep_mutex_);
+    activity_.notify_all();
+  }
+}
+
+void Engine::kick() {
+  if (sleeping_.load()) endpoint_->wake();
+  notify();
+}
+
+void Engine::progress_loop() {
+  int idle = 0;
+  while (!stop_) {
+    bool busy = false;
+    bool moved = false;
+    Nanoseconds deadline = Nanoseconds::max();
+    for (const auto& channel : channels()) {
+      busy |= channel->busy();
+      deadline = std::min(deadline, channel->next_deadline());
+    }
+    // While a caller drives the only work there is, stay out of its way.
+    if (busy || drivers_.load() == 0) {
+      moved = poll_once();
+      moved |= step_channels(nullptr);
+    }
+    if (moved) {
+      idle = 0;
+      continue;
+    }
+    if (busy && ++idle < kYields) {
+      std::this_thread::yield();
+      continue;
+    }
+    const auto over = [&] {
+      if (stop_) return true;
+      if (busy) return false;
+      const auto all = channels();
+      return std::any_of(all.begin(), all.end(), [](const auto& c) { return c->busy(); });
+    };
+    doze(busy ? time_to_sleep(deadline) : kLongestIdleSleep, !busy, over);
+  }
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,138 @@
+// engine/engine.hpp - what makes one rank's groups move: polls the links, steps the groups, sleeps.
+//
+// One engine per rank (and per process, unless ranks are threads). All groups that were made from one
+// another share it, with its links and its progress thread. A thread that waits drives: it polls and
+// steps its own group, spins a little, yields, then sleeps. The progress thread takes care of what was
+// started asynchronously, and sleeps when that is nothing.
+//
+// Without a progress thread and with a virtual clock the same code runs under simulation: call step().
+//
+// Thread-safety  any thread, any method. Locks: at most one of {baton of a group → poll lock}, in this
+//                order; the poll lock is never held while waiting for a baton.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/log.hpp"
+#include "engine/channel.hpp"
+#include "engine/spinlock.hpp"
+#include "trace/recorder.hpp"
+#include "transport/endpoint.hpp"
+#include "tutti/config.hpp"
+
+namespace tutti::engine {
+
+// Told once per failed group, from whatever thread found out; implemented by the group room.
+class FailureSink {
+ public:
+  virtual ~FailureSink() = default;
+  virtual void on_failure(const Channel& channel, const Status& status) = 0;
+  // A collective has begun or ended; for the launcher's board.
+  virtual void on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
+                           bool running) = 0;
+};
+
+struct EngineOptions {
+  std::unique_ptr<transport::Endpoint> endpoint;
+  Config config;
+  Log log;
+  const Clock* clock = nullptr;  // null: the system's
+  FailureSink* failures = nullptr;
+};
+
+class Engine final : private transport::Sink, public std::enable_shared_from_this<Engine> {
+ public:
+  static std::shared_ptr<Engine> create(EngineOptions options);
+  // Ends the progress thread, which keeps the engine alive until then. To be called once, after the
+  // last group is closed.
+  void shutdown();
+
+  std::shared_ptr<Channel> open_channel(ChannelOptions options);
+  void close_channel(Channel& channel);
+
+  // Polls and steps everything once. True if anything moved. For simulations and tests; threads that
+  // wait use drive().
+  bool step();
+  void drive(Channel& channel, const std::function<bool()>& over, Nanoseconds timeout);
+
+  // Something has happened that a sleeping thread may wait for.
+  void notify();
+  // There is asynchronous work for the progress thread.
+  void kick();
+  // Runs `body` while nobody polls.
+  void between_polls(const std::function<void(transport::Endpoint&)>& body);
+
+  transport::Endpoint& endpoint() { return *endpoint_; }
+  const Config& config() const { return config_; }
+  const Log& log() const { return log_; }
+  const Clock& clock() const { return *clock_; }
+  trace::Recorder& recorder() { return *recorder_; }
+  FailureSink* failures() { return failures_; }
+  // Ids of groups: any number that no group of these ranks has used.
+  std::uint32_t next_channel() const { return next_channel_.load(); }
+  void reserve_channels_below(std::uint32_t id);
+
+ private:
+  // A message for a group that this rank has not made yet.
+  struct Early {
+    int peer = 0;
+    transport::Header header;
+    Segment segment;
+    std::string control;  // payload of a control message
+  };
+
+  explicit Engine(EngineOptions options);
+
+  // transport::Sink
+  std::byte* place(int peer, const transport::Header& header) override;
+  void on_message(int peer, const transport::Header& header,
+                  const transport::Payload& payload) override;
+  void on_sent(std::uint64_t token) override;
+  void on_down(int peer, const Status& reason) override;
+
+  bool poll_once();
+  bool step_channels(const Channel* only);
+  std::vector<std::shared_ptr<Channel>> channels();
+  void progress_loop();
+  void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over);
+  Nanoseconds time_to_sleep(Nanoseconds deadline);
+  void keep_early(int peer, const transport::Header& header, const transport::Payload& payload);
+
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  Config config_;
+  Log log_;
+  const Clock* clock_;
+  FailureSink* failures_;
+  std::unique_ptr<trace::Recorder> recorder_;
+  long spins_ = 0;
+
+  Spinlock poll_lock_;
+  // Under the poll lock:
+  std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
+  std::unordered_map<std::uint32_t, std::vector<Early>> early_;
+  std::vector<Status> down_;  // per world rank: why its link is gone
+
+  std::mutex channels_mutex_;
+  std::vector<std::weak_ptr<Channel>> channels_;
+  std::atomic<std::uint32_t> next_channel_{1};
+
+  // Sleeping: one thread at a time sleeps on the endpoint, the others on the condition variable.
+  std::mutex sleep_mutex_;
+  std::condition_variable activity_;
+  std::atomic<int> followers_{0};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<bool> sleeping_idle_{false};
+  std::atomic<int> drivers_{0};
+  std::atomic<bool> stop_{false};
+  std::thread progress_;
+};
+
+}  // namespace tutti::engine

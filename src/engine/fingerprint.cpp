@@ -1,0 +1,51 @@
+#include "engine/fingerprint.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace tutti::engine {
+
+bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
+  const bool same_call = mine.collective == theirs.collective && mine.dtype == theirs.dtype &&
+                         mine.op == theirs.op && mine.root == theirs.root &&
+                         mine.count == theirs.count && mine.counts_hash == theirs.counts_hash &&
+                         mine.scalar_bits == theirs.scalar_bits && mine.user_hash == theirs.user_hash;
+  const bool same_way = mine.algorithm == theirs.algorithm && mine.shots == theirs.shots &&
+                        mine.uneven == theirs.uneven;
+  const bool same_pair = mine.to_you == theirs.from_you && mine.from_you == theirs.to_you;
+  return same_call && same_way && same_pair;
+}
+
+std::string describe(const Fingerprint& call) {
+  std::string text(to_string(call.collective));
+  if (call.collective == Collective::barrier) return text + "()";
+  if (call.uneven) text += "_v";
+  if (call.count != 0 || !call.uneven)
+    text += fmt::format("({} x {}", call.count, to_string(call.dtype));
+  else
+    text += fmt::format("({}", to_string(call.dtype));
+  if (call.counts_hash != 0) text += fmt::format(", counts #{:08x}", call.counts_hash & 0xffffffffU);
+  if (call.uneven && (call.to_you != 0 || call.from_you != 0))
+    text += fmt::format(", {} B to and {} B from the other", call.to_you, call.from_you);
+  if (has_reduction(call.collective)) text += fmt::format(", {}", to_string(call.op));
+  if (call.op == ReduceOp::premul_sum) {
+    double scalar = 0;
+    std::memcpy(&scalar, &call.scalar_bits, sizeof scalar);
+    text += fmt::format(" x {}", scalar);
+  }
+  if (call.op == ReduceOp::user) text += fmt::format(" #{:08x}", call.user_hash);
+  if (has_root(call.collective)) text += fmt::format(", root {}", call.root);
+  return text + fmt::format(", {})", to_string(call.algorithm));
+}
+
+std::uint64_t fnv1a(const void* data, std::size_t bytes) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    hash ^= static_cast<const unsigned char*>(data)[i];
+    hash *= 0x100000001b3U;
+  }
+  return hash;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,46 @@
+// engine/launch.hpp - one call of a collective, resolved: which program on which memory.
+//
+// Made by the group room from a tutti::Call after it has checked it; consumed by a Plan.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "engine/fingerprint.hpp"
+#include "engine/strand.hpp"
+#include "schedule/schedule.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::engine {
+
+struct Launch {
+  // Which program. Together they are the key under which compiled programs are kept.
+  Collective collective = Collective::barrier;
+  Algorithm algorithm = Algorithm::automatic;
+  int shots = 2;
+  int root = 0;
+  bool in_place = false;
+
+  Dtype dtype = Dtype::u8;
+  Reduction reduction;
+
+  // Memory of each side. Sides that are one message (broadcast, reduce, all_reduce, scans, the own
+  // part of gather …): the pieces it consists of. Sides with one block per rank: exactly n pieces.
+  std::vector<Piece> input;
+  std::vector<Piece> output;
+  // Bytes of block b, where there are blocks and all ranks know them (empty: all like the own one).
+  std::vector<std::size_t> block_bytes;
+
+  Fingerprint fingerprint;
+  // Bytes to and from each rank, where only pairs know; empty otherwise.
+  std::vector<std::size_t> to_peer;
+  std::vector<std::size_t> from_peer;
+
+  Nanoseconds timeout{0};
+  std::string name;
+  std::vector<std::byte> staging;  // memory that the launch itself owns, if it needs any
+};
+
+}  // namespace tutti::engine

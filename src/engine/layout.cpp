@@ -1,0 +1,132 @@
+#include "engine/layout.hpp"
+
+#include <algorithm>
+
+namespace tutti::engine {
+
+using schedule::Space;
+
+std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, std::uint32_t part) {
+  const std::size_t count = bytes / element;
+  // 64-byte steps once every part has at least four of them; single elements below that.
+  const std::size_t step = count / parts * element >= 256 ? std::max<std::size_t>(64 / element, 1) : 1;
+  const std::size_t share = ((count + parts - 1) / parts + step - 1) / step * step;
+  return std::min(count, share * part) * element;
+}
+
+void Layout::reset(const schedule::Program& program, const Launch& launch) {
+  program_ = &program;
+  launch_ = &launch;
+  element_ = size_of(launch.dtype);
+  scratch_at_.clear();
+  std::size_t total = 0;
+  for (std::uint64_t extent : program.scratch) {
+    scratch_at_.push_back(total);
+    total += (extent_bytes(extent) + 63) / 64 * 64;
+  }
+  if (scratch_.size() < total) scratch_.resize(total);
+}
+
+bool Layout::has_blocks(Space space) const {
+  switch (program_->collective) {
+    case Collective::gather: case Collective::all_gather: return space == Space::output;
+    case Collective::scatter: case Collective::reduce_scatter: return space == Space::input;
+    case Collective::all_to_all: return true;
+    default: return false;
+  }
+}
+
+std::size_t Layout::message_bytes() const {
+  std::size_t total = 0;
+  for (const Piece& piece : launch_->input.empty() ? launch_->output : launch_->input)
+    total += piece.bytes;
+  return total;
+}
+
+// Bytes of rank `block`'s part of a collective that has one per rank. Where ranks do not know each
+// other's sizes, schedules touch the own ones only.
+std::size_t Layout::block_size(std::uint64_t block) const {
+  const Launch& launch = *launch_;
+  if (!launch.block_bytes.empty()) return launch.block_bytes[block];
+  switch (program_->collective) {
+    case Collective::gather: case Collective::all_gather: {
+      if (launch.output.size() == static_cast<std::size_t>(program_->size))
+        return launch.output[block].bytes;
+      std::size_t own = 0;
+      for (const Piece& piece : launch.input) own += piece.bytes;
+      return own;
+    }
+    default: {
+      if (launch.input.size() == static_cast<std::size_t>(program_->size))
+        return launch.input[block].bytes;
+      std::size_t own = 0;
+      for (const Piece& piece : launch.output) own += piece.bytes;
+      return own;
+    }
+  }
+}
+
+std::size_t Layout::extent_bytes(std::uint64_t extent) const {
+  const std::uint32_t cut = program_->cut;
+  const auto part = static_cast<std::uint32_t>(extent % cut);
+  std::size_t whole = 0;
+  switch (program_->collective) {
+    case Collective::barrier: return 0;
+    case Collective::gather: case Collective::all_gather: case Collective::scatter:
+    case Collective::reduce_scatter: whole = block_size(extent / cut); break;
+    case Collective::all_to_all: {
+      const std::uint64_t n = static_cast<std::uint64_t>(program_->size);
+      const std::uint64_t from = extent / cut / n;
+      const std::uint64_t to = extent / cut % n;
+      const auto self = static_cast<std::uint64_t>(program_->rank);
+      if (from == self) whole = launch_->input[to].bytes;
+      else if (to == self) whole = launch_->output[from].bytes;
+      else whole = launch_->input[to].bytes;  // passing through: only where all are equal
+      break;
+    }
+    default: whole = message_bytes(); break;
+  }
+  return cut_at(whole, element_, cut, part + 1) - cut_at(whole, element_, cut, part);
+}
+
+void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
+                          Strand& strand) {
+  std::size_t at = 0;
+  for (const Piece& piece : pieces) {
+    const std::size_t from = std::max(begin, at);
+    const std::size_t to = std::min(end, at + piece.bytes);
+    if (from < to) strand.add(piece.data + (from - at), to - from);
+    at += piece.bytes;
+  }
+}
+
+void Layout::append(Space space, std::uint32_t chunk, Strand& strand) const {
+  const std::uint32_t cut = program_->cut;
+  if (space == Space::scratch) {
+    auto* base = const_cast<std::byte*>(scratch_.data());
+    strand.add(base + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
+    return;
+  }
+  // broadcast has one buffer; it is in `output` whatever the caller filled in.
+  const std::vector<Piece>& side = space == Space::input ? launch_->input : launch_->output;
+  if (has_blocks(space)) {
+    const Piece& block = side[chunk / cut];
+    const std::size_t begin = cut_at(block.bytes, element_, cut, chunk % cut);
+    strand.add(block.data + begin, cut_at(block.bytes, element_, cut, chunk % cut + 1) - begin);
+    return;
+  }
+  std::size_t total = 0;
+  for (const Piece& piece : side) total += piece.bytes;
+  append_range(side, cut_at(total, element_, cut, chunk), cut_at(total, element_, cut, chunk + 1),
+               strand);
+}
+
+std::size_t Layout::offset_of(Space space, std::uint32_t chunk) const {
+  const std::uint32_t cut = program_->cut;
+  if (!has_blocks(space)) return cut_at(message_bytes(), element_, cut, chunk);
+  std::size_t at = 0;
+  for (std::uint32_t block = 0; block < chunk / cut; ++block) at += block_size(block);
+  return at + cut_at(block_size(chunk / cut), element_, cut, chunk % cut);
+}
+
+}  // namespace tutti::engine

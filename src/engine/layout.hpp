@@ -1,0 +1,46 @@
+// engine/layout.hpp - where the chunks of a program lie for one launch.
+//
+// The message (or each rank's block of it) is cut into `cut` parts; all ranks cut alike, because a
+// part's size depends only on what they agreed on. Cuts fall on multiples of 64 bytes from the start
+// where there is enough to cut, so that neighbours do not share cache lines.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/launch.hpp"
+#include "engine/strand.hpp"
+#include "schedule/schedule.hpp"
+
+namespace tutti::engine {
+
+// First byte of part `part` when `bytes` bytes of whole elements are cut into `parts`;
+// part = parts gives `bytes`.
+std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, std::uint32_t part);
+
+class Layout {
+ public:
+  // Both must outlive the layout. Scratch is taken from memory that is kept from launch to launch.
+  void reset(const schedule::Program& program, const Launch& launch);
+
+  std::size_t extent_bytes(std::uint64_t extent) const;
+  // Adds the memory of a chunk to `strand`.
+  void append(schedule::Space space, std::uint32_t chunk, Strand& strand) const;
+  // Where a chunk begins in a side that is one contiguous buffer; used to find it in a peer's.
+  std::size_t offset_of(schedule::Space space, std::uint32_t chunk) const;
+
+ private:
+  bool has_blocks(schedule::Space space) const;
+  std::size_t block_size(std::uint64_t block) const;
+  std::size_t message_bytes() const;
+  static void append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
+                           Strand& strand);
+
+  const schedule::Program* program_ = nullptr;
+  const Launch* launch_ = nullptr;
+  std::size_t element_ = 1;
+  std::vector<std::size_t> scratch_at_;  // offset of each scratch chunk
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace tutti::engine

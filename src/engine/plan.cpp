@@ -1,0 +1,323 @@
+#include "engine/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "reduce/fold.hpp"
+
+namespace tutti::engine {
+
+using schedule::kLocal;
+using schedule::Op;
+using schedule::OpKind;
+using transport::Header;
+using transport::MessageKind;
+
+namespace {
+// The most that one op does in one step: long enough to be worth a step, short enough (some 20 µs)
+// that other groups of this rank get their turn.
+constexpr std::size_t kQuantumBytes = 256 * 1024;
+}  // namespace
+
+Plan::Plan(Compiled compiled, std::size_t segment_bytes)
+    : compiled_(std::move(compiled)),
+      segment_bytes_(segment_bytes),
+      running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
+      streams_(compiled_.streams.size()) {}
+
+void Plan::begin(const Launch& launch, std::uint64_t sequence) {
+  launch_ = &launch;
+  sequence_ = sequence;
+  open_ = 0;
+  tainted_ = false;
+  layout_.reset(compiled_.program, launch);
+  for (SegmentQueue& stream : streams_) stream.clear();
+  for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i) prepare(i, running_[i]);
+}
+
+void Plan::prepare(std::size_t index, Running& running) {
+  const Op& op = compiled_.program.ops[index];
+  running.issued = running.done = 0;
+  running.opened = running.finished = false;
+  running.in_flight.store(0, std::memory_order_relaxed);
+  running.dst.clear();
+  running.src.clear();
+  running.sources.resize(op.sources.size());
+  if (op.kind != OpKind::send && op.kind != OpKind::put) add_region(op.dst, running.dst);
+  if (op.kind != OpKind::recv && op.kind != OpKind::reduce) add_region(op.src, running.src);
+  for (std::size_t s = 0; s < op.sources.size(); ++s) {
+    running.sources[s].clear();
+    if (op.sources[s].peer == kLocal) add_region(op.sources[s].region, running.sources[s]);
+  }
+  const schedule::Region& region =
+      op.kind == OpKind::send || op.kind == OpKind::put ? op.src : op.dst;
+  running.starts.assign(1, 0);
+  for (std::uint32_t k = 0; k < region.count; ++k)
+    running.starts.push_back(running.starts.back() + layout_.extent_bytes(extent_of(
+                                 compiled_.program, region.space, region.first + k)));
+}
+
+void Plan::add_region(const schedule::Region& region, Strand& strand) const {
+  for (std::uint32_t k = 0; k < region.count; ++k)
+    layout_.append(region.space, region.first + k, strand);
+}
+
+// How far op `index` may go, in bytes; kBlocked when it may not even begin. An overlap of zero bytes
+// orders whole ops: barriers and empty messages live on that.
+std::size_t Plan::limit_of(std::size_t index) const {
+  const Running& mine = running_[index];
+  std::size_t limit = mine.starts.back();
+  for (const Hazard& hazard : compiled_.hazards[index]) {
+    const Running& before = running_[hazard.earlier];
+    if (before.finished) continue;
+    const std::size_t begin = mine.starts[hazard.chunk];
+    const std::size_t bytes = mine.starts[hazard.chunk + 1] - begin;
+    if (bytes == 0) return kBlocked;
+    const std::size_t before_begin = before.starts[hazard.earlier_chunk];
+    const std::size_t through = before.done > before_begin ? before.done - before_begin : 0;
+    if (through < bytes) limit = std::min(limit, begin + through);
+  }
+  return limit;
+}
+
+Status Plan::deliver(int peer, const Header& header, Segment segment, PlanHost& host) {
+  const int stream = compiled_.find_stream(peer, header.step);
+  const auto refuse = [&](const char* why) {
+    if (segment.lease != 0) host.link_to(peer).release(segment.lease);
+    return Status(Code::corrupt,
+                  fmt::format("rank {} sent a segment of {} #{} (step {}, {} bytes at {}) {}", peer,
+                              to_string(compiled_.program.collective), sequence_, header.step,
+                              header.bytes, header.offset, why),
+                  {compiled_.program.rank, peer, sequence_});
+  };
+  if (stream < 0) return refuse("that nobody expects here");
+  SegmentQueue& queue = streams_[static_cast<std::size_t>(stream)];
+  if (header.offset != queue.received()) return refuse("out of order");
+  queue.push(segment);
+  return {};
+}
+
+bool Plan::step(PlanHost& host) {
+  bool moved = false;
+  const std::size_t count = compiled_.program.ops.size();
+  if (tainted_) return false;
+  for (std::size_t i = open_; i < count; ++i) {
+    if (!running_[i].finished) moved |= advance(i, host);
+    if (i == open_ && running_[i].finished) ++open_;
+  }
+  return moved;
+}
+
+bool Plan::advance(std::size_t index, PlanHost& host) {
+  switch (compiled_.program.ops[index].kind) {
+    case OpKind::send: return advance_send(index, host, false);
+    case OpKind::put: return advance_send(index, host, true);
+    case OpKind::recv: return advance_recv(index, host);
+    case OpKind::copy: return advance_copy(index);
+    case OpKind::reduce: return advance_reduce(index, host);
+  }
+  return false;
+}
+
+bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
+  const Op& op = compiled_.program.ops[index];
+  Running& running = running_[index];
+  const std::size_t total = running.starts.back();
+  const std::size_t limit = limit_of(index);
+  bool moved = false;
+  if (limit != kBlocked && (running.issued < limit || !running.opened)) {
+    transport::Link& link = host.link_to(op.peer);
+    const bool invited = host.has_arrived(op.peer);
+    // Whole segments while more is to come; the last one as soon as it is there.
+    const bool enough = limit == total || limit - running.issued >= segment_bytes_;
+    if ((invited || total <= link.eager_bytes()) && enough) {
+      while (running.issued < limit || !running.opened) {
+        const Piece piece = total == 0 ? Piece{} : running.src.at(running.issued);
+        const std::size_t bytes = std::min(piece.bytes, limit - running.issued);
+        if (put && invited && land(op, running, bytes, host)) {
+          moved = true;
+          continue;
+        }
+        Header header;
+        header.channel = host.channel();
+        header.kind = MessageKind::data;
+        header.sequence = sequence_;
+        header.step = op.step;
+        header.offset = running.issued;
+        running.in_flight.fetch_add(1, std::memory_order_relaxed);
+        const transport::Sent sent = link.send(header, piece.data, bytes,
+                                               reinterpret_cast<std::uint64_t>(&running.in_flight));
+        if (!sent.lent) running.in_flight.fetch_sub(1, std::memory_order_relaxed);
+        if (!sent.accepted) break;
+        running.issued += sent.bytes;
+        running.opened = moved = true;
+      }
+    }
+  }
+  if (running.in_flight.load(std::memory_order_acquire) == 0) running.done = running.issued;
+  if (running.opened && running.done == total) moved = running.finished = true;
+  return moved;
+}
+
+// Writes straight into the peer's output where that is mapped here, and says so.
+bool Plan::land(const Op& op, Running& running, std::size_t bytes, PlanHost& host) {
+  const transport::MemoryRef output = host.output_of(op.peer);
+  if (output.region == 0 || bytes == 0) return false;
+  const std::size_t offset = layout_.offset_of(op.dst.space, op.dst.first) + running.issued;
+  transport::Link& link = host.link_to(op.peer);
+  std::byte* there = link.reach({output.region, output.offset + offset}, bytes);
+  if (there == nullptr) return false;
+  Header header;
+  header.channel = host.channel();
+  header.kind = MessageKind::data;
+  header.flags = transport::kLanded;
+  header.sequence = sequence_;
+  header.step = op.step;
+  header.offset = running.issued;
+  header.extra = bytes;
+  std::memcpy(there, running.src.at(running.issued).data, bytes);
+  const transport::Sent sent = link.send(header, nullptr, 0, 0);
+  if (!sent.accepted) return false;
+  running.issued += bytes;
+  running.opened = true;
+  return true;
+}
+
+// Takes `bytes` off the front segment. A view is believed only if its owner still lends it after it
+// was read; if not, the owner has failed and its abort is on the way, so this plan stops here.
+void Plan::consume(SegmentQueue& queue, std::size_t bytes, int peer, PlanHost& host) {
+  Segment& segment = queue.front();
+  segment.used += bytes;
+  if (segment.used < segment.bytes) return;
+  if (segment.lease != 0) {
+    transport::Link& link = host.link_to(peer);
+    if (link.revoked(segment.lease)) tainted_ = true;
+    link.release(segment.lease);
+  }
+  queue.pop();
+}
+
+bool Plan::advance_recv(std::size_t index, PlanHost& host) {
+  Running& running = running_[index];
+  SegmentQueue& queue = streams_[compiled_.recv_stream[index]];
+  const std::size_t total = running.starts.back();
+  const std::size_t limit = limit_of(index);
+  if (limit == kBlocked || !queue.opened()) return false;
+  bool moved = false;
+  std::size_t budget = kQuantumBytes;
+  while (running.done < limit && !queue.empty() && budget > 0 && !tainted_) {
+    Segment& segment = queue.front();
+    std::size_t bytes = std::min<std::size_t>(segment.bytes - segment.used, limit - running.done);
+    if (!segment.landed) {
+      const Piece piece = running.dst.at(running.done);
+      bytes = std::min({bytes, piece.bytes, budget});
+      std::memcpy(piece.data, segment.data(), bytes);
+      budget -= bytes;
+    }
+    consume(queue, bytes, compiled_.program.ops[index].peer, host);
+    running.done += bytes;
+    moved = true;
+  }
+  if (running.done == total && !tainted_) moved = running.finished = true;
+  return moved;
+}
+
+bool Plan::advance_copy(std::size_t index) {
+  Running& running = running_[index];
+  const std::size_t total = running.starts.back();
+  const std::size_t limit = limit_of(index);
+  if (limit == kBlocked) return false;
+  bool moved = false;
+  std::size_t budget = kQuantumBytes;
+  while (running.done < limit && budget > 0) {
+    const Piece to = running.dst.at(running.done);
+    const Piece from = running.src.at(running.done);
+    const std::size_t bytes = std::min({to.bytes, from.bytes, limit - running.done, budget});
+    if (to.data != from.data) std::memmove(to.data, from.data, bytes);
+    running.done += bytes;
+    budget -= bytes;
+    moved = true;
+  }
+  if (running.done == total) moved = running.finished = true;
+  return moved;
+}
+
+bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
+  const Op& op = compiled_.program.ops[index];
+  Running& running = running_[index];
+  const std::size_t total = running.starts.back();
+  const std::size_t limit = limit_of(index);
+  if (limit == kBlocked) return false;
+  for (std::size_t s = 0; s < op.sources.size(); ++s)
+    if (op.sources[s].peer != kLocal && !streams_[compiled_.source_stream[index][s]].opened())
+      return false;
+  bool moved = false;
+  std::size_t budget = kQuantumBytes;
+  while (running.done < limit && budget > 0 && !tainted_) {
+    const std::size_t bytes = fold_piece(index, std::min(limit, running.done + budget));
+    if (bytes == 0) break;
+    for (std::size_t s = 0; s < op.sources.size(); ++s)
+      if (op.sources[s].peer != kLocal)
+        consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer, host);
+    running.done += bytes;
+    budget -= std::min(budget, bytes);
+    moved = true;
+  }
+  if (running.done == total && !tainted_) moved = running.finished = true;
+  return moved;
+}
+
+// Folds the next run of bytes that is contiguous in every operand; 0 when a message has to come first.
+std::size_t Plan::fold_piece(std::size_t index, std::size_t limit) {
+  const Op& op = compiled_.program.ops[index];
+  Running& running = running_[index];
+  const std::size_t element = size_of(launch_->dtype);
+  const Piece to = running.dst.at(running.done);
+  std::size_t bytes = std::min(to.bytes, limit - running.done);
+  std::vector<reduce::Operand> operands(op.sources.size());
+  for (std::size_t s = 0; s < op.sources.size(); ++s) {
+    operands[s].raw = op.sources[s].raw;
+    if (op.sources[s].peer == kLocal) {
+      const Piece from = running.sources[s].at(running.done);
+      operands[s].data = from.data;
+      bytes = std::min(bytes, from.bytes);
+      continue;
+    }
+    SegmentQueue& queue = streams_[compiled_.source_stream[index][s]];
+    if (queue.empty()) return 0;
+    operands[s].data = queue.front().data();
+    bytes = std::min<std::size_t>(bytes, queue.front().bytes - queue.front().used);
+  }
+  bytes -= bytes % element;
+  reduce::Folding folding{launch_->dtype, launch_->reduction, op.finish, compiled_.program.size};
+  reduce::fold(folding, to.data, operands, bytes / element);
+  return bytes;
+}
+
+void Plan::abandon(PlanHost& host) {
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    for (; !streams_[s].empty(); streams_[s].pop())
+      if (const Segment& segment = streams_[s].front(); segment.lease != 0)
+        host.link_to(compiled_.streams[s].peer).release(segment.lease);
+    streams_[s].clear();
+  }
+}
+
+std::vector<int> Plan::waiting_for() const {
+  std::vector<int> peers;
+  for (std::size_t i = open_; i < compiled_.program.ops.size(); ++i) {
+    if (running_[i].finished) continue;
+    const Op& op = compiled_.program.ops[i];
+    if (op.peer != kLocal) peers.push_back(op.peer);
+    for (std::size_t s = 0; s < op.sources.size(); ++s)
+      if (op.sources[s].peer != kLocal && streams_[compiled_.source_stream[i][s]].empty())
+        peers.push_back(op.sources[s].peer);
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace tutti::engine

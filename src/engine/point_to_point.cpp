@@ -1,0 +1,407 @@
+#include "engine/point_to_point.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace tutti::engine {
+
+using transport::Header;
+using transport::Link;
+using transport::MessageKind;
+
+namespace {
+
+// Eager messages that a receiver keeps for one peer before they wait at the sender. With 16 KiB each
+// at most (tcp), that is 1 MiB a pair.
+constexpr int kCredits = 64;
+constexpr std::size_t kQuantumBytes = 1024 * 1024;
+
+Header header_of(MessageKind kind, std::uint64_t id, PlanHost& host) {
+  Header header;
+  header.channel = host.channel();
+  header.kind = kind;
+  header.sequence = id;
+  return header;
+}
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+PointToPoint::PointToPoint(int rank, int size, std::string group_name)
+    : rank_(rank),
+      group_name_(std::move(group_name)),
+      credits_(static_cast<std::size_t>(size), kCredits),
+      owed_(static_cast<std::size_t>(size), 0) {}
+
+bool PointToPoint::matches(const Posting& posting, int peer, const Header& header) {
+  return (posting.peer == peer || posting.peer < 0) && posting.tag == header.tag &&
+         posting.internal == ((header.flags & transport::kInternal) != 0);
+}
+
+void PointToPoint::post(Posting posting, PlanHost& host) {
+  if (!posting.is_send) {
+    for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
+      if (!matches(posting, at->peer, at->header)) continue;
+      Unexpected message = *at;
+      unexpected_.erase(at);
+      match(std::move(posting), std::move(message), host);
+      return;
+    }
+    posted_.push_back(std::move(posting));
+    return;
+  }
+  Sending& sending = sends_.emplace_back();
+  sending.posting = std::move(posting);
+  sending.id = next_id_++;
+}
+
+bool PointToPoint::step(PlanHost& host, Nanoseconds now) {
+  bool moved = false;
+  // A peer's messages leave in order: once one has to wait, those behind it do too.
+  std::vector<bool> held(credits_.size(), false);
+  for (auto at = sends_.begin(); at != sends_.end();) {
+    Sending& sending = *at;
+    const auto peer = static_cast<std::size_t>(sending.posting.peer);
+    bool over = false;
+    if (sending.stage == Stage::fresh && !held[peer]) {
+      over = start(sending, host);
+      if (!over && sending.stage == Stage::fresh) held[peer] = true;
+      moved |= sending.stage != Stage::fresh || over;
+    }
+    if (!over && sending.stage == Stage::streaming) over = stream(sending, host), moved |= over;
+    at = over ? sends_.erase(at) : std::next(at);
+  }
+  for (auto at = active_.begin(); at != active_.end();) {
+    const std::size_t before = at->second.done;
+    const bool over = receive(at->first, at->second, host);
+    moved |= over || at->second.done != before;
+    at = over ? active_.erase(at) : std::next(at);
+  }
+  if (!moved) moved = expire(host, now);
+  return moved;
+}
+
+// Sends a fresh message eagerly, or its request. True when it is over.
+bool PointToPoint::start(Sending& sending, PlanHost& host) {
+  const Posting& posting = sending.posting;
+  Header header = header_of(MessageKind::request, sending.id, host);
+  header.tag = posting.tag;
+  header.extra = posting.bytes;
+  if (posting.internal) header.flags |= transport::kInternal;
+  if (posting.peer == rank_) {
+    sending.stage = Stage::requested;
+    return deliver_request(rank_, header, host);
+  }
+  Link& link = host.link_to(posting.peer);
+  int& credits = credits_[static_cast<std::size_t>(posting.peer)];
+  if (posting.bytes <= link.eager_bytes() && credits > 0) {
+    header.kind = MessageKind::eager;
+    sending.in_flight.store(1, std::memory_order_relaxed);
+    const auto sent = link.send(header, posting.data, posting.bytes,
+                                reinterpret_cast<std::uint64_t>(&sending.in_flight));
+    if (!sent.lent) sending.in_flight.store(0, std::memory_order_relaxed);
+    if (!sent.accepted) return false;
+    --credits;
+    sending.issued = posting.bytes;
+    sending.stage = Stage::streaming;  // over as soon as the link lets go of the payload
+    return stream(sending, host);
+  }
+  if (link.send(header, nullptr, 0, 0).accepted) sending.stage = Stage::requested;
+  return false;
+}
+
+// Sends what is left. True when it is over.
+bool PointToPoint::stream(Sending& sending, PlanHost& host) {
+  const Posting& posting = sending.posting;
+  while (sending.issued < posting.bytes) {
+    Header header = header_of(MessageKind::bulk, sending.id, host);
+    header.offset = sending.issued;
+    sending.in_flight.fetch_add(1, std::memory_order_relaxed);
+    const auto sent = host.link_to(posting.peer)
+                          .send(header, posting.data + sending.issued,
+                                posting.bytes - sending.issued,
+                                reinterpret_cast<std::uint64_t>(&sending.in_flight));
+    if (!sent.lent) sending.in_flight.fetch_sub(1, std::memory_order_relaxed);
+    if (!sent.accepted) return false;
+    sending.issued += sent.bytes;
+  }
+  if (sending.in_flight.load(std::memory_order_acquire) != 0) return false;
+  finish(posting, {});
+  return true;
+}
+
+bool PointToPoint::receive(const Key& key, Receiving& receiving, PlanHost& host) {
+  std::size_t budget = kQuantumBytes;
+  while (!receiving.queue.empty() && budget > 0) {
+    Segment& segment = receiving.queue.front();
+    const std::size_t bytes = std::min<std::size_t>(segment.bytes - segment.used, budget);
+    std::memcpy(receiving.posting.data + receiving.done, segment.data(), bytes);
+    segment.used += bytes;
+    receiving.done += bytes;
+    budget -= bytes;
+    if (segment.used < segment.bytes) continue;
+    if (segment.lease != 0) {
+      Link& link = host.link_to(key.first);
+      // A view that its owner took back is not believed; the owner's abort is on its way.
+      receiving.tainted |= link.revoked(segment.lease);
+      link.release(segment.lease);
+    }
+    receiving.queue.pop();
+  }
+  if (receiving.done < receiving.total || receiving.tainted) return false;
+  finish(receiving.posting, {}, {key.first, receiving.posting.tag, receiving.total});
+  return true;
+}
+
+Status PointToPoint::deliver(int peer, const Header& header, Segment segment, PlanHost& host) {
+  switch (header.kind) {
+    case MessageKind::credit: credits_[static_cast<std::size_t>(peer)] += static_cast<int>(header.extra); break;
+    case MessageKind::ready: on_ready(header); break;
+    case MessageKind::request:
+      if (header.flags & transport::kCancel) cancel(peer, header.sequence, host);
+      else deliver_request(peer, header, host);
+      break;
+    case MessageKind::eager: {
+      Unexpected message{peer, header, segment, nullptr};
+      const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
+        return matches(posting, peer, header);
+      });
+      if (at == posted_.end()) {
+        unexpected_.push_back(message);
+        break;
+      }
+      Posting posting = std::move(*at);
+      posted_.erase(at);
+      match(std::move(posting), message, host);
+      break;
+    }
+    case MessageKind::bulk: {
+      const auto at = active_.find({peer, header.sequence});
+      const bool fits = at != active_.end() && header.offset == at->second.queue.received() &&
+                        header.offset + header.bytes <= at->second.total;
+      if (!fits) {
+        if (segment.lease != 0) host.link_to(peer).release(segment.lease);
+        return {Code::corrupt, fmt::format("rank {} sent a piece of message {} that does not fit",
+                                           peer, header.sequence)};
+      }
+      at->second.queue.push(segment);
+      break;
+    }
+    default: return {Code::corrupt, fmt::format("rank {} sent a message of unknown kind", peer)};
+  }
+  return {};
+}
+
+// A request has come, from a peer or from this rank itself. True when a local send is over by that.
+bool PointToPoint::deliver_request(int peer, const Header& header, PlanHost& host) {
+  Unexpected message{peer, header, {}, nullptr};
+  if (peer == rank_)
+    for (Sending& sending : sends_)
+      if (sending.id == header.sequence) message.local = &sending;
+  const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
+    return matches(posting, peer, header);
+  });
+  if (at == posted_.end()) {
+    unexpected_.push_back(message);
+    return false;
+  }
+  Posting posting = std::move(*at);
+  posted_.erase(at);
+  match(std::move(posting), message, host);
+  return false;
+}
+
+void PointToPoint::match(Posting posting, Unexpected message, PlanHost& host) {
+  if (message.header.kind == MessageKind::eager) take_eager(posting, message, host);
+  else accept(std::move(posting), message, host);
+}
+
+void PointToPoint::take_eager(const Posting& posting, Unexpected& message, PlanHost& host) {
+  const std::size_t bytes = message.segment.bytes;
+  const bool fits = bytes <= posting.bytes;
+  if (fits && bytes > 0) std::memcpy(posting.data, message.segment.data(), bytes);
+  bool tainted = false;
+  if (message.segment.lease != 0) {
+    Link& link = host.link_to(message.peer);
+    tainted = link.revoked(message.segment.lease);
+    link.release(message.segment.lease);
+  }
+  give_credit(message.peer, host);
+  if (tainted) {
+    active_[{message.peer, message.header.sequence}] = {posting, bytes, 0, true, {}};
+    return;
+  }
+  finish(posting, fits ? Status() : too_small(posting, message.peer, bytes),
+         {message.peer, message.header.tag, fits ? bytes : 0});
+}
+
+// A request has met its receive: copy (from this rank itself), or tell the sender to go on.
+void PointToPoint::accept(Posting posting, const Unexpected& message, PlanHost& host) {
+  const std::size_t bytes = message.header.extra;
+  const bool fits = bytes <= posting.bytes;
+  if (message.local != nullptr) {
+    Sending& sending = *message.local;
+    if (fits && bytes > 0) std::memcpy(posting.data, sending.posting.data, bytes);
+    finish(posting, fits ? Status() : too_small(posting, message.peer, bytes),
+           {message.peer, message.header.tag, fits ? bytes : 0});
+    finish(sending.posting, fits ? Status() : too_small(posting, message.peer, bytes));
+    // `sends_` may be walked right now: leave it to step() to drop the entry.
+    sending.posting.batch = nullptr;
+    sending.posting.bytes = sending.issued = 0;
+    sending.stage = Stage::streaming;
+    return;
+  }
+  Header header = header_of(MessageKind::ready, message.header.sequence, host);
+  if (!fits) header.flags |= transport::kRefuse;
+  (void)host.link_to(message.peer).send(header, nullptr, 0, 0);
+  if (!fits) {
+    finish(posting, too_small(posting, message.peer, bytes), {message.peer, message.header.tag, 0});
+    return;
+  }
+  if (bytes == 0) {
+    finish(posting, {}, {message.peer, message.header.tag, 0});
+    return;
+  }
+  Receiving& receiving = active_[{message.peer, message.header.sequence}];
+  receiving.posting = std::move(posting);
+  receiving.total = bytes;
+}
+
+void PointToPoint::on_ready(const Header& header) {
+  for (auto at = sends_.begin(); at != sends_.end(); ++at) {
+    if (at->id != header.sequence || at->stage != Stage::requested) continue;
+    at->stage = Stage::streaming;
+    if (header.flags & transport::kRefuse) {
+      finish(at->posting,
+             {Code::invalid_argument,
+              fmt::format("rank {}'s receive buffer is smaller than the {} bytes of this message",
+                          at->posting.peer, at->posting.bytes)});
+      sends_.erase(at);
+    }
+    return;
+  }
+}
+
+// The sender has given up: forget its request, or put the receive that had met it back in line.
+void PointToPoint::cancel(int peer, std::uint64_t id, PlanHost& host) {
+  std::erase_if(unexpected_, [&](const Unexpected& message) {
+    return message.peer == peer && message.header.kind == MessageKind::request &&
+           message.header.sequence == id;
+  });
+  const auto at = active_.find({peer, id});
+  if (at == active_.end()) return;
+  Posting posting = std::move(at->second.posting);
+  active_.erase(at);
+  post(std::move(posting), host);
+}
+
+bool PointToPoint::expire(PlanHost& host, Nanoseconds now) {
+  bool moved = false;
+  for (auto at = posted_.begin(); at != posted_.end();) {
+    if (now < at->deadline) {
+      ++at;
+      continue;
+    }
+    finish(*at, expired(*at));
+    at = posted_.erase(at);
+    moved = true;
+  }
+  for (auto at = sends_.begin(); at != sends_.end();) {
+    if (now < at->posting.deadline) {
+      ++at;
+      continue;
+    }
+    if (at->stage == Stage::streaming) {
+      failure_ = expired(at->posting);
+      return true;
+    }
+    if (at->posting.peer == rank_) {
+      std::erase_if(unexpected_, [&](const Unexpected& m) { return m.local == &*at; });
+    } else if (at->stage == Stage::requested) {
+      Header header = header_of(MessageKind::request, at->id, host);
+      header.flags |= transport::kCancel;
+      (void)host.link_to(at->posting.peer).send(header, nullptr, 0, 0);
+    }
+    finish(at->posting, expired(at->posting));
+    at = sends_.erase(at);
+    moved = true;
+  }
+  for (auto& [key, receiving] : active_)
+    if (now >= receiving.posting.deadline) failure_ = expired(receiving.posting);
+  return moved || !failure_.ok();
+}
+
+void PointToPoint::finish(const Posting& posting, const Status& status, const Received& received) {
+  if (!posting.batch) return;
+  Batch& batch = *posting.batch;
+  if (!status.ok() && batch.status.ok()) batch.status = status;
+  if (received.source >= 0) batch.received = received;
+  if (--batch.open == 0) ended_.push_back(posting.batch);
+}
+
+void PointToPoint::give_credit(int peer, PlanHost& host) {
+  int& owed = owed_[static_cast<std::size_t>(peer)];
+  if (++owed < kCredits / 4) return;
+  Header header = header_of(MessageKind::credit, 0, host);
+  header.extra = static_cast<std::uint64_t>(owed);
+  if (host.link_to(peer).send(header, nullptr, 0, 0).accepted) owed = 0;
+}
+
+void PointToPoint::abandon(const Status& status, PlanHost& host) {
+  const auto release = [&](int peer, const Segment& segment) {
+    if (segment.lease != 0) host.link_to(peer).release(segment.lease);
+  };
+  for (const Unexpected& message : unexpected_) release(message.peer, message.segment);
+  unexpected_.clear();
+  for (auto& [key, receiving] : active_) {
+    for (; !receiving.queue.empty(); receiving.queue.pop()) release(key.first, receiving.queue.front());
+    finish(receiving.posting, status);
+  }
+  active_.clear();
+  for (const Posting& posting : posted_) finish(posting, status);
+  posted_.clear();
+  for (const Sending& sending : sends_) finish(sending.posting, status);
+  sends_.clear();
+}
+
+bool PointToPoint::waits_for(int peer) const {
+  const auto concerns = [&](const Posting& posting) { return posting.peer == peer; };
+  return std::any_of(posted_.begin(), posted_.end(), concerns) ||
+         std::any_of(sends_.begin(), sends_.end(),
+                     [&](const Sending& s) { return concerns(s.posting); }) ||
+         std::any_of(active_.begin(), active_.end(),
+                     [&](const auto& entry) { return entry.first.first == peer; });
+}
+
+Nanoseconds PointToPoint::next_deadline() const {
+  Nanoseconds next = Nanoseconds::max();
+  for (const Posting& posting : posted_) next = std::min(next, posting.deadline);
+  for (const Sending& sending : sends_) next = std::min(next, sending.posting.deadline);
+  for (const auto& [key, receiving] : active_) next = std::min(next, receiving.posting.deadline);
+  return next;
+}
+
+Status PointToPoint::too_small(const Posting& posting, int peer, std::size_t bytes) const {
+  return {Code::invalid_argument,
+          fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
+                      "{} bytes; make it as large as the message",
+                      rank_, bytes, peer, posting.tag, posting.bytes),
+          {rank_, peer, 0}};
+}
+
+Status PointToPoint::expired(const Posting& posting) const {
+  const std::string whom = posting.peer < 0 ? "any rank" : fmt::format("rank {}", posting.peer);
+  return {Code::timed_out,
+          fmt::format("rank {}: {} {} (tag {}, {} bytes) on group '{}' did not meet its {} within "
+                      "{:g} s",
+                      rank_, posting.is_send ? "send to" : "recv from", whom, posting.tag,
+                      posting.bytes, group_name_, posting.is_send ? "receive" : "send",
+                      seconds(posting.timeout)),
+          {rank_, posting.peer, 0}};
+}
+
+}  // namespace tutti::engine

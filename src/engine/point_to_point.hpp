@@ -1,0 +1,126 @@
+// engine/point_to_point.hpp - matching of sends with receives, one unit per group.
+//
+// Messages match per (source, tag) in the order they were sent. Small ones go *eagerly*, as far as the
+// pair's credits reach, and are kept by the receiver if nobody waits for them: that memory is bounded.
+// Larger ones ask first (request), and move when their receive is there (ready, bulk…). A request that
+// times out is taken back (kCancel), so that it never meets a later receive.
+//
+//   sender                 receiver
+//   eager  ─────────────▶  matched now or kept; every few of them: ◀── credit
+//   request ────────────▶  matched now or kept
+//          ◀──────  ready
+//   bulk, bulk, … ──────▶
+//
+// Thread-safety  none: used by whoever holds the group's baton.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "engine/plan.hpp"
+#include "engine/segments.hpp"
+#include "engine/work_state.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::engine {
+
+// Several transfers that complete as one work.
+struct Batch {
+  std::shared_ptr<WorkState> work;
+  bool counted = false;  // for the progress thread
+  std::size_t open = 0;
+  Status status;
+  Received received;
+};
+
+// A posted send or receive.
+struct Posting {
+  bool is_send = true;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;  // group rank; -1: any source
+  std::uint32_t tag = 0;
+  bool internal = false;
+  Nanoseconds timeout{0};
+  Nanoseconds deadline = Nanoseconds::max();
+  std::shared_ptr<Batch> batch;
+};
+
+class PointToPoint {
+ public:
+  PointToPoint(int rank, int size, std::string group_name);
+
+  void post(Posting posting, PlanHost& host);
+  Status deliver(int peer, const transport::Header& header, Segment segment, PlanHost& host);
+  bool step(PlanHost& host, Nanoseconds now);
+  bool busy() const { return !sends_.empty() || !posted_.empty() || !active_.empty(); }
+  // Ends everything with `status`. The links have forgotten the channel before.
+  void abandon(const Status& status, PlanHost& host);
+  // A deadline passed while bytes were moving: the group cannot go on.
+  Status failure() const { return failure_; }
+  bool waits_for(int peer) const;
+  // The next deadline of anything posted.
+  Nanoseconds next_deadline() const;
+  // Batches that have ended, for the group to complete once it has put the baton down.
+  std::vector<std::shared_ptr<Batch>> take_ended() { return std::exchange(ended_, {}); }
+
+ private:
+  enum class Stage : std::uint8_t { fresh, requested, streaming };
+  struct Sending {
+    Posting posting;
+    std::uint64_t id = 0;
+    Stage stage = Stage::fresh;
+    std::size_t issued = 0;
+    std::atomic<std::uint32_t> in_flight{0};
+  };
+  struct Receiving {
+    Posting posting;
+    std::size_t total = 0;
+    std::size_t done = 0;
+    bool tainted = false;
+    SegmentQueue queue;
+  };
+  // A message that came before its receive.
+  struct Unexpected {
+    int peer = 0;
+    transport::Header header;
+    Segment segment;
+    Sending* local = nullptr;  // a send to this rank itself
+  };
+  using Key = std::pair<int, std::uint64_t>;  // (peer, message id)
+
+  bool start(Sending& sending, PlanHost& host);
+  bool stream(Sending& sending, PlanHost& host);
+  bool receive(const Key& key, Receiving& receiving, PlanHost& host);
+  void match(Posting posting, Unexpected message, PlanHost& host);
+  void accept(Posting posting, const Unexpected& message, PlanHost& host);
+  void take_eager(const Posting& posting, Unexpected& message, PlanHost& host);
+  bool deliver_request(int peer, const transport::Header& header, PlanHost& host);
+  void cancel(int peer, std::uint64_t id, PlanHost& host);
+  void on_ready(const transport::Header& header);
+  bool expire(PlanHost& host, Nanoseconds now);
+  void finish(const Posting& posting, const Status& status, const Received& received = {});
+  void give_credit(int peer, PlanHost& host);
+  Status too_small(const Posting& posting, int peer, std::size_t bytes) const;
+  Status expired(const Posting& posting) const;
+  static bool matches(const Posting& posting, int peer, const transport::Header& header);
+
+  int rank_;
+  std::string group_name_;
+  std::uint64_t next_id_ = 1;
+  std::list<Sending> sends_;        // in posting order
+  std::list<Posting> posted_;       // receives without a message, in posting order
+  std::list<Unexpected> unexpected_;  // messages without a receive, in arrival order
+  std::map<Key, Receiving> active_;
+  std::vector<int> credits_;        // eager messages that each peer will still keep for us
+  std::vector<int> owed_;           // eager messages taken and not yet credited back
+  std::vector<std::shared_ptr<Batch>> ended_;
+  Status failure_;
+};
+
+}  // namespace tutti::engine

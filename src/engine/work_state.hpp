@@ -1,0 +1,50 @@
+// engine/work_state.hpp - the engine's side of a tutti::Work.
+//
+// Thread-safety  any thread may wait, ask or add a callback; complete() is called once, without the
+//                group's baton, so that callbacks may start operations.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "tutti/work.hpp"
+
+namespace tutti::engine {
+
+class WorkState;
+
+// Who makes progress for a waiter.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  // Drives the engine in this thread until the work is done or the timeout has passed.
+  virtual void drive(const WorkState& work, Nanoseconds timeout) = 0;
+};
+
+class WorkState final : public Work::State {
+ public:
+  explicit WorkState(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
+
+  Status wait(std::chrono::nanoseconds timeout) override;
+  bool done() const override { return done_.load(std::memory_order_seq_cst); }
+  Status status() const override;
+  void on_complete(std::function<void(const Status&)> callback) override;
+  Received received() const override;
+
+  // Ends the operation and runs the callbacks. The first call counts.
+  void complete(const Status& status, const Received& received = {});
+
+ private:
+  std::shared_ptr<Driver> driver_;
+  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;
+  Status status_;
+  Received received_;
+  std::vector<std::function<void(const Status&)>> callbacks_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,154 @@
+#include "group/bootstrap.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/auth.hpp"
+#include "core/clock.hpp"
+
+namespace tutti::group {
+namespace {
+
+using std::chrono::milliseconds;
+
+// One round of meeting in the store: everybody puts a value and gets everybody else's.
+class Meeting {
+ public:
+  Meeting(Store& store, const GroupOptions& options, Nanoseconds timeout)
+      : store_(store), rank_(options.rank), size_(options.size), name_(options.name),
+        deadline_(deadline_after(steady_clock().now(), timeout)), timeout_(timeout) {}
+
+  // Groups of the same name on one store are told apart by how often this rank has joined one.
+  Status join() {
+    auto round = store_.add(fmt::format("tutti/{}/joined/{}", name_, rank_), 1);
+    if (!round.ok()) return round.status().annotate("cannot join the other ranks");
+    prefix_ = fmt::format("tutti/{}/{}", name_, *round);
+    return {};
+  }
+
+  // What rank 0 says, to everyone.
+  Result<std::string> from_rank_0(const std::string& key, const std::string& value) {
+    const std::string full = prefix_ + "/" + key;
+    if (rank_ == 0) {
+      if (Status status = store_.set(full, value); !status.ok()) return status;
+      return value;
+    }
+    auto got = store_.get(full, left());
+    if (!got.ok() && got.status().code() == Code::timed_out) return nobody({0});
+    return got;
+  }
+
+  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value) {
+    const auto name_of = [&](int rank) { return fmt::format("{}/{}/{}", prefix_, key, rank); };
+    if (Status status = store_.set(name_of(rank_), value); !status.ok()) return status;
+    std::vector<std::string> values(static_cast<std::size_t>(size_));
+    std::vector<int> absent;
+    for (int rank = 0; rank < size_; ++rank) {
+      auto got = store_.get(name_of(rank), absent.empty() ? left() : milliseconds(1));
+      if (got.ok()) values[static_cast<std::size_t>(rank)] = *std::move(got);
+      else if (got.status().code() == Code::timed_out) absent.push_back(rank);
+      else return got.status();
+    }
+    if (!absent.empty()) return nobody(absent);
+    return values;
+  }
+
+  milliseconds left() const {
+    const auto rest = std::chrono::duration_cast<milliseconds>(deadline_ - steady_clock().now());
+    return std::max(rest, milliseconds(1));
+  }
+
+ private:
+  Status nobody(const std::vector<int>& absent) const {
+    return {Code::timed_out,
+            fmt::format("{} {} of {} did not come to group '{}' within {:g} s; are all ranks started, "
+                        "with the same size and store?",
+                        absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), size_, name_,
+                        std::chrono::duration<double>(timeout_).count()),
+            {rank_, absent[0], 0}};
+  }
+
+  Store& store_;
+  int rank_;
+  int size_;
+  std::string name_;
+  std::string prefix_;
+  Nanoseconds deadline_;
+  Nanoseconds timeout_;
+};
+
+// "ssst": how this rank is linked to each other one.
+std::string link_words(transport::Endpoint& endpoint) {
+  std::string words;
+  for (int peer = 0; peer < endpoint.size(); ++peer) {
+    const transport::Link* link = endpoint.link(peer);
+    if (link == nullptr) words += '-';
+    else words += to_string(link->kind())[0];
+  }
+  return words;
+}
+
+// Ranks with memory links to each other are one host; hosts are numbered by their lowest rank.
+std::vector<int> hosts_from(const std::vector<std::string>& words) {
+  std::vector<int> host_of(words.size(), -1);
+  int hosts = 0;
+  for (std::size_t r = 0; r < words.size(); ++r) {
+    if (host_of[r] >= 0) continue;
+    host_of[r] = hosts++;
+    for (std::size_t s = r + 1; s < words.size(); ++s)
+      if (host_of[s] < 0 && s < words[r].size() && (words[r][s] == 's' || words[r][s] == 'i'))
+        host_of[s] = host_of[r];
+  }
+  return host_of;
+}
+
+Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& options) {
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    if (sizes[r] != std::to_string(options.size))
+      return {Code::mismatch, fmt::format("rank {} wants a group of {} where rank {} wants {}", r,
+                                          sizes[r], options.rank, options.size)};
+  return {};
+}
+
+}  // namespace
+
+Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
+                       const Log& log) {
+  Meeting meeting(store, options, config.join_timeout);
+  if (Status status = meeting.join(); !status.ok()) return status;
+
+  // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is
+  // authenticated itself, or the caller's choice.
+  auto secret = meeting.from_rank_0("secret", options.secret.empty() ? random_bytes(32) : "given");
+  if (!secret.ok()) return secret.status();
+  auto epoch = meeting.from_rank_0("epoch", random_bytes(8));
+  if (!epoch.ok()) return epoch.status();
+  if (epoch->size() != 8) return Status(Code::corrupt, "the store holds an epoch of a wrong size");
+
+  transport::OpeningOptions opening;
+  opening.rank = options.rank;
+  opening.size = options.size;
+  opening.secret = options.secret.empty() ? *secret : options.secret;
+  std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
+  opening.config = config;
+  opening.log = log;
+  auto open = transport::Opening::open(std::move(opening));
+  if (!open.ok()) return open.status();
+
+  auto sizes = meeting.exchange("size", std::to_string(options.size));
+  if (!sizes.ok()) return sizes.status();
+  if (Status status = check_sizes(*sizes, options); !status.ok()) return status;
+  auto addresses = meeting.exchange("address", (*open)->address());
+  if (!addresses.ok()) return addresses.status();
+  auto endpoint = (*open)->connect(*addresses, meeting.left());
+  if (!endpoint.ok()) return endpoint.status();
+
+  auto words = meeting.exchange("links", link_words(**endpoint));
+  if (!words.ok()) return words.status();
+  return Linked{*std::move(endpoint), hosts_from(*words)};
+}
+
+}  // namespace tutti::group

@@ -1,0 +1,23 @@
+// group/bootstrap.hpp - how ranks that share nothing but a store get links to each other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/log.hpp"
+#include "transport/endpoint.hpp"
+#include "tutti/group.hpp"
+
+namespace tutti::group {
+
+struct Linked {
+  std::unique_ptr<transport::Endpoint> endpoint;
+  std::vector<int> host_of;  // ranks that have mapped each other's memory are one host
+};
+
+// Blocks, at most config.join_timeout. The error names the ranks that did not come.
+Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
+                       const Log& log);
+
+}  // namespace tutti::group

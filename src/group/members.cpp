@@ -1,0 +1,205 @@
+// New groups on the links of an old one, and memory that its members share.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "group/rank_group.hpp"
+
+namespace tutti::group {
+namespace {
+
+// What each rank says of itself when a group is split.
+struct Ballot {
+  std::int32_t color = 0;
+  std::int32_t key = 0;
+  std::uint32_t next_channel = 0;
+  std::uint32_t spare = 0;
+};
+
+CallOptions internal_call() {
+  CallOptions options;
+  options.algorithm = Algorithm::direct;
+  return options;
+}
+
+template <class T>
+Result<std::vector<T>> gather_all(RankGroup& group, const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  const Status status =
+      group.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
+                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, internal_call());
+  if (!status.ok()) return status;
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<Group> RankGroup::open(std::uint32_t id, std::string name,
+                                       const std::vector<int>& ranks) {
+  engine::ChannelOptions options;
+  options.id = id;
+  options.name = std::move(name);
+  for (int rank : ranks) {
+    options.members.push_back(channel_->options().members[static_cast<std::size_t>(rank)]);
+    options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
+  }
+  options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  return std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)),
+                                     setting_.order);
+}
+
+Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
+  if (Status status = check_process(); !status.ok()) return status;
+  engine::Engine& engine = world_->engine();
+  auto ballots = gather_all(*this, Ballot{color, key, engine.next_channel(), 0});
+  if (!ballots.ok()) return ballots.status();
+  std::uint32_t id = 0;
+  for (const Ballot& ballot : *ballots) id = std::max(id, ballot.next_channel);
+  engine.reserve_channels_below(id);
+  if (color < 0) {
+    engine.reserve_channels_below(id + 1);
+    return std::shared_ptr<Group>();
+  }
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank)
+    if ((*ballots)[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return (*ballots)[static_cast<std::size_t>(a)].key < (*ballots)[static_cast<std::size_t>(b)].key;
+  });
+  if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
+  return open(id, std::move(name), ranks);
+}
+
+Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name) {
+  if (name.empty()) name = this->name() + "/copy";
+  return split(0, rank(), std::move(name));
+}
+
+// ---- a group from a list, called by its members only -----------------------------------------------
+
+Status RankGroup::run_internal(engine::Posting posting) {
+  posting.internal = true;
+  posting.timeout = setting_.config->timeout;
+  return channel_->post({posting}, true)->wait(std::chrono::nanoseconds::max());
+}
+
+Status RankGroup::send_internal(int peer, std::uint32_t tag, const void* data, std::size_t bytes) {
+  engine::Posting posting;
+  posting.is_send = true;
+  posting.data = static_cast<std::byte*>(const_cast<void*>(data));
+  posting.bytes = bytes;
+  posting.peer = peer;
+  posting.tag = tag;
+  return run_internal(posting);
+}
+
+Status RankGroup::recv_internal(int peer, std::uint32_t tag, void* data, std::size_t bytes) {
+  engine::Posting posting;
+  posting.is_send = false;
+  posting.data = static_cast<std::byte*>(data);
+  posting.bytes = bytes;
+  posting.peer = peer;
+  posting.tag = tag;
+  return run_internal(posting);
+}
+
+// The first member asks the others for the ids they have free and tells them the largest.
+Result<std::uint32_t> RankGroup::agree_on_channel(std::span<const int> ranks, std::uint32_t tag) {
+  std::uint32_t id = world_->engine().next_channel();
+  if (rank() != ranks[0]) {
+    if (Status status = send_internal(ranks[0], tag, &id, sizeof id); !status.ok()) return status;
+    if (Status status = recv_internal(ranks[0], tag, &id, sizeof id); !status.ok()) return status;
+    return id;
+  }
+  for (int member : ranks.subspan(1)) {
+    std::uint32_t theirs = 0;
+    if (Status status = recv_internal(member, tag, &theirs, sizeof theirs); !status.ok())
+      return status;
+    id = std::max(id, theirs);
+  }
+  for (int member : ranks.subspan(1))
+    if (Status status = send_internal(member, tag, &id, sizeof id); !status.ok()) return status;
+  return id;
+}
+
+Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, std::uint32_t tag,
+                                                   std::string name) {
+  if (Status status = check_process(); !status.ok()) return status;
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size() ||
+      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    return Status(Code::invalid_argument,
+                  fmt::format("subgroup: the list must name ranks of a group of {}, each once", size()));
+  if (!std::binary_search(sorted.begin(), sorted.end(), rank()))
+    return Status(Code::invalid_argument,
+                  fmt::format("subgroup: rank {} is not in its own list; only members call it", rank()));
+  auto id = agree_on_channel(ranks, tag);
+  if (!id.ok()) return id.status();
+  if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
+  return open(*id, std::move(name), {ranks.begin(), ranks.end()});
+}
+
+// ---- symmetric memory ------------------------------------------------------------------------------
+
+std::vector<int> RankGroup::mapped_members() const {
+  std::vector<int> mapped;
+  for (int member : channel_->options().members) {
+    const transport::Link* link = world_->engine().endpoint().link(member);
+    if (link != nullptr && (link->kind() == transport::LinkKind::shm ||
+                            link->kind() == transport::LinkKind::inproc))
+      mapped.push_back(member);
+  }
+  return mapped;
+}
+
+Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
+  if (Status status = check_process(); !status.ok()) return status;
+  auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes));
+  if (!sizes.ok()) return sizes.status();
+  for (int peer = 0; peer < size(); ++peer)
+    if ((*sizes)[static_cast<std::size_t>(peer)] != bytes)
+      return Status(Code::mismatch,
+                    fmt::format("allocate: rank {} asks for {} bytes where rank {} asks for {}", rank(),
+                                bytes, peer, (*sizes)[static_cast<std::size_t>(peer)]));
+  if (bytes == 0) return SymmetricMemory{};
+  engine::Engine& engine = world_->engine();
+  const std::uint64_t id = static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
+  const std::vector<int> peers = mapped_members();
+  Result<transport::Region> region = Status(Code::internal, "not run");
+  engine.between_polls([&](transport::Endpoint& endpoint) {
+    region = endpoint.allocate_region(id, bytes, peers);
+  });
+  const auto free_region = [world = world_, id] {
+    if (!world->is_foreign())
+      world->engine().between_polls([&](transport::Endpoint& e) { e.free_region(id); });
+  };
+  // All or none: a rank without memory must not leave the others waiting for it.
+  auto made = gather_all(*this, static_cast<std::uint8_t>(region.ok()));
+  const bool all_made = made.ok() && std::find(made->begin(), made->end(), 0) == made->end();
+  if (!all_made) {
+    if (region.ok()) free_region();
+    if (!made.ok()) return made.status();
+    if (!region.ok()) return region.status();
+    return Status(Code::out_of_memory, fmt::format("allocate: a rank had no {} bytes to share", bytes));
+  }
+  const auto everyones = [&] {
+    return !channel_->health().ok() || std::all_of(peers.begin(), peers.end(), [&](int peer) {
+      return engine.endpoint().region_mapped(peer, id);
+    });
+  };
+  engine.drive(*channel_, everyones, setting_.config->timeout);
+  // Nobody uses it before everybody has it.
+  if (Status status = barrier(internal_call()); !status.ok()) {
+    free_region();
+    return status;
+  }
+  SymmetricMemory memory;
+  memory.data = region->data;
+  memory.bytes = bytes;
+  memory.owner = std::shared_ptr<void>(region->data, [free_region](void*) { free_region(); });
+  return memory;
+}
+
+}  // namespace tutti::group

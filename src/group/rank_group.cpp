@@ -1,0 +1,196 @@
+#include "group/rank_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "group/self.hpp"
+
+namespace tutti::group {
+
+RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Channel> channel,
+                     ReductionOrder order)
+    : world_(std::move(world)), channel_(std::move(channel)) {
+  setting_.rank = channel_->options().rank;
+  setting_.size = channel_->size();
+  setting_.host_of = channel_->options().host_of;
+  setting_.order = order;
+  setting_.config = &world_->engine().config();
+}
+
+RankGroup::~RankGroup() {
+  if (world_->is_foreign()) return;
+  channel_->fail({Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())},
+                 false);
+  // Whatever was still under way ends with that status before its memory goes back to the caller.
+  channel_->end();
+  channel_->say_goodbye();
+  world_->engine().close_channel(*channel_);
+}
+
+Status RankGroup::check_process() const {
+  if (!world_->is_foreign()) return {};
+  return {Code::unsupported,
+          fmt::format("group '{}' belongs to the parent process; a child of fork() must create its own",
+                      name())};
+}
+
+// ---- collectives ---------------------------------------------------------------------------------
+
+Status RankGroup::run(const Call& call) {
+  if (Status status = check_process(); !status.ok()) return status;
+  auto launch = make_launch(call, setting_, chooser_);
+  if (!launch.ok()) return launch.status();
+  return channel_->start(*std::move(launch), true)->wait(std::chrono::nanoseconds::max());
+}
+
+Work RankGroup::start(const Call& call) {
+  if (Status status = check_process(); !status.ok()) return Work::finished(status);
+  auto launch = make_launch(call, setting_, chooser_);
+  if (!launch.ok()) return Work::finished(launch.status());
+  return Work(channel_->start(*std::move(launch), false));
+}
+
+// ---- point to point ------------------------------------------------------------------------------
+
+Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Transfer> transfers,
+                                                            const CallOptions& options) const {
+  std::vector<engine::Posting> postings;
+  for (const Transfer& transfer : transfers) {
+    const bool is_send = transfer.kind == Transfer::Kind::send;
+    const bool any = !is_send && transfer.peer == kAnySource;
+    if (!any && (transfer.peer < 0 || transfer.peer >= size()))
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: {} is not a rank of a group of {}", is_send ? "send" : "recv",
+                                transfer.peer, size()));
+    if (transfer.buffer.data == nullptr && transfer.buffer.count != 0)
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: the buffer is null but has {} elements",
+                                is_send ? "send" : "recv", transfer.buffer.count));
+    if (transfer.buffer.device != Device::cpu)
+      return Status(Code::unsupported, "send and recv: this build reaches CPU memory only");
+    engine::Posting posting;
+    posting.is_send = is_send;
+    posting.data = static_cast<std::byte*>(transfer.buffer.data);
+    posting.bytes = transfer.buffer.bytes();
+    posting.peer = transfer.peer;
+    posting.tag = transfer.tag;
+    posting.timeout = options.timeout.count() > 0 ? options.timeout : setting_.config->timeout;
+    postings.push_back(posting);
+  }
+  return postings;
+}
+
+Work RankGroup::transfer(std::span<const Transfer> transfers, const CallOptions& options) {
+  if (Status status = check_process(); !status.ok()) return Work::finished(status);
+  auto postings = postings_of(transfers, options);
+  if (!postings.ok()) return Work::finished(postings.status());
+  return Work(channel_->post(*std::move(postings), false));
+}
+
+Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
+                                     const CallOptions& options) {
+  if (Status status = check_process(); !status.ok()) return status;
+  auto postings = postings_of(transfers, options);
+  if (!postings.ok()) return postings.status();
+  const auto work = channel_->post(*std::move(postings), true);
+  if (Status status = work->wait(std::chrono::nanoseconds::max()); !status.ok()) return status;
+  return work->received();
+}
+
+// ---- the rest ------------------------------------------------------------------------------------
+
+Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
+  tuner::Situation situation;
+  situation.collective = collective;
+  situation.bytes = bytes;
+  situation.ranks = size();
+  situation.host_of = setting_.host_of;
+  situation.order = setting_.order;
+  const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
+  auto choice = chooser_.choose(situation, forced);
+  if (!choice.ok()) return choice.status();
+  return Prediction{choice->predicted, choice->algorithm};
+}
+
+void RankGroup::abort(const std::string& reason) {
+  if (world_->is_foreign()) return;
+  channel_->fail({Code::aborted, fmt::format("rank {} aborted group '{}': {}", rank(), name(), reason),
+                  {rank(), -1, 0}},
+                 true);
+}
+
+}  // namespace tutti::group
+
+namespace tutti {
+inline namespace v1 {
+namespace {
+
+Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupOptions options,
+                                            std::unique_ptr<StoreServer> server,
+                                            std::optional<Board> board) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+    return Status(Code::invalid_argument, fmt::format("rank {} of a group of {} cannot be",
+                                                      options.rank, options.size));
+  if (!store) return Status(Code::invalid_argument, "a group cannot be created without a store");
+  Config config;
+  if (options.config) {
+    config = *options.config;
+  } else {
+    auto found = Config::from_environment();
+    if (!found.ok()) return found.status();
+    config = *std::move(found);
+  }
+  // Segments hold whole elements of any type, on whole cache lines.
+  config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
+  auto world = group::World::create(std::move(store), options, std::move(config), std::move(server),
+                                    std::move(board));
+  if (!world.ok()) return world.status();
+  engine::ChannelOptions channel;
+  channel.id = 1;
+  channel.name = options.name;
+  channel.rank = options.rank;
+  for (int rank = 0; rank < options.size; ++rank) channel.members.push_back(rank);
+  channel.host_of = (*world)->host_of();
+  auto made = (*world)->engine().open_channel(std::move(channel));
+  auto group = std::make_shared<group::RankGroup>(*std::move(world), std::move(made),
+                                                  options.reduction_order);
+  // Nobody goes on before everybody is here: after this the store and its server are not needed.
+  CallOptions join;
+  join.algorithm = Algorithm::direct;
+  if (Status status = group->barrier(join); !status.ok()) return status.annotate("joining the group");
+  return std::shared_ptr<Group>(std::move(group));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
+  return create_group(std::move(store), std::move(options), nullptr, std::nullopt);
+}
+
+Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
+  auto self = group::find_self(group::process_environment());
+  if (!self.ok()) return self.status();
+  if (!options.config) {
+    auto config = Config::from_environment();
+    if (!config.ok()) return config.status();
+    options.config = *std::move(config);
+  }
+  const auto timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(options.config->join_timeout);
+  auto meeting = group::meet(*self, timeout);
+  if (!meeting.ok()) return meeting.status();
+  options.rank = self->rank;
+  options.size = self->size;
+  if (options.secret.empty()) options.secret = self->secret;
+  std::optional<Board> board;
+  if (self->board_descriptor >= 0) {
+    auto attached = Board::attach(self->board_descriptor);
+    if (attached.ok()) board = *std::move(attached);
+  }
+  return create_group(meeting->store, std::move(options), std::move(meeting->server),
+                      std::move(board));
+}
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,61 @@
+// group/rank_group.hpp - one rank's handle of a group: joins the public calls to the engine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/channel.hpp"
+#include "group/call.hpp"
+#include "group/world.hpp"
+#include "tutti/group.hpp"
+
+namespace tutti::group {
+
+class RankGroup final : public Group {
+ public:
+  RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Channel> channel,
+            ReductionOrder order);
+  ~RankGroup() override;
+
+  int rank() const override { return setting_.rank; }
+  int size() const override { return setting_.size; }
+  const std::string& name() const override { return channel_->options().name; }
+
+  Status run(const Call& call) override;
+  Work start(const Call& call) override;
+  Work transfer(std::span<const Transfer> transfers, const CallOptions& options) override;
+  Result<Received> exchange(std::span<const Transfer> transfers, const CallOptions& options) override;
+
+  Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override;
+  Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
+                                          std::string name) override;
+  Result<std::shared_ptr<Group>> duplicate(std::string name) override;
+
+  Result<SymmetricMemory> allocate(std::size_t bytes) override;
+  Result<Prediction> predict(Collective collective, std::size_t bytes) override;
+  void abort(const std::string& reason) override;
+  Status health() const override { return channel_->health(); }
+  std::string describe() const override { return world_->describe(); }
+
+ private:
+  Status check_process() const;
+  Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
+                                                   const CallOptions& options) const;
+  Status send_internal(int peer, std::uint32_t tag, const void* data, std::size_t bytes);
+  Status recv_internal(int peer, std::uint32_t tag, void* data, std::size_t bytes);
+  Status run_internal(engine::Posting posting);
+  Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
+  std::shared_ptr<Group> open(std::uint32_t id, std::string name, const std::vector<int>& ranks);
+  std::vector<int> mapped_members() const;
+
+  std::shared_ptr<World> world_;
+  std::shared_ptr<engine::Channel> channel_;
+  Setting setting_;
+  Chooser chooser_;
+  std::uint32_t allocations_ = 0;
+};
+
+}  // namespace tutti::group

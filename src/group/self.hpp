@@ -1,0 +1,59 @@
+// group/self.hpp - who am I, and where do the others meet: answered from the environment.
+//
+// The environment is handed in, so that every launcher can be played in a test. The first launcher
+// that left its mark wins: tutti run, torchrun, Open MPI, PMIx, PMI, Slurm; without any of them the
+// process is rank 0 of 1. Slurm comes last because under mpirun inside salloc all ranks of a node
+// inherit one SLURM_PROCID. docs/formats/environment.md lists every variable.
+//
+// Failure        variables that contradict each other (RANK without WORLD_SIZE, a rank that is not
+//                below the size) are Code::invalid_argument naming both.
+// Thread-safety  find_self and meet may be called from any thread, several at once.
+//
+//   auto self = find_self(process_environment());
+//   if (!self.ok()) return self.status();
+//   auto meeting = meet(*self, std::chrono::seconds(60));
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tutti/status.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti::group {
+
+// The value of a variable, or nothing when it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+Environment process_environment();
+
+struct Self {
+  int rank = 0;
+  int size = 1;
+  // Position among the ranks of this host as the launcher tells it; a hint for people and for
+  // placement. Who really shares a host is found by mapping memory.
+  int local_rank = 0;
+  int local_size = 1;
+  std::string launcher = "none";  // none tutti torchrun openmpi pmix pmi slurm
+  std::string job;                // the same on all ranks of the job, different between jobs
+  std::string store_address;      // what connect_store takes; empty: nobody to meet
+  bool serves_store = false;      // rank 0 of a job whose launcher runs no store
+  std::string secret;             // empty on one host without tutti run: same user is trusted
+  int board_descriptor = -1;      // the launcher's status board (core/board.hpp), if it has one
+};
+
+Result<Self> find_self(const Environment& environment);
+
+// The store, and its server where this rank has to run it. The server must outlive every rank's use
+// of the store.
+struct Meeting {
+  std::shared_ptr<Store> store;
+  std::unique_ptr<StoreServer> server;
+};
+
+// Serves where needed and connects; blocks, at most `timeout`. A rank on its own gets a memory store.
+Result<Meeting> meet(const Self& self, std::chrono::milliseconds timeout);
+
+}  // namespace tutti::group

@@ -1,0 +1,105 @@
+#include "group/world.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "group/bootstrap.hpp"
+
+namespace tutti::group {
+
+Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
+                                             const GroupOptions& options, Config config,
+                                             std::unique_ptr<StoreServer> server,
+                                             std::optional<Board> board) {
+  auto log = Log::open(config);
+  if (!log.ok()) return log.status();
+  auto world = std::shared_ptr<World>(new World());
+  world->rank_ = options.rank;
+  world->server_ = std::move(server);
+  world->board_ = std::move(board);
+  if (world->board_)
+    world->board_->note(options.rank,
+                        BoardNote::of("creating group", options.name, 0, BoardState::running));
+  const Log rank_log = log->for_rank(options.rank);
+  auto linked = link_up(*store, options, config, rank_log);
+  if (!linked.ok()) return linked.status();
+  world->host_of_ = std::move(linked->host_of);
+  engine::EngineOptions engine_options;
+  engine_options.endpoint = std::move(linked->endpoint);
+  engine_options.config = std::move(config);
+  engine_options.log = rank_log;
+  engine_options.failures = world.get();
+  world->engine_ = engine::Engine::create(std::move(engine_options));
+  world->dump_hook_ = Hook::on_dump(&World::dump_on_signal, world.get());
+  if (options.rank == 0) rank_log.info(Subsystem::init, "{}", world->describe());
+  return world;
+}
+
+World::~World() {
+  dump_hook_.reset();
+  if (!engine_) return;
+  // In a child of fork() the progress thread does not exist, and the links belong to the parent.
+  if (!is_foreign()) engine_->shutdown();
+}
+
+std::string World::describe() const {
+  transport::Endpoint& endpoint = engine_->endpoint();
+  std::map<std::string, int> kinds;
+  for (int peer = 0; peer < endpoint.size(); ++peer)
+    if (const transport::Link* link = endpoint.link(peer)) ++kinds[std::string(to_string(link->kind()))];
+  const int hosts = host_of_.empty() ? 1 : 1 + *std::max_element(host_of_.begin(), host_of_.end());
+  std::string text = fmt::format("{} rank{} on {} host{}; this is rank {} ({})\n", endpoint.size(),
+                                 endpoint.size() == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s",
+                                 endpoint.rank(), endpoint.whereabouts(endpoint.rank()));
+  for (int rank = 0; rank < endpoint.size(); ++rank) {
+    const transport::Link* link = endpoint.link(rank);
+    text += fmt::format("  rank {:>3}  host {:>2}  {:<7} {}\n", rank,
+                        host_of_[static_cast<std::size_t>(rank)],
+                        link == nullptr ? "self" : std::string(to_string(link->kind())),
+                        endpoint.whereabouts(rank));
+  }
+  text += "  links of this rank:";
+  for (const auto& [kind, count] : kinds) text += fmt::format(" {} {}", count, kind);
+  if (kinds.empty()) text += " none";
+  return text;
+}
+
+void World::on_failure(const engine::Channel& channel, const Status& status) {
+  engine_->log().warn(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
+                      status.to_string());
+  if (board_)
+    board_->note(rank_, BoardNote::of("failed", channel.options().name, status.sequence(),
+                                      BoardState::failed));
+  const std::string& folder = engine_->config().dump_dir;
+  if (folder.empty()) {
+    engine_->log().info(Subsystem::watch, "last operations:\n{}", engine_->recorder().dump_text(10));
+    return;
+  }
+  const std::string path = fmt::format("{}/tutti.rank{}.pid{}.json", folder, rank_, ::getpid());
+  if (std::FILE* file = std::fopen(path.c_str(), "w")) {
+    std::fputs(engine_->recorder().dump_json(rank_, status.to_string()).c_str(), file);
+    std::fclose(file);
+    engine_->log().warn(Subsystem::watch, "flight recorder written to {}", path);
+  } else {
+    engine_->log().warn(Subsystem::watch, "cannot write the flight recorder to {}", path);
+  }
+}
+
+void World::on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
+                        bool running) {
+  if (board_)
+    board_->note(rank_, BoardNote::of(collective, group, sequence,
+                                      running ? BoardState::running : BoardState::done));
+}
+
+void World::dump_on_signal(void* self) noexcept {
+  const auto* world = static_cast<const World*>(self);
+  world->engine_->recorder().dump_to(STDERR_FILENO, world->rank_);
+}
+
+}  // namespace tutti::group

@@ -1,0 +1,52 @@
+// group/world.hpp - everything that the groups of one rank share: engine, links, recorder, board.
+//
+// Made once per Group::create; every group split from that one holds it. The last one to go takes it
+// down: progress thread, sockets, windows, descriptors.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/board.hpp"
+#include "core/process_hooks.hpp"
+#include "engine/engine.hpp"
+#include "tutti/group.hpp"
+
+namespace tutti::group {
+
+class World final : public engine::FailureSink {
+ public:
+  // Meets the others and links up. `board` and `server` are kept as long as the world.
+  static Result<std::shared_ptr<World>> create(std::shared_ptr<Store> store,
+                                               const GroupOptions& options, Config config,
+                                               std::unique_ptr<StoreServer> server,
+                                               std::optional<Board> board);
+  ~World() override;
+
+  engine::Engine& engine() { return *engine_; }
+  const std::vector<int>& host_of() const { return host_of_; }
+  // True in a child of fork(), where nothing of this may be used.
+  bool is_foreign() const { return fork_guard_.crossed(); }
+  std::string describe() const;
+
+  // engine::FailureSink
+  void on_failure(const engine::Channel& channel, const Status& status) override;
+  void on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
+                   bool running) override;
+
+ private:
+  World() = default;
+  static void dump_on_signal(void* self) noexcept;
+
+  std::shared_ptr<engine::Engine> engine_;
+  std::vector<int> host_of_;
+  std::unique_ptr<StoreServer> server_;
+  std::optional<Board> board_;
+  int rank_ = 0;
+  ForkGuard fork_guard_;
+  Hook dump_hook_;
+};
+
+}  // namespace tutti::group

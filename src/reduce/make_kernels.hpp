@@ -1,0 +1,206 @@
+// reduce/make_kernels.hpp - the k-way fold over every dtype and op, for the instruction set of the
+// including file. Internal linkage throughout, for the reason that elements.hpp gives.
+//
+//   operands   x0 ────────■■■■──────      one strip (four vectors of lanes) of every operand is
+//              x1 ────────■■■■──────      folded in registers, left to right, and stored once;
+//              x2 ────────■■■■──────      then single vectors, then one that is filled up with zeros:
+//   dst           ────────■■■■──────      always the same operations, so a tail's bits are the body's
+#pragma once
+
+#include "reduce/elements.hpp"
+#include "reduce/kernels.hpp"
+
+namespace tutti::reduce {
+namespace {
+
+struct Combine {
+  // What is done to an operand before the fold and to the result after it: nothing.
+  template <class V>
+  TUTTI_INLINE static V enter(V x, bool, const Job&) {
+    return x;
+  }
+  template <class V>
+  TUTTI_INLINE static V leave(V acc, const Job&) {
+    return acc;
+  }
+};
+
+struct Sum : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    return a + b;
+  }
+};
+struct Prod : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    return a * b;
+  }
+};
+struct And : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    return a & b;
+  }
+};
+struct Or : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    return a | b;
+  }
+};
+struct Xor : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    return a ^ b;
+  }
+};
+
+// Equal floats differ at most in the sign of zero, and there the union of the bits is the smaller,
+// their intersection the larger. A NaN on the right fails both comparisons and is taken; one on the
+// left is asked for.
+template <bool Smaller>
+struct Extreme : Combine {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    const auto left = Smaller ? a < b : a > b;
+    V result = left ? a : b;
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(a[0])>>) {
+      using Bits = decltype(a < b);
+      const Bits x = lanes::as<Bits>(a);
+      const Bits y = lanes::as<Bits>(b);
+      result = a == b ? lanes::as<V>(Smaller ? x | y : x & y) : result;
+      result = a == a ? result : a;
+    }
+    return result;
+  }
+};
+using Min = Extreme<true>;
+using Max = Extreme<false>;
+
+struct Avg : Sum {
+  template <class V>
+  TUTTI_INLINE static V leave(V acc, const Job& job) {
+    using Lane = std::remove_cvref_t<decltype(acc[0])>;
+    if constexpr (std::is_floating_point_v<Lane>) {
+      return acc / static_cast<Lane>(job.ranks);
+    } else {
+      // `ranks` need not fit the lane's type, so the division is done in a wider one.
+      using Half = std::conditional_t<std::is_signed_v<Lane>, std::int32_t, std::uint32_t>;
+      using Wide = std::conditional_t<(sizeof(Lane) > sizeof(Half)), Lane, Half>;
+      for (int i = 0; i < static_cast<int>(sizeof(V) / sizeof(Lane)); ++i)
+        acc[i] = static_cast<Lane>(static_cast<Wide>(acc[i]) / static_cast<Wide>(job.ranks));
+      return acc;
+    }
+  }
+};
+
+// Integers wrap, which signed lanes may not do.
+struct SignedAvg : Avg {
+  template <class V>
+  TUTTI_INLINE static V combine(V a, V b) {
+    using Lane = std::make_unsigned_t<std::remove_cvref_t<decltype(a[0])>>;
+    using U = Vector<Lane>;
+    return lanes::as<V>(U(lanes::as<U>(a) + lanes::as<U>(b)));
+  }
+};
+
+// A partial fold has its factors in it already; times one leaves it as it is.
+struct PremulSum : Sum {
+  template <class V>
+  TUTTI_INLINE static V enter(V x, bool raw, const Job& job) {
+    using Lane = std::remove_cvref_t<decltype(x[0])>;
+    return x * (raw ? static_cast<Lane>(job.scalar) : Lane(1));
+  }
+};
+
+// What a strip of `U` vectors' worth of memory holds while it is folded.
+template <class E, int U>
+using Strip = Vector<typename E::Lane>[U][E::kParts];
+
+// Folds one operand into the strip, or begins the strip with it; `some` bytes of it when Partial.
+template <class E, class Op, int U, bool Partial, bool First>
+TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job,
+                       std::size_t offset, std::size_t some) {
+  using Memory = typename E::Memory;
+  const char* from = static_cast<const char*>(operand.data) + offset;
+#pragma GCC unroll 4
+  for (int u = 0; u < U; ++u) {
+    const char* at = from + u * kVectorBytes;
+    const Memory memory = Partial ? load_some<Memory>(at, some) : load<Memory>(at);
+#pragma GCC unroll 4
+    for (int part = 0; part < E::kParts; ++part) {
+      const auto x = Op::enter(E::open(memory, part), operand.raw, job);
+      if constexpr (First)
+        acc[u][part] = x;
+      else
+        acc[u][part] = Op::combine(acc[u][part], x);
+    }
+  }
+}
+
+template <class E, class Op, int U, bool Partial>
+TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t some) {
+  Strip<E, U> acc;
+  take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some);
+  for (std::size_t j = 1; j < job.operand_count; ++j)
+    take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some);
+#pragma GCC unroll 4
+  for (int u = 0; u < U; ++u) {
+#pragma GCC unroll 4
+    for (int part = 0; part < E::kParts; ++part) acc[u][part] = Op::leave(acc[u][part], job);
+    char* to = job.dst + offset + u * kVectorBytes;
+    Partial ? store_some(to, E::close(acc[u]), some) : store(to, E::close(acc[u]));
+  }
+}
+
+template <class E, class Op>
+void fold_all(const Job& given) {
+  const Job job = given;  // a copy, which dst cannot alias
+  constexpr int kWide = 4 / E::kParts;
+  constexpr std::size_t kStrip = kWide * kVectorBytes;
+  const std::size_t bytes = job.count * E::kBytes;
+  std::size_t at = 0;
+  for (; bytes - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
+  for (; bytes - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
+  if (at < bytes) fold_strip<E, Op, 1, true>(job, at, bytes - at);
+}
+
+// In the order of ReduceOp: sum prod min max avg band bor bxor premul_sum user.
+using Row = std::array<Kernel, kReduceOps>;
+
+template <class E>
+constexpr Row float_row() {
+  return {fold_all<E, Sum>, fold_all<E, Prod>, fold_all<E, Min>, fold_all<E, Max>,
+          fold_all<E, Avg>, nullptr,           nullptr,          nullptr,
+          fold_all<E, PremulSum>, nullptr};
+}
+
+// Sign matters only where numbers are compared or divided.
+template <class T>
+constexpr Row integer_row() {
+  using E = Whole<T>;
+  using U = Whole<std::make_unsigned_t<T>>;
+  using Mean = std::conditional_t<std::is_signed_v<T>, SignedAvg, Avg>;
+  return {fold_all<U, Sum>,  fold_all<U, Prod>, fold_all<E, Min>, fold_all<E, Max>,
+          fold_all<E, Mean>, fold_all<U, And>,  fold_all<U, Or>,  fold_all<U, Xor>,
+          nullptr,           nullptr};
+}
+
+constexpr Row boolean_row() {
+  using E = Boolean;
+  return {fold_all<E, Or>, fold_all<E, And>, fold_all<E, And>, fold_all<E, Or>, nullptr,
+          fold_all<E, And>, fold_all<E, Or>, fold_all<E, Xor>, nullptr, nullptr};
+}
+
+// In the order of Dtype.
+constexpr KernelTable make_kernels() {
+  return {integer_row<std::int8_t>(),  integer_row<std::uint8_t>(),  integer_row<std::int16_t>(),
+          integer_row<std::uint16_t>(), integer_row<std::int32_t>(), integer_row<std::uint32_t>(),
+          integer_row<std::int64_t>(), integer_row<std::uint64_t>(), float_row<F16>(),
+          float_row<Bf16>(),           float_row<Whole<float>>(),    float_row<Whole<double>>(),
+          boolean_row(),               float_row<F8e4m3>(),          float_row<F8e5m2>()};
+}
+
+}  // namespace
+}  // namespace tutti::reduce

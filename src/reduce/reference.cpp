@@ -1,0 +1,175 @@
+// fold_reference: the promise of fold.hpp written down one element at a time. Shares no code with the
+// kernels but the scalar conversions of half.hpp, which are tested exhaustively on their own.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/check.hpp"
+#include "reduce/half.hpp"
+#include "reduce/kernels.hpp"
+
+namespace tutti::reduce {
+namespace {
+
+template <class T>
+T load(const void* base, std::size_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(base) + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(void* base, std::size_t i, T value) {
+  std::memcpy(static_cast<char*>(base) + i * sizeof(T), &value, sizeof(T));
+}
+
+template <class T>
+T combine_float(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::sum: case ReduceOp::avg: case ReduceOp::premul_sum: return a + b;
+    case ReduceOp::prod: return a * b;
+    case ReduceOp::min:
+      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+      if (a == b) return std::signbit(a) ? a : b;
+      return a < b ? a : b;
+    case ReduceOp::max:
+      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+      if (a == b) return std::signbit(a) ? b : a;
+      return a > b ? a : b;
+    case ReduceOp::band: case ReduceOp::bor: case ReduceOp::bxor: case ReduceOp::user: break;
+  }
+  TUTTI_CHECK(!"a sensible op");
+  return a;
+}
+
+// Wide enough that nothing overflows on the way back to T, where it wraps.
+template <class T>
+T combine_integer(ReduceOp op, T a, T b) {
+  const auto x = static_cast<std::uint64_t>(a);
+  const auto y = static_cast<std::uint64_t>(b);
+  switch (op) {
+    case ReduceOp::sum: case ReduceOp::avg: return static_cast<T>(x + y);
+    case ReduceOp::prod: return static_cast<T>(x * y);
+    case ReduceOp::min: return a < b ? a : b;
+    case ReduceOp::max: return a > b ? a : b;
+    case ReduceOp::band: return static_cast<T>(x & y);
+    case ReduceOp::bor: return static_cast<T>(x | y);
+    case ReduceOp::bxor: return static_cast<T>(x ^ y);
+    case ReduceOp::premul_sum: case ReduceOp::user: break;
+  }
+  TUTTI_CHECK(!"a sensible op");
+  return a;
+}
+
+bool combine_bool(ReduceOp op, bool a, bool b) {
+  switch (op) {
+    case ReduceOp::sum: case ReduceOp::max: case ReduceOp::bor: return a || b;
+    case ReduceOp::prod: case ReduceOp::min: case ReduceOp::band: return a && b;
+    case ReduceOp::bxor: return a != b;
+    case ReduceOp::avg: case ReduceOp::premul_sum: case ReduceOp::user: break;
+  }
+  TUTTI_CHECK(!"a sensible op");
+  return a;
+}
+
+// Element `i` of a float fold: `read` gives the accumulation type, `write` rounds.
+template <class Acc, class Read, class Write>
+void float_element(const Folding& folding, std::span<const Operand> operands, Read read,
+                   Write write) {
+  const ReduceOp op = folding.reduction.op;
+  const auto enter = [&](const Operand& operand) {
+    const Acc value = read(operand.data);
+    const bool scaled = op == ReduceOp::premul_sum && operand.raw;
+    return scaled ? value * static_cast<Acc>(folding.reduction.scalar) : value;
+  };
+  Acc acc = enter(operands[0]);
+  for (const Operand& operand : operands.subspan(1))
+    acc = combine_float(op, acc, enter(operand));
+  if (op == ReduceOp::avg && folding.finish) acc = acc / static_cast<Acc>(folding.ranks);
+  write(std::isnan(acc) ? std::numeric_limits<Acc>::quiet_NaN() : acc);
+}
+
+template <class T>
+void integer_element(const Folding& folding, void* dst, std::span<const Operand> operands,
+                     std::size_t i) {
+  T acc = load<T>(operands[0].data, i);
+  for (const Operand& operand : operands.subspan(1))
+    acc = combine_integer(folding.reduction.op, acc, load<T>(operand.data, i));
+  if (folding.reduction.op == ReduceOp::avg && folding.finish) {
+    using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+    acc = static_cast<T>(static_cast<Wide>(acc) / static_cast<Wide>(folding.ranks));
+  }
+  store(dst, i, acc);
+}
+
+void bool_element(const Folding& folding, void* dst, std::span<const Operand> operands,
+                  std::size_t i) {
+  bool acc = load<std::uint8_t>(operands[0].data, i) != 0;
+  for (const Operand& operand : operands.subspan(1))
+    acc = combine_bool(folding.reduction.op, acc, load<std::uint8_t>(operand.data, i) != 0);
+  store<std::uint8_t>(dst, i, acc ? 1 : 0);
+}
+
+template <class Storage, class Widen, class Narrow>
+void narrow_element(const Folding& folding, void* dst, std::span<const Operand> operands,
+                    std::size_t i, Widen widen, Narrow narrow) {
+  float_element<float>(
+      folding, operands, [&](const void* data) { return widen(load<Storage>(data, i)); },
+      [&](float value) { store<Storage>(dst, i, narrow(value)); });
+}
+
+template <class T>
+void whole_element(const Folding& folding, void* dst, std::span<const Operand> operands,
+                   std::size_t i) {
+  float_element<T>(
+      folding, operands, [&](const void* data) { return load<T>(data, i); },
+      [&](T value) { store(dst, i, value); });
+}
+
+void fold_element(const Folding& folding, void* dst, std::span<const Operand> operands,
+                  std::size_t i) {
+  const auto f16 = [](std::uint16_t x) { return f16_to_f32(x); };
+  const auto bf16 = [](std::uint16_t x) { return bf16_to_f32(x); };
+  const auto e4m3 = [](std::uint8_t x) { return f8e4m3_to_f32(x); };
+  const auto e5m2 = [](std::uint8_t x) { return f8e5m2_to_f32(x); };
+  switch (folding.dtype) {
+    case Dtype::i8: return integer_element<std::int8_t>(folding, dst, operands, i);
+    case Dtype::u8: return integer_element<std::uint8_t>(folding, dst, operands, i);
+    case Dtype::i16: return integer_element<std::int16_t>(folding, dst, operands, i);
+    case Dtype::u16: return integer_element<std::uint16_t>(folding, dst, operands, i);
+    case Dtype::i32: return integer_element<std::int32_t>(folding, dst, operands, i);
+    case Dtype::u32: return integer_element<std::uint32_t>(folding, dst, operands, i);
+    case Dtype::i64: return integer_element<std::int64_t>(folding, dst, operands, i);
+    case Dtype::u64: return integer_element<std::uint64_t>(folding, dst, operands, i);
+    case Dtype::f32: return whole_element<float>(folding, dst, operands, i);
+    case Dtype::f64: return whole_element<double>(folding, dst, operands, i);
+    case Dtype::boolean: return bool_element(folding, dst, operands, i);
+    case Dtype::f16:
+      return narrow_element<std::uint16_t>(folding, dst, operands, i, f16,
+                                           [](float x) { return f32_to_f16(x); });
+    case Dtype::bf16:
+      return narrow_element<std::uint16_t>(folding, dst, operands, i, bf16,
+                                           [](float x) { return f32_to_bf16(x); });
+    case Dtype::f8e4m3:
+      return narrow_element<std::uint8_t>(folding, dst, operands, i, e4m3,
+                                          [](float x) { return f32_to_f8e4m3(x); });
+    case Dtype::f8e5m2:
+      return narrow_element<std::uint8_t>(folding, dst, operands, i, e5m2,
+                                          [](float x) { return f32_to_f8e5m2(x); });
+  }
+}
+
+}  // namespace
+
+void fold_reference(const Folding& folding, void* dst, std::span<const Operand> operands,
+                    std::size_t count) {
+  TUTTI_CHECK(!operands.empty());
+  if (folding.reduction.op == ReduceOp::user) return fold_by_user(folding, dst, operands, count);
+  if (is_plain_copy(folding, operands)) {
+    if (count > 0) std::memmove(dst, operands[0].data, count * size_of(folding.dtype));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) fold_element(folding, dst, operands, i);
+}
+
+}  // namespace tutti::reduce

@@ -1,0 +1,41 @@
+// ReduceOp::user. The function sees the dtype itself, so 16- and 8-bit floats are rounded at every
+// application, not once per fold: what the function does inside is its own affair.
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "reduce/kernels.hpp"
+
+namespace tutti::reduce {
+namespace {
+// Two of these live on the stack and should stay in the first-level cache with one operand's block.
+constexpr std::size_t kBlockBytes = 4096;
+}  // namespace
+
+void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> operands,
+                  std::size_t count) {
+  const UserReduction* user = folding.reduction.user;
+  TUTTI_CHECK(user != nullptr && user->function != nullptr);
+  alignas(64) char buffers[2][kBlockBytes];
+  const std::size_t element = size_of(folding.dtype);
+  const std::size_t block = kBlockBytes / element;
+
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t elements = std::min(block, count - at);
+    const std::size_t bytes = elements * element;
+    const auto part = [&](const void* base) { return static_cast<const char*>(base) + at * element; };
+    // inout = in ∘ inout with the lower rank as `in`: the accumulated value goes in on the left and
+    // the result lands in the copy of the next operand. Copies, so that dst may be an operand.
+    char* acc = buffers[0];
+    char* next = buffers[1];
+    std::memcpy(acc, part(operands[0].data), bytes);
+    for (const Operand& operand : operands.subspan(1)) {
+      std::memcpy(next, part(operand.data), bytes);
+      user->function(acc, next, elements, folding.dtype, user->context);
+      std::swap(acc, next);
+    }
+    std::memcpy(static_cast<char*>(dst) + at * element, acc, bytes);
+  }
+}
+
+}  // namespace tutti::reduce

@@ -1,0 +1,155 @@
+#include "schedule/passes.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "schedule/hazards.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+// For each scratch chunk the ops that touch it, in program order, each once.
+std::vector<std::vector<std::uint32_t>> scratch_uses(const Program& program) {
+  std::vector<std::vector<std::uint32_t>> uses(program.scratch.size());
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+    each_access(program.ops[i], [&](const Region& region, bool) {
+      if (region.space != Space::scratch) return;
+      for (std::uint32_t c = 0; c < region.count; ++c) {
+        auto& list = uses[region.first + c];
+        if (list.empty() || list.back() != i) list.push_back(i);
+      }
+    });
+  }
+  return uses;
+}
+
+// Which ops wait, directly or not, for a send of this rank. A fold over the peers' memory must not:
+// the peer's send ends only when the fold has read it, and the two might wait for each other.
+std::vector<bool> waits_for_send(const Program& program) {
+  std::vector<bool> waits(program.ops.size(), false);
+  for (const auto& [earlier, later] : hazards(program)) {
+    const OpKind kind = program.ops[earlier].kind;
+    if (kind == OpKind::send || kind == OpKind::put || waits[earlier]) waits[later] = true;
+  }
+  return waits;
+}
+
+bool overlap(const Region& a, const Region& b) {
+  return a.space == b.space && a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
+// The recv that fills this operand of reduce `at` and can be dropped: it is the last to touch the
+// operand before the reduce, and nobody needs what it received after that.
+std::optional<std::uint32_t> feeding_recv(const Program& program, std::uint32_t at,
+                                          const Source& operand,
+                                          const std::vector<std::vector<std::uint32_t>>& uses) {
+  const Region& region = operand.region;
+  const Op& reduce = program.ops[at];
+  if (operand.peer != kLocal || region.space != Space::scratch || region.count == 0) return {};
+  const auto times = std::count_if(
+      reduce.sources.begin(), reduce.sources.end(),
+      [&](const Source& s) { return s.peer == kLocal && overlap(s.region, region); });
+  if (times != 1) return {};
+  const bool overwritten = reduce.dst == region;
+  if (!overwritten && overlap(reduce.dst, region)) return {};
+  std::optional<std::uint32_t> feeder = std::nullopt;
+  for (std::uint32_t c = 0; c < region.count; ++c) {
+    const auto& list = uses[region.first + c];
+    const auto mine = std::find(list.begin(), list.end(), at);
+    if (mine == list.begin() || (!overwritten && mine + 1 != list.end())) return {};
+    const std::uint32_t before = *(mine - 1);
+    if (feeder && *feeder != before) return {};
+    feeder = before;
+  }
+  const Op& recv = program.ops[*feeder];
+  if (recv.kind != OpKind::recv || recv.dst != region) return {};
+  return feeder;
+}
+
+template <class Visit>
+void each_region(Op& op, Visit visit) {
+  visit(op.src);
+  if (op.kind != OpKind::put) visit(op.dst);  // a put's dst is the peer's
+  for (Source& source : op.sources) visit(source.region);
+}
+
+// Renumbers the scratch chunks so that only those in use remain.
+void drop_unused_scratch(Program& program) {
+  std::vector<std::uint32_t> renumbered(program.scratch.size(), 0);
+  const auto uses = scratch_uses(program);
+  std::vector<std::uint64_t> kept;
+  for (std::size_t c = 0; c < uses.size(); ++c) {
+    renumbered[c] = static_cast<std::uint32_t>(kept.size());
+    if (!uses[c].empty()) kept.push_back(program.scratch[c]);
+  }
+  for (Op& op : program.ops) {
+    each_region(op, [&](Region& region) {
+      if (region.space == Space::scratch && region.count > 0) {
+        region.first = renumbered[region.first];
+      }
+    });
+  }
+  program.scratch = std::move(kept);
+}
+
+}  // namespace
+
+Program fuse_folds(Program program) {
+  const auto uses = scratch_uses(program);
+  const auto waits = waits_for_send(program);
+  std::vector<bool> dropped(program.ops.size(), false);
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].kind != OpKind::reduce || waits[i]) continue;
+    // Operands are looked at before any is replaced, so that each is judged on the same program.
+    std::vector<std::optional<std::uint32_t>> feeders;
+    for (const Source& source : program.ops[i].sources) {
+      feeders.push_back(feeding_recv(program, i, source, uses));
+    }
+    for (std::size_t s = 0; s < feeders.size(); ++s) {
+      if (!feeders[s]) continue;
+      const Op& recv = program.ops[*feeders[s]];
+      Source& source = program.ops[i].sources[s];
+      source = {recv.peer, recv.step, {}, source.raw};
+      dropped[*feeders[s]] = true;
+    }
+  }
+  std::vector<Op> kept;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (!dropped[i]) kept.push_back(std::move(program.ops[i]));
+  }
+  program.ops = std::move(kept);
+  drop_unused_scratch(program);
+  return program;
+}
+
+Program fuse_puts(Program program) {
+  if (program.collective != Collective::all_reduce) return program;
+  // The finished fold that last wrote each output chunk.
+  std::vector<const Op*> finisher(chunk_count(program, Space::output), nullptr);
+  for (Op& op : program.ops) {
+    if (op.kind == OpKind::send && op.src.space == Space::output && op.src.count > 0) {
+      const Op* fold = finisher[op.src.first];
+      bool safe = fold != nullptr;
+      for (std::uint32_t c = 0; safe && c < op.src.count; ++c) {
+        safe = finisher[op.src.first + c] == fold;
+      }
+      // The peer's own use of these chunks ended with the message that the fold has read.
+      if (safe && std::any_of(fold->sources.begin(), fold->sources.end(),
+                              [&](const Source& source) { return source.peer == op.peer; })) {
+        op.kind = OpKind::put;
+        op.dst = op.src;
+      }
+      continue;
+    }
+    each_access(op, [&](const Region& region, bool writes) {
+      if (!writes || region.space != Space::output) return;
+      const bool finishes = op.kind == OpKind::reduce && op.finish;
+      for (std::uint32_t c = 0; c < region.count; ++c) {
+        finisher[region.first + c] = finishes ? &op : nullptr;
+      }
+    });
+  }
+  return program;
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,98 @@
+#include "schedule/proof/expressions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace tutti::schedule::proof {
+
+Expressions::Expressions(int ranks)
+    : words_((static_cast<std::size_t>(ranks) + 63) / 64), nodes_(1), ranks_(words_, 0) {}
+
+Value Expressions::leaf(int rank, std::uint64_t extent) {
+  const auto value = static_cast<Value>(nodes_.size());
+  Node& node = nodes_.emplace_back();
+  node.rank = rank;
+  node.extent = extent;
+  ranks_.resize(ranks_.size() + words_, 0);
+  const auto bit = static_cast<std::size_t>(rank);
+  ranks_[value * words_ + bit / 64] |= 1ull << (bit % 64);
+  return value;
+}
+
+bool Expressions::is_leaf_of(Value value, int rank, std::uint64_t extent) const {
+  const Node& node = nodes_[value];
+  return value != kUndefined && is_leaf(value) && node.rank == rank && node.extent == extent;
+}
+
+bool Expressions::covers(Value value, int ranks, int& odd_one) const {
+  for (std::size_t w = 0; w < words_; ++w) {
+    const int below = std::clamp(ranks - static_cast<int>(w * 64), 0, 64);
+    const std::uint64_t wanted = below == 64 ? ~0ull : (1ull << below) - 1;
+    const std::uint64_t wrong = ranks_[value * words_ + w] ^ wanted;
+    if (wrong == 0) continue;
+    odd_one = static_cast<int>(w * 64) + std::countr_zero(wrong);
+    return false;
+  }
+  return true;
+}
+
+Value Expressions::lookup(std::uint64_t hash, std::span<const Value> wanted, bool finish) const {
+  const auto bucket = buckets_.find(hash);
+  Value value = bucket == buckets_.end() ? kUndefined : bucket->second;
+  for (; value != kUndefined; value = nodes_[value].next_in_bucket) {
+    const auto have = operands(nodes_[value]);
+    if (nodes_[value].finished == finish && std::ranges::equal(have, wanted)) break;
+  }
+  return value;
+}
+
+void Expressions::join(Value into, Value from, int& twice) {
+  for (std::size_t w = 0; w < words_; ++w) {
+    std::uint64_t& mine = ranks_[into * words_ + w];
+    const std::uint64_t theirs = ranks_[from * words_ + w];
+    if (mine & theirs) twice = static_cast<int>(w * 64) + std::countr_zero(mine & theirs);
+    mine |= theirs;
+  }
+}
+
+Value Expressions::fold(std::span<const Value> wanted, bool finish, int& twice) {
+  std::uint64_t hash = finish ? 0x9e3779b97f4a7c15ull : 0;
+  for (Value operand : wanted) hash = (hash ^ operand) * 0xff51afd7ed558ccdull + (hash >> 29);
+  if (const Value known = lookup(hash, wanted, finish); known != kUndefined) return known;
+
+  const auto value = static_cast<Value>(nodes_.size());
+  Node node;
+  node.first = static_cast<std::uint32_t>(operands_.size());
+  node.count = static_cast<std::uint32_t>(wanted.size());
+  node.finished = finish;
+  node.ordered = true;
+  ranks_.resize(ranks_.size() + words_, 0);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Node& operand = nodes_[wanted[i]];
+    node.ordered &= operand.count == 0 && operand.rank == static_cast<int>(i);
+    operands_.push_back(wanted[i]);
+    join(value, wanted[i], twice);
+  }
+  Value& bucket = buckets_[hash];
+  node.next_in_bucket = bucket;
+  bucket = value;
+  nodes_.push_back(node);
+  return value;
+}
+
+std::string Expressions::print(Value value) const {
+  if (value == kUndefined) return "undefined";
+  const Node& node = nodes_[value];
+  if (is_leaf(value)) return fmt::format("x{}", node.rank);
+  std::string text = node.finished ? "finish[" : "[";
+  for (Value operand : operands(node)) {
+    if (text.back() != '[') text += ' ';
+    text += print(operand);
+  }
+  text += ']';
+  return text;
+}
+
+}  // namespace tutti::schedule::proof

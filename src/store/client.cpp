@@ -1,0 +1,210 @@
+// A store at the other end of a socket. Each call under way has a connection to itself, taken from
+// those that are idle or opened for it: a get that waits holds up nobody.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/auth.hpp"
+#include "core/process_hooks.hpp"
+#include "core/sockets.hpp"
+#include "store/protocol.hpp"
+#include "store/table.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti {
+namespace {
+
+using std::chrono::milliseconds;
+using store::Request;
+using store::RequestKind;
+using store::Response;
+
+// What a server that is alive may take for an answer, on top of the time it was told to wait.
+constexpr std::chrono::seconds kAnswerTimeout{30};
+
+Status shake_hands(int socket, const std::string& secret, Nanoseconds deadline) {
+  Handshake handshake = Handshake::client(secret, {.role = kRoleStore});
+  while (true) {
+    const std::string out = handshake.take_output();
+    if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
+      return status;
+    if (handshake.done()) return {};
+    std::string in(handshake.wants(), '\0');
+    if (Status status = read_fully(socket, in.data(), in.size(), deadline); !status.ok())
+      return status;
+    if (Status status = handshake.feed(in); !status.ok()) return status;
+  }
+}
+
+Result<Descriptor> open_once(const std::string& address, const std::string& secret,
+                             Nanoseconds deadline) {
+  auto parsed = SocketAddress::parse(address);
+  if (!parsed.ok()) return parsed.status();
+  auto socket = connect_to(*parsed, deadline);
+  if (!socket.ok()) return socket.status();
+  if (parsed->is_local()) {
+    const auto peer = peer_credentials(socket->get());
+    if (!peer.ok()) return peer.status();
+    if (peer->uid != ::geteuid())
+      return Status(Code::corrupt, fmt::format("the store at {} belongs to user {}, not to this one",
+                                               address, peer->uid));
+  }
+  Status status = shake_hands(socket->get(), secret, deadline);
+  // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
+  if (status.code() == Code::io) return Status(Code::aborted, "turned away: " + status.message());
+  if (!status.ok()) return status;
+  return socket;
+}
+
+// Tries again after having been turned away and, when the server may not be up yet, after having found
+// nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
+enum class Server { may_come, was_there };
+Result<Descriptor> open_patiently(const std::string& address, const std::string& secret,
+                                  Nanoseconds deadline, Server server) {
+  auto pause = milliseconds(1);
+  while (true) {
+    auto socket = open_once(address, secret, deadline);
+    const Code code = socket.status().code();
+    if (code != Code::aborted && (code != Code::io || server == Server::was_there)) return socket;
+    if (steady_clock().now() + pause >= deadline)
+      return Status(Code::timed_out, socket.status().message());
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, milliseconds(100));
+  }
+}
+
+Result<Response> exchange(int socket, const Request& request, Nanoseconds deadline) {
+  const std::string out = request.encode();
+  if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
+    return status;
+  char head[store::kLengthBytes];
+  if (Status status = read_fully(socket, head, sizeof head, deadline); !status.ok()) return status;
+  auto length = store::frame_length({head, sizeof head});
+  if (!length.ok()) return length.status();
+  std::string body(*length, '\0');
+  if (Status status = read_fully(socket, body.data(), body.size(), deadline); !status.ok())
+    return status;
+  return Response::decode(body);
+}
+
+class ClientStore final : public Store {
+ public:
+  ClientStore(std::string address, std::string secret, Descriptor first)
+      : address_(std::move(address)), secret_(std::move(secret)) {
+    idle_.push_back(std::move(first));
+  }
+
+  Status set(const std::string& key, const std::string& value) override {
+    if (Status status = store::check_value(key, value); !status.ok()) return status;
+    return call({RequestKind::set, 0, key, value, {}}).status();
+  }
+
+  Result<std::string> get(const std::string& key, milliseconds timeout) override {
+    return text_of(call({RequestKind::get, timeout.count(), key, {}, {}}, timeout));
+  }
+
+  Status wait(const std::string& key, milliseconds timeout) override {
+    return call({RequestKind::wait, timeout.count(), key, {}, {}}, timeout).status();
+  }
+
+  Result<std::int64_t> add(const std::string& key, std::int64_t amount) override {
+    auto response = call({RequestKind::add, amount, key, {}, {}});
+    if (!response.ok()) return response.status();
+    return response->number;
+  }
+
+  Result<std::string> compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired) override {
+    if (Status status = store::check_value(key, desired); !status.ok()) return status;
+    // No value is that long, so the key does not hold it.
+    if (expected.size() > kMaxValueBytes)
+      return Status(Code::invalid_argument, "the expected value is longer than any value can be");
+    return text_of(call({RequestKind::compare_set, 0, key, desired, expected}));
+  }
+
+  Result<bool> remove(const std::string& key) override {
+    auto response = call({RequestKind::remove, 0, key, {}, {}});
+    if (!response.ok()) return response.status();
+    return response->number != 0;
+  }
+
+ private:
+  static Result<std::string> text_of(Result<Response> response) {
+    if (!response.ok()) return response.status();
+    return std::move(response->text);
+  }
+
+  // One request to its end. An answer that is an error comes back as that error.
+  Result<Response> call(const Request& request, milliseconds timeout = milliseconds(0)) {
+    if (Status status = store::check_key(request.key); !status.ok()) return status;
+    if (fork_guard_.crossed())
+      return Status(Code::unsupported, "this store was connected before fork(); connect anew in the "
+                                       "child");
+    const Nanoseconds deadline =
+        store::wait_deadline(steady_clock().now(), timeout) + kAnswerTimeout;
+    auto socket = take(deadline);
+    if (!socket.ok()) return lost(socket.status());
+    auto response = exchange(socket->get(), request, deadline);
+    if (!response.ok()) return lost(response.status());
+    give_back(std::move(*socket));
+    if (response->code != Code::ok) return Status(response->code, response->text);
+    return response;
+  }
+
+  Result<Descriptor> take(Nanoseconds deadline) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_.ok()) return failure_;
+      if (!idle_.empty()) {
+        Descriptor socket = std::move(idle_.back());
+        idle_.pop_back();
+        return socket;
+      }
+    }
+    return open_patiently(address_, secret_, deadline, Server::was_there);
+  }
+
+  void give_back(Descriptor socket) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(socket));
+  }
+
+  // A server that is gone stays gone. One that is slow may answer the next call.
+  Status lost(const Status& status) {
+    if (status.code() == Code::timed_out)
+      return status.annotate("the store at " + address_ + " does not answer");
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok())
+      failure_ = Status(Code::io, "lost the store at " + address_ + ": " + status.message());
+    return failure_;
+  }
+
+  const std::string address_;
+  const std::string secret_;
+  const ForkGuard fork_guard_;
+  std::mutex mutex_;
+  std::vector<Descriptor> idle_;
+  Status failure_;
+};
+
+}  // namespace
+
+inline namespace [[gnu::visibility("default")]] v1 {
+
+Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
+                                             milliseconds timeout) {
+  const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
+  auto socket = open_patiently(address, secret, deadline, Server::may_come);
+  if (!socket.ok())
+    return socket.status().annotate(
+        fmt::format("cannot join the store at {} within {} ms", address, timeout.count()));
+  return std::shared_ptr<Store>(
+      std::make_shared<ClientStore>(address, secret, std::move(*socket)));
+}
+
+}  // namespace v1
+}  // namespace tutti

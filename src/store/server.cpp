@@ -1,0 +1,263 @@
+// The store's server behind sockets: one thread, one epoll; all decisions are ServerState's.
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <unordered_map>
+
+#include "core/process_hooks.hpp"
+#include "core/sockets.hpp"
+#include "core/threads.hpp"
+#include "store/server_state.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti {
+namespace {
+
+using store::ConnectionId;
+using store::ServerState;
+
+constexpr ConnectionId kListener = 0;
+constexpr ConnectionId kStop = 1;
+constexpr ConnectionId kFirstConnection = 2;
+// Bytes read from one connection before the others have their turn.
+constexpr std::size_t kReadBytes = 64 * 1024;
+// How long no connection is taken after the process ran out of descriptors.
+constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
+
+struct Socket {
+  Descriptor descriptor;
+  std::string unsent;
+  std::size_t sent = 0;  // bytes of `unsent` that left already
+};
+
+// What the thread owns. Dies with it.
+class Loop {
+ public:
+  Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, std::string secret)
+      : listener_(std::move(listener)), epoll_(std::move(epoll)), stop_(std::move(stop)),
+        is_local_(is_local), state_(std::move(secret)) {}
+
+  void run();
+  void stop() const { ::eventfd_write(stop_.get(), 1); }
+
+ private:
+  void accept_all(Nanoseconds now);
+  bool is_welcome(int socket) const;
+  void read_from(ConnectionId id, Nanoseconds now);
+  void flush(ConnectionId id);
+  void drop(ConnectionId id);
+  void listen(bool on);
+  int sleep_ms() const;
+
+  Descriptor listener_;
+  Descriptor epoll_;
+  Descriptor stop_;
+  bool is_local_;
+  bool is_listening_ = true;
+  Nanoseconds accept_again_{0};
+  ServerState state_;
+  std::unordered_map<ConnectionId, Socket> sockets_;
+  ConnectionId next_id_ = kFirstConnection;
+};
+
+void Loop::run() {
+  std::array<epoll_event, 64> events;
+  while (true) {
+    const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
+    const Nanoseconds now = steady_clock().now();
+    for (int i = 0; i < ready; ++i) {
+      const ConnectionId id = events[i].data.u64;
+      if (id == kStop) return;
+      if (id == kListener) continue;
+      if (events[i].events & EPOLLOUT) flush(id);
+      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, now);
+    }
+    state_.advance(now);
+    accept_all(now);
+    for (ConnectionId id : state_.take_active()) flush(id);
+  }
+}
+
+int Loop::sleep_ms() const {
+  Nanoseconds next = state_.next_deadline();
+  if (accept_again_ > Nanoseconds(0)) next = std::min(next, accept_again_);
+  if (next == Nanoseconds::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - steady_clock().now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+// Takes connections while there is room. Otherwise the listener is not watched: newcomers wait in the
+// kernel's queue, and this thread does not spin.
+void Loop::accept_all(Nanoseconds now) {
+  if (now < accept_again_) return listen(false);
+  accept_again_ = Nanoseconds(0);
+  while (true) {
+    if (!state_.has_room(now)) return listen(false);
+    auto socket = accept_from(listener_.get());
+    if (!socket.ok()) {
+      accept_again_ = now + kAcceptPause;
+      return listen(false);
+    }
+    if (!*socket) return listen(true);
+    if (!is_welcome(socket->get())) continue;
+    const ConnectionId id = next_id_++;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = id;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket->get(), &event) != 0) continue;
+    sockets_[id].descriptor = std::move(*socket);
+    state_.connected(id, now);
+  }
+}
+
+// Other users of this host have no business with this job.
+bool Loop::is_welcome(int socket) const {
+  if (!is_local_) return true;
+  const auto peer = peer_credentials(socket);
+  return peer.ok() && peer->uid == ::geteuid();
+}
+
+void Loop::listen(bool on) {
+  if (on == is_listening_) return;
+  is_listening_ = on;
+  epoll_event event{};
+  event.events = on ? EPOLLIN : 0U;
+  event.data.u64 = kListener;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+void Loop::read_from(ConnectionId id, Nanoseconds now) {
+  const auto found = sockets_.find(id);
+  if (found == sockets_.end()) return;
+  char buffer[kReadBytes];
+  const ssize_t got = ::read(found->second.descriptor.get(), buffer, sizeof buffer);
+  if (got > 0) state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
+  else if (got == 0 || (errno != EAGAIN && errno != EINTR)) drop(id);
+}
+
+void Loop::flush(ConnectionId id) {
+  const auto found = sockets_.find(id);
+  if (found == sockets_.end()) return;
+  Socket& socket = found->second;
+  if (socket.sent == socket.unsent.size()) {
+    socket.unsent = state_.take_output(id);
+    socket.sent = 0;
+  } else {
+    socket.unsent += state_.take_output(id);
+  }
+  const char* next = socket.unsent.data() + socket.sent;
+  const std::size_t left = socket.unsent.size() - socket.sent;
+  const ssize_t put =
+      left > 0 ? ::send(socket.descriptor.get(), next, left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+  if (put < 0 && errno != EAGAIN && errno != EINTR) return drop(id);
+  socket.sent += put > 0 ? static_cast<std::size_t>(put) : 0;
+  // Whoever is shown the door gets what fits, and is not waited for.
+  if (state_.ended(id)) return drop(id);
+
+  epoll_event event{};
+  const bool is_done = socket.sent == socket.unsent.size();
+  if (is_done) socket.unsent = {};
+  if (is_done) socket.sent = 0;
+  event.events = is_done ? EPOLLIN : EPOLLIN | EPOLLOUT;
+  event.data.u64 = id;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.descriptor.get(), &event);
+}
+
+void Loop::drop(ConnectionId id) {
+  sockets_.erase(id);
+  state_.disconnected(id);
+}
+
+class SocketServer final : public StoreServer {
+ public:
+  SocketServer(std::string address, int listener, std::unique_ptr<Loop> loop)
+      : address_(std::move(address)), listener_(listener), loop_(std::move(loop)),
+        close_in_child_(Hook::on_fork(&SocketServer::on_fork, this)),
+        thread_(start_quiet_thread("tutti-store", [loop = loop_.get()] { loop->run(); })) {}
+
+  ~SocketServer() override {
+    if (fork_guard_.crossed()) {
+      // The thread stayed in the parent: there is nobody to stop, and its data may be half-changed.
+      thread_.detach();
+      (void)loop_.release();
+      return;
+    }
+    loop_->stop();
+    thread_.join();
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  // A child that kept listening would make clients wait for a server that is gone.
+  static void on_fork(void* self) noexcept {
+    ::close(static_cast<const SocketServer*>(self)->listener_);
+  }
+
+  const std::string address_;
+  const int listener_;  // owned by the loop
+  ForkGuard fork_guard_;
+  std::unique_ptr<Loop> loop_;
+  Hook close_in_child_;
+  std::thread thread_;
+};
+
+Status watch(int epoll, int descriptor, ConnectionId id) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) return errno_status("epoll_ctl");
+  return {};
+}
+
+Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::string& secret) {
+  auto address = local_address(listener.get());
+  if (!address.ok()) return address.status();
+  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  Descriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !stop) return errno_status("cannot start the store's server");
+  if (Status status = watch(epoll.get(), listener.get(), kListener); !status.ok()) return status;
+  if (Status status = watch(epoll.get(), stop.get(), kStop); !status.ok()) return status;
+  const int number = listener.get();
+  auto loop = std::make_unique<Loop>(std::move(listener), std::move(epoll), std::move(stop),
+                                     address->is_local(), secret);
+  return std::unique_ptr<StoreServer>(
+      std::make_unique<SocketServer>(address->to_string(), number, std::move(loop)));
+}
+
+}  // namespace
+
+inline namespace [[gnu::visibility("default")]] v1 {
+
+Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string& address,
+                                                         const std::string& secret) {
+  auto parsed = SocketAddress::parse(address);
+  if (!parsed.ok()) return parsed.status().annotate("store server");
+  auto listener = listen_on(*parsed, SOMAXCONN);
+  if (!listener.ok()) return listener.status().annotate("store server");
+  return serve(std::move(*listener), secret);
+}
+
+Result<std::unique_ptr<StoreServer>> StoreServer::adopt(int listening_socket,
+                                                        const std::string& secret) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  if (::getsockopt(listening_socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
+    return Status(Code::invalid_argument, "store server: descriptor " +
+                                              std::to_string(listening_socket) +
+                                              " is not a socket that listens");
+  Descriptor listener(listening_socket);
+  if (Status status = set_nonblocking(listener.get()); !status.ok()) return status;
+  if (::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) return errno_status("fcntl");
+  return serve(std::move(listener), secret);
+}
+
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,163 @@
+#include "transport/linked_endpoint.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/check.hpp"
+
+namespace tutti::transport {
+namespace {
+
+// With memory links alone the descriptors only tell of deaths and regions: looking now and then is
+// enough, and a system call costs as much as a dozen polls of the rings.
+constexpr std::uint32_t kPollsPerLook = 256;
+// How long a rank that leaves tries to get its last messages out.
+constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
+
+}  // namespace
+
+Result<std::unique_ptr<LinkedEndpoint>> LinkedEndpoint::create(Parts parts) {
+  auto reactor = Reactor::create();
+  if (!reactor.ok()) return reactor.status();
+  std::unique_ptr<LinkedEndpoint> endpoint(
+      new LinkedEndpoint(std::move(parts), std::move(*reactor)));
+  Status watched = endpoint->reactor_.add(endpoint->parts_.window->bell(), endpoint->bell_);
+  if (!watched.ok()) return watched;
+  return endpoint;
+}
+
+LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
+    : parts_(std::move(parts)),
+      reactor_(std::move(reactor)),
+      links_(static_cast<std::size_t>(parts_.size)),
+      fork_hook_(Hook::on_fork(&LinkedEndpoint::on_fork, this)) {}
+
+void LinkedEndpoint::on_fork(void* context) noexcept {
+  auto* endpoint = static_cast<LinkedEndpoint*>(context);
+  for (TcpLink* link : endpoint->tcp_) link->abandon();
+  for (auto& lifeline : endpoint->lifelines_) lifeline->abandon();
+  endpoint->reactor_.abandon();
+}
+
+MemoryLink* LinkedEndpoint::add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs,
+                                       int lane_of_peer, int lane_of_self) {
+  auto link = std::make_unique<MemoryLink>(
+      MemoryLink::Ends{kind, parts_.rank, peer, parts_.window, std::move(theirs), lane_of_peer,
+                       lane_of_self},
+      regions_, parts_.log, parts_.visibility);
+  memory_.push_back(link.get());
+  links_[static_cast<std::size_t>(peer)] = std::move(link);
+  return memory_.back();
+}
+
+void LinkedEndpoint::add_inproc(int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
+                                int lane_of_self) {
+  add_memory(LinkKind::inproc, peer, std::move(theirs), lane_of_peer, lane_of_self);
+}
+
+Status LinkedEndpoint::add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
+                               int lane_of_self, Descriptor lifeline, pid_t pid) {
+  MemoryLink* link =
+      add_memory(LinkKind::shm, peer, std::move(theirs), lane_of_peer, lane_of_self);
+  lifelines_.push_back(std::make_unique<Lifeline>(peer, *link, std::move(lifeline), pid));
+  return lifelines_.back()->watch(reactor_);
+}
+
+Status LinkedEndpoint::add_tcp(int peer, Descriptor socket, std::size_t segment_bytes) {
+  auto link = std::make_unique<TcpLink>(parts_.rank, peer, std::move(socket), segment_bytes,
+                                        whereabouts(peer));
+  tcp_.push_back(link.get());
+  links_[static_cast<std::size_t>(peer)] = std::move(link);
+  return reactor_.add(tcp_.back()->descriptor(), *tcp_.back());
+}
+
+bool LinkedEndpoint::poll(Sink& sink) {
+  bool happened = false;
+  for (MemoryLink* link : memory_) happened |= link->poll(sink);
+  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0) reactor_.wait(Nanoseconds(0));
+  for (auto& lifeline : lifelines_)
+    if (lifeline->ready()) attend(*lifeline);
+  for (TcpLink* link : tcp_)
+    if (link->ready()) happened |= link->poll(sink);
+  return happened;
+}
+
+// Regions that came over the lifeline, and the end of the peer.
+void LinkedEndpoint::attend(Lifeline& lifeline) {
+  lifeline.flush();
+  while (auto region = lifeline.receive()) {
+    auto mapping = Mapping::shared(region->memory.get(), region->bytes, true);
+    if (!mapping.ok()) {
+      parts_.log.warn(Subsystem::shm, "cannot map memory {} of rank {}: {}", region->id,
+                      lifeline.peer(), mapping.status().message());
+      continue;
+    }
+    regions_.add(lifeline.peer(), region->id, std::move(*mapping));
+    lifeline.link().tell_mapped(region->id);
+  }
+  if (lifeline.ended())
+    lifeline.link().lose(Status(Code::peer_lost,
+                                fmt::format("rank {} ({}) is gone: its process ended",
+                                            lifeline.peer(), whereabouts(lifeline.peer())),
+                                {parts_.rank, lifeline.peer(), 0}));
+}
+
+void LinkedEndpoint::set_doorbell(std::uint32_t state) {
+  parts_.window->head().doorbell.exchange(sleeps_ << 2 | state, std::memory_order_seq_cst);
+}
+
+bool LinkedEndpoint::has_ready_sockets() const {
+  return std::any_of(tcp_.begin(), tcp_.end(), [](const TcpLink* link) { return link->ready(); }) ||
+         std::any_of(lifelines_.begin(), lifelines_.end(), [](const auto& l) { return l->ready(); });
+}
+
+void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) {
+  ++sleeps_;
+  set_doorbell(idle ? kIdle : kSleeping);
+  // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
+  if (!again() && !bell_.rung && !has_ready_sockets()) reactor_.wait(timeout);
+  bell_.rung = false;
+  set_doorbell(kAwake);
+}
+
+Result<Region> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
+                                               const std::vector<int>& peers) {
+  const auto is_wanted = [&](int peer) {
+    return std::find(peers.begin(), peers.end(), peer) != peers.end();
+  };
+  const bool shared = std::any_of(lifelines_.begin(), lifelines_.end(),
+                                  [&](const auto& line) { return is_wanted(line->peer()); });
+  auto region = regions_.allocate(id, bytes, shared);
+  if (!region.ok()) return region;
+  for (auto& lifeline : lifelines_)
+    if (is_wanted(lifeline->peer())) lifeline->send(id, bytes, regions_.descriptor(id));
+  for (MemoryLink* link : memory_)
+    if (link->kind() == LinkKind::inproc && is_wanted(link->peer())) link->tell_region(*region);
+  return region;
+}
+
+std::string LinkedEndpoint::whereabouts(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return index < parts_.whereabouts.size() ? parts_.whereabouts[index] : "this process";
+}
+
+// The last messages (goodbye, abort) should get out, but a peer that takes nothing must not hold us.
+void LinkedEndpoint::say_goodbye() {
+  const Nanoseconds deadline = steady_clock().now() + kParting;
+  const auto all_out = [&] {
+    bool out = true;
+    for (MemoryLink* link : memory_) out &= link->flush();
+    for (TcpLink* link : tcp_) out &= link->flush();
+    return out;
+  };
+  while (!all_out() && steady_clock().now() < deadline) std::this_thread::yield();
+}
+
+LinkedEndpoint::~LinkedEndpoint() {
+  if (fork_guard_.crossed()) return;  // the window is still our parent's
+  say_goodbye();
+  parts_.window->head().departed.store(1, std::memory_order_release);
+  for (MemoryLink* link : memory_) link->depart();
+}
+
+}  // namespace tutti::transport

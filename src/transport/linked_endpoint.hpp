@@ -1,0 +1,79 @@
+// transport/linked_endpoint.hpp - the endpoint over memory links and tcp links, as joining made them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/process_hooks.hpp"
+#include "transport/endpoint.hpp"
+#include "transport/memory_link.hpp"
+#include "transport/reactor.hpp"
+#include "transport/shm/lifeline.hpp"
+#include "transport/tcp/tcp_link.hpp"
+
+namespace tutti::transport {
+
+class LinkedEndpoint final : public Endpoint {
+ public:
+  struct Parts {
+    int rank = 0;
+    int size = 1;
+    std::shared_ptr<Window> window;
+    std::vector<std::string> whereabouts;  // by rank; may be empty
+    Log log;
+    Visibility* visibility = nullptr;
+  };
+  static Result<std::unique_ptr<LinkedEndpoint>> create(Parts parts);
+  ~LinkedEndpoint() override;
+
+  // Before the first poll, once per peer.
+  void add_inproc(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self);
+  Status add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self,
+                 Descriptor lifeline, pid_t pid);
+  Status add_tcp(int peer, Descriptor socket, std::size_t segment_bytes);
+
+  int rank() const override { return parts_.rank; }
+  int size() const override { return parts_.size; }
+  Link* link(int peer) override { return links_[static_cast<std::size_t>(peer)].get(); }
+  bool poll(Sink& sink) override;
+  void sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) override;
+  void wake() override { parts_.window->ring(); }
+  Result<Region> allocate_region(std::uint64_t id, std::size_t bytes,
+                                 const std::vector<int>& peers) override;
+  bool region_mapped(int peer, std::uint64_t id) const override { return regions_.has(peer, id); }
+  void free_region(std::uint64_t id) override { regions_.free(id); }
+  std::string whereabouts(int rank) const override;
+
+ private:
+  // The eventfd on which peers ring: a ring seen by poll must not be lost for the next sleep.
+  struct Bell final : Source {
+    void on_ready(std::uint32_t) override { rung = true; }
+    bool rung = false;
+  };
+
+  LinkedEndpoint(Parts parts, Reactor reactor);
+  MemoryLink* add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
+                         int lane_of_self);
+  void attend(Lifeline& lifeline);
+  void set_doorbell(std::uint32_t state);
+  bool has_ready_sockets() const;
+  void say_goodbye();
+  // In a fresh child of fork(): a descriptor kept there would hide this process's end from its peers.
+  static void on_fork(void* endpoint) noexcept;
+
+  Parts parts_;
+  Reactor reactor_;
+  Bell bell_;
+  RegionTable regions_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank
+  std::vector<MemoryLink*> memory_;
+  std::vector<TcpLink*> tcp_;
+  std::vector<std::unique_ptr<Lifeline>> lifelines_;
+  std::uint32_t sleeps_ = 0;
+  std::uint32_t polls_ = 0;
+  ForkGuard fork_guard_;
+  Hook fork_hook_;  // last: it goes first
+};
+
+}  // namespace tutti::transport

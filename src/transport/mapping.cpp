@@ -1,0 +1,79 @@
+#include "transport/mapping.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <functional>
+
+namespace tutti::transport {
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this != &other) {
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void Mapping::reset() noexcept {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+Result<Mapping> Mapping::map(int descriptor, std::size_t bytes, int protection, int flags) {
+  void* data = ::mmap(nullptr, bytes, protection, flags, descriptor, 0);
+  if (data == MAP_FAILED)
+    return errno_status(fmt::format("cannot map {} bytes of memory", bytes));
+  // Huge pages help large folds; a kernel that has none to give is no failure.
+  if (bytes >= (std::size_t{2} << 20)) (void)::madvise(data, bytes, MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte*>(data), bytes);
+}
+
+Result<Mapping> Mapping::anonymous(std::size_t bytes) {
+  return map(-1, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+Result<Mapping> Mapping::shared(int descriptor, std::size_t bytes, bool writable) {
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) return errno_status("fstat of shared memory");
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      static_cast<std::size_t>(found.st_size) != bytes || bytes == 0)
+    return Status(Code::corrupt, fmt::format("shared memory of {} bytes (sealed: {}) was offered as "
+                                             "sealed memory of {} bytes",
+                                             found.st_size, seals > 0, bytes));
+  return map(descriptor, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED);
+}
+
+bool Mapping::contains(const void* data, std::size_t bytes) const noexcept {
+  const std::less_equal<const std::byte*> not_after;
+  const auto* begin = static_cast<const std::byte*>(data);
+  return data_ != nullptr && not_after(data_, begin) && bytes <= bytes_ &&
+         not_after(begin, data_ + (bytes_ - bytes));
+}
+
+Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes) {
+  Descriptor file(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return errno_status("cannot make shared memory");
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    return errno_status(fmt::format("cannot size shared memory to {} bytes", bytes));
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == ENOSPC || errno == ENOMEM)
+      return Status(Code::out_of_memory,
+                    fmt::format("no room for {} bytes of shared memory; free memory or raise the "
+                                "limit of this container",
+                                bytes));
+    return errno_status(fmt::format("cannot take {} bytes of shared memory", bytes));
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return errno_status("cannot seal shared memory");
+  return file;
+}
+
+}  // namespace tutti::transport

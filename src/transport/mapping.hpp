@@ -1,0 +1,46 @@
+// transport/mapping.hpp - memory that processes can share: made, sealed, passed on, mapped.
+//
+// Shared memory is an anonymous file (memfd): it has no name that could be left behind, its pages are
+// taken at once (fallocate), and it is sealed against resizing, so that a peer that maps it can never
+// be hit by SIGBUS.
+#pragma once
+
+#include <cstddef>
+
+#include "core/sockets.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::transport {
+
+// Owns a mapping.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping() { reset(); }
+
+  // Zeroed private memory, taken page by page as it is touched.
+  static Result<Mapping> anonymous(std::size_t bytes);
+  // Shared memory of `descriptor`, all of it. Code::corrupt if it is not sealed against shrinking or
+  // does not have that size.
+  static Result<Mapping> shared(int descriptor, std::size_t bytes, bool writable);
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  bool contains(const void* data, std::size_t bytes) const noexcept;
+
+ private:
+  Mapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  static Result<Mapping> map(int descriptor, std::size_t bytes, int protection, int flags);
+  void reset() noexcept;
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// A sealed memory file of that size, zeroed. Code::out_of_memory when there is no room.
+Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes);
+
+}  // namespace tutti::transport

@@ -1,0 +1,367 @@
+#include "transport/memory_link.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "core/check.hpp"
+
+namespace tutti::transport {
+namespace {
+
+// What a bell says, in Header::step.
+enum BellKind : std::uint32_t { kLoansDone = 1, kRegionHere = 2, kRegionMapped = 3 };
+
+// lease = 1 | index (15 bits) | generation (32 bits), never 0. Blocks of the arena follow the loans.
+constexpr std::uint64_t kLeaseBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t make_lease(std::size_t index, std::uint32_t generation) {
+  return kLeaseBit | std::uint64_t{index} << 32 | generation;
+}
+constexpr std::size_t index_of(std::uint64_t lease) { return (lease & ~kLeaseBit) >> 32; }
+constexpr std::uint32_t generation_of(std::uint64_t lease) {
+  return static_cast<std::uint32_t>(lease);
+}
+
+constexpr bool may_be_split(MessageKind kind) {
+  return kind == MessageKind::data || kind == MessageKind::bulk;
+}
+constexpr bool is_control(MessageKind kind) {
+  return !may_be_split(kind) && kind != MessageKind::eager;
+}
+
+// One poll takes at most this much, so that no peer starves the others.
+constexpr int kTakeAtOnce = 32;
+constexpr std::size_t kAcksPerBell = kInlineBytes / sizeof(std::uint64_t);
+
+}  // namespace
+
+MemoryLink::MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* visibility)
+    : ends_(std::move(ends)),
+      regions_(regions),
+      log_(std::move(log)),
+      visibility_(visibility),
+      out_(ends_.mine->lane(ends_.lane_of_peer)),
+      in_(ends_.theirs->lane(ends_.lane_of_self)),
+      loans_(kLoans),
+      block_leases_(ends_.mine->shape().blocks()) {
+  free_loans_.reserve(kLoans);
+  for (std::size_t i = kLoans; i > 0; --i)
+    free_loans_.push_back(static_cast<std::uint16_t>(i - 1));
+}
+
+// ── sending ──────────────────────────────────────────────────────────────────────────────────────
+
+Sent MemoryLink::send(const Header& header, const void* payload, std::size_t bytes,
+                      std::uint64_t token) {
+  if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
+  std::lock_guard lock(lock_);
+  // What was queued goes first: messages stay in order.
+  const bool clear = drain() && has_room();
+  if (clear && bytes <= kInlineBytes) {
+    publish(header, payload, bytes, bytes);
+    return {true, false, bytes};
+  }
+  if (clear)
+    if (const Sent sent = send_large(header, payload, bytes, token); sent.accepted) return sent;
+  if (!is_control(header.kind)) return {};
+  TUTTI_CHECK(bytes <= kMaxControlBytes);
+  queue_.push_back({header, std::string(static_cast<const char*>(payload), bytes)});
+  backlog_.store(true, std::memory_order_release);
+  return {true, false, bytes};
+}
+
+Sent MemoryLink::send_large(const Header& header, const void* payload, std::size_t bytes,
+                            std::uint64_t token) {
+  if (may_be_split(header.kind)) {
+    const MemoryRef where = share(payload, bytes);
+    if (where.region != 0 && !free_loans_.empty()) return send_lent(header, where, bytes, token);
+    bytes = std::min<std::size_t>(bytes, ends_.mine->shape().large_bytes);
+  }
+  TUTTI_CHECK(bytes <= ends_.mine->shape().large_bytes);
+  if (!send_copied(header, payload, bytes)) return {};
+  return {true, false, bytes};
+}
+
+Sent MemoryLink::send_lent(const Header& header, const MemoryRef& where, std::size_t bytes,
+                           std::uint64_t token) {
+  const std::size_t index = free_loans_.back();
+  free_loans_.pop_back();
+  const std::uint64_t lease =
+      make_lease(index, out_.generations[index].load(std::memory_order_relaxed));
+  loans_[index] = {lease, token, header.channel, false};
+  publish_note(header, {where.region, where.offset, lease}, bytes);
+  return {true, true, bytes};
+}
+
+bool MemoryLink::send_copied(const Header& header, const void* payload, std::size_t bytes) {
+  const int block = take_block(bytes);
+  if (block < 0) return false;
+  const auto index = static_cast<std::size_t>(block);
+  const std::uint64_t lease = make_lease(kLoans + index, 0);
+  block_leases_[index] = lease;
+  std::memcpy(ends_.mine->block(ends_.lane_of_peer, index), payload, bytes);
+  const std::uint64_t offset = ends_.mine->shape().block_offset(ends_.lane_of_peer, index);
+  publish_note(header, {kArenaRegion, offset, lease}, bytes);
+  return true;
+}
+
+// The first free block that is large enough; -1: none. Small ones come first.
+int MemoryLink::take_block(std::size_t bytes) {
+  for (std::size_t i = bytes <= kSmallBytes ? 0 : kSmallBlocks; i < block_leases_.size(); ++i)
+    if (block_leases_[i] == 0) return static_cast<int>(i);
+  return -1;
+}
+
+bool MemoryLink::has_room() {
+  if (tail_ - consumed_seen_ == kSlots) {
+    Lane& theirs = in_;
+    consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
+    if (tail_ - consumed_seen_ == kSlots) {
+      // Ask to be woken, then look again: the peer looks after it has taken something.
+      out_.wants_room.exchange(1, std::memory_order_seq_cst);
+      asked_for_room_ = true;
+      consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
+      if (tail_ - consumed_seen_ == kSlots) return false;
+    }
+  }
+  if (asked_for_room_) {
+    asked_for_room_ = false;
+    out_.wants_room.store(0, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+// Publishes acknowledgements, then the queue. True when both are empty.
+bool MemoryLink::drain() {
+  if (!backlog_.load(std::memory_order_relaxed)) return true;
+  while (!acks_.empty()) {
+    if (!has_room()) return false;
+    const std::size_t count = std::min(acks_.size(), kAcksPerBell);
+    send_bell(kLoansDone, acks_.data() + acks_.size() - count, count * sizeof(std::uint64_t));
+    acks_.resize(acks_.size() - count);
+  }
+  for (; !queue_.empty(); queue_.pop_front()) {
+    if (!has_room()) return false;
+    const auto& [header, payload] = queue_.front();
+    if (payload.size() <= kInlineBytes)
+      publish(header, payload.data(), payload.size(), payload.size());
+    else if (!send_copied(header, payload.data(), payload.size()))
+      return false;
+  }
+  backlog_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+void MemoryLink::send_bell(std::uint32_t what, const void* payload, std::size_t bytes) {
+  Header header;
+  header.kind = MessageKind::bell;
+  header.step = what;
+  publish(header, payload, bytes, bytes);
+}
+
+void MemoryLink::publish_note(const Header& header, const LoanNote& note,
+                              std::size_t payload_bytes) {
+  publish(header, &note, sizeof note, payload_bytes);
+}
+
+void MemoryLink::publish(Header header, const void* inlined, std::size_t bytes,
+                         std::size_t payload_bytes) {
+  Slot& slot = out_.slots[tail_ % kSlots];
+  header.bytes = payload_bytes;
+  slot.header = header;
+  if (bytes != 0) std::memcpy(slot.payload, inlined, bytes);
+  ++tail_;
+  // An exchange, not a store: the look at the doorbell must not happen before it.
+  slot.sequence.exchange(tail_, std::memory_order_seq_cst);
+  knock(is_urgent(header.kind));
+}
+
+void MemoryLink::knock(bool urgent) {
+  const std::uint32_t bell = ends_.theirs->head().doorbell.load(std::memory_order_seq_cst);
+  const std::uint32_t state = bell & kDoorbellMask;
+  if (state == kAwake || (state == kIdle && !urgent) || bell == rung_) return;
+  rung_ = bell;
+  ends_.theirs->ring();
+}
+
+void MemoryLink::release(std::uint64_t lease) {
+  if (lease == 0 || down_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(lock_);
+  acks_.push_back(lease);
+  backlog_.store(true, std::memory_order_release);
+  drain();
+}
+
+bool MemoryLink::flush() {
+  if (!backlog_.load(std::memory_order_acquire)) return true;
+  std::lock_guard lock(lock_);
+  return drain();
+}
+
+void MemoryLink::tell_region(const Region& region) {
+  Header header;
+  header.kind = MessageKind::bell;
+  header.step = kRegionHere;
+  (void)send(header, &region, sizeof region, 0);
+}
+
+void MemoryLink::tell_mapped(std::uint64_t id) {
+  Header header;
+  header.kind = MessageKind::bell;
+  header.step = kRegionMapped;
+  (void)send(header, &id, sizeof id, 0);
+}
+
+// ── receiving ────────────────────────────────────────────────────────────────────────────────────
+
+bool MemoryLink::next_is_there() const {
+  const Slot& slot = in_.slots[head_ % kSlots];
+  if (slot.sequence.load(std::memory_order_seq_cst) != head_ + 1) return false;
+  return visibility_ == nullptr || visibility_->visible(ends_.peer, ends_.self, head_);
+}
+
+bool MemoryLink::poll(Sink& sink) {
+  if (down_.load(std::memory_order_relaxed)) return false;
+  bool happened = take(sink);
+  if (backlog_.load(std::memory_order_acquire)) flush();
+  if (happened) return true;
+  const bool left = ends_.theirs->head().departed.load(std::memory_order_acquire) != 0;
+  if (!is_lost_ && !left) return false;
+  // What was published before the end still counts.
+  const Slot& slot = in_.slots[head_ % kSlots];
+  if (slot.sequence.load(std::memory_order_acquire) == head_ + 1) return take(sink);
+  down_.store(true, std::memory_order_release);
+  sink.on_down(ends_.peer, is_lost_ ? lost_
+                                    : Status(Code::peer_lost,
+                                             fmt::format("rank {} has left", ends_.peer),
+                                             {ends_.self, ends_.peer, 0}));
+  return true;
+}
+
+bool MemoryLink::take(Sink& sink) {
+  int taken = 0;
+  for (; taken < kTakeAtOnce && next_is_there(); ++taken) {
+    deliver(sink, in_.slots[head_ % kSlots]);
+    ++head_;
+  }
+  if (taken == 0) return false;
+  out_.consumed.exchange(head_, std::memory_order_seq_cst);
+  if (in_.wants_room.load(std::memory_order_seq_cst) != 0 &&
+      (ends_.theirs->head().doorbell.load(std::memory_order_seq_cst) & kDoorbellMask) != kAwake)
+    ends_.theirs->ring();
+  return true;
+}
+
+void MemoryLink::deliver(Sink& sink, const Slot& slot) {
+  const Header header = slot.header;
+  if (header.kind == MessageKind::bell) return on_bell(sink, slot);
+  Payload payload;
+  payload.data = slot.payload;
+  if (header.bytes > kInlineBytes) {
+    LoanNote note;
+    std::memcpy(&note, slot.payload, sizeof note);
+    payload.data = locate(note, header.bytes);
+    payload.lease = note.lease;
+    if (payload.data == nullptr) {
+      // Only memory that was freed here while its owner still sent from it: nobody waits for this.
+      log_.warn(Subsystem::shm, "dropped a {} message of rank {}: its memory is not mapped here",
+                to_string(header.kind), ends_.peer);
+      return release(note.lease);
+    }
+  }
+  sink.on_message(ends_.peer, header, payload);
+}
+
+const std::byte* MemoryLink::locate(const LoanNote& note, std::size_t bytes) const {
+  if (note.region != kArenaRegion) return reach({note.region, note.offset}, bytes);
+  const std::size_t all = ends_.theirs->bytes();
+  return bytes <= all && note.offset <= all - bytes ? ends_.theirs->at(note.offset) : nullptr;
+}
+
+void MemoryLink::on_bell(Sink& sink, const Slot& slot) {
+  const Header& header = slot.header;
+  if (header.step == kRegionHere) {
+    Region region;
+    std::memcpy(&region, slot.payload, sizeof region);
+    regions_.add(ends_.peer, region.id, region.data, region.bytes);
+    return;
+  }
+  std::uint64_t words[kAcksPerBell];
+  const std::size_t bytes = std::min<std::size_t>(header.bytes, sizeof words);
+  std::memcpy(words, slot.payload, bytes);
+  if (header.step == kRegionMapped) return regions_.mark_mapped(ends_.peer, words[0]);
+  for (std::size_t i = 0; i < bytes / sizeof words[0]; ++i) end_loan(sink, words[i]);
+}
+
+void MemoryLink::end_loan(Sink& sink, std::uint64_t lease) {
+  const std::size_t index = index_of(lease);
+  Loan ended;
+  {
+    std::lock_guard lock(lock_);
+    if (index >= kLoans) {
+      if (index - kLoans < block_leases_.size()) block_leases_[index - kLoans] = 0;
+      return;
+    }
+    if (loans_[index].lease != lease) return;
+    ended = std::exchange(loans_[index], Loan{});
+    if (!ended.forgotten) out_.generations[index].fetch_add(1, std::memory_order_seq_cst);
+    free_loans_.push_back(static_cast<std::uint16_t>(index));
+  }
+  if (!ended.forgotten) sink.on_sent(ended.token);
+}
+
+// ── the rest ─────────────────────────────────────────────────────────────────────────────────────
+
+void MemoryLink::forget(std::uint32_t channel) {
+  std::lock_guard lock(lock_);
+  for (std::size_t i = 0; i < loans_.size(); ++i) {
+    Loan& loan = loans_[i];
+    if (loan.lease == 0 || loan.forgotten || loan.channel != channel) continue;
+    loan.forgotten = true;
+    // From here on the peer does not believe what it reads there.
+    out_.generations[i].fetch_add(1, std::memory_order_seq_cst);
+  }
+}
+
+#pragma GCC diagnostic push
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+bool MemoryLink::revoked(std::uint64_t lease) const {
+  const std::size_t index = index_of(lease);
+  if (lease == 0 || index >= kLoans) return false;
+  // The caller's reads must not sink below this look.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return in_.generations[index].load(std::memory_order_relaxed) != generation_of(lease);
+}
+#pragma GCC diagnostic pop
+
+MemoryRef MemoryLink::share(const void* data, std::size_t bytes) const {
+  if (ends_.kind == LinkKind::inproc)
+    return {kDirectRegion, reinterpret_cast<std::uintptr_t>(data)};
+  return regions_.share(ends_.peer, data, bytes);
+}
+
+std::byte* MemoryLink::reach(const MemoryRef& ref, std::size_t bytes) const {
+  if (ref.region == kDirectRegion && ends_.kind == LinkKind::inproc)
+    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(ref.offset));
+  return regions_.reach(ends_.peer, ref, bytes);
+}
+
+void MemoryLink::lose(Status why) {
+  if (is_lost_) return;
+  is_lost_ = true;
+  lost_ = std::move(why);
+}
+
+void MemoryLink::depart() {
+  {
+    std::lock_guard lock(lock_);
+    for (std::size_t i = 0; i < loans_.size(); ++i)
+      if (loans_[i].lease != 0 && !loans_[i].forgotten)
+        out_.generations[i].fetch_add(1, std::memory_order_seq_cst);
+  }
+  ends_.theirs->ring();
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,131 @@
+// transport/memory_link.hpp - a link over two windows: one source for inproc and shm.
+//
+//   my window, lane of the peer            the peer's window, lane of mine
+//   ┌ ring ───────────┐   slot, slot, …    ┌ consumed ┐
+//   │ publish         │ ─────────────────▶ │ poll     │
+//   └ arena           ┘                    └──────────┘
+//   ◀─── bell: "loan 7 is done" (in the peer's ring) ───
+//
+// Up to kInlineBytes ride in the slot. Larger payloads that the peer can reach (same process, or inside
+// symmetric memory that it has mapped) are lent where they are; others are copied into a block of the
+// arena, as much as fits.
+//
+// Thread-safety  as Link. The send lock covers everything that is written into the own lane but
+//                `consumed`, which belongs to poll.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/log.hpp"
+#include "transport/link.hpp"
+#include "transport/regions.hpp"
+#include "transport/spin_lock.hpp"
+#include "transport/window.hpp"
+
+namespace tutti::transport {
+
+// Decides when a published slot is seen: the simulator's seam. Null: at once.
+class Visibility {
+ public:
+  virtual ~Visibility() = default;
+  virtual bool visible(int from, int to, std::uint64_t slot) = 0;
+};
+
+class MemoryLink final : public Link {
+ public:
+  struct Ends {
+    LinkKind kind = LinkKind::inproc;
+    int self = 0;
+    int peer = 0;
+    std::shared_ptr<Window> mine;
+    std::shared_ptr<Window> theirs;
+    int lane_of_peer = 0;  // in my window
+    int lane_of_self = 0;  // in theirs
+  };
+  MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* visibility);
+
+  LinkKind kind() const override { return ends_.kind; }
+  int peer() const { return ends_.peer; }
+  // Small data finds a block of its own; more would keep large blocks from groups that have arrived.
+  std::size_t eager_bytes() const override { return kSmallBytes; }
+  Sent send(const Header& header, const void* payload, std::size_t bytes,
+            std::uint64_t token) override;
+  void release(std::uint64_t lease) override;
+  bool revoked(std::uint64_t lease) const override;
+  bool poll(Sink& sink) override;
+  void forget(std::uint32_t channel) override;
+  MemoryRef share(const void* data, std::size_t bytes) const override;
+  std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
+
+  // The endpoint's calls. `lose`: the peer is gone; poll reports it after what had been published.
+  void lose(Status why);
+  // Tells a peer in this process of a region, and a peer elsewhere that its region is mapped here.
+  void tell_region(const Region& region);
+  void tell_mapped(std::uint64_t id);
+  // Publishes what was queued, as far as there is room. True when nothing is left.
+  bool flush();
+  // Takes back everything that is lent and wakes the peer: this rank is about to leave.
+  void depart();
+
+ private:
+  struct Loan {
+    std::uint64_t lease = 0;  // 0: free
+    std::uint64_t token = 0;
+    std::uint32_t channel = 0;
+    bool forgotten = false;
+  };
+  struct Queued {
+    Header header;
+    std::string payload;
+  };
+
+  bool has_room();
+  bool drain();
+  void publish(Header header, const void* inlined, std::size_t bytes, std::size_t payload_bytes);
+  void publish_note(const Header& header, const LoanNote& note, std::size_t payload_bytes);
+  void knock(bool urgent);
+  void send_bell(std::uint32_t what, const void* payload, std::size_t bytes);
+
+  Sent send_large(const Header& header, const void* payload, std::size_t bytes, std::uint64_t token);
+  Sent send_lent(const Header& header, const MemoryRef& where, std::size_t bytes,
+                 std::uint64_t token);
+  bool send_copied(const Header& header, const void* payload, std::size_t bytes);
+  int take_block(std::size_t bytes);
+
+  bool take(Sink& sink);
+  void deliver(Sink& sink, const Slot& slot);
+  void on_bell(Sink& sink, const Slot& slot);
+  void end_loan(Sink& sink, std::uint64_t lease);
+  const std::byte* locate(const LoanNote& note, std::size_t bytes) const;
+  bool next_is_there() const;
+
+  Ends ends_;
+  RegionTable& regions_;
+  Log log_;
+  Visibility* visibility_;
+  Lane& out_;        // my lane: what I publish
+  Lane& in_;         // the peer's lane for me; read only
+  std::uint64_t head_ = 0;  // next slot to take; poll only
+
+  mutable SpinLock lock_;  // everything below, up to down_
+  std::uint64_t tail_ = 0;
+  std::uint64_t consumed_seen_ = 0;
+  bool asked_for_room_ = false;
+  std::uint32_t rung_ = 0;
+  std::vector<Loan> loans_;
+  std::vector<std::uint16_t> free_loans_;
+  std::vector<std::uint64_t> block_leases_;  // 0: free
+  std::vector<std::uint64_t> acks_;
+  std::deque<Queued> queue_;
+
+  std::atomic<bool> backlog_{false};  // acks_ or queue_ hold something: poll looks without the lock
+  std::atomic<bool> down_{false};
+  Status lost_;             // poll only
+  bool is_lost_ = false;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,92 @@
+#include "transport/regions.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace tutti::transport {
+
+Result<Region> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool shared) {
+  if (id == 0 || id == ~std::uint64_t{0} || bytes == 0)
+    return Status(Code::invalid_argument,
+                  fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
+  Own own;
+  if (shared) {
+    auto made = make_shared_memory("tutti-region", bytes);
+    if (!made.ok()) return made.status();
+    own.descriptor = std::move(*made);
+  }
+  auto mapping =
+      shared ? Mapping::shared(own.descriptor.get(), bytes, true) : Mapping::anonymous(bytes);
+  if (!mapping.ok()) return mapping.status();
+  own.mapping = std::move(*mapping);
+  // The owner touches first: the pages come from its own NUMA node.
+  std::memset(own.mapping.data(), 0, bytes);
+
+  const Region region{id, own.mapping.data(), bytes};
+  std::unique_lock lock(mutex_);
+  if (!own_.emplace(id, std::move(own)).second)
+    return Status(Code::invalid_argument, fmt::format("symmetric memory {} exists already", id));
+  return region;
+}
+
+int RegionTable::descriptor(std::uint64_t id) const {
+  std::shared_lock lock(mutex_);
+  const auto found = own_.find(id);
+  return found == own_.end() ? -1 : found->second.descriptor.get();
+}
+
+void RegionTable::free(std::uint64_t id) {
+  std::unique_lock lock(mutex_);
+  own_.erase(id);
+  for (auto it = theirs_.begin(); it != theirs_.end();)
+    it = it->first.second == id ? theirs_.erase(it) : std::next(it);
+}
+
+void RegionTable::add(int peer, std::uint64_t id, Mapping mapping) {
+  std::byte* data = mapping.data();
+  const std::size_t bytes = mapping.bytes();
+  std::unique_lock lock(mutex_);
+  theirs_.insert_or_assign({peer, id}, Theirs{std::move(mapping), data, bytes});
+}
+
+void RegionTable::add(int peer, std::uint64_t id, std::byte* data, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  theirs_.insert_or_assign({peer, id}, Theirs{Mapping(), data, bytes});
+}
+
+bool RegionTable::has(int peer, std::uint64_t id) const {
+  std::shared_lock lock(mutex_);
+  return theirs_.count({peer, id}) != 0;
+}
+
+std::byte* RegionTable::reach(int peer, const MemoryRef& ref, std::size_t bytes) const {
+  std::shared_lock lock(mutex_);
+  const auto found = theirs_.find({peer, ref.region});
+  if (found == theirs_.end()) return nullptr;
+  const Theirs& region = found->second;
+  if (bytes > region.bytes || ref.offset > region.bytes - bytes) return nullptr;
+  return region.data + ref.offset;
+}
+
+void RegionTable::mark_mapped(int peer, std::uint64_t id) {
+  std::unique_lock lock(mutex_);
+  const auto found = own_.find(id);
+  if (found == own_.end()) return;  // freed in the meantime
+  found->second.mapped_by.insert(peer);
+  lendable_.store(true, std::memory_order_release);
+}
+
+MemoryRef RegionTable::share(int peer, const void* data, std::size_t bytes) const {
+  if (!lendable_.load(std::memory_order_acquire)) return {};
+  std::shared_lock lock(mutex_);
+  for (const auto& [id, own] : own_) {
+    if (!own.mapping.contains(data, bytes)) continue;
+    if (own.mapped_by.count(peer) == 0) return {};
+    return {id, static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - own.mapping.data())};
+  }
+  return {};
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,59 @@
+// transport/tcp/frame_queue.hpp - frames on their way out: copied ones, and lent ones that point into
+// the sender's memory.
+//
+// Thread-safety  none of its own; TcpLink's send lock covers it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "transport/message.hpp"
+
+namespace tutti::transport {
+
+// A lent payload that the kernel has taken.
+struct Completion {
+  std::uint32_t channel = 0;
+  std::uint64_t token = 0;
+};
+
+class FrameQueue {
+ public:
+  enum class Written : std::uint8_t { all, some, failed };  // failed: errno says why
+
+  bool empty() const { return frames_.empty(); }
+  std::size_t bytes() const { return bytes_; }
+
+  // Writes one frame directly; gives how many bytes of header and payload went, or -1 with errno.
+  static ssize_t write_one(int socket, const Header& header, const void* payload);
+  // Queues a frame of which `written` bytes are out already.
+  void push_copy(const Header& header, const void* payload, std::size_t written);
+  void push_lent(const Header& header, const void* payload, std::size_t written,
+                 std::uint64_t token);
+  // Writes as much as the socket takes, several frames a call.
+  Written write(int socket, std::vector<Completion>& completed);
+  // Copies what is still lent for the channel; its tokens are dropped.
+  void forget(std::uint32_t channel);
+  void clear();
+
+ private:
+  struct Frame {
+    Header header;
+    const std::byte* payload = nullptr;  // into `copy`, or lent
+    std::string copy;
+    std::uint64_t token = 0;
+    bool lent = false;
+    std::size_t size() const { return sizeof(Header) + header.bytes; }
+  };
+  void push(Frame frame, std::size_t written);
+  void advance(std::size_t written, std::vector<Completion>& completed);
+
+  std::deque<Frame> frames_;
+  std::size_t written_ = 0;  // of the first frame
+  std::size_t bytes_ = 0;    // not written yet, headers and all
+};
+
+}  // namespace tutti::transport

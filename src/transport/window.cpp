@@ -1,0 +1,119 @@
+#include "transport/window.hpp"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/check.hpp"
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// What a rank's large blocks may take in all: with many ranks beside each other each lane gets fewer.
+constexpr std::size_t kArenaBudget = std::size_t{32} << 20;
+constexpr std::size_t kMaxLargeBytes = std::size_t{4} << 20;
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+constexpr std::size_t kLanesOffset = round_up(sizeof(WindowHead), kPage);
+
+// A peer's numbers decide how much is read through them: none may exceed what we would make.
+Status check_head(const WindowHead& head, std::size_t bytes, int rank) {
+  if (head.magic != kWindowMagic)
+    return Status(Code::corrupt, "the memory is not a window");
+  if (head.version != kWindowVersion)
+    return Status(Code::mismatch, fmt::format("window layout {} meets layout {}; all ranks must use "
+                                              "the same build",
+                                              head.version, kWindowVersion));
+  const WindowShape shape{head.lanes, head.large_blocks, head.large_bytes};
+  if (head.rank != rank || head.bytes != bytes || head.large_blocks > kMaxLargeBlocks ||
+      head.lanes > bytes / sizeof(Lane) || head.large_bytes > bytes || shape.bytes() != bytes)
+    return Status(Code::corrupt, fmt::format("the window of rank {} contradicts itself", rank));
+  return {};
+}
+
+}  // namespace
+
+WindowShape WindowShape::of(int lanes, std::size_t segment_bytes) {
+  WindowShape shape;
+  shape.lanes = static_cast<std::uint32_t>(lanes);
+  shape.large_bytes = round_up(std::clamp(segment_bytes, kSmallBytes, kMaxLargeBytes), kPage);
+  const std::size_t affordable =
+      kArenaBudget / (shape.large_bytes * static_cast<std::size_t>(std::max(lanes, 1)));
+  shape.large_blocks =
+      static_cast<std::uint32_t>(std::clamp<std::size_t>(affordable, 2, kMaxLargeBlocks));
+  return shape;
+}
+
+std::size_t WindowShape::lane_offset(int lane) const {
+  return kLanesOffset + static_cast<std::size_t>(lane) * sizeof(Lane);
+}
+
+std::size_t WindowShape::block_offset(int lane, std::size_t block) const {
+  const std::size_t arenas = round_up(lane_offset(static_cast<int>(lanes)), kPage);
+  const std::size_t arena_bytes = kSmallBlocks * kSmallBytes + large_blocks * large_bytes;
+  const std::size_t small = std::min(block, kSmallBlocks);
+  return arenas + static_cast<std::size_t>(lane) * arena_bytes + small * kSmallBytes +
+         (block - small) * large_bytes;
+}
+
+std::size_t WindowShape::block_bytes(std::size_t block) const {
+  return block < kSmallBlocks ? kSmallBytes : large_bytes;
+}
+
+std::size_t WindowShape::bytes() const { return block_offset(static_cast<int>(lanes), 0); }
+
+Window::Window(Mapping mapping, Descriptor memory, Descriptor bell)
+    : mapping_(std::move(mapping)), memory_(std::move(memory)), bell_(std::move(bell)) {}
+
+Result<std::shared_ptr<Window>> Window::create(int rank, const WindowShape& shape, bool shared) {
+  const std::size_t bytes = shape.bytes();
+  Descriptor memory;
+  if (shared) {
+    auto made = make_shared_memory("tutti-window", bytes);
+    if (!made.ok()) return made.status();
+    memory = std::move(*made);
+  }
+  auto mapping = shared ? Mapping::shared(memory.get(), bytes, true) : Mapping::anonymous(bytes);
+  if (!mapping.ok()) return mapping.status();
+  Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return errno_status("cannot make an eventfd");
+
+  auto window = std::make_shared<Window>(std::move(*mapping), std::move(memory), std::move(bell));
+  window->shape_ = shape;
+  WindowHead& head = window->head();  // zeroed memory: all counters start at 0
+  head.version = kWindowVersion;
+  head.rank = rank;
+  head.lanes = shape.lanes;
+  head.large_blocks = shape.large_blocks;
+  head.large_bytes = shape.large_bytes;
+  head.bytes = bytes;
+  head.pid = ::getpid();
+  head.magic = kWindowMagic;
+  return window;
+}
+
+Result<std::shared_ptr<Window>> Window::attach(Descriptor memory, Descriptor bell,
+                                               std::size_t bytes, int rank) {
+  if (bytes < kLanesOffset) return Status(Code::corrupt, "the memory is too small for a window");
+  auto mapping = Mapping::shared(memory.get(), bytes, false);
+  if (!mapping.ok()) return mapping.status();
+  auto window = std::make_shared<Window>(std::move(*mapping), Descriptor(), std::move(bell));
+  const WindowHead& head = window->head();
+  if (Status status = check_head(head, bytes, rank); !status.ok()) return status;
+  window->shape_ = WindowShape{head.lanes, head.large_blocks, head.large_bytes};
+  return window;
+}
+
+void Window::ring() const noexcept {
+  const std::uint64_t one = 1;
+  // A full counter means that it was rung already.
+  [[maybe_unused]] const auto written = ::write(bell_.get(), &one, sizeof one);
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,127 @@
+// transport/window.hpp - the memory of one rank that all ranks beside it can read.
+//
+// A rank writes only its own window and reads those of the others: every word in it has one writer.
+// What it wants to say to peer p lies in its lane for p; docs/formats/window.md has the layout.
+//
+//   page 0          header · doorbell · departed
+//   lane of peer 0  consumed · wants_room · loan generations · ring of 64 slots
+//   lane of peer 1  …
+//   arena of peer 0 small blocks · large blocks      (payloads that had to be copied)
+//
+// Thread-safety  the words are atomics; who may write them is said at each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "transport/link.hpp"
+#include "transport/mapping.hpp"
+
+namespace tutti::transport {
+
+inline constexpr std::uint64_t kWindowMagic = 0x776f646e69575474;  // "tTWindow"
+inline constexpr std::uint32_t kWindowVersion = 1;
+// Two 64-byte lines: neighbours are prefetched in pairs, so counters stay that far apart.
+inline constexpr std::size_t kLine = 128;
+
+inline constexpr std::size_t kSlots = 64;
+inline constexpr std::size_t kLoans = 512;         // payloads of a lane that are lent at the same time
+inline constexpr std::size_t kSmallBlocks = 32;
+inline constexpr std::size_t kSmallBytes = 4096;   // a control message fits
+inline constexpr std::size_t kMaxLargeBlocks = 4;
+static_assert(kSmallBytes >= kMaxControlBytes);
+
+// The doorbell: in its low bits what the owner is doing, above them how often it has gone to sleep,
+// so that a peer rings once per sleep.
+enum DoorbellState : std::uint32_t { kAwake = 0, kSleeping = 1, kIdle = 2, kDoorbellMask = 3 };
+
+// Published by storing `sequence` (slot number + 1) last. Payloads above kInlineBytes leave a
+// Descriptor in `payload` instead.
+struct alignas(kLine) Slot {
+  std::atomic<std::uint64_t> sequence;
+  Header header;
+  std::byte payload[kInlineBytes];
+};
+static_assert(sizeof(Slot) == kLine);
+
+// Where a payload lies. `lease` names the loan: release sends it back.
+struct LoanNote {
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t lease = 0;
+};
+inline constexpr std::uint64_t kArenaRegion = 0;               // offset into the sender's window
+inline constexpr std::uint64_t kDirectRegion = ~std::uint64_t{0};  // the address itself; one process
+
+// All written by the window's owner.
+struct Lane {
+  alignas(kLine) std::atomic<std::uint64_t> consumed;   // slots of the peer's ring taken by the owner
+  alignas(kLine) std::atomic<std::uint32_t> wants_room;  // the owner waits for the peer to take slots
+  // A loan's number of uses; changes when it ends or is revoked.
+  alignas(kLine) std::atomic<std::uint32_t> generations[kLoans];
+  Slot slots[kSlots];
+};
+
+struct WindowHead {
+  std::uint64_t magic = 0;
+  std::uint32_t version = 0;
+  std::int32_t rank = 0;
+  std::uint32_t lanes = 0;
+  std::uint32_t large_blocks = 0;
+  std::uint64_t large_bytes = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t pid = 0;
+  alignas(kLine) std::atomic<std::uint32_t> doorbell;
+  alignas(kLine) std::atomic<std::uint32_t> departed;  // 1: the owner has left in good order
+};
+
+// What both sides compute from the same facts.
+struct WindowShape {
+  std::uint32_t lanes = 0;  // ranks beside each other
+  std::uint32_t large_blocks = 0;
+  std::uint64_t large_bytes = 0;
+
+  static WindowShape of(int lanes, std::size_t segment_bytes);
+  std::size_t lane_offset(int lane) const;
+  std::size_t block_offset(int lane, std::size_t block) const;
+  std::size_t block_bytes(std::size_t block) const;
+  std::size_t blocks() const { return kSmallBlocks + large_blocks; }
+  std::size_t bytes() const;
+};
+
+class Window : public std::enable_shared_from_this<Window> {
+ public:
+  // This rank's own. `shared`: other processes are going to map it.
+  static Result<std::shared_ptr<Window>> create(int rank, const WindowShape& shape, bool shared);
+  // A peer's, from its descriptors; read-only. Code::corrupt or mismatch if it is not one of ours.
+  static Result<std::shared_ptr<Window>> attach(Descriptor memory, Descriptor bell,
+                                                std::size_t bytes, int rank);
+  Window(Mapping mapping, Descriptor memory, Descriptor bell);
+
+  WindowHead& head() const { return *reinterpret_cast<WindowHead*>(mapping_.data()); }
+  Lane& lane(int lane) const {
+    return *reinterpret_cast<Lane*>(mapping_.data() + shape_.lane_offset(lane));
+  }
+  std::byte* block(int lane, std::size_t block) const {
+    return mapping_.data() + shape_.block_offset(lane, block);
+  }
+  std::byte* at(std::uint64_t offset) const { return mapping_.data() + offset; }
+  const WindowShape& shape() const { return shape_; }
+  std::size_t bytes() const { return mapping_.bytes(); }
+  int memory() const { return memory_.get(); }
+  int bell() const { return bell_.get(); }
+
+  // Wakes the owner out of its sleep.
+  void ring() const noexcept;
+
+ private:
+  Mapping mapping_;
+  Descriptor memory_;  // empty: not shared with other processes
+  Descriptor bell_;    // eventfd on which the owner sleeps
+  WindowShape shape_;
+};
+
+}  // namespace tutti::transport

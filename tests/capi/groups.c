@@ -1,0 +1,116 @@
+/* Groups made from groups, symmetric memory, predictions, the store, and an abort. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checks.h"
+
+static int sum_of_ones(tutti_group* group) {
+  int one = 1;
+  CHECK_OK(tutti_all_reduce(group, &one, &one, 1, TUTTI_I32, TUTTI_SUM, NULL));
+  return one;
+}
+
+void check_groups(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
+  const int in_half = rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2;
+  int last = ranks - 1;
+  char text[8];
+  tutti_group *half = NULL, *most = NULL, *alone = NULL, *copy = NULL;
+
+  CHECK(strcmp(tutti_group_name(group), "world") == 0);
+  CHECK(tutti_group_describe(group, text, sizeof text) > 0 && strlen(text) < sizeof text);
+  CHECK_OK(tutti_group_health(group));
+
+  CHECK_OK(tutti_group_split(group, rank % 2, -rank, "half", &half)); /* highest rank first */
+  CHECK(tutti_group_size(half) == in_half);
+  CHECK(tutti_group_rank(half) == in_half - 1 - rank / 2);
+  CHECK(sum_of_ones(half) == in_half);
+
+  CHECK_OK(tutti_group_split(group, rank == last && ranks > 1 ? -1 : 0, 0, NULL, &most));
+  CHECK((most == NULL) == (rank == last && ranks > 1));
+  if (most != NULL) CHECK(sum_of_ones(most) == (ranks > 1 ? ranks - 1 : 1));
+
+  if (rank == last) {
+    CHECK_OK(tutti_group_subgroup(group, &last, 1, 3, "last", &alone));
+    CHECK(tutti_group_size(alone) == 1 && sum_of_ones(alone) == 1);
+  }
+  CHECK_OK(tutti_group_duplicate(group, "copy", &copy));
+  CHECK(strcmp(tutti_group_name(copy), "copy") == 0 && sum_of_ones(copy) == ranks);
+
+  tutti_group_destroy(copy);
+  tutti_group_destroy(alone);
+  tutti_group_destroy(most);
+  tutti_group_destroy(half);
+}
+
+void check_memory(tutti_group* group) {
+  const size_t count = 1000;
+  const int ranks = tutti_group_size(group);
+  tutti_memory* memory = NULL;
+  tutti_prediction prediction = TUTTI_PREDICTION_INIT;
+  float* x;
+  size_t i;
+  int wrong = 0;
+
+  CHECK_OK(tutti_group_allocate(group, count * sizeof(float), &memory));
+  CHECK(tutti_memory_bytes(memory) >= count * sizeof(float));
+  x = tutti_memory_data(memory);
+  for (i = 0; i < count; ++i) {
+    wrong += x[i] != 0.0f;
+    x[i] = (float)i;
+  }
+  CHECK(wrong == 0);
+  CHECK_OK(tutti_all_reduce(group, x, x, count, TUTTI_F32, TUTTI_SUM, NULL));
+  for (i = 0; i < count; ++i) wrong += x[i] != (float)i * (float)ranks;
+  CHECK(wrong == 0);
+  tutti_memory_free(memory);
+
+  CHECK_OK(tutti_group_predict(group, TUTTI_ALL_REDUCE, 1 << 20, &prediction));
+  CHECK(prediction.time_ns >= 0);
+  CHECK_CODE(tutti_group_predict(group, (tutti_collective)99, 1, &prediction),
+             TUTTI_INVALID_ARGUMENT);
+}
+
+void check_store(void) {
+  tutti_store *store = NULL, *inner = NULL;
+  char value[8] = "";
+  size_t bytes = 0;
+  int64_t sum = 0;
+  int yes = 0;
+  CHECK_OK(tutti_store_memory(&inner));
+  CHECK_OK(tutti_store_prefix("c/", inner, &store));
+  CHECK_OK(tutti_store_set(store, "greeting", "hello", 5));
+  CHECK_OK(tutti_store_wait(inner, "c/greeting", 1000));
+  CHECK_OK(tutti_store_get(store, "greeting", 1000, value, sizeof value, &bytes));
+  CHECK(bytes == 5 && memcmp(value, "hello", 5) == 0);
+  CHECK_CODE(tutti_store_get(store, "greeting", 1000, value, 2, &bytes), TUTTI_INVALID_ARGUMENT);
+  CHECK(bytes == 5);
+  CHECK_CODE(tutti_store_wait(store, "nobody sets this", 10), TUTTI_TIMED_OUT);
+  CHECK_OK(tutti_store_add(store, "count", 40, &sum));
+  CHECK_OK(tutti_store_add(store, "count", 2, &sum));
+  CHECK(sum == 42);
+  CHECK_OK(tutti_store_compare_set(store, "greeting", "hello", "bye", &yes));
+  CHECK(yes == 1);
+  CHECK_OK(tutti_store_compare_set(store, "greeting", "hello", "again", &yes));
+  CHECK(yes == 0);
+  CHECK_OK(tutti_store_remove(store, "greeting", &yes));
+  CHECK(yes == 1);
+  tutti_store_free(inner);
+  CHECK_OK(tutti_store_set(store, "still", "there", 5)); /* the prefix store holds its inner one */
+  tutti_store_free(store);
+}
+
+/* An abort ends this group alone: the one it was duplicated from goes on. */
+void check_abort(tutti_group* group) {
+  tutti_group* doomed = NULL;
+  tutti_status* health;
+  CHECK_OK(tutti_group_duplicate(group, "doomed", &doomed));
+  CHECK_OK(tutti_barrier(group, NULL));
+  tutti_group_abort(doomed, "enough for today");
+  CHECK_CODE(tutti_barrier(doomed, NULL), TUTTI_ABORTED);
+  health = tutti_group_health(doomed);
+  CHECK(strstr(tutti_status_message(health), "enough for today") != NULL);
+  CHECK_CODE(health, TUTTI_ABORTED);
+  tutti_group_destroy(doomed);
+  CHECK(sum_of_ones(group) == tutti_group_size(group));
+}

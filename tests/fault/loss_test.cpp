@@ -1,0 +1,195 @@
+// A killed rank ends the others' operations with peer_lost naming it, in the groups that contain it.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "support/trial.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int kVictim = 1;
+constexpr std::chrono::seconds kHang{5};  // promised: 2 s on one host
+
+std::int64_t now_ns() {  // the same clock in all processes of a host
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+// Dies without a word, but for the time.
+[[noreturn]] void die(Context& here) {
+  (void)here.store->set("died at", std::to_string(now_ns()));
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+
+// Blocks all that others wait for until the victim is about to die.
+void wait_for_death(Context& here) {
+  ASSERT_TRUE(here.store->wait("died at", std::chrono::seconds(30)).ok());
+}
+
+void expect_lost(const Status& status) {
+  EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+  EXPECT_EQ(status.peer(), kVictim) << status.to_string();
+  EXPECT_NE(status.message().find("rank " + std::to_string(kVictim)), std::string::npos)
+      << status.to_string();
+}
+
+void expect_in_time(Context& here, const char* what) {
+  const auto died = here.store->get("died at", std::chrono::seconds(10));
+  ASSERT_TRUE(died.ok());
+  const auto took = std::chrono::nanoseconds(now_ns() - std::stoll(*died));
+  std::printf("%s: rank %d had its %s ended %.1f ms after the death\n", describe(here.world).c_str(),
+              here.rank, what, std::chrono::duration<double, std::milli>(took).count());
+  EXPECT_LT(took, kHang);
+}
+
+class Loss : public WorldTest {
+ protected:
+  static World doomed_world() {
+    World world = GetParam();
+    world.doomed = {kVictim};
+    return world;
+  }
+};
+
+TEST_P(Loss, ends_pending_and_later_collectives) {
+  run(doomed_world(), [](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    if (here.rank == kVictim) die(here);
+    std::vector<float> values(100'003, 1.0F);
+    Work first = here.group->all_reduce_async(Buffer::of(values), ReduceOp::sum);
+    Work second = here.group->barrier_async();
+    expect_lost(first.wait());
+    expect_in_time(here, "collective");
+    expect_lost(second.wait());
+    expect_lost(here.group->broadcast(Buffer::of(values), 0));
+    expect_lost(here.group->health());
+    EXPECT_FALSE(here.group->duplicate().ok());
+  });
+}
+
+TEST_P(Loss, ends_pending_messages_also_those_from_others) {
+  run(doomed_world(), [](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    if (here.rank == kVictim) die(here);
+    std::vector<float> a(10), b(10), large(300'007);
+    Work from_dead = here.group->irecv(Buffer::of(a), kVictim);
+    Work from_any = here.group->irecv(Buffer::of(b), kAnySource, 5);
+    Work to_dead = here.group->isend(ConstBuffer::of(large), kVictim, 6);
+    expect_lost(from_dead.wait());
+    expect_in_time(here, "receive");
+    expect_lost(from_any.wait());
+    expect_lost(to_dead.wait());
+  });
+}
+
+TEST_P(Loss, is_found_by_ranks_that_were_idle) {
+  run(doomed_world(), [](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    if (here.rank == kVictim) die(here);
+    wait_for_death(here);
+    expect_lost(here.group->barrier());
+    expect_in_time(here, "next call");
+  });
+}
+
+TEST_P(Loss, in_the_middle_of_traffic_ends_everybody) {
+  run(doomed_world(), [](Context& here) {
+    std::vector<float> values(200'003, 1.0F);
+    for (int i = 0;; ++i) {
+      // Dies with an operation under way, its bytes half sent.
+      if (here.rank == kVictim && i == 10) {
+        Work work = here.group->all_reduce_async(Buffer::of(values), ReduceOp::max);
+        die(here);
+      }
+      const Status status = here.group->all_reduce(Buffer::of(values), ReduceOp::max);
+      if (status.ok() && i < 1000) continue;
+      EXPECT_GE(i, 10);
+      expect_lost(status);
+      expect_in_time(here, "stream of calls");
+      break;
+    }
+  });
+}
+
+TEST_P(Loss, poisons_exactly_the_groups_that_contain_the_dead) {
+  run(doomed_world(), [](Context& here) {
+    auto survivors = here.group->split(here.rank == kVictim ? -1 : 0, here.rank, "survivors");
+    auto copy = here.group->duplicate("copy");
+    ASSERT_TRUE(survivors.ok() && copy.ok());
+    ASSERT_TRUE(here.group->barrier().ok());
+    if (here.rank == kVictim) die(here);
+    std::vector<float> values(10);
+    Work pending = (*copy)->all_reduce_async(Buffer::of(values), ReduceOp::sum);
+    expect_lost(here.group->barrier());
+    expect_lost(pending.wait());
+    expect_lost((*copy)->health());
+    EXPECT_TRUE((*survivors)->health().ok()) << (*survivors)->health().to_string();
+    for (std::size_t count : {1, 1021, 100'003}) {
+      try_out(**survivors, {.count = count});
+      try_out(**survivors, {.collective = Collective::all_to_all, .count = count});
+    }
+    // And new groups of survivors can be made from groups of survivors.
+    auto again = (*survivors)->duplicate();
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    try_out(**again, {.count = 100});
+  });
+}
+
+TEST_P(Loss, leaves_symmetric_memory_of_survivors_usable) {
+  run(doomed_world(), [](Context& here) {
+    auto survivors = here.group->split(here.rank == kVictim ? -1 : 0, here.rank);
+    ASSERT_TRUE(survivors.ok());
+    std::optional<Arena> shared, own;
+    shared.emplace(*here.group, 1 << 20);
+    if (here.rank != kVictim) own.emplace(**survivors, 1 << 20);
+    ASSERT_TRUE(here.group->barrier().ok());
+    if (here.rank == kVictim) die(here);
+    Trial trial(*here.group, {.count = 20'011, .in_place = true}, &*shared);
+    expect_lost(trial.run());
+    try_out(**survivors, {.count = 20'011, .in_place = true}, &*own);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(World, Loss,
+                         testing::Values(World{.kind = WorldKind::shm, .size = 3},
+                                         World{.kind = WorldKind::tcp, .size = 3},
+                                         World{.kind = WorldKind::shm, .size = 5},
+                                         World{.kind = WorldKind::mixed, .size = 4}),
+                         name_of);
+
+TEST(LossOfAll, but_one_ends_that_one) {
+  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
+    World world{.kind = kind, .size = 4};
+    world.doomed = {1, 2, 3};
+    run(world, [](Context& here) {
+      ASSERT_TRUE(here.group->barrier().ok());
+      if (here.rank != 0) die(here);
+      const Status status = here.group->barrier();
+      EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+      expect_in_time(here, "barrier");
+    });
+  }
+}
+
+// Leaving in good order is not dying, but those who still want something of the rank must not hang.
+TEST(Leaving, ends_the_operations_that_wait_for_the_one_who_left) {
+  for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
+    run(World{.kind = kind, .size = 3}, [](Context& here) {
+      auto copy = here.group->duplicate();
+      ASSERT_TRUE(copy.ok());
+      if (here.rank == kVictim) {
+        copy->reset();
+      } else {
+        const Status status = (*copy)->barrier();
+        EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+        EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.to_string();
+      }
+      EXPECT_TRUE(here.group->barrier().ok());
+    });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,151 @@
+// Different calls on different ranks: an error on every rank that names who called what, never a hang.
+#include "support/trial.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Mismatch : public WorldTest {};
+
+using Start = std::function<Work(Group&, std::vector<float>&)>;
+
+struct Disagreement {
+  std::string about;
+  Start most;          // what all ranks but one call
+  Start odd;           // what the odd one calls
+  std::string word_most;  // what every rank's message must say of them
+  std::string word_odd;
+};
+
+Start all_reduce_of(std::size_t count, Reduction reduction, CallOptions options = {}) {
+  return [=](Group& group, std::vector<float>& values) {
+    return group.all_reduce_async(Buffer::of(values.data(), count), reduction, options);
+  };
+}
+
+Start broadcast_from(int root) {
+  return [=](Group& group, std::vector<float>& values) {
+    return group.broadcast_async(Buffer::of(values.data(), 100), root);
+  };
+}
+
+Start all_reduce_as(Dtype dtype) {
+  return [=](Group& group, std::vector<float>& values) {
+    return group.all_reduce_async(Buffer{values.data(), 100, dtype}, ReduceOp::sum);
+  };
+}
+
+Start gather_counts(std::size_t count_of_rank_0) {
+  return [=](Group& group, std::vector<float>& values) {
+    std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()), 7);
+    counts[0] = count_of_rank_0;
+    const std::size_t mine = counts[static_cast<std::size_t>(group.rank())];
+    return group.all_gather_v_async(ConstBuffer::of(values.data() + 500, mine),
+                                    Buffer::of(values.data(), 300), counts);
+  };
+}
+
+CallOptions forced(Algorithm algorithm) {
+  CallOptions options;
+  options.algorithm = algorithm;
+  return options;
+}
+
+std::vector<Disagreement> disagreements() {
+  const Start sum = all_reduce_of(100, ReduceOp::sum);
+  return {
+      {"the collective", sum, broadcast_from(0), "all_reduce", "broadcast"},
+      {"the collective, when one has no data", sum,
+       [](Group& group, std::vector<float>&) { return group.barrier_async(); }, "all_reduce", "barrier"},
+      {"the count", sum, all_reduce_of(101, ReduceOp::sum), "100", "101"},
+      {"a large count", all_reduce_of(200'000, ReduceOp::sum), all_reduce_of(200'001, ReduceOp::sum),
+       "200000", "200001"},
+      {"a count of zero", sum, all_reduce_of(0, ReduceOp::sum), "100", "0"},
+      {"the type", sum, all_reduce_as(Dtype::i32), "f32", "i32"},
+      {"the reduction", sum, all_reduce_of(100, ReduceOp::max), "sum", "max"},
+      {"the root", broadcast_from(0), broadcast_from(1), "root 0", "root 1"},
+      {"the algorithm", all_reduce_of(100, ReduceOp::sum, forced(Algorithm::ring)),
+       all_reduce_of(100, ReduceOp::sum, forced(Algorithm::recursive_doubling)), "ring",
+       "recursive_doubling"},
+      {"the scalar", all_reduce_of(100, Reduction::premul_sum(2.0)),
+       all_reduce_of(100, Reduction::premul_sum(3.0)), "premul_sum", "premul_sum"},
+  };
+}
+
+void expect_mismatch(const Status& status, const Disagreement& about, int odd_rank) {
+  ASSERT_EQ(status.code(), Code::mismatch) << status.to_string();
+  for (const std::string& word :
+       {about.word_most, about.word_odd, "rank " + std::to_string(odd_rank)})
+    EXPECT_NE(status.message().find(word), std::string::npos)
+        << "should say " << word << ": " << status.to_string();
+}
+
+TEST_P(Mismatch, fails_on_every_rank_naming_who_called_what) {
+  in_world([](Context& here) {
+    int odd_rank = 0;
+    for (const Disagreement& about : disagreements()) {
+      SCOPED_TRACE("disagreement about " + about.about);
+      odd_rank = (odd_rank + 1) % here.size;
+      auto group = here.group->duplicate();
+      ASSERT_TRUE(group.ok()) << group.status().to_string();
+      std::vector<float> values(200'100, 1.0F);
+      const auto begin = std::chrono::steady_clock::now();
+      Work work = (here.rank == odd_rank ? about.odd : about.most)(**group, values);
+      expect_mismatch(work.wait(), about, odd_rank);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+      // What comes later fails for the same reason.
+      const Status later = (*group)->barrier();
+      EXPECT_EQ(later.code(), Code::mismatch) << later.to_string();
+      EXPECT_EQ((*group)->health().code(), Code::mismatch);
+    }
+    try_out(*here.group, {.count = 1000});
+  });
+}
+
+TEST_P(Mismatch, of_counts_that_all_ranks_know_is_found) {
+  in_world([](Context& here) {
+    auto group = here.group->duplicate();
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    std::vector<float> values(1000);
+    Work work = gather_counts(here.rank == 1 ? 5 : 7)(**group, values);
+    const Status status = work.wait();
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+  });
+}
+
+TEST_P(Mismatch, of_a_pair_in_all_to_all_is_found_by_every_rank) {
+  in_world([](Context& here) {
+    auto group = here.group->duplicate();
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    std::vector<float> in(1000), out(1000);
+    std::vector<std::size_t> counts(static_cast<std::size_t>(here.size), 10), wrong = counts;
+    if (here.rank == 0) wrong[1] = 11;  // rank 1 expects 10 from everybody
+    CallOptions options;
+    options.timeout = std::chrono::seconds(10);
+    const Status status =
+        (*group)->all_to_all_v(ConstBuffer::of(in.data(), here.rank == 0 ? counts.size() * 10 + 1
+                                                                         : counts.size() * 10),
+                               wrong, Buffer::of(out.data(), counts.size() * 10), counts, options);
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+  });
+}
+
+TEST_P(Mismatch, of_a_call_that_only_one_rank_refuses_does_not_hang) {
+  in_world([](Context& here) {
+    auto group = here.group->duplicate();
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    std::vector<float> values(100, 1.0F);
+    // Rank 0 makes a mistake, is told, and makes the call that the others wait for.
+    if (here.rank == 0) {
+      EXPECT_EQ((*group)->all_reduce(Buffer::of(values), ReduceOp::bxor).code(),
+                Code::invalid_argument);
+    }
+    EXPECT_TRUE((*group)->all_reduce(Buffer::of(values), ReduceOp::sum).ok());
+    EXPECT_EQ(values[0], static_cast<float>(here.size));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(World, Mismatch, testing::ValuesIn(one_world_of_each()), name_of);
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,140 @@
+// What a process may do beside its group: fork, and ask for the flight recorder.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "support/trial.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum Answer { kRefused = 0, kAccepted = 10, kUnclear = 11 };
+
+// In a forked child: every call must fail at once, and say why.
+int ask_in_fork(Group& group) {
+  std::vector<float> values(10);
+  const Status statuses[] = {group.barrier(), group.all_reduce_async(Buffer::of(values), ReduceOp::sum).wait(),
+                             group.send(ConstBuffer::of(values), 0), group.duplicate().status()};
+  for (const Status& status : statuses) {
+    if (status.ok()) return kAccepted;
+    if (status.message().find("fork") == std::string::npos) return kUnclear;
+  }
+  return kRefused;
+}
+
+TEST(Fork, refuses_the_childs_calls_and_leaves_the_parent_alone) {
+  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp})
+    run(World{.kind = kind, .size = 3}, [](Context& here) {
+      ASSERT_TRUE(here.group->barrier().ok());
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        alarm(10);  // a call that hangs is a failure too
+        _exit(ask_in_fork(*here.group));
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kRefused)
+          << "wait status " << status << " (exit " << WEXITSTATUS(status) << ")";
+      for (std::size_t count : {1, 100'003}) try_out(*here.group, {.count = count});
+    });
+}
+
+// A child that lives on holds copies of the descriptors; the death of its parent must be seen anyway.
+TEST(Fork, does_not_hide_the_parents_death) {
+  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
+    World world{.kind = kind, .size = 3};
+    world.doomed = {1};
+    run(world, [](Context& here) {
+      ASSERT_TRUE(here.group->barrier().ok());
+      if (here.rank == 1) {
+        const pid_t child = fork();
+        if (child == 0) {
+          // Until the others have ended; then nothing is left behind.
+          alarm(20);
+          for (;;) pause();
+        }
+        ASSERT_TRUE(here.store->set("child", std::to_string(child)).ok());
+        kill(getpid(), SIGKILL);
+        for (;;) pause();
+      }
+      const Status status = here.group->barrier();
+      EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+      const auto child = here.store->get("child", std::chrono::seconds(20));
+      ASSERT_TRUE(child.ok());
+      if (here.rank == 0) kill(std::stoi(*child), SIGKILL);
+    });
+  }
+}
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/tutti_dumps_XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+  // All files' text.
+  std::string text() const {
+    std::ostringstream all;
+    for (const auto& entry : fs::directory_iterator(path_)) all << std::ifstream(entry.path()).rdbuf();
+    return all.str();
+  }
+
+ private:
+  std::string path_;
+};
+
+// Signals and failures are served by other threads: the text comes when it comes.
+std::string text_with(const Folder& folder, const std::string& word) {
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::string text = folder.text();
+  while (text.find(word) == std::string::npos && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::yield();
+    text = folder.text();
+  }
+  return text;
+}
+
+TEST(Recorder, is_dumped_on_a_signal_and_the_process_goes_on) {
+  for (WorldKind kind : {WorldKind::threads, WorldKind::shm}) {
+    const Folder folder;
+    World world{.kind = kind, .size = 2};
+    world.tune = [&](Config& config) { config.dump_dir = folder.path(); };
+    run(world, [&](Context& here) {
+      try_out(*here.group, {.count = 1234});
+      if (here.rank == 0) {
+        kill(getpid(), SIGUSR1);
+        const std::string text = text_with(folder, "all_reduce");
+        EXPECT_NE(text.find("all_reduce"), std::string::npos) << "dumped: " << text.substr(0, 500);
+      }
+      try_out(*here.group, {.count = 1234});
+    });
+  }
+}
+
+TEST(Recorder, is_dumped_when_a_group_fails) {
+  const Folder folder;
+  World world{.kind = WorldKind::shm, .size = 2};
+  world.tune = [&](Config& config) { config.dump_dir = folder.path(); };
+  run(world, [&](Context& here) {
+    std::vector<float> values(10);
+    const Status status = here.rank == 0 ? here.group->barrier()
+                                         : here.group->broadcast(Buffer::of(values), 0);
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+    const std::string text = text_with(folder, "mismatch");
+    EXPECT_NE(text.find("mismatch"), std::string::npos) << "dumped: " << text.substr(0, 500);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,25 @@
+// A rank that notes an operation on the launcher's board and dies in the middle of it:
+//   note_and_die RANK_THAT_DIES
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/board.hpp"
+
+int main(int count, char** arguments) {
+  const char* descriptor = std::getenv("TUTTI_BOARD_FD");
+  const char* rank = std::getenv("TUTTI_RANK");
+  if (count != 2 || descriptor == nullptr || rank == nullptr) return 2;
+  auto board = tutti::Board::attach(std::atoi(descriptor));
+  if (!board.ok()) {
+    std::fprintf(stderr, "%s\n", board.status().to_string().c_str());
+    return 4;
+  }
+  board->note(std::atoi(rank), tutti::BoardNote::of(tutti::Collective::all_reduce, "world", 1042,
+                                                    tutti::BoardState::running));
+  if (std::strcmp(rank, arguments[1]) == 0) ::raise(SIGKILL);
+  return 0;
+}

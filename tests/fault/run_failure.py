@@ -1,0 +1,162 @@
+"""How a job ends when a rank, the launcher or the user ends it."""
+import os
+import signal
+import unittest
+
+from launching import LIMIT, PROGRAMS, LaunchTest, pids_with, wait_until
+
+
+class ExitCode(LaunchTest):
+    def test_all_ranks_well_is_zero_and_silent(self):
+        done = self.tutti("run", "-n", "4", "true")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_the_first_failing_rank_decides(self):
+        # Rank 2 fails first; rank 0 follows, as ranks that lost a peer do, with another code.
+        text = ("if RANK == 2: sys.exit(3)\n"
+                "if RANK == 0:\n"
+                "  signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+                "  signal.pause()\n")
+        done = self.tutti("run", "-n", "3", "--grace", "0.5", *self.script(text))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("rank 2 ", done.stderr)
+
+    def test_a_killed_rank_is_128_plus_signal(self):
+        done = self.tutti("run", "-n", "2",
+                          *self.script("if RANK == 1: os.kill(os.getpid(), signal.SIGKILL)"))
+        self.assertEqual(done.returncode, 137)
+
+    def test_a_program_that_is_not_there_is_127_in_one_line(self):
+        for name in ("no-such-program", "./no-such-program"):
+            done = self.tutti("run", "-n", "2", name)
+            self.assertEqual(done.returncode, 127)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(name, done.stderr)
+
+    def test_a_file_that_cannot_be_run_is_127(self):
+        path = os.path.join(self.folder, "broken")
+        with open(path, "w") as file:
+            file.write("#!/no/such/interpreter\n")
+        os.chmod(path, 0o755)
+        done = self.tutti("run", "-n", "2", path)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn(path, done.stderr)
+
+
+class Verdict(LaunchTest):
+    def test_it_names_rank_pid_code_and_last_lines(self):
+        text = ("if RANK == 1:\n"
+                "  print('pid', os.getpid())\n"
+                "  for i in range(30): print('line', i, file=sys.stderr)\n"
+                "  sys.exit(3)\n")
+        done = self.tutti("run", "-n", "2", *self.script(text))
+        pid = done.stdout.split()[1]
+        verdict = done.stderr[done.stderr.index("tutti run:"):]
+        host = os.uname().nodename
+        self.assertIn(f"rank 1 (host {host}, pid {pid}) exited with code 3", verdict)
+        self.assertIn("last operation: none", verdict)
+        self.assertIn("line 29", verdict)
+        self.assertIn("line 20", verdict)
+        self.assertNotIn("line 19", verdict)
+        self.assertEqual(done.stderr.count("tutti run:"), 1, "one verdict")
+
+    def test_it_names_the_signal(self):
+        done = self.tutti("run", "-n", "2",
+                          *self.script("if RANK == 0: os.kill(os.getpid(), signal.SIGSEGV)"))
+        self.assertEqual(done.returncode, 139)
+        self.assertIn("was killed by signal 11 (SIGSEGV)", done.stderr)
+
+    def test_it_names_the_last_operation_of_the_dead_rank(self):
+        done = self.tutti("run", "-n", "3", os.path.join(PROGRAMS, "note_and_die"), "1")
+        self.assertEqual(done.returncode, 137, done.stderr)
+        self.assertIn("last operation: all_reduce #1042 on 'world', running for", done.stderr)
+
+    def test_every_prefix_and_program_word_is_kept_as_given(self):
+        done = self.tutti("run", "-n", "1", "--", *self.script("print(sys.argv[1:])"), "-n", "--", "x y")
+        self.assertEqual(done.stdout, "['-n', '--', 'x y']\n")
+
+
+class Ending(LaunchTest):
+    STUBBORN = ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+                "print('ready')\n"
+                "while True: signal.pause()\n")
+
+    def test_survivors_of_a_failure_are_ended_even_when_they_ignore_sigterm(self):
+        text = "if RANK == 1: sys.exit(7)\n" + self.STUBBORN
+        done = self.tutti("run", "-n", "3", "--grace", "0.3", *self.script(text))
+        self.assertEqual(done.returncode, 7)
+
+    def test_a_stopped_rank_is_ended_too(self):
+        text = "if RANK == 1: sys.exit(7)\nos.kill(os.getpid(), signal.SIGSTOP)\n"
+        done = self.tutti("run", "-n", "2", "--grace", "0.3", *self.script(text))
+        self.assertEqual(done.returncode, 7)
+
+    def test_survivors_may_end_by_themselves_within_the_grace(self):
+        text = ("if RANK == 1: sys.exit(7)\n"
+                "signal.signal(signal.SIGTERM, lambda *_: print('hurried'))\n"
+                "time.sleep(0.5)\nprint('took my time')\n")
+        done = self.tutti("run", "-n", "2", "--grace", "30", *self.script(text))
+        self.assertEqual((done.returncode, done.stdout), (7, "took my time\n"))
+
+    def test_signals_are_passed_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            text = (f"signal.signal({int(number)}, lambda *_: (print('got it'), sys.exit(0)))\n"
+                    "print('ready')\nsignal.pause()\n")
+            process = self.start("run", "-n", "3", *self.script(text))
+            self.assertEqual(self.read_lines(process, 3), ["ready"] * 3)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=LIMIT)
+            self.assertEqual((process.returncode, out), (0, "got it\n" * 3), err)
+            self.assertIn(number.name, err)
+
+    def test_ranks_that_die_of_the_signal_give_128_plus_it(self):
+        process = self.start("run", "-n", "2", *self.script("print('ready')\nsignal.pause()\n"))
+        self.read_lines(process, 2)
+        process.terminate()
+        process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 143)
+
+    def test_the_second_signal_kills_after_the_grace(self):
+        process = self.start("run", "-n", "2", "--grace", "0.3", *self.script(self.STUBBORN))
+        self.read_lines(process, 2)
+        process.send_signal(signal.SIGINT)
+        # The signals must be two: a pending one swallows its like.
+        wait_until(lambda: not self.is_pending(process.pid, signal.SIGINT), "the first was taken")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 137)
+
+    def is_pending(self, pid, number):
+        with open(f"/proc/{pid}/status") as file:
+            masks = [line.split()[1] for line in file if line.startswith(("ShdPnd", "SigPnd"))]
+        return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+    def test_a_launcher_that_is_killed_takes_ranks_and_their_children_along(self):
+        program = self.script("print('ready')\nsignal.pause()\n")
+        wrapped = ["bash", "-c", '"$@" & wait', "bash", *program]  # the rank is the shell's child
+        for words in (program, wrapped):
+            process = self.start("run", "-n", "3", *words)
+            self.assertEqual(self.read_lines(process, 3), ["ready"] * 3)
+            process.kill()
+            process.wait(LIMIT)
+            wait_until(lambda: not pids_with(self.mark), "no rank is left")
+
+    def test_what_a_rank_leaves_running_goes_with_it(self):
+        done = self.tutti("run", "-n", "2", "bash", "-c", "sleep 1000 & exit 0")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(pids_with(self.mark), [])
+
+    def test_no_listening_socket_is_left(self):
+        text = "print(os.environ['TUTTI_STORE'].rsplit(':')[-1], os.environ['MASTER_PORT'])"
+        done = self.tutti("run", "-n", "1", *self.script(text))
+        ports = {int(word) for word in done.stdout.split()}
+        self.assertEqual(len(ports), 2)
+        with open("/proc/net/tcp") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        listening = {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A"}
+        self.assertFalse(ports & listening)
+
+
+if __name__ == "__main__":
+    unittest.main()

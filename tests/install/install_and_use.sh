@@ -1,0 +1,54 @@
+#!/bin/bash
+# Installs a build into a folder of its own, moves it, and builds and runs an outside project
+# against it, through find_package and through pkg-config. Usage: install_and_use.sh BUILD_DIR
+set -euo pipefail
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset RANK WORLD_SIZE TUTTI_RANK TUTTI_SIZE LD_LIBRARY_PATH
+
+fail() { echo "install test: $*" >&2; exit 1; }
+expect() { # expect TEXT COMMAND...
+  local text=$1 answer; shift
+  answer=$("$@") || fail "'$*' failed: $answer"
+  [ "$answer" = "$text" ] || fail "'$*' said '$answer' instead of '$text'"
+}
+
+cmake --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/tree"  # nothing in it may remember where it was installed
+tree=$work/tree
+library=$(find "$tree" -name 'libtutti.so')
+lib=$(dirname "$library")
+
+for file in include/tutti/tutti.hpp include/tutti/tutti.h bin/tutti; do
+  [ -e "$tree/$file" ] || fail "$file was not installed"
+done
+[ -z "$(find "$tree/include" -type f -not -path '*/include/tutti/*')" ] ||
+  fail "headers outside include/tutti were installed"
+readelf -d "$library" | grep -q 'SONAME.*libtutti\.so\.[0-9]' || fail "libtutti.so has no soname"
+
+# Only tutti::v1 and the C API are promised to anybody. (typeinfo and vtables print with a prefix.)
+breach=$(nm -DC --defined-only "$library" | cut -d' ' -f3- |
+  grep -E '^(typeinfo for |typeinfo name for |vtable for )?tutti::' |
+  grep -vE '^(typeinfo for |typeinfo name for |vtable for )?tutti::v1::' | head -5 || true)
+[ -z "$breach" ] || fail "these are visible and should not be: $breach"
+nm -D --defined-only "$library" | grep -q ' T tutti_all_reduce$' || fail "the C API is not visible"
+
+cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" >/dev/null
+cmake --build "$work/cmake" >/dev/null
+expect '1 rank: 1 2 3' "$work/cmake/outside_cpp"
+expect '1 rank: 1 2 3' "$work/cmake/outside_c"
+
+export PKG_CONFIG_PATH=$lib/pkgconfig
+${CXX:-c++} -std=c++20 "$here/outside/main.cpp" $(pkg-config --cflags --libs tutti) \
+  -o "$work/by_pkg_config"
+expect '1 rank: 1 2 3' env LD_LIBRARY_PATH="$lib" "$work/by_pkg_config"
+${CC:-cc} -std=c99 -pedantic -Wall -Wextra -Werror "$here/outside/main.c" \
+  $(pkg-config --cflags --libs tutti) -o "$work/c_by_pkg_config"
+expect '1 rank: 1 2 3' env LD_LIBRARY_PATH="$lib" "$work/c_by_pkg_config"
+
+"$tree/bin/tutti" run -n 2 "$work/cmake/outside_c" >"$work/two" ||
+  fail "the installed tutti run failed"
+[ "$(grep -c '2 rank: 2 4 6' "$work/two")" = 2 ] || fail "two ranks said: $(cat "$work/two")"
+echo "installed, moved, found by CMake and by pkg-config, used from C++ and C"

@@ -1,0 +1,184 @@
+// The k-way fold: every op on every dtype, at every vector level, against the plain reference.
+#include "reduce/fold.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "reduce/kernels.hpp"
+
+namespace tutti::reduce {
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+std::vector<Level> levels() {
+  std::vector<Level> all;
+  for (int i = 0; i < kLevels; ++i)
+    if (can_run(static_cast<Level>(i))) all.push_back(static_cast<Level>(i));
+  return all;
+}
+
+// Non-commutative on purpose: 2a + b in wrapping bytes, whatever the dtype.
+void twice_left(const void* in, void* inout, std::size_t count, Dtype dtype, void*) {
+  const auto* a = static_cast<const unsigned char*>(in);
+  auto* b = static_cast<unsigned char*>(inout);
+  for (std::size_t i = 0; i < count * size_of(dtype); ++i)
+    b[i] = static_cast<unsigned char>(2 * a[i] + b[i]);
+}
+
+const UserReduction& user() {
+  static const UserReduction kUser{"twice_left", twice_left, nullptr, false};
+  return kUser;
+}
+
+struct Case {
+  Dtype dtype;
+  ReduceOp op;
+};
+
+std::vector<Case> sensible_cases() {
+  std::vector<Case> cases;
+  for (int d = 0; d < kDtypes; ++d)
+    for (int o = 0; o < kReduceOps; ++o)
+      if (is_sensible(static_cast<ReduceOp>(o), static_cast<Dtype>(d)))
+        cases.push_back({static_cast<Dtype>(d), static_cast<ReduceOp>(o)});
+  return cases;
+}
+
+Folding folding_of(const Case& c, bool finish, int ranks) {
+  Reduction reduction(c.op);
+  if (c.op == ReduceOp::premul_sum) reduction = Reduction::premul_sum(0.3);
+  if (c.op == ReduceOp::user) reduction = Reduction::by(user());
+  return {c.dtype, reduction, finish, ranks};
+}
+
+// Random patterns, so with NaNs of all kinds, infinities, subnormals and zeros; where `tame`, floats
+// that add up to something.
+Bytes random_input(const Case& c, std::size_t count, bool tame, std::mt19937& random) {
+  Bytes bytes(count * size_of(c.dtype));
+  for (auto& byte : bytes) byte = static_cast<unsigned char>(random());
+  if (c.dtype == Dtype::boolean)
+    for (auto& byte : bytes) byte = byte % 3 == 0 ? 0 : byte;
+  if (tame && is_float(c.dtype))  // exponents near one: clear the top exponent bit, set the next
+    for (std::size_t i = size_of(c.dtype) - 1; i < bytes.size(); i += size_of(c.dtype))
+      bytes[i] = static_cast<unsigned char>((bytes[i] & 0x87U) | 0x38U);
+  return bytes;
+}
+
+// Inputs at odd addresses, to prove that no alignment is assumed.
+struct Inputs {
+  std::vector<Bytes> storage;
+  std::vector<Operand> operands;
+
+  Inputs(const Case& c, int k, std::size_t count, std::mt19937& random) {
+    for (int j = 0; j < k; ++j) {
+      const Bytes bytes = random_input(c, count, random() % 2 == 0, random);
+      const std::size_t offset = 1 + j % 3;
+      storage.emplace_back(bytes.size() + offset);
+      std::copy(bytes.begin(), bytes.end(), storage.back().begin() + static_cast<long>(offset));
+      operands.push_back({storage.back().data() + offset, random() % 2 == 0});
+    }
+  }
+};
+
+std::string describe(const Folding& folding, std::size_t k, std::size_t count) {
+  return std::string(to_string(folding.reduction.op)) + " of " + std::string(to_string(folding.dtype)) +
+         ", k = " + std::to_string(k) + ", count = " + std::to_string(count) +
+         (folding.finish ? ", finished" : "");
+}
+
+class FoldEveryPair : public testing::TestWithParam<Case> {};
+
+TEST_P(FoldEveryPair, gives_the_reference_bits_at_every_level_and_length) {
+  std::mt19937 random(11);
+  for (const int k : {1, 2, 3, 5, 8, 17})
+    for (const std::size_t count : {0, 1, 2, 7, 15, 31, 64, 97, 127, 256, 257, 1009})
+      for (const bool finish : {false, true}) {
+        const Folding folding = folding_of(GetParam(), finish, k);
+        const Inputs inputs(GetParam(), k, count, random);
+        Bytes expected(count * size_of(folding.dtype) + 1, 0xab);
+        fold_reference(folding, expected.data(), inputs.operands, count);
+        EXPECT_EQ(expected.back(), 0xab);
+        for (const Level level : levels()) {
+          Bytes result(expected.size() + 1, 0xab);
+          fold_at(level, folding, result.data() + 1, inputs.operands, count);
+          ASSERT_TRUE(std::equal(expected.begin(), expected.end(), result.begin() + 1))
+              << describe(folding, inputs.operands.size(), count) << ", level "
+              << static_cast<int>(level);
+          ASSERT_EQ(result.front(), 0xab);
+        }
+      }
+}
+
+TEST_P(FoldEveryPair, may_write_over_any_of_its_operands) {
+  std::mt19937 random(12);
+  constexpr std::size_t kCount = 1031;
+  for (const int k : {1, 2, 3, 8})
+    for (int target = 0; target < k; ++target) {
+      const Folding folding = folding_of(GetParam(), true, k);
+      Inputs inputs(GetParam(), k, kCount, random);
+      Bytes expected(kCount * size_of(folding.dtype));
+      fold_reference(folding, expected.data(), inputs.operands, kCount);
+      const Bytes original = inputs.storage[target];
+      for (const Level level : levels()) {
+        std::copy(original.begin(), original.end(), inputs.storage[target].begin());
+        void* dst = const_cast<void*>(inputs.operands[target].data);
+        fold_at(level, folding, dst, inputs.operands, kCount);
+        ASSERT_EQ(std::memcmp(dst, expected.data(), expected.size()), 0)
+            << describe(folding, k, kCount) << ", into operand " << target;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fold, FoldEveryPair, testing::ValuesIn(sensible_cases()),
+                         [](const auto& test) {
+                           return std::string(to_string(test.param.dtype)) + "_" +
+                                  std::string(to_string(test.param.op));
+                         });
+
+TEST(Fold, the_same_operand_may_stand_in_several_places) {
+  std::vector<float> x(100, 1.5F);
+  const Operand twice[] = {{x.data(), true}, {x.data(), true}};
+  fold({Dtype::f32, ReduceOp::sum, false, 2}, x.data(), twice, x.size());
+  EXPECT_EQ(x, std::vector<float>(100, 3.0F));
+}
+
+TEST(Fold, the_best_level_is_one_that_runs_here) { EXPECT_TRUE(can_run(best_level())); }
+
+TEST(Fold, a_single_operand_is_copied_bit_by_bit_signalling_nans_included) {
+  const std::vector<std::uint32_t> x(33, 0xffa00001U);
+  std::vector<std::uint32_t> y(33);
+  const Operand one[] = {{x.data(), true}};
+  fold({Dtype::f32, ReduceOp::sum, true, 1}, y.data(), one, x.size());
+  EXPECT_EQ(x, y);
+}
+
+TEST(Fold, user_functions_see_bounded_blocks_in_order_with_the_lower_rank_as_in) {
+  struct Seen {
+    std::size_t largest = 0;
+  } seen;
+  const UserReduction concat{
+      "digits",
+      [](const void* in, void* inout, std::size_t count, Dtype, void* context) {
+        auto& largest = static_cast<Seen*>(context)->largest;
+        largest = std::max(largest, count);
+        for (std::size_t i = 0; i < count; ++i)
+          static_cast<std::int32_t*>(inout)[i] += 10 * static_cast<const std::int32_t*>(in)[i];
+      },
+      &seen, false};
+  constexpr std::size_t kCount = 5000;
+  std::vector<std::vector<std::int32_t>> x;
+  for (int r = 1; r <= 4; ++r) x.emplace_back(kCount, r);
+  const Operand operands[] = {
+      {x[0].data(), true}, {x[1].data(), true}, {x[2].data(), true}, {x[3].data(), true}};
+  fold({Dtype::i32, Reduction::by(concat), true, 4}, x[2].data(), operands, kCount);
+  EXPECT_EQ(x[2], std::vector<std::int32_t>(kCount, 1234));
+  EXPECT_LE(seen.largest * sizeof(std::int32_t), 65536U);
+}
+
+}  // namespace
+}  // namespace tutti::reduce

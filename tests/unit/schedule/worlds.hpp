@@ -1,0 +1,71 @@
+// Every request that the builders' tests try: sizes, roots, hosts, and who works in place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/catalog.hpp"
+
+namespace tutti::schedule {
+
+enum class Mode { out_of_place, in_place, mixed };
+inline constexpr Mode kModes[] = {Mode::out_of_place, Mode::in_place, Mode::mixed};
+
+// The programs of all ranks; `mixed`: every second rank works in place.
+inline Result<std::vector<Program>> build_world(Algorithm algorithm, Request request, Mode mode) {
+  std::vector<Program> programs;
+  for (request.rank = 0; request.rank < request.size; ++request.rank) {
+    request.in_place = mode == Mode::in_place || (mode == Mode::mixed && request.rank % 2 == 1);
+    auto program = build(algorithm, request);
+    if (!program.ok()) return program.status();
+    programs.push_back(*std::move(program));
+  }
+  return programs;
+}
+
+// Hosts of n ranks in several layouts: even blocks, dealt out in turn, and of all sizes.
+inline std::vector<std::vector<int>> host_layouts(int n) {
+  std::vector<std::vector<int>> layouts(4, std::vector<int>(static_cast<std::size_t>(n)));
+  int uneven_host = 0, room = 1;
+  for (int r = 0; r < n; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    layouts[0][at] = r / 4;
+    layouts[1][at] = 7 - r % 3;
+    layouts[2][at] = uneven_host;
+    layouts[3][at] = r / ((n + 1) / 2);
+    if (--room == 0) room = 1 + (++uneven_host % 5);
+  }
+  return layouts;
+}
+
+// Calls visit(request) for every size up to `most`, every root that matters, and the variants that
+// the entry's algorithm knows. Hosts live as long as the call.
+template <class Visit>
+void each_request(const Entry& entry, int least, int most, Visit visit) {
+  for (int n = least; n <= most; ++n) {
+    std::vector<std::vector<int>> layouts{{}};
+    if (entry.algorithm == Algorithm::hierarchical) layouts = host_layouts(n);
+    for (const auto& hosts : layouts) {
+      for (int root = 0; root < (has_root(entry.collective) ? n : 1); ++root) {
+        Request request{.collective = entry.collective, .size = n, .root = root};
+        request.host_of = hosts;
+        if (entry.applies && !entry.applies(request)) continue;
+        visit(request);
+        if (entry.algorithm != Algorithm::direct || entry.collective != Collective::all_reduce) {
+          continue;
+        }
+        request.shots = 1;
+        visit(request);
+      }
+    }
+  }
+}
+
+inline std::string describe(const Entry& entry, const Request& request, Mode mode) {
+  const char* modes[] = {"out of place", "in place", "mixed"};
+  return std::string(to_string(entry.collective)) + " " + std::string(to_string(entry.algorithm)) +
+         " n=" + std::to_string(request.size) + " root=" + std::to_string(request.root) + " " +
+         modes[static_cast<int>(mode)];
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,169 @@
+#include "trace/recorder.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/process_hooks.hpp"
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::trace {
+namespace {
+
+Record numbered(std::uint64_t number) {
+  Record record;
+  record.event = Event::started;
+  record.collective = static_cast<std::uint8_t>(Collective::all_reduce);
+  record.sequence = number;
+  record.bytes = number * 3 + 1;
+  record.peer = static_cast<std::int32_t>(number % 1000);
+  std::strcpy(record.label, "world");
+  return record;
+}
+
+bool is_whole(const Record& record) {
+  return record.bytes == record.sequence * 3 + 1 &&
+         record.peer == static_cast<std::int32_t>(record.sequence % 1000) &&
+         std::strcmp(record.label, "world") == 0;
+}
+
+std::string read_file(int file) {
+  std::string text(static_cast<std::size_t>(::lseek(file, 0, SEEK_END)), '\0');
+  EXPECT_EQ(::pread(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  return text;
+}
+
+TEST(recorder, snapshot_is_oldest_first_with_times_of_its_clock) {
+  VirtualClock clock;
+  Recorder recorder(16, clock);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    clock.advance(Nanoseconds(10));
+    recorder.note(numbered(i));
+  }
+  const auto records = recorder.snapshot();
+  ASSERT_EQ(records.size(), 5u);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(records[i].sequence, i);
+    EXPECT_EQ(records[i].time_ns, static_cast<std::int64_t>(10 * (i + 1)));
+  }
+}
+
+TEST(recorder, keeps_the_last_records_when_the_ring_wraps) {
+  VirtualClock clock;
+  Recorder recorder(10, clock);  // rounded up to 16
+  for (std::uint64_t i = 0; i < 1000; ++i) recorder.note(numbered(i));
+  const auto records = recorder.snapshot();
+  ASSERT_EQ(records.size(), 16u);
+  for (std::uint64_t i = 0; i < 16; ++i) EXPECT_EQ(records[i].sequence, 984 + i);
+}
+
+TEST(recorder, size_zero_still_records) {
+  VirtualClock clock;
+  Recorder recorder(0, clock);
+  recorder.note(numbered(7));
+  ASSERT_EQ(recorder.snapshot().size(), 1u);
+}
+
+TEST(recorder, concurrent_notes_are_never_seen_torn) {
+  Recorder recorder(64, steady_clock());
+  std::atomic<int> running{4};
+  std::vector<std::thread> writers;
+  for (std::uint64_t w = 0; w < 4; ++w)
+    writers.emplace_back([&, w] {
+      for (std::uint64_t i = 0; i < 20000; ++i) recorder.note(numbered(w * 1000000 + i));
+      --running;
+    });
+  std::size_t seen = 0;
+  do {
+    for (const Record& record : recorder.snapshot()) {
+      ASSERT_TRUE(is_whole(record));
+      ++seen;
+    }
+  } while (running > 0);
+  for (auto& writer : writers) writer.join();
+  EXPECT_GT(seen, 0u);
+  // Every thread wrote far more than the ring holds; at rest nearly all of it is there.
+  EXPECT_GT(recorder.snapshot().size(), 32u);
+}
+
+TEST(recorder, json_dump_parses_whatever_the_label_holds) {
+  VirtualClock clock;
+  clock.advance(Nanoseconds(77));
+  Recorder recorder(8, clock);
+  Record record = numbered(42);
+  record.event = Event::failed;
+  record.code = static_cast<std::uint8_t>(Code::peer_lost);
+  std::memcpy(record.label, "a\"b\\c\n\x01\xff and more", 16);  // not terminated, not UTF-8
+  recorder.note(record);
+  Record p2p;
+  p2p.collective = kPointToPoint;
+  p2p.dtype = 200;  // out of range
+  p2p.code = 200;
+  recorder.note(p2p);
+
+  const auto dump = nlohmann::json::parse(recorder.dump_json(3, "rank 1 \"died\""));
+  EXPECT_EQ(dump["tutti_recorder"], 1);
+  EXPECT_EQ(dump["rank"], 3);
+  EXPECT_EQ(dump["pid"], ::getpid());
+  EXPECT_EQ(dump["reason"], "rank 1 \"died\"");
+  EXPECT_EQ(dump["noted"], 2);
+  ASSERT_EQ(dump["records"].size(), 2u);
+  EXPECT_EQ(dump["records"][0]["event"], "failed");
+  EXPECT_EQ(dump["records"][0]["collective"], "all_reduce");
+  EXPECT_EQ(dump["records"][0]["sequence"], 42);
+  EXPECT_EQ(dump["records"][0]["code"], "peer_lost");
+  EXPECT_EQ(dump["records"][0]["time_ns"], 77);
+  EXPECT_EQ(dump["records"][1]["collective"], "point_to_point");
+}
+
+TEST(recorder, text_dump_names_the_operation_one_a_line) {
+  VirtualClock clock;
+  Recorder recorder(8, clock);
+  for (std::uint64_t i = 0; i < 5; ++i) recorder.note(numbered(i));
+  const std::string text = recorder.dump_text(2);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_THAT(text, testing::HasSubstr("all_reduce #3"));
+  EXPECT_THAT(text, testing::HasSubstr("all_reduce #4"));
+  EXPECT_THAT(text, testing::HasSubstr("'world'"));
+}
+
+struct SignalDump {
+  const Recorder& recorder;
+  int file;
+  static void run(void* self) noexcept {
+    const auto* dump = static_cast<const SignalDump*>(self);
+    dump->recorder.dump_to(dump->file, 5);
+  }
+};
+
+TEST(recorder, is_dumped_from_a_signal_handler_while_threads_note) {
+  Recorder recorder(4096, steady_clock());
+  const int file = ::memfd_create("dump", MFD_CLOEXEC);
+  SignalDump dump{recorder, file};
+  const Hook hook = Hook::on_dump(&SignalDump::run, &dump);
+  for (std::uint64_t i = 0; i < 4096; ++i) recorder.note(numbered(i));
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::uint64_t i = 0; !stop; ++i) recorder.note(numbered(i));
+  });
+  ASSERT_EQ(::raise(SIGUSR1), 0);
+  stop = true;
+  writer.join();
+
+  const auto parsed = nlohmann::json::parse(read_file(file));
+  EXPECT_EQ(parsed["rank"], 5);
+  EXPECT_EQ(parsed["reason"], "signal");
+  EXPECT_GT(parsed["records"].size(), 0u);
+  ::close(file);
+}
+
+}  // namespace
+}  // namespace tutti::trace

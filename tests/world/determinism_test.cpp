@@ -1,0 +1,151 @@
+// Equal bits: reduction_order = rank whatever the algorithm, transport, memory, segment size and place;
+// any on all ranks and in every run.
+#include <unistd.h>
+
+#include <cstdio>
+#include <tuple>
+
+#include "schedule/catalog.hpp"
+#include "support/trial.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t kCounts[] = {1, 509, 20'011};
+
+// All algorithms that may be forced under rank order, and the library's own choice.
+std::vector<Algorithm> rank_ordered(Collective collective, int size) {
+  std::vector<Algorithm> algorithms{Algorithm::automatic};
+  schedule::Request request;
+  request.collective = collective;
+  request.size = size;
+  for (const schedule::Entry& entry : schedule::catalog()) {
+    if (entry.collective == collective && entry.rank_ordered &&
+        (!entry.applies || entry.applies(request)))
+      algorithms.push_back(entry.algorithm);
+  }
+  return algorithms;
+}
+
+// The reference knows the exact bits, so whatever passes this has given the same bits as everything
+// else that does.
+void try_all_ways(Group& group, Dtype dtype) {
+  Arena arena(group, 4 << 20);
+  for (Collective collective : {Collective::all_reduce, Collective::reduce,
+                                Collective::reduce_scatter, Collective::scan})
+    for (Algorithm algorithm : rank_ordered(collective, group.size()))
+      for (std::size_t count : kCounts)
+        for (bool in_place : {false, true})
+          for (bool symmetric : {false, true}) {
+            Case what{.collective = collective, .dtype = dtype, .count = count, .algorithm = algorithm};
+            what.in_place = in_place;
+            what.values = Values::arbitrary;
+            what.root = group.size() - 1;
+            arena.reset();
+            try_out(group, what, symmetric ? &arena : nullptr);
+          }
+}
+
+class RankOrder : public testing::TestWithParam<std::tuple<WorldKind, int, std::size_t>> {};
+
+TEST_P(RankOrder, gives_the_same_bits_whatever_algorithm_transport_memory_segment_and_place) {
+  const auto [kind, size, segment] = GetParam();
+  World world{.kind = kind, .size = size, .order = ReductionOrder::rank};
+  world.tune = [segment = segment](Config& config) { config.segment_bytes = segment; };
+  if (const auto why = unavailable(world)) GTEST_SKIP() << *why;
+  run(world, [](Context& here) {
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16}) try_all_ways(*here.group, dtype);
+  });
+}
+
+std::string name_of_rank_order(const testing::TestParamInfo<RankOrder::ParamType>& info) {
+  return std::string(to_string(std::get<0>(info.param))) + "_" +
+         std::to_string(std::get<1>(info.param)) + "_segments_of_" +
+         std::to_string(std::get<2>(info.param));
+}
+
+std::vector<RankOrder::ParamType> rank_order_worlds() {
+  std::vector<RankOrder::ParamType> worlds;
+  for (int size = 2; size <= (reduced() ? 3 : 8); ++size)
+    for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
+      worlds.emplace_back(kind, size, size % 2 == 0 ? 4096 : 128 * 1024);
+  // Odd sizes with small segments too, once each.
+  worlds.emplace_back(WorldKind::threads, 3, 4096);
+  worlds.emplace_back(WorldKind::shm, 3, 4096);
+  worlds.emplace_back(WorldKind::tcp, 3, 4096);
+  worlds.emplace_back(WorldKind::mixed, 4, 16 * 1024);
+  return worlds;
+}
+
+INSTANTIATE_TEST_SUITE_P(World, RankOrder, testing::ValuesIn(rank_order_worlds()),
+                         name_of_rank_order);
+
+TEST(RankOrderRefuses, algorithms_that_fold_in_another_order) {
+  run(World{.size = 4, .order = ReductionOrder::rank}, [](Context& here) {
+    const auto* ring = schedule::find(Collective::all_reduce, Algorithm::ring);
+    ASSERT_NE(ring, nullptr);
+    ASSERT_FALSE(ring->rank_ordered);
+    Trial trial(*here.group, {.count = 100, .algorithm = Algorithm::ring});
+    const Status status = trial.run();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    try_out(*here.group, {.count = 100, .values = Values::arbitrary});
+  });
+}
+
+class AnyOrder : public WorldTest {};
+
+// One hash per call and run, agreed on by all ranks: they gather the hashes and compare.
+void hash_all_calls(Context& here, std::vector<std::uint64_t>& hashes) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
+    for (std::size_t count : kCounts) {
+      Case what{.dtype = dtype, .count = count, .in_place = true, .values = Values::arbitrary};
+      Trial trial(*here.group, what);
+      const Status status = trial.run();
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      const Bytes output = trial.output();
+      hashes.push_back(hash_of(output.data(), output.size()));
+    }
+}
+
+TEST_P(AnyOrder, gives_the_same_bits_on_all_ranks_and_in_every_run) {
+  const World world = GetParam();
+  // Ranks live in processes that end with their world: a file without a name brings the hashes back.
+  std::vector<std::vector<std::uint64_t>> runs(2);
+  for (auto& hashes : runs) hashes.resize(9);
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  for (std::size_t which = 0; which < runs.size(); ++which)
+    run(world, [file, which](Context& here) {
+      std::vector<std::uint64_t> mine;
+      hash_all_calls(here, mine);
+      std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(here.size));
+      const Status status = here.group->all_gather(ConstBuffer::of(mine), Buffer::of(all));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_EQ(all[i], mine[i % mine.size()]) << "rank " << i / mine.size() << " differs";
+      if (here.rank != 0) return;
+      const auto bytes = static_cast<ssize_t>(mine.size() * sizeof mine[0]);
+      EXPECT_EQ(pwrite(fileno(file), mine.data(), static_cast<std::size_t>(bytes),
+                       static_cast<off_t>(which) * bytes), bytes);
+    });
+  for (std::size_t which = 0; which < runs.size(); ++which) {
+    const auto bytes = static_cast<ssize_t>(runs[which].size() * sizeof runs[which][0]);
+    ASSERT_EQ(pread(fileno(file), runs[which].data(), static_cast<std::size_t>(bytes),
+                    static_cast<off_t>(which) * bytes), bytes);
+  }
+  std::fclose(file);
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+std::vector<World> any_order_worlds() {
+  std::vector<World> worlds = one_world_of_each();
+  for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
+    worlds.push_back(World{.kind = kind, .size = 5});
+  return worlds;
+}
+
+INSTANTIATE_TEST_SUITE_P(World, AnyOrder, testing::ValuesIn(any_order_worlds()), name_of);
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,176 @@
+// Groups made from groups, several in flight at once, and their end.
+#include <algorithm>
+#include <random>
+
+#include "support/trial.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+class Groups : public WorldTest {};
+
+void expect_works(Group& group, std::uint64_t seed) {
+  try_out(group, {.collective = Collective::all_reduce, .count = 33, .seed = seed});
+  try_out(group, {.collective = Collective::all_gather, .count = 5, .seed = seed + 1});
+  try_out(group, {.collective = Collective::broadcast, .count = 70'001, .root = group.size() - 1});
+}
+
+// What the members of a group are called in the world, in the group's order.
+std::vector<std::int32_t> members(Group& group, int world_rank) {
+  std::vector<std::int32_t> mine{world_rank}, all(static_cast<std::size_t>(group.size()));
+  const Status status = group.all_gather(ConstBuffer::of(mine), Buffer::of(all));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return all;
+}
+
+TEST_P(Groups, split_by_color_and_are_ordered_by_key_then_by_old_rank) {
+  in_world([](Context& here) {
+    auto reversed = here.group->split(0, -here.rank, "reversed");
+    ASSERT_TRUE(reversed.ok()) << reversed.status().to_string();
+    EXPECT_EQ((*reversed)->rank(), here.size - 1 - here.rank);
+    EXPECT_EQ((*reversed)->name(), "reversed");
+    std::vector<std::int32_t> expected;
+    for (int rank = here.size; rank-- > 0;) expected.push_back(rank);
+    EXPECT_EQ(members(**reversed, here.rank), expected);
+    expect_works(**reversed, 10);
+
+    auto halves = here.group->split(here.rank % 2, 7);  // all keys tie
+    ASSERT_TRUE(halves.ok()) << halves.status().to_string();
+    EXPECT_EQ((*halves)->rank(), here.rank / 2);
+    EXPECT_EQ((*halves)->size(), (here.size + (here.rank % 2 == 0 ? 1 : 0)) / 2);
+    expect_works(**halves, 20);
+    expect_works(*here.group, 30);
+  });
+}
+
+TEST_P(Groups, give_none_to_a_negative_color) {
+  in_world([](Context& here) {
+    auto some = here.group->split(here.rank == 0 ? -1 : 5, 0);
+    ASSERT_TRUE(some.ok()) << some.status().to_string();
+    EXPECT_EQ(*some == nullptr, here.rank == 0);
+    if (*some) {
+      EXPECT_EQ((*some)->size(), here.size - 1);
+      expect_works(**some, 1);
+    }
+    expect_works(*here.group, 2);
+  });
+}
+
+TEST_P(Groups, from_a_list_are_made_by_their_members_alone_in_the_order_of_the_list) {
+  in_world([](Context& here) {
+    const std::vector<int> list{here.size - 1, 0};
+    if (here.rank == 0 || here.rank == here.size - 1) {
+      auto pair = here.group->subgroup(list, 1, "ends");
+      ASSERT_TRUE(pair.ok()) << pair.status().to_string();
+      EXPECT_EQ((*pair)->rank(), here.rank == 0 ? 1 : 0);
+      EXPECT_EQ(members(**pair, here.rank), (std::vector<std::int32_t>{here.size - 1, 0}));
+      expect_works(**pair, 3);
+    }
+    expect_works(*here.group, 4);
+  });
+}
+
+TEST_P(Groups, from_lists_with_different_tags_do_not_meet) {
+  in_world([](Context& here) {
+    std::vector<int> all;
+    for (int rank = 0; rank < here.size; ++rank) all.push_back(rank);
+    auto one = here.group->subgroup(all, 1);
+    auto two = here.group->subgroup(all, 2);
+    ASSERT_TRUE(one.ok() && two.ok());
+    std::vector<std::int32_t> a{1}, b{2};
+    // Opposite orders on odd and even ranks.
+    Work first = here.rank % 2 ? (*one)->all_reduce_async(Buffer::of(a), ReduceOp::sum)
+                               : (*two)->all_reduce_async(Buffer::of(b), ReduceOp::sum);
+    Work second = here.rank % 2 ? (*two)->all_reduce_async(Buffer::of(b), ReduceOp::sum)
+                                : (*one)->all_reduce_async(Buffer::of(a), ReduceOp::sum);
+    EXPECT_TRUE(first.wait().ok());
+    EXPECT_TRUE(second.wait().ok());
+    EXPECT_EQ(a[0], here.size);
+    EXPECT_EQ(b[0], 2 * here.size);
+  });
+}
+
+TEST_P(Groups, in_flight_at_once_do_not_wait_for_each_other) {
+  in_world([](Context& here) {
+    std::vector<std::shared_ptr<Group>> groups{here.group};
+    for (int i = 0; i < 4; ++i) {
+      auto copy = here.group->duplicate("copy " + std::to_string(i));
+      ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+      groups.push_back(*copy);
+    }
+    for (std::uint64_t round = 1; round <= 6; ++round) {
+      std::vector<std::size_t> order(groups.size());
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::mt19937_64 random(mix(round, static_cast<std::uint64_t>(here.rank)));
+      std::shuffle(order.begin(), order.end(), random);
+      std::list<Trial> trials;
+      std::vector<Work> works;
+      for (std::size_t i : order) {
+        const Case what{.collective = static_cast<Collective>((i + round) % kCollectives),
+                        .count = i % 2 ? 40'009U : 3U, .seed = round * 10 + i};
+        trials.emplace_back(*groups[i], what);
+        works.push_back(trials.back().start());
+      }
+      // Waited for in this rank's order, which is nobody else's.
+      std::size_t next = 0;
+      for (Trial& trial : trials) trial.check(works[next++].wait());
+    }
+  });
+}
+
+TEST_P(Groups, may_be_nested_and_outlive_their_parents) {
+  in_world([](Context& here) {
+    auto child = here.group->duplicate();
+    ASSERT_TRUE(child.ok()) << child.status().to_string();
+    auto grandchild = (*child)->split(0, here.rank);
+    ASSERT_TRUE(grandchild.ok()) << grandchild.status().to_string();
+    child->reset();
+    here.group.reset();
+    expect_works(**grandchild, 7);
+  });
+}
+
+TEST_P(Groups, may_come_and_go_while_others_work) {
+  in_world([](Context& here) {
+    Trial trial(*here.group, {.count = 100'003});
+    Work work = trial.start();
+    for (int i = 0; i < (reduced() ? 5 : 20); ++i) {
+      auto passing = here.group->duplicate();
+      ASSERT_TRUE(passing.ok()) << passing.status().to_string();
+      std::vector<std::int32_t> value{1};
+      EXPECT_TRUE((*passing)->all_reduce(Buffer::of(value), ReduceOp::sum).ok());
+      EXPECT_EQ(value[0], here.size);
+    }
+    trial.check(work.wait());
+    expect_works(*here.group, 8);
+  });
+}
+
+// A rank whose part is done leaves; the others must still get theirs.
+TEST_P(Groups, may_be_left_by_a_rank_that_is_done) {
+  in_world([](Context& here) {
+    auto copy = here.group->duplicate();
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    Trial trial(**copy, {.collective = Collective::broadcast, .count = 300'007, .root = 0});
+    trial.check(trial.run());
+    copy->reset();
+    expect_works(*here.group, 9);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(World, Groups, testing::ValuesIn(one_world_of_each()), name_of);
+
+TEST(GroupOfOne, needs_nobody) {
+  run(World{.size = 1}, [](Context& here) {
+    expect_works(*here.group, 1);
+    std::vector<std::int32_t> out{4}, in{0};
+    const Transfer both[] = {{Transfer::Kind::recv, Buffer::of(in), 0, 0},
+                             {Transfer::Kind::send, Buffer::of(out), 0, 0}};
+    EXPECT_TRUE(here.group->transfer(both, {}).wait().ok());
+    EXPECT_EQ(in[0], 4);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,92 @@
+// The tests' own tools: the reference rounds right, and failures in children are not lost.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/children.hpp"
+#include "support/reference.hpp"
+
+namespace tutti::test {
+namespace {
+
+std::uint32_t bits_of(Dtype dtype, double value) {
+  std::uint32_t bits = 0;
+  encode(dtype, value, reinterpret_cast<std::byte*>(&bits));
+  return bits;
+}
+
+double value_of(Dtype dtype, std::uint32_t bits) {
+  return decode(dtype, reinterpret_cast<const std::byte*>(&bits));
+}
+
+TEST(Reference, gives_back_every_small_float_that_it_reads) {
+  for (Dtype dtype : {Dtype::f8e4m3, Dtype::f8e5m2, Dtype::f16, Dtype::bf16})
+    for (std::uint32_t bits = 0; bits < (size_of(dtype) == 1 ? 1U << 8 : 1U << 16); ++bits) {
+      const double value = value_of(dtype, bits);
+      if (std::isnan(value)) EXPECT_TRUE(std::isnan(value_of(dtype, bits_of(dtype, value))));
+      else ASSERT_EQ(bits_of(dtype, value), bits) << to_string(dtype) << " " << value;
+    }
+}
+
+TEST(Reference, rounds_ties_to_even_and_overflows_as_documented) {
+  EXPECT_EQ(bits_of(Dtype::f16, 1.0), 0x3C00U);
+  EXPECT_EQ(bits_of(Dtype::f16, 65519.0), 0x7BFFU);
+  EXPECT_EQ(bits_of(Dtype::f16, 65520.0), 0x7C00U);
+  EXPECT_EQ(bits_of(Dtype::bf16, 1.0 + 0x1p-8), 0x3F80U);
+  EXPECT_EQ(bits_of(Dtype::bf16, 1.0 + 3 * 0x1p-8), 0x3F82U);
+  EXPECT_EQ(bits_of(Dtype::bf16, -2.0), 0xC000U);
+  EXPECT_EQ(value_of(Dtype::f8e4m3, bits_of(Dtype::f8e4m3, 1e9)), 448.0);
+  EXPECT_EQ(value_of(Dtype::f8e4m3, 0x7E), 448.0);
+  EXPECT_TRUE(std::isnan(value_of(Dtype::f8e4m3, 0x7F)));
+  EXPECT_EQ(value_of(Dtype::f8e5m2, 0x7B), 57344.0);
+  EXPECT_EQ(bits_of(Dtype::f8e5m2, 61440.0), 0x7CU);
+  EXPECT_EQ(value_of(Dtype::f8e4m3, 0x01), 0x1p-9);
+}
+
+// `exact` means what it says: folding backwards, rounded at every step, gives the same bits.
+TEST(Reference, exact_values_give_the_same_bits_in_every_order) {
+  for (int d = 0; d < kDtypes; ++d)
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::avg, ReduceOp::premul_sum}) {
+      const auto dtype = static_cast<Dtype>(d);
+      if (!is_sensible(op, dtype)) continue;
+      std::vector<Bytes> inputs;
+      for (int rank = 0; rank < 16; ++rank) inputs.push_back(make_values({dtype, op}, rank, 0, 500));
+      const Reduction reduction = op == ReduceOp::premul_sum ? Reduction::premul_sum(2.0) : op;
+      const Bytes forward = fold_in_order(dtype, reduction, inputs, 16);
+      const Reduction partial = op == ReduceOp::prod ? ReduceOp::prod : ReduceOp::sum;
+      Bytes backward = inputs.back();
+      for (std::size_t r = inputs.size() - 1; r-- > 0;)
+        backward = fold_in_order(dtype, partial, {inputs[r], backward}, 1);
+      if (op == ReduceOp::avg || op == ReduceOp::premul_sum)
+        backward = fold_in_order(dtype, reduction, {backward}, 16);
+      EXPECT_EQ(difference(dtype, forward, backward.data()), std::nullopt)
+          << to_string(dtype) << " " << to_string(op);
+    }
+}
+
+TEST(Children, report_failed_assertions_with_their_rank) {
+  Children children(std::chrono::seconds(20), {});
+  for (int rank = 0; rank < 3; ++rank)
+    children.fork({rank}, [rank] { EXPECT_NE(rank, 1) << "a failure on purpose"; });
+  const auto failures = children.wait();
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_EQ(failures[0].rank, 1);
+  EXPECT_NE(failures[0].text.find("a failure on purpose"), std::string::npos);
+}
+
+TEST(Children, that_crash_or_hang_are_reported_and_ended) {
+  Children children(std::chrono::seconds(1), {3});
+  children.fork({0}, [] { signal(SIGTERM, SIG_DFL); raise(SIGTERM); });
+  children.fork({1}, [] { for (;;) pause(); });
+  children.fork({2}, [] {});
+  children.fork({3}, [] { raise(SIGSTOP); });  // doomed: no failure
+  const auto failures = children.wait();
+  ASSERT_EQ(failures.size(), 2U);
+  EXPECT_EQ(failures[0].rank, 0);
+  EXPECT_EQ(failures[1].rank, 1);
+}
+
+}  // namespace
+}  // namespace tutti::test

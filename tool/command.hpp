@@ -1,0 +1,39 @@
+// tool/command.hpp - what the subcommands of `tutti` have in common.
+//
+// Exit codes: 0 done, 1 it failed, 2 the command line or the environment is wrong (one line on stderr
+// names the culprit). `tutti run` ends with its ranks' code instead.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/status.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace tutti::tool {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kBadInput = 2;
+
+struct Command {
+  CLI::App* parser = nullptr;
+  std::function<int()> action;  // after a successful parse; returns the exit code
+};
+
+// `words_after_mark` are what followed "--" on the command line, the mark included.
+Command make_run(CLI::App& app, std::vector<std::string> words_after_mark);
+Command make_show(CLI::App& app);
+Command make_info(CLI::App& app);
+
+// "tutti show: there is no …" on stderr; returns `code`.
+int complain(std::string_view command, std::string_view message, int code);
+// The same, with the code that fits: 2 for the caller's mistake, 1 otherwise.
+int complain(std::string_view command, const Status& status);
+
+}  // namespace tutti::tool

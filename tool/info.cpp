@@ -1,0 +1,108 @@
+// tutti info - what this build has, what this machine is, and which variables are there to be set.
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/auth.hpp"
+#include "schedule/catalog.hpp"
+#include "tool/command.hpp"
+#include "tutti/config.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFooter = R"(Examples:
+  tutti info
+  tutti info --json
+)";
+
+template <class Enum>
+json words(int count, int first = 0) {
+  json list = json::array();
+  for (int i = first; i < count; ++i) list.push_back(std::string(to_string(static_cast<Enum>(i))));
+  return list;
+}
+
+json build_facts() {
+  return {{"version", TUTTI_VERSION},
+          {"protocol", kProtocolVersion},
+          {"compiler", __VERSION__},
+          {"build_type", TUTTI_BUILD_TYPE},
+          {"sanitizers", TUTTI_SANITIZED},
+          {"openssl", OpenSSL_version(OPENSSL_VERSION_STRING)},
+          {"transports", {"inproc", "shm", "tcp"}},
+          {"collectives", words<Collective>(kCollectives)},
+          {"algorithms", words<Algorithm>(kAlgorithms, 1)},
+          {"dtypes", words<Dtype>(kDtypes)},
+          {"reduce_ops", words<ReduceOp>(kReduceOps)},
+          {"schedules", schedule::catalog().size()}};
+}
+
+json variable_facts() {
+  json list = json::array();
+  for (const ConfigVariable& variable : config_variables())
+    list.push_back({{"name", variable.name},
+                    {"meaning", variable.meaning},
+                    {"default", variable.default_value},
+                    {"value", variable.value}});
+  return list;
+}
+
+std::string join(const json& list) {
+  std::string text;
+  for (const auto& word : list) text += (text.empty() ? "" : " ") + word.get<std::string>();
+  return text;
+}
+
+void print_build(const json& build) {
+  const std::string sanitizers = build["sanitizers"];
+  fmt::print("tutti {}  (protocol {}, {}{}{}, gcc {}, OpenSSL {})\n", std::string(build["version"]),
+             build["protocol"].get<int>(), std::string(build["build_type"]),
+             sanitizers.empty() ? "" : ", sanitizers ", sanitizers, std::string(build["compiler"]),
+             std::string(build["openssl"]));
+  for (const char* name : {"transports", "collectives", "algorithms", "dtypes", "reduce_ops"})
+    fmt::print("  {:12} {}\n", name, join(build[name]));
+}
+
+void print_variables(const json& variables) {
+  fmt::print("\nenvironment variables\n");
+  for (const auto& variable : variables) {
+    const std::string preset = variable["default"];
+    const std::string value = variable["value"];
+    fmt::print("  {:22} {}{}{}\n", std::string(variable["name"]), std::string(variable["meaning"]),
+               preset.empty() ? "" : fmt::format(" [{}]", preset),
+               value.empty() ? "" : fmt::format("\n  {:22} is set to {}", "", value));
+  }
+}
+
+int info(bool as_json) {
+  const json build = build_facts();
+  const json variables = variable_facts();
+  if (as_json) {
+    fmt::print("{}\n", json{{"build", build}, {"variables", variables}}.dump(1));
+    return kDone;
+  }
+  print_build(build);
+  print_variables(variables);
+  return kDone;
+}
+
+}  // namespace
+
+Command make_info(CLI::App& app) {
+  auto as_json = std::make_shared<bool>(false);
+  CLI::App* parser = app.add_subcommand("info", "version, what is built in, this machine, variables");
+  parser->add_flag("--json", *as_json, "as JSON");
+  parser->footer(kFooter);
+  return {parser, [as_json] { return info(*as_json); }};
+}
+
+}  // namespace tutti::tool

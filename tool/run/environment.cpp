@@ -1,0 +1,74 @@
+#include "tool/run/environment.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <thread>
+
+namespace tutti::tool {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables own_environment() {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+// With these, programs written for torchrun run unmodified.
+void set_torchrun_variables(const World& world, int local_rank, Variables& variables) {
+  const std::string rank = std::to_string(world.first_rank + local_rank);
+  const std::string size = std::to_string(world.size);
+  for (const char* name : {"RANK", "ROLE_RANK"}) variables[name] = rank;
+  for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"}) variables[name] = size;
+  for (const char* name : {"GROUP_RANK", "NODE_RANK"})
+    variables[name] = std::to_string(world.node_rank);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(world.nodes);
+  variables["LOCAL_RANK"] = std::to_string(local_rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(world.local_size);
+  variables["ROLE_NAME"] = "default";
+  variables["MASTER_ADDR"] = world.master_address;
+  variables["MASTER_PORT"] = std::to_string(world.master_port);
+  variables["TORCHELASTIC_RUN_ID"] = world.job;
+  variables["TORCHELASTIC_RESTART_COUNT"] = "0";
+  variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
+  // Would make torch look for a store of torchrun's own at MASTER_PORT.
+  variables.erase("TORCHELASTIC_USE_AGENT_STORE");
+}
+
+}  // namespace
+
+std::vector<std::string> rank_environment(const World& world, int local_rank, int secret_descriptor,
+                                          int board_descriptor) {
+  Variables variables = own_environment();
+  set_torchrun_variables(world, local_rank, variables);
+  variables["TUTTI_RANK"] = std::to_string(world.first_rank + local_rank);
+  variables["TUTTI_SIZE"] = std::to_string(world.size);
+  variables["TUTTI_LOCAL_RANK"] = std::to_string(local_rank);
+  variables["TUTTI_LOCAL_SIZE"] = std::to_string(world.local_size);
+  variables["TUTTI_JOB"] = world.job;
+  variables["TUTTI_STORE"] = world.store_address;
+  variables["TUTTI_SECRET_FD"] = std::to_string(secret_descriptor);
+  variables["TUTTI_BOARD_FD"] = std::to_string(board_descriptor);
+  // An outer job's; the store above is what counts.
+  variables.erase("TUTTI_RENDEZVOUS");
+  variables.erase("TUTTI_SECRET_FILE");
+  // Ranks that each start a thread per core get in each other's way.
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (world.local_size > 1)
+    variables.emplace("OMP_NUM_THREADS", std::to_string(std::max(1, cores / world.local_size)));
+
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+}  // namespace tutti::tool

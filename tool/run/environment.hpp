@@ -1,0 +1,27 @@
+// tool/run/environment.hpp - what a rank finds in its environment (docs/formats/environment.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti::tool {
+
+// What all launchers of a job know alike, but for first_rank.
+struct World {
+  int size = 1;
+  int first_rank = 0;  // of this host
+  int local_size = 1;
+  int nodes = 1;
+  int node_rank = 0;
+  std::string job;
+  std::string store_address;
+  // Where an unmodified torch program makes rank 0 listen.
+  std::string master_address = "127.0.0.1";
+  int master_port = 0;
+};
+
+// The launcher's own environment with the rank's variables in it: "NAME=value" each.
+std::vector<std::string> rank_environment(const World& world, int local_rank, int secret_descriptor,
+                                          int board_descriptor);
+
+}  // namespace tutti::tool

@@ -1,0 +1,285 @@
+#include "tool/run/job.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "core/secret.hpp"
+
+namespace tutti::tool {
+namespace {
+
+// How long a stream may stay open after its rank has ended, held by a process that left the group.
+constexpr std::chrono::seconds kDrain{1};
+
+int milliseconds_until(std::optional<Nanoseconds> moment) {
+  if (!moment) return -1;
+  const Nanoseconds left = *moment - steady_clock().now();
+  if (left <= Nanoseconds(0)) return 0;
+  const auto count = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::min<std::int64_t>(count, 60000));
+}
+
+}  // namespace
+
+void Job::start(Launch launch, const std::string& secret) {
+  began_ = steady_clock().now();
+  const Status status = start_ranks(std::move(launch), secret);
+  if (status.ok()) return;
+  own_report_ = Rendezvous::Failure{
+      status.code() == Code::invalid_argument ? 127 : 1,
+      fmt::format("rank {} (host {}) did not start: {}",
+                  rendezvous_.world().first_rank + static_cast<int>(ranks_.size()), host_name(),
+                  status.message())};
+  rendezvous_.report(*own_report_);
+  send(SIGKILL);
+}
+
+Status Job::start_ranks(Launch launch, const std::string& secret) {
+  const World& world = rendezvous_.world();
+  auto input = Input::open(world.first_rank == 0);
+  if (!input.ok()) return input.status();
+  input_.emplace(*std::move(input));
+  auto board = Board::create(world.size);
+  if (!board.ok()) return board.status();
+  board_.emplace(*std::move(board));
+  auto descriptor = make_secret_descriptor(secret);
+  if (!descriptor.ok()) return descriptor.status();
+  secret_.reset(*descriptor);
+  deaths_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!deaths_) return errno_status("cannot make an epoll");
+
+  launch.inherited = {secret_.get(), board_->descriptor()};
+  for (int local_rank = 0; local_rank < world.local_size; ++local_rank)
+    if (Status status = start_rank(launch, local_rank); !status.ok()) return status;
+  input_->release_children_ends();
+  return {};
+}
+
+Status Job::start_rank(const Launch& launch, int local_rank) {
+  const World& world = rendezvous_.world();
+  const int number = world.first_rank + local_rank;
+  auto out_log = open_log(number, "out");
+  if (!out_log.ok()) return out_log.status();
+  auto err_log = open_log(number, "err");
+  if (!err_log.ok()) return err_log.status();
+  const auto environment =
+      rank_environment(world, local_rank, secret_.get(), board_->descriptor());
+  auto child = spawn(launch, environment, number == 0 ? input_->for_first() : input_->for_others());
+  if (!child.ok()) return child.status();
+  keeper_.watch(child->pid);
+  ++alive_;
+
+  Rank rank;
+  rank.rank = number;
+  rank.pid = child->pid;
+  rank.death = std::move(child->death);
+  rank.out = std::make_unique<LineStream>(std::move(child->out), sinks_.out.get(), prefix_of(number),
+                                          *std::move(out_log));
+  rank.err = std::make_unique<LineStream>(std::move(child->err), sinks_.err.get(), prefix_of(number),
+                                          *std::move(err_log));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = ranks_.size();
+  const int death = rank.death.get();
+  ranks_.push_back(std::move(rank));
+  if (::epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, death, &event) != 0)
+    return errno_status("cannot watch a rank");
+  return {};
+}
+
+Result<Descriptor> Job::open_log(int rank, const char* ending) const {
+  if (options_.log_dir.empty()) return Descriptor();
+  const std::string path = fmt::format("{}/rank{}.{}", options_.log_dir, rank, ending);
+  Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!log) return errno_status(fmt::format("cannot write {}", path));
+  return log;
+}
+
+std::string Job::prefix_of(int rank) const {
+  const bool wanted = options_.tee || ::isatty(STDOUT_FILENO) != 0;
+  return wanted ? fmt::format("[rank{}] ", rank) : std::string();
+}
+
+int Job::run() {
+  while (!finished()) {
+    wait_for_events();
+    handle_signals();
+    handle_deaths();
+    handle_news();
+    escalate();
+    pump_output();
+  }
+  return conclude();
+}
+
+void Job::wait_for_events() {
+  std::vector<pollfd> events = {{signals_.descriptor(), POLLIN, 0},
+                                {deaths_.get(), POLLIN, 0},
+                                {rendezvous_.descriptor(), POLLIN, 0},
+                                {input_ ? input_->wants_read() : -1, POLLIN, 0},
+                                {input_ ? input_->wants_write() : -1, POLLOUT, 0}};
+  for (const Sink* sink : {sinks_.out.get(), sinks_.err.get()})
+    events.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
+  for (const Rank& rank : ranks_)
+    for (const LineStream* stream : {rank.out.get(), rank.err.get()})
+      events.push_back({stream->wants_input() ? stream->descriptor() : -1, POLLIN, 0});
+
+  std::optional<Nanoseconds> wake = escalation_.next();
+  if (give_up_at_) wake = wake ? std::min(*wake, *give_up_at_) : give_up_at_;
+  if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
+  if ((events[3].revents | events[4].revents) != 0) input_->pump();
+  std::size_t next = 7;
+  for (const Rank& rank : ranks_)
+    for (LineStream* stream : {rank.out.get(), rank.err.get()})
+      if (events[next++].revents != 0) stream->pump();
+}
+
+void Job::handle_signals() {
+  while (const int signal = signals_.take()) {
+    last_signal_ = signal;
+    const int passed_on = escalation_.signal_arrived(signal, steady_clock().now());
+    // With no rank left there is only output or another node to wait for.
+    if (alive_ == 0)
+      quit_ = true;
+    else
+      send(passed_on);
+  }
+}
+
+void Job::handle_deaths() {
+  if (!deaths_) return;
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(deaths_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) handle_death(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
+}
+
+void Job::handle_death(Rank& rank) {
+  // What the rank left running goes with it. The group's number cannot be anybody else's before the
+  // rank itself is reaped.
+  ::kill(-rank.pid, SIGKILL);
+  keeper_.forget(rank.pid);
+  Ending ending;
+  while (::waitpid(rank.pid, &ending.wait_status, 0) < 0 && errno == EINTR) {
+  }
+  rank.death.reset();
+  rank.alive = false;
+  --alive_;
+  const Nanoseconds now = steady_clock().now();
+  if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);
+  if (!WIFSIGNALED(ending.wait_status) && WEXITSTATUS(ending.wait_status) == 0) return;
+  escalation_.rank_failed(now);
+  if (first_failure_) return;
+  ending.rank = rank.rank;
+  ending.host = host_name();
+  ending.pid = rank.pid;
+  ending.at = now;
+  ending.after = now - began_;
+  first_failure_ = ending;
+  if (own_report_) return;
+  own_report_ = Rendezvous::Failure{ending.exit_code(), describe(ending)};
+  rendezvous_.report(*own_report_);
+}
+
+void Job::handle_news() {
+  if (rendezvous_.descriptor() < 0) return;
+  rendezvous_.acknowledge();
+  if (auto failure = rendezvous_.take_failure()) {
+    job_failure_ = std::move(failure);
+    escalation_.rank_failed(steady_clock().now());
+  }
+}
+
+void Job::escalate() {
+  if (const int signal = escalation_.due(steady_clock().now())) send(signal);
+}
+
+void Job::send(int signal) {
+  for (const Rank& rank : ranks_) {
+    if (!rank.alive) continue;
+    ::kill(-rank.pid, signal);
+    if (signal != SIGKILL) ::kill(-rank.pid, SIGCONT);  // a stopped process hears nothing else
+  }
+}
+
+void Job::pump_output() {
+  sinks_.out->flush();
+  sinks_.err->flush();
+}
+
+bool Job::streams_open() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.out->open() || rank.err->open(); });
+}
+
+// Ranks ended → their output is complete → it is written → the other nodes are done too.
+bool Job::finished() {
+  if (quit_) return true;
+  if (alive_ > 0) return false;
+  const Nanoseconds now = steady_clock().now();
+  if (streams_open() && !left_) {
+    // Full sinks mean a slow reader, not a stream that somebody holds open.
+    const bool slow = sinks_.out->pending() || sinks_.err->pending();
+    if (slow) give_up_at_ = deadline_after(now, kDrain);
+    if (give_up_at_ && now < *give_up_at_) return false;
+    for (Rank& rank : ranks_)
+      for (LineStream* stream : {rank.out.get(), rank.err.get()})
+        if (stream->open()) stream->finish();
+    pump_output();
+  }
+  if (sinks_.out->pending() || sinks_.err->pending()) {
+    give_up_at_.reset();
+    return false;
+  }
+  if (!left_) {
+    left_ = true;
+    give_up_at_.reset();
+    rendezvous_.leave();
+  }
+  if (rendezvous_.over()) return true;
+  // After a failure the other launchers need two graces at most; one that was killed never leaves.
+  if (!give_up_at_ && (own_report_ || job_failure_))
+    give_up_at_ = deadline_after(now, 2 * options_.grace + std::chrono::seconds(5));
+  return give_up_at_ && now >= *give_up_at_;
+}
+
+int Job::conclude() {
+  handle_news();
+  const bool elsewhere =
+      job_failure_ && (!own_report_ || own_report_->sentence != job_failure_->sentence);
+  if (last_signal_ != 0)
+    fmt::print(stderr, "tutti run: stopped by {}\n", signal_name(last_signal_));
+  if (elsewhere) {
+    fmt::print(stderr, "tutti run: {}\n", job_failure_->sentence);
+    return job_failure_->exit_code;
+  }
+  if (first_failure_ && own_report_->sentence == describe(*first_failure_)) {
+    const auto index = static_cast<std::size_t>(first_failure_->rank - rendezvous_.world().first_rank);
+    if (last_signal_ == 0)
+      fmt::print(stderr, "{}", verdict(*first_failure_, board_->read(first_failure_->rank),
+                                       ranks_[index].err->last_lines()));
+    return first_failure_->exit_code();
+  }
+  if (own_report_) {
+    fmt::print(stderr, "tutti run: {}\n", own_report_->sentence);
+    return own_report_->exit_code;
+  }
+  return quit_ ? 128 + last_signal_ : 0;
+}
+
+Job::~Job() {
+  for (Rank& rank : ranks_) {
+    if (!rank.alive) continue;
+    ::kill(-rank.pid, SIGKILL);
+    ::waitpid(rank.pid, nullptr, 0);
+    keeper_.forget(rank.pid);
+  }
+}
+
+}  // namespace tutti::tool

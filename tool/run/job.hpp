@@ -1,0 +1,89 @@
+// tool/run/job.hpp - the ranks of this host, from their start to the last line they print.
+//
+// One thread, one poll loop: signals, deaths (in the order in which they happened), output, input,
+// news from other nodes. Whatever way the loop is left, no rank of this host is alive afterwards.
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/board.hpp"
+#include "tool/run/input.hpp"
+#include "tool/run/keeper.hpp"
+#include "tool/run/nodes.hpp"
+#include "tool/run/options.hpp"
+#include "tool/run/output.hpp"
+#include "tool/run/signals.hpp"
+#include "tool/run/spawn.hpp"
+#include "tool/run/verdict.hpp"
+
+namespace tutti::tool {
+
+class Job {
+ public:
+  Job(const RunOptions& options, Rendezvous& rendezvous, Keeper& keeper, Signals& signals)
+      : options_(options), rendezvous_(rendezvous), keeper_(keeper), signals_(signals),
+        escalation_(options.grace), sinks_(Sinks::of_this_process()) {}
+  ~Job();
+
+  // Starts every rank. One that cannot be started is a failure that run() reports.
+  void start(Launch launch, const std::string& secret);
+  // Returns the exit code: the first failing rank's, else 0.
+  int run();
+
+ private:
+  struct Rank {
+    int rank = 0;
+    pid_t pid = -1;
+    Descriptor death;
+    std::unique_ptr<LineStream> out;
+    std::unique_ptr<LineStream> err;
+    bool alive = true;
+  };
+
+  Status start_ranks(Launch launch, const std::string& secret);
+  Status start_rank(const Launch& launch, int local_rank);
+  Result<Descriptor> open_log(int rank, const char* ending) const;
+  std::string prefix_of(int rank) const;
+
+  void wait_for_events();
+  void handle_signals();
+  void handle_deaths();
+  void handle_death(Rank& rank);
+  void handle_news();
+  void escalate();
+  void pump_output();
+  bool finished();
+  bool streams_open() const;
+  void send(int signal);
+  int conclude();
+
+  const RunOptions& options_;
+  Rendezvous& rendezvous_;
+  Keeper& keeper_;
+  Signals& signals_;
+  Escalation escalation_;
+  Sinks sinks_;
+  std::optional<Input> input_;
+  std::optional<Board> board_;
+  Descriptor secret_;
+  Descriptor deaths_;  // an epoll of pidfds: it keeps the order of events
+  std::vector<Rank> ranks_;
+  std::size_t alive_ = 0;
+  Nanoseconds began_{0};
+
+  std::optional<Ending> first_failure_;
+  std::optional<Rendezvous::Failure> own_report_;
+  std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on
+  std::optional<Nanoseconds> give_up_at_;           // on streams and on other nodes
+  int last_signal_ = 0;
+  bool left_ = false;
+  bool quit_ = false;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,292 @@
+#include "tool/run/nodes.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "core/auth.hpp"
+#include "tool/run/verdict.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRound{200};
+// Launchers beat about five times a second; a machine that swaps may well miss some.
+constexpr std::chrono::seconds kSilence{15};
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+// Waits for a key in short rounds, so that Ctrl-C ends the wait.
+Result<std::string> patient_get(Store& store, const std::string& key, Nanoseconds deadline,
+                                const std::function<bool()>& interrupted) {
+  for (;;) {
+    auto value = store.get(key, kRound);
+    if (value.ok() || value.status().code() != Code::timed_out) return value;
+    if (interrupted()) return Status(Code::aborted, "interrupted while waiting for the other nodes");
+    if (steady_clock().now() >= deadline) return value;
+  }
+}
+
+std::string host_part(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
+                                                     const std::string& secret,
+                                                     const std::function<bool()>& interrupted) {
+  std::unique_ptr<Rendezvous> meeting(new Rendezvous());
+  World& world = meeting->world_;
+  world.size = world.local_size = options.ranks;
+  world.nodes = options.nodes;
+  world.node_rank = options.node_rank;
+  const bool alone = options.rendezvous.empty();
+  meeting->address_ = alone ? "127.0.0.1:0" : options.rendezvous;
+  if (options.node_rank == 0) {
+    world.job = hex(random_bytes(8));
+    if (Status status = meeting->serve_here(secret); !status.ok()) return status;
+    if (Status status = meeting->reserve_master_port(); !status.ok()) return status;
+  }
+  world.store_address = alone ? meeting->server_->address() : options.rendezvous;
+  if (!alone) world.master_address = host_part(options.rendezvous);
+  if (alone || options.nodes == 1) {
+    meeting->over_ = true;
+    return meeting;
+  }
+  if (Status status = meeting->join(options, secret, interrupted); !status.ok()) return status;
+  meeting->thread_ = std::thread([raw = meeting.get()] { raw->watch(); });
+  return meeting;
+}
+
+Status Rendezvous::serve_here(const std::string& secret) {
+  auto server = StoreServer::listen(address_, secret);
+  if (!server.ok())
+    return server.status().annotate(fmt::format("node 0 cannot serve the store at {}", address_));
+  server_ = *std::move(server);
+  return {};
+}
+
+Status Rendezvous::reserve_master_port() {
+  master_socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!master_socket_) return errno_status("cannot make a socket");
+  // Both sides use SO_REUSEADDR and this one never listens, so rank 0 can bind the same port, and
+  // nobody gets it by chance.
+  const int on = 1;
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t length = sizeof any;
+  auto* address = reinterpret_cast<sockaddr*>(&any);
+  if (::setsockopt(master_socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(master_socket_.get(), address, length) != 0 ||
+      ::getsockname(master_socket_.get(), address, &length) != 0)
+    return errno_status("cannot reserve MASTER_PORT");
+  world_.master_port = ntohs(any.sin_port);
+  return {};
+}
+
+Status Rendezvous::join(const RunOptions& options, const std::string& secret,
+                        const std::function<bool()>& interrupted) {
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), options.join_timeout);
+  news_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!news_) return errno_status("cannot make an eventfd");
+  while (!store_) {
+    auto store = connect_store(address_, secret, kRound * 3);
+    if (store.ok()) store_ = *store;
+    else if (interrupted()) return {Code::aborted, "interrupted while looking for node 0"};
+    else if (store.status().code() == Code::corrupt || steady_clock().now() >= deadline)
+      return store.status().annotate(
+          fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
+                      world_.node_rank, address_));
+  }
+  if (Status status = claim_place(options); !status.ok()) return status;
+  if (Status status = learn_nodes(options, deadline, interrupted); !status.ok()) return status;
+  return learn_world(deadline, interrupted);
+}
+
+Status Rendezvous::claim_place(const RunOptions& options) {
+  const std::string mine = fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(),
+                                       hex(random_bytes(8)));
+  auto held = store_->compare_set(fmt::format("launch/node/{}", options.node_rank), "", mine);
+  if (!held.ok()) return held.status();
+  if (*held == mine) return {};
+  return {Code::invalid_argument,
+          fmt::format("--node-rank {} is taken by another launcher ({}); give each host its own",
+                      options.node_rank, *held)};
+}
+
+Status Rendezvous::learn_nodes(const RunOptions& options, Nanoseconds deadline,
+                               const std::function<bool()>& interrupted) {
+  world_.size = 0;
+  for (int node = 0; node < options.nodes; ++node) {
+    auto entry = patient_get(*store_, fmt::format("launch/node/{}", node), deadline, interrupted);
+    if (!entry.ok() && entry.status().code() == Code::timed_out)
+      return {Code::timed_out, fmt::format("node {} of {} did not come to {} within {} s", node,
+                                           options.nodes, address_,
+                                           options.join_timeout.count() / 1000.0)};
+    if (!entry.ok()) return entry.status();
+    int nodes = 0;
+    int ranks = 0;
+    std::string host;
+    if (!(std::istringstream(*entry) >> nodes >> ranks >> host))
+      return {Code::corrupt, fmt::format("node {} said '{}'", node, *entry)};
+    if (nodes != options.nodes)
+      return {Code::invalid_argument,
+              fmt::format("node {} (host {}) was started with --nnodes {}, node {} with --nnodes {}",
+                          node, host, nodes, options.node_rank, options.nodes)};
+    if (node == options.node_rank) world_.first_rank = world_.size;
+    world_.size += ranks;
+    hosts_.push_back(host);
+  }
+  return {};
+}
+
+Status Rendezvous::learn_world(Nanoseconds deadline, const std::function<bool()>& interrupted) {
+  if (world_.node_rank == 0)
+    return store_->set("launch/world", fmt::format("{} {}", world_.job, world_.master_port));
+  auto entry = patient_get(*store_, "launch/world", deadline, interrupted);
+  if (!entry.ok()) return entry.status();
+  if (!(std::istringstream(*entry) >> world_.job >> world_.master_port))
+    return {Code::corrupt, fmt::format("node 0 said '{}'", *entry)};
+  return {};
+}
+
+void Rendezvous::watch() {
+  pulses_.assign(hosts_.size(), {0, steady_clock().now()});
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_ || over_) return;
+    }
+    const Status status = round();
+    if (status.ok()) continue;
+    // Whether the store's host died or merely its launcher: without it the job cannot be told apart
+    // from one that hangs.
+    publish(Failure{1, fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0], address_,
+                                   status.message())},
+            true);
+    return;
+  }
+}
+
+// One exchange with the store; waits kRound for a verdict. Failure means that the store is gone.
+Status Rendezvous::round() {
+  std::optional<Failure> report;
+  bool leaving = false;
+  {
+    const std::lock_guard lock(mutex_);
+    report = std::exchange(to_report_, std::nullopt);
+    leaving = leaving_;
+  }
+  if (report) {
+    const auto kept = store_->compare_set("launch/verdict", "",
+                                          fmt::format("{}\n{}", report->exit_code, report->sentence));
+    if (!kept.ok()) return kept.status();
+  }
+  if (leaving && !std::exchange(left_, true))
+    if (const auto count = store_->add("launch/left", 1); !count.ok()) return count.status();
+  if (const auto beat = store_->add(fmt::format("launch/beat/{}", world_.node_rank), 1); !beat.ok())
+    return beat.status();
+  if (world_.node_rank == 0)
+    if (Status status = look_for_silence(); !status.ok()) return status;
+
+  const auto left = store_->add("launch/left", 0);
+  if (!left.ok()) return left.status();
+  const auto word = store_->get("launch/verdict", kRound);
+  if (!word.ok() && word.status().code() != Code::timed_out) return word.status();
+  if (word.ok()) {
+    const std::size_t end = word->find('\n');
+    publish(Failure{std::atoi(word->c_str()), word->substr(end + 1)}, false);
+    std::this_thread::sleep_for(kRound);  // the wait above no longer paces the rounds
+  }
+  if (*left == world_.nodes) say_goodbye();
+  return {};
+}
+
+// Only node 0 looks: a launcher that was killed cannot report, but its beats stop.
+Status Rendezvous::look_for_silence() {
+  const Nanoseconds now = steady_clock().now();
+  for (std::size_t node = 1; node < pulses_.size(); ++node) {
+    const auto beats = store_->add(fmt::format("launch/beat/{}", node), 0);
+    if (!beats.ok()) return beats.status();
+    if (*beats != pulses_[node].beats) pulses_[node] = {*beats, now};
+    if (now - pulses_[node].changed_at < kSilence) continue;
+    const auto kept = store_->compare_set(
+        "launch/verdict", "",
+        fmt::format("1\nnode {} (host {}) has not been heard of for {} s", node, hosts_[node],
+                    kSilence.count()));
+    if (!kept.ok()) return kept.status();
+  }
+  return {};
+}
+
+// Node 0 takes the store with it, so it goes last; two seconds are for launchers that were killed.
+void Rendezvous::say_goodbye() {
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(2));
+  if (world_.node_rank != 0) {
+    (void)store_->add("launch/gone", 1).ok();
+  } else {
+    while (steady_clock().now() < deadline) {
+      const auto gone = store_->add("launch/gone", 0);
+      if (!gone.ok() || *gone >= world_.nodes - 1) break;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  publish(std::nullopt, true);
+}
+
+void Rendezvous::publish(std::optional<Failure> failure, bool over) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure && !std::exchange(told_, true)) failure_ = std::move(failure);
+    over_ = over_ || over;
+  }
+  const std::uint64_t one = 1;
+  if (::write(news_.get(), &one, sizeof one) < 0) return;  // full means that it is readable already
+}
+
+void Rendezvous::acknowledge() {
+  std::uint64_t count = 0;
+  if (::read(news_.get(), &count, sizeof count) < 0) return;
+}
+
+std::optional<Rendezvous::Failure> Rendezvous::take_failure() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(failure_, std::nullopt);
+}
+
+void Rendezvous::report(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  to_report_ = failure;
+}
+
+void Rendezvous::leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_ = true;
+}
+
+bool Rendezvous::over() {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
+Rendezvous::~Rendezvous() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace tutti::tool

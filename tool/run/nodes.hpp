@@ -1,0 +1,103 @@
+// tool/run/nodes.hpp - where the launchers of a job meet: one on one host, several on several.
+//
+// Node 0's launcher serves the store. The launchers exchange how many ranks each has, so hosts may
+// have different numbers of them; ranks are numbered node by node. Afterwards a thread tells the
+// others of a failure here, learns of one there, and notices a launcher that fell silent. Keys:
+//
+//   launch/node/K    "nodes ranks host token"      claimed once
+//   launch/world     "job master_port"             by node 0
+//   launch/beat/K    counter                       once per round of the thread
+//   launch/verdict   "exit_code\nsentence"         the first one stays
+//   launch/left      counter of launchers whose ranks have ended
+//   launch/gone      counter of launchers that need the store no more
+//
+// Thread-safety  everything but the thread's own work belongs to the launcher's main thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/sockets.hpp"
+#include "tool/run/environment.hpp"
+#include "tool/run/options.hpp"
+#include "tutti/status.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti::tool {
+
+class Rendezvous {
+ public:
+  // Serves or connects, and waits for all nodes: at most options.join_timeout, or until `interrupted`
+  // says so (Code::aborted).
+  static Result<std::unique_ptr<Rendezvous>> meet(const RunOptions& options, const std::string& secret,
+                                                  const std::function<bool()>& interrupted);
+  ~Rendezvous();
+
+  const World& world() const { return world_; }
+  // Becomes readable when failure() or over() may have changed.
+  int descriptor() const { return news_.get(); }
+  void acknowledge();
+
+  struct Failure {
+    int exit_code = 1;
+    std::string sentence;
+  };
+  // What another node reported, once.
+  std::optional<Failure> take_failure();
+
+  // Tells the other nodes; only the first report of a job counts.
+  void report(const Failure& failure);
+  // This node's ranks have ended.
+  void leave();
+  // All nodes' ranks have.
+  bool over();
+
+ private:
+  Rendezvous() = default;
+  Status serve_here(const std::string& secret);
+  Status reserve_master_port();
+  Status join(const RunOptions& options, const std::string& secret,
+              const std::function<bool()>& interrupted);
+  Status claim_place(const RunOptions& options);
+  Status learn_nodes(const RunOptions& options, Nanoseconds deadline,
+                     const std::function<bool()>& interrupted);
+  Status learn_world(Nanoseconds deadline, const std::function<bool()>& interrupted);
+
+  void watch();  // the thread's work
+  Status round();
+  Status look_for_silence();
+  void say_goodbye();
+  void publish(std::optional<Failure> failure, bool over);
+
+  World world_;
+  std::string address_;
+  std::unique_ptr<StoreServer> server_;
+  std::shared_ptr<Store> store_;
+  Descriptor master_socket_;  // bound, not listening: keeps the port for rank 0's program
+  Descriptor news_;
+  std::vector<std::string> hosts_;  // of each node
+
+  std::thread thread_;
+  std::mutex mutex_;  // guards what follows
+  bool stop_ = false;
+  bool leaving_ = false;
+  bool over_ = false;
+  bool told_ = false;
+  std::optional<Failure> to_report_;
+  std::optional<Failure> failure_;
+
+  // The thread's own.
+  struct Pulse {
+    std::int64_t beats = 0;
+    Nanoseconds changed_at{0};
+  };
+  std::vector<Pulse> pulses_;
+  bool left_ = false;
+};
+
+}  // namespace tutti::tool

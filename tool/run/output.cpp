@@ -1,0 +1,89 @@
+#include "tool/run/output.hpp"
+
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace tutti::tool {
+
+void Sink::put(std::string_view bytes) {
+  if (!broken_) waiting_.append(bytes);
+}
+
+void Sink::flush() {
+  std::size_t written = 0;
+  while (written < waiting_.size()) {
+    // A descriptor shared with others must not be made non-blocking. A pipe or terminal that polls as
+    // writable takes PIPE_BUF bytes without waiting.
+    pollfd ready{descriptor_, POLLOUT, 0};
+    if (::poll(&ready, 1, 0) <= 0) break;
+    const std::size_t piece = std::min<std::size_t>(waiting_.size() - written, PIPE_BUF);
+    const ssize_t got = ::write(descriptor_, waiting_.data() + written, piece);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) break;
+    if (got < 0) {
+      broken_ = true;
+      waiting_.clear();
+      return;
+    }
+    written += static_cast<std::size_t>(got);
+  }
+  waiting_.erase(0, written);
+}
+
+void LineStream::pump() {
+  std::array<char, 65536> buffer;
+  const ssize_t got = ::read(pipe_.get(), buffer.data(), buffer.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (got <= 0) return finish();
+  feed({buffer.data(), static_cast<std::size_t>(got)});
+  // As without a launcher: who writes to a reader that went away gets SIGPIPE.
+  if (sink_->broken() && !log_) pipe_.reset();
+}
+
+void LineStream::finish() {
+  if (!partial_.empty()) emit(partial_ + "\n");
+  partial_.clear();
+  pipe_.reset();
+}
+
+void LineStream::feed(std::string_view bytes) {
+  if (log_) {
+    const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(10));
+    if (!write_fully(log_.get(), bytes.data(), bytes.size(), deadline).ok()) log_.reset();
+  }
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    if (end == std::string_view::npos) {
+      partial_.append(bytes);
+      if (partial_.size() > kLongestLine) emit(std::exchange(partial_, {}) + "\n");
+      return;
+    }
+    partial_.append(bytes.substr(0, end + 1));
+    bytes.remove_prefix(end + 1);
+    emit(std::exchange(partial_, {}));
+  }
+}
+
+void LineStream::emit(std::string_view line) {
+  if (last_lines_.size() == kRemembered) last_lines_.pop_front();
+  last_lines_.emplace_back(line.substr(0, std::min(line.size() - 1, kRememberedBytes)));
+  sink_->put(prefix_);
+  sink_->put(line);
+}
+
+Sinks Sinks::of_this_process() {
+  Sinks sinks{std::make_shared<Sink>(STDOUT_FILENO), std::make_shared<Sink>(STDERR_FILENO)};
+  struct stat out {};
+  struct stat err {};
+  if (::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &err) == 0 &&
+      out.st_dev == err.st_dev && out.st_ino == err.st_ino)
+    sinks.err = sinks.out;
+  return sinks;
+}
+
+}  // namespace tutti::tool

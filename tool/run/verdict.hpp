@@ -1,0 +1,40 @@
+// tool/run/verdict.hpp - who failed first, and what is known about it, in a few lines.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "core/board.hpp"
+#include "core/clock.hpp"
+
+namespace tutti::tool {
+
+// How one rank ended.
+struct Ending {
+  int rank = 0;
+  std::string host;
+  pid_t pid = 0;
+  int wait_status = 0;
+  Nanoseconds at{0};     // of steady_clock()
+  Nanoseconds after{0};  // since the job began
+
+  bool failed() const { return wait_status != 0; }
+  int exit_code() const;  // 128 + signal for one that was killed
+};
+
+std::string host_name();
+// "SIGKILL".
+std::string signal_name(int signal);
+
+// "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 3.2 s".
+std::string describe(const Ending& ending);
+// "all_reduce #1042 on 'world', running for 1.3 s when it ended"; says so when nothing was noted.
+std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at);
+// All of it, each line with a newline.
+std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,
+                    const std::deque<std::string>& last_lines);
+
+}  // namespace tutti::tool
