@@ -7,10 +7,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "core/auth.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/command.hpp"
+#include "topology/discover.hpp"
 #include "tutti/config.hpp"
 #include "tutti/types.hpp"
 
@@ -56,10 +58,33 @@ json variable_facts() {
   return list;
 }
 
+json machine_facts(const topology::Machine& machine) {
+  json numa = json::array();
+  for (const auto& node : machine.numa_nodes)
+    numa.push_back({{"memory_bytes", node.memory_bytes}, {"cpus", node.cpus}});
+  json caches = json::array();
+  for (const auto& domain : machine.l3_domains)
+    caches.push_back({{"bytes", domain.bytes}, {"cpus", domain.cpus}});
+  return {{"host", machine.host_name}, {"cores", machine.cores},
+          {"cpus", machine.cpus},      {"memory_bytes", machine.memory_bytes},
+          {"numa_nodes", numa},        {"l3_domains", caches}};
+}
+
+json interface_facts(const topology::Machine& machine) {
+  json list = json::array();
+  for (const auto& interface : machine.interfaces) {
+    json row = {{"name", interface.name},
+                {"addresses", interface.addresses},
+                {"up", interface.up},
+                {"loopback", interface.loopback}};
+    if (interface.megabits_per_s) row["megabits_per_s"] = *interface.megabits_per_s;
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
 std::string join(const json& list) {
-  std::string text;
-  for (const auto& word : list) text += (text.empty() ? "" : " ") + word.get<std::string>();
-  return text;
+  return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), " "));
 }
 
 void print_build(const json& build) {
@@ -84,14 +109,19 @@ void print_variables(const json& variables) {
 }
 
 int info(bool as_json) {
-  const json build = build_facts();
-  const json variables = variable_facts();
+  const auto machine = topology::discover();
+  if (!machine.ok()) return complain("info", machine.status());
   if (as_json) {
-    fmt::print("{}\n", json{{"build", build}, {"variables", variables}}.dump(1));
+    const json document = {{"build", build_facts()},
+                           {"machine", machine_facts(*machine)},
+                           {"interfaces", interface_facts(*machine)},
+                           {"variables", variable_facts()}};
+    fmt::print("{}\n", document.dump(1));
     return kDone;
   }
-  print_build(build);
-  print_variables(variables);
+  print_build(build_facts());
+  fmt::print("\nmachine and network interfaces\n{}", topology::to_text(*machine));
+  print_variables(variable_facts());
   return kDone;
 }
 

@@ -322,7 +322,8 @@ typedef struct tutti_call {
   double scalar;                    /* of TUTTI_PREMUL_SUM */
   const tutti_user_reduction* user; /* of TUTTI_USER */
   int root;
-  int uneven; /* 1: parts may differ by rank; the same on all ranks of gather, scatter, all_to_all */
+  /* 1: parts may differ by rank; all ranks of a gather, scatter or all_to_all say it alike. */
+  int uneven;
   const tutti_call_options* options; /* may be NULL */
 } tutti_call;
 #define TUTTI_CALL_INIT                                                                     \

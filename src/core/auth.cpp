@@ -60,20 +60,25 @@ Status check_opening(const Hello& hello) {
   if (hello.magic != kMagic)
     return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
   if (hello.version != kProtocolVersion)
-    return Status(Code::mismatch,
-                  fmt::format("the peer speaks protocol version {}, this side {}; use one version of "
-                              "tutti in a job", hello.version, kProtocolVersion));
+    return Status(
+        Code::mismatch,
+        fmt::format("the peer speaks protocol version {}, this side {}; use one version of "
+                    "tutti in a job",
+                    hello.version, kProtocolVersion));
   return {};
 }
 
 // Only after the peer has proved who it is: what a stranger claims is not worth an explanation.
 Status check_identity(const Identity& peer, const Identity& self) {
   if (peer.role != self.role)
-    return Status(Code::mismatch, fmt::format("the peer is there for role {}, this side for role {} "
-                                              "(1 store, 2 data, 3 local)", peer.role, self.role));
+    return Status(Code::mismatch,
+                  fmt::format("the peer is there for role {}, this side for role {} "
+                              "(1 store, 2 data, 3 local)",
+                              peer.role, self.role));
   if (peer.epoch != self.epoch)
-    return Status(Code::mismatch, fmt::format("the peer belongs to epoch {} of the job, this side to "
-                                              "{}", peer.epoch, self.epoch));
+    return Status(Code::mismatch,
+                  fmt::format("the peer belongs to epoch {} of the job, this side to {}",
+                              peer.epoch, self.epoch));
   return {};
 }
 
@@ -166,7 +171,8 @@ std::string Handshake::proof(bool of_client) const {
   put_identity(identities, is_client_ ? self_ : peer_);
   put_identity(identities, is_client_ ? peer_ : self_);
   const std::string_view label = of_client ? "tutti client proof" : "tutti server proof";
-  return hmac_sha256(secret_, std::string(label) + nonce_client_ + nonce_server_ + identities.take());
+  return hmac_sha256(secret_,
+                     std::string(label) + nonce_client_ + nonce_server_ + identities.take());
 }
 
 bool Handshake::done() const { return state_ == State::finished; }

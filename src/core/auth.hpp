@@ -1,9 +1,10 @@
 // core/auth.hpp - the handshake that opens every connection: store, data, Unix socket.
 //
-// Both sides prove, by HMAC-SHA256 over both nonces, role, rank, epoch and protocol version, that they
-// know the job's secret; nothing that a peer says is believed before that. A state machine without
-// sockets and clock: feed it bytes, send what it gives, ask whether it is done. The caller owns the
-// 5 s deadline (kHandshakeTimeout). Messages are fixed-size, so nothing is allocated for a stranger.
+// Both sides prove, by HMAC-SHA256 over both nonces, role, rank, epoch and protocol version, that
+// they know the job's secret; nothing that a peer says is believed before that. A state machine
+// without sockets and clock: feed it bytes, send what it gives, ask whether it is done. The caller
+// owns the 5 s deadline (kHandshakeTimeout). Messages are fixed-size, so nothing is allocated for a
+// stranger.
 //
 //   client                                server
 //   hello  {magic, version, nonce_c, identity}  →
@@ -41,8 +42,8 @@ class Handshake {
   // How many more bytes it wants at least; 0 when done. Never read past it: what follows belongs to
   // the protocol above.
   std::size_t wants() const;
-  // Takes exactly the bytes it asked for (fewer are fine, they add up). Code::corrupt for a stranger,
-  // Code::mismatch for another version, role or epoch (a message naming both).
+  // Takes exactly the bytes it asked for (fewer are fine, they add up). Code::corrupt for a
+  // stranger, Code::mismatch for another version, role or epoch (a message naming both).
   Status feed(std::string_view bytes);
   bool done() const;
   // Only when done.

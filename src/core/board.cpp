@@ -26,8 +26,9 @@ void copy_text(char* to, std::size_t room, std::string_view text) {
 
 }  // namespace
 
-// A seqlock: odd while somebody writes. The words are atomics, because readers look at any time; release
-// and acquire on each of them (free on x86) stand for the fences that thread sanitizer does not know.
+// A seqlock: odd while somebody writes. The words are atomics, because readers look at any time;
+// release and acquire on each of them (free on x86) stand for the fences that thread sanitizer does
+// not know.
 struct Board::Line {
   std::atomic<std::uint64_t> version{0};
   std::array<std::atomic<std::uint64_t>, kWords> words{};
@@ -80,13 +81,15 @@ Result<Board> Board::attach(int descriptor) {
   struct stat info {};
   if (::fstat(memory.get(), &info) != 0) return errno_status("cannot look at the status board");
   if (info.st_size < static_cast<off_t>(2 * sizeof(Line)))
-    return Status(Code::corrupt, "descriptor " + std::to_string(descriptor) + " is no status board");
+    return Status(Code::corrupt,
+                  "descriptor " + std::to_string(descriptor) + " is no status board");
   auto board = map(std::move(memory), static_cast<std::size_t>(info.st_size));
   if (!board.ok()) return board;
   const Line& head = board->lines_[0];
   if (head.words[0].load() != kMagic ||
       head.words[2].load() != static_cast<std::uint64_t>(board->ranks_))
-    return Status(Code::corrupt, "descriptor " + std::to_string(descriptor) + " is no status board");
+    return Status(Code::corrupt,
+                  "descriptor " + std::to_string(descriptor) + " is no status board");
   if (head.words[1].load() != kVersion)
     return Status(Code::mismatch, "the launcher's status board is of another version of tutti");
   return board;
@@ -102,16 +105,17 @@ Result<Board> Board::map(Descriptor descriptor, std::size_t bytes) {
 }
 
 Board::Board(Descriptor descriptor, Line* lines, int ranks)
-    : descriptor_(std::move(descriptor)), lines_(lines), ranks_(ranks) {}
+    : descriptor_(std::move(descriptor)), lines_(lines), ranks_(ranks), pid_(::getpid()) {}
 
 Board::Board(Board&& other) noexcept
     : descriptor_(std::move(other.descriptor_)), lines_(std::exchange(other.lines_, nullptr)),
-      ranks_(std::exchange(other.ranks_, 0)) {}
+      ranks_(std::exchange(other.ranks_, 0)), pid_(other.pid_) {}
 
 Board& Board::operator=(Board&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(lines_, other.lines_);
   std::swap(ranks_, other.ranks_);
+  std::swap(pid_, other.pid_);
   return *this;
 }
 
@@ -126,7 +130,7 @@ void Board::note(int rank, BoardNote note) noexcept {
   if (version % 2 != 0 ||
       !line.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
     return;
-  note.pid = ::getpid();
+  note.pid = pid_;
   std::array<std::uint64_t, kWords> words;
   std::memcpy(words.data(), &note, sizeof note);
   for (int i = 0; i < kWords; ++i) line.words[i].store(words[i], std::memory_order_release);

@@ -1,8 +1,8 @@
 // core/board.hpp - the launcher's status board: what each rank did last, readable after its death.
 //
-// Anonymous shared memory, one 128-byte line per rank (docs/formats/board.md). The launcher creates it
-// and hands the descriptor down; a rank attaches and notes its operations; the launcher reads a dead
-// rank's line for its verdict.
+// Anonymous shared memory, one 128-byte line per rank (docs/formats/board.md). The launcher creates
+// it and hands the descriptor down; a rank attaches and notes its operations; the launcher reads a
+// dead rank's line for its verdict.
 //
 // Thread-safety  any thread of any process. Of two notes for one rank that meet, one is dropped: a
 //                rank never waits for its board.
@@ -44,8 +44,8 @@ static_assert(sizeof(BoardNote) == 120);
 
 class Board {
  public:
-  // Makes one for ranks 0 … ranks-1. Its descriptor is close-on-exec: the launcher clears that in the
-  // child it is meant for.
+  // Makes one for ranks 0 … ranks-1. Its descriptor is close-on-exec: the launcher clears that in
+  // the child it is meant for.
   static Result<Board> create(int ranks);
   // Maps a board that somebody else made; takes `descriptor` over.
   static Result<Board> attach(int descriptor);
@@ -70,6 +70,7 @@ class Board {
   Descriptor descriptor_;
   Line* lines_ = nullptr;  // line 0 is the head, line 1 + r belongs to rank r
   int ranks_ = 0;
+  std::int32_t pid_ = 0;  // asked once: a note makes no system call
 };
 
 }  // namespace tutti

@@ -27,7 +27,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Reads them back; every read says whether there was enough, and a failed one leaves the value alone.
+// Reads them back; each read says whether there was enough, and a failed one changes nothing.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}

@@ -12,9 +12,9 @@ namespace tutti {
 void check_failed(const char* condition, const char* file, int line) {
   // No allocation: the heap may be what is broken.
   char text[512];
-  const int size = std::snprintf(text, sizeof text,
-                                 "tutti: internal error: %s does not hold (%s:%d); please report it\n",
-                                 condition, file, line);
+  const int size = std::snprintf(
+      text, sizeof text, "tutti: internal error: %s does not hold (%s:%d); please report it\n",
+      condition, file, line);
   if (size > 0) {
     const auto length = static_cast<std::size_t>(size) < sizeof text ? size : sizeof text - 1;
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);

@@ -1,4 +1,4 @@
-// core/clock.hpp - time, handed in: the engine, the watchdog and the handshakes never ask the system.
+// core/clock.hpp - time, handed in: engine, watchdog and handshakes never ask the system.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// One table holds every environment variable: from_environment reads by it, config_variables prints it.
+// One table holds every environment variable: from_environment reads by it, `tutti info` prints it.
 #include "tutti/config.hpp"
 
 #include <fmt/format.h>
@@ -153,10 +153,14 @@ const Row kRows[] = {
      [](Text text, Config& c) { return c.dump_dir = text, Status(); },
      [](Filled c) { return c.dump_dir; }},
     {"TUTTI_RECORDER_SIZE", "records the flight recorder keeps",
-     [](Text text, Config& c) { return read_bytes(text, c.recorder_size, 1, std::size_t{1} << 24); },
+     [](Text text, Config& c) {
+       return read_bytes(text, c.recorder_size, 1, std::size_t{1} << 24);
+     },
      [](Filled c) { return std::to_string(c.recorder_size); }},
     {"TUTTI_SEGMENT_BYTES", "bytes that move at once",
-     [](Text text, Config& c) { return read_bytes(text, c.segment_bytes, 64, std::size_t{1} << 30); },
+     [](Text text, Config& c) {
+       return read_bytes(text, c.segment_bytes, 64, std::size_t{1} << 30);
+     },
      [](Filled c) { return std::to_string(c.segment_bytes); }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
@@ -174,9 +178,10 @@ const Row kRows[] = {
      nullptr, nullptr},
     {"TUTTI_SECRET_FILE", "file of mode 0600 that holds the job's secret; for several hosts",
      nullptr, nullptr},
-    {"TUTTI_RENDEZVOUS", "host:port at which the launchers of several hosts meet", nullptr, nullptr},
-    {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher",
-     nullptr, nullptr},
+    {"TUTTI_RENDEZVOUS", "host:port at which the launchers of several hosts meet", nullptr,
+     nullptr},
+    {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher", nullptr,
+     nullptr},
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
 };
 

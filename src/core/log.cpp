@@ -99,7 +99,8 @@ void Log::write(Level level, Subsystem subsystem, std::string_view text) const {
   if (!descriptor_) return;
   std::string head = fmt::format("tutti {}:{} ", host_name(), ::getpid());
   if (rank_ >= 0) head += fmt::format("rank {} ", rank_);
-  head += fmt::format("{} {}: ", kLevelWords[static_cast<std::size_t>(level)], to_string(subsystem));
+  head +=
+      fmt::format("{} {}: ", kLevelWords[static_cast<std::size_t>(level)], to_string(subsystem));
 
   // A block of several lines gets a head on each, and still goes out in one write.
   std::string lines;

@@ -1,4 +1,5 @@
-// core/log.hpp - lines for people who asked for them (TUTTI_DEBUG, TUTTI_DEBUG_SUBSYS, TUTTI_DEBUG_FILE).
+// core/log.hpp - lines for people who asked for them (TUTTI_DEBUG, TUTTI_DEBUG_SUBSYS,
+// TUTTI_DEBUG_FILE).
 //
 // A Log is a value-like handle owned by whoever owns the Config; there is no global one, so that
 // sixteen ranks can live in one process. Each line is one write(2): lines do not mix.

@@ -45,8 +45,8 @@ void on_forked_child() {
   run(kFork);
 }
 
-// The first hook of a kind takes the signal or the fork handler; a signal that has a handler already
-// stays with it.
+// The first hook of a kind takes the signal or the fork handler; a signal that has a handler
+// already stays with it.
 void take_signal() {
   static const bool taken = [] {
     struct sigaction old {};

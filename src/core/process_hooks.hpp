@@ -1,16 +1,16 @@
 // core/process_hooks.hpp - what a process has only one of: SIGUSR1, the way down, and fork.
 //
 // The only mutable globals of the library live here. Owners register a function for an occasion and
-// keep the Hook; destroying it unregisters, and waits for a call that is under way in another thread.
+// keep the Hook; destroying it unregisters, and waits for a call under way in another thread.
 //
-// Occasions      dump   SIGUSR1 came, or a TUTTI_CHECK failed. Runs in a signal handler: the function
-//                       may only do what is async-signal-safe.
+// Occasions      dump   SIGUSR1 came, or a TUTTI_CHECK failed. Runs in a signal handler: the
+//                       function may only do what is async-signal-safe.
 //                forked this process is a fresh child of fork(). Close descriptors, nothing else.
 // SIGUSR1        is taken with the first dump hook, and only if nobody else handles it.
 // Thread-safety  any thread may register and unregister.
 //
 //   Hook hook = Hook::on_dump(&Engine::dump, this);   // noexcept, async-signal-safe
-//   if (fork_guard_.crossed()) return Status(Code::unsupported, "this group belongs to the parent …");
+//   if (fork_guard_.crossed()) return Status(Code::unsupported, "this group is the parent's …");
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,9 @@ namespace tutti {
 namespace {
 
 Status bad_address(const std::string& text, std::string_view why) {
-  return Status(Code::invalid_argument,
-                fmt::format("'{}' is not an address: {} (host:port, [v6]:port or @name)", text, why));
+  return Status(
+      Code::invalid_argument,
+      fmt::format("'{}' is not an address: {} (host:port, [v6]:port or @name)", text, why));
 }
 
 Result<SocketAddress> parse_local(const std::string& text) {
@@ -96,7 +97,8 @@ void Descriptor::reset(int number) noexcept {
 Status errno_status(const std::string& what) { return errno_status(what, errno); }
 
 Status errno_status(const std::string& what, int error) {
-  return Status(error == ENOMEM ? Code::out_of_memory : Code::io, what + ": " + std::strerror(error));
+  return Status(error == ENOMEM ? Code::out_of_memory : Code::io,
+                what + ": " + std::strerror(error));
 }
 
 Result<SocketAddress> SocketAddress::parse(const std::string& text) {
@@ -216,7 +218,8 @@ Status read_fully(int descriptor, void* data, std::size_t bytes, Nanoseconds dea
   while (bytes > 0) {
     auto ready = wait_ready(descriptor, POLLIN, deadline);
     if (!ready.ok()) return ready.status();
-    if (!*ready) return Status(Code::timed_out, fmt::format("{} bytes did not come in time", bytes));
+    if (!*ready)
+      return Status(Code::timed_out, fmt::format("{} bytes did not come in time", bytes));
     const ssize_t got = ::read(descriptor, next, bytes);
     if (got == 0) return Status(Code::io, "the other side closed the connection");
     if (got < 0 && errno != EAGAIN && errno != EINTR) return errno_status("cannot read");

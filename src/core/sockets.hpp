@@ -1,8 +1,8 @@
 // core/sockets.hpp - the few things that every user of sockets needs, with deadlines.
 //
-// Addresses are "host:port", "[v6]:port", or "@name" for an abstract Unix socket, which belongs to the
-// network namespace and leaves no file behind. All sockets are close-on-exec. Deadlines are moments of
-// steady_clock(); Nanoseconds::max() means none.
+// Addresses are "host:port", "[v6]:port", or "@name" for an abstract Unix socket, which belongs to
+// the network namespace and leaves no file behind. All sockets are close-on-exec. Deadlines are
+// moments of steady_clock(); Nanoseconds::max() means none.
 #pragma once
 
 #include <sys/socket.h>

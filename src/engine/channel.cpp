@@ -98,9 +98,14 @@ bool Channel::try_step() {
   return moved;
 }
 
-void Channel::end() {
+void Channel::end(const Status& status) {
   std::scoped_lock lock(baton_);
-  step();
+  {
+    std::scoped_lock inbox(inbox_lock_);
+    if (failure_.ok()) failure_ = status;
+  }
+  if (!torn_down_) tear_down();
+  complete_all();
 }
 
 bool Channel::step() {
@@ -109,6 +114,7 @@ bool Channel::step() {
     moved = drain_inbox();
     if (failed_.load(std::memory_order_acquire)) {
       tear_down();
+      if (engine_->failures()) engine_->failures()->on_failure(*this, health());
       moved = true;
     } else {
       moved |= run_collectives();
@@ -272,7 +278,6 @@ void Channel::tear_down() {
     if (each.counted) busy_.fetch_sub(1);
     completions_.push_back({std::move(each.work), status, {}});
   }
-  if (engine_->failures()) engine_->failures()->on_failure(*this, status);
 }
 
 void Channel::note(trace::Event event, const Queued& queued, const Status& status) {

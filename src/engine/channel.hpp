@@ -65,8 +65,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void on_message(int peer, const transport::Header& header, const transport::Payload& payload);
   void on_down(int peer, const Status& reason);
 
-  // Waits for the baton and ends everything that fail() has doomed.
-  void end();
+  // Ends what is still under way with `status`, here only, as no failure of the group: its owner goes.
+  void end(const Status& status);
   // Leaves in good order: later messages of this channel are nobody's.
   void say_goodbye();
   int group_rank(int world_rank) const;

@@ -20,10 +20,8 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
 
 RankGroup::~RankGroup() {
   if (world_->is_foreign()) return;
-  channel_->fail({Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())},
-                 false);
-  // Whatever was still under way ends with that status before its memory goes back to the caller.
-  channel_->end();
+  // Whatever is still under way ends before its memory goes back to the caller.
+  channel_->end({Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
   channel_->say_goodbye();
   world_->engine().close_channel(*channel_);
 }

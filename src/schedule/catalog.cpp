@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include "schedule/build/builders.hpp"
+#include "schedule/build/core_and_extras.hpp"
+#include "schedule/build/hierarchical.hpp"
+#include "schedule/build/torus_2d.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -12,6 +15,9 @@ using namespace builders;
 constexpr bool kOrdered = true;   // the verifier checks this claim
 constexpr bool kUneven = true;    // each message is one part, and only its two ends need its size
 constexpr bool kAnyOrder = false, kEven = false;
+
+bool makes_cube(const Request& request) { return is_power_of_two(request.size); }
+bool makes_torus(const Request& request) { return torus_rows(request.size) > 1; }
 
 std::string names_of(const std::vector<Algorithm>& algorithms) {
   std::string names;
@@ -57,26 +63,61 @@ const std::vector<Entry>& catalog() {
       {C::broadcast, A::direct, direct_broadcast, kOrdered, kEven, nullptr},
       {C::broadcast, A::linear, linear_broadcast, kOrdered, kEven, nullptr},
       {C::broadcast, A::ring, ring_broadcast, kOrdered, kEven, nullptr},
+      {C::broadcast, A::binomial_tree, binomial_tree_broadcast, kOrdered, kEven, nullptr},
+      {C::broadcast, A::double_binary_tree, double_binary_tree_broadcast, kOrdered, kEven, nullptr},
+      {C::broadcast, A::hierarchical, hierarchical_broadcast, kOrdered, kEven, spans_hosts},
       {C::reduce, A::direct, direct_reduce, kOrdered, kEven, nullptr},
       {C::reduce, A::linear, linear_reduce, kAnyOrder, kEven, nullptr},
       {C::reduce, A::ring, ring_reduce, kAnyOrder, kEven, nullptr},
+      {C::reduce, A::binomial_tree, binomial_tree_reduce, kAnyOrder, kEven, nullptr},
+      {C::reduce, A::double_binary_tree, double_binary_tree_reduce, kAnyOrder, kEven, nullptr},
+      {C::reduce, A::halving_doubling, halving_doubling_reduce, kAnyOrder, kEven, nullptr},
+      {C::reduce, A::hierarchical, hierarchical_reduce, kAnyOrder, kEven, spans_hosts},
       {C::all_reduce, A::direct, direct_all_reduce, kOrdered, kEven, nullptr},
       {C::all_reduce, A::ring, ring_all_reduce, kAnyOrder, kEven, nullptr},
+      {C::all_reduce, A::binomial_tree, binomial_tree_all_reduce, kAnyOrder, kEven, nullptr},
+      {C::all_reduce, A::double_binary_tree, double_binary_tree_all_reduce, kAnyOrder, kEven,
+       nullptr},
+      {C::all_reduce, A::recursive_doubling, recursive_doubling_all_reduce, kAnyOrder, kEven,
+       nullptr},
+      {C::all_reduce, A::halving_doubling, halving_doubling_all_reduce, kAnyOrder, kEven, nullptr},
+      {C::all_reduce, A::pairwise, pairwise_all_reduce, kOrdered, kEven, nullptr},
+      {C::all_reduce, A::torus_2d, torus_2d_all_reduce, kAnyOrder, kEven, makes_torus},
+      {C::all_reduce, A::hierarchical, hierarchical_all_reduce, kAnyOrder, kEven, spans_hosts},
       {C::gather, A::direct, direct_gather, kOrdered, kUneven, nullptr},
       {C::gather, A::linear, linear_gather, kOrdered, kUneven, nullptr},
+      {C::gather, A::binomial_tree, binomial_tree_gather, kOrdered, kEven, nullptr},
       {C::all_gather, A::direct, direct_all_gather, kOrdered, kUneven, nullptr},
       {C::all_gather, A::ring, ring_all_gather, kOrdered, kUneven, nullptr},
+      {C::all_gather, A::recursive_doubling, recursive_doubling_all_gather, kOrdered, kEven,
+       nullptr},
+      {C::all_gather, A::hypercube, hypercube_all_gather, kOrdered, kEven, makes_cube},
+      {C::all_gather, A::bruck, bruck_all_gather, kOrdered, kEven, nullptr},
+      {C::all_gather, A::torus_2d, torus_2d_all_gather, kOrdered, kEven, makes_torus},
+      {C::all_gather, A::hierarchical, hierarchical_all_gather, kOrdered, kEven, spans_hosts},
       {C::scatter, A::direct, direct_scatter, kOrdered, kUneven, nullptr},
       {C::scatter, A::linear, linear_scatter, kOrdered, kUneven, nullptr},
+      {C::scatter, A::binomial_tree, binomial_tree_scatter, kOrdered, kEven, nullptr},
       {C::reduce_scatter, A::direct, direct_reduce_scatter, kOrdered, kUneven, nullptr},
       {C::reduce_scatter, A::ring, ring_reduce_scatter, kAnyOrder, kUneven, nullptr},
+      {C::reduce_scatter, A::halving_doubling, halving_doubling_reduce_scatter, kAnyOrder, kEven,
+       makes_cube},
+      {C::reduce_scatter, A::pairwise, pairwise_reduce_scatter, kOrdered, kUneven, nullptr},
       {C::all_to_all, A::direct, direct_all_to_all, kOrdered, kUneven, nullptr},
+      {C::all_to_all, A::bruck, bruck_all_to_all, kOrdered, kEven, nullptr},
+      {C::all_to_all, A::pairwise, pairwise_all_to_all, kOrdered, kUneven, nullptr},
       {C::barrier, A::direct, direct_barrier, kOrdered, kEven, nullptr},
       {C::barrier, A::linear, linear_barrier, kOrdered, kEven, nullptr},
+      {C::barrier, A::binomial_tree, binomial_tree_barrier, kOrdered, kEven, nullptr},
+      {C::barrier, A::recursive_doubling, recursive_doubling_barrier, kOrdered, kEven, nullptr},
+      {C::barrier, A::hierarchical, hierarchical_barrier, kOrdered, kEven, spans_hosts},
       {C::scan, A::direct, direct_scan, kOrdered, kEven, nullptr},
       {C::scan, A::linear, linear_scan, kAnyOrder, kEven, nullptr},
+      {C::scan, A::recursive_doubling, recursive_doubling_scan, kAnyOrder, kEven, nullptr},
       {C::exclusive_scan, A::direct, direct_exclusive_scan, kOrdered, kEven, nullptr},
       {C::exclusive_scan, A::linear, linear_exclusive_scan, kAnyOrder, kEven, nullptr},
+      {C::exclusive_scan, A::recursive_doubling, recursive_doubling_exclusive_scan, kAnyOrder, kEven,
+       nullptr},
   };
   return entries;
 }

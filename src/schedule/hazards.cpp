@@ -43,6 +43,7 @@ std::vector<Hazard> hazards(const Program& program) {
   const Places places(program);
   History history(places.count());
   std::vector<Hazard> found;
+  found.reserve(2 * program.ops.size());
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     // All of an op's accesses are compared with earlier ops before any is noted: an op never waits
     // for itself, also when it folds into one of its operands.

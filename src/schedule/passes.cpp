@@ -2,26 +2,39 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "schedule/hazards.hpp"
 
 namespace tutti::schedule {
 namespace {
 
-// For each scratch chunk the ops that touch it, in program order, each once.
-std::vector<std::vector<std::uint32_t>> scratch_uses(const Program& program) {
-  std::vector<std::vector<std::uint32_t>> uses(program.scratch.size());
-  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
-    each_access(program.ops[i], [&](const Region& region, bool) {
-      if (region.space != Space::scratch) return;
-      for (std::uint32_t c = 0; c < region.count; ++c) {
-        auto& list = uses[region.first + c];
-        if (list.empty() || list.back() != i) list.push_back(i);
-      }
-    });
+// For each scratch chunk the ops that touch it, in program order.
+class ScratchUses {
+ public:
+  explicit ScratchUses(const Program& program) : first_(program.scratch.size() + 1, 0) {
+    each(program, [&](std::uint32_t, std::uint32_t chunk) { ++first_[chunk + 1]; });
+    for (std::size_t c = 1; c < first_.size(); ++c) first_[c] += first_[c - 1];
+    ops_.resize(first_.back());
+    auto next = first_;
+    each(program, [&](std::uint32_t op, std::uint32_t chunk) { ops_[next[chunk]++] = op; });
   }
-  return uses;
-}
+  std::span<const std::uint32_t> of(std::uint32_t chunk) const {
+    return std::span(ops_).subspan(first_[chunk], first_[chunk + 1] - first_[chunk]);
+  }
+
+ private:
+  template <class Visit>
+  static void each(const Program& program, Visit visit) {
+    for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+      each_access(program.ops[i], [&](const Region& region, bool) {
+        if (region.space != Space::scratch) return;
+        for (std::uint32_t c = 0; c < region.count; ++c) visit(i, region.first + c);
+      });
+    }
+  }
+  std::vector<std::uint32_t> first_, ops_;
+};
 
 // Which ops wait, directly or not, for a send of this rank. A fold over the peers' memory must not:
 // the peer's send ends only when the fold has read it, and the two might wait for each other.
@@ -41,8 +54,7 @@ bool overlap(const Region& a, const Region& b) {
 // The recv that fills this operand of reduce `at` and can be dropped: it is the last to touch the
 // operand before the reduce, and nobody needs what it received after that.
 std::optional<std::uint32_t> feeding_recv(const Program& program, std::uint32_t at,
-                                          const Source& operand,
-                                          const std::vector<std::vector<std::uint32_t>>& uses) {
+                                          const Source& operand, const ScratchUses& uses) {
   const Region& region = operand.region;
   const Op& reduce = program.ops[at];
   if (operand.peer != kLocal || region.space != Space::scratch || region.count == 0) return {};
@@ -54,8 +66,8 @@ std::optional<std::uint32_t> feeding_recv(const Program& program, std::uint32_t 
   if (!overwritten && overlap(reduce.dst, region)) return {};
   std::optional<std::uint32_t> feeder = std::nullopt;
   for (std::uint32_t c = 0; c < region.count; ++c) {
-    const auto& list = uses[region.first + c];
-    const auto mine = std::find(list.begin(), list.end(), at);
+    const auto list = uses.of(region.first + c);
+    const auto mine = std::ranges::find(list, at);
     if (mine == list.begin() || (!overwritten && mine + 1 != list.end())) return {};
     const std::uint32_t before = *(mine - 1);
     if (feeder && *feeder != before) return {};
@@ -76,11 +88,11 @@ void each_region(Op& op, Visit visit) {
 // Renumbers the scratch chunks so that only those in use remain.
 void drop_unused_scratch(Program& program) {
   std::vector<std::uint32_t> renumbered(program.scratch.size(), 0);
-  const auto uses = scratch_uses(program);
+  const ScratchUses uses(program);
   std::vector<std::uint64_t> kept;
-  for (std::size_t c = 0; c < uses.size(); ++c) {
+  for (std::uint32_t c = 0; c < program.scratch.size(); ++c) {
     renumbered[c] = static_cast<std::uint32_t>(kept.size());
-    if (!uses[c].empty()) kept.push_back(program.scratch[c]);
+    if (!uses.of(c).empty()) kept.push_back(program.scratch[c]);
   }
   for (Op& op : program.ops) {
     each_region(op, [&](Region& region) {
@@ -95,7 +107,8 @@ void drop_unused_scratch(Program& program) {
 }  // namespace
 
 Program fuse_folds(Program program) {
-  const auto uses = scratch_uses(program);
+  if (!has_reduction(program.collective)) return program;
+  const ScratchUses uses(program);
   const auto waits = waits_for_send(program);
   std::vector<bool> dropped(program.ops.size(), false);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {

@@ -100,7 +100,7 @@ struct Request {
   int root = 0;
   bool in_place = false;
   int shots = 2;                  // direct all_reduce: 1 everyone folds all, 2 owners fold slices
-  std::span<const int> host_of;   // hierarchical, torus_2d: host of each rank; empty: one host
+  std::span<const int> host_of{};  // hierarchical, torus_2d: host of each rank; empty: one host
 };
 
 // Number of chunks in a space of this program, and the extent id of one of them.

@@ -50,8 +50,9 @@ Result<Descriptor> open_once(const std::string& address, const std::string& secr
     const auto peer = peer_credentials(socket->get());
     if (!peer.ok()) return peer.status();
     if (peer->uid != ::geteuid())
-      return Status(Code::corrupt, fmt::format("the store at {} belongs to user {}, not to this one",
-                                               address, peer->uid));
+      return Status(
+          Code::corrupt,
+          fmt::format("the store at {} belongs to user {}, not to this one", address, peer->uid));
   }
   Status status = shake_hands(socket->get(), secret, deadline);
   // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
@@ -60,8 +61,8 @@ Result<Descriptor> open_once(const std::string& address, const std::string& secr
   return socket;
 }
 
-// Tries again after having been turned away and, when the server may not be up yet, after having found
-// nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
+// Tries again after having been turned away and, when the server may not be up yet, after having
+// found nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
 enum class Server { may_come, was_there };
 Result<Descriptor> open_patiently(const std::string& address, const std::string& secret,
                                   Nanoseconds deadline, Server server) {
@@ -142,8 +143,8 @@ class ClientStore final : public Store {
   Result<Response> call(const Request& request, milliseconds timeout = milliseconds(0)) {
     if (Status status = store::check_key(request.key); !status.ok()) return status;
     if (fork_guard_.crossed())
-      return Status(Code::unsupported, "this store was connected before fork(); connect anew in the "
-                                       "child");
+      return Status(Code::unsupported,
+                    "this store was connected before fork(); connect anew in the child");
     const Nanoseconds deadline =
         store::wait_deadline(steady_clock().now(), timeout) + kAnswerTimeout;
     auto socket = take(deadline);

@@ -1,7 +1,8 @@
 // A store in one append-only file: every change is a record at its end, written under flock(2).
 //
-// A process keeps its own Table and reads only what was appended since it last looked. A record that is
-// cut off was left by a process that died while writing; whoever next holds the lock cuts it away.
+// A process keeps its own Table and reads only what was appended since it last looked. A record
+// that is cut off was left by a process that died while writing; whoever next holds the lock cuts
+// it away.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -132,7 +133,8 @@ class FileStore final : public Store {
   Status locked(const Body& body) {
     // flock(2) belongs to the open file, which a child shares: it would not keep the two apart.
     if (fork_guard_.crossed())
-      return Status(Code::unsupported, path_ + " was opened before fork(); open it anew in the child");
+      return Status(Code::unsupported,
+                    path_ + " was opened before fork(); open it anew in the child");
     const std::lock_guard threads(mutex_);
     if (!failure_.ok()) return failure_;
     Naps naps(steady_clock().now() + kLockTimeout);
@@ -153,7 +155,8 @@ class FileStore final : public Store {
     struct stat info {};
     if (::fstat(file_.get(), &info) != 0) return errno_status("cannot look at " + path_);
     if (info.st_nlink == 0) return Status(Code::io, path_ + " was deleted under the store");
-    if (info.st_size < end_) return Status(Code::corrupt, path_ + " became shorter; who changed it?");
+    if (info.st_size < end_)
+      return Status(Code::corrupt, path_ + " became shorter; who changed it?");
     std::string fresh(static_cast<std::size_t>(info.st_size - end_), '\0');
     if (::pread(file_.get(), fresh.data(), fresh.size(), end_) !=
         static_cast<ssize_t>(fresh.size()))

@@ -1,7 +1,8 @@
 // store/protocol.hpp - what a store's client and server say to each other after the handshake.
 //
-// One request, one response, in turn; a client that wants to do several things at once opens several
-// connections. Each is a frame: a 32-bit length, then that many bytes (docs/formats/store.md).
+// One request, one response, in turn; a client that wants to do several things at once opens
+// several connections. Each is a frame: a 32-bit length, then that many bytes
+// (docs/formats/store.md).
 #pragma once
 
 #include <cstdint>

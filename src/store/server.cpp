@@ -93,8 +93,8 @@ int Loop::sleep_ms() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 
-// Takes connections while there is room. Otherwise the listener is not watched: newcomers wait in the
-// kernel's queue, and this thread does not spin.
+// Takes connections while there is room. Otherwise the listener is not watched: newcomers wait in
+// the kernel's queue, and this thread does not spin.
 void Loop::accept_all(Nanoseconds now) {
   if (now < accept_again_) return listen(false);
   accept_again_ = Nanoseconds(0);

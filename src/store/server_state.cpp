@@ -63,7 +63,8 @@ void ServerState::read_requests(ConnectionId id, Connection& connection, Nanosec
     auto length = frame_length(std::string_view(connection.inbox).substr(0, kLengthBytes));
     if (!length.ok()) return end(id, connection);
     if (connection.inbox.size() < kLengthBytes + *length) return;
-    auto request = Request::decode(std::string_view(connection.inbox).substr(kLengthBytes, *length));
+    auto request =
+        Request::decode(std::string_view(connection.inbox).substr(kLengthBytes, *length));
     connection.inbox.erase(0, kLengthBytes + *length);
     if (!request.ok()) return end(id, connection);
     serve(id, connection, *request, now);
@@ -96,8 +97,9 @@ void ServerState::serve(ConnectionId id, Connection& connection, const Request& 
     }
     case RequestKind::compare_set: {
       bool changed = false;
-      reply(id, connection,
-            {Code::ok, 0, table_.compare_set(request.key, request.expected, request.value, changed)});
+      reply(
+          id, connection,
+          {Code::ok, 0, table_.compare_set(request.key, request.expected, request.value, changed)});
       if (changed) wake_waiters(request.key);
       return;
     }

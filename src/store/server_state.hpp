@@ -1,13 +1,17 @@
 // store/server_state.hpp - the server without sockets, threads and clock: bytes in, bytes out.
 //
 // The owner moves bytes and tells the time; so the same code runs behind epoll and in a simulation.
-// A connection first does the handshake; until then it costs fixed memory, has a deadline, and there
-// are at most kMaxStrangers of its kind. Waits for absent keys are parked here with their deadlines.
+// A connection first does the handshake; until then it costs fixed memory, has a deadline, and
+// there are at most kMaxStrangers of its kind. Waits for absent keys are parked here with their
+// deadlines.
 //
 // Thread-safety  none.
 //
 //   state.connected(7, now);  state.received(7, bytes, now);
-//   for (auto id : state.take_active()) { send(state.take_output(id)); if (state.ended(id)) close(id); }
+//   for (ConnectionId id : state.take_active()) {
+//     send(id, state.take_output(id));
+//     if (state.ended(id)) close(id);
+//   }
 #pragma once
 
 #include <cstdint>
@@ -78,7 +82,8 @@ class ServerState {
   std::string secret_;
   Table table_;
   std::unordered_map<ConnectionId, Connection> connections_;
-  std::map<ConnectionId, Nanoseconds> strangers_;  // since when; ids grow, so the first is the oldest
+  // Since when each is here. Ids grow, so the first is the oldest.
+  std::map<ConnectionId, Nanoseconds> strangers_;
   std::unordered_map<std::string, std::set<ConnectionId>> waiters_;
   std::set<std::pair<Nanoseconds, ConnectionId>> deadlines_;
   std::set<ConnectionId> active_;

@@ -30,8 +30,8 @@ Status check_value(const std::string& key, const std::string& value) {
   if (Status status = check_key(key); !status.ok()) return status;
   if (value.size() <= Store::kMaxValueBytes) return {};
   return Status(Code::invalid_argument,
-                fmt::format("the value of key {} has {} bytes; a store takes at most {}", quoted(key),
-                            value.size(), Store::kMaxValueBytes));
+                fmt::format("the value of key {} has {} bytes; a store takes at most {}",
+                            quoted(key), value.size(), Store::kMaxValueBytes));
 }
 
 Status missing_key(const std::string& key, std::chrono::milliseconds timeout) {
@@ -59,7 +59,8 @@ Result<std::int64_t> Table::add(const std::string& key, std::int64_t amount) {
     sum = *number;
   }
   if (__builtin_add_overflow(sum, amount, &sum))
-    return Status(Code::invalid_argument, "add to key " + quoted(key) + ": the sum is out of range");
+    return Status(Code::invalid_argument,
+                  "add to key " + quoted(key) + ": the sum is out of range");
   values_[key] = std::to_string(sum);
   return sum;
 }

@@ -1,4 +1,4 @@
-// store/table.hpp - what every store is behind its locks and sockets: a map, and what the calls mean.
+// store/table.hpp - what every store is behind its locks and sockets: a map and its rules.
 //
 // Thread-safety  none; the owner brings the lock.
 #pragma once

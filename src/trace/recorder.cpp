@@ -72,8 +72,8 @@ void write_to_descriptor(void* target, std::string_view text) {
 
 }  // namespace
 
-// A seqlock per slot: 2t+1 while record number t is being written, 2t+2 once it is there. Release and
-// acquire on each word (free on x86) stand for the fences that thread sanitizer does not know.
+// A seqlock per slot: 2t+1 while record number t is being written, 2t+2 once it is there. Release
+// and acquire on each word (free on x86) stand for the fences that thread sanitizer does not know.
 struct alignas(64) Recorder::Slot {
   std::atomic<std::uint64_t> version{0};
   std::array<std::atomic<std::uint64_t>, kWords> words{};
@@ -117,7 +117,8 @@ void Recorder::note(Record record) noexcept {
   const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket & mask_];
   std::uint64_t version = slot.version.load(std::memory_order_relaxed);
-  // Somebody is still writing a whole lap ago, or has lapped us: this record is dropped, nobody waits.
+  // Somebody is still writing a whole lap ago, or has lapped us: this record is dropped, nobody
+  // waits.
   if (version % 2 != 0 || version > 2 * ticket ||
       !slot.version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_acquire))
     return;

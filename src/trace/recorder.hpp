@@ -1,7 +1,8 @@
 // trace/recorder.hpp - the flight recorder: the last few thousand things that happened, always on.
 //
-// A fixed ring of 64-byte records; noting one costs a clock read and a cache line, takes no lock and
-// never fails. It is dumped on an error, on SIGUSR1 and before an abort. Format: docs/formats/recorder.md.
+// A fixed ring of 64-byte records; noting one costs a clock read and a cache line, takes no lock
+// and never fails. It is dumped on an error, on SIGUSR1 and before an abort. Format:
+// docs/formats/recorder.md.
 //
 // Thread-safety  any thread may note; snapshot and dump may run beside it and skip records that are
 //                being written.
@@ -20,7 +21,15 @@ namespace tutti::trace {
 
 class JsonWriter;
 
-enum class Event : std::uint8_t { started, finished, failed, peer_down, group_made, group_gone, note };
+enum class Event : std::uint8_t {
+  started,
+  finished,
+  failed,
+  peer_down,
+  group_made,
+  group_gone,
+  note
+};
 std::string_view to_string(Event event) noexcept;
 
 inline constexpr std::uint8_t kPointToPoint = 255;  // in Record::collective

@@ -119,13 +119,13 @@ bool MemoryLink::has_room() {
     if (tail_ - consumed_seen_ == kSlots) {
       // Ask to be woken, then look again: the peer looks after it has taken something.
       out_.wants_room.exchange(1, std::memory_order_seq_cst);
-      asked_for_room_ = true;
+      asked_for_room_.store(true, std::memory_order_relaxed);
       consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
       if (tail_ - consumed_seen_ == kSlots) return false;
     }
   }
-  if (asked_for_room_) {
-    asked_for_room_ = false;
+  if (asked_for_room_.load(std::memory_order_relaxed)) {
+    asked_for_room_.store(false, std::memory_order_relaxed);
     out_.wants_room.store(0, std::memory_order_relaxed);
   }
   return true;
@@ -224,6 +224,8 @@ bool MemoryLink::poll(Sink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
   bool happened = take(sink);
   if (backlog_.load(std::memory_order_acquire)) flush();
+  // Room counts as something that happened: whoever was refused may be about to sleep over it.
+  if (asked_for_room_.load(std::memory_order_relaxed)) happened |= found_room();
   if (happened) return true;
   const bool left = ends_.theirs->head().departed.load(std::memory_order_acquire) != 0;
   if (!is_lost_ && !left) return false;
@@ -236,6 +238,11 @@ bool MemoryLink::poll(Sink& sink) {
                                              fmt::format("rank {} has left", ends_.peer),
                                              {ends_.self, ends_.peer, 0}));
   return true;
+}
+
+bool MemoryLink::found_room() {
+  std::lock_guard lock(lock_);
+  return has_room();
 }
 
 bool MemoryLink::take(Sink& sink) {

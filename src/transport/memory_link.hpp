@@ -102,6 +102,7 @@ class MemoryLink final : public Link {
   void end_loan(Sink& sink, std::uint64_t lease);
   const std::byte* locate(const LoanNote& note, std::size_t bytes) const;
   bool next_is_there() const;
+  bool found_room();
 
   Ends ends_;
   RegionTable& regions_;
@@ -114,7 +115,6 @@ class MemoryLink final : public Link {
   mutable SpinLock lock_;  // everything below, up to down_
   std::uint64_t tail_ = 0;
   std::uint64_t consumed_seen_ = 0;
-  bool asked_for_room_ = false;
   std::uint32_t rung_ = 0;
   std::vector<Loan> loans_;
   std::vector<std::uint16_t> free_loans_;
@@ -123,6 +123,7 @@ class MemoryLink final : public Link {
   std::deque<Queued> queue_;
 
   std::atomic<bool> backlog_{false};  // acks_ or queue_ hold something: poll looks without the lock
+  std::atomic<bool> asked_for_room_{false};  // a send was refused, or waits in queue_
   std::atomic<bool> down_{false};
   Status lost_;             // poll only
   bool is_lost_ = false;

@@ -84,7 +84,8 @@ TEST_P(ServerContract, strangers_who_say_nothing_keep_nobody_out) {
 
 TEST_P(ServerContract, a_browser_is_shown_the_door) {
   auto store = join(*server_);
-  const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a browser, curious\r\n\r\n";
+  const std::string request =
+      "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a browser, curious\r\n\r\n";
   Descriptor socket = stranger(*server_);
   ASSERT_TRUE(write_fully(socket.get(), request.data(), request.size(), soon()).ok());
   EXPECT_TRUE(is_shown_the_door(socket.get()));

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -94,6 +95,12 @@ class Folder {
   std::string path_;
 };
 
+// A dump goes to the folder, or to stderr where a signal handler can do no better: that is put there too.
+void send_stderr_to(const Folder& folder) {
+  const std::string path = folder.path() + "/stderr." + std::to_string(getpid());
+  ASSERT_NE(std::freopen(path.c_str(), "w", stderr), nullptr);
+}
+
 // Signals and failures are served by other threads: the text comes when it comes.
 std::string text_with(const Folder& folder, const std::string& word) {
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -113,6 +120,7 @@ TEST(Recorder, is_dumped_on_a_signal_and_the_process_goes_on) {
     run(world, [&](Context& here) {
       try_out(*here.group, {.count = 1234});
       if (here.rank == 0) {
+        send_stderr_to(folder);
         kill(getpid(), SIGUSR1);
         const std::string text = text_with(folder, "all_reduce");
         EXPECT_NE(text.find("all_reduce"), std::string::npos) << "dumped: " << text.substr(0, 500);

@@ -6,6 +6,11 @@ import unittest
 from launching import LIMIT, PROGRAMS, LaunchTest, pids_with, wait_until
 
 
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 class ExitCode(LaunchTest):
     def test_all_ranks_well_is_zero_and_silent(self):
         done = self.tutti("run", "-n", "4", "true")
@@ -20,6 +25,19 @@ class ExitCode(LaunchTest):
         done = self.tutti("run", "-n", "3", "--grace", "0.5", *self.script(text))
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("rank 2 ", done.stderr)
+
+    def test_the_order_of_deaths_is_known_even_to_a_launcher_that_was_away(self):
+        process = self.start("run", "-n", "3", "--grace", "0.2",
+                             *self.script("print(RANK, os.getpid())\nsignal.pause()\n"))
+        pids = dict(map(int, line.split()) for line in self.read_lines(process, 3))
+        process.send_signal(signal.SIGSTOP)
+        for rank, number in ((2, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)):
+            os.kill(pids[rank], number)
+            wait_until(lambda: state_of(pids[rank]) == "Z", f"rank {rank} is dead")
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 137, err)
+        self.assertIn("rank 2 ", err)
 
     def test_a_killed_rank_is_128_plus_signal(self):
         done = self.tutti("run", "-n", "2",

@@ -87,7 +87,8 @@ class Output(LaunchTest):
         process.terminate()
         out, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 143)
-        self.assertTrue(all(line == "y" * 1000 for line in out.splitlines()[:-2]))
+        # Cut off: where this test began to read, and what each rank was writing when it ended.
+        self.assertLessEqual(sum(line != "y" * 1000 for line in out.splitlines()), 3)
 
 
 if __name__ == "__main__":

@@ -96,9 +96,9 @@ Result<std::string> find_program(const std::string& name) {
     std::string candidate = fmt::format("{}/{}", folder, name);
     if (is_runnable(candidate)) return candidate;
   }
-  const bool here = is_runnable("./" + name);
+  const bool here = is_runnable(fmt::format("./{}", name));
   return Status(Code::invalid_argument, fmt::format("cannot find program '{}' in PATH{}", name,
-                                                    here ? "; do you mean ./" + name + "?" : ""));
+                                                    here ? fmt::format("; do you mean ./{}?", name) : ""));
 }
 
 Result<Child> spawn(const Launch& launch, const std::vector<std::string>& environment,

@@ -16,6 +16,7 @@
 #include <bit>
 
 #include "schedule/build/builders.hpp"
+#include "schedule/build/parts.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
@@ -64,18 +65,6 @@ void send_down(Draft& draft, const Tree& tree, Region what, Step base) {
   if (!tree.is_root()) draft.recv(base + tree.rounds - 1 - tree.edge(), tree.parent(), what);
   for (Step j = tree.child_edges(); j-- > 0;) {
     draft.send(base + tree.rounds - 1 - j, tree.child(j), what);
-  }
-}
-
-// Calls visit(run, first rank, count, offset) for the parts of the places [from, from + count) that are
-// neighbours as ranks too: two when the ranks wrap round behind n - 1.
-template <class Visit>
-void each_run(const Tree& tree, int from, int count, Visit visit) {
-  const int first = tree.rank_at(from);
-  const int head = std::min(count, tree.n - first);
-  visit(0u, static_cast<Chunk>(first), static_cast<Chunk>(head), 0u);
-  if (head < count) {
-    visit(1u, 0u, static_cast<Chunk>(count - head), static_cast<Chunk>(head));
   }
 }
 
@@ -138,7 +127,7 @@ Program binomial_tree_gather(const Request& request) {
   }
   for (Step j = 0; j < tree.child_edges(); ++j) {
     const int offset = 1 << j;
-    each_run(tree, tree.place + offset, tree.child_size(j),
+    each_run(tree.n, tree.root + tree.place + offset, tree.child_size(j),
              [&](Step run, Chunk first, Chunk count, Chunk at) {
                const Region there = piece(held, static_cast<Chunk>(offset) + at, count);
                draft.recv(2 * j + run, tree.child(j),
@@ -146,7 +135,7 @@ Program binomial_tree_gather(const Request& request) {
              });
   }
   if (tree.is_root()) return draft.take();
-  each_run(tree, tree.place, tree.size(), [&](Step run, Chunk, Chunk count, Chunk at) {
+  each_run(tree.n, request.rank, tree.size(), [&](Step run, Chunk, Chunk count, Chunk at) {
     draft.send(2 * tree.edge() + run, tree.parent(), piece(held, at, count));
   });
   return draft.take();
@@ -163,13 +152,13 @@ Program binomial_tree_scatter(const Request& request) {
   Region held;
   if (!tree.is_root()) {
     held = subtree_scratch(draft, tree);
-    each_run(tree, tree.place, tree.size(), [&](Step run, Chunk, Chunk count, Chunk at) {
+    each_run(tree.n, request.rank, tree.size(), [&](Step run, Chunk, Chunk count, Chunk at) {
       draft.recv(down(tree.edge()) + run, tree.parent(), piece(held, at, count));
     });
   }
   for (Step j = tree.child_edges(); j-- > 0;) {
     const int offset = 1 << j;
-    each_run(tree, tree.place + offset, tree.child_size(j),
+    each_run(tree.n, tree.root + tree.place + offset, tree.child_size(j),
              [&](Step run, Chunk first, Chunk count, Chunk at) {
                const Region there = piece(held, static_cast<Chunk>(offset) + at, count);
                draft.send(down(j) + run, tree.child(j),

@@ -7,6 +7,8 @@
 // ⌈lg n⌉ steps, each with the whole sum: for small messages. Ranks beyond the largest power of two
 // join through a partner (core_and_extras.hpp). barrier: in step k rank r tells r + 2^k, any n.
 // scan: in step k rank r gives the sum of the last 2^k ranks to r + 2^k.
+#include <algorithm>
+
 #include "schedule/build/builders.hpp"
 #include "schedule/build/core_and_extras.hpp"
 #include "schedule/build/parts.hpp"
@@ -20,7 +22,6 @@ constexpr Algorithm kName = Algorithm::recursive_doubling;
 void scan_places(Draft& draft, int place, int size, int first_rank, Region own, Step base) {
   Source sum = raw(own);
   Step step = base;
-  if (place == 0) draft.reduce(step, output(0), {sum}, true);
   for (int distance = 1; distance < size; distance *= 2, ++step) {
     const Source mine = sum;
     if (place + distance < size) {
@@ -42,20 +43,22 @@ void scan_places(Draft& draft, int place, int size, int first_rank, Region own, 
     draft.reduce(step, sum.region, {before, mine}, false);
     if (complete) draft.reduce(step, output(0), {sum}, true);
   }
+  // In place this overwrites what the sends above have read.
+  if (place == 0) draft.reduce(base, output(0), {sum}, true);
 }
 
 }  // namespace
 
-void disseminate(Draft& draft, std::span<const int> ranks, int place, Region token, Step base) {
-  const int n = static_cast<int>(ranks.size());
+void disseminate(Draft& draft, int n, int place, const std::function<int(int)>& rank_at,
+                 Region token, Step base) {
   if (n == 1) return;
   // What comes in lands beside the token and is copied onto it after the token has gone out: a send
   // waits for all that came before, and no two ranks wait for each other's send.
   const Region inbox = draft.scratch(0);
   Step step = base;
   for (int distance = 1; distance < n; distance *= 2, ++step) {
-    draft.send(step, ranks[static_cast<std::size_t>(wrap(place + distance, n))], token);
-    draft.recv(step, ranks[static_cast<std::size_t>(wrap(place - distance, n))], inbox);
+    draft.send(step, rank_at(wrap(place + distance, n)), token);
+    draft.recv(step, rank_at(wrap(place - distance, n)), inbox);
     draft.copy(step, token, inbox);
   }
 }
@@ -134,9 +137,8 @@ Program recursive_doubling_all_gather(const Request& request) {
 Program recursive_doubling_barrier(const Request& request) {
   Draft draft(request, kName);
   if (request.size == 1) return draft.take();
-  std::vector<int> everyone(static_cast<std::size_t>(request.size));
-  for (int r = 0; r < request.size; ++r) everyone[static_cast<std::size_t>(r)] = r;
-  disseminate(draft, everyone, request.rank, draft.scratch(0), 0);
+  const Region token = draft.scratch(0);
+  disseminate(draft, request.size, request.rank, [](int rank) { return rank; }, token, 0);
   return draft.take();
 }
 

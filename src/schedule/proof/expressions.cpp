@@ -6,9 +6,15 @@
 #include <bit>
 
 namespace tutti::schedule::proof {
+namespace {
+
+constexpr std::size_t kBuckets = 4096;  // a schedule of 64 ranks and 64 chunks has as many folds
+
+}  // namespace
 
 Expressions::Expressions(int ranks)
-    : words_((static_cast<std::size_t>(ranks) + 63) / 64), nodes_(1), ranks_(words_, 0) {}
+    : words_((static_cast<std::size_t>(ranks) + 63) / 64), nodes_(1), ranks_(words_, 0),
+      buckets_(kBuckets, kUndefined) {}
 
 Value Expressions::leaf(int rank, std::uint64_t extent) {
   const auto value = static_cast<Value>(nodes_.size());
@@ -39,8 +45,7 @@ bool Expressions::covers(Value value, int ranks, int& odd_one) const {
 }
 
 Value Expressions::lookup(std::uint64_t hash, std::span<const Value> wanted, bool finish) const {
-  const auto bucket = buckets_.find(hash);
-  Value value = bucket == buckets_.end() ? kUndefined : bucket->second;
+  Value value = buckets_[hash % kBuckets];
   for (; value != kUndefined; value = nodes_[value].next_in_bucket) {
     const auto have = operands(nodes_[value]);
     if (nodes_[value].finished == finish && std::ranges::equal(have, wanted)) break;
@@ -60,6 +65,7 @@ void Expressions::join(Value into, Value from, int& twice) {
 Value Expressions::fold(std::span<const Value> wanted, bool finish, int& twice) {
   std::uint64_t hash = finish ? 0x9e3779b97f4a7c15ull : 0;
   for (Value operand : wanted) hash = (hash ^ operand) * 0xff51afd7ed558ccdull + (hash >> 29);
+  hash ^= hash >> 32;
   if (const Value known = lookup(hash, wanted, finish); known != kUndefined) return known;
 
   const auto value = static_cast<Value>(nodes_.size());
@@ -75,7 +81,7 @@ Value Expressions::fold(std::span<const Value> wanted, bool finish, int& twice) 
     operands_.push_back(wanted[i]);
     join(value, wanted[i], twice);
   }
-  Value& bucket = buckets_[hash];
+  Value& bucket = buckets_[hash % kBuckets];
   node.next_in_bucket = bucket;
   bucket = value;
   nodes_.push_back(node);

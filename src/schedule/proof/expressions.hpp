@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace tutti::schedule::proof {
@@ -58,7 +57,7 @@ class Expressions {
   std::vector<Node> nodes_;            // 0 is kUndefined
   std::vector<std::uint64_t> ranks_;   // words_ per node: whose contributions are in it
   std::vector<Value> operands_;
-  std::unordered_map<std::uint64_t, Value> buckets_;
+  std::vector<Value> buckets_;         // of folds, by hash; the rest of a bucket is chained
 };
 
 }  // namespace tutti::schedule::proof

@@ -94,21 +94,30 @@ bool TcpLink::ready() const {
 }
 
 bool TcpLink::flush() {
+  write_queued();
   std::lock_guard lock(lock_);
-  if (queue_.empty()) return true;
+  return queue_.empty();
+}
+
+// True if the socket took anything.
+bool TcpLink::write_queued() {
+  std::lock_guard lock(lock_);
+  const std::size_t before = queue_.bytes();
+  if (before == 0) return false;
   const auto written = queue_.write(socket_.get(), completed_);
   if (!completed_.empty()) has_completed_.store(true, std::memory_order_release);
   if (written == FrameQueue::Written::failed) {
     queue_.clear();
     write_failed_.store(true, std::memory_order_release);
   }
-  return written != FrameQueue::Written::some;
+  return queue_.bytes() != before;
 }
 
 bool TcpLink::poll(Sink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
-  if (std::exchange(writable_, false)) flush();
-  bool happened = complete(sink);
+  // Room counts as something that happened: whoever was refused may be about to sleep over it.
+  bool happened = std::exchange(writable_, false) && write_queued();
+  happened |= complete(sink);
   const bool failed = write_failed_.load(std::memory_order_acquire);
   if (readable_ || failed) happened |= receive(sink);
   return happened;

@@ -47,6 +47,7 @@ class TcpLink final : public Link, public Source {
   void abandon() noexcept { socket_.reset(); }
 
  private:
+  bool write_queued();
   bool complete(Sink& sink);
   bool receive(Sink& sink);
   void go_down(Sink& sink, Code code, const std::string& why);

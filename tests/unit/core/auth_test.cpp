@@ -30,7 +30,8 @@ Outcome introduce(Handshake& client, Handshake& server) {
   Outcome outcome;
   outcome.server = server.feed(client.take_output());
   outcome.client = client.feed(server.take_output());
-  if (outcome.client.ok() && outcome.server.ok()) outcome.server = server.feed(client.take_output());
+  if (outcome.client.ok() && outcome.server.ok())
+    outcome.server = server.feed(client.take_output());
   return outcome;
 }
 

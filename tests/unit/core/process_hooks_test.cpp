@@ -49,7 +49,8 @@ TEST(process_hooks, a_hook_moves_with_its_owner) {
 TEST(process_hooks, a_full_table_is_no_error_and_places_come_back) {
   std::atomic<int> calls{0};
   std::vector<Hook> hooks;
-  for (std::size_t i = 0; i < Hook::kMaxHooks + 1; ++i) hooks.push_back(Hook::on_dump(count, &calls));
+  for (std::size_t i = 0; i < Hook::kMaxHooks + 1; ++i)
+    hooks.push_back(Hook::on_dump(count, &calls));
   EXPECT_FALSE(hooks.back().registered());
   run_dump_hooks();
   EXPECT_EQ(calls, static_cast<int>(Hook::kMaxHooks));

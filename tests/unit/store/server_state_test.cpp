@@ -30,7 +30,9 @@ class Client {
     }
   }
 
-  void send(const Request& request, Nanoseconds now) { state_.received(id_, request.encode(), now); }
+  void send(const Request& request, Nanoseconds now) {
+    state_.received(id_, request.encode(), now);
+  }
 
   // The response, if there is one.
   std::optional<Response> receive() {

@@ -1,0 +1,11 @@
+// schedule/build/hierarchical.hpp - when there is a hierarchy at all.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+namespace tutti::schedule::builders {
+
+// Whether the request names hosts, and more than one.
+bool spans_hosts(const Request& request);
+
+}  // namespace tutti::schedule::builders

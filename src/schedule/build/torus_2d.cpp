@@ -1,0 +1,87 @@
+// torus_2d - n = a·b ranks as a rows of b, as square as can be; a ring in each row, then in each
+// column. 2(b-1) + 2(a-1) steps instead of the ring's 2(ab-1), at the ring's number of bytes.
+//
+//      0 -> 1 -> 2 ->)       all_reduce: rows reduce_scatter, columns all_reduce, rows all_gather
+//      |    |    |           all_gather: rows first, then the columns pass whole rows
+//      3 -> 4 -> 5 ->)
+//      v    v    v
+#include "schedule/build/grid.hpp"
+#include "schedule/build/torus_2d.hpp"
+#include "schedule/compose.hpp"
+
+namespace tutti::schedule::builders {
+namespace {
+
+constexpr Algorithm kName = Algorithm::torus_2d;
+
+Grid stand(const Request& request) {
+  const int a = torus_rows(request.size), b = request.size / a;
+  Grid grid;
+  grid.place_in_row = request.rank % b;
+  grid.place_in_column = request.rank / b;
+  for (int j = 0; j < b; ++j) grid.row.push_back(grid.place_in_column * b + j);
+  for (int i = 0; i < a; ++i) grid.column.push_back(i * b + grid.place_in_row);
+  return grid;
+}
+
+}  // namespace
+
+int torus_rows(int n) {
+  int rows = 1;
+  for (int a = 2; a * a <= n; ++a) {
+    if (n % a == 0) rows = a;
+  }
+  return rows;
+}
+
+Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid& grid,
+                        const RowAlgorithm& rows) {
+  const auto a = static_cast<Chunk>(grid.column.size()), b = static_cast<Chunk>(grid.row.size());
+  const auto slice = static_cast<Chunk>(grid.place_in_row) * a;
+  Draft whole(request, algorithm, a * b);
+
+  Request part{Collective::reduce_scatter, static_cast<int>(b), grid.place_in_row, 0,
+               request.in_place, 2, {}};
+  Placement placement{.ranks = grid.row, .input = input(0), .output = output(slice), .scale = a};
+  placement.finish = false;
+  append(whole.program(), rows.reduce_scatter(part), placement);
+
+  part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
+  placement = {.ranks = grid.column, .first_step = rows.steps, .input = output(slice),
+               .output = output(slice), .scale = 1, .first_extent = slice};
+  placement.raw = false;
+  append(whole.program(), ring_all_reduce(part), placement);
+
+  part = {Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, true, 2, {}};
+  placement = {.ranks = grid.row, .first_step = rows.steps + 2 * (a - 1), .input = output(slice),
+               .output = output(0), .scale = a};
+  append(whole.program(), rows.all_gather(part), placement);
+  return whole.take();
+}
+
+Program torus_2d_all_reduce(const Request& request) {
+  const Grid grid = stand(request);
+  return grid_all_reduce(request, kName, grid,
+                         {ring_reduce_scatter, ring_all_gather,
+                          static_cast<Step>(grid.row.size() - 1)});
+}
+
+Program torus_2d_all_gather(const Request& request) {
+  const Grid grid = stand(request);
+  const auto a = static_cast<Chunk>(grid.column.size()), b = static_cast<Chunk>(grid.row.size());
+  const Chunk row = static_cast<Chunk>(grid.place_in_column) * b;
+  Draft whole(request, kName);
+
+  Request part{Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0,
+               request.in_place, 2, {}};
+  append(whole.program(), ring_all_gather(part),
+         {.ranks = grid.row, .input = input(0), .output = output(row), .first_extent = row});
+
+  part = {Collective::all_gather, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
+  append(whole.program(), ring_all_gather(part),
+         {.ranks = grid.column, .first_step = b - 1, .input = output(row), .output = output(0),
+          .scale = b});
+  return whole.take();
+}
+
+}  // namespace tutti::schedule::builders

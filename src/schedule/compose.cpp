@@ -1,0 +1,70 @@
+#include "schedule/compose.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+class Mapping {
+ public:
+  Mapping(const Placement& placement, std::size_t scratch)
+      : placement_(placement), scratch_(static_cast<std::uint32_t>(scratch)) {}
+
+  Region region(const Region& part) const {
+    const Region begin = begin_of(part.space);
+    return {begin.space, begin.first + part.first * placement_.scale,
+            part.count * placement_.scale};
+  }
+  int rank(int part) const {
+    return part == kLocal ? kLocal : placement_.ranks[static_cast<std::size_t>(part)];
+  }
+  std::uint32_t step(std::uint32_t part) const { return placement_.first_step + part; }
+
+  Source source(const Source& part) const {
+    Source mapped = part;
+    mapped.raw = part.raw && placement_.raw;
+    if (part.peer == kLocal) {
+      mapped.region = region(part.region);
+    } else {
+      mapped.peer = rank(part.peer);
+      mapped.step = step(part.step);
+    }
+    return mapped;
+  }
+
+ private:
+  Region begin_of(Space space) const {
+    switch (space) {
+      case Space::input: return placement_.input;
+      case Space::output: return placement_.output;
+      case Space::scratch: break;
+    }
+    return {Space::scratch, scratch_, 0};
+  }
+  const Placement& placement_;
+  std::uint32_t scratch_;
+};
+
+// Fields that an op does not use stay as they are, so that programs compare equal.
+Op map_op(const Mapping& mapping, const Op& part, bool finish) {
+  Op op = part;
+  op.step = mapping.step(part.step);
+  op.peer = mapping.rank(part.peer);
+  if (part.dst.count > 0) op.dst = mapping.region(part.dst);
+  if (part.src.count > 0) op.src = mapping.region(part.src);
+  for (Source& source : op.sources) source = mapping.source(source);
+  op.finish = part.finish && finish;
+  return op;
+}
+
+}  // namespace
+
+void append(Program& whole, const Program& part, const Placement& placement) {
+  const Mapping mapping(placement, whole.scratch.size());
+  for (std::uint64_t extent : part.scratch) {
+    for (std::uint32_t i = 0; i < placement.scale; ++i) {
+      whole.scratch.push_back(placement.first_extent + extent * placement.scale + i);
+    }
+  }
+  for (const Op& op : part.ops) whole.ops.push_back(map_op(mapping, op, placement.finish));
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,248 @@
+// How ranks find each other: what is chosen, who is turned away, and what the errors say.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "contract/transport_pair.hpp"
+#include "core/auth.hpp"
+#include "core/sockets.hpp"
+#include "transport/address.hpp"
+
+namespace tutti::test {
+namespace {
+
+TEST(Joining, threads_of_one_process_are_linked_by_inproc) {
+  Ranks ranks(4, "auto");
+  ASSERT_TRUE(ranks.ok());
+  for (int a = 0; a < 4; ++a)
+    for (int b = 0; b < 4; ++b)
+      if (a != b) EXPECT_EQ(ranks.link(a, b).kind(), LinkKind::inproc);
+}
+
+TEST(Joining, many_ranks_meet_over_every_transport) {
+  for (const char* transport : {"inproc", "shm", "tcp"}) {
+    Ranks ranks(11, transport);
+    for (const Status& status : ranks.statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+TEST(Joining, one_rank_alone_needs_nobody) {
+  Ranks ranks(1, "auto");
+  ASSERT_TRUE(ranks.ok());
+  EXPECT_EQ(ranks.endpoints[0]->size(), 1);
+  EXPECT_EQ(ranks.endpoints[0]->link(0), nullptr);
+}
+
+TEST(Joining, an_unknown_transport_is_an_error_that_lists_the_right_ones) {
+  OpeningOptions options;
+  options.size = 2;
+  options.config.transport = "smoke";
+  auto opening = Opening::open(options);
+  ASSERT_FALSE(opening.ok());
+  EXPECT_EQ(opening.status().code(), Code::invalid_argument);
+  for (const char* word : {"smoke", "inproc", "shm", "tcp"})
+    EXPECT_NE(opening.status().message().find(word), std::string::npos) << word;
+}
+
+TEST(Joining, a_pair_without_a_common_transport_is_told_so_on_both_sides) {
+  Ranks ranks(2, "tcp", [](int rank, OpeningOptions& options) {
+    if (rank == 1) options.config.transport = "shm";
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const Status& status = ranks.statuses[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(status.code(), Code::unsupported) << status.to_string();
+    EXPECT_NE(status.message().find("rank 0"), std::string::npos);
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos);
+  }
+}
+
+TEST(Joining, a_pair_that_may_use_shm_on_one_side_only_falls_back_to_tcp) {
+  Ranks ranks(3, "auto", [](int rank, OpeningOptions& options) {
+    if (rank == 1) options.config.transport = "tcp";
+  });
+  ASSERT_TRUE(ranks.ok());
+  EXPECT_EQ(ranks.link(0, 1).kind(), LinkKind::tcp);
+  EXPECT_EQ(ranks.link(1, 2).kind(), LinkKind::tcp);
+  EXPECT_EQ(ranks.link(0, 2).kind(), LinkKind::inproc);
+}
+
+TEST(Joining, another_secret_is_turned_away) {
+  for (const char* transport : {"inproc", "shm", "tcp"}) {
+    Ranks ranks(
+        2, transport,
+        [](int rank, OpeningOptions& options) {
+          if (rank == 1) options.secret = "something else entirely";
+        },
+        2s);
+    EXPECT_EQ(ranks.statuses[1].code(), Code::corrupt) << ranks.statuses[1].to_string();
+    EXPECT_NE(ranks.statuses[1].message().find("secret"), std::string::npos);
+    EXPECT_EQ(ranks.statuses[0].code(), Code::timed_out) << ranks.statuses[0].to_string();
+  }
+}
+
+TEST(Joining, another_epoch_is_turned_away_naming_both) {
+  for (const char* transport : {"inproc", "shm", "tcp"}) {
+    Ranks ranks(
+        2, transport,
+        [](int rank, OpeningOptions& options) { options.epoch = rank == 0 ? 41 : 42; }, 2s);
+    EXPECT_EQ(ranks.statuses[1].code(), Code::mismatch) << ranks.statuses[1].to_string();
+    EXPECT_NE(ranks.statuses[1].message().find("41"), std::string::npos);
+    EXPECT_NE(ranks.statuses[1].message().find("42"), std::string::npos);
+  }
+}
+
+TEST(Joining, a_rank_that_does_not_come_is_named_when_the_time_is_up) {
+  std::vector<std::string> addresses;
+  std::vector<std::unique_ptr<Opening>> openings;
+  for (int rank = 0; rank < 3; ++rank) {
+    OpeningOptions options;
+    options.rank = rank;
+    options.size = 3;
+    auto opening = Opening::open(options);
+    ASSERT_TRUE(opening.ok());
+    addresses.push_back((*opening)->address());
+    openings.push_back(std::move(*opening));
+  }
+  Status first;
+  std::thread other([&] { first = openings[0]->connect(addresses, 300ms).status(); });
+  const Status second = openings[1]->connect(addresses, 300ms).status();
+  other.join();
+  for (const Status& status : {first, second}) {
+    EXPECT_EQ(status.code(), Code::timed_out);
+    EXPECT_EQ(status.peer(), 2);
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Joining, addresses_that_are_none_are_corrupt_not_a_crash) {
+  OpeningOptions options;
+  options.size = 2;
+  auto opening = Opening::open(options);
+  ASSERT_TRUE(opening.ok());
+  const std::string good = (*opening)->address();
+  for (const std::string& bad : {std::string(), std::string("hello"), good.substr(0, good.size() - 3),
+                                 std::string(200, '\xff')})
+    EXPECT_EQ((*opening)->connect({good, bad}, 1s).status().code(), Code::corrupt);
+}
+
+// A connection that says something and then listens until it is turned away.
+void pester(const std::string& where, const std::string& words, std::vector<Descriptor>& kept) {
+  auto address = SocketAddress::parse(where);
+  ASSERT_TRUE(address.ok());
+  auto socket = connect_to(*address, steady_clock().now() + 5s);
+  ASSERT_TRUE(socket.ok());
+  ASSERT_TRUE(write_fully(socket->get(), words.data(), words.size(), steady_clock().now() + 5s).ok());
+  kept.push_back(std::move(*socket));
+}
+
+TEST(Joining, strangers_change_nothing) {
+  std::vector<Descriptor> strangers;
+  const std::string huge("\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+  const auto meanwhile = [&](const std::vector<std::string>& addresses) {
+    for (const std::string& bytes : addresses) {
+      auto address = Address::decode(bytes);
+      ASSERT_TRUE(address.ok());
+      for (const std::string& where : {address->local, address->tcp_loopback}) {
+        pester(where, "", strangers);
+        pester(where, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + std::string(500, 'x'), strangers);
+        pester(where, pattern(4000), strangers);
+        pester(where, huge, strangers);
+      }
+    }
+  };
+  for (const char* transport : {"auto", "inproc,shm,tcp"}) {
+    strangers.clear();
+    Ranks ranks(3, transport, {}, kPatience, meanwhile);
+    for (const Status& status : ranks.statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+    ASSERT_TRUE(ranks.link(2, 0).send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
+    EXPECT_TRUE(ranks.poll_until([&] { return ranks.note(0).messages.size() == 1; }));
+    EXPECT_TRUE(ranks.note(0).downs.empty());
+  }
+}
+
+TEST(Joining, more_strangers_than_places_do_not_keep_a_rank_out) {
+  std::vector<Descriptor> strangers;
+  Ranks ranks(2, "tcp", {}, kPatience, [&](const std::vector<std::string>& addresses) {
+    const auto address = Address::decode(addresses[0]);
+    ASSERT_TRUE(address.ok());
+    for (int i = 0; i < 12; ++i) pester(address->tcp_loopback, "", strangers);
+  });
+  EXPECT_TRUE(ranks.ok());
+}
+
+TEST(Joining, nothing_listens_any_more_once_the_links_are_there) {
+  std::optional<Address> address;
+  Ranks ranks(2, "auto", {}, kPatience, [&](const std::vector<std::string>& addresses) {
+    auto decoded = Address::decode(addresses[0]);
+    ASSERT_TRUE(decoded.ok());
+    address = *decoded;
+  });
+  ASSERT_TRUE(ranks.ok());
+  for (const std::string& where : {address->local, address->tcp_loopback}) {
+    auto parsed = SocketAddress::parse(where);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_FALSE(connect_to(*parsed, steady_clock().now() + 5s).ok()) << where;
+  }
+}
+
+TEST(Joining, the_host_that_was_asked_for_is_the_one_that_listens) {
+  OpeningOptions options;
+  options.size = 2;
+  options.config.host = "127.0.0.3";
+  auto opening = Opening::open(options);
+  ASSERT_TRUE(opening.ok()) << opening.status().to_string();
+  auto address = Address::decode((*opening)->address());
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->tcp_outward.rfind("127.0.0.3:", 0), 0u) << address->tcp_outward;
+  options.config.host.clear();
+  options.config.interface = "nosuch0";
+  EXPECT_EQ(Opening::open(options).status().code(), Code::invalid_argument);
+}
+
+// Somebody who knows the secret but sends nonsense afterwards: the link goes down, nothing else.
+TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
+  std::vector<std::unique_ptr<Opening>> openings;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < 2; ++rank) {
+    OpeningOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.secret = "secret";
+    options.config = config_for("tcp");
+    auto opening = Opening::open(options);
+    ASSERT_TRUE(opening.ok());
+    addresses.push_back((*opening)->address());
+    openings.push_back(std::move(*opening));
+  }
+  Descriptor impostor;
+  std::thread other([&] {
+    auto where = SocketAddress::parse(Address::decode(addresses[0])->tcp_loopback);
+    auto socket = connect_to(*where, steady_clock().now() + 5s);
+    Handshake handshake = Handshake::client("secret", {kRoleData, 1, 0});
+    const auto deadline = steady_clock().now() + 5s;
+    while (true) {
+      const std::string out = handshake.take_output();
+      if (!write_fully(socket->get(), out.data(), out.size(), deadline).ok() || handshake.done()) break;
+      std::string in(handshake.wants(), '\0');
+      if (!read_fully(socket->get(), in.data(), in.size(), deadline).ok()) break;
+      if (!handshake.feed(in).ok()) break;
+    }
+    Header header = header_of(static_cast<MessageKind>(200), 1);
+    header.bytes = ~std::uint64_t{0};
+    EXPECT_TRUE(write_fully(socket->get(), &header, sizeof header, deadline).ok());
+    impostor = std::move(*socket);
+  });
+  auto endpoint = openings[0]->connect(addresses, kPatience);
+  other.join();
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+  Notebook note(**endpoint);
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  while (note.downs.empty() && std::chrono::steady_clock::now() < limit) (*endpoint)->poll(note);
+  ASSERT_EQ(note.downs.size(), 1u);
+  EXPECT_EQ(note.downs[0].second.code(), Code::corrupt);
+  EXPECT_TRUE(note.messages.empty());
+}
+
+}  // namespace
+}  // namespace tutti::test

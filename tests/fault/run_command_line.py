@@ -1,0 +1,120 @@
+"""The tutti command as people type it: help, wrong words, show, info."""
+import json
+import unittest
+
+from launching import LaunchTest
+
+
+class CommandLine(LaunchTest):
+    def refused(self, *words):
+        done = self.tutti(*words)
+        self.assertEqual(done.returncode, 2, (words, done.stderr))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_version_and_help_are_not_errors(self):
+        self.assertRegex(self.tutti("--version").stdout, r"^tutti \d+\.\d+\.\d+\n$")
+        for words in ((), ("run",), ("show",), ("info",)):
+            done = self.tutti(*words, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("Example", done.stdout)
+
+    def test_wrong_words_are_named_with_exit_code_2(self):
+        self.assertIn("run show info", self.refused())
+        self.assertIn("'bogus'", self.refused("bogus"))
+        self.assertIn("'--bogus'", self.refused("--bogus"))
+        self.assertIn("--bogus", self.refused("run", "--bogus", "true"))
+        self.assertIn("--bogus", self.refused("show", "all_reduce", "--bogus"))
+        self.assertIn("--bogus", self.refused("info", "--bogus"))
+        self.assertIn("-n 0", self.refused("run", "-n", "0", "true"))
+        self.assertIn("x", self.refused("run", "-n", "x", "true"))
+        self.assertIn("soon", self.refused("run", "--grace", "soon", "true"))
+        self.assertIn("/proc/nowhere", self.refused("run", "--log-dir", "/proc/nowhere", "true"))
+        self.assertIn("program", self.refused("run", "-n", "2"))
+        self.assertIn("program", self.refused("run", "-n", "2", "--"))
+
+
+class Show(LaunchTest):
+    def test_a_schedule_is_printed_after_it_was_verified(self):
+        done = self.tutti("show", "all_reduce", "--algorithm", "ring", "-n", "4")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rank in range(4):
+            self.assertIn(f"program all_reduce ring rank {rank} of 4", done.stdout)
+        self.assertIn("# verified: 6 steps, 24 messages", done.stdout)
+
+    def test_json_carries_the_same(self):
+        done = self.tutti("show", "all_reduce", "--algorithm", "ring", "-n", "4", "--json")
+        document = json.loads(done.stdout)
+        self.assertEqual(document["report"]["steps"], 6)
+        self.assertEqual(document["report"]["messages"], 24)
+        self.assertFalse(document["report"]["rank_ordered"])
+        self.assertEqual([program["rank"] for program in document["programs"]], [0, 1, 2, 3])
+
+    def test_variants_differ(self):
+        plain = self.tutti("show", "all_reduce", "-a", "direct", "-n", "4").stdout
+        for flags in (["--shots", "1"], ["--in-place"], ["--fused"]):
+            done = self.tutti("show", "all_reduce", "-a", "direct", "-n", "4", *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotEqual(done.stdout, plain, flags)
+
+    def test_root_and_hosts_are_used(self):
+        done = self.tutti("show", "broadcast", "-a", "linear", "-n", "5", "--root", "2")
+        self.assertIn("root 2", done.stdout)
+        done = self.tutti("show", "all_reduce", "-a", "hierarchical", "--hosts", "2x3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("rank 5 of 6", done.stdout)
+
+    def test_without_algorithm_all_of_them_are_listed(self):
+        done = self.tutti("show", "all_reduce", "-n", "8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("direct", "ring", "double_binary_tree", "halving_doubling"):
+            self.assertIn(name, done.stdout)
+        rows = json.loads(self.tutti("show", "all_reduce", "-n", "8", "--json").stdout)["algorithms"]
+        ring = next(row for row in rows if row["algorithm"] == "ring")
+        self.assertEqual((ring["steps"], ring["messages_per_rank"]), (14, 14))
+
+    def test_wrong_names_list_the_right_ones(self):
+        done = self.tutti("show", "all_reduce", "--algorithm", "rung", "-n", "4")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("rung", done.stderr)
+        self.assertIn("ring", done.stderr)
+        done = self.tutti("show", "allreduce")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("all_reduce", done.stderr)
+        done = self.tutti("show", "all_reduce", "--algorithm", "bruck")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("ring", done.stderr)
+
+    def test_wrong_numbers_are_named(self):
+        for flags, culprit in ((["-n", "4", "--root", "4"], "root 4"), (["--hosts", "2"], "'2'"),
+                               (["-n", "5", "--hosts", "2x2"], "-n 5"), (["--shots", "3"], "shots")):
+            done = self.tutti("show", "broadcast", "-a", "linear", *flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(culprit, done.stderr)
+
+
+class Info(LaunchTest):
+    def test_every_variable_is_listed_with_meaning_default_and_value(self):
+        document = json.loads(self.tutti("info", "--json", TUTTI_TIMEOUT="17").stdout)
+        rows = {row["name"]: row for row in document["variables"]}
+        for name in ("TUTTI_TRANSPORT", "TUTTI_ALGORITHM", "TUTTI_DEBUG", "TUTTI_STORE",
+                     "TUTTI_RENDEZVOUS", "TUTTI_SECRET_FILE"):
+            self.assertTrue(rows[name]["meaning"], name)
+        self.assertEqual((rows["TUTTI_TIMEOUT"]["value"], rows["TUTTI_TIMEOUT"]["default"]), ("17", "300"))
+
+    def test_build_and_machine_are_told(self):
+        document = json.loads(self.tutti("info", "--json").stdout)
+        self.assertRegex(document["build"]["version"], r"^\d+\.\d+\.\d+$")
+        self.assertIn("tcp", document["build"]["transports"])
+        self.assertGreaterEqual(document["machine"]["cores"], 1)
+        self.assertIn("lo", [row["name"] for row in document["interfaces"]])
+
+    def test_the_text_form_has_the_same_parts(self):
+        text = self.tutti("info", TUTTI_TIMEOUT="17").stdout
+        for word in ("tutti ", "transports", "machine", "interfaces", "TUTTI_TIMEOUT", "17"):
+            self.assertIn(word, text)
+
+
+if __name__ == "__main__":
+    unittest.main()

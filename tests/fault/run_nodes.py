@@ -1,0 +1,139 @@
+"""One job from two launchers, as on two hosts, over loopback."""
+import os
+import socket
+import unittest
+
+from launching import LIMIT, LaunchTest
+
+TELL = ("print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'],"
+        " os.environ['LOCAL_WORLD_SIZE'], os.environ['NODE_RANK'])\n")
+
+
+class Nodes(LaunchTest):
+    def setUp(self):
+        super().setUp()
+        # Bound and not listening: nobody else gets the port, and node 0 can still listen on it.
+        self.held = socket.socket()
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.held.bind(("127.0.0.1", 0))
+        self.addCleanup(self.held.close)
+        self.rendezvous = f"127.0.0.1:{self.held.getsockname()[1]}"
+        self.secret = self.write_secret("secret", os.urandom(32), 0o600)
+
+    def write_secret(self, name, content, mode):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(content)
+        os.chmod(path, mode)
+        return path
+
+    def flags(self, node, nodes=2, ranks=2, secret=None, grace="1", join="30"):
+        return ["run", "-n", str(ranks), "--nnodes", str(nodes), "--node-rank", str(node),
+                "--rendezvous", self.rendezvous, "--secret-file", secret or self.secret,
+                "--grace", grace, "--join-timeout", join]
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=LIMIT)
+        return process.returncode, out, err
+
+    def both(self, program, ranks=(2, 2), **more):
+        launchers = [self.start(*self.flags(node, ranks=ranks[node], **more), *program)
+                     for node in range(2)]
+        return [self.finish(launcher) for launcher in launchers]
+
+    def test_ranks_are_numbered_node_by_node(self):
+        results = self.both(self.script(TELL))
+        self.assertEqual([code for code, _, _ in results], [0, 0], results)
+        self.assertEqual(sorted(results[0][1].splitlines()), ["0 4 0 2 0", "1 4 1 2 0"])
+        self.assertEqual(sorted(results[1][1].splitlines()), ["2 4 0 2 1", "3 4 1 2 1"])
+
+    def test_hosts_may_have_different_numbers_of_ranks(self):
+        results = self.both(self.script(TELL), ranks=(1, 3))
+        self.assertEqual(results[0][1], "0 4 0 1 0\n")
+        self.assertEqual(sorted(results[1][1].splitlines()),
+                         ["1 4 0 3 1", "2 4 1 3 1", "3 4 2 3 1"])
+
+    def test_all_nodes_see_one_job_one_store_and_one_secret(self):
+        text = ("import hashlib\n"
+                "secret = os.pread(int(os.environ['TUTTI_SECRET_FD']), 99, 0)\n"
+                "print(os.environ['TUTTI_JOB'], os.environ['TUTTI_STORE'], os.environ['MASTER_ADDR'],"
+                " os.environ['MASTER_PORT'], hashlib.sha256(secret).hexdigest())\n")
+        results = self.both(self.script(text))
+        lines = {line for _, out, _ in results for line in out.splitlines()}
+        self.assertEqual(len(lines), 1, results)
+        self.assertIn(self.rendezvous, lines.pop())
+
+    def test_a_failure_on_one_node_ends_the_other_with_the_same_verdict(self):
+        for failing in (0, 3):
+            text = f"if RANK == {failing}: sys.exit(9)\nsignal.pause()\n"
+            results = self.both(self.script(text), grace="0.3")
+            for code, _, err in results:
+                self.assertEqual(code, 9, results)
+                self.assertIn(f"rank {failing} ", err)
+                self.assertIn("exited with code 9", err)
+
+    def test_a_node_that_is_done_waits_for_the_others_verdict(self):
+        results = self.both(self.script("if RANK == 3: time.sleep(0.5); sys.exit(9)\n"), grace="0.3")
+        self.assertEqual([code for code, _, _ in results], [9, 9], results)
+
+    def test_losing_node_0_ends_the_others(self):
+        program = self.script("print('ready')\nsignal.pause()\n")
+        first, second = (self.start(*self.flags(node, grace="0.3"), *program) for node in range(2))
+        self.read_lines(first, 2)
+        self.read_lines(second, 2)
+        first.kill()
+        code, _, err = self.finish(second)
+        self.assertEqual(code, 1, err)
+        self.assertIn("lost node 0's launcher", err)
+
+    def test_a_node_that_does_not_come_is_named(self):
+        code, _, err = self.finish(self.start(*self.flags(0, join="0.5"), "true"))
+        self.assertEqual(code, 1)
+        self.assertIn("node 1 of 2 did not come", err)
+
+    def test_node_0_that_does_not_come_is_named(self):
+        code, _, err = self.finish(self.start(*self.flags(1, join="0.5"), "true"))
+        self.assertEqual(code, 1)
+        self.assertIn(self.rendezvous, err)
+
+    def test_a_node_rank_that_is_taken_is_refused(self):
+        program = self.script("print('ready')\nsignal.pause()\n")
+        job = [self.start(*self.flags(node, grace="0.2"), *program) for node in range(2)]
+        for launcher in job:
+            self.read_lines(launcher, 2)
+        code, _, err = self.finish(self.start(*self.flags(1), "true"))
+        self.assertEqual(code, 2, err)
+        self.assertIn("--node-rank 1 is taken", err)
+        for launcher in job:
+            launcher.terminate()
+            self.finish(launcher)
+
+    def test_another_secret_does_not_get_in(self):
+        other = self.write_secret("other", os.urandom(32), 0o600)
+        first = self.start(*self.flags(0, join="1.5"), "true")
+        second = self.start(*self.flags(1, secret=other, join="1"), "true")
+        self.assertEqual(self.finish(second)[0], 1)
+        self.assertEqual(self.finish(first)[0], 1)
+
+    def test_a_secret_that_others_can_read_is_refused(self):
+        for mode in (0o644, 0o640, 0o604):
+            done = self.tutti(*self.flags(0, secret=self.write_secret("open", b"x" * 32, mode)), "true")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("chmod 600", done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_wrong_flags_are_named(self):
+        base = ["run", "--nnodes", "2", "--node-rank"]
+        for words, culprit in ((base + ["2", "true"], "--node-rank"),
+                               (base + ["0", "true"], "--rendezvous"),
+                               (base + ["0", "--rendezvous", "127.0.0.1:1", "true"], "--secret-file"),
+                               (self.flags(0)[:7] + ["--rendezvous", "nowhere", "--secret-file",
+                                                     self.secret, "true"], "nowhere"),
+                               (self.flags(0, secret="/no/such/file") + ["true"], "/no/such/file")):
+            done = self.tutti(*words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(culprit, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,148 @@
+#include "simulation/script.hpp"
+
+#include <fmt/format.h>
+
+#include "schedule/catalog.hpp"
+
+namespace tutti::simulation {
+namespace {
+
+// Element `i` of what rank `rank` brings to step `index`.
+std::int64_t value(int index, int rank, std::size_t i) {
+  return static_cast<std::int64_t>((i * 7 + static_cast<std::size_t>(rank) * 1000003 +
+                                    static_cast<std::size_t>(index) * 10007) %
+                                   4093);
+}
+
+std::vector<std::int64_t> fill(int index, int rank, std::size_t count) {
+  std::vector<std::int64_t> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value(index, rank, i);
+  return values;
+}
+
+// Sum over ranks [0, last] of element i.
+std::int64_t sum_to(int index, int last, std::size_t i) {
+  std::int64_t sum = 0;
+  for (int rank = 0; rank <= last; ++rank) sum += value(index, rank, i);
+  return sum;
+}
+
+Algorithm random_algorithm(std::mt19937_64& random, Step& step, int ranks) {
+  const auto all = schedule::algorithms_for(step.collective);
+  const Algorithm algorithm = all[random() % all.size()];
+  schedule::Request request;
+  request.collective = step.collective;
+  request.size = ranks;
+  return schedule::build(algorithm, request).ok() ? algorithm : Algorithm::automatic;
+}
+
+}  // namespace
+
+std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps) {
+  static constexpr std::size_t kCounts[] = {0, 1, 3, 17, 257, 1000, 5003, 40000};
+  std::vector<Step> script;
+  for (int i = 0; i < steps; ++i) {
+    Step step;
+    step.shift = random() % 6 == 0;
+    step.collective = static_cast<Collective>(random() % kCollectives);
+    step.count = kCounts[random() % std::size(kCounts)];
+    step.root = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+    step.in_place = random() % 2 == 0;
+    step.group = static_cast<int>(random() % 2);
+    if (random() % 2 == 0) step.algorithm = random_algorithm(random, step, ranks);
+    script.push_back(step);
+  }
+  // A barrier of everybody in either group, last.
+  script.push_back({.group = 0});
+  script.push_back({.group = 1});
+  return script;
+}
+
+std::string to_string(const Step& step) {
+  if (step.shift) return fmt::format("shift({})", step.count);
+  return fmt::format("{}({}, root {}, {}{}, group {})", tutti::to_string(step.collective), step.count,
+                     step.root, tutti::to_string(step.algorithm), step.in_place ? ", in place" : "",
+                     step.group);
+}
+
+Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
+  Buffers made;
+  const auto n = static_cast<std::size_t>(ranks);
+  const auto self = static_cast<std::size_t>(rank);
+  const std::size_t count = step.count;
+  const bool at_root = rank == step.root;
+  const auto sum = [&](std::size_t from, int last) {
+    for (std::size_t i = 0; i < count; ++i) made.expected.push_back(sum_to(index, last, from + i));
+  };
+  if (step.shift) {
+    made.input = fill(index, rank, count);
+    made.output.assign(count, -1);
+    made.expected = fill(index, (rank + ranks - 1) % ranks, count);
+    return made;
+  }
+  switch (step.collective) {
+    case Collective::barrier: break;
+    case Collective::broadcast:
+      made.output = at_root ? fill(index, rank, count) : std::vector<std::int64_t>(count, -1);
+      made.expected = fill(index, step.root, count);
+      break;
+    case Collective::reduce:
+      made.input = fill(index, rank, count);
+      if (at_root) sum(0, ranks - 1), made.output.assign(count, -1);
+      break;
+    case Collective::all_reduce:
+      made.input = fill(index, rank, count);
+      made.output.assign(count, -1);
+      sum(0, ranks - 1);
+      break;
+    case Collective::scan:
+      made.input = fill(index, rank, count);
+      made.output.assign(count, -1);
+      sum(0, rank);
+      break;
+    case Collective::exclusive_scan:
+      made.input = fill(index, rank, count);
+      made.output.assign(count, -1);
+      if (rank == 0) made.expected = step.in_place ? made.input : made.output;
+      else sum(0, rank - 1);
+      break;
+    case Collective::gather: case Collective::all_gather:
+      made.input = fill(index, rank, count);
+      if (step.collective == Collective::gather && !at_root) break;
+      made.output.assign(count * n, -1);
+      for (int from = 0; from < ranks; ++from)
+        for (std::size_t i = 0; i < count; ++i) made.expected.push_back(value(index, from, i));
+      break;
+    case Collective::scatter:
+      if (at_root) made.input = fill(index, rank, count * n);
+      made.output.assign(count, -1);
+      for (std::size_t i = 0; i < count; ++i)
+        made.expected.push_back(value(index, step.root, self * count + i));
+      break;
+    case Collective::reduce_scatter:
+      made.input = fill(index, rank, count * n);
+      made.output.assign(count, -1);
+      sum(self * count, ranks - 1);
+      break;
+    case Collective::all_to_all:
+      made.input = fill(index, rank, count * n);
+      made.output.assign(count * n, -1);
+      for (int from = 0; from < ranks; ++from)
+        for (std::size_t i = 0; i < count; ++i)
+          made.expected.push_back(value(index, from, self * count + i));
+      break;
+  }
+  const bool both = !made.input.empty() && made.input.size() == made.output.size();
+  if (step.in_place && both) {
+    made.result_in_input = true;
+    made.output.clear();
+  }
+  return made;
+}
+
+bool is_right(const Buffers& buffers) {
+  return (buffers.result_in_input ? buffers.input : buffers.output) == buffers.expected ||
+         (buffers.expected.empty() && buffers.output.empty());
+}
+
+}  // namespace tutti::simulation

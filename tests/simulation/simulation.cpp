@@ -1,0 +1,275 @@
+#include "simulation/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace tutti::simulation {
+
+using namespace std::chrono_literals;
+
+std::string to_string(Fault fault) {
+  static const char* const kWords[] = {"none", "stall", "kill", "freeze", "mismatch"};
+  return kWords[static_cast<int>(fault)];
+}
+
+class Simulation::Delay final : public transport::Visibility {
+ public:
+  Delay(VirtualClock& clock, std::uint64_t seed) : clock_(clock), random_(seed) {}
+
+  bool visible(int from, int to, std::uint64_t slot) override {
+    const auto key = std::tuple(from, to, slot);
+    auto at = seen_.find(key);
+    if (at == seen_.end())
+      at = seen_.emplace(key, clock_.now() + Nanoseconds(random_() % 3 == 0 ? random_() % 50000 : 0))
+               .first;
+    if (at->second > clock_.now()) return false;
+    seen_.erase(at);
+    return true;
+  }
+  Nanoseconds next() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const auto& [key, when] : seen_)
+      if (when > clock_.now()) next = std::min(next, when);
+    return next;
+  }
+
+ private:
+  VirtualClock& clock_;
+  std::mt19937_64 random_;
+  std::map<std::tuple<int, int, std::uint64_t>, Nanoseconds> seen_;
+};
+
+Simulation::Simulation(std::uint64_t seed, Fault fault, bool memory_links)
+    : random_(seed), fault_(fault), memory_links_(memory_links) {
+  ranks_ = static_cast<int>(2 + random_() % 7);
+  script_ = random_script(random_, ranks_, static_cast<int>(2 + random_() % 6));
+  config_.progress_thread = false;
+  config_.timeout = 2s;
+  config_.debug = "off";
+  config_.segment_bytes = 64 << (random_() % 8);
+  if (fault != Fault::none) victim_ = static_cast<int>(random_() % static_cast<unsigned>(ranks_));
+  while (fault == Fault::mismatch && script_[odd_step_].shift) odd_step_ = random_() % script_.size();
+  if (fault == Fault::mismatch && random_() % 2 == 0) odd_step_ = script_.size() - 1 - random_() % 2;
+  if (fault != Fault::none && fault != Fault::mismatch) strike_at_ = Nanoseconds(random_() % 2'000'000);
+  make_ranks();
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::make_ranks() {
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
+  if (memory_links_) {
+    delay_ = std::make_unique<Delay>(clock_, random_());
+    auto made = transport::make_inproc_endpoints(ranks_, config_, delay_.get());
+    endpoints = *std::move(made);
+  } else {
+    transport::SimOptions options;
+    options.ranks = ranks_;
+    options.seed = random_();
+    options.bytes_per_second = random_() % 2 == 0 ? 1e9 : 1e7;
+    options.most_in_flight = random_() % 2 == 0 ? 1 << 20 : 4096;
+    network_ = std::make_unique<transport::SimNetwork>(options, clock_);
+    for (int rank = 0; rank < ranks_; ++rank) endpoints.push_back(network_->endpoint(rank));
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    Rank& made = world_.emplace_back();
+    engine::EngineOptions options;
+    options.endpoint = std::move(endpoints[static_cast<std::size_t>(rank)]);
+    options.config = config_;
+    options.clock = &clock_;
+    made.engine = engine::Engine::create(std::move(options));
+    for (std::uint32_t id = 1; id <= 2; ++id) {
+      engine::ChannelOptions channel;
+      channel.id = id;
+      channel.name = fmt::format("group{}", id);
+      channel.rank = rank;
+      channel.members.resize(static_cast<std::size_t>(ranks_));
+      std::iota(channel.members.begin(), channel.members.end(), 0);
+      channel.host_of.assign(static_cast<std::size_t>(ranks_), 0);
+      made.groups.push_back(made.engine->open_channel(std::move(channel)));
+    }
+    for (std::size_t i = 0; i < script_.size(); ++i)
+      made.buffers.push_back(make_buffers(script_[i], static_cast<int>(i), rank, ranks_));
+    made.works.resize(script_.size());
+  }
+}
+
+std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index) {
+  Rank& me = world_[static_cast<std::size_t>(rank)];
+  Step step = script_[index];
+  Buffers& memory = me.buffers[index];
+  const auto done = [](const Status& status) {
+    auto work = std::make_shared<engine::WorkState>(nullptr);
+    work->complete(status);
+    return work;
+  };
+  if (fault_ == Fault::mismatch && rank == victim_ && index == odd_step_) {
+    // This rank calls a barrier where the others call something else, or something else for a barrier.
+    step = {};
+    if (script_[index].collective == Collective::barrier && !script_[index].shift) {
+      step.collective = Collective::all_reduce;
+      step.count = 3;
+    }
+    step.group = script_[index].group;
+    memory = make_buffers(step, static_cast<int>(index), rank, ranks_);
+  }
+  engine::Channel& channel = *me.groups[static_cast<std::size_t>(step.group)];
+  if (step.shift) {
+    engine::Posting send;
+    send.is_send = true;
+    send.data = reinterpret_cast<std::byte*>(memory.input.data());
+    send.bytes = memory.input.size() * 8;
+    send.peer = (rank + 1) % ranks_;
+    send.tag = static_cast<std::uint32_t>(index);
+    send.timeout = config_.timeout;
+    engine::Posting recv = send;
+    recv.is_send = false;
+    recv.data = reinterpret_cast<std::byte*>(memory.output.data());
+    recv.peer = (rank + ranks_ - 1) % ranks_;
+    return channel.post({send, recv}, false);
+  }
+  const Buffer in = Buffer::of(memory.input);
+  const Buffer out = memory.result_in_input ? in : Buffer::of(memory.output);
+  const ConstBuffer const_in = in;
+  Call call;
+  call.collective = step.collective;
+  call.root = step.root;
+  call.options.algorithm = step.algorithm;
+  if (step.collective != Collective::barrier) {
+    if (step.collective != Collective::broadcast) call.input = {&const_in, 1};
+    call.output = {&out, 1};
+  }
+  group::Setting setting;
+  setting.rank = rank;
+  setting.size = ranks_;
+  setting.host_of.assign(static_cast<std::size_t>(ranks_), 0);
+  setting.config = &config_;
+  auto launch = group::make_launch(call, setting, chooser_);
+  if (!launch.ok()) return done(launch.status());
+  return channel.start(*std::move(launch), false);
+}
+
+void Simulation::start_next(int rank) {
+  Rank& me = world_[static_cast<std::size_t>(rank)];
+  if (me.started == script_.size() || random_() % 3 != 0) return;
+  me.works[me.started] = start(rank, me.started);
+  ++me.started;
+}
+
+bool Simulation::step_all() {
+  std::vector<int> order(static_cast<std::size_t>(ranks_));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  bool moved = false;
+  for (int rank : order) {
+    Rank& me = world_[static_cast<std::size_t>(rank)];
+    if (me.dead || me.stalled_until > clock_.now()) continue;
+    const std::size_t before = me.started;
+    start_next(rank);
+    const bool stepped = me.engine->step();
+    moved |= stepped || me.started != before || me.started < script_.size();
+    hash_ = (hash_ ^ (static_cast<std::uint64_t>(rank) * 2 + stepped)) * 1099511628211ULL;
+  }
+  return moved;
+}
+
+bool Simulation::finished() const {
+  return std::all_of(world_.begin(), world_.end(), [&](const Rank& rank) {
+    if (rank.dead || rank.stalled_until == Nanoseconds::max()) return true;
+    return rank.started == script_.size() &&
+           std::all_of(rank.works.begin(), rank.works.end(), [](const auto& w) { return w->done(); });
+  });
+}
+
+void Simulation::strike() {
+  Rank& victim = world_[static_cast<std::size_t>(victim_)];
+  strike_at_ = Nanoseconds::max();
+  if (fault_ == Fault::stall) victim.stalled_until = clock_.now() + Nanoseconds(random_() % 500'000'000);
+  if (fault_ == Fault::freeze) victim.stalled_until = Nanoseconds::max();
+  if (fault_ != Fault::kill) return;
+  victim.dead = true;
+  if (network_) {
+    network_->kill(victim_);
+    return;
+  }
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (rank != victim_)
+      static_cast<transport::MemoryLink*>(
+          world_[static_cast<std::size_t>(rank)].engine->endpoint().link(victim_))
+          ->lose({Code::peer_lost, "killed"});
+}
+
+// Nothing moves: go to the next moment at which something can. False when there is none.
+bool Simulation::advance_clock() {
+  Nanoseconds next = strike_at_;
+  if (network_) next = std::min(next, network_->next_event());
+  if (delay_) next = std::min(next, delay_->next());
+  for (const Rank& rank : world_) {
+    if (rank.dead || rank.stalled_until == Nanoseconds::max()) continue;
+    if (rank.stalled_until > clock_.now()) {
+      next = std::min(next, rank.stalled_until);
+      continue;
+    }
+    for (const auto& group : rank.groups) next = std::min(next, group->next_deadline());
+  }
+  if (next == Nanoseconds::max()) return false;
+  clock_.advance_to(std::max(next, clock_.now() + 1us));
+  return true;
+}
+
+Outcome Simulation::run() {
+  // Far more than any run takes; a run that does not end by then livelocks.
+  constexpr int kRounds = 2'000'000;
+  for (int round = 0; round < kRounds; ++round) {
+    if (clock_.now() >= strike_at_) strike();
+    if (finished()) return judge(false);
+    if (step_all()) clock_.advance(Nanoseconds(1000));
+    else if (!advance_clock()) return judge(true);
+  }
+  return judge(true);
+}
+
+Outcome Simulation::judge(bool hung) {
+  Outcome outcome;
+  outcome.hung = hung;
+  outcome.ranks = ranks_;
+  outcome.victim = victim_;
+  outcome.odd_group = script_[odd_step_].group;
+  outcome.fault = fault_;
+  outcome.script = script_;
+  outcome.hash = hash_;
+  outcome.story = fmt::format("{} ranks, {} links, fault {} on rank {}\n", ranks_,
+                              memory_links_ ? "memory" : "message", to_string(fault_), victim_);
+  for (std::size_t i = 0; i < script_.size(); ++i) {
+    outcome.story += fmt::format("  {}: {}\n", i, to_string(script_[i]));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto& work = world_[static_cast<std::size_t>(rank)].works[i];
+      const std::string state = !work ? "not started" : !work->done() ? "UNDER WAY"
+                                                                      : work->status().to_string();
+      outcome.story += fmt::format("     rank {}: {}\n", rank, state);
+    }
+  }
+  for (Rank& rank : world_) {
+    std::vector<Status> statuses;
+    std::vector<bool> right;
+    for (std::size_t i = 0; i < script_.size(); ++i) {
+      const bool done = rank.works[i] && rank.works[i]->done();
+      statuses.push_back(done ? rank.works[i]->status() : Status(Code::internal, "not done"));
+      right.push_back(is_right(rank.buffers[i]));
+    }
+    outcome.statuses.push_back(std::move(statuses));
+    outcome.right.push_back(std::move(right));
+  }
+  // Owners go before their memory does.
+  for (Rank& rank : world_)
+    for (auto& group : rank.groups) {
+      group->end({Code::aborted, "the simulation is over"});
+      rank.engine->close_channel(*group);
+    }
+  return outcome;
+}
+
+}  // namespace tutti::simulation

@@ -1,0 +1,208 @@
+// Which schedules are offered, which is taken, and what a forced one is told.
+#include "tuner/choose.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "schedule/catalog.hpp"
+#include "tuner/cost.hpp"
+
+namespace tutti::tuner {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// `ranks` ranks on hosts of `per_host` each.
+std::vector<int> hosts(int ranks, int per_host) {
+  std::vector<int> host_of;
+  for (int rank = 0; rank < ranks; ++rank) host_of.push_back(rank / per_host);
+  return host_of;
+}
+
+bool offers(const std::vector<Choice>& choices, Algorithm algorithm) {
+  return std::any_of(choices.begin(), choices.end(),
+                     [&](const Choice& choice) { return choice.algorithm == algorithm; });
+}
+
+bool can_be_uneven(Collective collective) {
+  return schedule::find(collective, Algorithm::direct)->uneven;
+}
+
+// Every situation of interest, handed to `visit` with its list of hosts alive.
+template <class Visit>
+void for_each_situation(Visit visit) {
+  for (const int n : {1, 2, 3, 4, 5, 8, 11, 16, 24})
+    for (const int per_host : {n, 1, 2})
+      for (int c = 0; c < kCollectives; ++c)
+        for (const std::size_t bytes : {0UL, 4UL, 16384UL, 1UL << 20})
+          for (const auto order : {ReductionOrder::any, ReductionOrder::rank})
+            for (const bool uneven : {false, true}) {
+              const auto collective = static_cast<Collective>(c);
+              if (uneven && !can_be_uneven(collective)) continue;
+              const std::vector<int> host_of = hosts(n, per_host);
+              visit(Situation{collective, bytes, n, host_of, order, uneven});
+            }
+}
+
+TEST(Choose, candidates_are_never_empty_and_the_cheapest_comes_first) {
+  for_each_situation([](const Situation& situation) {
+    const auto choices = candidates(situation);
+    ASSERT_FALSE(choices.empty());
+    ASSERT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
+      return a.predicted < b.predicted;
+    }));
+    const Choice choice = choose(situation);
+    ASSERT_EQ(choice.algorithm, choices.front().algorithm);
+    ASSERT_EQ(choice.predicted, choices.front().predicted);
+  });
+}
+
+TEST(Choose, every_candidate_serves_the_situation_and_can_be_built_for_every_rank) {
+  for_each_situation([](const Situation& situation) {
+    for (const Choice& choice : candidates(situation)) {
+      const schedule::Entry* entry = schedule::find(situation.collective, choice.algorithm);
+      ASSERT_NE(entry, nullptr);
+      if (situation.order == ReductionOrder::rank && has_reduction(situation.collective)) {
+        ASSERT_TRUE(entry->rank_ordered) << to_string(choice.algorithm);
+      }
+      if (situation.uneven) {
+        ASSERT_TRUE(entry->uneven) << to_string(choice.algorithm);
+      }
+      schedule::Request request;
+      request.collective = situation.collective;
+      request.size = situation.ranks;
+      request.rank = situation.ranks - 1;
+      request.shots = choice.shots;
+      request.host_of = situation.host_of;
+      ASSERT_TRUE(schedule::build(choice.algorithm, request).ok()) << to_string(choice.algorithm);
+    }
+  });
+}
+
+TEST(Choose, a_hierarchy_is_offered_only_where_some_host_has_company) {
+  const auto offered = [](int ranks, int per_host) {
+    const auto host_of = hosts(ranks, per_host);
+    return offers(candidates({Collective::all_reduce, 1 << 20, ranks, host_of}),
+                  Algorithm::hierarchical);
+  };
+  EXPECT_FALSE(offered(8, 8));
+  EXPECT_FALSE(offered(8, 1));
+  EXPECT_TRUE(offered(8, 4));
+  EXPECT_TRUE(offered(5, 2));
+}
+
+TEST(Choose, direct_all_reduce_takes_one_shot_when_small_and_two_when_large) {
+  const auto shots = [](int per_host, std::size_t bytes) {
+    const auto host_of = hosts(4, per_host);
+    return choose_forced({Collective::all_reduce, bytes, 4, host_of}, Algorithm::direct)->shots;
+  };
+  EXPECT_EQ(shots(4, kOneShotBytesMemory), 1);
+  EXPECT_EQ(shots(4, kOneShotBytesMemory + 1), 2);
+  EXPECT_EQ(shots(1, kOneShotBytesTcp), 1);
+  EXPECT_EQ(shots(1, kOneShotBytesTcp + 1), 2);
+}
+
+TEST(Choose, on_one_host_all_reduce_is_direct_in_either_order) {
+  for (const int n : {2, 4, 8})
+    for (const std::size_t bytes : {4UL, 65536UL, 64UL << 20})
+      for (const auto order : {ReductionOrder::any, ReductionOrder::rank}) {
+        const auto host_of = hosts(n, n);
+        EXPECT_EQ(choose({Collective::all_reduce, bytes, n, host_of, order}).algorithm,
+                  Algorithm::direct);
+      }
+}
+
+TEST(Choose, long_messages_between_hosts_go_by_a_schedule_with_one_partner_at_a_time) {
+  const auto host_of = hosts(8, 1);
+  const Choice any = choose({Collective::all_reduce, 64 << 20, 8, host_of});
+  EXPECT_NE(any.algorithm, Algorithm::direct);
+  EXPECT_NE(any.algorithm, Algorithm::recursive_doubling);
+  const Choice ordered =
+      choose({Collective::all_reduce, 64 << 20, 8, host_of, ReductionOrder::rank});
+  EXPECT_EQ(ordered.algorithm, Algorithm::pairwise);
+}
+
+TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
+  const auto host_of = hosts(16, 8);
+  EXPECT_EQ(choose({Collective::all_reduce, 16 << 20, 16, host_of}).algorithm,
+            Algorithm::hierarchical);
+}
+
+TEST(Choose, no_host_list_means_one_host) {
+  const auto host_of = hosts(4, 4);
+  const Choice listed = choose({Collective::all_gather, 4096, 4, host_of});
+  const Choice empty = choose({Collective::all_gather, 4096, 4, {}});
+  EXPECT_EQ(listed.algorithm, empty.algorithm);
+  EXPECT_EQ(listed.predicted, empty.predicted);
+}
+
+TEST(Choose, automatic_is_not_a_force) {
+  const auto host_of = hosts(4, 4);
+  const Situation situation{Collective::broadcast, 4096, 4, host_of};
+  const auto choice = choose_forced(situation, Algorithm::automatic);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->algorithm, choose(situation).algorithm);
+}
+
+TEST(Choose, a_forced_algorithm_is_taken_although_it_is_dearer) {
+  const auto host_of = hosts(4, 4);
+  const Situation situation{Collective::all_reduce, 4, 4, host_of};
+  const auto ring = choose_forced(situation, Algorithm::ring);
+  ASSERT_TRUE(ring.ok()) << ring.status().to_string();
+  EXPECT_EQ(ring->algorithm, Algorithm::ring);
+  EXPECT_GT(ring->predicted, choose(situation).predicted);
+}
+
+TEST(Choose, a_forced_algorithm_that_cannot_serve_is_refused_with_those_that_can) {
+  const auto host_of = hosts(6, 6);
+  const auto ordered = choose_forced(
+      {Collective::all_reduce, 4, 6, host_of, ReductionOrder::rank}, Algorithm::ring);
+  ASSERT_FALSE(ordered.ok());
+  EXPECT_EQ(ordered.status().code(), Code::invalid_argument);
+  EXPECT_THAT(ordered.status().message(),
+              HasSubstr("all_reduce by ring does not fold in rank order"));
+  EXPECT_THAT(ordered.status().message(), HasSubstr("direct"));
+  EXPECT_THAT(ordered.status().message(), HasSubstr("pairwise"));
+  EXPECT_THAT(ordered.status().message(), Not(HasSubstr("halving_doubling")));
+
+  const auto strange = choose_forced({Collective::broadcast, 4, 6, host_of}, Algorithm::bruck);
+  ASSERT_FALSE(strange.ok());
+  EXPECT_THAT(strange.status().message(), HasSubstr("broadcast by bruck does not exist"));
+  EXPECT_THAT(strange.status().message(), HasSubstr("binomial_tree"));
+
+  const auto six = choose_forced({Collective::all_gather, 4, 6, host_of}, Algorithm::hypercube);
+  ASSERT_FALSE(six.ok());
+  EXPECT_THAT(six.status().message(), HasSubstr("does not exist for these 6 ranks"));
+}
+
+TEST(Choose, whoever_cannot_do_uneven_parts_is_refused_for_them) {
+  const auto host_of = hosts(6, 6);
+  Situation situation{Collective::all_gather, 0, 6, host_of};
+  situation.uneven = true;
+  for (const Algorithm algorithm : schedule::algorithms_for(Collective::all_gather)) {
+    const auto* entry = schedule::find(Collective::all_gather, algorithm);
+    if (entry->uneven) continue;
+    EXPECT_FALSE(choose_forced(situation, algorithm).ok()) << to_string(algorithm);
+  }
+  EXPECT_TRUE(choose_forced(situation, Algorithm::direct).ok());
+}
+
+// The promise is below a millisecond in a release build; the bound leaves room for sanitizers.
+TEST(Choose, choosing_among_64_ranks_is_quick) {
+  const auto host_of = hosts(64, 8);
+  auto best = std::chrono::steady_clock::duration::max();
+  for (int round = 0; round < 10; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    const Choice choice = choose({Collective::all_reduce, 1 << 20, 64, host_of});
+    best = std::min(best, std::chrono::steady_clock::now() - start);
+    ASSERT_GT(choice.predicted.count(), 0);
+  }
+  EXPECT_LT(best, std::chrono::milliseconds(50));
+}
+
+}  // namespace
+}  // namespace tutti::tuner
