@@ -1,7 +1,7 @@
 // tool/command.hpp - what the subcommands of `tutti` have in common.
 //
-// Exit codes: 0 done, 1 it failed, 2 the command line or the environment is wrong (one line on stderr
-// names the culprit). `tutti run` ends with its ranks' code instead.
+// Exit codes: 0 done, 1 it failed, 2 the command line or the environment is wrong (one line on
+// stderr names the culprit). `tutti run` ends with its ranks' code instead.
 #pragma once
 
 #include <functional>

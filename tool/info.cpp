@@ -129,7 +129,8 @@ int info(bool as_json) {
 
 Command make_info(CLI::App& app) {
   auto as_json = std::make_shared<bool>(false);
-  CLI::App* parser = app.add_subcommand("info", "version, what is built in, this machine, variables");
+  CLI::App* parser =
+      app.add_subcommand("info", "version, what is built in, this machine, variables");
   parser->add_flag("--json", *as_json, "as JSON");
   parser->footer(kFooter);
   return {parser, [as_json] { return info(*as_json); }};

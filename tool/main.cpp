@@ -25,7 +25,8 @@ namespace {
 int complain_about_words(const CLI::App& app, const std::vector<std::string>& words,
                          const CLI::ParseError& error) {
   std::string known;
-  for (const CLI::App* command : app.get_subcommands({})) known.append(" ").append(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({}))
+    known.append(" ").append(command->get_name());
   if (words.empty()) {
     fmt::print(stderr, "tutti: say what to do:{}; see tutti --help\n", known);
     return kBadInput;
@@ -35,12 +36,14 @@ int complain_about_words(const CLI::App& app, const std::vector<std::string>& wo
     return command->get_name() == words.front();
   });
   if (!is_command) {
-    fmt::print(stderr, "tutti: there is no command or flag '{}'; there are:{}\n", words.front(), known);
+    fmt::print(stderr, "tutti: there is no command or flag '{}'; there are:{}\n", words.front(),
+               known);
     return kBadInput;
   }
   std::string text = error.what();
   if (const std::size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
-  return complain(words.front(), fmt::format("{} (see tutti {} --help)", text, words.front()), kBadInput);
+  return complain(words.front(), fmt::format("{} (see tutti {} --help)", text, words.front()),
+                  kBadInput);
 }
 
 int run_tool(int count, char** arguments) {

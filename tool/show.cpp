@@ -82,10 +82,12 @@ Result<schedule::Request> read_request(const ShowOptions& options, std::vector<i
   const int placed = static_cast<int>(host_of.size());
   const int ranks = options.ranks != 0 ? options.ranks : placed != 0 ? placed : 4;
   if (placed != 0 && ranks != placed)
-    return Status(Code::invalid_argument, fmt::format("-n {} does not fit --hosts {}, which are {} ranks",
-                                                      ranks, options.hosts, placed));
+    return Status(Code::invalid_argument,
+                  fmt::format("-n {} does not fit --hosts {}, which are {} ranks", ranks,
+                              options.hosts, placed));
   if (ranks < 1 || ranks > kMostRanks)
-    return Status(Code::invalid_argument, fmt::format("-n {} lies outside 1 … {}", ranks, kMostRanks));
+    return Status(Code::invalid_argument,
+                  fmt::format("-n {} lies outside 1 … {}", ranks, kMostRanks));
   schedule::Request request;
   request.collective = *collective;
   request.size = ranks;
@@ -135,10 +137,10 @@ int show_one(const ShowOptions& options, const schedule::Request& request) {
   if (!algorithm || *algorithm == Algorithm::automatic) {
     std::vector<std::string_view> words;
     for (const Algorithm each : known) words.push_back(to_string(each));
-    return complain("show",
-                    unknown_word(fmt::format("algorithm for {}", options.collective), options.algorithm,
-                                 words),
-                    kBadInput);
+    return complain(
+        "show",
+        unknown_word(fmt::format("algorithm for {}", options.collective), options.algorithm, words),
+        kBadInput);
   }
   const auto shown = build_and_verify(*algorithm, request, options.fused);
   if (!shown.ok()) return complain("show", shown.status());
@@ -217,13 +219,16 @@ int show(const ShowOptions& options) {
 Command make_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* show_parser = app.add_subcommand("show", "print a schedule, verified; or list them");
-  show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …")->required();
-  show_parser->add_option("-a,--algorithm", options->algorithm, "ring, direct, …; none: list them all");
+  show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …")
+      ->required();
+  show_parser->add_option("-a,--algorithm", options->algorithm,
+                          "ring, direct, …; none: list them all");
   show_parser->add_option("-n,--ranks", options->ranks, "number of ranks (default 4)")
       ->check(CLI::Range(1, kMostRanks));
   show_parser->add_option("--root", options->root, "rank of the root (default 0)");
-  show_parser->add_option("--shots", options->shots,
-                          "direct all_reduce: 1 everyone folds all, 2 owners fold slices (default 2)")
+  show_parser
+      ->add_option("--shots", options->shots,
+                   "direct all_reduce: 1 everyone folds all, 2 owners fold slices (default 2)")
       ->check(CLI::Range(1, 2));
   show_parser->add_option("--hosts", options->hosts, "HOSTSxRANKS, for hierarchical and torus_2d");
   show_parser->add_flag("--in-place", options->in_place, "the program for input == output");

@@ -1,5 +1,5 @@
-// core/secret.hpp - how the job's secret reaches a process: by descriptor or by file, never by argv,
-// environment or log.
+// core/secret.hpp - how the job's secret reaches a process: by descriptor or by file, never by
+// argv, environment or log.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ inline constexpr std::size_t kSecretBytes = 32;
 inline constexpr std::size_t kMaxSecretBytes = 4096;
 
 // A sealed memory file that holds `secret`. It can be read any number of times through every
-// inherited copy of the descriptor, has no name and dies with its last holder. Close-on-exec is set;
-// clear it in the child that is to inherit it.
+// inherited copy of the descriptor, has no name and dies with its last holder. Close-on-exec is
+// set; clear it in the child that is to inherit it.
 Result<int> make_secret_descriptor(const std::string& secret);
 
 // Reads from the start and leaves the descriptor open: a program may ask twice, or start another.

@@ -67,9 +67,10 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
     std::erase_if(channels_, [](const auto& weak) { return weak.expired(); });
     channels_.push_back(channel);
   }
-  reserve_channels_below(id + 1);
   between_polls([&](transport::Endpoint&) {
     by_id_[id] = channel;
+    // Not before: a message that comes in between would be taken for one of a group that has ended.
+    reserve_channels_below(id + 1);
     const auto at = early_.find(id);
     if (at != early_.end()) {
       std::vector<Early> messages = std::move(at->second);

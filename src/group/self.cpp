@@ -37,15 +37,30 @@ const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies = {
       {"tutti", "TUTTI_RANK", {"TUTTI_SIZE"}, {"TUTTI_LOCAL_RANK"}, {"TUTTI_LOCAL_SIZE"}, true},
       {"torchrun", "RANK", {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}, true},
-      {"openmpi", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE"}, true},
-      {"pmix", "PMIX_RANK",
+      {"openmpi",
+       "OMPI_COMM_WORLD_RANK",
+       {"OMPI_COMM_WORLD_SIZE"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+       true},
+      {"pmix",
+       "PMIX_RANK",
        {"PMIX_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
-       {"PMIX_LOCAL_RANK", "SLURM_LOCALID"}, {"PMIX_LOCAL_SIZE"}, false},
-      {"pmi", "PMI_RANK", {"PMI_SIZE"}, {"PMI_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"},
-       {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"}, true},
-      {"slurm", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
-       {"SLURM_LOCALID"}, {}, false},
+       {"PMIX_LOCAL_RANK", "SLURM_LOCALID"},
+       {"PMIX_LOCAL_SIZE"},
+       false},
+      {"pmi",
+       "PMI_RANK",
+       {"PMI_SIZE"},
+       {"PMI_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"},
+       {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"},
+       true},
+      {"slurm",
+       "SLURM_PROCID",
+       {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
+       {"SLURM_LOCALID"},
+       {},
+       false},
   };
   return kFamilies;
 }
@@ -65,8 +80,8 @@ std::optional<int> to_int(std::string_view text) {
 }
 
 // The first of `names` that is set, as a number of at least `least`.
-Result<MaybeNamed> read_number(const Environment& environment, const std::vector<const char*>& names,
-                               int least) {
+Result<MaybeNamed> read_number(const Environment& environment,
+                               const std::vector<const char*>& names, int least) {
   for (const char* name : names) {
     if (!is_set(environment, name)) continue;
     const std::string text = *environment(name);
@@ -126,8 +141,8 @@ MaybeNamed slurm_local_size(const Environment& environment) {
 
 Status check_below(const Named& index, const Named& count) {
   if (index.value < count.value) return {};
-  return contradiction(fmt::format("{}={} is not below {}={}", index.name, index.value, count.name,
-                                   count.value));
+  return contradiction(
+      fmt::format("{}={} is not below {}={}", index.name, index.value, count.name, count.value));
 }
 
 // Rank and size of one family, and whether they fit together.
@@ -140,8 +155,8 @@ Status read_world(const Environment& environment, const Family& family, Self& se
     return contradiction(fmt::format("{} is set without {}; set both or neither", family.rank,
                                      fmt::join(family.size, " or ")));
   if (!*rank)
-    return contradiction(fmt::format("{} is set without {}; set both or neither", (*size)->name,
-                                     family.rank));
+    return contradiction(
+        fmt::format("{} is set without {}; set both or neither", (*size)->name, family.rank));
   self.rank = (*rank)->value;
   self.size = (*size)->value;
   return check_below(**rank, **size);
@@ -168,8 +183,9 @@ Status read_local(const Environment& environment, const Family& family, Self& se
 // tutti run sets torchrun's variables too; a difference means that somebody changed one of them.
 Status check_same(const Environment& environment, const char* ours, const char* theirs) {
   if (!is_set(environment, theirs) || *environment(ours) == *environment(theirs)) return {};
-  return contradiction(fmt::format("{}={} and {}={} contradict each other; unset the one that is wrong",
-                                   ours, *environment(ours), theirs, *environment(theirs)));
+  return contradiction(
+      fmt::format("{}={} and {}={} contradict each other; unset the one that is wrong", ours,
+                  *environment(ours), theirs, *environment(theirs)));
 }
 
 // The namespace of "namespace.rank".
@@ -206,8 +222,8 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-// An abstract Unix socket: no file to leave behind, and one namespace per network namespace, so that
-// emulated hosts stay apart.
+// An abstract Unix socket: no file to leave behind, and one namespace per network namespace, so
+// that emulated hosts stay apart.
 std::string local_address(const std::string& job) {
   return fmt::format("@tutti-{}-{}", ::geteuid(), hex(hmac_sha256("tutti job", job)).substr(0, 24));
 }
@@ -238,18 +254,18 @@ Status find_meeting_place(const Environment& environment, Self& self) {
     self.serves_store = self.rank == 0 && std::string_view(given) == "TUTTI_RENDEZVOUS";
     if (self.secret.empty() && self.store_address.front() != '@')
       return contradiction(fmt::format(
-          "{}={} is set without TUTTI_SECRET_FD or TUTTI_SECRET_FILE; make a secret that every host "
-          "has: head -c 32 /dev/urandom > secret; chmod 600 secret; then set TUTTI_SECRET_FILE",
+          "{}={} is set without TUTTI_SECRET_FD or TUTTI_SECRET_FILE; make a secret that every "
+          "host has: head -c 32 /dev/urandom > secret; chmod 600 secret; then set TUTTI_SECRET_FILE",
           given, self.store_address));
     return {};
   }
   if (self.size == 1) return {};
   if (self.local_size != self.size)
-    return contradiction(fmt::format(
-        "{} of {} ranks are on this host, so the ranks need a place to meet: set "
-        "TUTTI_RENDEZVOUS=host:port (a port on rank 0's host) and TUTTI_SECRET_FILE (a file of mode "
-        "0600 with the same 32 random bytes on every host)",
-        self.local_size, self.size));
+    return contradiction(
+        fmt::format("{} of {} ranks are on this host, so the ranks need a place to meet: set "
+                    "TUTTI_RENDEZVOUS=host:port (a port on rank 0's host) and TUTTI_SECRET_FILE (a "
+                    "file of mode 0600 with the same 32 random bytes on every host)",
+                    self.local_size, self.size));
   self.store_address = local_address(self.job);
   self.serves_store = self.rank == 0;
   return {};
@@ -299,7 +315,8 @@ Result<Self> find_self(const Environment& environment) {
     if (Status status = read_world(environment, *family, self); !status.ok()) return status;
     if (Status status = read_local(environment, *family, self); !status.ok()) return status;
     if (self.launcher == "tutti") {
-      if (Status status = check_same(environment, "TUTTI_RANK", "RANK"); !status.ok()) return status;
+      if (Status status = check_same(environment, "TUTTI_RANK", "RANK"); !status.ok())
+        return status;
       if (Status status = check_same(environment, "TUTTI_SIZE", "WORLD_SIZE"); !status.ok())
         return status;
     }
@@ -317,12 +334,12 @@ Result<Meeting> meet(const Self& self, std::chrono::milliseconds timeout) {
   if (self.serves_store) return serve(self, timeout);
   auto store = connect_store(self.store_address, self.secret, timeout);
   if (store.ok()) return Meeting{*store, nullptr};
-  return store.status().annotate(fmt::format(
-      "rank {} of {} (started by {}) found no store at {}{}", self.rank, self.size, self.launcher,
-      self.store_address,
-      self.store_address.front() == '@'
-          ? "; if rank 0 is on another host, set TUTTI_RENDEZVOUS and TUTTI_SECRET_FILE"
-          : ""));
+  return store.status().annotate(
+      fmt::format("rank {} of {} (started by {}) found no store at {}{}", self.rank, self.size,
+                  self.launcher, self.store_address,
+                  self.store_address.front() == '@'
+                      ? "; if rank 0 is on another host, set TUTTI_RENDEZVOUS and TUTTI_SECRET_FILE"
+                      : ""));
 }
 
 }  // namespace tutti::group

@@ -53,7 +53,7 @@ struct Meeting {
   std::unique_ptr<StoreServer> server;
 };
 
-// Serves where needed and connects; blocks, at most `timeout`. A rank on its own gets a memory store.
+// Serves where needed and connects; blocks, at most `timeout`. A lone rank gets a memory store.
 Result<Meeting> meet(const Self& self, std::chrono::milliseconds timeout);
 
 }  // namespace tutti::group

@@ -73,19 +73,22 @@ Status LinkedEndpoint::add_tcp(int peer, Descriptor socket, std::size_t segment_
 
 bool LinkedEndpoint::poll(Sink& sink) {
   bool happened = false;
-  for (MemoryLink* link : memory_) happened |= link->poll(sink);
   if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0) reactor_.wait(Nanoseconds(0));
+  // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
-    if (lifeline->ready()) attend(*lifeline);
+    if (lifeline->ready()) happened |= attend(*lifeline);
+  for (MemoryLink* link : memory_) happened |= link->poll(sink);
   for (TcpLink* link : tcp_)
     if (link->ready()) happened |= link->poll(sink);
   return happened;
 }
 
 // Regions that came over the lifeline, and the end of the peer.
-void LinkedEndpoint::attend(Lifeline& lifeline) {
+bool LinkedEndpoint::attend(Lifeline& lifeline) {
+  bool happened = false;
   lifeline.flush();
   while (auto region = lifeline.receive()) {
+    happened = true;
     auto mapping = Mapping::shared(region->memory.get(), region->bytes, true);
     if (!mapping.ok()) {
       parts_.log.warn(Subsystem::shm, "cannot map memory {} of rank {}: {}", region->id,
@@ -95,11 +98,12 @@ void LinkedEndpoint::attend(Lifeline& lifeline) {
     regions_.add(lifeline.peer(), region->id, std::move(*mapping));
     lifeline.link().tell_mapped(region->id);
   }
-  if (lifeline.ended())
-    lifeline.link().lose(Status(Code::peer_lost,
-                                fmt::format("rank {} ({}) is gone: its process ended",
-                                            lifeline.peer(), whereabouts(lifeline.peer())),
-                                {parts_.rank, lifeline.peer(), 0}));
+  if (!lifeline.ended()) return happened;
+  lifeline.link().lose(Status(Code::peer_lost,
+                              fmt::format("rank {} ({}) is gone: its process ended", lifeline.peer(),
+                                          whereabouts(lifeline.peer())),
+                              {parts_.rank, lifeline.peer(), 0}));
+  return true;
 }
 
 void LinkedEndpoint::set_doorbell(std::uint32_t state) {

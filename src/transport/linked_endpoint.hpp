@@ -55,7 +55,7 @@ class LinkedEndpoint final : public Endpoint {
   LinkedEndpoint(Parts parts, Reactor reactor);
   MemoryLink* add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
                          int lane_of_self);
-  void attend(Lifeline& lifeline);
+  bool attend(Lifeline& lifeline);
   void set_doorbell(std::uint32_t state);
   bool has_ready_sockets() const;
   void say_goodbye();

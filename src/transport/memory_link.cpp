@@ -233,10 +233,10 @@ bool MemoryLink::poll(Sink& sink) {
   const Slot& slot = in_.slots[head_ % kSlots];
   if (slot.sequence.load(std::memory_order_acquire) == head_ + 1) return take(sink);
   down_.store(true, std::memory_order_release);
-  sink.on_down(ends_.peer, is_lost_ ? lost_
-                                    : Status(Code::peer_lost,
-                                             fmt::format("rank {} has left", ends_.peer),
-                                             {ends_.self, ends_.peer, 0}));
+  sink.on_down(ends_.peer, !left ? lost_
+                                 : Status(Code::peer_lost,
+                                          fmt::format("rank {} has left", ends_.peer),
+                                          {ends_.self, ends_.peer, 0}));
   return true;
 }
 

@@ -16,8 +16,10 @@ TEST(Joining, threads_of_one_process_are_linked_by_inproc) {
   Ranks ranks(4, "auto");
   ASSERT_TRUE(ranks.ok());
   for (int a = 0; a < 4; ++a)
-    for (int b = 0; b < 4; ++b)
-      if (a != b) EXPECT_EQ(ranks.link(a, b).kind(), LinkKind::inproc);
+    for (int b = 0; b < a; ++b) {
+      EXPECT_EQ(ranks.link(a, b).kind(), LinkKind::inproc);
+      EXPECT_EQ(ranks.link(b, a).kind(), LinkKind::inproc);
+    }
 }
 
 TEST(Joining, many_ranks_meet_over_every_transport) {
@@ -74,7 +76,7 @@ TEST(Joining, another_secret_is_turned_away) {
         [](int rank, OpeningOptions& options) {
           if (rank == 1) options.secret = "something else entirely";
         },
-        2s);
+        500ms);
     EXPECT_EQ(ranks.statuses[1].code(), Code::corrupt) << ranks.statuses[1].to_string();
     EXPECT_NE(ranks.statuses[1].message().find("secret"), std::string::npos);
     EXPECT_EQ(ranks.statuses[0].code(), Code::timed_out) << ranks.statuses[0].to_string();
@@ -85,7 +87,8 @@ TEST(Joining, another_epoch_is_turned_away_naming_both) {
   for (const char* transport : {"inproc", "shm", "tcp"}) {
     Ranks ranks(
         2, transport,
-        [](int rank, OpeningOptions& options) { options.epoch = rank == 0 ? 41 : 42; }, 2s);
+        [](int rank, OpeningOptions& options) { options.epoch = rank == 0 ? 41 : 42; },
+        500ms);
     EXPECT_EQ(ranks.statuses[1].code(), Code::mismatch) << ranks.statuses[1].to_string();
     EXPECT_NE(ranks.statuses[1].message().find("41"), std::string::npos);
     EXPECT_NE(ranks.statuses[1].message().find("42"), std::string::npos);

@@ -14,7 +14,7 @@ LIMIT = 60  # seconds; only against hangs
 
 
 def pids_with(mark):
-    """Live processes that inherited the environment variable MARK=mark, the launcher's own included."""
+    """Live processes that inherited the environment variable MARK=mark; the launcher is one."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():

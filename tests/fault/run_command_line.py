@@ -70,8 +70,9 @@ class Show(LaunchTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         for name in ("direct", "ring", "double_binary_tree", "halving_doubling"):
             self.assertIn(name, done.stdout)
-        rows = json.loads(self.tutti("show", "all_reduce", "-n", "8", "--json").stdout)["algorithms"]
-        ring = next(row for row in rows if row["algorithm"] == "ring")
+        done = self.tutti("show", "all_reduce", "-n", "8", "--json")
+        rows = {row["algorithm"]: row for row in json.loads(done.stdout)["algorithms"]}
+        ring = rows["ring"]
         self.assertEqual((ring["steps"], ring["messages_per_rank"]), (14, 14))
 
     def test_wrong_names_list_the_right_ones(self):
@@ -87,8 +88,10 @@ class Show(LaunchTest):
         self.assertIn("ring", done.stderr)
 
     def test_wrong_numbers_are_named(self):
-        for flags, culprit in ((["-n", "4", "--root", "4"], "root 4"), (["--hosts", "2"], "'2'"),
-                               (["-n", "5", "--hosts", "2x2"], "-n 5"), (["--shots", "3"], "shots")):
+        for flags, culprit in ((["-n", "4", "--root", "4"], "root 4"),
+                               (["--hosts", "2"], "'2'"),
+                               (["-n", "5", "--hosts", "2x2"], "-n 5"),
+                               (["--shots", "3"], "shots")):
             done = self.tutti("show", "broadcast", "-a", "linear", *flags)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(culprit, done.stderr)
@@ -101,7 +104,8 @@ class Info(LaunchTest):
         for name in ("TUTTI_TRANSPORT", "TUTTI_ALGORITHM", "TUTTI_DEBUG", "TUTTI_STORE",
                      "TUTTI_RENDEZVOUS", "TUTTI_SECRET_FILE"):
             self.assertTrue(rows[name]["meaning"], name)
-        self.assertEqual((rows["TUTTI_TIMEOUT"]["value"], rows["TUTTI_TIMEOUT"]["default"]), ("17", "300"))
+        timeout = rows["TUTTI_TIMEOUT"]
+        self.assertEqual((timeout["value"], timeout["default"]), ("17", "300"))
 
     def test_build_and_machine_are_told(self):
         document = json.loads(self.tutti("info", "--json").stdout)

@@ -90,7 +90,8 @@ class Verdict(LaunchTest):
         self.assertIn("last operation: all_reduce #1042 on 'world', running for", done.stderr)
 
     def test_every_prefix_and_program_word_is_kept_as_given(self):
-        done = self.tutti("run", "-n", "1", "--", *self.script("print(sys.argv[1:])"), "-n", "--", "x y")
+        program = self.script("print(sys.argv[1:])")
+        done = self.tutti("run", "-n", "1", "--", *program, "-n", "--", "x y")
         self.assertEqual(done.stdout, "['-n', '--', 'x y']\n")
 
 

@@ -56,8 +56,8 @@ class Nodes(LaunchTest):
     def test_all_nodes_see_one_job_one_store_and_one_secret(self):
         text = ("import hashlib\n"
                 "secret = os.pread(int(os.environ['TUTTI_SECRET_FD']), 99, 0)\n"
-                "print(os.environ['TUTTI_JOB'], os.environ['TUTTI_STORE'], os.environ['MASTER_ADDR'],"
-                " os.environ['MASTER_PORT'], hashlib.sha256(secret).hexdigest())\n")
+                "names = ('TUTTI_JOB', 'TUTTI_STORE', 'MASTER_ADDR', 'MASTER_PORT')\n"
+                "print(*(os.environ[name] for name in names), hashlib.sha256(secret).hexdigest())\n")
         results = self.both(self.script(text))
         lines = {line for _, out, _ in results for line in out.splitlines()}
         self.assertEqual(len(lines), 1, results)
@@ -73,7 +73,8 @@ class Nodes(LaunchTest):
                 self.assertIn("exited with code 9", err)
 
     def test_a_node_that_is_done_waits_for_the_others_verdict(self):
-        results = self.both(self.script("if RANK == 3: time.sleep(0.5); sys.exit(9)\n"), grace="0.3")
+        text = "if RANK == 3: time.sleep(0.5); sys.exit(9)\n"  # long after node 0's ranks
+        results = self.both(self.script(text), grace="0.3")
         self.assertEqual([code for code, _, _ in results], [9, 9], results)
 
     def test_losing_node_0_ends_the_others(self):
@@ -117,7 +118,8 @@ class Nodes(LaunchTest):
 
     def test_a_secret_that_others_can_read_is_refused(self):
         for mode in (0o644, 0o640, 0o604):
-            done = self.tutti(*self.flags(0, secret=self.write_secret("open", b"x" * 32, mode)), "true")
+            path = self.write_secret("open", b"x" * 32, mode)
+            done = self.tutti(*self.flags(0, secret=path), "true")
             self.assertEqual(done.returncode, 2)
             self.assertIn("chmod 600", done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
@@ -126,7 +128,8 @@ class Nodes(LaunchTest):
         base = ["run", "--nnodes", "2", "--node-rank"]
         for words, culprit in ((base + ["2", "true"], "--node-rank"),
                                (base + ["0", "true"], "--rendezvous"),
-                               (base + ["0", "--rendezvous", "127.0.0.1:1", "true"], "--secret-file"),
+                               (base + ["0", "--rendezvous", "127.0.0.1:1", "true"],
+                                "--secret-file"),
                                (self.flags(0)[:7] + ["--rendezvous", "nowhere", "--secret-file",
                                                      self.secret, "true"], "nowhere"),
                                (self.flags(0, secret="/no/such/file") + ["true"], "/no/such/file")):

@@ -9,7 +9,8 @@ from launching import LIMIT, TOOL, LaunchTest
 
 class Output(LaunchTest):
     def test_lines_are_plain_when_not_on_a_terminal(self):
-        done = self.tutti("run", "-n", "2", *self.script("print('out'); print('err', file=sys.stderr)"))
+        done = self.tutti("run", "-n", "2",
+                          *self.script("print('out'); print('err', file=sys.stderr)"))
         self.assertEqual((done.stdout, done.stderr), ("out\nout\n", "err\nerr\n"))
 
     def test_tee_puts_the_rank_before_each_line(self):
@@ -42,7 +43,8 @@ class Output(LaunchTest):
             seen[rank] += 1
 
     def test_lines_written_in_pieces_come_out_whole(self):
-        text = "for i in range(50):\n  for piece in ('ab', 'cd', 'ef\\n'): os.write(1, piece.encode())"
+        text = ("for i in range(50):\n"
+                "  for piece in ('ab', 'cd', 'ef\\n'): os.write(1, piece.encode())")
         done = self.tutti("run", "-n", "4", *self.script(text))
         self.assertEqual(done.stdout, "abcdef\n" * 200)
 
@@ -53,9 +55,9 @@ class Output(LaunchTest):
 
     def test_stdout_and_stderr_on_one_pipe_keep_their_lines_apart(self):
         text = "for i in range(200): print('o' * 3000); print('e' * 3000, file=sys.stderr)"
-        done = subprocess.run([TOOL, "run", "-n", "2", *self.script(text)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=LIMIT, env=self.environment())
+        done = subprocess.run([TOOL, "run", "-n", "2", *self.script(text)], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=LIMIT, env=self.environment())
         self.assertEqual({line: done.stdout.splitlines().count(line)
                           for line in set(done.stdout.splitlines())},
                          {"o" * 3000: 400, "e" * 3000: 400})

@@ -38,8 +38,8 @@ void set_torchrun_variables(const World& world, int local_rank, Variables& varia
   variables["MASTER_ADDR"] = world.master_address;
   variables["MASTER_PORT"] = std::to_string(world.master_port);
   variables["TORCHELASTIC_RUN_ID"] = world.job;
-  variables["TORCHELASTIC_RESTART_COUNT"] = "0";
-  variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"})
+    variables[name] = std::to_string(0);
   // Would make torch look for a store of torchrun's own at MASTER_PORT.
   variables.erase("TORCHELASTIC_USE_AGENT_STORE");
 }

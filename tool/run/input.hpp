@@ -1,7 +1,7 @@
 // tool/run/input.hpp - standard input for rank 0; the other ranks read nothing.
 //
-// A pipe or file is simply inherited. A terminal cannot be: rank 0 lives in a process group of its own
-// and would be stopped (SIGTTIN) for reading, so the launcher passes the keystrokes on.
+// A pipe or file is simply inherited. A terminal cannot be: rank 0 lives in a process group of its
+// own and would be stopped (SIGTTIN) for reading, so the launcher passes the keystrokes on.
 #pragma once
 
 #include <string>

@@ -69,8 +69,7 @@ Status Job::start_rank(const Launch& launch, int local_rank) {
   if (!out_log.ok()) return out_log.status();
   auto err_log = open_log(number, "err");
   if (!err_log.ok()) return err_log.status();
-  const auto environment =
-      rank_environment(world, local_rank, secret_.get(), board_->descriptor());
+  const auto environment = rank_environment(world, local_rank, secret_.get(), board_->descriptor());
   auto child = spawn(launch, environment, number == 0 ? input_->for_first() : input_->for_others());
   if (!child.ok()) return child.status();
   keeper_.watch(child->pid);
@@ -80,10 +79,10 @@ Status Job::start_rank(const Launch& launch, int local_rank) {
   rank.rank = number;
   rank.pid = child->pid;
   rank.death = std::move(child->death);
-  rank.out = std::make_unique<LineStream>(std::move(child->out), sinks_.out.get(), prefix_of(number),
-                                          *std::move(out_log));
-  rank.err = std::make_unique<LineStream>(std::move(child->err), sinks_.err.get(), prefix_of(number),
-                                          *std::move(err_log));
+  rank.out = std::make_unique<LineStream>(std::move(child->out), sinks_.out.get(),
+                                          prefix_of(number), *std::move(out_log));
+  rank.err = std::make_unique<LineStream>(std::move(child->err), sinks_.err.get(),
+                                          prefix_of(number), *std::move(err_log));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = ranks_.size();
@@ -157,7 +156,8 @@ void Job::handle_deaths() {
   if (!deaths_) return;
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(deaths_.get(), events.data(), static_cast<int>(events.size()), 0);
-  for (int i = 0; i < count; ++i) handle_death(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
+  for (int i = 0; i < count; ++i)
+    handle_death(ranks_[events[static_cast<std::size_t>(i)].data.u64]);
 }
 
 void Job::handle_death(Rank& rank) {
@@ -260,10 +260,12 @@ int Job::conclude() {
     return job_failure_->exit_code;
   }
   if (first_failure_ && own_report_->sentence == describe(*first_failure_)) {
-    const auto index = static_cast<std::size_t>(first_failure_->rank - rendezvous_.world().first_rank);
+    const auto index =
+        static_cast<std::size_t>(first_failure_->rank - rendezvous_.world().first_rank);
     if (last_signal_ == 0)
-      fmt::print(stderr, "{}", verdict(*first_failure_, board_->read(first_failure_->rank),
-                                       ranks_[index].err->last_lines()));
+      fmt::print(stderr, "{}",
+                 verdict(*first_failure_, board_->read(first_failure_->rank),
+                         ranks_[index].err->last_lines()));
     return first_failure_->exit_code();
   }
   if (own_report_) {

@@ -53,7 +53,7 @@ Result<Keeper> Keeper::start() {
 }
 
 void Keeper::tell(pid_t word) {
-  // A pipe takes such a small write whole. If the keeper is gone, SIGPIPE is ignored and so is this.
+  // A pipe takes such a small write whole. If the keeper is gone, that is no reason to end the job.
   if (::write(pipe_.get(), &word, sizeof word) < 0) return;
 }
 

@@ -2,7 +2,7 @@
 //
 // Ranks ask the kernel to be killed with the launcher, but that does not reach what they started
 // themselves (`tutti run bash -c ./prog`). The keeper sleeps on a pipe whose other end only the
-// launcher holds; when that end closes without farewell it kills the process groups left on its list.
+// launcher holds; when that end closes without farewell it kills the groups left on its list.
 #pragma once
 
 #include <sys/types.h>

@@ -31,7 +31,8 @@ Result<std::string> patient_get(Store& store, const std::string& key, Nanosecond
   for (;;) {
     auto value = store.get(key, kRound);
     if (value.ok() || value.status().code() != Code::timed_out) return value;
-    if (interrupted()) return Status(Code::aborted, "interrupted while waiting for the other nodes");
+    if (interrupted())
+      return Status(Code::aborted, "interrupted while waiting for the other nodes");
     if (steady_clock().now() >= deadline) return value;
   }
 }
@@ -103,8 +104,10 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
   if (!news_) return errno_status("cannot make an eventfd");
   while (!store_) {
     auto store = connect_store(address_, secret, kRound * 3);
-    if (store.ok()) store_ = *store;
-    else if (interrupted()) return {Code::aborted, "interrupted while looking for node 0"};
+    if (store.ok())
+      store_ = *store;
+    else if (interrupted())
+      return {Code::aborted, "interrupted while looking for node 0"};
     else if (store.status().code() == Code::corrupt || steady_clock().now() >= deadline)
       return store.status().annotate(
           fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
@@ -116,8 +119,8 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
 }
 
 Status Rendezvous::claim_place(const RunOptions& options) {
-  const std::string mine = fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(),
-                                       hex(random_bytes(8)));
+  const std::string mine =
+      fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(), hex(random_bytes(8)));
   auto held = store_->compare_set(fmt::format("launch/node/{}", options.node_rank), "", mine);
   if (!held.ok()) return held.status();
   if (*held == mine) return {};
@@ -132,9 +135,9 @@ Status Rendezvous::learn_nodes(const RunOptions& options, Nanoseconds deadline,
   for (int node = 0; node < options.nodes; ++node) {
     auto entry = patient_get(*store_, fmt::format("launch/node/{}", node), deadline, interrupted);
     if (!entry.ok() && entry.status().code() == Code::timed_out)
-      return {Code::timed_out, fmt::format("node {} of {} did not come to {} within {} s", node,
-                                           options.nodes, address_,
-                                           options.join_timeout.count() / 1000.0)};
+      return {Code::timed_out,
+              fmt::format("node {} of {} did not come to {} within {} s", node, options.nodes,
+                          address_, options.join_timeout.count() / 1000.0)};
     if (!entry.ok()) return entry.status();
     int nodes = 0;
     int ranks = 0;
@@ -142,9 +145,10 @@ Status Rendezvous::learn_nodes(const RunOptions& options, Nanoseconds deadline,
     if (!(std::istringstream(*entry) >> nodes >> ranks >> host))
       return {Code::corrupt, fmt::format("node {} said '{}'", node, *entry)};
     if (nodes != options.nodes)
-      return {Code::invalid_argument,
-              fmt::format("node {} (host {}) was started with --nnodes {}, node {} with --nnodes {}",
-                          node, host, nodes, options.node_rank, options.nodes)};
+      return {
+          Code::invalid_argument,
+          fmt::format("node {} (host {}) was started with --nnodes {}, node {} with --nnodes {}",
+                      node, host, nodes, options.node_rank, options.nodes)};
     if (node == options.node_rank) world_.first_rank = world_.size;
     world_.size += ranks;
     hosts_.push_back(host);
@@ -173,8 +177,8 @@ void Rendezvous::watch() {
     if (status.ok()) continue;
     // Whether the store's host died or merely its launcher: without it the job cannot be told apart
     // from one that hangs.
-    publish(Failure{1, fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0], address_,
-                                   status.message())},
+    publish(Failure{1, fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0],
+                                   address_, status.message())},
             true);
     return;
   }
@@ -190,8 +194,8 @@ Status Rendezvous::round() {
     leaving = leaving_;
   }
   if (report) {
-    const auto kept = store_->compare_set("launch/verdict", "",
-                                          fmt::format("{}\n{}", report->exit_code, report->sentence));
+    const auto kept = store_->compare_set(
+        "launch/verdict", "", fmt::format("{}\n{}", report->exit_code, report->sentence));
     if (!kept.ok()) return kept.status();
   }
   if (leaving && !std::exchange(left_, true))
@@ -222,10 +226,10 @@ Status Rendezvous::look_for_silence() {
     if (!beats.ok()) return beats.status();
     if (*beats != pulses_[node].beats) pulses_[node] = {*beats, now};
     if (now - pulses_[node].changed_at < kSilence) continue;
-    const auto kept = store_->compare_set(
-        "launch/verdict", "",
-        fmt::format("1\nnode {} (host {}) has not been heard of for {} s", node, hosts_[node],
-                    kSilence.count()));
+    const auto kept =
+        store_->compare_set("launch/verdict", "",
+                            fmt::format("1\nnode {} (host {}) has not been heard of for {} s", node,
+                                        hosts_[node], kSilence.count()));
     if (!kept.ok()) return kept.status();
   }
   return {};

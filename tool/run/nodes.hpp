@@ -32,9 +32,10 @@ namespace tutti::tool {
 
 class Rendezvous {
  public:
-  // Serves or connects, and waits for all nodes: at most options.join_timeout, or until `interrupted`
-  // says so (Code::aborted).
-  static Result<std::unique_ptr<Rendezvous>> meet(const RunOptions& options, const std::string& secret,
+  // Serves or connects, and waits for all nodes: at most options.join_timeout, or until
+  // `interrupted` says so (Code::aborted).
+  static Result<std::unique_ptr<Rendezvous>> meet(const RunOptions& options,
+                                                  const std::string& secret,
                                                   const std::function<bool()>& interrupted);
   ~Rendezvous();
 

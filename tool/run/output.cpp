@@ -18,8 +18,8 @@ void Sink::put(std::string_view bytes) {
 void Sink::flush() {
   std::size_t written = 0;
   while (written < waiting_.size()) {
-    // A descriptor shared with others must not be made non-blocking. A pipe or terminal that polls as
-    // writable takes PIPE_BUF bytes without waiting.
+    // A descriptor shared with others must not be made non-blocking. A pipe or terminal that polls
+    // as writable takes PIPE_BUF bytes without waiting.
     pollfd ready{descriptor_, POLLOUT, 0};
     if (::poll(&ready, 1, 0) <= 0) break;
     const std::size_t piece = std::min<std::size_t>(waiting_.size() - written, PIPE_BUF);

@@ -1,8 +1,8 @@
 // tool/run/output.hpp - what ranks print, line by line, into few places.
 //
 // All ranks' lines pass through one writer, so a line is never torn by another rank's. Nothing here
-// blocks: a slow reader of the launcher's output slows the ranks (their pipes fill up) but never the
-// launcher, which must go on to watch them.
+// blocks: a slow reader of the launcher's output slows the ranks (their pipes fill up) but never
+// the launcher, which must go on to watch them.
 #pragma once
 
 #include <deque>

@@ -25,8 +25,8 @@ constexpr const char* kFooter = R"(Examples:
   tutti run -n 4 --log-dir logs -- python3 train.py
   tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous 10.0.0.1:29400 --secret-file job.key ./prog
 
-Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127 when
-the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed after
+Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127
+when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed after
 --grace seconds, the third time at once.
 )";
 
@@ -55,8 +55,9 @@ Status check_nodes(const RunOptions& options) {
     return {Code::invalid_argument, fmt::format("--node-rank {} is not below --nnodes {}",
                                                 options.node_rank, options.nodes)};
   if (options.rendezvous.empty())
-    return {Code::invalid_argument,
-            "--nnodes needs --rendezvous HOST:PORT, an address of node 0 that every host can reach"};
+    return {
+        Code::invalid_argument,
+        "--nnodes needs --rendezvous HOST:PORT, an address of node 0 that every host can reach"};
   if (options.secret_file.empty())
     return {Code::invalid_argument,
             "--rendezvous needs --secret-file FILE, with the same 32 random bytes on every host "
@@ -87,7 +88,8 @@ Status check(RunOptions& options, const Words& words) {
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);
   if (error || ::access(options.log_dir.c_str(), W_OK) != 0)
-    return {Code::invalid_argument, fmt::format("--log-dir {} cannot be written to", options.log_dir)};
+    return {Code::invalid_argument,
+            fmt::format("--log-dir {} cannot be written to", options.log_dir)};
   return check_nodes(options);
 }
 
@@ -153,18 +155,22 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   };
   auto state = std::make_shared<State>();
   RunOptions& options = state->options;
-  CLI::App* run = app.add_subcommand("run", "start a program as several ranks: run [flags] [--] PROGRAM [arguments]");
+  CLI::App* run = app.add_subcommand(
+      "run", "start a program as several ranks: run [flags] [--] PROGRAM [arguments]");
   run->add_option("-n,--ranks", options.ranks, "ranks on this host (default 1)");
   run->add_flag("--tee", options.tee, "put [rankN] before each line also when not on a terminal");
-  run->add_option("--log-dir", options.log_dir, "also write rankN.out and rankN.err into this folder");
+  run->add_option("--log-dir", options.log_dir,
+                  "also write rankN.out and rankN.err into this folder");
   run->add_option("--grace", state->words.grace,
                   "seconds between a rank's failure and SIGTERM for the others, and again before "
                   "SIGKILL (default 5)");
-  run->add_option("--nnodes", options.nodes, "hosts of the job; start one launcher on each (default 1)")
+  run->add_option("--nnodes", options.nodes,
+                  "hosts of the job; start one launcher on each (default 1)")
       ->check(CLI::Range(1, kMostRanks));
   run->add_option("--node-rank", options.node_rank, "number of this host, from 0")
       ->check(CLI::Range(0, kMostRanks));
-  run->add_option("--rendezvous", options.rendezvous, "HOST:PORT on node 0 where the launchers meet");
+  run->add_option("--rendezvous", options.rendezvous,
+                  "HOST:PORT on node 0 where the launchers meet");
   run->add_option("--secret-file", options.secret_file,
                   "file of mode 0600 with the job's secret, the same on every host");
   run->add_option("--join-timeout", state->words.join_timeout,
@@ -172,22 +178,23 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->prefix_command();
   run->footer(kFooter);
 
-  return {run, [run, state, after = std::move(words_after_mark)] {
-            std::vector<std::string> program = run->remaining();
-            if (!program.empty() && program.front().front() == '-')
-              return complain("run",
-                              fmt::format("there is no flag '{}' (see tutti run --help); put -- before "
-                                          "a program whose name begins with -",
-                                          program.front()),
-                              kBadInput);
-            // A mark before the program ends the flags; a later one is the program's own.
-            program.insert(program.end(), after.begin() + (program.empty() && !after.empty() ? 1 : 0),
-                           after.end());
-            state->options.program = std::move(program);
-            if (Status status = check(state->options, state->words); !status.ok())
-              return complain("run", status);
-            return launch_job(state->options);
-          }};
+  return {
+      run, [run, state, after = std::move(words_after_mark)] {
+        std::vector<std::string> program = run->remaining();
+        if (!program.empty() && program.front().front() == '-')
+          return complain("run",
+                          fmt::format("there is no flag '{}' (see tutti run --help); put -- before "
+                                      "a program whose name begins with -",
+                                      program.front()),
+                          kBadInput);
+        // A mark before the program ends the flags; a later one is the program's own.
+        program.insert(program.end(), after.begin() + (program.empty() && !after.empty() ? 1 : 0),
+                       after.end());
+        state->options.program = std::move(program);
+        if (Status status = check(state->options, state->words); !status.ok())
+          return complain("run", status);
+        return launch_job(state->options);
+      }};
 }
 
 }  // namespace tutti::tool

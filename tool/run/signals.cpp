@@ -29,7 +29,9 @@ int Signals::take() {
   return static_cast<int>(info.ssi_signo);
 }
 
-void Escalation::kill_at(Nanoseconds when) { kill_at_ = kill_at_ ? std::min(*kill_at_, when) : when; }
+void Escalation::kill_at(Nanoseconds when) {
+  kill_at_ = kill_at_ ? std::min(*kill_at_, when) : when;
+}
 
 void Escalation::rank_failed(Nanoseconds now) {
   if (failed_) return;

@@ -11,8 +11,8 @@
 
 namespace tutti::tool {
 
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT as things to read instead of interruptions. Created before any
-// thread is, so that all threads have them blocked.
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT as things to read instead of interruptions. Created before
+// any thread is, so that all threads have them blocked.
 class Signals {
  public:
   static Result<Signals> capture();

@@ -74,12 +74,14 @@ Status await_exec(int pipe, pid_t pid, const std::string& path) {
   const char* hint = error == ENOEXEC  ? "; a script begins with a line such as #!/bin/sh"
                      : error == ENOENT ? "; is the interpreter in its first line there?"
                                        : "";
-  return {Code::invalid_argument, fmt::format("cannot run {}: {}{}", path, std::strerror(error), hint)};
+  return {Code::invalid_argument,
+          fmt::format("cannot run {}: {}{}", path, std::strerror(error), hint)};
 }
 
 bool is_runnable(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
 }
 
 }  // namespace
@@ -97,8 +99,9 @@ Result<std::string> find_program(const std::string& name) {
     if (is_runnable(candidate)) return candidate;
   }
   const bool here = is_runnable(fmt::format("./{}", name));
-  return Status(Code::invalid_argument, fmt::format("cannot find program '{}' in PATH{}", name,
-                                                    here ? fmt::format("; do you mean ./{}?", name) : ""));
+  return Status(Code::invalid_argument,
+                fmt::format("cannot find program '{}' in PATH{}", name,
+                            here ? fmt::format("; do you mean ./{}?", name) : ""));
 }
 
 Result<Child> spawn(const Launch& launch, const std::vector<std::string>& environment,
@@ -120,7 +123,8 @@ Result<Child> spawn(const Launch& launch, const std::vector<std::string>& enviro
     become(launch, argument_pointers.data(), environment_pointers.data(), streams, launcher);
 
   failure->write.reset();
-  if (Status status = await_exec(failure->read.get(), pid, launch.path); !status.ok()) return status;
+  if (Status status = await_exec(failure->read.get(), pid, launch.path); !status.ok())
+    return status;
   Child child;
   child.pid = pid;
   child.death.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));

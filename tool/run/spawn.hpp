@@ -33,8 +33,8 @@ struct Child {
 // Looks in PATH as a shell does. Code::invalid_argument when there is nothing to run.
 Result<std::string> find_program(const std::string& name);
 
-// Starts the program with exactly `environment` ("NAME=value") and `standard_input`. Returns once it
-// runs; an exec that fails is Code::invalid_argument naming the program.
+// Starts the program with exactly `environment` ("NAME=value") and `standard_input`. Returns once
+// it runs; an exec that fails is Code::invalid_argument naming the program.
 Result<Child> spawn(const Launch& launch, const std::vector<std::string>& environment,
                     int standard_input);
 

@@ -34,13 +34,15 @@ std::string signal_name(int signal) {
 }
 
 std::string describe(const Ending& ending) {
-  const std::string who = fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
+  const std::string who =
+      fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
   const double after = seconds(ending.after);
   if (!WIFSIGNALED(ending.wait_status))
     return fmt::format("{} exited with code {} after {:.1f} s", who, ending.exit_code(), after);
   const int signal = WTERMSIG(ending.wait_status);
   return fmt::format("{} was killed by signal {} ({}){} after {:.1f} s", who, signal,
-                     signal_name(signal), WCOREDUMP(ending.wait_status) ? ", core dumped," : "", after);
+                     signal_name(signal), WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
+                     after);
 }
 
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at) {
@@ -49,7 +51,8 @@ std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds
   std::string text = fmt::format("{} #{} on '{}'", text_of(note->operation, sizeof note->operation),
                                  note->sequence, text_of(note->group, sizeof note->group));
   switch (note->state) {
-    case BoardState::running: return text + fmt::format(", running for {:.1f} s when it ended", ago);
+    case BoardState::running:
+      return text + fmt::format(", running for {:.1f} s when it ended", ago);
     case BoardState::done: return text + fmt::format(", done {:.1f} s before it ended", ago);
     case BoardState::failed: return text + fmt::format(", failed {:.1f} s before it ended", ago);
     case BoardState::nothing: break;

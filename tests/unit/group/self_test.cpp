@@ -51,9 +51,12 @@ void expect_numbers(const Self& self, int rank, int size, int local_rank, int lo
   EXPECT_EQ(self.local_size, local_size);
 }
 
-const Variables kTorchrun = {{"RANK", "1"},           {"WORLD_SIZE", "2"},
-                             {"LOCAL_RANK", "1"},     {"LOCAL_WORLD_SIZE", "2"},
-                             {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"},
+const Variables kTorchrun = {{"RANK", "1"},
+                             {"WORLD_SIZE", "2"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"MASTER_ADDR", "host"},
+                             {"MASTER_PORT", "29500"},
                              {"TORCHELASTIC_RUN_ID", "none"}};
 
 Variables with(Variables variables, const Variables& more) {
@@ -77,9 +80,12 @@ TEST(FindSelf, tutti_run_gives_store_secret_and_board) {
   const auto secret = make_secret_descriptor(std::string(32, 'k'));
   ASSERT_TRUE(secret.ok());
   const Descriptor guard(*secret);
-  const Variables variables = {{"TUTTI_RANK", "2"},       {"TUTTI_SIZE", "4"},
-                               {"TUTTI_LOCAL_RANK", "0"}, {"TUTTI_LOCAL_SIZE", "2"},
-                               {"TUTTI_STORE", "10.0.0.1:7"}, {"TUTTI_JOB", "abc"},
+  const Variables variables = {{"TUTTI_RANK", "2"},
+                               {"TUTTI_SIZE", "4"},
+                               {"TUTTI_LOCAL_RANK", "0"},
+                               {"TUTTI_LOCAL_SIZE", "2"},
+                               {"TUTTI_STORE", "10.0.0.1:7"},
+                               {"TUTTI_JOB", "abc"},
                                {"TUTTI_SECRET_FD", std::to_string(*secret)},
                                {"TUTTI_BOARD_FD", std::to_string(*secret)}};
   for (int time = 0; time < 2; ++time) {  // a program may ask twice
@@ -116,24 +122,28 @@ TEST(FindSelf, open_mpi) {
 }
 
 TEST(FindSelf, pmix_under_slurm_takes_its_size_from_the_step) {
-  const Self self = self_of({{"PMIX_RANK", "3"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"},
-                             {"SLURM_LOCALID", "3"}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"},
+  const Self self = self_of({{"PMIX_RANK", "3"},
+                             {"SLURM_PROCID", "3"},
+                             {"SLURM_NTASKS", "4"},
+                             {"SLURM_LOCALID", "3"},
+                             {"SLURM_STEP_ID", "0"},
+                             {"SLURM_JOB_ID", "7"},
                              {"SLURM_STEP_TASKS_PER_NODE", "4"}});
   expect_numbers(self, 3, 4, 3, 4);
   EXPECT_EQ(self.launcher, "pmix");
 }
 
 TEST(FindSelf, pmi) {
-  const Self self = self_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"},
-                             {"MPI_LOCALNRANKS", "3"}});
+  const Self self = self_of(
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "3"}});
   expect_numbers(self, 1, 3, 1, 3);
   EXPECT_EQ(self.launcher, "pmi");
 }
 
-const Variables kSlurm = {{"SLURM_PROCID", "1"},   {"SLURM_NTASKS", "2"},
-                          {"SLURM_LOCALID", "1"},  {"SLURM_STEP_NODELIST", "a"},
-                          {"SLURM_JOB_ID", "77"},  {"SLURM_STEP_ID", "0"},
-                          {"SLURM_NODEID", "0"},   {"SLURM_STEP_TASKS_PER_NODE", "2"}};
+const Variables kSlurm = {{"SLURM_PROCID", "1"},  {"SLURM_NTASKS", "2"},
+                          {"SLURM_LOCALID", "1"}, {"SLURM_STEP_NODELIST", "a"},
+                          {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"},
+                          {"SLURM_NODEID", "0"},  {"SLURM_STEP_TASKS_PER_NODE", "2"}};
 
 TEST(FindSelf, slurm) {
   const Self self = self_of(kSlurm);
@@ -143,23 +153,27 @@ TEST(FindSelf, slurm) {
 }
 
 TEST(FindSelf, slurm_counts_the_tasks_of_its_own_node) {
-  const Variables job = with(kSlurm, {{"SLURM_PROCID", "6"}, {"SLURM_NTASKS", "7"},
-                                      {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "3"},
+  const Variables job = with(kSlurm, {{"SLURM_PROCID", "6"},
+                                      {"SLURM_NTASKS", "7"},
+                                      {"SLURM_LOCALID", "0"},
+                                      {"SLURM_NODEID", "3"},
                                       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
                                       {"TUTTI_RENDEZVOUS", "@somewhere"}});
   expect_numbers(self_of(job), 6, 7, 0, 1);
-  expect_numbers(self_of(with(job, {{"SLURM_NODEID", "2"}, {"SLURM_PROCID", "5"},
-                                    {"SLURM_LOCALID", "1"}})),
-                 5, 7, 1, 2);
+  expect_numbers(
+      self_of(with(job, {{"SLURM_NODEID", "2"}, {"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}})), 5,
+      7, 1, 2);
 }
 
 TEST(FindSelf, a_slurm_batch_script_is_not_a_rank) {
-  EXPECT_EQ(self_of({{"SLURM_JOB_ID", "77"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).launcher,
-            "none");
+  EXPECT_EQ(
+      self_of({{"SLURM_JOB_ID", "77"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).launcher,
+      "none");
 }
 
 TEST(FindSelf, mpirun_inside_salloc_wins_over_the_inherited_slurm_rank) {
-  const Self self = self_of(with(kSlurm, {{"SLURM_PROCID", "0"}, {"OMPI_COMM_WORLD_RANK", "1"},
+  const Self self = self_of(with(kSlurm, {{"SLURM_PROCID", "0"},
+                                          {"OMPI_COMM_WORLD_RANK", "1"},
                                           {"OMPI_COMM_WORLD_SIZE", "2"},
                                           {"OMPI_MCA_ess_base_jobid", "1234"}}));
   EXPECT_EQ(self.launcher, "openmpi");
@@ -187,7 +201,8 @@ TEST(FindSelf, contradictions_name_both_variables) {
   expect_refused({{"PMIX_RANK", "1"}}, {"PMIX_RANK", "PMI_SIZE"});
   expect_refused(with(kTorchrun, {{"RANK", "2"}}), {"RANK=2", "WORLD_SIZE=2"});
   expect_refused(with(kTorchrun, {{"LOCAL_RANK", "2"}}), {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
-  expect_refused(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "3"}}), {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
+  expect_refused(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "3"}}),
+                 {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
   expect_refused({{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}},
                  {"TUTTI_RANK=0", "RANK=1"});
   expect_refused({{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "3"}},
@@ -202,7 +217,9 @@ TEST(FindSelf, words_that_are_no_numbers_are_quoted) {
 }
 
 TEST(FindSelf, ranks_of_one_job_meet_and_jobs_stay_apart) {
-  const auto address = [](const Variables& more) { return self_of(with(kTorchrun, more)).store_address; };
+  const auto address = [](const Variables& more) {
+    return self_of(with(kTorchrun, more)).store_address;
+  };
   EXPECT_EQ(address({}), address({{"RANK", "0"}, {"LOCAL_RANK", "0"}}));
   EXPECT_NE(address({}), address({{"MASTER_PORT", "29501"}}));
   EXPECT_NE(address({}), address({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
@@ -269,7 +286,9 @@ TEST_F(SecretFile, that_is_missing_or_too_short_is_refused) {
 }
 
 TEST(FindSelf, a_secret_descriptor_that_was_closed_is_explained) {
-  const auto self = found({{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "1"}, {"TUTTI_STORE", "127.0.0.1:1"},
+  const auto self = found({{"TUTTI_RANK", "0"},
+                           {"TUTTI_SIZE", "1"},
+                           {"TUTTI_STORE", "127.0.0.1:1"},
                            {"TUTTI_SECRET_FD", "999"}});
   ASSERT_FALSE(self.ok());
   EXPECT_THAT(self.status().message(), HasSubstr("TUTTI_SECRET_FD=999"));

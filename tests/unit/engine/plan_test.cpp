@@ -1,0 +1,144 @@
+// Every algorithm of the catalog, as it is and after every pass, run by plans over awkward links.
+#include <gtest/gtest.h>
+
+#include "schedule/passes.hpp"
+#include "unit/engine/plan_world.hpp"
+
+namespace tutti::engine {
+namespace {
+
+using schedule::Entry;
+using testing::PlanWorld;
+
+enum class Passes { none, folds, folds_and_puts };
+
+std::int64_t value(std::size_t rank, std::size_t i) {
+  return static_cast<std::int64_t>(rank * 100003 + i * 17 % 1009);
+}
+
+// all_reduce, the collective with every kind of op, for `n` ranks and `count` elements.
+struct AllReduce {
+  AllReduce(const Entry& entry, int n, std::size_t count, bool in_place, Passes passes, bool mapped) {
+    const std::vector<int> hosts = host_of(n);
+    std::vector<Compiled> programs;
+    std::vector<Launch> launches(static_cast<std::size_t>(n));
+    input.resize(static_cast<std::size_t>(n));
+    output.assign(static_cast<std::size_t>(n), std::vector<std::int64_t>(count, -1));
+    for (int r = 0; r < n; ++r) {
+      schedule::Request request;
+      request.collective = Collective::all_reduce;
+      request.size = n;
+      request.rank = r;
+      request.in_place = in_place;
+      request.host_of = hosts;
+      schedule::Program program = entry.build(request);
+      if (passes != Passes::none) program = fuse_folds(std::move(program));
+      if (passes == Passes::folds_and_puts) program = fuse_puts(std::move(program));
+      programs.push_back(compile(std::move(program)));
+      const auto at = static_cast<std::size_t>(r);
+      for (std::size_t i = 0; i < count; ++i) input[at].push_back(value(at, i));
+      if (in_place) output[at] = input[at];
+      auto& from = in_place ? output[at] : input[at];
+      launches[at].collective = Collective::all_reduce;
+      launches[at].dtype = Dtype::i64;
+      launches[at].in_place = in_place;
+      launches[at].input = {{reinterpret_cast<std::byte*>(from.data()), count * 8}};
+      launches[at].output = {{reinterpret_cast<std::byte*>(output[at].data()), count * 8}};
+    }
+    PlanWorld world(std::move(programs), std::move(launches), mapped, 7);
+    finished = world.run();
+    landed = world.landed();
+    message = world.status().to_string();
+    right = true;
+    for (const auto& result : output)
+      for (std::size_t i = 0; i < count; ++i) {
+        std::int64_t sum = 0;
+        for (int r = 0; r < n; ++r) sum += value(static_cast<std::size_t>(r), i);
+        right &= result[i] == sum;
+      }
+  }
+
+  static std::vector<int> host_of(int n) {
+    std::vector<int> hosts;
+    for (int r = 0; r < n; ++r) hosts.push_back(r * 2 / n);
+    return hosts;
+  }
+
+  std::vector<std::vector<std::int64_t>> input;
+  std::vector<std::vector<std::int64_t>> output;
+  bool finished = false;
+  bool right = false;
+  int landed = 0;
+  std::string message;
+};
+
+void check_all(Passes passes, bool mapped, int& landed) {
+  for (const Entry& entry : schedule::catalog()) {
+    if (entry.collective != Collective::all_reduce) continue;
+    for (int n = 1; n <= 9; ++n) {
+      const std::vector<int> hosts = AllReduce::host_of(n);
+      schedule::Request request;
+      request.collective = Collective::all_reduce;
+      request.size = n;
+      request.host_of = hosts;
+      if (entry.applies != nullptr && !entry.applies(request)) continue;
+      for (const std::size_t count : {0u, 1u, 13u, 1000u})
+        for (const bool in_place : {false, true}) {
+          const AllReduce run(entry, n, count, in_place, passes, mapped);
+          ASSERT_TRUE(run.finished && run.right)
+              << to_string(entry.algorithm) << " n=" << n << " count=" << count
+              << (in_place ? " in place" : "") << (run.finished ? " wrong" : " stuck ") << run.message;
+          landed += run.landed;
+        }
+    }
+  }
+}
+
+TEST(Plan, runs_every_all_reduce_as_it_was_built) {
+  int landed = 0;
+  check_all(Passes::none, false, landed);
+}
+
+TEST(Plan, runs_every_all_reduce_with_folds_over_messages) {
+  int landed = 0;
+  check_all(Passes::folds, false, landed);
+}
+
+TEST(Plan, puts_results_into_the_peers_output_where_that_is_mapped) {
+  int landed = 0;
+  check_all(Passes::folds_and_puts, true, landed);
+  EXPECT_GT(landed, 0);
+}
+
+TEST(Plan, sends_what_it_cannot_put) {
+  int landed = 0;
+  check_all(Passes::folds_and_puts, false, landed);
+  EXPECT_EQ(landed, 0);
+}
+
+TEST(Plan, refuses_a_segment_that_nobody_expects) {
+  schedule::Request request;
+  request.size = 2;
+  std::vector<std::int64_t> memory(4);
+  Launch launch;
+  launch.collective = Collective::all_reduce;
+  launch.dtype = Dtype::i64;
+  launch.input = launch.output = {{reinterpret_cast<std::byte*>(memory.data()), 32}};
+  Plan plan(compile(*schedule::build(Algorithm::direct, request)), 64);
+  plan.begin(launch, 5);
+  transport::Header header;
+  header.sequence = 5;
+  header.step = 4711;
+  struct NoHost final : PlanHost {
+    transport::Link& link_to(int) override { std::abort(); }
+    bool has_arrived(int) const override { return false; }
+    transport::MemoryRef output_of(int) const override { return {}; }
+    std::uint32_t channel() const override { return 1; }
+  } host;
+  const Status status = plan.deliver(1, header, {}, host);
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace tutti::engine

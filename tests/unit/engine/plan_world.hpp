@@ -1,0 +1,167 @@
+// Plans of several ranks in one thread over links that are plain queues: no engine, no threads, no
+// clock. A link takes odd pieces, lends or copies, and can be told to map the peers' output.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/plan.hpp"
+#include "schedule/catalog.hpp"
+
+namespace tutti::engine::testing {
+
+class PlanWorld;
+
+class QueueLink final : public transport::Link {
+ public:
+  QueueLink(PlanWorld& world, int self, int peer) : world_(world), self_(self), peer_(peer) {}
+  transport::LinkKind kind() const override { return transport::LinkKind::sim; }
+  std::size_t eager_bytes() const override { return 64; }
+  transport::Sent send(const transport::Header& header, const void* payload, std::size_t bytes,
+                       std::uint64_t token) override;
+  void release(std::uint64_t lease) override;
+  bool revoked(std::uint64_t) const override { return false; }
+  bool poll(transport::Sink&) override { return false; }
+  void forget(std::uint32_t) override {}
+  transport::MemoryRef share(const void*, std::size_t) const override { return {}; }
+  std::byte* reach(const transport::MemoryRef& ref, std::size_t bytes) const override;
+
+ private:
+  PlanWorld& world_;
+  int self_;
+  int peer_;
+};
+
+struct Message {
+  int from = 0;
+  transport::Header header;
+  std::vector<std::byte> copy;
+  const std::byte* lent = nullptr;
+  std::uint64_t token = 0;
+};
+
+class PlanWorld {
+ public:
+  // One launch per rank; `map_output` lets puts reach the peers' output.
+  PlanWorld(std::vector<Compiled> programs, std::vector<Launch> launches, bool map_output,
+            std::uint64_t seed)
+      : launches_(std::move(launches)), map_output_(map_output), random_(seed) {
+    for (std::size_t r = 0; r < launches_.size(); ++r) {
+      plans_.push_back(std::make_unique<Plan>(std::move(programs[r]), 64));
+      hosts_.push_back(std::make_unique<Host>(*this, static_cast<int>(r)));
+    }
+    inboxes_.resize(launches_.size());
+    for (std::size_t r = 0; r < launches_.size(); ++r) plans_[r]->begin(launches_[r], 1);
+  }
+
+  // Steps everybody until all are done; false when they stop before that.
+  bool run() {
+    for (int quiet = 0; quiet < 3;) {
+      bool moved = false;
+      bool done = true;
+      for (std::size_t r = 0; r < plans_.size(); ++r) {
+        moved |= deliver(r);
+        moved |= plans_[r]->step(*hosts_[r]);
+        done &= plans_[r]->done();
+      }
+      if (done) return status_.ok();
+      quiet = moved ? 0 : quiet + 1;
+    }
+    return false;
+  }
+
+  int landed() const { return landed_; }
+  Status status() const { return status_; }
+
+ private:
+  friend class QueueLink;
+
+  class Host final : public PlanHost {
+   public:
+    Host(PlanWorld& world, int self) {
+      for (std::size_t peer = 0; peer < world.launches_.size(); ++peer)
+        links_.push_back(std::make_unique<QueueLink>(world, self, static_cast<int>(peer)));
+      map_output_ = world.map_output_;
+    }
+    transport::Link& link_to(int peer) override { return *links_[static_cast<std::size_t>(peer)]; }
+    bool has_arrived(int) const override { return true; }
+    transport::MemoryRef output_of(int) const override {
+      return map_output_ ? transport::MemoryRef{1, 0} : transport::MemoryRef{};
+    }
+    std::uint32_t channel() const override { return 1; }
+
+   private:
+    std::vector<std::unique_ptr<QueueLink>> links_;
+    bool map_output_ = false;
+  };
+
+  bool deliver(std::size_t rank) {
+    auto& inbox = inboxes_[rank];
+    if (inbox.empty()) return false;
+    Message message = std::move(inbox.front());
+    inbox.pop_front();
+    if (message.header.flags & transport::kLanded) ++landed_;
+    transport::Payload payload;
+    if (message.lent != nullptr) {
+      payload.data = message.lent;
+      payload.lease = message.token;
+    } else if (message.copy.size() > transport::kInlineBytes) {
+      payload.lease = ++leases_;
+      payload.data = (kept_[payload.lease] = std::move(message.copy)).data();
+    } else {
+      payload.data = message.copy.data();
+    }
+    const Status status =
+        plans_[rank]->deliver(message.from, message.header, Segment::keep(message.header, payload),
+                              *hosts_[rank]);
+    if (!status.ok()) status_ = status;
+    return true;
+  }
+
+  std::vector<Launch> launches_;
+  bool map_output_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::deque<Message>> inboxes_;
+  std::map<std::uint64_t, std::vector<std::byte>> kept_;
+  std::uint64_t leases_ = 0;
+  int landed_ = 0;
+  Status status_;
+};
+
+inline transport::Sent QueueLink::send(const transport::Header& header, const void* payload,
+                                       std::size_t bytes, std::uint64_t token) {
+  if (world_.random_() % 4 == 0) return {};  // no room just now
+  if (bytes > 64 && world_.random_() % 2 == 0) bytes = 64;
+  Message message;
+  message.from = self_;
+  message.header = header;
+  message.header.bytes = bytes;
+  const auto* data = static_cast<const std::byte*>(payload);
+  const bool lend = bytes > 128;
+  if (lend) {
+    message.lent = data;
+    message.token = token;
+  } else if (bytes > 0) {
+    message.copy.assign(data, data + bytes);
+  }
+  world_.inboxes_[static_cast<std::size_t>(peer_)].push_back(std::move(message));
+  return {true, lend, bytes};
+}
+
+inline void QueueLink::release(std::uint64_t lease) {
+  if (world_.kept_.erase(lease) == 0)  // a loan: the lease is the sender's counter
+    reinterpret_cast<std::atomic<std::uint32_t>*>(lease)->fetch_sub(1);
+}
+
+inline std::byte* QueueLink::reach(const transport::MemoryRef& ref, std::size_t) const {
+  const Launch& theirs = world_.launches_[static_cast<std::size_t>(peer_)];
+  return ref.region == 1 && theirs.output.size() == 1 ? theirs.output[0].data + ref.offset : nullptr;
+}
+
+}  // namespace tutti::engine::testing
