@@ -3,7 +3,8 @@
 //   bench_fold --benchmark_filter=sum/f32
 //
 // Bytes are those of all operands read, so a fold of k arrays of S bytes counts k·S. The plain loop
-// counts two. Both write over their first operand. Fast folds are limited by memory: compare within one size.
+// counts two. Both write over their first operand. Fast folds are limited by memory: compare within
+// one size.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -52,8 +53,8 @@ void add_folds(Level level, const char* level_word) {
       {Dtype::f16, ReduceOp::sum},    {Dtype::f8e4m3, ReduceOp::sum}, {Dtype::i32, ReduceOp::sum},
       {Dtype::f32, ReduceOp::max},    {Dtype::f32, ReduceOp::avg}};
   for (const auto& [dtype, op] : pairs) {
-    const std::string name = std::string(to_string(op)) + "/" + std::string(to_string(dtype)) + "/" +
-                             level_word;
+    const std::string name =
+        std::string(to_string(op)) + "/" + std::string(to_string(dtype)) + "/" + level_word;
     auto* bench = benchmark::RegisterBenchmark(
         name.c_str(), [=, d = dtype, o = op](benchmark::State& s) { fold_k(s, level, d, o); });
     bench->ArgNames({"bytes", "k"});

@@ -176,6 +176,7 @@ bool Channel::begin_next() {
   plan_ = plan_for(current_->launch);
   plan_->begin(current_->launch, current_->sequence);
   note(trace::Event::started, *current_, {});
+  choose_company();
   announce();
   look_at_announced();
   std::deque<Incoming> early;

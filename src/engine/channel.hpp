@@ -5,6 +5,9 @@
 // blocking caller, a waiter, or the progress thread. Messages are put into the inbox by whoever polls
 // the links, and looked at by the holder of the baton.
 //
+// Arrival        no collective ends on any rank before every rank has arrived with the same call: where
+//                the data's way already sees to that (all_reduce, all_gather …), ranks tell only those
+//                they exchange messages with; in rooted collectives and scans they tell everybody.
 // Failure        the first one counts: it is told to every member, the links forget the group's memory,
 //                and only then do all works end with that status. Later starts end with it at once.
 // Thread-safety  start and post: one at a time. drive, fail, health, on_message: any thread.
@@ -116,6 +119,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void take_postings();
   bool run_collectives();
   bool begin_next();
+  void choose_company();
   void announce();
   void look_at_announced();
   void compare(int peer, std::uint64_t sequence, const Arrival& arrival);
@@ -158,6 +162,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unordered_map<std::uint64_t, std::unique_ptr<Plan>> plans_;
   Plan* plan_ = nullptr;  // of current_
   std::unique_ptr<Queued> current_;
+  std::vector<int> company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet
   std::vector<Fingerprint> history_;
   PointToPoint point_to_point_;

@@ -153,11 +153,23 @@ void Channel::handle(Incoming& message) {
   }
 }
 
+void Channel::choose_company() {
+  company_ = plan_->compiled().peers;
+  const Collective collective = current_->launch.collective;
+  // A leaf of a broadcast would be through while another leaf has called something else.
+  const bool some_know_little = has_root(collective) || collective == Collective::scan ||
+                                collective == Collective::exclusive_scan;
+  if (!some_know_little) return;
+  company_.clear();
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != options_.rank) company_.push_back(peer);
+}
+
 void Channel::announce() {
   const Launch& launch = current_->launch;
   Arrival arrival;
   arrival.call = launch.fingerprint;
-  for (int peer : plan_->compiled().peers) {
+  for (int peer : company_) {
     transport::Link& link = link_to(peer);
     if (!launch.to_peer.empty()) {
       arrival.call.to_you = launch.to_peer[static_cast<std::size_t>(peer)];
@@ -229,13 +241,12 @@ void Channel::handle_data(Incoming& message) {
 }
 
 bool Channel::everyone_arrived() const {
-  const auto& peers = plan_->compiled().peers;
-  return std::all_of(peers.begin(), peers.end(), [&](int peer) { return has_arrived(peer); });
+  return std::all_of(company_.begin(), company_.end(), [&](int peer) { return has_arrived(peer); });
 }
 
 std::vector<int> Channel::missing() const {
   std::vector<int> late;
-  for (int peer : plan_->compiled().peers)
+  for (int peer : company_)
     if (!has_arrived(peer)) late.push_back(peer);
   // Everybody came, but somebody stopped on the way.
   return late.empty() ? plan_->waiting_for() : late;
@@ -247,8 +258,8 @@ void Channel::handle_left(int peer, bool in_good_order) {
   const bool said_goodbye = state.left;
   if (in_good_order) state.left = true;
   const bool needed =
-      (current_ && plan_ && !has_arrived(peer) &&
-       std::binary_search(plan_->compiled().peers.begin(), plan_->compiled().peers.end(), peer)) ||
+      (current_ && !has_arrived(peer) &&
+       std::binary_search(company_.begin(), company_.end(), peer)) ||
       point_to_point_.waits_for(peer);
   if ((in_good_order || said_goodbye) && !needed) return;
   const std::uint64_t sequence = current_ ? current_->sequence : 0;

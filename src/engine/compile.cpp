@@ -1,8 +1,9 @@
 #include "engine/compile.hpp"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
+
+#include "schedule/hazards.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -12,26 +13,6 @@ using schedule::Op;
 using schedule::OpKind;
 using schedule::Program;
 using schedule::Region;
-
-struct Access {
-  Region region;
-  bool writes = false;
-};
-
-// The local memory that an op touches.
-std::vector<Access> accesses_of(const Op& op) {
-  switch (op.kind) {
-    case OpKind::send: return {{op.src, false}};
-    case OpKind::put: return {{op.src, false}};
-    case OpKind::recv: return {{op.dst, true}};
-    case OpKind::copy: return {{op.src, false}, {op.dst, true}};
-    case OpKind::reduce: break;
-  }
-  std::vector<Access> accesses = {{op.dst, true}};
-  for (const schedule::Source& source : op.sources)
-    if (source.peer == kLocal) accesses.push_back({source.region, false});
-  return accesses;
-}
 
 // Who touched a chunk since (and including) its last write. Earlier ones are covered: a reader waits
 // for the writer before it, byte by byte.
@@ -43,16 +24,16 @@ struct Touch {
 
 class HazardFinder {
  public:
-  explicit HazardFinder(const Program& program) : program_(program) {}
+  explicit HazardFinder(const Program& program)
+      : program_(program), places_(program), touched_(places_.count()) {}
 
   std::vector<Hazard> visit(std::uint32_t index) {
     std::vector<Hazard> found;
-    std::vector<std::pair<Key, Touch>> mine;
-    for (const Access& access : accesses_of(program_.ops[index]))
-      for (std::uint32_t k = 0; k < access.region.count; ++k) {
-        const auto place = resolve(program_, access.region.space, access.region.first + k);
-        mine.push_back({{place.space, place.chunk}, {index, k, access.writes}});
-      }
+    std::vector<std::pair<std::size_t, Touch>> mine;
+    schedule::each_access(program_.ops[index], [&](const Region& region, bool writes) {
+      for (std::uint32_t k = 0; k < region.count; ++k)
+        mine.push_back({places_.index(region.space, region.first + k), {index, k, writes}});
+    });
     for (const auto& [key, touch] : mine)
       for (const Touch& before : touched_[key])
         if (before.writes || touch.writes) found.push_back({before.op, before.chunk, touch.chunk});
@@ -65,8 +46,6 @@ class HazardFinder {
   }
 
  private:
-  using Key = std::pair<schedule::Space, std::uint32_t>;
-
   // A write replaces all touches but those of its own op; a read is added.
   static void remember(std::vector<Touch>& touches, const Touch& touch) {
     if (touch.writes)
@@ -75,7 +54,8 @@ class HazardFinder {
   }
 
   const Program& program_;
-  std::map<Key, std::vector<Touch>> touched_;
+  schedule::Places places_;
+  std::vector<std::vector<Touch>> touched_;
 };
 
 void collect_streams(const Program& program, std::vector<Stream>& streams, std::vector<int>& peers) {

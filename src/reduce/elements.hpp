@@ -1,13 +1,13 @@
 // reduce/elements.hpp - how each dtype gets into and out of vectors of its accumulation type.
 //
-// Included only by the kernels_*.cpp files, each compiled for another instruction set. Everything here
-// has internal linkage, so that no copy made for AVX-512 can end up in a path for older processors.
-// For the same reason nothing of the standard library is called.
+// Included only by the kernels_*.cpp files, each compiled for another instruction set. Everything
+// here has internal linkage, so that no copy made for AVX-512 can end up in a path for older
+// processors. For the same reason nothing of the standard library is called.
 //
 // A vector's worth of memory is *opened* into one or more parts, each a vector of lanes of the
 // accumulation type, and *closed* again. Types that are folded as they are have one part. Of narrow
-// floats a 32-bit word holds two or four; each position in the word is a part, so that nothing has to
-// be shuffled, and order does not matter as long as closing puts back where opening took from:
+// floats a 32-bit word holds two or four; each position in the word is a part, so that nothing has
+// to be shuffled, and order does not matter as long as closing puts back where opening took from:
 //
 //   memory   | h0 h1 | h2 h3 | h4 h5 | …      part 0: h0 h2 h4 …      part 1: h1 h3 h5 …
 //
@@ -136,7 +136,9 @@ struct Format {
 // NaNs need no care here: opened ones stay NaNs, and closed ones are canonical, which rounds well.
 struct FormatBf16 {
   using Bits = Vector<std::uint32_t>;
-  TUTTI_INLINE static Bits narrow(Bits bits) { return (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16; }
+  TUTTI_INLINE static Bits narrow(Bits bits) {
+    return (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  }
 };
 
 // A bf16 is the upper half of an f32: one shift or one mask opens it.
@@ -150,7 +152,8 @@ using F8e5m2 = Narrow<std::uint8_t, Format<5, 2, true>>;
 
 #if defined(__F16C__)
 // The processor's own conversion gives the same bits; it wants the two halves of the memory apart.
-// Masked forms and shuffles for AVX-512, because g++ 12 warns of uninitialised values inside others.
+// Masked forms and shuffles for AVX-512, because g++ 12 warns of uninitialised values inside
+// others.
 struct F16 {
   using Lane = float;
 #if defined(__AVX512F__)

@@ -2,11 +2,13 @@
 //
 //   dst[i] = finish( x0[i] ∘ x1[i] ∘ … ∘ xk-1[i] )
 //
-// folded left to right in the accumulation type (f32 for 16- and 8-bit floats, else the type itself)
-// and rounded once, into dst. Raw operands are multiplied by the scalar first (premul_sum); `finish`
-// divides by `ranks` (avg). Numerics as tutti/types.hpp says; all code paths agree to the bit.
+// folded left to right in the accumulation type (f32 for 16- and 8-bit floats, else the type
+// itself) and rounded once, into dst. Raw operands are multiplied by the scalar first (premul_sum);
+// `finish` divides by `ranks` (avg). Numerics as tutti/types.hpp says; all code paths agree to the
+// bit. A NaN that is computed is the canonical quiet one; one that is merely copied stays as it is.
 //
-// Buffers        no alignment is assumed. dst may be one of the operands; partial overlap is not allowed.
+// Buffers        no alignment is assumed. dst may be one of the operands; partial overlap is not
+//                allowed.
 // Thread-safety  pure.
 #pragma once
 
@@ -29,7 +31,8 @@ struct Folding {
   int ranks = 1;  // avg's divisor
 };
 
-// k ≥ 1. A single operand is copied, multiplied or divided as it must be.
+// k ≥ 1, and is_sensible(op, dtype). A single operand is copied, multiplied or divided as it must
+// be.
 void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count);
 
 // The same, one element at a time in plain code: what the fast paths are tested against.

@@ -6,12 +6,14 @@
 //   f8e4m3     1   4   3      7    saturates at ±448; there is no infinity, NaN is 0x7f or 0xff
 //   f8e5m2     1   5   2     15    infinity
 //
-// To f32 is exact. From f32 rounds to nearest, ties to even, subnormals included. A NaN stays a NaN of
-// the same sign, quiet, with as much of its payload as fits (e4m3: none): what the F16C instructions do.
+// To f32 is exact. From f32 rounds to nearest, ties to even, subnormals included. A NaN stays a NaN
+// of the same sign, quiet, with as much of its payload as fits (e4m3: none): what the F16C
+// instructions do.
 //
 // Each formula is written once, without branches, over a lane type: a number, or a vector of them
-// (GCC vector extension), so that scalar and vector code cannot differ. Everything is forced inline:
-// these functions are compiled for several instruction sets, and the linker must never pick one copy.
+// (GCC vector extension), so that scalar and vector code cannot differ. Everything is forced
+// inline: these functions are compiled for several instruction sets, and the linker must never pick
+// one copy.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +33,8 @@ TUTTI_INLINE To as(From from) {
   return to;
 }
 
-// a > limit for patterns without their sign bit. Compared as signed numbers: that is one instruction
-// on every x86, unsigned is not.
+// a > limit for patterns without their sign bit. Compared as signed numbers: that is one
+// instruction on every x86, unsigned is not.
 template <class U>
 TUTTI_INLINE auto above(U a, std::uint32_t limit) {
   if constexpr (std::is_integral_v<U>) {
@@ -43,9 +45,9 @@ TUTTI_INLINE auto above(U a, std::uint32_t limit) {
   }
 }
 
-// Widens a float with `Exp` exponent and `Man` mantissa bits, given as an integer, to f32's pattern.
-// A subnormal is put below a normal number's leading one, which is then subtracted: exact, and it
-// needs no subnormal operand (some processes flush those to zero).
+// Widens a float with `Exp` exponent and `Man` mantissa bits, given as an integer, to f32's
+// pattern. A subnormal is put below a normal number's leading one, which is then subtracted: exact,
+// and it needs no subnormal operand (some processes flush those to zero).
 template <int Exp, int Man, bool Infinite, class F, class U>
 TUTTI_INLINE U widen(U x) {
   constexpr int kBias = (1 << (Exp - 1)) - 1;

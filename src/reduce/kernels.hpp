@@ -1,6 +1,7 @@
 // reduce/kernels.hpp - the vectorised kernels behind fold(), one table per instruction set.
 //
-// Internal to the room and to its tests, which run every level that the machine has and compare bits.
+// Internal to the room and to its tests, which run every level that the machine has and compare
+// bits.
 #pragma once
 
 #include <array>

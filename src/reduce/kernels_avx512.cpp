@@ -1,4 +1,5 @@
-// The kernels for AVX-512 (F, BW, DQ, VL); cmake/rooms.cmake compiles this file with those switched on.
+// The kernels for AVX-512 (F, BW, DQ, VL); cmake/rooms.cmake compiles this file with those switched
+// on.
 #include "reduce/kernels.hpp"
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TUTTI_HAS_AVX512 1

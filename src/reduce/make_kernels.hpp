@@ -3,8 +3,8 @@
 //
 //   operands   x0 ────────■■■■──────      one strip (four vectors of lanes) of every operand is
 //              x1 ────────■■■■──────      folded in registers, left to right, and stored once;
-//              x2 ────────■■■■──────      then single vectors, then one that is filled up with zeros:
-//   dst           ────────■■■■──────      always the same operations, so a tail's bits are the body's
+//              x2 ────────■■■■──────      then single vectors, then one filled up with zeros:
+//   dst           ────────■■■■──────      always the same operations, so a tail is like the body
 #pragma once
 
 #include "reduce/elements.hpp"

@@ -1,5 +1,5 @@
-// fold_reference: the promise of fold.hpp written down one element at a time. Shares no code with the
-// kernels but the scalar conversions of half.hpp, which are tested exhaustively on their own.
+// fold_reference: the promise of fold.hpp written down one element at a time. Shares no code with
+// the kernels but the scalar conversions of half.hpp, which are tested exhaustively on their own.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -23,7 +23,9 @@ void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> op
   for (std::size_t at = 0; at < count; at += block) {
     const std::size_t elements = std::min(block, count - at);
     const std::size_t bytes = elements * element;
-    const auto part = [&](const void* base) { return static_cast<const char*>(base) + at * element; };
+    const auto part = [&](const void* base) {
+      return static_cast<const char*>(base) + at * element;
+    };
     // inout = in ∘ inout with the lower rank as `in`: the accumulated value goes in on the left and
     // the result lands in the copy of the next operand. Copies, so that dst may be an operand.
     char* acc = buffers[0];

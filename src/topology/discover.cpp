@@ -101,8 +101,9 @@ Seat seat_of(const Machine& machine, int cpu) {
 }
 
 std::string to_text(const Machine& machine) {
-  std::string text = fmt::format("host {}: {} cores, {} cpus, {:.1f} GiB memory\n", machine.host_name,
-                                 machine.cores, machine.cpus, gibibytes(machine.memory_bytes));
+  std::string text =
+      fmt::format("host {}: {} cores, {} cpus, {:.1f} GiB memory\n", machine.host_name,
+                  machine.cores, machine.cpus, gibibytes(machine.memory_bytes));
   for (std::size_t i = 0; i < machine.numa_nodes.size(); ++i)
     text += fmt::format("numa {}: {:.1f} GiB, cpus {}\n", i,
                         gibibytes(machine.numa_nodes[i].memory_bytes),

@@ -36,8 +36,8 @@ std::optional<std::string> address_text(const sockaddr* address) {
 
 // The interface of that name, added at the end when it is new.
 Interface& named(std::vector<Interface>& interfaces, const ifaddrs& entry) {
-  const auto it = std::find_if(interfaces.begin(), interfaces.end(),
-                               [&](const Interface& known) { return known.name == entry.ifa_name; });
+  const auto is_it = [&](const Interface& known) { return known.name == entry.ifa_name; };
+  const auto it = std::find_if(interfaces.begin(), interfaces.end(), is_it);
   if (it != interfaces.end()) return *it;
   Interface fresh;
   fresh.name = entry.ifa_name;

@@ -36,7 +36,8 @@ bool to_number(std::string_view word, int& number) {
 }
 
 bool is_kind(std::string_view word) {
-  return !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == word.npos;
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  return !word.empty() && word.find_first_not_of(kLetters) == word.npos;
 }
 
 // Reads line after line; an empty answer means that the line was fine, else what is wrong with it.
@@ -110,7 +111,8 @@ class Parser {
   std::string take_odd(const std::vector<std::string_view>& words) {
     int a = 0;
     int b = 0;
-    if (words.size() != 4 || !to_number(words[1], a) || !to_number(words[2], b) || !is_kind(words[3]))
+    if (words.size() != 4 || !to_number(words[1], a) || !to_number(words[2], b) ||
+        !is_kind(words[3]))
       return "expected 'link A B KIND'";
     if (a >= topology.size() || b >= topology.size())
       return fmt::format("only ranks 0 to {} were named before this line", topology.size() - 1);
@@ -123,8 +125,9 @@ class Parser {
 };
 
 Status wrong_text(int line, const std::string& what) {
-  return Status(Code::invalid_argument,
-                fmt::format("topology text, line {}: {} (see docs/formats/topology.md)", line, what));
+  return Status(
+      Code::invalid_argument,
+      fmt::format("topology text, line {}: {} (see docs/formats/topology.md)", line, what));
 }
 
 }  // namespace
@@ -136,8 +139,8 @@ std::string to_text(const Topology& topology) {
     const Seat& seat = topology.ranks[first];
     int last = first;
     while (last + 1 < topology.size() && topology.ranks[last + 1] == seat) ++last;
-    const std::string range = first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
-    text += fmt::format("rank {} {}\n", range, seat_text(seat));
+    const std::string more = first == last ? "" : fmt::format("-{}", last);
+    text += fmt::format("rank {}{} {}\n", first, more, seat_text(seat));
     first = last + 1;
   }
   for (const OddLink& link : topology.odd)

@@ -1,7 +1,8 @@
 // topology/topology.hpp - where the ranks of a group sit, and by what each pair is linked: a value.
 //
-// Pure: no files, no system calls (topology/discover.hpp looks at this machine). The same value gives
-// the same text and back, so that it can be sent, kept in a file, or written by hand for the planner.
+// Pure: no files, no system calls (topology/discover.hpp looks at this machine). The same value
+// gives the same text and back, so that it can be sent, kept in a file, or written by hand for the
+// planner.
 //
 //   Topology two_hosts;
 //   two_hosts.ranks = {{.host = 0}, {.host = 0}, {.host = 1}, {.host = 1}};
@@ -20,7 +21,8 @@
 
 namespace tutti::topology {
 
-// Where a rank sits. Indices are dense and start at 0; numa and l3 count within the host, -1 = unknown.
+// Where a rank sits. Indices are dense and start at 0; numa and l3 count within the host, -1 =
+// unknown.
 struct Seat {
   int host = 0;
   int numa = -1;
@@ -38,8 +40,8 @@ struct OddLink {
   friend bool operator==(const OddLink&, const OddLink&) = default;
 };
 
-// Links are words ("inproc", "shm", "tcp", …), because kinds belong to the transports. They are kept
-// as a rule with exceptions: a table of all pairs would not do for tens of thousands of ranks.
+// Links are words ("inproc", "shm", "tcp", …), because kinds belong to the transports. They are
+// kept as a rule with exceptions: a table of all pairs would not do for tens of thousands of ranks.
 struct Topology {
   std::vector<Seat> ranks;
   std::string inside = "shm";   // between ranks of one host

@@ -9,8 +9,8 @@
 
 namespace tutti::tuner {
 
-// Seconds for a byte of a call on `total` bytes. The first megabyte moves at cache speed, what is beyond
-// at memory speed: the mean rises with the size, as measured ones do, and never falls.
+// Seconds for a byte of a call on `total` bytes. The first megabyte moves at cache speed, what is
+// beyond at memory speed: the mean rises with the size, as measured ones do, and never falls.
 struct ByteCost {
   double near_bytes_per_s;
   double far_bytes_per_s;
@@ -28,14 +28,14 @@ struct LinkCost {
   ByteCost bytes;
 };
 
-// Shared memory. Latency: a bare 4 B flag exchange under a barrier, slowest rank, 0.27 µs. Message: one
-// more line fetched from another core, taken as half of a one-way flag (0.128 µs). Bytes: memcpy on
-// one core, 512 KiB and 64 MiB.
+// Shared memory. Latency: a bare 4 B flag exchange under a barrier, slowest rank, 0.27 µs. Message:
+// one more line fetched from another core, taken as half of a one-way flag (0.128 µs). Bytes:
+// memcpy on one core, 512 KiB and 64 MiB.
 inline constexpr LinkCost kMemoryLink{0.27e-6, 0.064e-6, {37.2e9, 8.7e9}};
 
 // Tcp between hosts (veth pair of two network namespaces). Latency: 4 B to a spinning receiver,
-// 3.88 µs. Message: one send() of 64 B on loopback, 2.2 µs (another guest, 2.3 GHz). Bytes: one stream,
-// 3.23 GB/s, which is also what all ranks of a host get together.
+// 3.88 µs. Message: one send() of 64 B on loopback, 2.2 µs (another guest, 2.3 GHz). Bytes: one
+// stream, 3.23 GB/s, which is also what all ranks of a host get together.
 inline constexpr LinkCost kTcpLink{3.88e-6, 2.2e-6, {3.23e9, 3.23e9}};
 
 // a += b on one core, counted by the bytes of b, 512 KiB and 64 MiB.
@@ -44,14 +44,14 @@ inline constexpr ByteCost kFold{27.3e9, 5.4e9};
 inline constexpr ByteCost kCopy = kMemoryLink.bytes;
 
 // Several long messages that reach one rank over the network at once collide in the switch's port.
-// An assumption, not a measurement: it lets schedules with one partner per step win when messages are
-// long, as they do on real networks.
+// An assumption, not a measurement: it lets schedules with one partner per step win when messages
+// are long, as they do on real networks.
 inline constexpr double kIncast = 1.1;
 inline constexpr double kLongMessageBytes = 64 << 10;
 
-// Up to here direct all_reduce folds everything everywhere (one shot) instead of by slices (two): it
-// saves one exchange and costs (n - 1) times the bytes. By the figures above an exchange is worth some
-// ten KiB of a memory link's bytes, and 2 KiB or so of each of several tcp streams.
+// Up to here direct all_reduce folds everything everywhere (one shot) instead of by slices (two):
+// it saves one exchange and costs (n - 1) times the bytes. By the figures above an exchange is
+// worth some ten KiB of a memory link's bytes, and 2 KiB or so of each of several tcp streams.
 inline constexpr std::size_t kOneShotBytesMemory = 16 << 10;
 inline constexpr std::size_t kOneShotBytesTcp = 2 << 10;
 

@@ -96,8 +96,8 @@ class Walk {
     wires_.assign(steps_.size(), {});
   }
 
-  // Where not everybody was walked, a step in which nobody did anything is somebody else's turn, and
-  // takes as long as the others on average; but builders leave a number or two unused as well.
+  // Where not everybody was walked, a step in which nobody did anything is somebody else's turn,
+  // and takes as long as the others on average; but builders leave a number or two unused as well.
   double seconds() const {
     const auto idle = static_cast<std::size_t>(std::count(steps_.begin(), steps_.end(), 0.0));
     const double sum = std::accumulate(steps_.begin(), steps_.end(), 0.0);
@@ -200,7 +200,8 @@ std::vector<Walked> everyone(const std::vector<int>& ranks) {
 std::vector<Walked> stand_ins(const std::vector<int>& ranks) {
   if (ranks.size() <= 4) return everyone(ranks);
   const double share = (static_cast<double>(ranks.size()) - 1) / 3;
-  return {{ranks[0], 1}, {ranks[1], share}, {ranks[ranks.size() / 2], share}, {ranks.back(), share}};
+  const int middle = ranks[ranks.size() / 2];
+  return {{ranks[0], 1}, {ranks[1], share}, {middle, share}, {ranks.back(), share}};
 }
 
 // By host: all of them, or the first, the middle and the last.

@@ -5,9 +5,9 @@
 //   rank 1 ██   ███  ██   █
 //   time   ███  ███  ██   ██   = the estimate
 //
-// Messages in and out of a rank overlap, its folds and copies do not. Ranks of one host share its wire.
-// Pipelining over segments is not in the picture (a simulator's task), so long chains look a little
-// worse than they are.
+// Messages in and out of a rank overlap, its folds and copies do not. Ranks of one host share its
+// wire. Pipelining over segments is not in the picture (a simulator's task), so long chains look a
+// little worse than they are.
 #pragma once
 
 #include "core/clock.hpp"
@@ -17,7 +17,8 @@
 namespace tutti::tuner {
 
 // Walks every rank's program in small groups, and in large ones some that stand for the others: the
-// first rank of a host and three of the rest, on three hosts. The entry must apply to the situation.
+// first rank of a host and three of the rest, on three hosts. The entry must apply to the
+// situation.
 Nanoseconds estimate(const schedule::Entry& entry, const Situation& situation, int shots);
 
 // What a builder is asked for; root 0.

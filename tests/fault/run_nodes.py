@@ -57,7 +57,7 @@ class Nodes(LaunchTest):
         text = ("import hashlib\n"
                 "secret = os.pread(int(os.environ['TUTTI_SECRET_FD']), 99, 0)\n"
                 "names = ('TUTTI_JOB', 'TUTTI_STORE', 'MASTER_ADDR', 'MASTER_PORT')\n"
-                "print(*(os.environ[name] for name in names), hashlib.sha256(secret).hexdigest())\n")
+                "print(*map(os.environ.get, names), hashlib.sha256(secret).hexdigest())\n")
         results = self.both(self.script(text))
         lines = {line for _, out, _ in results for line in out.splitlines()}
         self.assertEqual(len(lines), 1, results)

@@ -64,9 +64,9 @@ TEST_P(Arguments, of_messages_are_checked) {
   in_world([](Context& here) {
     std::vector<float> values(12);
     const Buffer one = Buffer::of(values);
-    expect_refused(here.group->send(one, here.size), "peer");
-    expect_refused(here.group->send(one, kAnySource), "peer");
-    expect_refused(here.group->recv(one, -7).status(), "source");
+    expect_refused(here.group->send(one, here.size), "rank");
+    expect_refused(here.group->send(one, kAnySource), "-1");
+    expect_refused(here.group->recv(one, -7).status(), "-7");
     expect_refused(here.group->send(Buffer{nullptr, 5, Dtype::f32}, 0), "null");
     expect_refused(here.group->subgroup(std::vector<int>{here.rank, here.rank}, 0).status(), "twice");
     expect_refused(here.group->subgroup(std::vector<int>{here.rank, 99}, 0).status(), "99");

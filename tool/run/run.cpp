@@ -23,7 +23,7 @@ constexpr int kCannotRun = 127;  // as shells say it
 constexpr const char* kFooter = R"(Examples:
   tutti run -n 4 ./my_program --its-own-flag
   tutti run -n 4 --log-dir logs -- python3 train.py
-  tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous 10.0.0.1:29400 --secret-file job.key ./prog
+  tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous a:29400 --secret-file job.key ./prog
 
 Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127
 when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed after

@@ -93,6 +93,8 @@ TEST(process_hooks, a_child_of_fork_knows_that_it_is_one) {
 }
 
 TEST(process_hooks_death, a_failed_check_says_what_broke_dumps_and_aborts) {
+  // Started anew, not forked: other threads may be about.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         Hook hook = Hook::on_dump(say_last_words, nullptr);

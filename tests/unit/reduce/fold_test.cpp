@@ -56,8 +56,8 @@ Folding folding_of(const Case& c, bool finish, int ranks) {
   return {c.dtype, reduction, finish, ranks};
 }
 
-// Random patterns, so with NaNs of all kinds, infinities, subnormals and zeros; where `tame`, floats
-// that add up to something.
+// Random patterns, so with NaNs of all kinds, infinities, subnormals and zeros; where `tame`,
+// floats that add up to something.
 Bytes random_input(const Case& c, std::size_t count, bool tame, std::mt19937& random) {
   Bytes bytes(count * size_of(c.dtype));
   for (auto& byte : bytes) byte = static_cast<unsigned char>(random());
@@ -86,8 +86,8 @@ struct Inputs {
 };
 
 std::string describe(const Folding& folding, std::size_t k, std::size_t count) {
-  return std::string(to_string(folding.reduction.op)) + " of " + std::string(to_string(folding.dtype)) +
-         ", k = " + std::to_string(k) + ", count = " + std::to_string(count) +
+  return std::string(to_string(folding.reduction.op)) + " of " +
+         std::string(to_string(folding.dtype)) + ", k = " + std::to_string(k) + ", count = " + std::to_string(count) +
          (folding.finish ? ", finished" : "");
 }
 

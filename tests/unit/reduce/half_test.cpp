@@ -49,7 +49,8 @@ const std::vector<Format>& formats() {
        [](float x) { return unsigned{f32_to_f16(x)}; }},
       {"bf16", 8, 7, true, [](unsigned x) { return bf16_to_f32(static_cast<std::uint16_t>(x)); },
        [](float x) { return unsigned{f32_to_bf16(x)}; }},
-      {"f8e4m3", 4, 3, false, [](unsigned x) { return f8e4m3_to_f32(static_cast<std::uint8_t>(x)); },
+      {"f8e4m3", 4, 3, false,
+       [](unsigned x) { return f8e4m3_to_f32(static_cast<std::uint8_t>(x)); },
        [](float x) { return unsigned{f32_to_f8e4m3(x)}; }},
       {"f8e5m2", 5, 2, true, [](unsigned x) { return f8e5m2_to_f32(static_cast<std::uint8_t>(x)); },
        [](float x) { return unsigned{f32_to_f8e5m2(x)}; }},
@@ -95,7 +96,8 @@ TEST(Half, between_two_neighbours_the_nearer_wins_and_a_tie_goes_to_the_even_one
       ASSERT_EQ(format.narrow(tie), even);
       ASSERT_EQ(format.narrow(-tie), even | sign);
       ASSERT_EQ(format.narrow(std::nextafter(tie, 0.0F)), low);
-      ASSERT_EQ(format.narrow(std::nextafter(tie, std::numeric_limits<float>::infinity())), low + 1);
+      const float infinity = std::numeric_limits<float>::infinity();
+      ASSERT_EQ(format.narrow(std::nextafter(tie, infinity)), low + 1);
       ASSERT_EQ(format.narrow(-std::nextafter(tie, 0.0F)), low | sign);
     }
 }
