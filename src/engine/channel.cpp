@@ -120,7 +120,8 @@ bool Channel::step() {
       moved |= run_collectives();
       if (point_to_point_.busy()) moved |= point_to_point_.step(*this, engine_->clock().now());
       if (!point_to_point_.failure().ok()) fail(point_to_point_.failure(), true);
-      if (!moved) moved = check_deadline();
+      // Only when nothing moves any more: what a rank sent before it went away still counts.
+      if (!moved) moved = judge_departed() || check_deadline();
       if (!moved) update_deadline();
     }
   }
@@ -139,12 +140,7 @@ bool Channel::drain_inbox() {
   }
   for (Incoming& message : draining_) handle(message);
   draining_.clear();
-  for (Posting& posting : postings) {
-    if (posting.peer >= 0 && posting.peer != options_.rank &&
-        peers_[static_cast<std::size_t>(posting.peer)].left)
-      handle_left(posting.peer, true);
-    point_to_point_.post(std::move(posting), *this);
-  }
+  for (Posting& posting : postings) point_to_point_.post(std::move(posting), *this);
   return true;
 }
 

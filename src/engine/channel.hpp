@@ -101,7 +101,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     std::deque<Announced> announced;
     std::uint64_t arrived = 0;  // the last collective at which this peer was seen with the same call
     transport::MemoryRef output;
-    bool left = false;
+    bool left = false;  // in good order
+    bool lost = false;  // died, or the link to it broke
     std::string report;  // its answer to our query
   };
   struct Completion {
@@ -115,7 +116,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void handle(Incoming& message);
   void handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival);
   void handle_data(Incoming& message);
-  void handle_left(int peer, bool in_good_order);
+  bool judge_departed();
+  void fail_without(int peer);
   void take_postings();
   bool run_collectives();
   bool begin_next();
@@ -168,6 +170,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   PointToPoint point_to_point_;
   std::vector<Completion> completions_;
   bool torn_down_ = false;
+  bool someone_departed_ = false;
   Nanoseconds asked_until_{0};  // when not zero: queries are out
 };
 

@@ -134,7 +134,12 @@ void Channel::handle(Incoming& message) {
       break;
     }
     case MessageKind::data: handle_data(message); break;
-    case MessageKind::goodbye: handle_left(message.peer, message.header.extra == 0); break;
+    case MessageKind::goodbye: {
+      Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
+      (message.header.extra == 0 ? peer.left : peer.lost) = true;
+      someone_departed_ = true;
+      break;
+    }
     case MessageKind::report: {
       Report report;
       if (message.segment.bytes == sizeof report) std::memcpy(&report, bytes, sizeof report);
@@ -196,7 +201,6 @@ void Channel::look_at_announced() {
       compare(peer, announced.front().sequence, announced.front().arrival);
       announced.pop_front();
     }
-    if (peers_[static_cast<std::size_t>(peer)].left) handle_left(peer, true);
   }
 }
 
@@ -253,22 +257,30 @@ std::vector<int> Channel::missing() const {
 }
 
 // A peer has gone. In good order that matters only if it is still needed; else always.
-void Channel::handle_left(int peer, bool in_good_order) {
-  Peer& state = peers_[static_cast<std::size_t>(peer)];
-  const bool said_goodbye = state.left;
-  if (in_good_order) state.left = true;
-  const bool needed =
-      (current_ && !has_arrived(peer) &&
-       std::binary_search(company_.begin(), company_.end(), peer)) ||
-      point_to_point_.waits_for(peer);
-  if ((in_good_order || said_goodbye) && !needed) return;
+bool Channel::judge_departed() {
+  if (!someone_departed_) return false;
+  for (int peer = 0; peer < size(); ++peer) {
+    const Peer& state = peers_[static_cast<std::size_t>(peer)];
+    if (!state.left && !state.lost) continue;
+    const bool needed = (current_ && !has_arrived(peer) &&
+                         std::binary_search(company_.begin(), company_.end(), peer)) ||
+                        point_to_point_.waits_for(peer);
+    if (state.left && !needed) continue;
+    fail_without(peer);
+    return true;
+  }
+  return false;
+}
+
+void Channel::fail_without(int peer) {
   const std::uint64_t sequence = current_ ? current_->sequence : 0;
   const std::string during =
       current_ ? fmt::format(" during {} #{}", describe(current_->launch.fingerprint), sequence) : "";
+  const bool left = peers_[static_cast<std::size_t>(peer)].left;
   fail({Code::peer_lost,
         fmt::format("{} {} group '{}'{}; restart the job or go on with a group without it",
-                    where(peer), state.left ? "has left" : "died or lost its connection to",
-                    options_.name, during),
+                    where(peer), left ? "has left" : "died or lost its connection to", options_.name,
+                    during),
         {options_.rank, peer, sequence}},
        true);
 }

@@ -94,24 +94,32 @@ bool PointToPoint::start(Sending& sending, PlanHost& host) {
   if (posting.internal) header.flags |= transport::kInternal;
   if (posting.peer == rank_) {
     sending.stage = Stage::requested;
-    return deliver_request(rank_, header, host);
+    deliver_request(rank_, header, host);
+    return false;
   }
+  if (start_eagerly(sending, header, host)) return stream(sending, host);
+  if (host.link_to(posting.peer).send(header, nullptr, 0, 0).accepted)
+    sending.stage = Stage::requested;
+  return false;
+}
+
+// As far as the pair's credits and the link's room reach; a message beyond that asks first, so that it
+// never holds up the ones behind it.
+bool PointToPoint::start_eagerly(Sending& sending, Header header, PlanHost& host) {
+  const Posting& posting = sending.posting;
   Link& link = host.link_to(posting.peer);
   int& credits = credits_[static_cast<std::size_t>(posting.peer)];
-  if (posting.bytes <= link.eager_bytes() && credits > 0) {
-    header.kind = MessageKind::eager;
-    sending.in_flight.store(1, std::memory_order_relaxed);
-    const auto sent = link.send(header, posting.data, posting.bytes,
-                                reinterpret_cast<std::uint64_t>(&sending.in_flight));
-    if (!sent.lent) sending.in_flight.store(0, std::memory_order_relaxed);
-    if (!sent.accepted) return false;
-    --credits;
-    sending.issued = posting.bytes;
-    sending.stage = Stage::streaming;  // over as soon as the link lets go of the payload
-    return stream(sending, host);
-  }
-  if (link.send(header, nullptr, 0, 0).accepted) sending.stage = Stage::requested;
-  return false;
+  if (posting.bytes > link.eager_bytes() || credits == 0) return false;
+  header.kind = MessageKind::eager;
+  sending.in_flight.store(1, std::memory_order_relaxed);
+  const auto sent = link.send(header, posting.data, posting.bytes,
+                              reinterpret_cast<std::uint64_t>(&sending.in_flight));
+  if (!sent.lent) sending.in_flight.store(0, std::memory_order_relaxed);
+  if (!sent.accepted) return false;
+  --credits;
+  sending.issued = posting.bytes;
+  sending.stage = Stage::streaming;  // over as soon as the link lets go of the payload
+  return true;
 }
 
 // Sends what is left. True when it is over.
@@ -165,20 +173,7 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment, Pl
       if (header.flags & transport::kCancel) cancel(peer, header.sequence, host);
       else deliver_request(peer, header, host);
       break;
-    case MessageKind::eager: {
-      Unexpected message{peer, header, segment, nullptr};
-      const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
-        return matches(posting, peer, header);
-      });
-      if (at == posted_.end()) {
-        unexpected_.push_back(message);
-        break;
-      }
-      Posting posting = std::move(*at);
-      posted_.erase(at);
-      match(std::move(posting), message, host);
-      break;
-    }
+    case MessageKind::eager: deliver_eager(peer, header, segment, host); break;
     case MessageKind::bulk: {
       const auto at = active_.find({peer, header.sequence});
       const bool fits = at != active_.end() && header.offset == at->second.queue.received() &&
@@ -196,9 +191,32 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment, Pl
   return {};
 }
 
-// A request has come, from a peer or from this rank itself. True when a local send is over by that.
-bool PointToPoint::deliver_request(int peer, const Header& header, PlanHost& host) {
-  Unexpected message{peer, header, {}, nullptr};
+void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment, PlanHost& host) {
+  Unexpected message{peer, header, segment, {}, nullptr};
+  const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
+    return matches(posting, peer, header);
+  });
+  if (at != posted_.end()) {
+    Posting posting = std::move(*at);
+    posted_.erase(at);
+    match(std::move(posting), std::move(message), host);
+    return;
+  }
+  if (segment.lease != 0) {
+    message.kept.assign(segment.view, segment.view + segment.bytes);
+    Link& link = host.link_to(peer);
+    // Taken back while it was read: the sender has failed, and its abort is on the way.
+    const bool revoked = link.revoked(segment.lease);
+    link.release(segment.lease);
+    message.segment.lease = 0;
+    if (revoked) return;
+  }
+  unexpected_.push_back(std::move(message));
+}
+
+// A request has come, from a peer or from this rank itself.
+void PointToPoint::deliver_request(int peer, const Header& header, PlanHost& host) {
+  Unexpected message{peer, header, {}, {}, nullptr};
   if (peer == rank_)
     for (Sending& sending : sends_)
       if (sending.id == header.sequence) message.local = &sending;
@@ -206,13 +224,12 @@ bool PointToPoint::deliver_request(int peer, const Header& header, PlanHost& hos
     return matches(posting, peer, header);
   });
   if (at == posted_.end()) {
-    unexpected_.push_back(message);
-    return false;
+    unexpected_.push_back(std::move(message));
+    return;
   }
   Posting posting = std::move(*at);
   posted_.erase(at);
-  match(std::move(posting), message, host);
-  return false;
+  match(std::move(posting), std::move(message), host);
 }
 
 void PointToPoint::match(Posting posting, Unexpected message, PlanHost& host) {
@@ -223,7 +240,8 @@ void PointToPoint::match(Posting posting, Unexpected message, PlanHost& host) {
 void PointToPoint::take_eager(const Posting& posting, Unexpected& message, PlanHost& host) {
   const std::size_t bytes = message.segment.bytes;
   const bool fits = bytes <= posting.bytes;
-  if (fits && bytes > 0) std::memcpy(posting.data, message.segment.data(), bytes);
+  const std::byte* data = message.kept.empty() ? message.segment.data() : message.kept.data();
+  if (fits && bytes > 0) std::memcpy(posting.data, data, bytes);
   bool tainted = false;
   if (message.segment.lease != 0) {
     Link& link = host.link_to(message.peer);
@@ -373,8 +391,9 @@ bool PointToPoint::waits_for(int peer) const {
   return std::any_of(posted_.begin(), posted_.end(), concerns) ||
          std::any_of(sends_.begin(), sends_.end(),
                      [&](const Sending& s) { return concerns(s.posting); }) ||
-         std::any_of(active_.begin(), active_.end(),
-                     [&](const auto& entry) { return entry.first.first == peer; });
+         std::any_of(active_.begin(), active_.end(), [&](const auto& entry) {
+           return entry.first.first == peer && entry.second.queue.received() < entry.second.total;
+         });
 }
 
 Nanoseconds PointToPoint::next_deadline() const {

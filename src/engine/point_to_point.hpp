@@ -63,6 +63,7 @@ class PointToPoint {
   void abandon(const Status& status, PlanHost& host);
   // A deadline passed while bytes were moving: the group cannot go on.
   Status failure() const { return failure_; }
+  // Whether something from or for this peer is still missing.
   bool waits_for(int peer) const;
   // The next deadline of anything posted.
   Nanoseconds next_deadline() const;
@@ -85,22 +86,26 @@ class PointToPoint {
     bool tainted = false;
     SegmentQueue queue;
   };
-  // A message that came before its receive.
+  // A message that came before its receive. An eager one is kept here: what its link lent goes back at
+  // once, because links have little room and other groups need it.
   struct Unexpected {
     int peer = 0;
     transport::Header header;
     Segment segment;
+    std::vector<std::byte> kept;
     Sending* local = nullptr;  // a send to this rank itself
   };
   using Key = std::pair<int, std::uint64_t>;  // (peer, message id)
 
   bool start(Sending& sending, PlanHost& host);
+  bool start_eagerly(Sending& sending, transport::Header header, PlanHost& host);
   bool stream(Sending& sending, PlanHost& host);
   bool receive(const Key& key, Receiving& receiving, PlanHost& host);
   void match(Posting posting, Unexpected message, PlanHost& host);
   void accept(Posting posting, const Unexpected& message, PlanHost& host);
   void take_eager(const Posting& posting, Unexpected& message, PlanHost& host);
-  bool deliver_request(int peer, const transport::Header& header, PlanHost& host);
+  void deliver_request(int peer, const transport::Header& header, PlanHost& host);
+  void deliver_eager(int peer, const transport::Header& header, Segment segment, PlanHost& host);
   void cancel(int peer, std::uint64_t id, PlanHost& host);
   void on_ready(const transport::Header& header);
   bool expire(PlanHost& host, Nanoseconds now);

@@ -123,18 +123,26 @@ Result<std::uint32_t> RankGroup::agree_on_channel(std::span<const int> ranks, st
   return id;
 }
 
+Status RankGroup::check_list(std::span<const int> ranks) const {
+  const auto refuse = [](std::string what) {
+    return Status(Code::invalid_argument, "subgroup: " + std::move(what));
+  };
+  std::vector<bool> listed(static_cast<std::size_t>(size()), false);
+  for (int each : ranks) {
+    if (each < 0 || each >= size())
+      return refuse(fmt::format("{} is not a rank of a group of {}", each, size()));
+    if (listed[static_cast<std::size_t>(each)]) return refuse(fmt::format("rank {} is listed twice", each));
+    listed[static_cast<std::size_t>(each)] = true;
+  }
+  if (!listed[static_cast<std::size_t>(rank())])
+    return refuse(fmt::format("rank {} is not in its own list; only members call it", rank()));
+  return {};
+}
+
 Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, std::uint32_t tag,
                                                    std::string name) {
   if (Status status = check_process(); !status.ok()) return status;
-  std::vector<int> sorted(ranks.begin(), ranks.end());
-  std::sort(sorted.begin(), sorted.end());
-  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size() ||
-      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-    return Status(Code::invalid_argument,
-                  fmt::format("subgroup: the list must name ranks of a group of {}, each once", size()));
-  if (!std::binary_search(sorted.begin(), sorted.end(), rank()))
-    return Status(Code::invalid_argument,
-                  fmt::format("subgroup: rank {} is not in its own list; only members call it", rank()));
+  if (Status status = check_list(ranks); !status.ok()) return status;
   auto id = agree_on_channel(ranks, tag);
   if (!id.ok()) return id.status();
   if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);

@@ -47,6 +47,7 @@ class RankGroup final : public Group {
   Status send_internal(int peer, std::uint32_t tag, const void* data, std::size_t bytes);
   Status recv_internal(int peer, std::uint32_t tag, void* data, std::size_t bytes);
   Status run_internal(engine::Posting posting);
+  Status check_list(std::span<const int> ranks) const;
   Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
   std::shared_ptr<Group> open(std::uint32_t id, std::string name, const std::vector<int>& ranks);
   std::vector<int> mapped_members() const;

@@ -255,7 +255,7 @@ Status find_meeting_place(const Environment& environment, Self& self) {
     if (self.secret.empty() && self.store_address.front() != '@')
       return contradiction(fmt::format(
           "{}={} is set without TUTTI_SECRET_FD or TUTTI_SECRET_FILE; make a secret that every "
-          "host has: head -c 32 /dev/urandom > secret; chmod 600 secret; then set TUTTI_SECRET_FILE",
+          "host has (head -c 32 /dev/urandom > secret; chmod 600 secret) and set TUTTI_SECRET_FILE",
           given, self.store_address));
     return {};
   }

@@ -116,8 +116,8 @@ const std::vector<Entry>& catalog() {
       {C::scan, A::recursive_doubling, recursive_doubling_scan, kAnyOrder, kEven, nullptr},
       {C::exclusive_scan, A::direct, direct_exclusive_scan, kOrdered, kEven, nullptr},
       {C::exclusive_scan, A::linear, linear_exclusive_scan, kAnyOrder, kEven, nullptr},
-      {C::exclusive_scan, A::recursive_doubling, recursive_doubling_exclusive_scan, kAnyOrder, kEven,
-       nullptr},
+      {C::exclusive_scan, A::recursive_doubling, recursive_doubling_exclusive_scan, kAnyOrder,
+       kEven, nullptr},
   };
   return entries;
 }

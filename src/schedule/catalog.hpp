@@ -1,6 +1,7 @@
 // schedule/catalog.hpp - which algorithms there are for which collective, and how to build them.
 //
-//   auto program = build(Algorithm::ring, {.collective = Collective::all_reduce, .size = 4, .rank = 1});
+//   auto program = build(Algorithm::ring,
+//                        {.collective = Collective::all_reduce, .size = 4, .rank = 1});
 #pragma once
 
 #include <string>

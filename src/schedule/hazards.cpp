@@ -5,7 +5,8 @@ namespace {
 
 constexpr std::uint32_t kNone = ~0u;
 
-// What happened to each place so far: its last writer, and a linked list of those who read it since.
+// What happened to each place so far: its last writer, and a linked list of those who read it
+// since.
 class History {
  public:
   explicit History(std::size_t places) : writer_(places, kNone), readers_(places, kNone) {}

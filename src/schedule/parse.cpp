@@ -183,7 +183,7 @@ Result<std::vector<Program>> parse(std::string_view text) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (!read_line(line, programs)) {
       return Status(Code::invalid_argument,
-                    fmt::format("line {} is not part of a schedule: '{}' (docs/formats/schedule.md)",
+                    fmt::format("line {} is no part of a schedule: '{}' (docs/formats/schedule.md)",
                                 line_number, line));
     }
   }

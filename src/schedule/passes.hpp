@@ -5,8 +5,8 @@
 
 namespace tutti::schedule {
 
-// A recv into scratch whose only reader is one later reduce becomes a message source of that reduce:
-// k receives and a fold become one fold over the peers' memory.
+// A recv into scratch whose only reader is one later reduce becomes a message source of that
+// reduce: k receives and a fold become one fold over the peers' memory.
 Program fuse_folds(Program program);
 
 // A finished reduce followed by sends of its result becomes the reduce and puts into the peers'

@@ -13,16 +13,16 @@
 //
 // broadcast uses `output` alone and is always in place. Sides that a rank does not have (output of
 // reduce away from the root) have no chunks. A chunk's *extent id* says which piece of the whole
-// message it is as large as; two chunks of the same id are equally large on all ranks. Scratch chunks
-// name their extent id in `scratch`.
+// message it is as large as; two chunks of the same id are equally large on all ranks. Scratch
+// chunks name their extent id in `scratch`.
 //
-// Ordering       two ops depend on each other when they touch the same chunk and at least one writes;
-//                the earlier one in the program goes first. There are no other dependencies.
-// Matching       a send (or put) meets the recv, or the reduce source, of the peer with the same step.
-//                A rank sends to one peer at most once per step, so (peer, step) is the key.
+// Ordering       two ops depend on each other when they touch the same chunk and at least one
+//                writes; the earlier one in the program goes first. Nothing else orders them.
+// Matching       a send (or put) meets the recv, or the reduce source, of the peer with the same
+//                step. A rank sends to one peer at most once per step: (peer, step) is the key.
 // Raw and finish a reduce source is `raw` when it is some rank's own input, not a partial fold:
-//                premul_sum multiplies those. `finish` marks the reduce that completes a result: avg
-//                divides there. A result is finished exactly once, also when n = 1.
+//                premul_sum multiplies those. `finish` marks the reduce that completes a result:
+//                avg divides there. A result is finished exactly once, also when n = 1.
 #pragma once
 
 #include <cstdint>
@@ -106,8 +106,8 @@ struct Request {
 // Number of chunks in a space of this program, and the extent id of one of them.
 std::uint32_t chunk_count(const Program& program, Space space);
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk);
-// Bytes of an extent id are asked for with these numbers: how many ids there are for (collective, n,
-// cut), and which part `j` of which block an id is.
+// Bytes of an extent id are asked for with these numbers: how many ids there are for (collective,
+// n, cut), and which part `j` of which block an id is.
 std::uint64_t extent_count(Collective collective, int size, std::uint32_t cut);
 
 // Where a chunk lies when aliasing is resolved: in place, chunks of `input` that are also chunks of

@@ -127,7 +127,9 @@ Status Proof::check_connected() {
     return x;
   };
   for (OpId id = 0; id < graph_.ops(); ++id) {
-    for (OpId sender : graph_.senders(id)) parent[find(graph_.rank(sender))] = find(graph_.rank(id));
+    for (OpId sender : graph_.senders(id)) {
+      parent[find(graph_.rank(sender))] = find(graph_.rank(id));
+    }
   }
   for (int r = 1; r < n_; ++r) {
     if (find(r) != find(0)) {
@@ -137,8 +139,8 @@ Status Proof::check_connected() {
   return {};
 }
 
-// Runs every event as soon as nothing that it depends on is outstanding. Ops without hazards between
-// them may overtake each other, as they may in the engine.
+// Runs every event as soon as nothing that it depends on is outstanding. Ops without hazards
+// between them may overtake each other, as they may in the engine.
 Status Proof::execute() {
   std::vector<std::uint32_t> waits(graph_.ops(), 0);
   for (OpId id = 0; id < graph_.ops(); ++id) {
@@ -318,8 +320,8 @@ Status Proof::check_fold(const Program& program, std::uint32_t chunk, Value valu
   return {};
 }
 
-// A barrier holds when every rank's program can end only after every rank has begun: each op knows of
-// the ranks that its causes know of. A send knows nothing of its taker, who may come later.
+// A barrier holds when every rank's program can end only after every rank has begun: each op knows
+// of the ranks that its causes know of. A send knows nothing of its taker, who may come later.
 Status Proof::check_barrier() {
   if (programs_[0].collective != Collective::barrier) return {};
   const auto words = (static_cast<std::size_t>(n_) + 63) / 64;

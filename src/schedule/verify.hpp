@@ -1,9 +1,9 @@
 // schedule/verify.hpp - proves a schedule before it runs.
 //
-// Takes the programs of all ranks and executes them on expressions instead of numbers, with sends as
-// rendezvous. It proves that every result chunk is the right expression, that each send meets its
-// receive and both are equally large, that nobody waits for ever, that no chunk is read before it
-// was written, and that a put cannot hit a chunk its owner still needs.
+// Takes the programs of all ranks and executes them on expressions instead of numbers, with sends
+// as rendezvous. It proves that every result chunk is the right expression, that each send meets
+// its receive and both are equally large, that nobody waits for ever, that no chunk is read before
+// it was written, and that a put cannot hit a chunk its owner still needs.
 #pragma once
 
 #include <cstdint>

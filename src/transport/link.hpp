@@ -76,8 +76,7 @@ class Link {
   // Only data and bulk are ever lent; everything else has been copied when send returns.
   virtual Sent send(const Header& header, const void* payload, std::size_t bytes,
                     std::uint64_t token) = 0;
-  // Gives a view back. Views are room that all groups share: one that cannot be used soon is to be
-  // copied out and released, or another group may wait for it for ever.
+  // Gives a view back. A view that is held keeps nobody else's messages from passing.
   virtual void release(std::uint64_t lease) = 0;
   // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what was
   // read. The view must be released all the same. Message links own their views: never.

@@ -1,5 +1,8 @@
 #include "transport/linked_endpoint.hpp"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -19,11 +22,8 @@ constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
 Result<std::unique_ptr<LinkedEndpoint>> LinkedEndpoint::create(Parts parts) {
   auto reactor = Reactor::create();
   if (!reactor.ok()) return reactor.status();
-  std::unique_ptr<LinkedEndpoint> endpoint(
+  return std::unique_ptr<LinkedEndpoint>(
       new LinkedEndpoint(std::move(parts), std::move(*reactor)));
-  Status watched = endpoint->reactor_.add(endpoint->parts_.window->bell(), endpoint->bell_);
-  if (!watched.ok()) return watched;
-  return endpoint;
 }
 
 LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
@@ -73,7 +73,7 @@ Status LinkedEndpoint::add_tcp(int peer, Descriptor socket, std::size_t segment_
 
 bool LinkedEndpoint::poll(Sink& sink) {
   bool happened = false;
-  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0) reactor_.wait(Nanoseconds(0));
+  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0) reactor_.look();
   // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
@@ -110,17 +110,23 @@ void LinkedEndpoint::set_doorbell(std::uint32_t state) {
   parts_.window->head().doorbell.exchange(sleeps_ << 2 | state, std::memory_order_seq_cst);
 }
 
-bool LinkedEndpoint::has_ready_sockets() const {
-  return std::any_of(tcp_.begin(), tcp_.end(), [](const TcpLink* link) { return link->ready(); }) ||
-         std::any_of(lifelines_.begin(), lifelines_.end(), [](const auto& l) { return l->ready(); });
+// The bell is waited for here alone: a poll by another thread cannot swallow a ring.
+void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec span{static_cast<time_t>(seconds.count()),
+                      static_cast<long>((timeout - seconds).count())};
+  const int bell = parts_.window->bell();
+  pollfd watched[2] = {{bell, POLLIN, 0}, {reactor_.descriptor(), POLLIN, 0}};
+  if (::ppoll(watched, 2, &span, nullptr) <= 0 || (watched[0].revents & POLLIN) == 0) return;
+  std::uint64_t rings = 0;
+  [[maybe_unused]] const auto drained = ::read(bell, &rings, sizeof rings);
 }
 
 void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) {
   ++sleeps_;
   set_doorbell(idle ? kIdle : kSleeping);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
-  if (!again() && !bell_.rung && !has_ready_sockets()) reactor_.wait(timeout);
-  bell_.rung = false;
+  if (!again()) wait_for_news(std::max(timeout, Nanoseconds(0)));
   set_doorbell(kAwake);
 }
 

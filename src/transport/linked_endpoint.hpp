@@ -46,25 +46,18 @@ class LinkedEndpoint final : public Endpoint {
   std::string whereabouts(int rank) const override;
 
  private:
-  // The eventfd on which peers ring: a ring seen by poll must not be lost for the next sleep.
-  struct Bell final : Source {
-    void on_ready(std::uint32_t) override { rung = true; }
-    bool rung = false;
-  };
-
   LinkedEndpoint(Parts parts, Reactor reactor);
   MemoryLink* add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
                          int lane_of_self);
   bool attend(Lifeline& lifeline);
   void set_doorbell(std::uint32_t state);
-  bool has_ready_sockets() const;
+  void wait_for_news(Nanoseconds timeout);
   void say_goodbye();
   // In a fresh child of fork(): a descriptor kept there would hide this process's end from its peers.
   static void on_fork(void* endpoint) noexcept;
 
   Parts parts_;
   Reactor reactor_;
-  Bell bell_;
   RegionTable regions_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank
   std::vector<MemoryLink*> memory_;

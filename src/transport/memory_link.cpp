@@ -13,7 +13,9 @@ namespace {
 enum BellKind : std::uint32_t { kLoansDone = 1, kRegionHere = 2, kRegionMapped = 3 };
 
 // lease = 1 | index (15 bits) | generation (32 bits), never 0. Blocks of the arena follow the loans.
+// Payloads that were copied out of the arena carry a lease of the pool with kPoolBit instead.
 constexpr std::uint64_t kLeaseBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t kPoolBit = std::uint64_t{1} << 62;
 constexpr std::uint64_t make_lease(std::size_t index, std::uint32_t generation) {
   return kLeaseBit | std::uint64_t{index} << 32 | generation;
 }
@@ -185,7 +187,9 @@ void MemoryLink::knock(bool urgent) {
 }
 
 void MemoryLink::release(std::uint64_t lease) {
+  if ((lease & kPoolBit) != 0) return pool_.release(lease & ~kPoolBit);
   if (lease == 0 || down_.load(std::memory_order_acquire)) return;
+  if (auto* held = held_count(lease)) held->fetch_sub(1, std::memory_order_relaxed);
   std::lock_guard lock(lock_);
   acks_.push_back(lease);
   backlog_.store(true, std::memory_order_release);
@@ -267,16 +271,39 @@ void MemoryLink::deliver(Sink& sink, const Slot& slot) {
   if (header.bytes > kInlineBytes) {
     LoanNote note;
     std::memcpy(&note, slot.payload, sizeof note);
-    payload.data = locate(note, header.bytes);
-    payload.lease = note.lease;
+    hold(note, header.bytes, payload);
     if (payload.data == nullptr) {
       // Only memory that was freed here while its owner still sent from it: nobody waits for this.
       log_.warn(Subsystem::shm, "dropped a {} message of rank {}: its memory is not mapped here",
                 to_string(header.kind), ends_.peer);
-      return release(note.lease);
+      return release(payload.lease);
     }
   }
   sink.on_message(ends_.peer, header, payload);
+}
+
+// Which of the two counts a lease of the peer's arena is in; null for loans.
+std::atomic<std::uint32_t>* MemoryLink::held_count(std::uint64_t lease) {
+  const std::size_t index = index_of(lease);
+  if (index < kLoans) return nullptr;
+  return index < kLoans + kSmallBlocks ? &held_small_ : &held_large_;
+}
+
+// Makes the payload a view where it lies, or a copy if too much of the arena is held here already.
+void MemoryLink::hold(const LoanNote& note, std::size_t bytes, Payload& payload) {
+  payload.data = locate(note, bytes);
+  payload.lease = note.lease;
+  auto* held = held_count(note.lease);
+  if (held == nullptr) return;
+  const std::uint32_t before = held->fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t most =
+      held == &held_small_ ? kSmallBlocks / 2 : ends_.theirs->shape().large_blocks - 1;
+  if (before < most || payload.data == nullptr) return;
+  const BufferPool::Buffer buffer = pool_.take(bytes);
+  std::memcpy(buffer.data, payload.data, bytes);
+  release(note.lease);
+  payload.data = buffer.data;
+  payload.lease = kPoolBit | buffer.lease;
 }
 
 const std::byte* MemoryLink::locate(const LoanNote& note, std::size_t bytes) const {
@@ -336,7 +363,7 @@ void MemoryLink::forget(std::uint32_t channel) {
 #endif
 bool MemoryLink::revoked(std::uint64_t lease) const {
   const std::size_t index = index_of(lease);
-  if (lease == 0 || index >= kLoans) return false;
+  if (lease == 0 || (lease & kPoolBit) != 0 || index >= kLoans) return false;
   // The caller's reads must not sink below this look.
   std::atomic_thread_fence(std::memory_order_acquire);
   return in_.generations[index].load(std::memory_order_relaxed) != generation_of(lease);

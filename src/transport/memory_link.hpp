@@ -8,7 +8,8 @@
 //
 // Up to kInlineBytes ride in the slot. Larger payloads that the peer can reach (same process, or inside
 // symmetric memory that it has mapped) are lent where they are; others are copied into a block of the
-// arena, as much as fits.
+// arena, as much as fits. A receiver that holds most of the blocks copies what comes next out of the
+// arena at once: no group can keep another's messages from passing.
 //
 // Thread-safety  as Link. The send lock covers everything that is written into the own lane but
 //                `consumed`, which belongs to poll.
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "core/log.hpp"
+#include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/regions.hpp"
 #include "transport/spin_lock.hpp"
@@ -101,6 +103,8 @@ class MemoryLink final : public Link {
   void on_bell(Sink& sink, const Slot& slot);
   void end_loan(Sink& sink, std::uint64_t lease);
   const std::byte* locate(const LoanNote& note, std::size_t bytes) const;
+  void hold(const LoanNote& note, std::size_t bytes, Payload& payload);
+  std::atomic<std::uint32_t>* held_count(std::uint64_t lease);
   bool next_is_there() const;
   bool found_room();
 
@@ -111,6 +115,9 @@ class MemoryLink final : public Link {
   Lane& out_;        // my lane: what I publish
   Lane& in_;         // the peer's lane for me; read only
   std::uint64_t head_ = 0;  // next slot to take; poll only
+  BufferPool pool_;  // payloads that were copied out of the peer's arena
+  std::atomic<std::uint32_t> held_small_{0};  // blocks of the peer's arena that wait for release
+  std::atomic<std::uint32_t> held_large_{0};
 
   mutable SpinLock lock_;  // everything below, up to down_
   std::uint64_t tail_ = 0;

@@ -1,18 +1,16 @@
-// transport/reactor.hpp - the descriptors on which a rank can sleep: epoll, edge-triggered.
+// transport/reactor.hpp - the sockets and processes that a rank watches: epoll, edge-triggered.
 //
-// Readiness is only noted here; the endpoint's poll acts on it. So sleep needs no sink, and nothing is
-// done twice.
+// Its own descriptor is readable while there is news, so that one thread can sleep on it while another
+// looks.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "core/clock.hpp"
 #include "core/sockets.hpp"
 
 namespace tutti::transport {
 
-// Something with a descriptor. `on_ready` notes the EPOLL… events and does nothing else.
+// Something with a descriptor. `on_ready` only notes the EPOLL… events; poll acts on them.
 class Source {
  public:
   virtual ~Source() = default;
@@ -25,8 +23,9 @@ class Reactor {
 
   // Watches for reading and writing, by edges: a source reads until there is nothing left.
   Status add(int descriptor, Source& source);
-  // Waits until something is ready and tells the sources; 0 looks only. True if anything was ready.
-  bool wait(Nanoseconds timeout);
+  // Tells the sources what is ready right now. Never blocks.
+  void look();
+  int descriptor() const { return epoll_.get(); }
   // Closes it, in a child of fork(): an epoll set is shared with the parent.
   void abandon() noexcept { epoll_.reset(); }
 

@@ -196,6 +196,35 @@ TEST_P(TransportContract, views_stay_readable_until_they_are_released) {
   }
 }
 
+// What one group does not read yet must not keep another group's messages from passing.
+TEST_P(TransportContract, views_that_are_held_do_not_stop_the_link) {
+  ranks.note(1).keep = true;
+  const std::string small = pattern(1000);
+  const std::string large = pattern(30'000, 2);
+  constexpr std::uint64_t kCount = 300;
+  std::uint64_t next = 0;
+  std::string text;
+  ASSERT_TRUE(ranks.poll_until([&] {
+    for (; next < kCount; ++next) {
+      text = next % 2 == 0 ? small : large;
+      if (!ranks.link(0, 1)
+               .send(header_of(MessageKind::eager, next), text.data(), text.size(), 0)
+               .accepted)
+        return false;
+    }
+    return ranks.note(1).messages.size() == kCount;
+  }));
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const Received& message = ranks.note(1).messages[i];
+    const std::string& expected = i % 2 == 0 ? small : large;
+    ASSERT_EQ(message.header.sequence, i);
+    ASSERT_NE(message.lease, 0u);
+    ASSERT_EQ(std::memcmp(message.view, expected.data(), expected.size()), 0) << i;
+    ASSERT_FALSE(ranks.link(1, 0).revoked(message.lease));
+  }
+  for (const Received& message : ranks.note(1).messages) ranks.link(1, 0).release(message.lease);
+}
+
 TEST_P(TransportContract, several_threads_send_at_the_same_time_without_mixing) {
   constexpr int kThreads = 3;
   constexpr std::uint64_t kEach = 400;

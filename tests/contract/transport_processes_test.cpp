@@ -154,27 +154,35 @@ TEST_P(Processes, a_killed_peer_is_reported_within_two_seconds_also_to_a_sleeper
 }
 
 TEST_P(Processes, a_child_of_the_dead_peer_does_not_hide_its_death) {
-  TwoProcesses two(GetParam(), [](Endpoint&) {
-    if (::fork() == 0) {
-      ::alarm(10);  // nobody waits for it
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  Descriptor out(ends[0]);
+  Descriptor in(ends[1]);
+  TwoProcesses two(GetParam(), [&](Endpoint&) {
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::alarm(60);  // should the test itself be killed
       ::pause();
       ::_exit(0);
     }
+    (void)write_fully(in.get(), &grandchild, sizeof grandchild, Nanoseconds::max());
     ::kill(::getpid(), SIGKILL);
     return 0;
   });
   ASSERT_NE(two.endpoint, nullptr);
+  pid_t grandchild = 0;
+  ASSERT_TRUE(read_fully(out.get(), &grandchild, sizeof grandchild, steady_clock().now() + 10s).ok());
   Notebook note(*two.endpoint);
   const auto begin = std::chrono::steady_clock::now();
   while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kPatience)
     two.endpoint->sleep(kPatience, false, [&] { return two.endpoint->poll(note); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   EXPECT_EQ(note.downs.size(), 1u);
+  EXPECT_EQ(::kill(grandchild, SIGKILL), 0);  // it was alive all the time
 }
 
-TEST_P(Processes, regions_are_mapped_and_lent_between_processes) {
-  if (GetParam() == "tcp") GTEST_SKIP() << "tcp maps no memory";
-  TwoProcesses two(GetParam(), [](Endpoint& endpoint) {
+TEST(SharedMemory, regions_are_mapped_and_lent_between_processes) {
+  TwoProcesses two("shm", [](Endpoint& endpoint) {
     Notebook note(endpoint);
     note.keep = true;
     if (!poll_until(endpoint, note, [&] { return endpoint.region_mapped(0, 12); })) return 1;

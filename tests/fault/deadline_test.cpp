@@ -30,6 +30,7 @@ TEST_P(Deadline, names_the_rank_that_is_late_and_its_last_operation) {
     std::vector<float> values(100);
     ASSERT_TRUE(here.group->barrier().ok());
     ASSERT_TRUE(here.group->broadcast(Buffer::of(values), 0).ok());
+    meet(here);
     if (here.rank == kLate) {
       ASSERT_TRUE(here.store->wait("0 timed out", std::chrono::seconds(30)).ok());
       // Whoever comes late learns what happened.
@@ -89,6 +90,7 @@ TEST(StoppedRank, is_named_at_the_deadline_and_others_go_on_without_it) {
       auto others = here.group->split(here.rank == kLate ? -1 : 0, 0);
       ASSERT_TRUE(others.ok());
       ASSERT_TRUE(here.group->barrier().ok());
+      meet(here);
       if (here.rank == kLate) kill(getpid(), SIGSTOP);
       std::vector<float> values(100'003);
       const auto begin = std::chrono::steady_clock::now();
@@ -106,6 +108,7 @@ TEST(StoppedRank, that_wakes_up_late_learns_what_happened) {
   for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
     run(World{.kind = kind, .size = 3}, [](Context& here) {
       ASSERT_TRUE(here.group->barrier().ok());
+      meet(here);
       std::vector<float> values(100'003);
       if (here.rank == kLate) {
         ASSERT_TRUE(here.store->set("pid", std::to_string(getpid())).ok());

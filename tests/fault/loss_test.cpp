@@ -57,6 +57,7 @@ class Loss : public WorldTest {
 TEST_P(Loss, ends_pending_and_later_collectives) {
   run(doomed_world(), [](Context& here) {
     ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
     if (here.rank == kVictim) die(here);
     std::vector<float> values(100'003, 1.0F);
     Work first = here.group->all_reduce_async(Buffer::of(values), ReduceOp::sum);
@@ -73,6 +74,7 @@ TEST_P(Loss, ends_pending_and_later_collectives) {
 TEST_P(Loss, ends_pending_messages_also_those_from_others) {
   run(doomed_world(), [](Context& here) {
     ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
     if (here.rank == kVictim) die(here);
     std::vector<float> a(10), b(10), large(300'007);
     Work from_dead = here.group->irecv(Buffer::of(a), kVictim);
@@ -88,6 +90,7 @@ TEST_P(Loss, ends_pending_messages_also_those_from_others) {
 TEST_P(Loss, is_found_by_ranks_that_were_idle) {
   run(doomed_world(), [](Context& here) {
     ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
     if (here.rank == kVictim) die(here);
     wait_for_death(here);
     expect_lost(here.group->barrier());
@@ -106,7 +109,6 @@ TEST_P(Loss, in_the_middle_of_traffic_ends_everybody) {
       }
       const Status status = here.group->all_reduce(Buffer::of(values), ReduceOp::max);
       if (status.ok() && i < 1000) continue;
-      EXPECT_GE(i, 10);
       expect_lost(status);
       expect_in_time(here, "stream of calls");
       break;
@@ -120,6 +122,7 @@ TEST_P(Loss, poisons_exactly_the_groups_that_contain_the_dead) {
     auto copy = here.group->duplicate("copy");
     ASSERT_TRUE(survivors.ok() && copy.ok());
     ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
     if (here.rank == kVictim) die(here);
     std::vector<float> values(10);
     Work pending = (*copy)->all_reduce_async(Buffer::of(values), ReduceOp::sum);
@@ -146,6 +149,7 @@ TEST_P(Loss, leaves_symmetric_memory_of_survivors_usable) {
     shared.emplace(*here.group, 1 << 20);
     if (here.rank != kVictim) own.emplace(**survivors, 1 << 20);
     ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
     if (here.rank == kVictim) die(here);
     Trial trial(*here.group, {.count = 20'011, .in_place = true}, &*shared);
     expect_lost(trial.run());
@@ -166,6 +170,7 @@ TEST(LossOfAll, but_one_ends_that_one) {
     world.doomed = {1, 2, 3};
     run(world, [](Context& here) {
       ASSERT_TRUE(here.group->barrier().ok());
+      meet(here);
       if (here.rank != 0) die(here);
       const Status status = here.group->barrier();
       EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();

@@ -55,7 +55,7 @@ TEST(Fork, does_not_hide_the_parents_death) {
     World world{.kind = kind, .size = 3};
     world.doomed = {1};
     run(world, [](Context& here) {
-      ASSERT_TRUE(here.group->barrier().ok());
+      meet(here);
       if (here.rank == 1) {
         const pid_t child = fork();
         if (child == 0) {

@@ -26,14 +26,17 @@ for file in include/tutti/tutti.hpp include/tutti/tutti.h bin/tutti; do
 done
 [ -z "$(find "$tree/include" -type f -not -path '*/include/tutti/*')" ] ||
   fail "headers outside include/tutti were installed"
-readelf -d "$library" | grep -q 'SONAME.*libtutti\.so\.[0-9]' || fail "libtutti.so has no soname"
+readelf -d "$library" >"$work/dynamic"
+grep -q 'SONAME.*libtutti\.so\.[0-9]' "$work/dynamic" || fail "libtutti.so has no soname"
 
 # Only tutti::v1 and the C API are promised to anybody. (typeinfo and vtables print with a prefix.)
-breach=$(nm -DC --defined-only "$library" | cut -d' ' -f3- |
-  grep -E '^(typeinfo for |typeinfo name for |vtable for )?tutti::' |
-  grep -vE '^(typeinfo for |typeinfo name for |vtable for )?tutti::v1::' | head -5 || true)
+nm -D --defined-only "$library" >"$work/symbols"
+grep -q ' T tutti_all_reduce$' "$work/symbols" || fail "the C API is not visible"
+prefix='^(typeinfo for |typeinfo name for |vtable for )?tutti::'
+cut -d' ' -f3- "$work/symbols" | c++filt >"$work/names"
+grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not visible"
+breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
-nm -D --defined-only "$library" | grep -q ' T tutti_all_reduce$' || fail "the C API is not visible"
 
 cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" >/dev/null
 cmake --build "$work/cmake" >/dev/null

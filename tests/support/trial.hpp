@@ -42,6 +42,13 @@ std::string describe(const Case& what);
 // Whether such a call exists: lists only where there are parts, no in place with lists.
 bool exists(const Case& what);
 
+// Elements of part `part` of rank `rank`'s input and output; empty when it has none.
+std::vector<std::size_t> input_parts(const Case& what, int size, int rank);
+std::vector<std::size_t> output_parts(const Case& what, int size, int rank);
+// The whole input of a rank, and its whole output; `before` is what the output held.
+Bytes input_of(const Case& what, int size, int rank);
+Bytes expected_output(const Case& what, int size, int rank, const Bytes& before);
+
 // Symmetric memory that trials cut their buffers from.
 class Arena {
  public:
@@ -81,6 +88,9 @@ class Trial {
   Work start();  // by the async one
   // Fails the current test unless `status` is ok and memory holds what the reference says.
   void check(const Status& status);
+  // The same where the caller knows that already: many ways to one result.
+  void check(const Status& status, const Bytes& expected);
+  Bytes expected() const { return expected_output(what_, size_, rank_, output_before_); }
   // This rank's whole output, in order.
   Bytes output() const;
 
@@ -107,12 +117,5 @@ class Trial {
 
 void try_out(Group& group, const Case& what, Arena* arena = nullptr);
 void try_out_async(Group& group, const Case& what, Arena* arena = nullptr);
-
-// Elements of part `part` of rank `rank`'s input and output; empty when it has none.
-std::vector<std::size_t> input_parts(const Case& what, int size, int rank);
-std::vector<std::size_t> output_parts(const Case& what, int size, int rank);
-// The whole input of a rank, and its whole output; `before` is what the output held.
-Bytes input_of(const Case& what, int size, int rank);
-Bytes expected_output(const Case& what, int size, int rank, const Bytes& before);
 
 }  // namespace tutti::test

@@ -114,6 +114,15 @@ std::vector<Failure> collect(const World& world, const Body& body) {
   return children.wait();
 }
 
+void meet(Context& here, const std::string& where) {
+  const auto came = here.store->add(where + "/came", 1);
+  ASSERT_TRUE(came.ok()) << came.status().to_string();
+  if (*came == here.size) {
+    ASSERT_TRUE(here.store->set(where + "/all", "").ok());
+  }
+  ASSERT_TRUE(here.store->wait(where + "/all", std::chrono::seconds(30)).ok());
+}
+
 void run(const World& world, const Body& body) {
   for (const Failure& failure : collect(world, body))
     ADD_FAILURE_AT(failure.file.c_str(), failure.line)

@@ -51,6 +51,10 @@ struct Context {
 };
 using Body = std::function<void(Context&)>;
 
+// All ranks wait for all, in the store: nothing of the group is under way afterwards, as a barrier of
+// the group itself cannot promise (one rank has left it, another is still in it).
+void meet(Context& here, const std::string& where = "meeting");
+
 struct Failure {
   int rank = -1;
   std::string file;

@@ -1,5 +1,7 @@
 // Every algorithm of the catalog, forced: it runs and is right wherever it exists, and is a clear error
 // wherever it does not.
+#include <map>
+
 #include "schedule/catalog.hpp"
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
@@ -115,15 +117,19 @@ class LargeMessagesByAlgorithm : public WorldTest {};
 // Several segments per chunk, so that steps of one rank overlap steps of another.
 TEST_P(LargeMessagesByAlgorithm, arrive_whole) {
   in_world([](Context& here) {
-    std::uint64_t turn = 0;
+    std::map<Collective, Bytes> expected;  // the same whatever the way
     for_each_entry(here, [&](const schedule::Entry& entry, bool in_place) {
       if (entry.collective == Collective::barrier) return;
       Case what{.collective = entry.collective, .count = reduced() ? 9001U : 70'001U};
       what.algorithm = entry.algorithm;
       what.in_place = in_place;
-      what.root = static_cast<int>(turn % static_cast<std::uint64_t>(here.size));
-      what.seed = ++turn;
-      try_out(*here.group, what);
+      what.root = 1;
+      Trial trial(*here.group, what);
+      // Rank 0's output of exclusive_scan stays as it was, which is not the same in place.
+      const bool known = expected.count(entry.collective) && entry.collective != Collective::exclusive_scan;
+      const Status status = trial.run();
+      if (!known) expected[entry.collective] = trial.expected();
+      trial.check(status, expected[entry.collective]);
     });
   });
 }

@@ -26,8 +26,8 @@ constexpr const char* kFooter = R"(Examples:
   tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous a:29400 --secret-file job.key ./prog
 
 Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127
-when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed after
---grace seconds, the third time at once.
+when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed
+after --grace seconds, the third time at once.
 )";
 
 // Plain text as CLI11 reads it, before it is understood.

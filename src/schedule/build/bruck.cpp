@@ -7,8 +7,8 @@
 // Blocks land in their place of the output at once. Those that pass n-1 are two runs in memory and
 // travel as two messages.
 //
-//      all_to_all: the block for rank r+i stands at place i; in round k all places with bit k set go
-//      on to r+2^k. After all rounds place i holds what rank r-i sent. Equal blocks only, since
+//      all_to_all: the block for rank r+i stands at place i; in round k all places with bit k set
+//      go on to r+2^k. After all rounds place i holds what rank r-i sent. Equal blocks only, since
 //      they pass through others.
 #include "schedule/build/builders.hpp"
 #include "schedule/build/parts.hpp"
@@ -73,7 +73,8 @@ Program bruck_all_to_all(const Request& request) {
     draft.recv(step, wrap(rank - distance, n), piece(came.front(), 0, blocks));
   }
   for (int i = request.in_place ? 1 : 0; i < n; ++i) {
-    draft.copy(step, output(static_cast<Chunk>(wrap(rank - i, n))), at[static_cast<std::size_t>(i)]);
+    const Region home = output(static_cast<Chunk>(wrap(rank - i, n)));
+    draft.copy(step, home, at[static_cast<std::size_t>(i)]);
   }
   return draft.take();
 }

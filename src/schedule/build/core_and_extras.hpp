@@ -1,7 +1,7 @@
 // schedule/build/core_and_extras.hpp - how algorithms for powers of two serve any number of ranks.
 //
-// The *core* is the first 2^k ranks. Each rank beyond, an *extra*, hands its contribution to the core
-// rank 2^k below it and gets the result from there:
+// The *core* is the first 2^k ranks. Each rank beyond, an *extra*, hands its contribution to the
+// core rank 2^k below it and gets the result from there:
 //
 //      n = 6:   core 0 1 2 3, extras 4 -> 0 and 5 -> 1
 #pragma once

@@ -14,8 +14,8 @@
 //
 //   n odd, tree 2: tree 1 shifted by one (x -> x + 1 mod n).
 //
-// all_reduce: sums go up, results down, in both trees. broadcast and reduce: the root stands outside,
-// the trees span the other ranks, and the root feeds (or hears) the two tree roots.
+// all_reduce: sums go up, results down, in both trees. broadcast and reduce: the root stands
+// outside, the trees span the other ranks, and the root feeds (or hears) the two tree roots.
 #include <bit>
 
 #include "schedule/build/builders.hpp"
@@ -108,16 +108,16 @@ struct Edge {
   Chunk chunk;  // of the message
 };
 
-// Sends the chunk's sum towards the root. Returns where the sum is. Only who has children folds, and
-// `into` says where.
-Region fold_up(Draft& draft, const Spot& at, const Edge& edge, Region into, Step base, bool finish) {
+// Takes the children's sums of one chunk and returns where the sum with the own input is: `into`, or
+// the input itself where there are no children.
+Region fold_up(Draft& draft, const Spot& at, const Edge& edge, Region into, bool finish) {
   const Region own = input(edge.chunk);
   if (at.is_leaf()) return own;
   std::vector<Source> sources;
   Step last = 0;
   const auto hear = [&](const Spot::Child& child) {
     const Region inbox = draft.scratch(edge.chunk);
-    last = base + tick(edge.tree, child.level, edge.pipe);
+    last = tick(edge.tree, child.level, edge.pipe);
     draft.recv(last, child.rank, inbox);
     sources.push_back(child.is_leaf ? raw(inbox) : partial(inbox));
   };
@@ -173,7 +173,7 @@ Program double_binary_tree_all_reduce(const Request& request) {
     const Spot& at = spots[edge.tree];
     const Region own = output(edge.chunk);
     if (n == 1) draft.reduce(0, own, {raw(input(edge.chunk))}, true);
-    const Region sum = fold_up(draft, at, edge, own, 0, at.is_root());
+    const Region sum = fold_up(draft, at, edge, own, at.is_root());
     if (!at.is_root()) draft.send(tick(edge.tree, at.level, edge.pipe), at.parent, sum);
   });
   each_edge([&](const Edge& edge) {
@@ -233,7 +233,7 @@ Program double_binary_tree_reduce(const Request& request) {
   each_edge([&](const Edge& edge) {
     const Spot& at = spots[edge.tree];
     const Region into = at.is_leaf() ? Region{} : draft.scratch(edge.chunk);
-    const Region sum = fold_up(draft, at, edge, into, 0, false);
+    const Region sum = fold_up(draft, at, edge, into, false);
     const int up = at.is_root() ? request.root : at.parent;
     draft.send(tick(edge.tree, at.is_root() ? last : at.level, edge.pipe), up, sum);
   });

@@ -49,8 +49,12 @@ class Draft {
     for (Chunk i = 0; i < count; ++i) program_.scratch.push_back(first_extent + i);
     return {Space::scratch, first, count};
   }
-  void send(Step step, int peer, Region src) { add({OpKind::send, step, peer, {}, src, {}, false}); }
-  void recv(Step step, int peer, Region dst) { add({OpKind::recv, step, peer, dst, {}, {}, false}); }
+  void send(Step step, int peer, Region src) {
+    add({OpKind::send, step, peer, {}, src, {}, false});
+  }
+  void recv(Step step, int peer, Region dst) {
+    add({OpKind::recv, step, peer, dst, {}, {}, false});
+  }
   void copy(Step step, Region dst, Region src) {
     add({OpKind::copy, step, kLocal, dst, src, {}, false});
   }

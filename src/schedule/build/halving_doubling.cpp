@@ -1,5 +1,5 @@
-// halving_doubling - Rabenseifner's: halve and sum until each rank owns one summed piece, then double
-// the pieces until everyone has all. lg n steps each way, and no more bytes than a ring.
+// halving_doubling - Rabenseifner's: halve and sum until each rank owns one summed piece, then
+// double the pieces until everyone has all. lg n steps each way, and no more bytes than a ring.
 //
 //      4 ranks, 4 pieces       step 1, distance 2       step 2, distance 1       and back again
 //

@@ -1,14 +1,14 @@
 // hierarchical - inside each host, between hosts, inside again; what crosses the wire crosses once.
 //
-//      host A            host B           equal hosts, all_reduce: every rank owns a slice inside its
-//      0  1  2           3  4  5          host and all_reduces it with its likes elsewhere (grid.hpp)
+//      host A            host B          equal hosts, all_reduce: every rank owns a slice inside
+//      0  1  2           3  4  5         its host and all_reduces it with its likes (grid.hpp)
 //       \ | /             \ | /
-//      leader 0 ======= leader 3          otherwise: one leader per host speaks for it
+//      leader 0 ======= leader 3         otherwise: one leader per host speaks for it
 //       / | \             / | \                                                              .
 //      0  1  2           3  4  5
 //
-// The leader is the root where there is one, the lowest rank elsewhere. Hosts may have any number of
-// ranks, in any order. all_gather passes whole hosts through leaders: equal parts only.
+// The leader is the root where there is one, the lowest rank elsewhere. Hosts may have any number
+// of ranks, in any order. all_gather passes whole hosts through leaders: equal parts only.
 #include "schedule/build/hierarchical.hpp"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 //           --1--> 2             2 --1-->
 //           --2--> 3             3 --2-->
 //
-// Needs no memory beyond the call's own where folds are fused. Partial folds are rounded on the way,
-// so nothing here is in rank order.
+// Needs no memory beyond the call's own where folds are fused. Partial folds are rounded on the
+// way, so nothing here is in rank order.
 #include "schedule/build/builders.hpp"
 
 namespace tutti::schedule::builders {

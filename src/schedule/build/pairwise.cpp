@@ -1,10 +1,10 @@
 // pairwise - in step k every rank sends to the one k after it and hears from the one k before it:
 // n-1 steps, each a perfect exchange, every block sent once.
 //
-//      step 1:  0 -> 1 -> 2 -> 3 -> 0        step 2:  0 <-> 2, 1 <-> 3        step 3:  0 -> 3 -> 2 …
+//      step 1:  0 -> 1 -> 2 -> 3 -> 0      step 2:  0 <-> 2, 1 <-> 3      step 3:  0 -> 3 -> 2 …
 //
-// reduce_scatter: raw parts go straight to their owner, who folds all of them at once in rank order,
-// at a ring's cost. all_reduce: that, and a ring's all_gather.
+// reduce_scatter: raw parts go straight to their owner, who folds all of them at once in rank
+// order, at a ring's cost. all_reduce: that, and a ring's all_gather.
 #include <numeric>
 
 #include "schedule/build/builders.hpp"
@@ -28,7 +28,7 @@ Program pairwise_all_to_all(const Request& request) {
     const int to = wrap(rank + k, n), from = wrap(rank - k, n);
     Region landing = output(static_cast<Chunk>(from));
     if (request.in_place) {
-      landing = draft.scratch(static_cast<std::uint64_t>(from) * static_cast<std::uint64_t>(n) + own);
+      landing = draft.scratch(std::uint64_t{landing.first} * static_cast<std::uint64_t>(n) + own);
       waiting.emplace_back(from, landing);
     }
     draft.send(step, to, input(static_cast<Chunk>(to)));

@@ -20,8 +20,8 @@ class Expressions {
 
   // To be asked for once per (rank, extent): leaves are not looked up.
   Value leaf(int rank, std::uint64_t extent);
-  // The fold of defined values in this order. `twice` becomes a rank that occurs in more than one of
-  // them, if there is one; it is left alone otherwise.
+  // The fold of defined values in this order. `twice` becomes a rank that occurs in more than one
+  // of them, if there is one; it is left alone otherwise.
   Value fold(std::span<const Value> operands, bool finish, int& twice);
 
   bool is_leaf(Value value) const { return nodes_[value].count == 0; }

@@ -1,7 +1,8 @@
 // schedule/proof/graph.hpp - all ranks' ops as one graph: who waits for whom, who sends to whom.
 //
-// Ops are numbered through all ranks. A send ends together with the op that takes it (rendezvous), so
-// both run as one *event*, which bears the taker's number; every other op is an event of its own.
+// Ops are numbered through all ranks. A send ends together with the op that takes it (rendezvous),
+// so both run as one *event*, which bears the taker's number; every other op is an event of its
+// own.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "transport/link.hpp"
-#include "transport/tcp/buffer_pool.hpp"
+#include "transport/buffer_pool.hpp"
 
 namespace tutti::transport {
 

@@ -13,7 +13,7 @@
 #include "transport/link.hpp"
 #include "transport/reactor.hpp"
 #include "transport/spin_lock.hpp"
-#include "transport/tcp/buffer_pool.hpp"
+#include "transport/buffer_pool.hpp"
 #include "transport/tcp/frame_queue.hpp"
 #include "transport/tcp/frame_reader.hpp"
 

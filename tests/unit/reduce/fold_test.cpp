@@ -87,8 +87,8 @@ struct Inputs {
 
 std::string describe(const Folding& folding, std::size_t k, std::size_t count) {
   return std::string(to_string(folding.reduction.op)) + " of " +
-         std::string(to_string(folding.dtype)) + ", k = " + std::to_string(k) + ", count = " + std::to_string(count) +
-         (folding.finish ? ", finished" : "");
+         std::string(to_string(folding.dtype)) + ", k = " + std::to_string(k) +
+         ", count = " + std::to_string(count) + (folding.finish ? ", finished" : "");
 }
 
 class FoldEveryPair : public testing::TestWithParam<Case> {};

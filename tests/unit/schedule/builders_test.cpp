@@ -1,5 +1,5 @@
-// Every builder of the catalog, proved for n = 1 … 64, all roots, in place, not, and mixed, as built
-// and after each pass.
+// Every builder of the catalog, proved for n = 1 … 64, all roots, in place, not, and mixed, as
+// built and after each pass.
 #include <gtest/gtest.h>
 
 #include "schedule/passes.hpp"
@@ -50,8 +50,8 @@ Report prove(const Entry& entry, const Request& request, Mode mode) {
   return *report;
 }
 
-// Where a mode can make a difference: broadcast and barrier have one only, and of rooted collectives
-// only the root has both sides, so that a mix is one of the other two.
+// Where a mode can make a difference: broadcast and barrier have one only, and of rooted
+// collectives only the root has both sides, so that a mix is one of the other two.
 bool is_worth(Mode mode, const Request& request) {
   const Collective collective = request.collective;
   if (collective == Collective::broadcast || collective == Collective::barrier) {

@@ -1,5 +1,6 @@
-// Small schedules as text, compared with tests/golden/*.txt to the letter: a change of a builder shows
-// up in review as a change of these files. tests/golden/README.md says how to write them anew.
+// Small schedules as text, compared with tests/golden/*.txt to the letter: a change of a builder
+// shows up in review as a change of these files. tests/golden/README.md says how to write them
+// anew.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

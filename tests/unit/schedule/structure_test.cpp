@@ -1,4 +1,5 @@
-// Properties that a proof of correctness does not show: who works how much, and how parts are joined.
+// Properties that a proof of correctness does not show: who works how much, and how parts are
+// joined.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -34,7 +34,7 @@ TEST(Text, every_schedule_of_the_catalog_survives_the_round_trip) {
 
 // Any program that has only the fields that its ops use, sensible or not.
 Program random_program(std::mt19937& random) {
-  const auto up_to = [&](unsigned most) { return static_cast<std::uint32_t>(random() % (most + 1)); };
+  const auto up_to = [&](unsigned most) -> std::uint32_t { return random() % (most + 1); };
   const auto region = [&] { return Region{static_cast<Space>(up_to(2)), up_to(99), up_to(4)}; };
   Program program;
   program.collective = static_cast<Collective>(up_to(kCollectives - 1));
@@ -133,11 +133,13 @@ TEST(Text, json_names_every_part_of_an_op) {
   ASSERT_TRUE(programs.ok());
   EXPECT_EQ(print_json(*programs),
             R"({"format":"tutti schedule 1","programs":[
-{"collective":"all_reduce","algorithm":"ring","size":2,"rank":0,"root":0,"in_place":true,"cut":2,"scratch":[1],"ops":[
+{"collective":"all_reduce","algorithm":"ring","size":2,"rank":0,"root":0,)"
+            R"("in_place":true,"cut":2,"scratch":[1],"ops":[
 {"op":"send","step":0,"peer":1,"src":["input",0,1]},
 {"op":"recv","step":0,"peer":1,"dst":["scratch",0,1]},
 {"op":"copy","step":1,"dst":["output",0,1],"src":["input",0,1]},
-{"op":"reduce","step":0,"dst":["output",1,1],"sources":[{"raw":true,"region":["scratch",0,1]},{"raw":true,"peer":1,"step":3}],"finish":true},
+{"op":"reduce","step":0,"dst":["output",1,1],"sources":[{"raw":true,"region":["scratch",0,1]},)"
+            R"({"raw":true,"peer":1,"step":3}],"finish":true},
 {"op":"put","step":1,"peer":1,"src":["output",0,2],"dst":["output",0,2]}]}]}
 )");
 }
