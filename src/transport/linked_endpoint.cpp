@@ -73,7 +73,10 @@ Status LinkedEndpoint::add_tcp(int peer, Descriptor socket, std::size_t segment_
 
 bool LinkedEndpoint::poll(Sink& sink) {
   bool happened = false;
-  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0) reactor_.look();
+  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0 || has_news_.load(std::memory_order_relaxed)) {
+    has_news_.store(false, std::memory_order_relaxed);
+    reactor_.look();
+  }
   // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
@@ -117,7 +120,9 @@ void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
                       static_cast<long>((timeout - seconds).count())};
   const int bell = parts_.window->bell();
   pollfd watched[2] = {{bell, POLLIN, 0}, {reactor_.descriptor(), POLLIN, 0}};
-  if (::ppoll(watched, 2, &span, nullptr) <= 0 || (watched[0].revents & POLLIN) == 0) return;
+  if (::ppoll(watched, 2, &span, nullptr) <= 0) return;
+  if (watched[1].revents != 0) has_news_.store(true, std::memory_order_relaxed);
+  if (watched[0].revents == 0) return;
   std::uint64_t rings = 0;
   [[maybe_unused]] const auto drained = ::read(bell, &rings, sizeof rings);
 }

@@ -1,6 +1,7 @@
 // transport/linked_endpoint.hpp - the endpoint over memory links and tcp links, as joining made them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,7 @@ class LinkedEndpoint final : public Endpoint {
   std::vector<std::unique_ptr<Lifeline>> lifelines_;
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;
+  std::atomic<bool> has_news_{true};  // the reactor has something: sleep saw it, poll is to look
   ForkGuard fork_guard_;
   Hook fork_hook_;  // last: it goes first
 };

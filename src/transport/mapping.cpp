@@ -6,10 +6,48 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <fstream>
 #include <functional>
+#include <limits>
+#include <string>
 
 namespace tutti::transport {
+namespace {
+
+// The number in a file of one; what cannot be read ("max", or no such file) is no limit.
+std::uint64_t number_in(const char* path) {
+  std::uint64_t number = 0;
+  return std::ifstream(path) >> number ? number : std::numeric_limits<std::uint64_t>::max();
+}
+
+// Of the host and of the container.
+std::uint64_t available_bytes() {
+  constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t available = kNone;
+  std::ifstream host("/proc/meminfo");
+  for (std::string word; host >> word;)
+    if (std::uint64_t kib = 0; word == "MemAvailable:" && host >> kib) available = kib * 1024;
+  const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
+  const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit != kNone && used != kNone) available = std::min(available, limit - std::min(limit, used));
+  return available;
+}
+
+Status no_room(std::size_t bytes) {
+  return Status(Code::out_of_memory,
+                fmt::format("no room for {} bytes of memory; free some or raise the limit of this "
+                            "container",
+                            bytes));
+}
+
+}  // namespace
+
+Status check_room(std::size_t bytes) {
+  return bytes > available_bytes() ? no_room(bytes) : Status();
+}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this != &other) {
@@ -59,16 +97,13 @@ bool Mapping::contains(const void* data, std::size_t bytes) const noexcept {
 }
 
 Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes) {
+  if (Status status = check_room(bytes); !status.ok()) return status;
   Descriptor file(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return errno_status("cannot make shared memory");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return errno_status(fmt::format("cannot size shared memory to {} bytes", bytes));
   if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno == ENOSPC || errno == ENOMEM)
-      return Status(Code::out_of_memory,
-                    fmt::format("no room for {} bytes of shared memory; free memory or raise the "
-                                "limit of this container",
-                                bytes));
+    if (errno == ENOSPC || errno == ENOMEM) return no_room(bytes);
     return errno_status(fmt::format("cannot take {} bytes of shared memory", bytes));
   }
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -40,6 +40,10 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
+// Memory files and private pages have no limit of their own: taking more than there is does not fail
+// but wakes the kernel's killer. Code::out_of_memory if `bytes` are clearly too many.
+Status check_room(std::size_t bytes);
+
 // A sealed memory file of that size, zeroed. Code::out_of_memory when there is no room.
 Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes);
 

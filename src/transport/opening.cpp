@@ -47,7 +47,7 @@ class ListeningOpening final : public Opening {
 
 Status ListeningOpening::listen() {
   if (options_.size == 1) return {};  // nobody will come
-  const int backlog = std::clamp(options_.size, 16, 4096);
+  const int backlog = std::clamp(options_.size, 1024, 65535);
   if (self_.allowed.inproc || self_.allowed.shm) {
     const std::string name = random_name();
     auto address = SocketAddress::parse(name);

@@ -5,6 +5,7 @@
 #include <array>
 
 namespace tutti::transport {
+
 Result<Reactor> Reactor::create() {
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return errno_status("cannot make an epoll set");

@@ -11,6 +11,7 @@ Result<Region> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool s
   if (id == 0 || id == ~std::uint64_t{0} || bytes == 0)
     return Status(Code::invalid_argument,
                   fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
+  if (Status status = check_room(bytes); !status.ok()) return status;
   Own own;
   if (shared) {
     auto made = make_shared_memory("tutti-region", bytes);

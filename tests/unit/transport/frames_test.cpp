@@ -1,0 +1,175 @@
+// The two halves of a tcp link, over a socket pair.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "core/sockets.hpp"
+#include "transport/tcp/frame_queue.hpp"
+#include "transport/tcp/frame_reader.hpp"
+
+namespace tutti::transport {
+namespace {
+
+struct Collected final : Sink {
+  std::byte* place(int, const Header& header) override {
+    ++asked;
+    return where == nullptr ? nullptr : where + header.offset;
+  }
+  void on_message(int, const Header& header, const Payload& payload) override {
+    headers.push_back(header);
+    leases.push_back(payload.lease);
+    placed.push_back(payload.placed);
+    texts.emplace_back(reinterpret_cast<const char*>(payload.data), header.bytes);
+  }
+  void on_sent(std::uint64_t) override {}
+  void on_down(int, const Status&) override {}
+
+  std::byte* where = nullptr;
+  int asked = 0;
+  std::vector<Header> headers;
+  std::vector<std::uint64_t> leases;
+  std::vector<bool> placed;
+  std::vector<std::string> texts;
+};
+
+class Frames : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    out.reset(ends[0]);
+    in.reset(ends[1]);
+  }
+  static Header frame(MessageKind kind, std::size_t bytes, std::uint32_t channel = 1) {
+    Header header;
+    header.kind = kind;
+    header.bytes = bytes;
+    header.channel = channel;
+    return header;
+  }
+  Descriptor out;
+  Descriptor in;
+  BufferPool pool;
+  FrameReader reader{1, pool};
+  FrameQueue queue;
+  Collected sink;
+  std::vector<Completion> completed;
+};
+
+TEST_F(Frames, cut_anywhere_they_are_put_together_again) {
+  const std::string small = "a small one";
+  const std::string large(500, 'L');
+  std::string stream;
+  for (const std::string* text : {&small, &large, &small}) {
+    const Header header = frame(MessageKind::eager, text->size());
+    stream.append(reinterpret_cast<const char*>(&header), sizeof header).append(*text);
+  }
+  for (const char byte : stream) {
+    ASSERT_EQ(::write(out.get(), &byte, 1), 1);
+    ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+  }
+  EXPECT_EQ(sink.texts, (std::vector<std::string>{small, large, small}));
+  EXPECT_EQ(sink.leases[0], 0u);
+  EXPECT_NE(sink.leases[1], 0u);
+}
+
+TEST_F(Frames, large_data_goes_where_the_sink_says) {
+  std::string place(100'000, '?');
+  sink.where = reinterpret_cast<std::byte*>(place.data());
+  const std::string text(100'000, 'D');
+  queue.push_lent(frame(MessageKind::data, text.size()), text.data(), 0, 9);
+  while (sink.headers.empty()) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+  }
+  EXPECT_EQ(place, text);
+  EXPECT_TRUE(sink.placed[0]);
+  EXPECT_EQ(sink.asked, 1);
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].token, 9u);
+  EXPECT_EQ(queue.bytes(), 0u);
+}
+
+TEST_F(Frames, forget_in_the_middle_touches_neither_end_any_more) {
+  std::string place(400'000, '?');
+  sink.where = reinterpret_cast<std::byte*>(place.data());
+  auto text = std::make_unique<std::string>(400'000, 'D');
+  queue.push_lent(frame(MessageKind::data, text->size(), 5), text->data(), 0, 9);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::some);
+  ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+  ASSERT_TRUE(sink.headers.empty());
+  queue.forget(5);
+  reader.forget(5);
+  text.reset();
+  std::string().swap(place);
+  while (sink.headers.empty()) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+  }
+  EXPECT_EQ(sink.texts[0], std::string(400'000, 'D'));  // the message still arrives, in other memory
+  EXPECT_FALSE(sink.placed[0]);
+  EXPECT_TRUE(completed.empty());
+}
+
+TEST_F(Frames, many_leave_in_order_whatever_the_socket_takes_at_once) {
+  for (std::size_t i = 0; i < 3000; ++i) {
+    const std::string text(i % 300, static_cast<char>('a' + i % 26));
+    queue.push_copy(frame(MessageKind::eager, text.size()), text.data(), 0);
+  }
+  while (sink.headers.size() < 3000) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+    for (std::uint64_t& lease : sink.leases) pool.release(std::exchange(lease, 0));
+  }
+  for (std::size_t i = 0; i < 3000; ++i)
+    ASSERT_EQ(sink.texts[i], std::string(i % 300, static_cast<char>('a' + i % 26)));
+}
+
+TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocated) {
+  Header header = frame(MessageKind::arrive, kMaxControlBytes + 1);
+  EXPECT_FALSE(is_sane(header));
+  header = frame(MessageKind::data, kMaxFrameBytes + 1);
+  EXPECT_FALSE(is_sane(header));
+  header = frame(static_cast<MessageKind>(12), 0);
+  EXPECT_FALSE(is_sane(header));
+  ASSERT_EQ(::write(out.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::corrupt);
+}
+
+TEST_F(Frames, bells_never_reach_the_sink) {
+  const std::string text(300, 'b');
+  queue.push_copy(frame(MessageKind::bell, 0), "", 0);
+  queue.push_copy(frame(MessageKind::bell, text.size()), text.data(), 0);
+  queue.push_copy(frame(MessageKind::query, 0), "", 0);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
+  ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+  ASSERT_EQ(sink.headers.size(), 1u);
+  EXPECT_EQ(sink.headers[0].kind, MessageKind::query);
+}
+
+TEST_F(Frames, the_end_of_the_stream_comes_after_the_last_frame) {
+  queue.push_copy(frame(MessageKind::goodbye, 3), "bye", 0);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
+  out.reset();
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::closed);
+  EXPECT_EQ(sink.texts, std::vector<std::string>{"bye"});
+}
+
+TEST(BufferPool, gives_memory_of_the_right_size_again_and_again) {
+  BufferPool pool;
+  std::vector<BufferPool::Buffer> taken;
+  for (const std::size_t bytes : {1ul, 4096ul, 4097ul, 100'000ul, 1ul << 20}) {
+    taken.push_back(pool.take(bytes));
+    std::memset(taken.back().data, 7, bytes);  // address sanitizer checks the size
+    for (std::size_t i = 0; i + 1 < taken.size(); ++i) EXPECT_NE(taken[i].lease, taken.back().lease);
+  }
+  std::byte* const third = taken[2].data;
+  for (const auto& buffer : taken) pool.release(buffer.lease);
+  EXPECT_EQ(pool.take(5000).data, third);  // kept
+}
+
+}  // namespace
+}  // namespace tutti::transport
