@@ -163,8 +163,9 @@ class Collectives {
                             Options options = {});
 
   // Point to point. Messages of one (source, tag) arrive in the order they were sent; collectives are
-  // no part of that order. A blocking send may wait for its receive. A receive buffer may be larger
-  // than the message (Work::received says by how much), a smaller one is an error on both sides.
+  // no part of that order. A blocking send may wait for its receive; a small message may leave before.
+  // A receive buffer may be larger than the message (Received says by how much). A smaller one is an
+  // error for the receiver, and for a sender whose message waited for it.
   Status send(ConstBuffer buffer, int peer, std::uint32_t tag = 0, Options options = {});
   Work isend(ConstBuffer buffer, int peer, std::uint32_t tag = 0, Options options = {});
   Result<Received> recv(Buffer buffer, int source, std::uint32_t tag = 0, Options options = {});

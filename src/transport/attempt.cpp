@@ -52,7 +52,8 @@ Attempt::Attempt(const Party& party, int peer, bool local, Descriptor socket, Na
                            : Handshake::server(party.secret, identity_of(party, local))) {}
 
 Attempt::~Attempt() {
-  // The peer may be about to follow the address of our window: then the window has to stay for good.
+  // The peer may be about to follow the address of our window: then the window has to stay for
+  // good.
   const bool exposed = state_ != State::linked && kind_ == LinkKind::inproc &&
                        stage_ != Stage::handshake && party_.window != nullptr;
   if (exposed) new std::shared_ptr<Window>(party_.window);
@@ -129,8 +130,9 @@ bool Attempt::begin_offer() {
   auto other = peer_credentials(socket_.get());
   if (!other.ok()) return stop(other.status());
   if (other->uid != ::geteuid())
-    return stop(Status(Code::corrupt, fmt::format("rank {} belongs to user {}, not to user {}", peer_,
-                                                  other->uid, ::geteuid())));
+    return stop(Status(Code::corrupt,
+                       fmt::format("rank {} belongs to user {}, not to user {}", peer_, other->uid,
+                                   ::geteuid())));
   process_ = other->pid;
   kind_ = party_.local_kind(peer_);
   // The kernel, too, must say that it is the same process before an address is followed.

@@ -1,10 +1,10 @@
 // transport/attempt.hpp - one connection on its way to become a link.
 //
-//   handshake (core/auth) ─┬─ Unix socket: offers of memory cross ─ verdicts cross ─▶ inproc or shm link
-//                          └─ TCP: the accepting side says welcome ─────────────────▶ tcp link
+//   handshake (core/auth) ─┬─ Unix socket: offers of memory cross ─ verdicts cross ─▶ inproc, shm
+//                          └─ TCP: the accepting side says welcome ─────────────────▶ tcp
 //
-// A state machine over a non-blocking socket: step it when the socket is readable. A stranger gets no
-// further than the handshake.
+// A state machine over a non-blocking socket: step it when the socket is readable. A stranger gets
+// no further than the handshake.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,8 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
   }
   const std::size_t index = empty_.back();
   empty_.pop_back();
-  entries_[index] = {std::make_unique_for_overwrite<std::byte[]>(kSmallest << size_class), size_class};
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(kSmallest << size_class);
+  entries_[index] = {std::move(memory), size_class};
   return {entries_[index].memory.get(), index + 1};
 }
 

@@ -1,4 +1,5 @@
-// transport/buffer_pool.hpp - memory of a link's own for payloads that have to wait for their reader.
+// transport/buffer_pool.hpp - memory of a link's own for payloads that have to wait for their
+// reader.
 //
 // Thread-safety  any thread.
 #pragma once

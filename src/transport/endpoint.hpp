@@ -1,14 +1,15 @@
-// transport/endpoint.hpp - all links of one rank, and how it sleeps until one of them has something.
+// transport/endpoint.hpp - all links of one rank, and how it sleeps until one of them has
+// something.
 //
-// Made in two steps, because addresses have to travel in between (by the store, which this room does
-// not know): `Opening::open` makes this rank reachable and gives its address as a byte string;
-// `connect` takes everybody's and links up, by trying: same process → inproc, memory that can be mapped
-// → shm, else tcp. The higher rank of a pair connects, the lower accepts.
+// Made in two steps, because addresses have to travel in between (by the store, which this room
+// does not know): `Opening::open` makes this rank reachable and gives its address as a byte string;
+// `connect` takes everybody's and links up, by trying: same process → inproc, memory that can be
+// mapped → shm, else tcp. The higher rank of a pair connects, the lower accepts.
 //
-// Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder of the
-//                engine's poll lock). sleep by one thread at a time too, but it may run BESIDE a poll in
-//                another thread: it only waits (and empties the bell), poll dispatches. wake, link,
-//                region_mapped and whereabouts by any thread.
+// Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder
+//                of the engine's poll lock). sleep by one thread at a time too, but it may run
+//                BESIDE a poll in another thread: it only waits (and empties the bell), poll
+//                dispatches. wake, link, region_mapped and whereabouts by any thread.
 #pragma once
 
 #include <chrono>
@@ -51,14 +52,14 @@ class Endpoint {
   // Polls every link once. True if anything happened.
   virtual bool poll(Sink& sink) = 0;
 
-  // Arms the doorbell, looks once more (`again` polls and says whether there is work), and sleeps until
-  // a peer rings, a socket is ready, wake() is called, or `timeout` passes. `idle`: only urgent
-  // messages of memory links ring.
+  // Arms the doorbell, looks once more (`again` polls and says whether there is work), and sleeps
+  // until a peer rings, a socket is ready, wake() is called, or `timeout` passes. `idle`: only
+  // urgent messages of memory links ring.
   virtual void sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) = 0;
   virtual void wake() = 0;
 
-  // Symmetric memory. `allocate_region` makes and zeroes one and hands it to the peers named (those on
-  // memory links; others are passed over); `id` is the same on all ranks of the group.
+  // Symmetric memory. `allocate_region` makes and zeroes one and hands it to the peers named (those
+  // on memory links; others are passed over); `id` is the same on all ranks of the group.
   // `region_mapped` says whether the peer's region `id` has arrived here; poll makes it come true.
   // `free_region` unmaps this rank's own and drops the mappings of the peers' regions of that id.
   virtual Result<Region> allocate_region(std::uint64_t id, std::size_t bytes,
@@ -85,7 +86,8 @@ class Opening {
   static Result<std::unique_ptr<Opening>> open(OpeningOptions options);
 
   virtual std::string address() const = 0;
-  // `addresses[r]` is rank r's. Blocks until all links are there; the error names those that are not.
+  // `addresses[r]` is rank r's. Blocks until all links are there; the error names those that are
+  // not.
   virtual Result<std::unique_ptr<Endpoint>> connect(const std::vector<std::string>& addresses,
                                                     std::chrono::nanoseconds timeout) = 0;
 };

@@ -75,7 +75,8 @@ Status Joining::start(int peer) {
   Course& way = course(peer);
   if (!way.tried_local && party_.local_kind(peer) != LinkKind::tcp) {
     auto address = SocketAddress::parse(party_.of(peer).local);
-    auto socket = address.ok() ? connect_to(*address, deadline_) : Result<Descriptor>(address.status());
+    auto socket = address.ok() ? connect_to(*address, deadline_)
+                               : Result<Descriptor>(address.status());
     if (socket.ok()) {
       attempts_.push_back(std::make_unique<Attempt>(party_, peer, true, std::move(*socket),
                                                     now() + kHandshakeTimeout));
@@ -95,8 +96,8 @@ Status Joining::start_tcp(int peer) {
   const bool same_host = party_.self().host_id == theirs.host_id && !theirs.tcp_loopback.empty();
   const std::string& text = same_host ? theirs.tcp_loopback : theirs.tcp_outward;
   if (text.empty())
-    return cannot(peer, fmt::format("rank {} has no address that other hosts reach; set TUTTI_HOST or "
-                                    "TUTTI_INTERFACE there",
+    return cannot(peer, fmt::format("rank {} has no address that other hosts reach; set TUTTI_HOST "
+                                    "or TUTTI_INTERFACE there",
                                     peer));
   auto address = SocketAddress::parse(text);
   if (!address.ok()) return address.status();
@@ -177,8 +178,8 @@ Status Joining::settle_failure(Attempt& attempt) {
   }
   Course& way = course(attempt.peer());
   way.last_failure = why;
-  if (attempt.local()) log_.info(Subsystem::shm, "no shared memory with rank {}: {}", attempt.peer(),
-                                 why.message());
+  if (attempt.local())
+    log_.info(Subsystem::shm, "no shared memory with rank {}: {}", attempt.peer(), why.message());
   const bool no_tcp = !party_.self().allowed.tcp || !party_.of(attempt.peer()).allowed.tcp;
   if (!attempt.outgoing()) {
     if (attempt.local() && no_tcp && why.code() == Code::unsupported)
@@ -243,8 +244,8 @@ Status Joining::overdue(Nanoseconds timeout) const {
   }
   const double seconds = std::chrono::duration<double>(timeout).count();
   return Status(Code::timed_out,
-                fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or raise "
-                            "TUTTI_JOIN_TIMEOUT",
+                fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or "
+                            "raise TUTTI_JOIN_TIMEOUT",
                             party_.rank, seconds, missing),
                 {party_.rank, first, 0});
 }

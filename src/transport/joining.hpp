@@ -1,8 +1,9 @@
 // transport/joining.hpp - how a rank comes to its links: it connects to every lower rank, and lower
 // ranks are connected to by it.
 //
-// The connecting side tries the Unix socket where both are on one host, and TCP if that did not lead
-// to shared memory; the accepting side takes what arrives. One thread, one loop, no blocking but poll.
+// The connecting side tries the Unix socket where both are on one host, and TCP if that did not
+// lead to shared memory; the accepting side takes what arrives. One thread, one loop, no blocking
+// but poll.
 #pragma once
 
 #include <chrono>

@@ -1,15 +1,15 @@
 // transport/link.hpp - the way from this rank to one other rank.
 //
-// A link carries messages in order: what was sent first arrives first. It is shared by all groups that
-// contain both ranks. Memory links (inproc, shm) hand the receiver a view of the sender's memory
-// instead of moving bytes; message links (tcp, sim) move them.
+// A link carries messages in order: what was sent first arrives first. It is shared by all groups
+// that contain both ranks. Memory links (inproc, shm) hand the receiver a view of the sender's
+// memory instead of moving bytes; message links (tcp, sim) move them.
 //
-// Buffers        a payload that was *lent* stays the link's until Sink::on_sent; one that was not has
-//                been copied when send returns. A received view stays valid until `release`.
-// Thread-safety  send, release and reach may be called by any thread at any time. poll and forget only
-//                by whoever holds the endpoint's poll lock (engine's concern).
-// Failure        a link that broke delivers what had come, then reports Sink::on_down once; sends on it
-//                are accepted and dropped, and no on_sent follows for what was lent.
+// Buffers        a payload that was *lent* stays the link's until Sink::on_sent; one that was not
+//                has been copied when send returns. A received view stays valid until `release`.
+// Thread-safety  send, release and reach may be called by any thread at any time. poll and forget
+//                only by whoever holds the endpoint's poll lock (engine's concern).
+// Failure        a link that broke delivers what had come, then reports Sink::on_down once; sends
+//                on it are accepted and dropped, and no on_sent follows for what was lent.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +45,9 @@ inline constexpr std::size_t kInlineBytes = 72;
 class Sink {
  public:
   virtual ~Sink() = default;
-  // A message link asks where `header.bytes` bytes should go; null: it keeps them in memory of its own
-  // and hands out a lease. Asked for data and bulk only. The place must stay valid until on_message,
-  // or until Link::forget(channel).
+  // A message link asks where `header.bytes` bytes should go; null: it keeps them in memory of its
+  // own and hands out a lease. Asked for data and bulk only. The place must stay valid until
+  // on_message, or until Link::forget(channel).
   virtual std::byte* place(int peer, const Header& header) = 0;
   virtual void on_message(int peer, const Header& header, const Payload& payload) = 0;
   // The payload lent with this token may be reused.
@@ -58,8 +58,8 @@ class Sink {
 struct Sent {
   bool accepted = false;   // false: no room now; try again after a poll
   bool lent = false;       // on_sent(token) will follow
-  std::size_t bytes = 0;   // how much of the payload went along; the rest is to be sent with a later
-                           // offset (segments of data and bulk only)
+  std::size_t bytes = 0;   // how much of the payload went along; the rest is to be sent with a
+                           // later offset (segments of data and bulk only)
 };
 
 class Link {
@@ -78,18 +78,18 @@ class Link {
                     std::uint64_t token) = 0;
   // Gives a view back. A view that is held keeps nobody else's messages from passing.
   virtual void release(std::uint64_t lease) = 0;
-  // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what was
-  // read. The view must be released all the same. Message links own their views: never.
+  // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what
+  // was read. The view must be released all the same. Message links own their views: never.
   virtual bool revoked(std::uint64_t lease) const = 0;
 
   // Delivers what has come, within reason. True if anything happened.
   virtual bool poll(Sink& sink) = 0;
-  // After this returns the link touches no memory lent or placed for `channel` any more, and on_sent
-  // will not be called for it. Messages of that channel still arrive.
+  // After this returns the link touches no memory lent or placed for `channel` any more, and
+  // on_sent will not be called for it. Messages of that channel still arrive.
   virtual void forget(std::uint32_t channel) = 0;
 
-  // How the peer could reach this rank's memory, and where the peer's memory is mapped here (null: it
-  // is not). Message links know neither.
+  // How the peer could reach this rank's memory, and where the peer's memory is mapped here (null:
+  // it is not). Message links know neither.
   virtual MemoryRef share(const void* data, std::size_t bytes) const = 0;
   virtual std::byte* reach(const MemoryRef& ref, std::size_t bytes) const = 0;
 };

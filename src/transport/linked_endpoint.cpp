@@ -103,8 +103,8 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
   }
   if (!lifeline.ended()) return happened;
   lifeline.link().lose(Status(Code::peer_lost,
-                              fmt::format("rank {} ({}) is gone: its process ended", lifeline.peer(),
-                                          whereabouts(lifeline.peer())),
+                              fmt::format("rank {} ({}) is gone: its process ended",
+                                          lifeline.peer(), whereabouts(lifeline.peer())),
                               {parts_.rank, lifeline.peer(), 0}));
   return true;
 }
@@ -156,7 +156,8 @@ std::string LinkedEndpoint::whereabouts(int rank) const {
   return index < parts_.whereabouts.size() ? parts_.whereabouts[index] : "this process";
 }
 
-// The last messages (goodbye, abort) should get out, but a peer that takes nothing must not hold us.
+// The last messages (goodbye, abort) should get out, but a peer that takes nothing must not hold
+// us.
 void LinkedEndpoint::say_goodbye() {
   const Nanoseconds deadline = steady_clock().now() + kParting;
   const auto all_out = [&] {

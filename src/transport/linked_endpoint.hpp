@@ -1,4 +1,5 @@
-// transport/linked_endpoint.hpp - the endpoint over memory links and tcp links, as joining made them.
+// transport/linked_endpoint.hpp - the endpoint over memory links and tcp links, as joining made
+// them.
 #pragma once
 
 #include <atomic>
@@ -54,7 +55,8 @@ class LinkedEndpoint final : public Endpoint {
   void set_doorbell(std::uint32_t state);
   void wait_for_news(Nanoseconds timeout);
   void say_goodbye();
-  // In a fresh child of fork(): a descriptor kept there would hide this process's end from its peers.
+  // In a fresh child of fork(): a descriptor kept there would hide this process's end from its
+  // peers.
   static void on_fork(void* endpoint) noexcept;
 
   Parts parts_;

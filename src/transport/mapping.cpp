@@ -32,7 +32,8 @@ std::uint64_t available_bytes() {
     if (std::uint64_t kib = 0; word == "MemAvailable:" && host >> kib) available = kib * 1024;
   const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit != kNone && used != kNone) available = std::min(available, limit - std::min(limit, used));
+  if (limit != kNone && used != kNone)
+    available = std::min(available, limit - std::min(limit, used));
   return available;
 }
 
@@ -83,9 +84,10 @@ Result<Mapping> Mapping::shared(int descriptor, std::size_t bytes, bool writable
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       static_cast<std::size_t>(found.st_size) != bytes || bytes == 0)
-    return Status(Code::corrupt, fmt::format("shared memory of {} bytes (sealed: {}) was offered as "
-                                             "sealed memory of {} bytes",
-                                             found.st_size, seals > 0, bytes));
+    return Status(Code::corrupt,
+                  fmt::format("shared memory of {} bytes (sealed: {}) was offered as sealed memory "
+                              "of {} bytes",
+                              found.st_size, seals > 0, bytes));
   return map(descriptor, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED);
 }
 

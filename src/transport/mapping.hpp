@@ -1,8 +1,8 @@
 // transport/mapping.hpp - memory that processes can share: made, sealed, passed on, mapped.
 //
-// Shared memory is an anonymous file (memfd): it has no name that could be left behind, its pages are
-// taken at once (fallocate), and it is sealed against resizing, so that a peer that maps it can never
-// be hit by SIGBUS.
+// Shared memory is an anonymous file (memfd): it has no name that could be left behind, its pages
+// are taken at once (fallocate), and it is sealed against resizing, so that a peer that maps it can
+// never be hit by SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class Mapping {
 
   // Zeroed private memory, taken page by page as it is touched.
   static Result<Mapping> anonymous(std::size_t bytes);
-  // Shared memory of `descriptor`, all of it. Code::corrupt if it is not sealed against shrinking or
-  // does not have that size.
+  // Shared memory of `descriptor`, all of it. Code::corrupt if it is not sealed against shrinking
+  // or does not have that size.
   static Result<Mapping> shared(int descriptor, std::size_t bytes, bool writable);
 
   std::byte* data() const noexcept { return data_; }
@@ -40,8 +40,8 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// Memory files and private pages have no limit of their own: taking more than there is does not fail
-// but wakes the kernel's killer. Code::out_of_memory if `bytes` are clearly too many.
+// Memory files and private pages have no limit of their own: taking more than there is does not
+// fail but wakes the kernel's killer. Code::out_of_memory if `bytes` are clearly too many.
 Status check_room(std::size_t bytes);
 
 // A sealed memory file of that size, zeroed. Code::out_of_memory when there is no room.

@@ -12,8 +12,9 @@ namespace {
 // What a bell says, in Header::step.
 enum BellKind : std::uint32_t { kLoansDone = 1, kRegionHere = 2, kRegionMapped = 3 };
 
-// lease = 1 | index (15 bits) | generation (32 bits), never 0. Blocks of the arena follow the loans.
-// Payloads that were copied out of the arena carry a lease of the pool with kPoolBit instead.
+// lease = 1 | index (15 bits) | generation (32 bits), never 0. Blocks of the arena follow the
+// loans. Payloads that were copied out of the arena carry a lease of the pool with kPoolBit
+// instead.
 constexpr std::uint64_t kLeaseBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t kPoolBit = std::uint64_t{1} << 62;
 constexpr std::uint64_t make_lease(std::size_t index, std::uint32_t generation) {

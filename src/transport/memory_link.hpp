@@ -6,10 +6,10 @@
 //   └ arena           ┘                    └──────────┘
 //   ◀─── bell: "loan 7 is done" (in the peer's ring) ───
 //
-// Up to kInlineBytes ride in the slot. Larger payloads that the peer can reach (same process, or inside
-// symmetric memory that it has mapped) are lent where they are; others are copied into a block of the
-// arena, as much as fits. A receiver that holds most of the blocks copies what comes next out of the
-// arena at once: no group can keep another's messages from passing.
+// Up to kInlineBytes ride in the slot. Larger payloads that the peer can reach (same process, or
+// inside symmetric memory that it has mapped) are lent where they are; others are copied into a
+// block of the arena, as much as fits. A receiver that holds most of the blocks copies what comes
+// next out of the arena at once: no group can keep another's messages from passing.
 //
 // Thread-safety  as Link. The send lock covers everything that is written into the own lane but
 //                `consumed`, which belongs to poll.
@@ -52,7 +52,8 @@ class MemoryLink final : public Link {
 
   LinkKind kind() const override { return ends_.kind; }
   int peer() const { return ends_.peer; }
-  // Small data finds a block of its own; more would keep large blocks from groups that have arrived.
+  // Small data finds a block of its own; more would keep large blocks from groups that have
+  // arrived.
   std::size_t eager_bytes() const override { return kSmallBytes; }
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override;
@@ -92,7 +93,8 @@ class MemoryLink final : public Link {
   void knock(bool urgent);
   void send_bell(std::uint32_t what, const void* payload, std::size_t bytes);
 
-  Sent send_large(const Header& header, const void* payload, std::size_t bytes, std::uint64_t token);
+  Sent send_large(const Header& header, const void* payload, std::size_t bytes,
+                  std::uint64_t token);
   Sent send_lent(const Header& header, const MemoryRef& where, std::size_t bytes,
                  std::uint64_t token);
   bool send_copied(const Header& header, const void* payload, std::size_t bytes);

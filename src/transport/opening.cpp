@@ -1,5 +1,5 @@
-// The first step of Endpoint's making: listeners and the address that leads to them. The second step,
-// connect, is Joining's.
+// The first step of Endpoint's making: listeners and the address that leads to them. The second
+// step, connect, is Joining's.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,7 +17,8 @@ namespace {
 
 std::string random_name() {
   std::string name = "@tutti-";
-  for (const char byte : random_bytes(12)) name += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  for (const char byte : random_bytes(12))
+    name += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return name;
 }
 
@@ -126,7 +127,8 @@ Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
   auto endpoint = LinkedEndpoint::create(std::move(parts));
   if (!endpoint.ok()) return endpoint.status();
 
-  Joining joining(*party, local_, tcp_, **endpoint, std::move(lanes), options_.config, options_.log);
+  Joining joining(*party, local_, tcp_, **endpoint, std::move(lanes), options_.config,
+                  options_.log);
   Status joined = joining.run(timeout);
   close();
   if (!joined.ok()) return joined;

@@ -1,7 +1,7 @@
 // transport/reactor.hpp - the sockets and processes that a rank watches: epoll, edge-triggered.
 //
-// Its own descriptor is readable while there is news, so that one thread can sleep on it while another
-// looks.
+// Its own descriptor is readable while there is news, so that one thread can sleep on it while
+// another looks.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,8 @@ MemoryRef RegionTable::share(int peer, const void* data, std::size_t bytes) cons
   for (const auto& [id, own] : own_) {
     if (!own.mapping.contains(data, bytes)) continue;
     if (own.mapped_by.count(peer) == 0) return {};
-    return {id, static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - own.mapping.data())};
+    const auto offset = static_cast<const std::byte*>(data) - own.mapping.data();
+    return {id, static_cast<std::uint64_t>(offset)};
   }
   return {};
 }

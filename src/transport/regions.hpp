@@ -1,4 +1,5 @@
-// transport/regions.hpp - symmetric memory as one rank sees it: its own, and what peers have handed over.
+// transport/regions.hpp - symmetric memory as one rank sees it: its own, and what peers have handed
+// over.
 //
 // Thread-safety  any thread may ask; changes come from the endpoint.
 #pragma once
@@ -49,7 +50,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, Own> own_;
   std::map<std::pair<int, std::uint64_t>, Theirs> theirs_;
-  std::atomic<bool> lendable_{false};  // spares every send the lock while nobody has mapped anything
+  std::atomic<bool> lendable_{false};  // spares sends the lock while nobody has mapped anything
 };
 
 }  // namespace tutti::transport

@@ -12,7 +12,8 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// What a rank's large blocks may take in all: with many ranks beside each other each lane gets fewer.
+// What a rank's large blocks may take in all: with many ranks beside each other each lane gets
+// fewer.
 constexpr std::size_t kArenaBudget = std::size_t{32} << 20;
 constexpr std::size_t kMaxLargeBytes = std::size_t{4} << 20;
 
@@ -27,9 +28,9 @@ Status check_head(const WindowHead& head, std::size_t bytes, int rank) {
   if (head.magic != kWindowMagic)
     return Status(Code::corrupt, "the memory is not a window");
   if (head.version != kWindowVersion)
-    return Status(Code::mismatch, fmt::format("window layout {} meets layout {}; all ranks must use "
-                                              "the same build",
-                                              head.version, kWindowVersion));
+    return Status(Code::mismatch,
+                  fmt::format("window layout {} meets layout {}; all ranks must use the same build",
+                              head.version, kWindowVersion));
   const WindowShape shape{head.lanes, head.large_blocks, head.large_bytes};
   if (head.rank != rank || head.bytes != bytes || head.large_blocks > kMaxLargeBlocks ||
       head.lanes > bytes / sizeof(Lane) || head.large_bytes > bytes || shape.bytes() != bytes)

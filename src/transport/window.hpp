@@ -28,9 +28,9 @@ inline constexpr std::uint32_t kWindowVersion = 1;
 inline constexpr std::size_t kLine = 128;
 
 inline constexpr std::size_t kSlots = 64;
-inline constexpr std::size_t kLoans = 512;         // payloads of a lane that are lent at the same time
+inline constexpr std::size_t kLoans = 512;  // payloads of a lane that are lent at the same time
 inline constexpr std::size_t kSmallBlocks = 32;
-inline constexpr std::size_t kSmallBytes = 4096;   // a control message fits
+inline constexpr std::size_t kSmallBytes = 4096;  // a control message fits
 inline constexpr std::size_t kMaxLargeBlocks = 4;
 static_assert(kSmallBytes >= kMaxControlBytes);
 
@@ -53,13 +53,15 @@ struct LoanNote {
   std::uint64_t offset = 0;
   std::uint64_t lease = 0;
 };
-inline constexpr std::uint64_t kArenaRegion = 0;               // offset into the sender's window
-inline constexpr std::uint64_t kDirectRegion = ~std::uint64_t{0};  // the address itself; one process
+inline constexpr std::uint64_t kArenaRegion = 0;  // offset into the sender's window
+inline constexpr std::uint64_t kDirectRegion = ~std::uint64_t{0};  // the address itself: inproc
 
 // All written by the window's owner.
 struct Lane {
-  alignas(kLine) std::atomic<std::uint64_t> consumed;   // slots of the peer's ring taken by the owner
-  alignas(kLine) std::atomic<std::uint32_t> wants_room;  // the owner waits for the peer to take slots
+  // Slots of the peer's ring that the owner has taken.
+  alignas(kLine) std::atomic<std::uint64_t> consumed;
+  // 1: the owner waits for the peer to take some of its own.
+  alignas(kLine) std::atomic<std::uint32_t> wants_room;
   // A loan's number of uses; changes when it ends or is revoked.
   alignas(kLine) std::atomic<std::uint32_t> generations[kLoans];
   Slot slots[kSlots];

@@ -91,8 +91,8 @@ TEST_P(TransportContract, messages_arrive_in_the_order_they_were_sent_with_their
 
 TEST_P(TransportContract, payloads_of_every_size_and_alignment_arrive_whole) {
   std::uint64_t sequence = 1;
-  for (const std::size_t bytes : {0ul, 1ul, 71ul, 72ul, 73ul, 127ul, 4095ul, 4096ul, 4097ul, 16384ul,
-                                  16385ul, 65537ul, 200003ul, 1048579ul})
+  for (const std::size_t bytes : {0ul, 1ul, 71ul, 72ul, 73ul, 127ul, 4095ul, 4096ul, 4097ul,
+                                  16384ul, 16385ul, 65537ul, 200003ul, 1048579ul})
     for (const std::size_t shift : {0ul, 1ul, 7ul}) {
       const std::string text = pattern(bytes + shift, static_cast<unsigned>(sequence));
       const std::string payload = text.substr(shift);
@@ -185,8 +185,9 @@ TEST_P(TransportContract, views_stay_readable_until_they_are_released) {
   ranks.note(1).keep = true;
   const std::string text = pattern(5000);
   for (std::uint64_t i = 0; i < 3; ++i)
-    ASSERT_TRUE(
-        ranks.link(0, 1).send(header_of(MessageKind::eager, i), text.data(), text.size(), 0).accepted);
+    ASSERT_TRUE(ranks.link(0, 1)
+                    .send(header_of(MessageKind::eager, i), text.data(), text.size(), 0)
+                    .accepted);
   ASSERT_TRUE(ranks.poll_until([&] { return ranks.note(1).messages.size() == 3; }));
   for (const Received& message : ranks.note(1).messages) {
     ASSERT_NE(message.lease, 0u);
@@ -288,7 +289,8 @@ TEST_P(TransportContract, a_sleeper_is_woken_by_a_message) {
 TEST_P(TransportContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
   ranks.endpoints[1]->wake();
   const auto begin = std::chrono::steady_clock::now();
-  ranks.endpoints[1]->sleep(kPatience, true, [&] { return ranks.endpoints[1]->poll(ranks.note(1)); });
+  ranks.endpoints[1]->sleep(kPatience, true,
+                            [&] { return ranks.endpoints[1]->poll(ranks.note(1)); });
   std::atomic<bool> asleep{false};
   std::atomic<bool> stop{false};
   std::thread sleeper([&] {

@@ -21,7 +21,8 @@ class MemoryLinkContract : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(region.ok()) << region.status().to_string();
     EXPECT_TRUE(ranks.poll_until([&] { return ranks.endpoints[1]->region_mapped(0, 5); }));
     // The owner lends only after it has heard that the mapping is there.
-    EXPECT_TRUE(ranks.poll_until([&] { return ranks.link(0, 1).share(region->data, 1).region != 0; }));
+    EXPECT_TRUE(
+        ranks.poll_until([&] { return ranks.link(0, 1).share(region->data, 1).region != 0; }));
     return region->data;
   }
   void fill(std::byte* data, const std::string& text) {
@@ -58,7 +59,9 @@ TEST_P(MemoryLinkContract, forget_revokes_exactly_the_views_of_its_channel) {
   std::byte* data = shared_memory(4096);
   ranks.note(1).keep = true;
   for (const std::uint32_t channel : {8u, 9u, 8u + 1024u})
-    ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::data, 1, channel), data, 1000, channel).lent);
+    ASSERT_TRUE(ranks.link(0, 1)
+                    .send(header_of(MessageKind::data, 1, channel), data, 1000, channel)
+                    .lent);
   ASSERT_TRUE(ranks.poll_until([&] { return ranks.note(1).messages.size() == 3; }));
   const auto& messages = ranks.note(1).messages;
   Link& receiver = ranks.link(1, 0);
@@ -177,7 +180,8 @@ TEST(InprocEndpoints, are_linked_directly_all_to_all) {
     for (auto& to : *endpoints) {
       if (from->rank() == to->rank()) continue;
       const int word = from->rank() * 10 + to->rank();
-      ASSERT_TRUE(from->link(to->rank())->send(header_of(MessageKind::data, 1), &word, 4, 0).accepted);
+      const Header header = header_of(MessageKind::data, 1);
+      ASSERT_TRUE(from->link(to->rank())->send(header, &word, 4, 0).accepted);
     }
   for (auto& endpoint : *endpoints) {
     Notebook note(*endpoint);
@@ -196,7 +200,8 @@ TEST(InprocEndpoints, a_slot_is_taken_only_when_it_is_visible) {
   auto endpoints = make_inproc_endpoints(2, config_for("auto"), &curtain);
   ASSERT_TRUE(endpoints.ok());
   Notebook note(*(*endpoints)[1]);
-  ASSERT_TRUE((*endpoints)[0]->link(1)->send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
+  const Header header = header_of(MessageKind::data, 1);
+  ASSERT_TRUE((*endpoints)[0]->link(1)->send(header, "abc", 3, 0).accepted);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE((*endpoints)[1]->poll(note));
   EXPECT_TRUE(note.messages.empty());
   EXPECT_EQ(curtain.last, (std::vector<int>{0, 1, 0}));

@@ -1,11 +1,12 @@
-// contract/transport_pair.hpp - two (or more) endpoints in this process, over any real transport, and a
-// sink that writes down what happens.
+// contract/transport_pair.hpp - two (or more) endpoints in this process, over any real transport,
+// and a sink that writes down what happens.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -55,7 +56,7 @@ class Notebook final : public Sink {
 
   bool keep = false;  // views are held instead of being released at once
   std::map<std::uint64_t, std::byte*> places;  // by sequence
-  std::vector<Received> messages;
+  std::deque<Received> messages;  // references stay valid while more arrive
   std::vector<std::uint64_t> sent;
   std::vector<std::pair<int, Status>> downs;
 

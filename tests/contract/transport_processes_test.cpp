@@ -171,7 +171,8 @@ TEST_P(Processes, a_child_of_the_dead_peer_does_not_hide_its_death) {
   });
   ASSERT_NE(two.endpoint, nullptr);
   pid_t grandchild = 0;
-  ASSERT_TRUE(read_fully(out.get(), &grandchild, sizeof grandchild, steady_clock().now() + 10s).ok());
+  const auto deadline = steady_clock().now() + 10s;
+  ASSERT_TRUE(read_fully(out.get(), &grandchild, sizeof grandchild, deadline).ok());
   Notebook note(*two.endpoint);
   const auto begin = std::chrono::steady_clock::now();
   while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kPatience)

@@ -80,6 +80,24 @@ TEST_P(Deadline, ends_a_receive_that_nobody_sends_to) {
   });
 }
 
+// In a ring the rank that is waited for waits itself, for another; the one at fault is to be named.
+TEST(DistantDeadline, names_the_rank_at_fault_not_the_one_in_between) {
+  for (Algorithm algorithm : {Algorithm::ring, Algorithm::recursive_doubling, Algorithm::binomial_tree}) {
+    SCOPED_TRACE(to_string(algorithm));
+    run(World{.size = 8}, [algorithm](Context& here) {
+      std::vector<float> values(100);
+      if (here.rank == kLate) {
+        ASSERT_TRUE(here.store->wait("timed out", std::chrono::seconds(30)).ok());
+        return;
+      }
+      CallOptions options = within(std::chrono::milliseconds(500));
+      options.algorithm = algorithm;
+      expect_timed_out(here.group->all_reduce(Buffer::of(values), ReduceOp::sum, options), "");
+      ASSERT_TRUE(here.store->set("timed out", "").ok());
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(World, Deadline, testing::ValuesIn(one_world_of_each()), name_of);
 
 TEST(StoppedRank, is_named_at_the_deadline_and_others_go_on_without_it) {

@@ -9,13 +9,14 @@
 namespace tutti::simulation {
 namespace {
 
-constexpr std::uint64_t kSeeds = 60;  // per fault and kind of link
+// Per fault and kind of link; fewer under sanitizers, which set TUTTI_TEST_REDUCED.
+std::uint64_t seeds() { return std::getenv("TUTTI_TEST_REDUCED") ? 15 : 60; }
 
 template <class Check>
 void for_each_seed(Fault fault, Check check) {
   const char* only = std::getenv("TUTTI_SEED");
   const std::uint64_t first = only ? std::strtoull(only, nullptr, 10) : 1;
-  const std::uint64_t last = only ? first : kSeeds;
+  const std::uint64_t last = only ? first : seeds();
   for (std::uint64_t seed = first; seed <= last; ++seed)
     for (const bool memory : {false, true}) {
       const Outcome outcome = Simulation(seed, fault, memory).run();
@@ -31,8 +32,8 @@ void expect_right_where_ok(const Outcome& outcome) {
   for (int rank = 0; rank < outcome.ranks; ++rank)
     for (std::size_t i = 0; i < outcome.script.size(); ++i) {
       const auto r = static_cast<std::size_t>(rank);
-      if (outcome.statuses[r][i].ok())
-        EXPECT_TRUE(outcome.right[r][i]) << "rank " << rank << " step " << i;
+      if (!outcome.statuses[r][i].ok()) continue;
+      EXPECT_TRUE(outcome.right[r][i]) << "rank " << rank << " step " << i;
     }
 }
 
@@ -47,8 +48,10 @@ void expect_all_ok(const Outcome& outcome) {
 void expect_only(const Outcome& outcome, Code code) {
   for (int rank = 0; rank < outcome.ranks; ++rank) {
     if (rank == outcome.victim) continue;
-    for (const Status& status : outcome.statuses[static_cast<std::size_t>(rank)])
-      if (!status.ok()) EXPECT_EQ(status.code(), code) << "rank " << rank << ": " << status.to_string();
+    for (const Status& status : outcome.statuses[static_cast<std::size_t>(rank)]) {
+      if (status.ok()) continue;
+      EXPECT_EQ(status.code(), code) << "rank " << rank << ": " << status.to_string();
+    }
   }
 }
 
@@ -84,7 +87,7 @@ TEST(Simulation, a_frozen_rank_ends_in_a_timeout_that_names_it) {
       if (rank == outcome.victim) continue;
       const auto r = static_cast<std::size_t>(rank);
       for (std::size_t i = 0; i < outcome.script.size(); ++i)
-        if (outcome.statuses[r][i].ok()) EXPECT_TRUE(outcome.right[r][i]);
+        EXPECT_TRUE(outcome.right[r][i] || !outcome.statuses[r][i].ok()) << "rank " << rank;
     }
   });
 }

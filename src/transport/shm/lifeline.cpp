@@ -59,7 +59,8 @@ std::optional<RegionParcel> Lifeline::receive() {
     ready_ = false;
     return std::nullopt;
   }
-  // The end of the stream, an error, or something that is not a record: the peer is no peer any more.
+  // The end of the stream, an error, or something that is not a record: the peer is no peer any
+  // more.
   ended_ = true;
   ready_ = false;
   return std::nullopt;

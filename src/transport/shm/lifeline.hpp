@@ -1,7 +1,7 @@
 // transport/shm/lifeline.hpp - the Unix socket between two processes that share memory.
 //
-// It carries the descriptors of symmetric memory, and its end is the peer's end. The peer's pidfd says
-// the same, also when a child of the peer still holds the socket.
+// It carries the descriptors of symmetric memory, and its end is the peer's end. The peer's pidfd
+// says the same, also when a child of the peer still holds the socket.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// transport/tcp/frame_queue.hpp - frames on their way out: copied ones, and lent ones that point into
-// the sender's memory.
+// transport/tcp/frame_queue.hpp - frames on their way out: copied ones, and lent ones that point
+// into the sender's memory.
 //
 // Thread-safety  none of its own; TcpLink's send lock covers it.
 #pragma once

@@ -1,7 +1,7 @@
 // transport/tcp/frame_reader.hpp - frames from a socket to the sink.
 //
-// Small frames are taken out of a staging buffer, many per system call; large payloads are read straight
-// to where Sink::place wants them.
+// Small frames are taken out of a staging buffer, many per system call; large payloads are read
+// straight to where Sink::place wants them.
 //
 // Thread-safety  one thread at a time: whoever polls.
 #pragma once
@@ -15,7 +15,8 @@
 
 namespace tutti::transport {
 
-// The largest payload of one frame. Senders stay within their segment size, which may differ by rank.
+// The largest payload of one frame. Senders stay within their segment size, which may differ by
+// rank.
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{64} << 20;
 
 // Whether a header can be what it claims.

@@ -44,7 +44,8 @@ Result<std::vector<Interface>> find_interfaces(const std::string& wanted) {
   return found;
 }
 
-Status listen_at(const SocketAddress& wanted, int backlog, Descriptor& socket, std::string& address) {
+Status listen_at(const SocketAddress& wanted, int backlog, Descriptor& socket,
+                 std::string& address) {
   auto listener = listen_on(wanted, backlog);
   if (!listener.ok()) return listener.status();
   auto bound = local_address(listener->get());
@@ -71,7 +72,7 @@ Result<TcpListeners> TcpListeners::open(const Config& config, int backlog) {
             listen_at(*wanted, backlog, listeners.outward, listeners.outward_address);
         !status.ok())
       return Status(Code::invalid_argument,
-                    fmt::format("TUTTI_HOST must be an address of this host: {}", status.message()));
+                    "TUTTI_HOST must be an address of this host: " + status.message());
     return listeners;
   }
   auto interfaces = find_interfaces(config.interface);

@@ -8,8 +8,8 @@
 
 namespace tutti::transport {
 
-// One socket on loopback and one on the interface towards other hosts, each on a free port; never on
-// all interfaces at once. Either may be missing on a machine that lacks it.
+// One socket on loopback and one on the interface towards other hosts, each on a free port; never
+// on all interfaces at once. Either may be missing on a machine that lacks it.
 struct TcpListeners {
   Descriptor loopback;
   Descriptor outward;

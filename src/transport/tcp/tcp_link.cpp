@@ -167,8 +167,8 @@ void TcpLink::go_down(Sink& sink, Code code, const std::string& why) {
     completed_.clear();
   }
   const char* verb = code == Code::corrupt ? "cannot be understood" : "is gone";
-  sink.on_down(peer_, Status(code, fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why),
-                             {self_, peer_, 0}));
+  const auto text = fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why);
+  sink.on_down(peer_, Status(code, text, {self_, peer_, 0}));
 }
 
 void TcpLink::forget(std::uint32_t channel) {

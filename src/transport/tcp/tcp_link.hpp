@@ -1,8 +1,8 @@
 // transport/tcp/tcp_link.hpp - a message link over one authenticated TCP connection.
 //
-// Frames are a Header and its payload (docs/formats/wire.md). A send tries the socket at once; what it
-// does not take is queued: copied up to 16 KiB, lent above. The queue is bounded; control messages are
-// few and pass the bound.
+// Frames are a Header and its payload (docs/formats/wire.md). A send tries the socket at once; what
+// it does not take is queued: copied up to 16 KiB, lent above. The queue is bounded; control
+// messages are few and pass the bound.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ namespace tutti::transport {
 class TcpLink final : public Link, public Source {
  public:
   // `socket` is connected, authenticated and non-blocking.
-  TcpLink(int self, int peer, Descriptor socket, std::size_t segment_bytes, std::string whereabouts);
+  TcpLink(int self, int peer, Descriptor socket, std::size_t segment_bytes,
+          std::string whereabouts);
   ~TcpLink() override;
 
   LinkKind kind() const override { return LinkKind::tcp; }

@@ -109,7 +109,8 @@ TEST_F(Frames, forget_in_the_middle_touches_neither_end_any_more) {
     ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
     ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
   }
-  EXPECT_EQ(sink.texts[0], std::string(400'000, 'D'));  // the message still arrives, in other memory
+  // The message still arrives, in other memory.
+  EXPECT_EQ(sink.texts[0], std::string(400'000, 'D'));
   EXPECT_FALSE(sink.placed[0]);
   EXPECT_TRUE(completed.empty());
 }
@@ -164,7 +165,8 @@ TEST(BufferPool, gives_memory_of_the_right_size_again_and_again) {
   for (const std::size_t bytes : {1ul, 4096ul, 4097ul, 100'000ul, 1ul << 20}) {
     taken.push_back(pool.take(bytes));
     std::memset(taken.back().data, 7, bytes);  // address sanitizer checks the size
-    for (std::size_t i = 0; i + 1 < taken.size(); ++i) EXPECT_NE(taken[i].lease, taken.back().lease);
+    for (std::size_t i = 0; i + 1 < taken.size(); ++i)
+      EXPECT_NE(taken[i].lease, taken.back().lease);
   }
   std::byte* const third = taken[2].data;
   for (const auto& buffer : taken) pool.release(buffer.lease);
