@@ -1,7 +1,7 @@
 // tutti/collectives.hpp - every operation that a group of ranks can run together, by name.
 //
-// Each comes in two forms: `x` blocks in this thread and returns a Status, `x_async` returns a Work.
-// A call with one buffer is in place. Counts are in elements.
+// Each comes in two forms: `x` blocks in this thread and returns a Status, `x_async` returns a
+// Work. A call with one buffer is in place. Counts are in elements.
 //
 // Zero elements are not an error anywhere. Ranks that pass different counts, types, roots or
 // reductions where they must agree all get Code::mismatch, which names who called what.
@@ -32,12 +32,13 @@ struct CallOptions {
 
 // One collective call, spelled out. The named methods of Group fill one in; bindings may do so too.
 //
-// `input` and `output` hold either one contiguous buffer or one buffer per rank (gather, all_gather,
-// scatter, reduce_scatter, all_to_all). `input_counts` / `output_counts`, when not empty, cut a
-// contiguous buffer into one part per rank; otherwise it is cut evenly. A side that a rank does not
-// have (output of reduce away from the root) is empty. Same memory on both sides means in place.
-// `uneven` says that parts may differ by rank; for gather, scatter and all_to_all, where a rank cannot
-// see that from its own arguments, all ranks must set it alike (the v-forms and the list forms do).
+// `input` and `output` hold either one contiguous buffer or one buffer per rank (gather,
+// all_gather, scatter, reduce_scatter, all_to_all). `input_counts` / `output_counts`, when not
+// empty, cut a contiguous buffer into one part per rank; otherwise it is cut evenly. A side that a
+// rank does not have (output of reduce away from the root) is empty. Same memory on both sides
+// means in place. `uneven` says that parts may differ by rank; for gather, scatter and all_to_all,
+// where a rank cannot see that from its own arguments, all ranks must set it alike (the v-forms and
+// the list forms do).
 struct Call {
   Collective collective = Collective::barrier;
   std::span<const ConstBuffer> input;
@@ -82,7 +83,8 @@ class Collectives {
   Work broadcast_async(Buffer buffer, int root, Options options = {});
 
   // The root gets the fold of all inputs; `output` is looked at on the root only.
-  Status reduce(ConstBuffer input, Buffer output, Reduction reduction, int root, Options options = {});
+  Status reduce(ConstBuffer input, Buffer output, Reduction reduction, int root,
+                Options options = {});
   Work reduce_async(ConstBuffer input, Buffer output, Reduction reduction, int root,
                     Options options = {});
 
@@ -90,13 +92,14 @@ class Collectives {
   Status all_reduce(Buffer buffer, Reduction reduction, Options options = {});
   Work all_reduce_async(Buffer buffer, Reduction reduction, Options options = {});
   Status all_reduce(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
-  Work all_reduce_async(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
+  Work all_reduce_async(ConstBuffer input, Buffer output, Reduction reduction,
+                        Options options = {});
   // Several buffers of one type as one call.
   Status all_reduce(std::span<const Buffer> buffers, Reduction reduction, Options options = {});
   Work all_reduce_async(std::span<const Buffer> buffers, Reduction reduction, Options options = {});
 
-  // The root gets rank r's input as part r. With `counts` the parts may differ (all ranks pass their
-  // own count in `input`; the root's `counts` must agree with them).
+  // The root gets rank r's input as part r. With `counts` the parts may differ (all ranks pass
+  // their own count in `input`; the root's `counts` must agree with them).
   Status gather(ConstBuffer input, Buffer output, int root, Options options = {});
   Work gather_async(ConstBuffer input, Buffer output, int root, Options options = {});
   Status gather_v(ConstBuffer input, Buffer output, Counts counts, int root, Options options = {});
@@ -120,12 +123,14 @@ class Collectives {
   Status scatter_v(ConstBuffer input, Counts counts, Buffer output, int root, Options options = {});
   Work scatter_v_async(ConstBuffer input, Counts counts, Buffer output, int root,
                        Options options = {});
-  Status scatter(std::span<const ConstBuffer> inputs, Buffer output, int root, Options options = {});
+  Status scatter(std::span<const ConstBuffer> inputs, Buffer output, int root,
+                 Options options = {});
   Work scatter_async(std::span<const ConstBuffer> inputs, Buffer output, int root,
                      Options options = {});
 
   // Rank r gets the fold of every rank's part r. All ranks pass the same counts.
-  Status reduce_scatter(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
+  Status reduce_scatter(ConstBuffer input, Buffer output, Reduction reduction,
+                        Options options = {});
   Work reduce_scatter_async(ConstBuffer input, Buffer output, Reduction reduction,
                             Options options = {});
   Status reduce_scatter_v(ConstBuffer input, Counts counts, Buffer output, Reduction reduction,
@@ -137,8 +142,8 @@ class Collectives {
   Work reduce_scatter_async(std::span<const ConstBuffer> inputs, Buffer output, Reduction reduction,
                             Options options = {});
 
-  // Part r of rank s's input becomes part s of rank r's output. In the v-form each pair agrees on its
-  // own count.
+  // Part r of rank s's input becomes part s of rank r's output. In the v-form each pair agrees on
+  // its own count.
   Status all_to_all(ConstBuffer input, Buffer output, Options options = {});
   Work all_to_all_async(ConstBuffer input, Buffer output, Options options = {});
   Status all_to_all_v(ConstBuffer input, Counts input_counts, Buffer output, Counts output_counts,
@@ -158,19 +163,20 @@ class Collectives {
   // output as it was.
   Status scan(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
   Work scan_async(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
-  Status exclusive_scan(ConstBuffer input, Buffer output, Reduction reduction, Options options = {});
+  Status exclusive_scan(ConstBuffer input, Buffer output, Reduction reduction,
+                        Options options = {});
   Work exclusive_scan_async(ConstBuffer input, Buffer output, Reduction reduction,
                             Options options = {});
 
-  // Point to point. Messages of one (source, tag) arrive in the order they were sent; collectives are
-  // no part of that order. A blocking send may wait for its receive; a small message may leave before.
-  // A receive buffer may be larger than the message (Received says by how much). A smaller one is an
-  // error for the receiver, and for a sender whose message waited for it.
+  // Point to point. Messages of one (source, tag) arrive in the order they were sent; collectives
+  // are no part of that order. A blocking send may wait for its receive; a small message may leave
+  // before. A receive buffer may be larger than the message (Received says by how much). A smaller
+  // one is an error for the receiver, and for a sender whose message waited for it.
   Status send(ConstBuffer buffer, int peer, std::uint32_t tag = 0, Options options = {});
   Work isend(ConstBuffer buffer, int peer, std::uint32_t tag = 0, Options options = {});
   Result<Received> recv(Buffer buffer, int source, std::uint32_t tag = 0, Options options = {});
   Work irecv(Buffer buffer, int source, std::uint32_t tag = 0, Options options = {});
 };
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

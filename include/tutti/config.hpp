@@ -59,5 +59,5 @@ struct ConfigVariable {
 };
 std::vector<ConfigVariable> config_variables();
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

@@ -66,9 +66,9 @@ class Group : public Collectives {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
 
-  // New groups on the same links. `split` is called by all ranks: a negative color gets none (a null
-  // group), others are ordered by key, ties by old rank. `subgroup` is called by its members only,
-  // with the same list and tag on each. `duplicate` is called by all ranks.
+  // New groups on the same links. `split` is called by all ranks: a negative color gets none (a
+  // null group), others are ordered by key, ties by old rank. `subgroup` is called by its members
+  // only, with the same list and tag on each. `duplicate` is called by all ranks.
   virtual Result<std::shared_ptr<Group>> split(int color, int key, std::string name = "") = 0;
   virtual Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
                                                   std::string name = "") = 0;
@@ -86,5 +86,5 @@ class Group : public Collectives {
   virtual std::string describe() const = 0;
 };
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

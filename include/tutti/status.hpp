@@ -1,7 +1,7 @@
 // tutti/status.hpp - how a call says that it went well, or what happened, to whom, and what to do.
 //
-// A Status is one pointer: null means ok, and copying one shares the text. A Result<T> is a value or
-// a Status. Neither is ever thrown across the library's border.
+// A Status is one pointer: null means ok, and copying one shares the text. A Result<T> is a value
+// or a Status. Neither is ever thrown across the library's border.
 //
 //   tutti::Status status = group->barrier();
 //   if (!status.ok()) std::fputs(status.to_string().c_str(), stderr);
@@ -30,8 +30,8 @@ enum class Code : std::uint8_t {
   aborted,           // somebody ended the group on purpose
   io,                // the operating system said no
   out_of_memory,
-  corrupt,           // bytes that cannot be what they claim
-  internal,          // our own bug
+  corrupt,   // bytes that cannot be what they claim
+  internal,  // our own bug
 };
 
 std::string_view to_string(Code code) noexcept;
@@ -96,5 +96,5 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

@@ -50,7 +50,9 @@ class Work {
   // Blocks until the operation is done, driving it meanwhile. A timeout here gives up waiting with
   // Code::timed_out and leaves the operation under way.
   Status wait() { return wait(std::chrono::nanoseconds::max()); }
-  Status wait(std::chrono::nanoseconds timeout) { return state_ ? state_->wait(timeout) : Status(); }
+  Status wait(std::chrono::nanoseconds timeout) {
+    return state_ ? state_->wait(timeout) : Status();
+  }
 
   // Never blocks.
   bool done() const { return !state_ || state_->done(); }
@@ -65,5 +67,5 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

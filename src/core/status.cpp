@@ -7,8 +7,8 @@ inline namespace [[gnu::visibility("default")]] v1 {
 
 std::string_view to_string(Code code) noexcept {
   static constexpr std::array<std::string_view, 11> kWords = {
-      "ok",     "invalid_argument", "mismatch", "unsupported",   "timed_out", "peer_lost",
-      "aborted", "io",              "out_of_memory", "corrupt", "internal"};
+      "ok", "invalid_argument", "mismatch", "unsupported", "timed_out", "peer_lost", "aborted",
+      "io", "out_of_memory",    "corrupt",  "internal"};
   return kWords[static_cast<std::size_t>(code)];
 }
 
@@ -31,7 +31,8 @@ Status::Status(const Status& other) noexcept : payload_(other.payload_) {
 }
 
 Status::~Status() {
-  if (payload_ && payload_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete payload_;
+  if (payload_ && payload_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete payload_;
 }
 
 Code Status::code() const noexcept { return payload_ ? payload_->code : Code::ok; }
@@ -55,5 +56,5 @@ Status Status::annotate(std::string_view context) const {
   return {code(), std::string(context) + ": " + message(), payload_->where};
 }
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti

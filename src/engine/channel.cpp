@@ -35,7 +35,8 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       history_(kHistory),
       point_to_point_(options_.rank, size(), options_.name) {}
 
-// ---- starting ------------------------------------------------------------------------------------
+// ---- starting
+// ------------------------------------------------------------------------------------
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
@@ -55,8 +56,10 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
       has_news_.store(true, std::memory_order_release);
     }
   }
-  if (!refused.ok()) work->complete(refused);
-  else if (!caller_drives) engine_->kick();
+  if (!refused.ok())
+    work->complete(refused);
+  else if (!caller_drives)
+    engine_->kick();
   return work;
 }
 
@@ -80,16 +83,20 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
       has_news_.store(true, std::memory_order_release);
     }
   }
-  if (!refused.ok() || postings.empty()) batch->work->complete(refused);
-  else if (!caller_drives) engine_->kick();
+  if (!refused.ok() || postings.empty())
+    batch->work->complete(refused);
+  else if (!caller_drives)
+    engine_->kick();
   return batch->work;
 }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
-  engine_->drive(*this, [&work] { return work.done(); }, timeout);
+  engine_->drive(
+      *this, [&work] { return work.done(); }, timeout);
 }
 
-// ---- stepping ------------------------------------------------------------------------------------
+// ---- stepping
+// ------------------------------------------------------------------------------------
 
 bool Channel::try_step() {
   if (!baton_.try_lock()) return false;
@@ -233,11 +240,13 @@ void Channel::complete_all() {
 
 void Channel::update_deadline() {
   Nanoseconds next = point_to_point_.next_deadline();
-  if (current_) next = std::min(next, asked_until_.count() != 0 ? asked_until_ : current_->deadline);
+  if (current_)
+    next = std::min(next, asked_until_.count() != 0 ? asked_until_ : current_->deadline);
   next_deadline_.store(next.count(), std::memory_order_relaxed);
 }
 
-// ---- ending --------------------------------------------------------------------------------------
+// ---- ending
+// --------------------------------------------------------------------------------------
 
 void Channel::tear_down() {
   torn_down_ = true;

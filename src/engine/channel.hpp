@@ -1,14 +1,17 @@
 // engine/channel.hpp - the engine's side of one group: its queue, its baton, its failure.
 //
-// Collectives run one after the other, in the order they were started; point-to-point messages beside
-// them. Everything that a group does is stepped by whoever holds its *baton*, an atomic try-lock: a
-// blocking caller, a waiter, or the progress thread. Messages are put into the inbox by whoever polls
-// the links, and looked at by the holder of the baton.
+// Collectives run one after the other, in the order they were started; point-to-point messages
+// beside them. Everything that a group does is stepped by whoever holds its *baton*, an atomic
+// try-lock: a blocking caller, a waiter, or the progress thread. Messages are put into the inbox by
+// whoever polls the links, and looked at by the holder of the baton.
 //
-// Arrival        no collective ends on any rank before every rank has arrived with the same call: where
-//                the data's way already sees to that (all_reduce, all_gather …), ranks tell only those
-//                they exchange messages with; in rooted collectives and scans they tell everybody.
-// Failure        the first one counts: it is told to every member, the links forget the group's memory,
+// Arrival        no collective ends on any rank before every rank has arrived with the same call:
+// where
+//                the data's way already sees to that (all_reduce, all_gather …), ranks tell only
+//                those they exchange messages with; in rooted collectives and scans they tell
+//                everybody.
+// Failure        the first one counts: it is told to every member, the links forget the group's
+// memory,
 //                and only then do all works end with that status. Later starts end with it at once.
 // Thread-safety  start and post: one at a time. drive, fail, health, on_message: any thread.
 #pragma once
@@ -68,7 +71,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void on_message(int peer, const transport::Header& header, const transport::Payload& payload);
   void on_down(int peer, const Status& reason);
 
-  // Ends what is still under way with `status`, here only, as no failure of the group: its owner goes.
+  // Ends what is still under way with `status`, here only, as no failure of the group: its owner
+  // goes.
   void end(const Status& status);
   // Leaves in good order: later messages of this channel are nobody's.
   void say_goodbye();
@@ -99,10 +103,11 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   };
   struct Peer {
     std::deque<Announced> announced;
-    std::uint64_t arrived = 0;  // the last collective at which this peer was seen with the same call
+    std::uint64_t arrived =
+        0;  // the last collective at which this peer was seen with the same call
     transport::MemoryRef output;
-    bool left = false;  // in good order
-    bool lost = false;  // died, or the link to it broke
+    bool left = false;   // in good order
+    bool lost = false;   // died, or the link to it broke
     std::string report;  // its answer to our query
   };
   struct Completion {
@@ -164,7 +169,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unordered_map<std::uint64_t, std::unique_ptr<Plan>> plans_;
   Plan* plan_ = nullptr;  // of current_
   std::unique_ptr<Queued> current_;
-  std::vector<int> company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
+  std::vector<int>
+      company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet
   std::vector<Fingerprint> history_;
   PointToPoint point_to_point_;

@@ -77,7 +77,8 @@ std::string Channel::where(int peer) const {
   return fmt::format("rank {} ({})", peer, engine_->endpoint().whereabouts(member));
 }
 
-// ---- in the poller's hands -----------------------------------------------------------------------
+// ---- in the poller's hands
+// -----------------------------------------------------------------------
 
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
   if (header.kind == MessageKind::abort) {
@@ -119,10 +120,12 @@ void Channel::answer_query(int peer) {
     report.sequence = last_sequence_;
     report.running = last_running_;
   }
-  (void)link_to(peer).send(header_for(MessageKind::report, options_.id, 0), &report, sizeof report, 0);
+  (void)link_to(peer).send(header_for(MessageKind::report, options_.id, 0), &report, sizeof report,
+                           0);
 }
 
-// ---- in the hands of the baton's holder ----------------------------------------------------------
+// ---- in the hands of the baton's holder
+// ----------------------------------------------------------
 
 void Channel::handle(Incoming& message) {
   const std::byte* bytes = message.segment.data();
@@ -190,8 +193,10 @@ void Channel::announce() {
 
 void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {
   const std::uint64_t begun = current_ ? current_->sequence : last_sequence_;
-  if (sequence > begun) peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, arrival});
-  else compare(peer, sequence, arrival);
+  if (sequence > begun)
+    peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, arrival});
+  else
+    compare(peer, sequence, arrival);
 }
 
 void Channel::look_at_announced() {
@@ -217,9 +222,10 @@ void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) 
   }
   if (!agree(mine, arrival.call)) {
     fail({Code::mismatch,
-          fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
-                      sequence, options_.name, where(options_.rank), describe(mine), where(peer),
-                      describe(arrival.call)),
+          fmt::format(
+              "ranks called different things as #{} on group '{}': {} called {}, {} called {}",
+              sequence, options_.name, where(options_.rank), describe(mine), where(peer),
+              describe(arrival.call)),
           {options_.rank, peer, sequence}},
          true);
     return;
@@ -275,12 +281,13 @@ bool Channel::judge_departed() {
 void Channel::fail_without(int peer) {
   const std::uint64_t sequence = current_ ? current_->sequence : 0;
   const std::string during =
-      current_ ? fmt::format(" during {} #{}", describe(current_->launch.fingerprint), sequence) : "";
+      current_ ? fmt::format(" during {} #{}", describe(current_->launch.fingerprint), sequence)
+               : "";
   const bool left = peers_[static_cast<std::size_t>(peer)].left;
   fail({Code::peer_lost,
         fmt::format("{} {} group '{}'{}; restart the job or go on with a group without it",
-                    where(peer), left ? "has left" : "died or lost its connection to", options_.name,
-                    during),
+                    where(peer), left ? "has left" : "died or lost its connection to",
+                    options_.name, during),
         {options_.rank, peer, sequence}},
        true);
 }
@@ -291,7 +298,8 @@ void Channel::say_goodbye() {
       (void)link_to(peer).send(header_for(MessageKind::goodbye, options_.id, 0), nullptr, 0, 0);
 }
 
-// ---- watching the time ---------------------------------------------------------------------------
+// ---- watching the time
+// ---------------------------------------------------------------------------
 
 bool Channel::check_deadline() {
   if (!current_) return false;
@@ -338,7 +346,8 @@ Status Channel::late_status() const {
   return {Code::timed_out, text, {options_.rank, late.empty() ? -1 : late[0], current_->sequence}};
 }
 
-// ---- failing -------------------------------------------------------------------------------------
+// ---- failing
+// -------------------------------------------------------------------------------------
 
 void Channel::fail(const Status& status, bool tell) {
   {

@@ -14,8 +14,8 @@ using schedule::OpKind;
 using schedule::Program;
 using schedule::Region;
 
-// Who touched a chunk since (and including) its last write. Earlier ones are covered: a reader waits
-// for the writer before it, byte by byte.
+// Who touched a chunk since (and including) its last write. Earlier ones are covered: a reader
+// waits for the writer before it, byte by byte.
 struct Touch {
   std::uint32_t op;
   std::uint32_t chunk;
@@ -48,8 +48,7 @@ class HazardFinder {
  private:
   // A write replaces all touches but those of its own op; a read is added.
   static void remember(std::vector<Touch>& touches, const Touch& touch) {
-    if (touch.writes)
-      std::erase_if(touches, [&](const Touch& old) { return old.op != touch.op; });
+    if (touch.writes) std::erase_if(touches, [&](const Touch& old) { return old.op != touch.op; });
     touches.push_back(touch);
   }
 
@@ -58,7 +57,8 @@ class HazardFinder {
   std::vector<std::vector<Touch>> touched_;
 };
 
-void collect_streams(const Program& program, std::vector<Stream>& streams, std::vector<int>& peers) {
+void collect_streams(const Program& program, std::vector<Stream>& streams,
+                     std::vector<int>& peers) {
   for (const Op& op : program.ops) {
     if (op.peer != kLocal) peers.push_back(op.peer);
     if (op.kind == OpKind::recv) streams.push_back({op.peer, op.step});

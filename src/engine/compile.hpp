@@ -1,7 +1,8 @@
-// engine/compile.hpp - a program, prepared for running: who waits for whom, and which messages come.
+// engine/compile.hpp - a program, prepared for running: who waits for whom, and which messages
+// come.
 //
-// Nothing here depends on sizes or addresses, so a compiled program serves every launch with the same
-// key. All knowledge comes from the ops themselves, none from the algorithm's name.
+// Nothing here depends on sizes or addresses, so a compiled program serves every launch with the
+// same key. All knowledge comes from the ops themselves, none from the algorithm's name.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,11 @@ struct Stream {
 
 struct Compiled {
   schedule::Program program;
-  std::vector<std::vector<Hazard>> hazards;          // per op
-  std::vector<Stream> streams;                       // sorted by (peer, step)
-  std::vector<std::uint32_t> recv_stream;            // per op: of a recv
+  std::vector<std::vector<Hazard>> hazards;               // per op
+  std::vector<Stream> streams;                            // sorted by (peer, step)
+  std::vector<std::uint32_t> recv_stream;                 // per op: of a recv
   std::vector<std::vector<std::uint32_t>> source_stream;  // per op, per source: of a message source
-  std::vector<int> peers;                            // with whom messages are exchanged, sorted
+  std::vector<int> peers;  // with whom messages are exchanged, sorted
 
   // Index into `streams`, or -1.
   int find_stream(int peer, std::uint32_t step) const;

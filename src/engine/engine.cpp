@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/threads.hpp"
+
 namespace tutti::engine {
 
 using namespace std::chrono_literals;
@@ -29,7 +31,7 @@ inline void pause_cpu() {
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   auto engine = std::shared_ptr<Engine>(new Engine(std::move(options)));
   if (engine->config_.progress_thread)
-    engine->progress_ = std::thread([engine] { engine->progress_loop(); });
+    engine->progress_ = start_quiet_thread("tutti-progress", [engine] { engine->progress_loop(); });
   return engine;
 }
 
@@ -41,7 +43,8 @@ Engine::Engine(EngineOptions options)
       failures_(options.failures),
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
       down_(static_cast<std::size_t>(endpoint_->size())) {
-  // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from running.
+  // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
+  // running.
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
   spins_ = config_.spin >= 0 ? config_.spin : (cores >= endpoint_->size() ? 2000 : 0);
 }
@@ -55,8 +58,10 @@ void Engine::shutdown() {
   }
   if (!progress_.joinable()) return;
   // The last group may be dropped by a callback, in the progress thread itself.
-  if (progress_.get_id() == std::this_thread::get_id()) progress_.detach();
-  else progress_.join();
+  if (progress_.get_id() == std::this_thread::get_id())
+    progress_.detach();
+  else
+    progress_.join();
 }
 
 std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
@@ -121,8 +126,10 @@ void Engine::on_message(int peer, const Header& header, const Payload& payload) 
     }
   }
   // Ids only grow, so a smaller one that is not here belongs to a group that has ended.
-  if (header.channel >= next_channel_.load()) keep_early(peer, header, payload);
-  else if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
+  if (header.channel >= next_channel_.load())
+    keep_early(peer, header, payload);
+  else if (payload.lease != 0)
+    endpoint_->link(peer)->release(payload.lease);
 }
 
 void Engine::keep_early(int peer, const Header& header, const Payload& payload) {
@@ -143,7 +150,8 @@ void Engine::on_sent(std::uint64_t token) {
 
 void Engine::on_down(int peer, const Status& reason) {
   down_[static_cast<std::size_t>(peer)] = reason;
-  recorder_->note({.peer = peer, .event = trace::Event::peer_down,
+  recorder_->note({.peer = peer,
+                   .event = trace::Event::peer_down,
                    .code = static_cast<std::uint8_t>(reason.code())});
   for (const auto& [id, weak] : by_id_)
     if (const auto channel = weak.lock())

@@ -1,13 +1,15 @@
 // engine/engine.hpp - what makes one rank's groups move: polls the links, steps the groups, sleeps.
 //
-// One engine per rank (and per process, unless ranks are threads). All groups that were made from one
-// another share it, with its links and its progress thread. A thread that waits drives: it polls and
-// steps its own group, spins a little, yields, then sleeps. The progress thread takes care of what was
-// started asynchronously, and sleeps when that is nothing.
+// One engine per rank (and per process, unless ranks are threads). All groups that were made from
+// one another share it, with its links and its progress thread. A thread that waits drives: it
+// polls and steps its own group, spins a little, yields, then sleeps. The progress thread takes
+// care of what was started asynchronously, and sleeps when that is nothing.
 //
-// Without a progress thread and with a virtual clock the same code runs under simulation: call step().
+// Without a progress thread and with a virtual clock the same code runs under simulation: call
+// step().
 //
-// Thread-safety  any thread, any method. Locks: at most one of {baton of a group → poll lock}, in this
+// Thread-safety  any thread, any method. Locks: at most one of {baton of a group → poll lock}, in
+// this
 //                order; the poll lock is never held while waiting for a baton.
 #pragma once
 
@@ -58,8 +60,8 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::shared_ptr<Channel> open_channel(ChannelOptions options);
   void close_channel(Channel& channel);
 
-  // Polls and steps everything once. True if anything moved. For simulations and tests; threads that
-  // wait use drive().
+  // Polls and steps everything once. True if anything moved. For simulations and tests; threads
+  // that wait use drive().
   bool step();
   void drive(Channel& channel, const std::function<bool()>& over, Nanoseconds timeout);
 

@@ -10,7 +10,8 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
   const bool same_call = mine.collective == theirs.collective && mine.dtype == theirs.dtype &&
                          mine.op == theirs.op && mine.root == theirs.root &&
                          mine.count == theirs.count && mine.counts_hash == theirs.counts_hash &&
-                         mine.scalar_bits == theirs.scalar_bits && mine.user_hash == theirs.user_hash;
+                         mine.scalar_bits == theirs.scalar_bits &&
+                         mine.user_hash == theirs.user_hash;
   const bool same_way = mine.algorithm == theirs.algorithm && mine.shots == theirs.shots &&
                         mine.uneven == theirs.uneven;
   const bool same_pair = mine.to_you == theirs.from_you && mine.from_you == theirs.to_you;
@@ -25,7 +26,8 @@ std::string describe(const Fingerprint& call) {
     text += fmt::format("({} x {}", call.count, to_string(call.dtype));
   else
     text += fmt::format("({}", to_string(call.dtype));
-  if (call.counts_hash != 0) text += fmt::format(", counts #{:08x}", call.counts_hash & 0xffffffffU);
+  if (call.counts_hash != 0)
+    text += fmt::format(", counts #{:08x}", call.counts_hash & 0xffffffffU);
   if (call.uneven && (call.to_you != 0 || call.from_you != 0))
     text += fmt::format(", {} B to and {} B from the other", call.to_you, call.from_you);
   if (has_reduction(call.collective)) text += fmt::format(", {}", to_string(call.op));

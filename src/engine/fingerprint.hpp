@@ -1,7 +1,7 @@
 // engine/fingerprint.hpp - what ranks compare before they touch each other's data.
 //
-// It travels in the arrive message of every collective, small enough to ride inside a ring slot, and
-// spelled out rather than hashed, so that an error can say who called what.
+// It travels in the arrive message of every collective, small enough to ride inside a ring slot,
+// and spelled out rather than hashed, so that an error can say who called what.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ static_assert(sizeof(Arrival) <= transport::kInlineBytes);
 struct Report {
   Fingerprint call;
   std::uint32_t running = 0;
-  std::uint32_t posted = 0;  // point-to-point operations that wait
+  std::uint32_t posted = 0;    // point-to-point operations that wait
   std::uint64_t sequence = 0;  // 0: none yet
 };
 static_assert(sizeof(Report) <= transport::kInlineBytes);

@@ -6,10 +6,12 @@ namespace tutti::engine {
 
 using schedule::Space;
 
-std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, std::uint32_t part) {
+std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts,
+                   std::uint32_t part) {
   const std::size_t count = bytes / element;
   // 64-byte steps once every part has at least four of them; single elements below that.
-  const std::size_t step = count / parts * element >= 256 ? std::max<std::size_t>(64 / element, 1) : 1;
+  const std::size_t step =
+      count / parts * element >= 256 ? std::max<std::size_t>(64 / element, 1) : 1;
   const std::size_t share = ((count + parts - 1) / parts + step - 1) / step * step;
   return std::min(count, share * part) * element;
 }
@@ -29,8 +31,10 @@ void Layout::reset(const schedule::Program& program, const Launch& launch) {
 
 bool Layout::has_blocks(Space space) const {
   switch (program_->collective) {
-    case Collective::gather: case Collective::all_gather: return space == Space::output;
-    case Collective::scatter: case Collective::reduce_scatter: return space == Space::input;
+    case Collective::gather:
+    case Collective::all_gather: return space == Space::output;
+    case Collective::scatter:
+    case Collective::reduce_scatter: return space == Space::input;
     case Collective::all_to_all: return true;
     default: return false;
   }
@@ -49,7 +53,8 @@ std::size_t Layout::block_size(std::uint64_t block) const {
   const Launch& launch = *launch_;
   if (!launch.block_bytes.empty()) return launch.block_bytes[block];
   switch (program_->collective) {
-    case Collective::gather: case Collective::all_gather: {
+    case Collective::gather:
+    case Collective::all_gather: {
       if (launch.output.size() == static_cast<std::size_t>(program_->size))
         return launch.output[block].bytes;
       std::size_t own = 0;
@@ -72,16 +77,21 @@ std::size_t Layout::extent_bytes(std::uint64_t extent) const {
   std::size_t whole = 0;
   switch (program_->collective) {
     case Collective::barrier: return 0;
-    case Collective::gather: case Collective::all_gather: case Collective::scatter:
+    case Collective::gather:
+    case Collective::all_gather:
+    case Collective::scatter:
     case Collective::reduce_scatter: whole = block_size(extent / cut); break;
     case Collective::all_to_all: {
       const std::uint64_t n = static_cast<std::uint64_t>(program_->size);
       const std::uint64_t from = extent / cut / n;
       const std::uint64_t to = extent / cut % n;
       const auto self = static_cast<std::uint64_t>(program_->rank);
-      if (from == self) whole = launch_->input[to].bytes;
-      else if (to == self) whole = launch_->output[from].bytes;
-      else whole = launch_->input[to].bytes;  // passing through: only where all are equal
+      if (from == self)
+        whole = launch_->input[to].bytes;
+      else if (to == self)
+        whole = launch_->output[from].bytes;
+      else
+        whole = launch_->input[to].bytes;  // passing through: only where all are equal
       break;
     }
     default: whole = message_bytes(); break;

@@ -1,8 +1,8 @@
 // engine/layout.hpp - where the chunks of a program lie for one launch.
 //
 // The message (or each rank's block of it) is cut into `cut` parts; all ranks cut alike, because a
-// part's size depends only on what they agreed on. Cuts fall on multiples of 64 bytes from the start
-// where there is enough to cut, so that neighbours do not share cache lines.
+// part's size depends only on what they agreed on. Cuts fall on multiples of 64 bytes from the
+// start where there is enough to cut, so that neighbours do not share cache lines.
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,9 @@ void Plan::prepare(std::size_t index, Running& running) {
       op.kind == OpKind::send || op.kind == OpKind::put ? op.src : op.dst;
   running.starts.assign(1, 0);
   for (std::uint32_t k = 0; k < region.count; ++k)
-    running.starts.push_back(running.starts.back() + layout_.extent_bytes(extent_of(
-                                 compiled_.program, region.space, region.first + k)));
+    running.starts.push_back(
+        running.starts.back() +
+        layout_.extent_bytes(extent_of(compiled_.program, region.space, region.first + k)));
 }
 
 void Plan::add_region(const schedule::Region& region, Strand& strand) const {
@@ -64,8 +65,8 @@ void Plan::add_region(const schedule::Region& region, Strand& strand) const {
     layout_.append(region.space, region.first + k, strand);
 }
 
-// How far op `index` may go, in bytes; kBlocked when it may not even begin. An overlap of zero bytes
-// orders whole ops: barriers and empty messages live on that.
+// How far op `index` may go, in bytes; kBlocked when it may not even begin. An overlap of zero
+// bytes orders whole ops: barriers and empty messages live on that.
 std::size_t Plan::limit_of(std::size_t index) const {
   const Running& mine = running_[index];
   std::size_t limit = mine.starts.back();
@@ -269,7 +270,8 @@ bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
   return moved;
 }
 
-// Folds the next run of bytes that is contiguous in every operand; 0 when a message has to come first.
+// Folds the next run of bytes that is contiguous in every operand; 0 when a message has to come
+// first.
 std::size_t Plan::fold_piece(std::size_t index, std::size_t limit) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];

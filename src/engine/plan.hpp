@@ -1,11 +1,13 @@
 // engine/plan.hpp - one collective under way: a state machine that is stepped.
 //
-// A step does a bounded piece of work and never blocks. Ops run in program order, each as far as the
-// ops before it that share memory with it have come: that is all the pipelining there is, and it needs
-// no further rules. A message larger than a link keeps unasked waits until its receiver has arrived.
+// A step does a bounded piece of work and never blocks. Ops run in program order, each as far as
+// the ops before it that share memory with it have come: that is all the pipelining there is, and
+// it needs no further rules. A message larger than a link keeps unasked waits until its receiver
+// has arrived.
 //
-// Buffers        the launch's memory is used from begin() until done(), or until abandon() returned.
-// Thread-safety  none: whoever holds the group's baton steps it. on_sent may be called meanwhile.
+// Buffers        the launch's memory is used from begin() until done(), or until abandon()
+// returned. Thread-safety  none: whoever holds the group's baton steps it. on_sent may be called
+// meanwhile.
 #pragma once
 
 #include <atomic>
@@ -60,7 +62,7 @@ class Plan {
     std::vector<std::size_t> starts;  // of each chunk, and the end
     std::size_t issued = 0;           // sends: handed to the link
     std::size_t done = 0;
-    bool opened = false;              // sends: something (if only zero bytes) went out
+    bool opened = false;  // sends: something (if only zero bytes) went out
     bool finished = false;
     std::atomic<std::uint32_t> in_flight{0};
   };

@@ -14,8 +14,8 @@ using transport::MessageKind;
 
 namespace {
 
-// Eager messages that a receiver keeps for one peer before they wait at the sender. With 16 KiB each
-// at most (tcp), that is 1 MiB a pair.
+// Eager messages that a receiver keeps for one peer before they wait at the sender. With 16 KiB
+// each at most (tcp), that is 1 MiB a pair.
 constexpr int kCredits = 64;
 constexpr std::size_t kQuantumBytes = 1024 * 1024;
 
@@ -103,8 +103,8 @@ bool PointToPoint::start(Sending& sending, PlanHost& host) {
   return false;
 }
 
-// As far as the pair's credits and the link's room reach; a message beyond that asks first, so that it
-// never holds up the ones behind it.
+// As far as the pair's credits and the link's room reach; a message beyond that asks first, so that
+// it never holds up the ones behind it.
 bool PointToPoint::start_eagerly(Sending& sending, Header header, PlanHost& host) {
   const Posting& posting = sending.posting;
   Link& link = host.link_to(posting.peer);
@@ -129,10 +129,10 @@ bool PointToPoint::stream(Sending& sending, PlanHost& host) {
     Header header = header_of(MessageKind::bulk, sending.id, host);
     header.offset = sending.issued;
     sending.in_flight.fetch_add(1, std::memory_order_relaxed);
-    const auto sent = host.link_to(posting.peer)
-                          .send(header, posting.data + sending.issued,
-                                posting.bytes - sending.issued,
-                                reinterpret_cast<std::uint64_t>(&sending.in_flight));
+    const auto sent =
+        host.link_to(posting.peer)
+            .send(header, posting.data + sending.issued, posting.bytes - sending.issued,
+                  reinterpret_cast<std::uint64_t>(&sending.in_flight));
     if (!sent.lent) sending.in_flight.fetch_sub(1, std::memory_order_relaxed);
     if (!sent.accepted) return false;
     sending.issued += sent.bytes;
@@ -167,11 +167,15 @@ bool PointToPoint::receive(const Key& key, Receiving& receiving, PlanHost& host)
 
 Status PointToPoint::deliver(int peer, const Header& header, Segment segment, PlanHost& host) {
   switch (header.kind) {
-    case MessageKind::credit: credits_[static_cast<std::size_t>(peer)] += static_cast<int>(header.extra); break;
+    case MessageKind::credit:
+      credits_[static_cast<std::size_t>(peer)] += static_cast<int>(header.extra);
+      break;
     case MessageKind::ready: on_ready(header); break;
     case MessageKind::request:
-      if (header.flags & transport::kCancel) cancel(peer, header.sequence, host);
-      else deliver_request(peer, header, host);
+      if (header.flags & transport::kCancel)
+        cancel(peer, header.sequence, host);
+      else
+        deliver_request(peer, header, host);
       break;
     case MessageKind::eager: deliver_eager(peer, header, segment, host); break;
     case MessageKind::bulk: {
@@ -233,8 +237,10 @@ void PointToPoint::deliver_request(int peer, const Header& header, PlanHost& hos
 }
 
 void PointToPoint::match(Posting posting, Unexpected message, PlanHost& host) {
-  if (message.header.kind == MessageKind::eager) take_eager(posting, message, host);
-  else accept(std::move(posting), message, host);
+  if (message.header.kind == MessageKind::eager)
+    take_eager(posting, message, host);
+  else
+    accept(std::move(posting), message, host);
 }
 
 void PointToPoint::take_eager(const Posting& posting, Unexpected& message, PlanHost& host) {
@@ -376,7 +382,8 @@ void PointToPoint::abandon(const Status& status, PlanHost& host) {
   for (const Unexpected& message : unexpected_) release(message.peer, message.segment);
   unexpected_.clear();
   for (auto& [key, receiving] : active_) {
-    for (; !receiving.queue.empty(); receiving.queue.pop()) release(key.first, receiving.queue.front());
+    for (; !receiving.queue.empty(); receiving.queue.pop())
+      release(key.first, receiving.queue.front());
     finish(receiving.posting, status);
   }
   active_.clear();
@@ -405,11 +412,12 @@ Nanoseconds PointToPoint::next_deadline() const {
 }
 
 Status PointToPoint::too_small(const Posting& posting, int peer, std::size_t bytes) const {
-  return {Code::invalid_argument,
-          fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
-                      "{} bytes; make it as large as the message",
-                      rank_, bytes, peer, posting.tag, posting.bytes),
-          {rank_, peer, 0}};
+  return {
+      Code::invalid_argument,
+      fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
+                  "{} bytes; make it as large as the message",
+                  rank_, bytes, peer, posting.tag, posting.bytes),
+      {rank_, peer, 0}};
 }
 
 Status PointToPoint::expired(const Posting& posting) const {

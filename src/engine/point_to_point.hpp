@@ -1,9 +1,9 @@
 // engine/point_to_point.hpp - matching of sends with receives, one unit per group.
 //
-// Messages match per (source, tag) in the order they were sent. Small ones go *eagerly*, as far as the
-// pair's credits reach, and are kept by the receiver if nobody waits for them: that memory is bounded.
-// Larger ones ask first (request), and move when their receive is there (ready, bulk…). A request that
-// times out is taken back (kCancel), so that it never meets a later receive.
+// Messages match per (source, tag) in the order they were sent. Small ones go *eagerly*, as far as
+// the pair's credits reach, and are kept by the receiver if nobody waits for them: that memory is
+// bounded. Larger ones ask first (request), and move when their receive is there (ready, bulk…). A
+// request that times out is taken back (kCancel), so that it never meets a later receive.
 //
 //   sender                 receiver
 //   eager  ─────────────▶  matched now or kept; every few of them: ◀── credit
@@ -86,8 +86,8 @@ class PointToPoint {
     bool tainted = false;
     SegmentQueue queue;
   };
-  // A message that came before its receive. An eager one is kept here: what its link lent goes back at
-  // once, because links have little room and other groups need it.
+  // A message that came before its receive. An eager one is kept here: what its link lent goes back
+  // at once, because links have little room and other groups need it.
   struct Unexpected {
     int peer = 0;
     transport::Header header;
@@ -118,12 +118,12 @@ class PointToPoint {
   int rank_;
   std::string group_name_;
   std::uint64_t next_id_ = 1;
-  std::list<Sending> sends_;        // in posting order
-  std::list<Posting> posted_;       // receives without a message, in posting order
+  std::list<Sending> sends_;          // in posting order
+  std::list<Posting> posted_;         // receives without a message, in posting order
   std::list<Unexpected> unexpected_;  // messages without a receive, in arrival order
   std::map<Key, Receiving> active_;
-  std::vector<int> credits_;        // eager messages that each peer will still keep for us
-  std::vector<int> owed_;           // eager messages taken and not yet credited back
+  std::vector<int> credits_;  // eager messages that each peer will still keep for us
+  std::vector<int> owed_;     // eager messages taken and not yet credited back
   std::vector<std::shared_ptr<Batch>> ended_;
   Status failure_;
 };

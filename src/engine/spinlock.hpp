@@ -1,5 +1,5 @@
-// engine/spinlock.hpp - a lock for a handful of instructions; yields when there are more threads than
-// cores. try_lock makes it a baton.
+// engine/spinlock.hpp - a lock for a handful of instructions; yields when there are more threads
+// than cores. try_lock makes it a baton.
 #pragma once
 
 #include <atomic>

@@ -18,8 +18,12 @@ using std::chrono::milliseconds;
 class Meeting {
  public:
   Meeting(Store& store, const GroupOptions& options, Nanoseconds timeout)
-      : store_(store), rank_(options.rank), size_(options.size), name_(options.name),
-        deadline_(deadline_after(steady_clock().now(), timeout)), timeout_(timeout) {}
+      : store_(store),
+        rank_(options.rank),
+        size_(options.size),
+        name_(options.name),
+        deadline_(deadline_after(steady_clock().now(), timeout)),
+        timeout_(timeout) {}
 
   // Groups of the same name on one store are told apart by how often this rank has joined one.
   Status join() {
@@ -48,9 +52,12 @@ class Meeting {
     std::vector<int> absent;
     for (int rank = 0; rank < size_; ++rank) {
       auto got = store_.get(name_of(rank), absent.empty() ? left() : milliseconds(1));
-      if (got.ok()) values[static_cast<std::size_t>(rank)] = *std::move(got);
-      else if (got.status().code() == Code::timed_out) absent.push_back(rank);
-      else return got.status();
+      if (got.ok())
+        values[static_cast<std::size_t>(rank)] = *std::move(got);
+      else if (got.status().code() == Code::timed_out)
+        absent.push_back(rank);
+      else
+        return got.status();
     }
     if (!absent.empty()) return nobody(absent);
     return values;
@@ -63,12 +70,13 @@ class Meeting {
 
  private:
   Status nobody(const std::vector<int>& absent) const {
-    return {Code::timed_out,
-            fmt::format("{} {} of {} did not come to group '{}' within {:g} s; are all ranks started, "
-                        "with the same size and store?",
-                        absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), size_, name_,
-                        std::chrono::duration<double>(timeout_).count()),
-            {rank_, absent[0], 0}};
+    return {
+        Code::timed_out,
+        fmt::format("{} {} of {} did not come to group '{}' within {:g} s; are all ranks started, "
+                    "with the same size and store?",
+                    absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), size_, name_,
+                    std::chrono::duration<double>(timeout_).count()),
+        {rank_, absent[0], 0}};
   }
 
   Store& store_;
@@ -85,8 +93,10 @@ std::string link_words(transport::Endpoint& endpoint) {
   std::string words;
   for (int peer = 0; peer < endpoint.size(); ++peer) {
     const transport::Link* link = endpoint.link(peer);
-    if (link == nullptr) words += '-';
-    else words += to_string(link->kind())[0];
+    if (link == nullptr)
+      words += '-';
+    else
+      words += to_string(link->kind())[0];
   }
   return words;
 }

@@ -37,8 +37,8 @@ class Resolver {
     launch_.collective = call_.collective;
     launch_.root = has_root(call_.collective) ? call_.root : 0;
     launch_.reduction = has_reduction(call_.collective) ? call_.reduction : Reduction();
-    launch_.timeout = call_.options.timeout.count() > 0 ? call_.options.timeout
-                                                        : setting_.config->timeout;
+    launch_.timeout =
+        call_.options.timeout.count() > 0 ? call_.options.timeout : setting_.config->timeout;
     launch_.name = call_.options.name ? call_.options.name : "";
     for (auto step : {&Resolver::check_scalars, &Resolver::take_sides, &Resolver::check_sizes,
                       &Resolver::find_in_place})
@@ -52,7 +52,8 @@ class Resolver {
   bool at_root() const { return setting_.rank == call_.root; }
   bool needs_input() const {
     switch (call_.collective) {
-      case Collective::broadcast: case Collective::barrier: return false;
+      case Collective::broadcast:
+      case Collective::barrier: return false;
       case Collective::scatter: return at_root();
       default: return true;
     }
@@ -60,12 +61,14 @@ class Resolver {
   bool needs_output() const {
     switch (call_.collective) {
       case Collective::barrier: return false;
-      case Collective::reduce: case Collective::gather: return at_root();
+      case Collective::reduce:
+      case Collective::gather: return at_root();
       default: return true;
     }
   }
   bool input_in_blocks() const {
-    return call_.collective == Collective::scatter || call_.collective == Collective::reduce_scatter ||
+    return call_.collective == Collective::scatter ||
+           call_.collective == Collective::reduce_scatter ||
            call_.collective == Collective::all_to_all;
   }
   bool output_in_blocks() const {
@@ -75,13 +78,13 @@ class Resolver {
 
   Status check_scalars() {
     if (has_root(call_.collective) && (call_.root < 0 || call_.root >= setting_.size))
-      return invalid(call_, fmt::format("root {} is not a rank of a group of {}", call_.root,
-                                        setting_.size));
+      return invalid(
+          call_, fmt::format("root {} is not a rank of a group of {}", call_.root, setting_.size));
     if (call_.collective == Collective::barrier) return {};
     const auto adopt = [&](Dtype dtype, Device device) -> Status {
       if (device != Device::cpu)
-        return {Code::unsupported, fmt::format("{}: this build reaches CPU memory only",
-                                               to_string(call_.collective))};
+        return {Code::unsupported,
+                fmt::format("{}: this build reaches CPU memory only", to_string(call_.collective))};
       if (has_dtype_ && dtype != launch_.dtype)
         return invalid(call_, fmt::format("buffers of different types, {} and {}",
                                           to_string(launch_.dtype), to_string(dtype)));
@@ -112,8 +115,8 @@ class Resolver {
 
   Status take_sides() {
     if (needs_input()) {
-      if (Status status = take(call_.input, call_.input_counts, input_in_blocks(), "input",
-                               launch_.input);
+      if (Status status =
+              take(call_.input, call_.input_counts, input_in_blocks(), "input", launch_.input);
           !status.ok())
         return status;
     }
@@ -129,8 +132,9 @@ class Resolver {
       if (buffer.data == nullptr && buffer.count != 0)
         return invalid(call_, fmt::format("{} is null but has {} elements", side, buffer.count));
     const auto piece_of = [](const B& buffer) {
-      return Piece{static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(buffer.data))),
-                   buffer.bytes()};
+      return Piece{
+          static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(buffer.data))),
+          buffer.bytes()};
     };
     if (!blocks || (buffers.size() == n_ && n_ > 1)) {
       for (const B& buffer : buffers) pieces.push_back(piece_of(buffer));
@@ -160,8 +164,8 @@ class Resolver {
     std::size_t at = 0;
     for (std::size_t each : counts) {
       if (each > count - at)
-        return invalid(call_, fmt::format("{} counts add up to more than its {} elements", side,
-                                          count));
+        return invalid(call_,
+                       fmt::format("{} counts add up to more than its {} elements", side, count));
       pieces.push_back({whole.data + at * element, each * element});
       at += each;
     }
@@ -174,21 +178,26 @@ class Resolver {
     const auto self = static_cast<std::size_t>(setting_.rank);
     const auto differ = [&](std::size_t a, std::size_t b) {
       const std::size_t element = size_of(launch_.dtype);
-      return invalid(call_, fmt::format("input of {} and output of {} elements do not belong together",
-                                        a / element, b / element));
+      return invalid(call_,
+                     fmt::format("input of {} and output of {} elements do not belong together",
+                                 a / element, b / element));
     };
     switch (call_.collective) {
       case Collective::reduce:
         if (at_root() && in != out) return differ(in, out);
         break;
-      case Collective::all_reduce: case Collective::scan: case Collective::exclusive_scan:
+      case Collective::all_reduce:
+      case Collective::scan:
+      case Collective::exclusive_scan:
         if (in != out) return differ(in, out);
         break;
-      case Collective::gather: case Collective::all_gather:
+      case Collective::gather:
+      case Collective::all_gather:
         if (needs_output() && launch_.output[self].bytes != in)
           return differ(in, launch_.output[self].bytes);
         break;
-      case Collective::scatter: case Collective::reduce_scatter:
+      case Collective::scatter:
+      case Collective::reduce_scatter:
         if (needs_input() && launch_.input[self].bytes != out)
           return differ(launch_.input[self].bytes, out);
         break;
@@ -197,13 +206,14 @@ class Resolver {
           return differ(launch_.input[self].bytes, launch_.output[self].bytes);
         if (!call_.uneven && in != out) return differ(in, out);
         break;
-      case Collective::broadcast: case Collective::barrier: break;
+      case Collective::broadcast:
+      case Collective::barrier: break;
     }
     return {};
   }
 
-  // In place when a rank's own part lies where its result goes. Anything else that overlaps would be
-  // overwritten before it was read.
+  // In place when a rank's own part lies where its result goes. Anything else that overlaps would
+  // be overwritten before it was read.
   Status find_in_place() {
     const auto self = static_cast<std::size_t>(setting_.rank);
     if (call_.collective == Collective::broadcast || call_.collective == Collective::barrier) {
@@ -248,8 +258,9 @@ class Resolver {
     switch (call_.collective) {
       case Collective::all_gather: return !is_even(launch_.output);
       case Collective::reduce_scatter: return !is_even(launch_.input);
-      case Collective::gather: case Collective::scatter: case Collective::all_to_all:
-        return call_.uneven;
+      case Collective::gather:
+      case Collective::scatter:
+      case Collective::all_to_all: return call_.uneven;
       default: return false;
     }
   }
@@ -263,8 +274,8 @@ class Resolver {
     situation.bytes = agreed_bytes();
     const bool ordered = call_.reduction.op == ReduceOp::user && call_.reduction.user != nullptr &&
                          !call_.reduction.user->commutative;
-    situation.order = has_reduction(call_.collective) && ordered ? ReductionOrder::rank
-                                                                  : setting_.order;
+    situation.order =
+        has_reduction(call_.collective) && ordered ? ReductionOrder::rank : setting_.order;
     Algorithm forced = call_.options.algorithm;
     if (forced == Algorithm::automatic)
       forced = setting_.config->algorithm[static_cast<std::size_t>(call_.collective)];
@@ -308,8 +319,8 @@ class Resolver {
     const std::vector<Piece>& blocks =
         call_.collective == Collective::all_gather ? launch_.output : launch_.input;
     for (const Piece& block : blocks) launch_.block_bytes.push_back(block.bytes);
-    print.counts_hash = engine::fnv1a(launch_.block_bytes.data(),
-                                      launch_.block_bytes.size() * sizeof(std::size_t));
+    print.counts_hash =
+        engine::fnv1a(launch_.block_bytes.data(), launch_.block_bytes.size() * sizeof(std::size_t));
   }
 
   void fill_reduction(engine::Fingerprint& print) const {

@@ -1,8 +1,8 @@
 // group/call.hpp - from what the caller wrote to what the engine runs: checks, memory, choice.
 //
-// Pure but for the choice's cache: the same call gives the same launch on every rank that passed the
-// same arguments. What is wrong with the caller's own arguments is found here, before anything starts;
-// what differs between ranks is found by comparing fingerprints.
+// Pure but for the choice's cache: the same call gives the same launch on every rank that passed
+// the same arguments. What is wrong with the caller's own arguments is found here, before anything
+// starts; what differs between ranks is found by comparing fingerprints.
 #pragma once
 
 #include <string>

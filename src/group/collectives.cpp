@@ -182,8 +182,7 @@ Work Collectives::all_reduce_async(Buffer buffer, Reduction reduction, Options o
 Status Collectives::all_reduce(std::span<const Buffer> buffers, Reduction reduction,
                                Options options) {
   const auto inputs = as_inputs(buffers);
-  return run(
-      fold_form(Collective::all_reduce, Input(inputs), buffers, reduction, options).call());
+  return run(fold_form(Collective::all_reduce, Input(inputs), buffers, reduction, options).call());
 }
 Work Collectives::all_reduce_async(std::span<const Buffer> buffers, Reduction reduction,
                                    Options options) {
@@ -221,8 +220,7 @@ Status Collectives::all_gather(ConstBuffer input, Buffer output, Options options
 Work Collectives::all_gather_async(ConstBuffer input, Buffer output, Options options) {
   return start(all_gather_form(input, output, {}, options).call());
 }
-Status Collectives::all_gather_v(ConstBuffer input, Buffer output, Counts counts,
-                                 Options options) {
+Status Collectives::all_gather_v(ConstBuffer input, Buffer output, Counts counts, Options options) {
   return run(all_gather_form(input, output, counts, options).call());
 }
 Work Collectives::all_gather_v_async(ConstBuffer input, Buffer output, Counts counts,
@@ -300,8 +298,8 @@ Work Collectives::all_to_all_v_async(ConstBuffer input, Counts input_counts, Buf
                                      Counts output_counts, Options options) {
   return start(all_to_all_form(input, input_counts, output, output_counts, options).uneven_call());
 }
-Status Collectives::all_to_all(std::span<const ConstBuffer> inputs,
-                               std::span<const Buffer> outputs, Options options) {
+Status Collectives::all_to_all(std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+                               Options options) {
   return run(all_to_all_form(inputs, {}, outputs, {}, options).uneven_call());
 }
 Work Collectives::all_to_all_async(std::span<const ConstBuffer> inputs,
@@ -336,8 +334,7 @@ Work Collectives::isend(ConstBuffer buffer, int peer, std::uint32_t tag, Options
   const Transfer one = sending(buffer, peer, tag);
   return transfer({&one, 1}, options);
 }
-Result<Received> Collectives::recv(Buffer buffer, int source, std::uint32_t tag,
-                                   Options options) {
+Result<Received> Collectives::recv(Buffer buffer, int source, std::uint32_t tag, Options options) {
   const Transfer one{Transfer::Kind::recv, buffer, source, tag};
   return exchange({&one, 1}, options);
 }

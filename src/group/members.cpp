@@ -65,7 +65,8 @@ Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string 
   for (int rank = 0; rank < size(); ++rank)
     if ((*ballots)[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return (*ballots)[static_cast<std::size_t>(a)].key < (*ballots)[static_cast<std::size_t>(b)].key;
+    return (*ballots)[static_cast<std::size_t>(a)].key <
+           (*ballots)[static_cast<std::size_t>(b)].key;
   });
   if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
   return open(id, std::move(name), ranks);
@@ -76,7 +77,8 @@ Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name) {
   return split(0, rank(), std::move(name));
 }
 
-// ---- a group from a list, called by its members only -----------------------------------------------
+// ---- a group from a list, called by its members only
+// -----------------------------------------------
 
 Status RankGroup::run_internal(engine::Posting posting) {
   posting.internal = true;
@@ -131,7 +133,8 @@ Status RankGroup::check_list(std::span<const int> ranks) const {
   for (int each : ranks) {
     if (each < 0 || each >= size())
       return refuse(fmt::format("{} is not a rank of a group of {}", each, size()));
-    if (listed[static_cast<std::size_t>(each)]) return refuse(fmt::format("rank {} is listed twice", each));
+    if (listed[static_cast<std::size_t>(each)])
+      return refuse(fmt::format("rank {} is listed twice", each));
     listed[static_cast<std::size_t>(each)] = true;
   }
   if (!listed[static_cast<std::size_t>(rank())])
@@ -149,14 +152,15 @@ Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, s
   return open(*id, std::move(name), {ranks.begin(), ranks.end()});
 }
 
-// ---- symmetric memory ------------------------------------------------------------------------------
+// ---- symmetric memory
+// ------------------------------------------------------------------------------
 
 std::vector<int> RankGroup::mapped_members() const {
   std::vector<int> mapped;
   for (int member : channel_->options().members) {
     const transport::Link* link = world_->engine().endpoint().link(member);
-    if (link != nullptr && (link->kind() == transport::LinkKind::shm ||
-                            link->kind() == transport::LinkKind::inproc))
+    if (link != nullptr &&
+        (link->kind() == transport::LinkKind::shm || link->kind() == transport::LinkKind::inproc))
       mapped.push_back(member);
   }
   return mapped;
@@ -169,16 +173,16 @@ Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
   for (int peer = 0; peer < size(); ++peer)
     if ((*sizes)[static_cast<std::size_t>(peer)] != bytes)
       return Status(Code::mismatch,
-                    fmt::format("allocate: rank {} asks for {} bytes where rank {} asks for {}", rank(),
-                                bytes, peer, (*sizes)[static_cast<std::size_t>(peer)]));
+                    fmt::format("allocate: rank {} asks for {} bytes where rank {} asks for {}",
+                                rank(), bytes, peer, (*sizes)[static_cast<std::size_t>(peer)]));
   if (bytes == 0) return SymmetricMemory{};
   engine::Engine& engine = world_->engine();
-  const std::uint64_t id = static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
+  const std::uint64_t id =
+      static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
   const std::vector<int> peers = mapped_members();
   Result<transport::Region> region = Status(Code::internal, "not run");
-  engine.between_polls([&](transport::Endpoint& endpoint) {
-    region = endpoint.allocate_region(id, bytes, peers);
-  });
+  engine.between_polls(
+      [&](transport::Endpoint& endpoint) { region = endpoint.allocate_region(id, bytes, peers); });
   const auto free_region = [world = world_, id] {
     if (!world->is_foreign())
       world->engine().between_polls([&](transport::Endpoint& e) { e.free_region(id); });
@@ -190,7 +194,8 @@ Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
     if (region.ok()) free_region();
     if (!made.ok()) return made.status();
     if (!region.ok()) return region.status();
-    return Status(Code::out_of_memory, fmt::format("allocate: a rank had no {} bytes to share", bytes));
+    return Status(Code::out_of_memory,
+                  fmt::format("allocate: a rank had no {} bytes to share", bytes));
   }
   const auto everyones = [&] {
     return !channel_->health().ok() || std::all_of(peers.begin(), peers.end(), [&](int peer) {

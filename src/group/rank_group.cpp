@@ -1,5 +1,6 @@
 #include "group/rank_group.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,19 +22,22 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
 RankGroup::~RankGroup() {
   if (world_->is_foreign()) return;
   // Whatever is still under way ends before its memory goes back to the caller.
-  channel_->end({Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
+  channel_->end(
+      {Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
   channel_->say_goodbye();
   world_->engine().close_channel(*channel_);
 }
 
 Status RankGroup::check_process() const {
   if (!world_->is_foreign()) return {};
-  return {Code::unsupported,
-          fmt::format("group '{}' belongs to the parent process; a child of fork() must create its own",
-                      name())};
+  return {
+      Code::unsupported,
+      fmt::format("group '{}' belongs to the parent process; a child of fork() must create its own",
+                  name())};
 }
 
-// ---- collectives ---------------------------------------------------------------------------------
+// ---- collectives
+// ---------------------------------------------------------------------------------
 
 Status RankGroup::run(const Call& call) {
   if (Status status = check_process(); !status.ok()) return status;
@@ -49,7 +53,8 @@ Work RankGroup::start(const Call& call) {
   return Work(channel_->start(*std::move(launch), false));
 }
 
-// ---- point to point ------------------------------------------------------------------------------
+// ---- point to point
+// ------------------------------------------------------------------------------
 
 Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Transfer> transfers,
                                                             const CallOptions& options) const {
@@ -96,7 +101,8 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
   return work->received();
 }
 
-// ---- the rest ------------------------------------------------------------------------------------
+// ---- the rest
+// ------------------------------------------------------------------------------------
 
 Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
   tuner::Situation situation;
@@ -113,7 +119,8 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
 
 void RankGroup::abort(const std::string& reason) {
   if (world_->is_foreign()) return;
-  channel_->fail({Code::aborted, fmt::format("rank {} aborted group '{}': {}", rank(), name(), reason),
+  channel_->fail({Code::aborted,
+                  fmt::format("rank {} aborted group '{}': {}", rank(), name(), reason),
                   {rank(), -1, 0}},
                  true);
 }
@@ -128,8 +135,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
                                             std::unique_ptr<StoreServer> server,
                                             std::optional<Board> board) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
-    return Status(Code::invalid_argument, fmt::format("rank {} of a group of {} cannot be",
-                                                      options.rank, options.size));
+    return Status(Code::invalid_argument,
+                  fmt::format("rank {} of a group of {} cannot be", options.rank, options.size));
   if (!store) return Status(Code::invalid_argument, "a group cannot be created without a store");
   Config config;
   if (options.config) {
@@ -156,7 +163,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
   join.algorithm = Algorithm::direct;
-  if (Status status = group->barrier(join); !status.ok()) return status.annotate("joining the group");
+  if (Status status = group->barrier(join); !status.ok())
+    return status.annotate("joining the group");
   return std::shared_ptr<Group>(std::move(group));
 }
 
@@ -182,8 +190,9 @@ Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
   options.size = self->size;
   if (options.secret.empty()) options.secret = self->secret;
   std::optional<Board> board;
-  if (self->board_descriptor >= 0) {
-    auto attached = Board::attach(self->board_descriptor);
+  // A copy of the descriptor: another group of this process may want it too.
+  if (const int copy = ::fcntl(self->board_descriptor, F_DUPFD_CLOEXEC, 0); copy >= 0) {
+    auto attached = Board::attach(copy);
     if (attached.ok()) board = *std::move(attached);
   }
   return create_group(meeting->store, std::move(options), std::move(meeting->server),

@@ -27,7 +27,8 @@ class RankGroup final : public Group {
   Status run(const Call& call) override;
   Work start(const Call& call) override;
   Work transfer(std::span<const Transfer> transfers, const CallOptions& options) override;
-  Result<Received> exchange(std::span<const Transfer> transfers, const CallOptions& options) override;
+  Result<Received> exchange(std::span<const Transfer> transfers,
+                            const CallOptions& options) override;
 
   Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override;
   Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,

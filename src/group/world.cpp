@@ -51,7 +51,8 @@ std::string World::describe() const {
   transport::Endpoint& endpoint = engine_->endpoint();
   std::map<std::string, int> kinds;
   for (int peer = 0; peer < endpoint.size(); ++peer)
-    if (const transport::Link* link = endpoint.link(peer)) ++kinds[std::string(to_string(link->kind()))];
+    if (const transport::Link* link = endpoint.link(peer))
+      ++kinds[std::string(to_string(link->kind()))];
   const int hosts = host_of_.empty() ? 1 : 1 + *std::max_element(host_of_.begin(), host_of_.end());
   std::string text = fmt::format("{} rank{} on {} host{}; this is rank {} ({})\n", endpoint.size(),
                                  endpoint.size() == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s",
@@ -77,7 +78,8 @@ void World::on_failure(const engine::Channel& channel, const Status& status) {
                                       BoardState::failed));
   const std::string& folder = engine_->config().dump_dir;
   if (folder.empty()) {
-    engine_->log().info(Subsystem::watch, "last operations:\n{}", engine_->recorder().dump_text(10));
+    engine_->log().info(Subsystem::watch, "last operations:\n{}",
+                        engine_->recorder().dump_text(10));
     return;
   }
   const std::string path = fmt::format("{}/tutti.rank{}.pid{}.json", folder, rank_, ::getpid());

@@ -1,7 +1,7 @@
 // group/world.hpp - everything that the groups of one rank share: engine, links, recorder, board.
 //
-// Made once per Group::create; every group split from that one holds it. The last one to go takes it
-// down: progress thread, sockets, windows, descriptors.
+// Made once per Group::create; every group split from that one holds it. The last one to go takes
+// it down: progress thread, sockets, windows, descriptors.
 #pragma once
 
 #include <memory>

@@ -56,7 +56,8 @@ Result<Address> Address::decode(const std::string& bytes) {
     return Status(Code::corrupt, fmt::format("{} bytes that are no rank's address", bytes.size()));
   if (version != kProtocolVersion)
     return Status(Code::mismatch,
-                  fmt::format("a rank speaks protocol {}, this one {}; all ranks must use the same build",
+                  fmt::format("a rank speaks protocol {}, this one {}; all ranks must use the same "
+                              "build",
                               version, kProtocolVersion));
   bool whole = in.get(address.rank) && in.get(address.pid) && in.get(allowed);
   for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,

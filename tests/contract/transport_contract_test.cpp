@@ -341,7 +341,7 @@ TEST_P(TransportContract, a_sender_without_room_is_woken_when_the_peer_has_read)
 
 TEST_P(TransportContract, last_words_arrive_before_the_end_is_reported) {
   for (std::uint64_t i = 0; i < 200; ++i)  // more than a ring holds
-    ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::goodbye, i), "bye", 3, 0).accepted);
+    ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::goodbye, i), nullptr, 0, 0).accepted);
   std::thread leaver([leaving = std::move(ranks.endpoints[0])]() mutable { leaving.reset(); });
   const bool seen = ranks.poll_until([&] { return !ranks.note(1).downs.empty(); });
   leaver.join();

@@ -9,9 +9,9 @@ namespace {
 
 // Element `i` of what rank `rank` brings to step `index`.
 std::int64_t value(int index, int rank, std::size_t i) {
-  return static_cast<std::int64_t>((i * 7 + static_cast<std::size_t>(rank) * 1000003 +
-                                    static_cast<std::size_t>(index) * 10007) %
-                                   4093);
+  return static_cast<std::int64_t>(
+      (i * 7 + static_cast<std::size_t>(rank) * 1000003 + static_cast<std::size_t>(index) * 10007) %
+      4093);
 }
 
 std::vector<std::int64_t> fill(int index, int rank, std::size_t count) {
@@ -60,9 +60,9 @@ std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps) {
 
 std::string to_string(const Step& step) {
   if (step.shift) return fmt::format("shift({})", step.count);
-  return fmt::format("{}({}, root {}, {}{}, group {})", tutti::to_string(step.collective), step.count,
-                     step.root, tutti::to_string(step.algorithm), step.in_place ? ", in place" : "",
-                     step.group);
+  return fmt::format("{}({}, root {}, {}{}, group {})", tutti::to_string(step.collective),
+                     step.count, step.root, tutti::to_string(step.algorithm),
+                     step.in_place ? ", in place" : "", step.group);
 }
 
 Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
@@ -103,10 +103,13 @@ Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
     case Collective::exclusive_scan:
       made.input = fill(index, rank, count);
       made.output.assign(count, -1);
-      if (rank == 0) made.expected = step.in_place ? made.input : made.output;
-      else sum(0, rank - 1);
+      if (rank == 0)
+        made.expected = step.in_place ? made.input : made.output;
+      else
+        sum(0, rank - 1);
       break;
-    case Collective::gather: case Collective::all_gather:
+    case Collective::gather:
+    case Collective::all_gather:
       made.input = fill(index, rank, count);
       if (step.collective == Collective::gather && !at_root) break;
       made.output.assign(count * n, -1);

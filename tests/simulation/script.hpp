@@ -12,7 +12,8 @@ namespace tutti::simulation {
 
 // One operation, the same on all ranks.
 struct Step {
-  bool shift = false;  // point to point: everybody sends to the next rank and receives from the one before
+  bool shift =
+      false;  // point to point: everybody sends to the next rank and receives from the one before
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::automatic;
   std::size_t count = 0;  // elements per rank (of one block, where there are blocks)

@@ -23,8 +23,9 @@ class Simulation::Delay final : public transport::Visibility {
     const auto key = std::tuple(from, to, slot);
     auto at = seen_.find(key);
     if (at == seen_.end())
-      at = seen_.emplace(key, clock_.now() + Nanoseconds(random_() % 3 == 0 ? random_() % 50000 : 0))
-               .first;
+      at =
+          seen_.emplace(key, clock_.now() + Nanoseconds(random_() % 3 == 0 ? random_() % 50000 : 0))
+              .first;
     if (at->second > clock_.now()) return false;
     seen_.erase(at);
     return true;
@@ -51,9 +52,12 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, bool memory_links)
   config_.debug = "off";
   config_.segment_bytes = 64 << (random_() % 8);
   if (fault != Fault::none) victim_ = static_cast<int>(random_() % static_cast<unsigned>(ranks_));
-  while (fault == Fault::mismatch && script_[odd_step_].shift) odd_step_ = random_() % script_.size();
-  if (fault == Fault::mismatch && random_() % 2 == 0) odd_step_ = script_.size() - 1 - random_() % 2;
-  if (fault != Fault::none && fault != Fault::mismatch) strike_at_ = Nanoseconds(random_() % 2'000'000);
+  while (fault == Fault::mismatch && script_[odd_step_].shift)
+    odd_step_ = random_() % script_.size();
+  if (fault == Fault::mismatch && random_() % 2 == 0)
+    odd_step_ = script_.size() - 1 - random_() % 2;
+  if (fault != Fault::none && fault != Fault::mismatch)
+    strike_at_ = Nanoseconds(random_() % 2'000'000);
   make_ranks();
 }
 
@@ -107,7 +111,8 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
     return work;
   };
   if (fault_ == Fault::mismatch && rank == victim_ && index == odd_step_) {
-    // This rank calls a barrier where the others call something else, or something else for a barrier.
+    // This rank calls a barrier where the others call something else, or something else for a
+    // barrier.
     step = {};
     if (script_[index].collective == Collective::barrier && !script_[index].shift) {
       step.collective = Collective::all_reduce;
@@ -179,15 +184,16 @@ bool Simulation::step_all() {
 bool Simulation::finished() const {
   return std::all_of(world_.begin(), world_.end(), [&](const Rank& rank) {
     if (rank.dead || rank.stalled_until == Nanoseconds::max()) return true;
-    return rank.started == script_.size() &&
-           std::all_of(rank.works.begin(), rank.works.end(), [](const auto& w) { return w->done(); });
+    return rank.started == script_.size() && std::all_of(rank.works.begin(), rank.works.end(),
+                                                         [](const auto& w) { return w->done(); });
   });
 }
 
 void Simulation::strike() {
   Rank& victim = world_[static_cast<std::size_t>(victim_)];
   strike_at_ = Nanoseconds::max();
-  if (fault_ == Fault::stall) victim.stalled_until = clock_.now() + Nanoseconds(random_() % 500'000'000);
+  if (fault_ == Fault::stall)
+    victim.stalled_until = clock_.now() + Nanoseconds(random_() % 500'000'000);
   if (fault_ == Fault::freeze) victim.stalled_until = Nanoseconds::max();
   if (fault_ != Fault::kill) return;
   victim.dead = true;
@@ -226,8 +232,10 @@ Outcome Simulation::run() {
   for (int round = 0; round < kRounds; ++round) {
     if (clock_.now() >= strike_at_) strike();
     if (finished()) return judge(false);
-    if (step_all()) clock_.advance(Nanoseconds(1000));
-    else if (!advance_clock()) return judge(true);
+    if (step_all())
+      clock_.advance(Nanoseconds(1000));
+    else if (!advance_clock())
+      return judge(true);
   }
   return judge(true);
 }
@@ -247,8 +255,9 @@ Outcome Simulation::judge(bool hung) {
     outcome.story += fmt::format("  {}: {}\n", i, to_string(script_[i]));
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto& work = world_[static_cast<std::size_t>(rank)].works[i];
-      const std::string state = !work ? "not started" : !work->done() ? "UNDER WAY"
-                                                                      : work->status().to_string();
+      const std::string state = !work           ? "not started"
+                                : !work->done() ? "UNDER WAY"
+                                                : work->status().to_string();
       outcome.story += fmt::format("     rank {}: {}\n", rank, state);
     }
   }

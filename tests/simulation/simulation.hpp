@@ -1,9 +1,9 @@
 // tests/simulation/simulation.hpp - the real engine, many ranks, one thread, virtual time.
 //
 // A scheduler with a seed steps the ranks in random order over simulated links (message links with
-// latency and jitter, or inproc's memory links whose publications become visible late), stalls some,
-// kills some, lets one call something else. It ends when every rank's works are done; if nothing can
-// happen any more before that, the run hangs, which is what must never be.
+// latency and jitter, or inproc's memory links whose publications become visible late), stalls
+// some, kills some, lets one call something else. It ends when every rank's works are done; if
+// nothing can happen any more before that, the run hangs, which is what must never be.
 #pragma once
 
 #include <memory>
@@ -26,13 +26,13 @@ std::string to_string(Fault fault);
 struct Outcome {
   bool hung = false;
   int ranks = 0;
-  int victim = -1;  // of a fault
+  int victim = -1;    // of a fault
   int odd_group = 0;  // in which a mismatching rank called something else
   Fault fault = Fault::none;
   std::vector<Step> script;
   std::vector<std::vector<Status>> statuses;  // per rank, per step
   std::vector<std::vector<bool>> right;
-  std::string story;  // for a failing test
+  std::string story;       // for a failing test
   std::uint64_t hash = 0;  // of everything that happened, in order
 };
 
@@ -70,7 +70,7 @@ class Simulation {
   VirtualClock clock_;
   int ranks_;
   int victim_ = -1;
-  std::size_t odd_step_ = 0;       // at which a mismatching rank calls something else
+  std::size_t odd_step_ = 0;  // at which a mismatching rank calls something else
   Nanoseconds strike_at_ = Nanoseconds::max();
   std::vector<Step> script_;
   std::unique_ptr<transport::SimNetwork> network_;

@@ -1,10 +1,10 @@
-// Random programs on random groups under random trouble: every run ends, with right data or with the
-// right error. A failing run prints its seed; TUTTI_SEED=N repeats it alone.
+// Random programs on random groups under random trouble: every run ends, with right data or with
+// the right error. A failing run prints its seed; TUTTI_SEED=N repeats it alone.
+#include "simulation/simulation.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-
-#include "simulation/simulation.hpp"
 
 namespace tutti::simulation {
 namespace {
@@ -55,7 +55,9 @@ void expect_only(const Outcome& outcome, Code code) {
   }
 }
 
-TEST(Simulation, undisturbed_runs_end_with_right_data) { for_each_seed(Fault::none, expect_all_ok); }
+TEST(Simulation, undisturbed_runs_end_with_right_data) {
+  for_each_seed(Fault::none, expect_all_ok);
+}
 
 TEST(Simulation, a_stalled_rank_delays_the_others_and_no_more) {
   for_each_seed(Fault::stall, expect_all_ok);
@@ -94,8 +96,8 @@ TEST(Simulation, a_frozen_rank_ends_in_a_timeout_that_names_it) {
 
 TEST(Simulation, a_mismatch_reaches_every_rank) {
   for_each_seed(Fault::mismatch, [](const Outcome& outcome) {
-    // Either group ends with a barrier: it fails on every rank of the group in which one rank called
-    // something else, and nowhere else.
+    // Either group ends with a barrier: it fails on every rank of the group in which one rank
+    // called something else, and nowhere else.
     for (int rank = 0; rank < outcome.ranks; ++rank) {
       const auto& statuses = outcome.statuses[static_cast<std::size_t>(rank)];
       for (int group = 0; group < 2; ++group) {

@@ -160,8 +160,8 @@ Sent SimNetwork::send(int from, int to, Header header, const void* payload, std:
   }
   const auto wire = Nanoseconds(static_cast<std::int64_t>(
       static_cast<double>(bytes + sizeof header) / options_.bytes_per_second * 1e9));
-  const Nanoseconds late(static_cast<std::int64_t>(
-      random(static_cast<std::uint64_t>(options_.jitter.count()) + 1)));
+  const Nanoseconds late(
+      static_cast<std::int64_t>(random(static_cast<std::uint64_t>(options_.jitter.count()) + 1)));
   way.free_at = std::max(way.free_at, clock_.now()) + wire;
   frame.due = way.free_at + options_.latency + late;
   if (!way.frames.empty()) frame.due = std::max(frame.due, way.frames.back().due);  // order is kept

@@ -1,9 +1,10 @@
-// transport/sim/sim_network.hpp - message links in virtual time: latency, bandwidth, stalls and deaths.
+// transport/sim/sim_network.hpp - message links in virtual time: latency, bandwidth, stalls and
+// deaths.
 //
-// All endpoints live in one thread, under one VirtualClock that the caller moves: the same seed gives
-// the same run, to the byte. Links keep order, take part of a message at a time, and say "no room" when
-// too much is on its way, as sockets do. A lent payload is read when it is *delivered*, not when it is
-// sent: whoever reuses it early is found out.
+// All endpoints live in one thread, under one VirtualClock that the caller moves: the same seed
+// gives the same run, to the byte. Links keep order, take part of a message at a time, and say "no
+// room" when too much is on its way, as sockets do. A lent payload is read when it is *delivered*,
+// not when it is sent: whoever reuses it early is found out.
 //
 // (Not to be confused with plan/simulate, which costs schedules; this runs the real engine.)
 #pragma once
@@ -23,7 +24,7 @@ struct SimOptions {
   int ranks = 2;
   std::uint64_t seed = 0;
   Nanoseconds latency{20'000};
-  Nanoseconds jitter{100'000};          // up to this much on top, per frame
+  Nanoseconds jitter{100'000};  // up to this much on top, per frame
   double bytes_per_second = 1e9;
   std::size_t most_in_flight = 1 << 20;  // bytes per link before it says "no room"
   Nanoseconds death_notice{1'000'000};   // from a death until a peer's link goes down

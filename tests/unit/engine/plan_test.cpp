@@ -18,7 +18,8 @@ std::int64_t value(std::size_t rank, std::size_t i) {
 
 // all_reduce, the collective with every kind of op, for `n` ranks and `count` elements.
 struct AllReduce {
-  AllReduce(const Entry& entry, int n, std::size_t count, bool in_place, Passes passes, bool mapped) {
+  AllReduce(const Entry& entry, int n, std::size_t count, bool in_place, Passes passes,
+            bool mapped) {
     const std::vector<int> hosts = host_of(n);
     std::vector<Compiled> programs;
     std::vector<Launch> launches(static_cast<std::size_t>(n));
@@ -87,7 +88,8 @@ void check_all(Passes passes, bool mapped, int& landed) {
           const AllReduce run(entry, n, count, in_place, passes, mapped);
           ASSERT_TRUE(run.finished && run.right)
               << to_string(entry.algorithm) << " n=" << n << " count=" << count
-              << (in_place ? " in place" : "") << (run.finished ? " wrong" : " stuck ") << run.message;
+              << (in_place ? " in place" : "") << (run.finished ? " wrong" : " stuck ")
+              << run.message;
           landed += run.landed;
         }
     }

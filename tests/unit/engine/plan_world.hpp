@@ -115,9 +115,8 @@ class PlanWorld {
     } else {
       payload.data = message.copy.data();
     }
-    const Status status =
-        plans_[rank]->deliver(message.from, message.header, Segment::keep(message.header, payload),
-                              *hosts_[rank]);
+    const Status status = plans_[rank]->deliver(
+        message.from, message.header, Segment::keep(message.header, payload), *hosts_[rank]);
     if (!status.ok()) status_ = status;
     return true;
   }
@@ -161,7 +160,8 @@ inline void QueueLink::release(std::uint64_t lease) {
 
 inline std::byte* QueueLink::reach(const transport::MemoryRef& ref, std::size_t) const {
   const Launch& theirs = world_.launches_[static_cast<std::size_t>(peer_)];
-  return ref.region == 1 && theirs.output.size() == 1 ? theirs.output[0].data + ref.offset : nullptr;
+  return ref.region == 1 && theirs.output.size() == 1 ? theirs.output[0].data + ref.offset
+                                                      : nullptr;
 }
 
 }  // namespace tutti::engine::testing
