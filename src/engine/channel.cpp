@@ -125,7 +125,9 @@ bool Channel::step() {
       moved = true;
     } else {
       moved |= run_collectives();
-      if (point_to_point_.busy()) moved |= point_to_point_.step(*this, engine_->clock().now());
+      if (point_to_point_.open() > 0) moved |= point_to_point_.step(*this, engine_->clock().now());
+      open_messages_.store(static_cast<std::uint32_t>(point_to_point_.open()),
+                           std::memory_order_relaxed);
       if (!point_to_point_.failure().ok()) fail(point_to_point_.failure(), true);
       // Only when nothing moves any more: what a rank sent before it went away still counts.
       if (!moved) moved = judge_departed() || check_deadline();

@@ -159,6 +159,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   Fingerprint last_call_;  // for those who ask what we are doing
   std::uint64_t last_sequence_ = 0;
   bool last_running_ = false;
+  std::atomic<std::uint32_t> open_messages_{0};
   Status failure_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_news_{false};  // inbox, postings or failure want attention

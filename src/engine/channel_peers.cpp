@@ -119,6 +119,7 @@ void Channel::answer_query(int peer) {
     report.call = last_call_;
     report.sequence = last_sequence_;
     report.running = last_running_;
+    report.posted = open_messages_.load(std::memory_order_relaxed);
   }
   (void)link_to(peer).send(header_for(MessageKind::report, options_.id, 0), &report, sizeof report,
                            0);
@@ -146,11 +147,7 @@ void Channel::handle(Incoming& message) {
     case MessageKind::report: {
       Report report;
       if (message.segment.bytes == sizeof report) std::memcpy(&report, bytes, sizeof report);
-      peers_[static_cast<std::size_t>(message.peer)].report =
-          report.sequence == 0
-              ? "it has not started any collective of this group"
-              : fmt::format("it {} {} #{}", report.running ? "is at" : "has finished",
-                            describe(report.call), report.sequence);
+      peers_[static_cast<std::size_t>(message.peer)].report = describe(report);
       break;
     }
     default: {

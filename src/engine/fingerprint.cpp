@@ -41,6 +41,17 @@ std::string describe(const Fingerprint& call) {
   return text + fmt::format(", {})", to_string(call.algorithm));
 }
 
+std::string describe(const Report& report) {
+  std::string text = "it has not started any collective of this group";
+  if (report.sequence != 0)
+    text = fmt::format("it {} {} #{}", report.running ? "is at" : "has finished",
+                       describe(report.call), report.sequence);
+  if (report.posted != 0)
+    text += fmt::format(" and waits in {} send{} or receive{}", report.posted,
+                        report.posted == 1 ? "" : "s", report.posted == 1 ? "" : "s");
+  return text;
+}
+
 std::uint64_t fnv1a(const void* data, std::size_t bytes) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (std::size_t i = 0; i < bytes; ++i) {

@@ -51,6 +51,8 @@ static_assert(sizeof(Report) <= transport::kInlineBytes);
 bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept;
 // "all_reduce(1024 x f32, sum, ring)", with just the words in which the two can differ.
 std::string describe(const Fingerprint& call);
+// "it is at broadcast(…) #7", for an error about a rank that does something else.
+std::string describe(const Report& report);
 
 // FNV-1a, for lists of counts and names of functions: equal input, equal bits, on any machine.
 std::uint64_t fnv1a(const void* data, std::size_t bytes) noexcept;

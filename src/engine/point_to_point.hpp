@@ -58,7 +58,8 @@ class PointToPoint {
   void post(Posting posting, PlanHost& host);
   Status deliver(int peer, const transport::Header& header, Segment segment, PlanHost& host);
   bool step(PlanHost& host, Nanoseconds now);
-  bool busy() const { return !sends_.empty() || !posted_.empty() || !active_.empty(); }
+  // Sends and receives that are not done.
+  std::size_t open() const { return sends_.size() + posted_.size() + active_.size(); }
   // Ends everything with `status`. The links have forgotten the channel before.
   void abandon(const Status& status, PlanHost& host);
   // A deadline passed while bytes were moving: the group cannot go on.

@@ -95,5 +95,16 @@ TEST(Fingerprint, is_described_in_the_words_of_the_call) {
   EXPECT_EQ(describe(call), "reduce(12 x bf16, max, root 3, binomial_tree)");
 }
 
+TEST(Report, says_what_a_rank_does_instead) {
+  Report report;
+  EXPECT_EQ(describe(report), "it has not started any collective of this group");
+  report.call.collective = Collective::barrier;
+  report.sequence = 7;
+  EXPECT_EQ(describe(report), "it has finished barrier() #7");
+  report.running = 1;
+  report.posted = 2;
+  EXPECT_EQ(describe(report), "it is at barrier() #7 and waits in 2 sends or receives");
+}
+
 }  // namespace
 }  // namespace tutti::engine
