@@ -18,7 +18,8 @@ CallOptions within(std::chrono::milliseconds timeout) {
 
 void expect_timed_out(const Status& status, const std::string& instead) {
   EXPECT_EQ(status.code(), Code::timed_out) << status.to_string();
-  for (const std::string& word : {"rank " + std::to_string(kLate), std::string("all_reduce"), instead})
+  for (const std::string& word :
+       {"rank " + std::to_string(kLate), std::string("all_reduce"), instead})
     EXPECT_NE(status.message().find(word), std::string::npos)
         << "should say " << word << ": " << status.to_string();
 }
@@ -59,7 +60,8 @@ TEST_P(Deadline, names_a_rank_that_called_nothing_at_all) {
       return;
     }
     expect_timed_out(here.group->all_reduce(Buffer::of(values), ReduceOp::sum,
-                                            within(std::chrono::milliseconds(500))), "");
+                                            within(std::chrono::milliseconds(500))),
+                     "");
     ASSERT_TRUE(here.store->set(std::to_string(here.rank) + " timed out", "").ok());
   });
 }
@@ -68,8 +70,8 @@ TEST_P(Deadline, ends_a_receive_that_nobody_sends_to) {
   in_world([](Context& here) {
     std::vector<float> values(100);
     if (here.rank == 0) {
-      const auto received = here.group->recv(Buffer::of(values), kLate, 3,
-                                             within(std::chrono::milliseconds(300)));
+      const auto received =
+          here.group->recv(Buffer::of(values), kLate, 3, within(std::chrono::milliseconds(300)));
       EXPECT_EQ(received.status().code(), Code::timed_out) << received.status().to_string();
       EXPECT_NE(received.status().message().find("rank 1"), std::string::npos)
           << received.status().to_string();
@@ -82,7 +84,8 @@ TEST_P(Deadline, ends_a_receive_that_nobody_sends_to) {
 
 // In a ring the rank that is waited for waits itself, for another; the one at fault is to be named.
 TEST(DistantDeadline, names_the_rank_at_fault_not_the_one_in_between) {
-  for (Algorithm algorithm : {Algorithm::ring, Algorithm::recursive_doubling, Algorithm::binomial_tree}) {
+  for (Algorithm algorithm :
+       {Algorithm::ring, Algorithm::recursive_doubling, Algorithm::binomial_tree}) {
     SCOPED_TRACE(to_string(algorithm));
     run(World{.size = 8}, [algorithm](Context& here) {
       std::vector<float> values(100);
@@ -113,15 +116,16 @@ TEST(StoppedRank, is_named_at_the_deadline_and_others_go_on_without_it) {
       std::vector<float> values(100'003);
       const auto begin = std::chrono::steady_clock::now();
       expect_timed_out(here.group->all_reduce(Buffer::of(values), ReduceOp::sum,
-                                              within(std::chrono::seconds(1))), "");
+                                              within(std::chrono::seconds(1))),
+                       "");
       EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
       try_out(**others, {.count = 5003});
     });
   }
 }
 
-// A rank that sleeps through the failure and wakes up later must not write into memory that the others
-// use for something else by then.
+// A rank that sleeps through the failure and wakes up later must not write into memory that the
+// others use for something else by then.
 TEST(StoppedRank, that_wakes_up_late_learns_what_happened) {
   for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
     run(World{.kind = kind, .size = 3}, [](Context& here) {
@@ -131,13 +135,15 @@ TEST(StoppedRank, that_wakes_up_late_learns_what_happened) {
       if (here.rank == kLate) {
         ASSERT_TRUE(here.store->set("pid", std::to_string(getpid())).ok());
         kill(getpid(), SIGSTOP);
-        EXPECT_EQ(here.group->all_reduce(Buffer::of(values), ReduceOp::sum).code(), Code::timed_out);
+        EXPECT_EQ(here.group->all_reduce(Buffer::of(values), ReduceOp::sum).code(),
+                  Code::timed_out);
         return;
       }
       const auto pid = here.store->get("pid", std::chrono::seconds(30));
       ASSERT_TRUE(pid.ok());
       expect_timed_out(here.group->all_reduce(Buffer::of(values), ReduceOp::sum,
-                                              within(std::chrono::milliseconds(700))), "");
+                                              within(std::chrono::milliseconds(700))),
+                       "");
       const auto ended = here.store->add("ended", 1);
       ASSERT_TRUE(ended.ok());
       if (*ended == 2) kill(std::stoi(*pid), SIGCONT);

@@ -1,4 +1,5 @@
-// A killed rank ends the others' operations with peer_lost naming it, in the groups that contain it.
+// A killed rank ends the others' operations with peer_lost naming it, in the groups that contain
+// it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,8 +41,9 @@ void expect_in_time(Context& here, const char* what) {
   const auto died = here.store->get("died at", std::chrono::seconds(10));
   ASSERT_TRUE(died.ok());
   const auto took = std::chrono::nanoseconds(now_ns() - std::stoll(*died));
-  std::printf("%s: rank %d had its %s ended %.1f ms after the death\n", describe(here.world).c_str(),
-              here.rank, what, std::chrono::duration<double, std::milli>(took).count());
+  std::printf("%s: rank %d had its %s ended %.1f ms after the death\n",
+              describe(here.world).c_str(), here.rank, what,
+              std::chrono::duration<double, std::milli>(took).count());
   EXPECT_LT(took, kHang);
 }
 

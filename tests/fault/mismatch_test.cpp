@@ -1,4 +1,5 @@
-// Different calls on different ranks: an error on every rank that names who called what, never a hang.
+// Different calls on different ranks: an error on every rank that names who called what, never a
+// hang.
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
 
@@ -11,8 +12,8 @@ using Start = std::function<Work(Group&, std::vector<float>&)>;
 
 struct Disagreement {
   std::string about;
-  Start most;          // what all ranks but one call
-  Start odd;           // what the odd one calls
+  Start most;             // what all ranks but one call
+  Start odd;              // what the odd one calls
   std::string word_most;  // what every rank's message must say of them
   std::string word_odd;
 };
@@ -56,10 +57,11 @@ std::vector<Disagreement> disagreements() {
   return {
       {"the collective", sum, broadcast_from(0), "all_reduce", "broadcast"},
       {"the collective, when one has no data", sum,
-       [](Group& group, std::vector<float>&) { return group.barrier_async(); }, "all_reduce", "barrier"},
+       [](Group& group, std::vector<float>&) { return group.barrier_async(); }, "all_reduce",
+       "barrier"},
       {"the count", sum, all_reduce_of(101, ReduceOp::sum), "100", "101"},
-      {"a large count", all_reduce_of(200'000, ReduceOp::sum), all_reduce_of(200'001, ReduceOp::sum),
-       "200000", "200001"},
+      {"a large count", all_reduce_of(200'000, ReduceOp::sum),
+       all_reduce_of(200'001, ReduceOp::sum), "200000", "200001"},
       {"a count of zero", sum, all_reduce_of(0, ReduceOp::sum), "100", "0"},
       {"the type", sum, all_reduce_as(Dtype::i32), "f32", "i32"},
       {"the reduction", sum, all_reduce_of(100, ReduceOp::max), "sum", "max"},
@@ -123,10 +125,9 @@ TEST_P(Mismatch, of_a_pair_in_all_to_all_is_found_by_the_pair_and_told_to_everyo
     if (here.rank == 0) wrong[1] = 11;  // rank 1 expects 10 from everybody
     CallOptions options;
     options.timeout = std::chrono::seconds(10);
-    const Status status =
-        (*group)->all_to_all_v(ConstBuffer::of(in.data(), here.rank == 0 ? counts.size() * 10 + 1
-                                                                         : counts.size() * 10),
-                               wrong, Buffer::of(out.data(), counts.size() * 10), counts, options);
+    const Status status = (*group)->all_to_all_v(
+        ConstBuffer::of(in.data(), here.rank == 0 ? counts.size() * 10 + 1 : counts.size() * 10),
+        wrong, Buffer::of(out.data(), counts.size() * 10), counts, options);
     if (here.rank <= 1) {
       EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
     }

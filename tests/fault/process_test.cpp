@@ -22,7 +22,8 @@ enum Answer { kRefused = 0, kAccepted = 10, kUnclear = 11 };
 // In a forked child: every call must fail at once, and say why.
 int ask_in_fork(Group& group) {
   std::vector<float> values(10);
-  const Status statuses[] = {group.barrier(), group.all_reduce_async(Buffer::of(values), ReduceOp::sum).wait(),
+  const Status statuses[] = {group.barrier(),
+                             group.all_reduce_async(Buffer::of(values), ReduceOp::sum).wait(),
                              group.send(ConstBuffer::of(values), 0), group.duplicate().status()};
   for (const Status& status : statuses) {
     if (status.ok()) return kAccepted;
@@ -49,7 +50,8 @@ TEST(Fork, refuses_the_childs_calls_and_leaves_the_parent_alone) {
     });
 }
 
-// A child that lives on holds copies of the descriptors; the death of its parent must be seen anyway.
+// A child that lives on holds copies of the descriptors; the death of its parent must be seen
+// anyway.
 TEST(Fork, does_not_hide_the_parents_death) {
   for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
     World world{.kind = kind, .size = 3};
@@ -87,7 +89,8 @@ class Folder {
   // All files' text.
   std::string text() const {
     std::ostringstream all;
-    for (const auto& entry : fs::directory_iterator(path_)) all << std::ifstream(entry.path()).rdbuf();
+    for (const auto& entry : fs::directory_iterator(path_))
+      all << std::ifstream(entry.path()).rdbuf();
     return all.str();
   }
 
@@ -95,7 +98,8 @@ class Folder {
   std::string path_;
 };
 
-// A dump goes to the folder, or to stderr where a signal handler can do no better: that is put there too.
+// A dump goes to the folder, or to stderr where a signal handler can do no better: that is put
+// there too.
 void send_stderr_to(const Folder& folder) {
   const std::string path = folder.path() + "/stderr." + std::to_string(getpid());
   ASSERT_NE(std::freopen(path.c_str(), "w", stderr), nullptr);
@@ -136,8 +140,8 @@ TEST(Recorder, is_dumped_when_a_group_fails) {
   world.tune = [&](Config& config) { config.dump_dir = folder.path(); };
   run(world, [&](Context& here) {
     std::vector<float> values(10);
-    const Status status = here.rank == 0 ? here.group->barrier()
-                                         : here.group->broadcast(Buffer::of(values), 0);
+    const Status status =
+        here.rank == 0 ? here.group->barrier() : here.group->broadcast(Buffer::of(values), 0);
     EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
     const std::string text = text_with(folder, "mismatch");
     EXPECT_NE(text.find("mismatch"), std::string::npos) << "dumped: " << text.substr(0, 500);

@@ -34,8 +34,12 @@ std::vector<std::string> provocations() {
   std::mt19937_64 random(7);
   std::string noise(100'000, '\0');
   for (char& letter : noise) letter = static_cast<char>(random());
-  return {"", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", noise, std::string(64, '\xFF'),
-          std::string(10, '\0'), std::string(1 << 20, '\x7F')};
+  return {"",
+          "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+          noise,
+          std::string(64, '\xFF'),
+          std::string(10, '\0'),
+          std::string(1 << 20, '\x7F')};
 }
 
 // The connections stay open until the end of the test: a stranger need not be so kind as to leave.

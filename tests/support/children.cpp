@@ -46,7 +46,8 @@ class ReportFailures final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     failed_ = true;
-    write_report(descriptor_, this_rank, result.file_name(), result.line_number(), result.message());
+    write_report(descriptor_, this_rank, result.file_name(), result.line_number(),
+                 result.message());
   }
   bool failed() const { return failed_; }
 

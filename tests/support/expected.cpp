@@ -8,8 +8,11 @@ namespace {
 
 bool has_parts(Collective collective) {
   switch (collective) {
-    case Collective::gather: case Collective::all_gather: case Collective::scatter:
-    case Collective::reduce_scatter: case Collective::all_to_all: return true;
+    case Collective::gather:
+    case Collective::all_gather:
+    case Collective::scatter:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all: return true;
     default: return false;
   }
 }
@@ -41,7 +44,8 @@ std::size_t sum_of(const std::vector<std::size_t>& counts, std::size_t how_many)
 }
 
 // Part `index` of a contiguous array that is cut into `counts`.
-Bytes cut_out(const Bytes& whole, const std::vector<std::size_t>& counts, int index, std::size_t width) {
+Bytes cut_out(const Bytes& whole, const std::vector<std::size_t>& counts, int index,
+              std::size_t width) {
   const auto at = static_cast<std::size_t>(index);
   const auto first = whole.begin() + static_cast<std::ptrdiff_t>(sum_of(counts, at) * width);
   return {first, first + static_cast<std::ptrdiff_t>(counts[at] * width)};
@@ -96,7 +100,8 @@ std::vector<std::size_t> input_parts(const Case& what, int size, int rank) {
     case Collective::barrier: return {};
     case Collective::broadcast:
       return rank == what.root ? std::vector{what.count} : std::vector<std::size_t>{};
-    case Collective::gather: case Collective::all_gather: return {part(what, rank)};
+    case Collective::gather:
+    case Collective::all_gather: return {part(what, rank)};
     case Collective::scatter:
       return rank == what.root ? all_parts(what, size) : std::vector<std::size_t>{};
     case Collective::reduce_scatter: return all_parts(what, size);
@@ -105,7 +110,9 @@ std::vector<std::size_t> input_parts(const Case& what, int size, int rank) {
       for (int to = 0; to < size; ++to) parts.push_back(pair(what, rank, to));
       return parts;
     }
-    case Collective::reduce: case Collective::all_reduce: case Collective::scan:
+    case Collective::reduce:
+    case Collective::all_reduce:
+    case Collective::scan:
     case Collective::exclusive_scan: return {what.count};
   }
   return {};
@@ -119,13 +126,16 @@ std::vector<std::size_t> output_parts(const Case& what, int size, int rank) {
     case Collective::gather:
       return rank == what.root ? all_parts(what, size) : std::vector<std::size_t>{};
     case Collective::all_gather: return all_parts(what, size);
-    case Collective::scatter: case Collective::reduce_scatter: return {part(what, rank)};
+    case Collective::scatter:
+    case Collective::reduce_scatter: return {part(what, rank)};
     case Collective::all_to_all: {
       std::vector<std::size_t> parts;
       for (int from = 0; from < size; ++from) parts.push_back(pair(what, from, rank));
       return parts;
     }
-    case Collective::broadcast: case Collective::all_reduce: case Collective::scan:
+    case Collective::broadcast:
+    case Collective::all_reduce:
+    case Collective::scan:
     case Collective::exclusive_scan: return {what.count};
   }
   return {};
@@ -141,8 +151,7 @@ Bytes expected_output(const Case& what, int size, int rank, const Bytes& before)
   switch (what.collective) {
     case Collective::barrier: return {};
     case Collective::broadcast: return input_of(what, size, what.root);
-    case Collective::reduce:
-      return rank == what.root ? fold_ranks(what, 0, size, size) : before;
+    case Collective::reduce: return rank == what.root ? fold_ranks(what, 0, size, size) : before;
     case Collective::all_reduce: return fold_ranks(what, 0, size, size);
     case Collective::gather: return rank == what.root ? gathered(what, size) : before;
     case Collective::all_gather: return gathered(what, size);

@@ -57,7 +57,8 @@ unsigned encode_small(const Format& format, double value) {
   if (std::isnan(value)) return sign | infinity | ((1U << format.fraction_bits) - 1U);
   double magnitude = std::fabs(value);
   int exponent = 1 - format.bias();  // of the subnormals and of the smallest normals
-  if (magnitude != 0 && !std::isinf(magnitude)) exponent = std::max(exponent, std::ilogb(magnitude));
+  if (magnitude != 0 && !std::isinf(magnitude))
+    exponent = std::max(exponent, std::ilogb(magnitude));
   const double unit = std::ldexp(1.0, exponent - format.fraction_bits);
   magnitude = std::nearbyint(magnitude / unit) * unit;  // ties to even is the default mode
   if (magnitude > format.largest()) {
@@ -69,8 +70,8 @@ unsigned encode_small(const Format& format, double value) {
   const auto units = static_cast<unsigned>(std::ldexp(magnitude, format.fraction_bits - exponent));
   const auto biased = static_cast<unsigned>(exponent + format.bias());
   const bool normal = units >> format.fraction_bits;
-  return sign | (normal ? (biased << format.fraction_bits) + units - (1U << format.fraction_bits)
-                        : units);
+  return sign |
+         (normal ? (biased << format.fraction_bits) + units - (1U << format.fraction_bits) : units);
 }
 
 template <class T>
@@ -191,7 +192,8 @@ double decode(Dtype dtype, const std::byte* element) {
   if (dtype == Dtype::f32) return static_cast<double>(load<float>(element));
   const auto format = format_of(dtype);
   if (!format) return 0.0;
-  const unsigned bits = size_of(dtype) == 1 ? load<std::uint8_t>(element) : load<std::uint16_t>(element);
+  const unsigned bits =
+      size_of(dtype) == 1 ? load<std::uint8_t>(element) : load<std::uint16_t>(element);
   return decode_small(*format, bits);
 }
 
@@ -219,8 +221,11 @@ Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<B
     case Dtype::u64: return fold_integers<std::uint64_t>(reduction.op, inputs, divisor);
     case Dtype::boolean: return fold_booleans(reduction.op, inputs);
     case Dtype::f64: return fold_floats<double>(dtype, reduction, inputs, divisor);
-    case Dtype::f16: case Dtype::bf16: case Dtype::f32: case Dtype::f8e4m3: case Dtype::f8e5m2:
-      return fold_floats<float>(dtype, reduction, inputs, divisor);
+    case Dtype::f16:
+    case Dtype::bf16:
+    case Dtype::f32:
+    case Dtype::f8e4m3:
+    case Dtype::f8e5m2: return fold_floats<float>(dtype, reduction, inputs, divisor);
   }
   return {};
 }
@@ -240,9 +245,10 @@ std::optional<std::string> difference(Dtype dtype, const Bytes& expected, const 
     std::uint64_t wanted = 0, found = 0;
     std::memcpy(&wanted, want, width);
     std::memcpy(&found, got + at, width);
-    text << "element " << at / width << " is 0x" << std::hex << found << " and should be 0x" << wanted
-         << std::dec;
-    if (is_float(dtype)) text << " (" << decode(dtype, got + at) << ", " << decode(dtype, want) << ")";
+    text << "element " << at / width << " is 0x" << std::hex << found << " and should be 0x"
+         << wanted << std::dec;
+    if (is_float(dtype))
+      text << " (" << decode(dtype, got + at) << ", " << decode(dtype, want) << ")";
   }
   if (wrong == 0) return std::nullopt;
   text << "; " << wrong << " of " << expected.size() / width << " elements are wrong";

@@ -1,7 +1,8 @@
 // support/reference.hpp - what collectives must give, computed the plain way.
 //
-// Shares no arithmetic with the library: small floats are rounded by scaling with powers of two, folds
-// go one element at a time in rank order, in the accumulation type of tutti/types.hpp, rounded once.
+// Shares no arithmetic with the library: small floats are rounded by scaling with powers of two,
+// folds go one element at a time in rank order, in the accumulation type of tutti/types.hpp,
+// rounded once.
 //
 // Inputs are a function of (seed, rank, index), so every rank knows everybody's.
 #pragma once

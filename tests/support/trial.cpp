@@ -97,12 +97,17 @@ bool Block::guards_intact() const {
 }
 
 Trial::Trial(Group& group, const Case& what, Arena* arena)
-    : group_(group), what_(what), rank_(group.rank()), size_(group.size()),
+    : group_(group),
+      what_(what),
+      rank_(group.rank()),
+      size_(group.size()),
       input_counts_(input_parts(what, size_, rank_)),
       output_counts_(output_parts(what, size_, rank_)) {
   if (what_.collective == Collective::broadcast) what_.in_place = true;
-  if (what_.in_place) lay_out_in_place(arena);
-  else lay_out(arena);
+  if (what_.in_place)
+    lay_out_in_place(arena);
+  else
+    lay_out(arena);
   for (const Buffer& buffer : inputs_) const_inputs_.emplace_back(buffer);
   fill();
 }
@@ -160,9 +165,7 @@ CallOptions Trial::options() const {
 
 Bytes Trial::output() const { return concatenate(outputs_); }
 
-void Trial::check(const Status& status) {
-  check(status, status.ok() ? expected() : Bytes());
-}
+void Trial::check(const Status& status) { check(status, status.ok() ? expected() : Bytes()); }
 
 void Trial::check(const Status& status, const Bytes& expected) {
   const std::string which = describe(what_) + " on " + std::to_string(size_) + " ranks";

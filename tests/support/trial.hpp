@@ -1,7 +1,8 @@
 // support/trial.hpp - one collective call, its buffers, and the check of what came out.
 //
 //   Case all_reduce{.collective = Collective::all_reduce, .dtype = Dtype::bf16, .count = 257};
-//   try_out(group, all_reduce);                       // blocking; fails the test if the result is wrong
+//   try_out(group, all_reduce);                       // blocking; fails the test if the result is
+//   wrong
 //
 //   Trial trial(group, all_reduce);                   // or in three steps
 //   Work work = trial.start();
@@ -105,10 +106,10 @@ class Trial {
   Case what_;
   int rank_;
   int size_;
-  std::vector<std::size_t> input_counts_;   // this rank's parts
+  std::vector<std::size_t> input_counts_;  // this rank's parts
   std::vector<std::size_t> output_counts_;
   std::list<Block> blocks_;
-  std::vector<Buffer> inputs_;   // one, or one per part
+  std::vector<Buffer> inputs_;  // one, or one per part
   std::vector<Buffer> outputs_;
   std::vector<ConstBuffer> const_inputs_;
   Bytes input_before_;

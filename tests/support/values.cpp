@@ -1,6 +1,6 @@
-// How make_values picks elements. For `exact` every partial result of every order of folding must be
-// representable, also in three bits of fraction and with sixteen ranks; that is what the small ranges
-// below are for.
+// How make_values picks elements. For `exact` every partial result of every order of folding must
+// be representable, also in three bits of fraction and with sixteen ranks; that is what the small
+// ranges below are for.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,8 @@ namespace {
 // The largest magnitude such that sixteen of them add up without rounding.
 int exact_range(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f8e4m3: case Dtype::f8e5m2: return 1;
+    case Dtype::f8e4m3:
+    case Dtype::f8e5m2: return 1;
     case Dtype::bf16: return 16;
     case Dtype::f16: return 64;
     default: return 1000;
@@ -53,8 +54,9 @@ Bytes make_values(const Recipe& recipe, int rank, std::size_t first, std::size_t
     } else if (!is_float(recipe.dtype)) {
       std::memcpy(element, &bits, width);  // any integers: they wrap, in whatever order
     } else {
-      encode(recipe.dtype, recipe.values == Values::exact ? exact_number(recipe, rank, bits)
-                                                          : arbitrary_number(recipe.dtype, bits),
+      encode(recipe.dtype,
+             recipe.values == Values::exact ? exact_number(recipe, rank, bits)
+                                            : arbitrary_number(recipe.dtype, bits),
              element);
     }
   }

@@ -54,8 +54,8 @@ void live(const World& world, int rank, std::shared_ptr<Store> store, const Body
   body(here);
 }
 
-// The ranks' way to meet: memory when all are threads of one process, else a server in the parent whose
-// socket listens before anybody is forked.
+// The ranks' way to meet: memory when all are threads of one process, else a server in the parent
+// whose socket listens before anybody is forked.
 class MeetingPoint {
  public:
   MeetingPoint(const World& world, const TwoHosts* hosts) {

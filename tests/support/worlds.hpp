@@ -3,11 +3,13 @@
 //   threads   one process, a thread per rank, links by inproc
 //   shm       a process per rank, links by shared memory
 //   tcp       a process per rank, links by tcp on loopback
-//   mixed     a process per rank on two emulated hosts (network namespaces), transport chosen by trying
+//   mixed     a process per rank on two emulated hosts (network namespaces), transport chosen by
+//   trying
 //
-// Ranks always live in forked children, so that the test's own process stays free of threads and can
-// be forked again, a rank may die, and a world that hangs is ended after its limit. Failed assertions
-// travel to the parent through a pipe and are reported there with the rank that made them.
+// Ranks always live in forked children, so that the test's own process stays free of threads and
+// can be forked again, a rank may die, and a world that hangs is ended after its limit. Failed
+// assertions travel to the parent through a pipe and are reported there with the rank that made
+// them.
 //
 //   run(World{.kind = WorldKind::shm, .size = 3}, [](Context& here) {
 //     EXPECT_TRUE(here.group->barrier().ok());
@@ -35,8 +37,9 @@ struct World {
   int size = 1;
   ReductionOrder order = ReductionOrder::any;
   std::function<void(Config&)> tune{};  // changes what every rank's Config says
-  std::chrono::seconds limit{60};     // then the children are killed, and the test has failed
-  // Ranks that may die or stop. They are killed when all others are done, and their death is no failure.
+  std::chrono::seconds limit{60};       // then the children are killed, and the test has failed
+  // Ranks that may die or stop. They are killed when all others are done, and their death is no
+  // failure.
   std::vector<int> doomed{};
 };
 std::string describe(const World& world);
@@ -51,8 +54,8 @@ struct Context {
 };
 using Body = std::function<void(Context&)>;
 
-// All ranks wait for all, in the store: nothing of the group is under way afterwards, as a barrier of
-// the group itself cannot promise (one rank has left it, another is still in it).
+// All ranks wait for all, in the store: nothing of the group is under way afterwards, as a barrier
+// of the group itself cannot promise (one rank has left it, another is still in it).
 void meet(Context& here, const std::string& where = "meeting");
 
 struct Failure {

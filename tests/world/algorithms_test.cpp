@@ -1,5 +1,5 @@
-// Every algorithm of the catalog, forced: it runs and is right wherever it exists, and is a clear error
-// wherever it does not.
+// Every algorithm of the catalog, forced: it runs and is right wherever it exists, and is a clear
+// error wherever it does not.
 #include <map>
 
 #include "schedule/catalog.hpp"
@@ -126,7 +126,8 @@ TEST_P(LargeMessagesByAlgorithm, arrive_whole) {
       what.root = 1;
       Trial trial(*here.group, what);
       // Rank 0's output of exclusive_scan stays as it was, which is not the same in place.
-      const bool known = expected.count(entry.collective) && entry.collective != Collective::exclusive_scan;
+      const bool known =
+          expected.count(entry.collective) && entry.collective != Collective::exclusive_scan;
       const Status status = trial.run();
       if (!known) expected[entry.collective] = trial.expected();
       trial.check(status, expected[entry.collective]);
@@ -137,8 +138,8 @@ TEST_P(LargeMessagesByAlgorithm, arrive_whole) {
 std::vector<World> segmented_worlds() {
   std::vector<World> worlds;
   for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
-    worlds.push_back(World{.kind = kind, .size = 5,
-                           .tune = [](Config& config) { config.segment_bytes = 16 * 1024; }});
+    worlds.push_back(World{
+        .kind = kind, .size = 5, .tune = [](Config& config) { config.segment_bytes = 16 * 1024; }});
   return worlds;
 }
 

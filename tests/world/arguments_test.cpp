@@ -1,5 +1,5 @@
-// The caller's mistakes are invalid_argument on the rank that made them, start nothing, and leave the
-// group as it was. Also what a group says of itself.
+// The caller's mistakes are invalid_argument on the rank that made them, start nothing, and leave
+// the group as it was. Also what a group says of itself.
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
 
@@ -68,7 +68,8 @@ TEST_P(Arguments, of_messages_are_checked) {
     expect_refused(here.group->send(one, kAnySource), "-1");
     expect_refused(here.group->recv(one, -7).status(), "-7");
     expect_refused(here.group->send(Buffer{nullptr, 5, Dtype::f32}, 0), "null");
-    expect_refused(here.group->subgroup(std::vector<int>{here.rank, here.rank}, 0).status(), "twice");
+    expect_refused(here.group->subgroup(std::vector<int>{here.rank, here.rank}, 0).status(),
+                   "twice");
     expect_refused(here.group->subgroup(std::vector<int>{here.rank, 99}, 0).status(), "99");
     try_out(*here.group, {.count = 100});
   });
@@ -78,7 +79,8 @@ TEST_P(Arguments, predictions_are_sane) {
   in_world([](Context& here) {
     for (int c = 0; c < kCollectives; ++c) {
       const auto collective = static_cast<Collective>(c);
-      auto small = here.group->predict(collective, 64), large = here.group->predict(collective, 64 << 20);
+      auto small = here.group->predict(collective, 64),
+           large = here.group->predict(collective, 64 << 20);
       ASSERT_TRUE(small.ok() && large.ok()) << to_string(collective);
       EXPECT_NE(small->algorithm, Algorithm::automatic);
       EXPECT_GT(small->time.count(), 0) << to_string(collective);

@@ -49,13 +49,15 @@ TEST_P(Works, call_back_once_and_callbacks_may_start_operations) {
     std::atomic<int> calls{0};
     std::promise<void> end;
     std::function<void(int)> link = [&](int i) {
-      Work work = here.group->all_reduce_async(
-          Buffer::of(&values[static_cast<std::size_t>(i)], 1), ReduceOp::sum);
+      Work work = here.group->all_reduce_async(Buffer::of(&values[static_cast<std::size_t>(i)], 1),
+                                               ReduceOp::sum);
       work.on_complete([&, i](const Status& status) {
         EXPECT_TRUE(status.ok()) << status.to_string();
         ++calls;
-        if (i + 1 < kLinks) link(i + 1);
-        else end.set_value();
+        if (i + 1 < kLinks)
+          link(i + 1);
+        else
+          end.set_value();
       });
     };
     link(0);
@@ -93,7 +95,9 @@ TEST_P(Works, go_on_after_a_wait_gave_up) {
   in_world([](Context& here) {
     std::vector<std::int32_t> values{here.rank + 1};
     Work work;
-    const auto start = [&] { work = here.group->all_reduce_async(Buffer::of(values), ReduceOp::sum); };
+    const auto start = [&] {
+      work = here.group->all_reduce_async(Buffer::of(values), ReduceOp::sum);
+    };
     const int last = here.size - 1;
     if (here.rank != last) {
       start();

@@ -6,23 +6,24 @@ namespace tutti::test {
 namespace {
 
 constexpr Collective kAll[] = {
-    Collective::broadcast,      Collective::reduce,         Collective::all_reduce,
-    Collective::gather,         Collective::all_gather,     Collective::scatter,
-    Collective::reduce_scatter, Collective::all_to_all,     Collective::barrier,
-    Collective::scan,           Collective::exclusive_scan,
+    Collective::broadcast,  Collective::reduce,  Collective::all_reduce,     Collective::gather,
+    Collective::all_gather, Collective::scatter, Collective::reduce_scatter, Collective::all_to_all,
+    Collective::barrier,    Collective::scan,    Collective::exclusive_scan,
 };
 
 class Collectives : public WorldTest {};
 
-// Blocking or not, in place or not, aligned or not: turns that go round at different speeds, so that
-// few calls meet most pairs.
+// Blocking or not, in place or not, aligned or not: turns that go round at different speeds, so
+// that few calls meet most pairs.
 void try_in_turn(Group& group, Case what, std::uint64_t turn) {
   what.in_place = turn % 2 == 1;
   what.misalign = turn % 3 == 2 ? 1 + turn % 7 : 0;
   what.seed = turn + 1;
   if (what.root < 0) what.root = static_cast<int>(turn % static_cast<std::uint64_t>(group.size()));
-  if (turn % 5 < 3) try_out(group, what);
-  else try_out_async(group, what);
+  if (turn % 5 < 3)
+    try_out(group, what);
+  else
+    try_out_async(group, what);
 }
 
 TEST_P(Collectives, give_what_the_reference_gives_for_all_counts) {
@@ -56,14 +57,16 @@ TEST_P(Collectives, take_parts_of_different_size_and_one_buffer_per_rank) {
             if (!exists(what)) continue;
             what.root = static_cast<int>(turn % static_cast<std::uint64_t>(here.size));
             what.seed = ++turn;
-            if (turn % 2 == 0) try_out(*here.group, what);
-            else try_out_async(*here.group, what);
+            if (turn % 2 == 0)
+              try_out(*here.group, what);
+            else
+              try_out_async(*here.group, what);
           }
   });
 }
 
-// Ranks that have nothing to wait for run ahead of the others; nobody may overwrite what a slow rank
-// has not read.
+// Ranks that have nothing to wait for run ahead of the others; nobody may overwrite what a slow
+// rank has not read.
 TEST_P(Collectives, may_follow_each_other_without_a_barrier) {
   in_world([](Context& here) {
     const int rounds = reduced() ? 3 : 8;
@@ -86,7 +89,8 @@ TEST_P(Collectives, all_reduce_several_buffers_as_one_call) {
       std::vector<std::vector<float>> values;
       std::vector<Buffer> buffers;
       for (std::size_t i = 0; i < counts.size(); ++i)
-        values.emplace_back(counts[i], static_cast<float>(i + 1) * static_cast<float>(here.rank + 1));
+        values.emplace_back(counts[i],
+                            static_cast<float>(i + 1) * static_cast<float>(here.rank + 1));
       for (auto& part : values) buffers.push_back(Buffer::of(part));
       const std::span<const Buffer> all = buffers;
       const Status status = async ? here.group->all_reduce_async(all, ReduceOp::sum).wait()
@@ -94,8 +98,8 @@ TEST_P(Collectives, all_reduce_several_buffers_as_one_call) {
       ASSERT_TRUE(status.ok()) << status.to_string();
       const int ranks = here.size * (here.size + 1) / 2;
       for (std::size_t i = 0; i < counts.size(); ++i)
-        EXPECT_EQ(values[i],
-                  std::vector<float>(counts[i], static_cast<float>(i + 1) * static_cast<float>(ranks)))
+        EXPECT_EQ(values[i], std::vector<float>(
+                                 counts[i], static_cast<float>(i + 1) * static_cast<float>(ranks)))
             << "buffer " << i;
     }
   });
@@ -111,12 +115,14 @@ TEST_P(LargeMessages, arrive_whole) {
     std::uint64_t turn = 0;
     for (Collective collective : kAll)
       if (collective != Collective::barrier) {
-        // Where every rank holds n parts a part is made smaller, so that the whole is what is large.
+        // Where every rank holds n parts a part is made smaller, so that the whole is what is
+        // large.
         const bool many_parts = collective == Collective::all_to_all;
         const auto ranks = static_cast<std::size_t>(here.size);
-        try_in_turn(*here.group,
-                    {.collective = collective, .count = many_parts ? count / ranks : count, .root = -1},
-                    turn++);
+        try_in_turn(
+            *here.group,
+            {.collective = collective, .count = many_parts ? count / ranks : count, .root = -1},
+            turn++);
       }
   });
 }
@@ -129,7 +135,8 @@ std::vector<World> worlds_for_large_messages() {
   return worlds;
 }
 
-INSTANTIATE_TEST_SUITE_P(World, LargeMessages, testing::ValuesIn(worlds_for_large_messages()), name_of);
+INSTANTIATE_TEST_SUITE_P(World, LargeMessages, testing::ValuesIn(worlds_for_large_messages()),
+                         name_of);
 
 }  // namespace
 }  // namespace tutti::test

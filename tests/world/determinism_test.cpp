@@ -1,5 +1,5 @@
-// Equal bits: reduction_order = rank whatever the algorithm, transport, memory, segment size and place;
-// any on all ranks and in every run.
+// Equal bits: reduction_order = rank whatever the algorithm, transport, memory, segment size and
+// place; any on all ranks and in every run.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,14 +33,15 @@ std::vector<Algorithm> rank_ordered(Collective collective, int size) {
 // else that does.
 void try_all_ways(Group& group, Dtype dtype) {
   Arena arena(group, 4 << 20);
-  for (Collective collective : {Collective::all_reduce, Collective::reduce,
-                                Collective::reduce_scatter, Collective::scan})
+  for (Collective collective :
+       {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter, Collective::scan})
     for (std::size_t count : kCounts) {
       std::optional<Bytes> expected;
       for (Algorithm algorithm : rank_ordered(collective, group.size()))
         for (bool in_place : {false, true})
           for (bool symmetric : {false, true}) {
-            Case what{.collective = collective, .dtype = dtype, .count = count, .algorithm = algorithm};
+            Case what{
+                .collective = collective, .dtype = dtype, .count = count, .algorithm = algorithm};
             what.in_place = in_place;
             what.values = Values::arbitrary;
             what.root = group.size() - 1;
@@ -116,7 +117,8 @@ void hash_all_calls(Context& here, std::vector<std::uint64_t>& hashes) {
 
 TEST_P(AnyOrder, gives_the_same_bits_on_all_ranks_and_in_every_run) {
   const World world = GetParam();
-  // Ranks live in processes that end with their world: a file without a name brings the hashes back.
+  // Ranks live in processes that end with their world: a file without a name brings the hashes
+  // back.
   std::vector<std::vector<std::uint64_t>> runs(2);
   for (auto& hashes : runs) hashes.resize(9);
   std::FILE* file = std::tmpfile();
@@ -133,12 +135,14 @@ TEST_P(AnyOrder, gives_the_same_bits_on_all_ranks_and_in_every_run) {
       if (here.rank != 0) return;
       const auto bytes = static_cast<ssize_t>(mine.size() * sizeof mine[0]);
       EXPECT_EQ(pwrite(fileno(file), mine.data(), static_cast<std::size_t>(bytes),
-                       static_cast<off_t>(which) * bytes), bytes);
+                       static_cast<off_t>(which) * bytes),
+                bytes);
     });
   for (std::size_t which = 0; which < runs.size(); ++which) {
     const auto bytes = static_cast<ssize_t>(runs[which].size() * sizeof runs[which][0]);
     ASSERT_EQ(pread(fileno(file), runs[which].data(), static_cast<std::size_t>(bytes),
-                    static_cast<off_t>(which) * bytes), bytes);
+                    static_cast<off_t>(which) * bytes),
+              bytes);
   }
   std::fclose(file);
   EXPECT_EQ(runs[0], runs[1]);

@@ -108,7 +108,8 @@ TEST_P(Groups, in_flight_at_once_do_not_wait_for_each_other) {
       std::vector<Work> works;
       for (std::size_t i : order) {
         const Case what{.collective = static_cast<Collective>((i + round) % kCollectives),
-                        .count = i % 2 ? 40'009U : 3U, .seed = round * 10 + i};
+                        .count = i % 2 ? 40'009U : 3U,
+                        .seed = round * 10 + i};
         trials.emplace_back(*groups[i], what);
         works.push_back(trials.back().start());
       }

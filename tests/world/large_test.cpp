@@ -65,8 +65,9 @@ TEST_P(AboveTwoToThe31, elements_are_reduced_broadcast_and_sent) {
 
 INSTANTIATE_TEST_SUITE_P(
     World, AboveTwoToThe31,
-    testing::Values(World{.kind = WorldKind::threads, .size = 2, .limit = std::chrono::seconds(200)},
-                    World{.kind = WorldKind::tcp, .size = 2, .limit = std::chrono::seconds(200)}),
+    testing::Values(
+        World{.kind = WorldKind::threads, .size = 2, .limit = std::chrono::seconds(200)},
+        World{.kind = WorldKind::tcp, .size = 2, .limit = std::chrono::seconds(200)}),
     name_of);
 
 }  // namespace

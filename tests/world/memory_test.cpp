@@ -26,7 +26,8 @@ constexpr std::size_t kArenaBytes = 16 << 20;
 TEST_P(Memory, that_is_symmetric_on_all_ranks_serves_every_collective) {
   in_world([](Context& here) {
     Arena arena(*here.group, kArenaBytes);
-    for (std::size_t count : {1, 4099, 50'021}) try_all_collectives(*here.group, &arena, count, count);
+    for (std::size_t count : {1, 4099, 50'021})
+      try_all_collectives(*here.group, &arena, count, count);
   });
 }
 

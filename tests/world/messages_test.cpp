@@ -18,24 +18,26 @@ constexpr std::size_t kLarge = 300'007;  // i32: 1.2 MiB, well above what is sen
 
 std::vector<std::int32_t> message(std::size_t count, int key) {
   std::vector<std::int32_t> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = key * 1'000'003 + static_cast<std::int32_t>(i);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = key * 1'000'003 + static_cast<std::int32_t>(i);
   return values;
 }
 
 void expect_message(const std::vector<std::int32_t>& got, int key) {
-  EXPECT_TRUE(got == message(got.size(), key)) << "a message of " << got.size() << " with key " << key
-                                               << " came out wrong";
+  EXPECT_TRUE(got == message(got.size(), key))
+      << "a message of " << got.size() << " with key " << key << " came out wrong";
 }
 
-#define EXPECT_OK(expression)                                  \
-  do {                                                         \
-    const ::tutti::Status status_ = (expression);              \
+#define EXPECT_OK(expression)                                                \
+  do {                                                                       \
+    const ::tutti::Status status_ = (expression);                            \
     EXPECT_TRUE(status_.ok()) << #expression << ": " << status_.to_string(); \
   } while (false)
 
 TEST_P(Messages, of_every_size_go_round_a_ring) {
   in_world([](Context& here) {
-    const int next = (here.rank + 1) % here.size, previous = (here.rank + here.size - 1) % here.size;
+    const int next = (here.rank + 1) % here.size,
+              previous = (here.rank + here.size - 1) % here.size;
     for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{257}, std::size_t{4099},
                               std::size_t{40'000}, kLarge}) {
       auto out = message(count, here.rank);
@@ -110,7 +112,8 @@ TEST_P(Messages, from_any_source_are_all_received_once) {
         ASSERT_GT(received->source, 0);
         in.resize(received->bytes / sizeof(std::int32_t));
         // Per source in the order they were sent.
-        expect_message(in, received->source * 100 + seen[static_cast<std::size_t>(received->source)]++);
+        expect_message(in,
+                       received->source * 100 + seen[static_cast<std::size_t>(received->source)]++);
       }
       for (int rank = 1; rank < here.size; ++rank)
         EXPECT_EQ(seen[static_cast<std::size_t>(rank)], kEach);
@@ -133,13 +136,15 @@ TEST_P(Messages, cross_each_other_when_both_sides_send_first) {
       }
       for (int peer = 0; peer < here.size; ++peer)
         if (peer != here.rank)
-          works.push_back(here.group->isend(ConstBuffer::of(out[static_cast<std::size_t>(peer)]), peer));
+          works.push_back(
+              here.group->isend(ConstBuffer::of(out[static_cast<std::size_t>(peer)]), peer));
       for (int peer = 0; peer < here.size; ++peer)
         if (peer != here.rank)
           works.push_back(here.group->irecv(Buffer::of(in[static_cast<std::size_t>(peer)]), peer));
       for (Work& work : works) EXPECT_OK(work.wait());
       for (int peer = 0; peer < here.size; ++peer)
-        if (peer != here.rank) expect_message(in[static_cast<std::size_t>(peer)], peer * 50 + here.rank);
+        if (peer != here.rank)
+          expect_message(in[static_cast<std::size_t>(peer)], peer * 50 + here.rank);
     }
   });
 }
@@ -197,7 +202,8 @@ TEST_P(Messages, that_are_larger_than_the_receive_buffer_are_an_error) {
       if (here.rank == 1) {
         std::vector<std::int32_t> in(count - 1, -1);
         const auto received = here.group->recv(Buffer::of(in), 0, tag);
-        EXPECT_EQ(received.status().code(), Code::invalid_argument) << received.status().to_string();
+        EXPECT_EQ(received.status().code(), Code::invalid_argument)
+            << received.status().to_string();
         EXPECT_EQ(in, std::vector<std::int32_t>(count - 1, -1)) << "a refused message was written";
       }
     }
@@ -279,10 +285,10 @@ TEST(Batches, cannot_deadlock_whatever_their_order) {
   setenv("RC_PARAMS", reduced() ? "max_success=5" : "max_success=40", 0);
   const World world{.size = 4, .limit = std::chrono::seconds(20)};
   EXPECT_TRUE(rc::check([&](const std::vector<std::uint32_t>& words, std::uint64_t seed) {
-    const auto failures = collect(world, [&](Context& here) {
-      run_batch(here, plan_from(words, here.size), seed);
-    });
-    for (const Failure& failure : failures) RC_LOG() << failure.rank << ": " << failure.text << "\n";
+    const auto failures =
+        collect(world, [&](Context& here) { run_batch(here, plan_from(words, here.size), seed); });
+    for (const Failure& failure : failures)
+      RC_LOG() << failure.rank << ": " << failure.text << "\n";
     RC_ASSERT(failures.empty());
   }));
 }

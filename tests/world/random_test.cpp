@@ -48,7 +48,8 @@ Step decode_step(std::uint64_t number, std::size_t groups, int rank) {
   step.what.shape = kShapes[draw(number, std::size(kShapes))];
   step.what.in_place = draw(number, 2) == 1;
   if (!exists(step.what)) step.what.shape = Shape::even;
-  if (step.what.shape != Shape::even) step.what.count = std::min<std::size_t>(step.what.count, 1021);
+  if (step.what.shape != Shape::even)
+    step.what.count = std::min<std::size_t>(step.what.count, 1021);
   step.blocking = draw(number, 3) == 0;
   step.wait_all = draw(number, 6) == 0;
   // What follows is each rank's own affair.
@@ -97,7 +98,8 @@ void run_program(Context& here, const Numbers& numbers) {
     Group* group = groups[step.group].get();
     if (!group) continue;  // rank 0 is not in the last one
     step.what.root %= group->size();
-    Trial trial(*group, step.what, step.symmetric && fits(arena, step.what, *group) ? &arena : nullptr);
+    Trial trial(*group, step.what,
+                step.symmetric && fits(arena, step.what, *group) ? &arena : nullptr);
     if (step.blocking) {
       trial.check(trial.run());
     } else {
@@ -140,7 +142,8 @@ TEST(ShrinkablePrograms, end_with_right_data) {
     const int size = *rc::gen::inRange(2, 6);
     const World world{.size = size, .limit = std::chrono::seconds(20)};
     const auto failures = collect(world, [&](Context& here) { run_program(here, numbers); });
-    for (const Failure& failure : failures) RC_LOG() << failure.rank << ": " << failure.text << "\n";
+    for (const Failure& failure : failures)
+      RC_LOG() << failure.rank << ": " << failure.text << "\n";
     RC_ASSERT(failures.empty());
   }));
 }

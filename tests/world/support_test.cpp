@@ -25,8 +25,10 @@ TEST(Reference, gives_back_every_small_float_that_it_reads) {
   for (Dtype dtype : {Dtype::f8e4m3, Dtype::f8e5m2, Dtype::f16, Dtype::bf16})
     for (std::uint32_t bits = 0; bits < (size_of(dtype) == 1 ? 1U << 8 : 1U << 16); ++bits) {
       const double value = value_of(dtype, bits);
-      if (std::isnan(value)) EXPECT_TRUE(std::isnan(value_of(dtype, bits_of(dtype, value))));
-      else ASSERT_EQ(bits_of(dtype, value), bits) << to_string(dtype) << " " << value;
+      if (std::isnan(value))
+        EXPECT_TRUE(std::isnan(value_of(dtype, bits_of(dtype, value))));
+      else
+        ASSERT_EQ(bits_of(dtype, value), bits) << to_string(dtype) << " " << value;
     }
 }
 
@@ -52,7 +54,8 @@ TEST(Reference, exact_values_give_the_same_bits_in_every_order) {
       const auto dtype = static_cast<Dtype>(d);
       if (!is_sensible(op, dtype)) continue;
       std::vector<Bytes> inputs;
-      for (int rank = 0; rank < 16; ++rank) inputs.push_back(make_values({dtype, op}, rank, 0, 500));
+      for (int rank = 0; rank < 16; ++rank)
+        inputs.push_back(make_values({dtype, op}, rank, 0, 500));
       const Reduction reduction = op == ReduceOp::premul_sum ? Reduction::premul_sum(2.0) : op;
       const Bytes forward = fold_in_order(dtype, reduction, inputs, 16);
       const Reduction partial = op == ReduceOp::prod ? ReduceOp::prod : ReduceOp::sum;
@@ -78,8 +81,13 @@ TEST(Children, report_failed_assertions_with_their_rank) {
 
 TEST(Children, that_crash_or_hang_are_reported_and_ended) {
   Children children(std::chrono::seconds(1), {3});
-  children.fork({0}, [] { signal(SIGTERM, SIG_DFL); raise(SIGTERM); });
-  children.fork({1}, [] { for (;;) pause(); });
+  children.fork({0}, [] {
+    signal(SIGTERM, SIG_DFL);
+    raise(SIGTERM);
+  });
+  children.fork({1}, [] {
+    for (;;) pause();
+  });
   children.fork({2}, [] {});
   children.fork({3}, [] { raise(SIGSTOP); });  // doomed: no failure
   const auto failures = children.wait();
