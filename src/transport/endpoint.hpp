@@ -32,14 +32,6 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-// What a rank is doing, for others to read: in its window where there is one.
-struct Activity {
-  std::uint64_t sequence = 0;
-  std::uint32_t channel = 0;
-  std::uint8_t collective = 0;
-  std::uint8_t running = 0;
-};
-
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
