@@ -106,9 +106,10 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     std::uint64_t arrived =
         0;  // the last collective at which this peer was seen with the same call
     transport::MemoryRef output;
-    bool left = false;   // in good order
-    bool lost = false;   // died, or the link to it broke
-    std::string report;  // its answer to our query
+    bool left = false;           // in good order
+    bool lost = false;           // died, or the link to it broke
+    std::string report;          // its answer to our query
+    std::uint64_t reported = 0;  // the collective at which it said to be
   };
   struct Completion {
     std::shared_ptr<WorkState> work;
@@ -132,8 +133,9 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void compare(int peer, std::uint64_t sequence, const Arrival& arrival);
   bool everyone_arrived() const;
   bool check_deadline();
-  void ask_missing();
-  std::vector<int> missing() const;
+  std::vector<int> suspects() const;
+  void ask_suspects();
+  std::vector<int> at_fault() const;
   Status late_status() const;
   void answer_query(int peer);
   void update_deadline();
@@ -179,6 +181,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool torn_down_ = false;
   bool someone_departed_ = false;
   Nanoseconds asked_until_{0};  // when not zero: queries are out
+  std::vector<int> suspects_;   // who was asked
 };
 
 }  // namespace tutti::engine

@@ -147,7 +147,9 @@ void Channel::handle(Incoming& message) {
     case MessageKind::report: {
       Report report;
       if (message.segment.bytes == sizeof report) std::memcpy(&report, bytes, sizeof report);
-      peers_[static_cast<std::size_t>(message.peer)].report = describe(report);
+      Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
+      peer.report = describe(report);
+      peer.reported = report.sequence;
       break;
     }
     default: {
@@ -251,12 +253,15 @@ bool Channel::everyone_arrived() const {
   return std::all_of(company_.begin(), company_.end(), [&](int peer) { return has_arrived(peer); });
 }
 
-std::vector<int> Channel::missing() const {
-  std::vector<int> late;
+// Whom to ask when the time is up: those who did not come. If all came that this rank talks to, one
+// further away may be missing and keep them waiting, so everybody is asked.
+std::vector<int> Channel::suspects() const {
+  std::vector<int> asked;
   for (int peer : company_)
-    if (!has_arrived(peer)) late.push_back(peer);
-  // Everybody came, but somebody stopped on the way.
-  return late.empty() ? plan_->waiting_for() : late;
+    if (!has_arrived(peer)) asked.push_back(peer);
+  for (int peer = 0; asked.empty() && peer < size(); ++peer)
+    if (peer != options_.rank) asked.push_back(peer);
+  return asked;
 }
 
 // A peer has gone. In good order that matters only if it is still needed; else always.
@@ -304,11 +309,11 @@ bool Channel::check_deadline() {
   if (now < current_->deadline) return false;
   if (asked_until_.count() == 0) {
     asked_until_ = deadline_after(now, kAskFor);
-    ask_missing();
+    suspects_ = suspects();
+    ask_suspects();
     return true;
   }
-  const auto late = missing();
-  const bool all_answered = std::all_of(late.begin(), late.end(), [&](int peer) {
+  const bool all_answered = std::all_of(suspects_.begin(), suspects_.end(), [&](int peer) {
     return !peers_[static_cast<std::size_t>(peer)].report.empty();
   });
   if (now < asked_until_ && !all_answered) return false;
@@ -316,15 +321,26 @@ bool Channel::check_deadline() {
   return true;
 }
 
-void Channel::ask_missing() {
-  for (int peer : missing()) {
+void Channel::ask_suspects() {
+  for (int peer : suspects_) {
     peers_[static_cast<std::size_t>(peer)].report.clear();
     (void)link_to(peer).send(header_for(MessageKind::query, options_.id, 0), nullptr, 0, 0);
   }
 }
 
+// Those who do not answer, or say that they are not at this collective yet. If all are, somebody
+// stopped on the way.
+std::vector<int> Channel::at_fault() const {
+  std::vector<int> late;
+  for (int peer : suspects_) {
+    const Peer& state = peers_[static_cast<std::size_t>(peer)];
+    if (state.report.empty() || state.reported < current_->sequence) late.push_back(peer);
+  }
+  return late.empty() ? plan_->waiting_for() : late;
+}
+
 Status Channel::late_status() const {
-  const auto late = missing();
+  const auto late = at_fault();
   const Launch& launch = current_->launch;
   std::string text;
   for (int peer : late) {

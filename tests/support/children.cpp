@@ -58,7 +58,7 @@ class ReportFailures final : public testing::EmptyTestEventListener {
 
 std::string words(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  for (int rank : ranks) text += " " + std::to_string(rank);
+  for (int rank : ranks) text.append(" ").append(std::to_string(rank));
   return text;
 }
 
