@@ -35,7 +35,10 @@
 extern "C" {
 #endif
 
-/* ---- vocabulary: the same words, in the same order, as tutti/types.hpp and status.hpp ---- */
+/* ---- vocabulary: the same words, in the same order, as tutti/types.hpp and status.hpp ----
+ *
+ * The last word of each list only makes it as wide as an int, so that a value that is none of them can
+ * be passed, and refused. */
 
 typedef enum tutti_code {
   TUTTI_OK,
@@ -48,7 +51,8 @@ typedef enum tutti_code {
   TUTTI_IO,
   TUTTI_OUT_OF_MEMORY,
   TUTTI_CORRUPT,
-  TUTTI_INTERNAL
+  TUTTI_INTERNAL,
+  TUTTI_CODE_WIDTH = 0x7fffffff
 } tutti_code;
 
 typedef enum tutti_dtype {
@@ -66,7 +70,8 @@ typedef enum tutti_dtype {
   TUTTI_F64,
   TUTTI_BOOL,
   TUTTI_F8E4M3,
-  TUTTI_F8E5M2
+  TUTTI_F8E5M2,
+  TUTTI_DTYPE_WIDTH = 0x7fffffff
 } tutti_dtype;
 
 typedef enum tutti_reduce_op {
@@ -93,7 +98,8 @@ typedef enum tutti_collective {
   TUTTI_ALL_TO_ALL,
   TUTTI_BARRIER,
   TUTTI_SCAN,
-  TUTTI_EXCLUSIVE_SCAN
+  TUTTI_EXCLUSIVE_SCAN,
+  TUTTI_COLLECTIVE_WIDTH = 0x7fffffff
 } tutti_collective;
 
 typedef enum tutti_algorithm {
@@ -109,11 +115,20 @@ typedef enum tutti_algorithm {
   TUTTI_BRUCK,
   TUTTI_PAIRWISE,
   TUTTI_TORUS_2D,
-  TUTTI_HIERARCHICAL
+  TUTTI_HIERARCHICAL,
+  TUTTI_ALGORITHM_WIDTH = 0x7fffffff
 } tutti_algorithm;
 
-typedef enum tutti_reduction_order { TUTTI_ORDER_ANY, TUTTI_ORDER_RANK } tutti_reduction_order;
-typedef enum tutti_device { TUTTI_CPU, TUTTI_CUDA } tutti_device;
+typedef enum tutti_reduction_order {
+  TUTTI_ORDER_ANY,
+  TUTTI_ORDER_RANK,
+  TUTTI_ORDER_WIDTH = 0x7fffffff
+} tutti_reduction_order;
+typedef enum tutti_device {
+  TUTTI_CPU,
+  TUTTI_CUDA,
+  TUTTI_DEVICE_WIDTH = 0x7fffffff
+} tutti_device;
 
 /* The printed word, or "unknown". */
 TUTTI_API const char* tutti_code_name(tutti_code code);
@@ -401,7 +416,11 @@ TUTTI_API TUTTI_NODISCARD tutti_work* tutti_irecv(tutti_group* group, void* data
                                                   tutti_dtype dtype, int source, uint32_t tag,
                                                   const tutti_call_options* options);
 
-typedef enum tutti_transfer_kind { TUTTI_SEND, TUTTI_RECV } tutti_transfer_kind;
+typedef enum tutti_transfer_kind {
+  TUTTI_SEND,
+  TUTTI_RECV,
+  TUTTI_TRANSFER_WIDTH = 0x7fffffff
+} tutti_transfer_kind;
 
 typedef struct tutti_transfer_part {
   size_t size;

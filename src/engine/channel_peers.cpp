@@ -259,7 +259,8 @@ std::vector<int> Channel::suspects() const {
   std::vector<int> asked;
   for (int peer : company_)
     if (!has_arrived(peer)) asked.push_back(peer);
-  for (int peer = 0; asked.empty() && peer < size(); ++peer)
+  if (!asked.empty()) return asked;
+  for (int peer = 0; peer < size(); ++peer)
     if (peer != options_.rank) asked.push_back(peer);
   return asked;
 }
