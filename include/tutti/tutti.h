@@ -84,7 +84,8 @@ typedef enum tutti_reduce_op {
   TUTTI_BOR,
   TUTTI_BXOR,
   TUTTI_PREMUL_SUM, /* needs a scalar: through tutti_call */
-  TUTTI_USER        /* needs a function: through tutti_call */
+  TUTTI_USER,       /* needs a function: through tutti_call */
+  TUTTI_REDUCE_OP_WIDTH = 0x7fffffff
 } tutti_reduce_op;
 
 typedef enum tutti_collective {
