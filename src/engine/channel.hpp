@@ -63,8 +63,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool busy() const { return busy_.load(std::memory_order_seq_cst) > 0; }
   Nanoseconds next_deadline() const { return Nanoseconds(next_deadline_.load()); }
 
-  // Ends the group with `status`; `tell` sends it to the other members.
-  void fail(const Status& status, bool tell);
+  // Ends the group with `status`, and tells the other members if asked to.
+  void fail(const Status& status, bool tell_others);
   Status health() const;
 
   // From inside a poll, in order of arrival. `peer` is a group rank.
@@ -74,6 +74,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   // Ends what is still under way with `status`, here only, as no failure of the group: its owner
   // goes.
   void end(const Status& status);
+  // Sends a failure to the other members.
+  void tell(const Status& status);
   // Leaves in good order: later messages of this channel are nobody's.
   void say_goodbye();
   int group_rank(int world_rank) const;

@@ -363,7 +363,7 @@ Status Channel::late_status() const {
 // ---- failing
 // -------------------------------------------------------------------------------------
 
-void Channel::fail(const Status& status, bool tell) {
+void Channel::fail(const Status& status, bool tell_others) {
   {
     std::scoped_lock lock(inbox_lock_);
     if (!failure_.ok()) return;
@@ -371,14 +371,16 @@ void Channel::fail(const Status& status, bool tell) {
     failed_.store(true, std::memory_order_release);
     has_news_.store(true, std::memory_order_release);
   }
-  if (tell) {
-    const std::string told = encode(status);
-    for (int peer = 0; peer < size(); ++peer)
-      if (peer != options_.rank)
-        (void)link_to(peer).send(header_for(MessageKind::abort, options_.id, 0), told.data(),
-                                 told.size(), 0);
-  }
+  if (tell_others) tell(status);
   engine_->kick();
+}
+
+void Channel::tell(const Status& status) {
+  const std::string told = encode(status);
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != options_.rank)
+      (void)link_to(peer).send(header_for(MessageKind::abort, options_.id, 0), told.data(),
+                               told.size(), 0);
 }
 
 Status Channel::health() const {

@@ -21,6 +21,9 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
 
 RankGroup::~RankGroup() {
   if (world_->is_foreign()) return;
+  // Whoever has not heard of a failure yet hears of it before it sees this rank leave: the first
+  // cause is what counts.
+  if (const Status failure = channel_->health(); !failure.ok()) channel_->tell(failure);
   // Whatever is still under way ends before its memory goes back to the caller.
   channel_->end(
       {Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});

@@ -31,6 +31,9 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   world->host_of_ = std::move(linked->host_of);
   engine::EngineOptions engine_options;
   engine_options.endpoint = std::move(linked->endpoint);
+  if (!config.dump_dir.empty())
+    world->dump_path_ =
+        fmt::format("{}/tutti.rank{}.pid{}.json", config.dump_dir, options.rank, ::getpid());
   engine_options.config = std::move(config);
   engine_options.log = rank_log;
   engine_options.failures = world.get();
@@ -76,19 +79,17 @@ void World::on_failure(const engine::Channel& channel, const Status& status) {
   if (board_)
     board_->note(rank_, BoardNote::of("failed", channel.options().name, status.sequence(),
                                       BoardState::failed));
-  const std::string& folder = engine_->config().dump_dir;
-  if (folder.empty()) {
+  if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",
                         engine_->recorder().dump_text(10));
     return;
   }
-  const std::string path = fmt::format("{}/tutti.rank{}.pid{}.json", folder, rank_, ::getpid());
-  if (std::FILE* file = std::fopen(path.c_str(), "w")) {
+  if (std::FILE* file = std::fopen(dump_path_.c_str(), "w")) {
     std::fputs(engine_->recorder().dump_json(rank_, status.to_string()).c_str(), file);
     std::fclose(file);
-    engine_->log().warn(Subsystem::watch, "flight recorder written to {}", path);
+    engine_->log().warn(Subsystem::watch, "flight recorder written to {}", dump_path_);
   } else {
-    engine_->log().warn(Subsystem::watch, "cannot write the flight recorder to {}", path);
+    engine_->log().warn(Subsystem::watch, "cannot write the flight recorder to {}", dump_path_);
   }
 }
 
@@ -99,9 +100,14 @@ void World::on_activity(const std::string& group, std::uint64_t sequence, Collec
                                       running ? BoardState::running : BoardState::done));
 }
 
+// In a signal handler: only what is async-signal-safe.
 void World::dump_on_signal(void* self) noexcept {
   const auto* world = static_cast<const World*>(self);
-  world->engine_->recorder().dump_to(STDERR_FILENO, world->rank_);
+  const char* path = world->dump_path_.c_str();
+  const int file =
+      *path == '\0' ? -1 : ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  world->engine_->recorder().dump_to(file >= 0 ? file : STDERR_FILENO, world->rank_);
+  if (file >= 0) ::close(file);
 }
 
 }  // namespace tutti::group
