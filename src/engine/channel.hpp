@@ -24,10 +24,10 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/spin_lock.hpp"
 #include "engine/launch.hpp"
 #include "engine/plan.hpp"
 #include "engine/point_to_point.hpp"
-#include "engine/spinlock.hpp"
 #include "engine/work_state.hpp"
 #include "trace/recorder.hpp"
 #include "transport/link.hpp"
@@ -150,12 +150,12 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
   std::shared_ptr<Engine> engine_;
   ChannelOptions options_;
-  Spinlock baton_;
+  SpinLock baton_;
   std::atomic<int> busy_{0};  // asynchronous works that are not done
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
 
   // Handed over from any thread to the holder of the baton.
-  mutable Spinlock inbox_lock_;
+  mutable SpinLock inbox_lock_;
   std::vector<Incoming> inbox_;
   std::deque<Queued> queue_;
   std::vector<Posting> postings_;

@@ -24,8 +24,8 @@
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
-#include "engine/spinlock.hpp"
 #include "trace/recorder.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/config.hpp"
@@ -116,7 +116,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::unique_ptr<trace::Recorder> recorder_;
   long spins_ = 0;
 
-  Spinlock poll_lock_;
+  SpinLock poll_lock_;
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;

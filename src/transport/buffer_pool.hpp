@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/spin_lock.hpp"
+#include "core/spin_lock.hpp"
 
 namespace tutti::transport {
 
@@ -30,7 +30,7 @@ class BufferPool {
     std::size_t size_class = 0;
   };
   SpinLock lock_;
-  std::vector<Entry> entries_;  // lease - 1 is the index
+  std::vector<Entry> entries_;                           // lease - 1 is the index
   std::array<std::vector<std::size_t>, kClasses> kept_;  // free entries with their memory
   std::vector<std::size_t> empty_;                       // free entries without
   std::size_t kept_bytes_ = 0;

@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "core/log.hpp"
+#include "core/spin_lock.hpp"
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/regions.hpp"
-#include "transport/spin_lock.hpp"
 #include "transport/window.hpp"
 
 namespace tutti::transport {
@@ -114,10 +114,10 @@ class MemoryLink final : public Link {
   RegionTable& regions_;
   Log log_;
   Visibility* visibility_;
-  Lane& out_;        // my lane: what I publish
-  Lane& in_;         // the peer's lane for me; read only
-  std::uint64_t head_ = 0;  // next slot to take; poll only
-  BufferPool pool_;  // payloads that were copied out of the peer's arena
+  Lane& out_;                                 // my lane: what I publish
+  Lane& in_;                                  // the peer's lane for me; read only
+  std::uint64_t head_ = 0;                    // next slot to take; poll only
+  BufferPool pool_;                           // payloads that were copied out of the peer's arena
   std::atomic<std::uint32_t> held_small_{0};  // blocks of the peer's arena that wait for release
   std::atomic<std::uint32_t> held_large_{0};
 
@@ -134,7 +134,7 @@ class MemoryLink final : public Link {
   std::atomic<bool> backlog_{false};  // acks_ or queue_ hold something: poll looks without the lock
   std::atomic<bool> asked_for_room_{false};  // a send was refused, or waits in queue_
   std::atomic<bool> down_{false};
-  Status lost_;             // poll only
+  Status lost_;  // poll only
   bool is_lost_ = false;
 };
 

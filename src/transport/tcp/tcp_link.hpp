@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/sockets.hpp"
+#include "core/spin_lock.hpp"
+#include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/reactor.hpp"
-#include "transport/spin_lock.hpp"
-#include "transport/buffer_pool.hpp"
 #include "transport/tcp/frame_queue.hpp"
 #include "transport/tcp/frame_reader.hpp"
 
@@ -59,7 +59,7 @@ class TcpLink final : public Link, public Source {
   std::size_t segment_bytes_;
   std::string whereabouts_;
   BufferPool pool_;
-  FrameReader reader_;   // poll only
+  FrameReader reader_;    // poll only
   bool readable_ = true;  // poll and sleep only
   bool writable_ = false;
 

@@ -1,4 +1,4 @@
-// transport/spin_lock.hpp - a lock for a few hundred nanoseconds: a link's sending side.
+// core/spin_lock.hpp - a lock for a few hundred nanoseconds; with try_lock it is also a baton.
 //
 // It yields soon, because a holder that lost its core must get it back before anybody gains.
 #pragma once
@@ -6,19 +6,22 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti::transport {
+namespace tutti {
 
 class SpinLock {
  public:
+  bool try_lock() noexcept {
+    return !held_.load(std::memory_order_relaxed) &&
+           !held_.exchange(true, std::memory_order_acquire);
+  }
   void lock() noexcept {
-    for (int tries = 0; held_.exchange(true, std::memory_order_acquire); ++tries)
+    for (int tries = 0; !try_lock(); ++tries)
       if (tries > 16) std::this_thread::yield();
   }
-  bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
   std::atomic<bool> held_{false};
 };
 
-}  // namespace tutti::transport
+}  // namespace tutti
