@@ -35,6 +35,14 @@ class CommandLine(LaunchTest):
         self.assertIn("program", self.refused("run", "-n", "2", "--"))
 
 
+    def test_a_wrong_variable_is_told_once_before_anything_starts(self):
+        done = self.tutti("run", "-n", "4", "true", TUTTI_ALGORITHM="all_reduce:rong")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in ("TUTTI_ALGORITHM", "rong", "ring", "double_binary_tree"):
+            self.assertIn(word, done.stderr)
+
+
 class Show(LaunchTest):
     def test_a_schedule_is_printed_after_it_was_verified(self):
         done = self.tutti("show", "all_reduce", "--algorithm", "ring", "-n", "4")

@@ -13,6 +13,7 @@
 #include "core/words.hpp"
 #include "tool/command.hpp"
 #include "tool/run/job.hpp"
+#include "tutti/config.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -193,6 +194,9 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
         state->options.program = std::move(program);
         if (Status status = check(state->options, state->words); !status.ok())
           return complain("run", status);
+        // A misspelt TUTTI_ variable is told once, here, and not by every rank.
+        if (auto config = Config::from_environment(); !config.ok())
+          return complain("run", config.status());
         return launch_job(state->options);
       }};
 }
