@@ -88,10 +88,13 @@ class Folder {
   const std::string& path() const { return path_; }
   // All files' text.
   std::string text() const {
-    std::ostringstream all;
-    for (const auto& entry : fs::directory_iterator(path_))
-      all << std::ifstream(entry.path()).rdbuf();
-    return all.str();
+    std::string all;
+    for (const auto& entry : fs::directory_iterator(path_)) {
+      std::ostringstream one;  // one each: an empty file fails its stream
+      one << std::ifstream(entry.path()).rdbuf();
+      all += one.str();
+    }
+    return all;
   }
 
  private:
