@@ -105,8 +105,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   };
   struct Peer {
     std::deque<Announced> announced;
-    std::uint64_t arrived =
-        0;  // the last collective at which this peer was seen with the same call
+    std::uint64_t arrived = 0;  // the last collective at which it was seen with the same call
     transport::MemoryRef output;
     bool left = false;           // in good order
     bool lost = false;           // died, or the link to it broke
