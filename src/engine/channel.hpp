@@ -50,7 +50,6 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
   const ChannelOptions& options() const { return options_; }
   int size() const { return static_cast<int>(options_.members.size()); }
-  Engine& engine() { return *engine_; }
 
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);

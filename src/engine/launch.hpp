@@ -40,7 +40,6 @@ struct Launch {
 
   Nanoseconds timeout{0};
   std::string name;
-  std::vector<std::byte> staging;  // memory that the launch itself owns, if it needs any
 };
 
 }  // namespace tutti::engine
