@@ -300,7 +300,7 @@ void Channel::note(trace::Event event, const Queued& queued, const Status& statu
   record.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
   record.code = static_cast<std::uint8_t>(status.code());
   record.bytes = launch.fingerprint.count * size_of(launch.dtype);
-  options_.name.copy(record.label, sizeof record.label);
+  (launch.name.empty() ? options_.name : launch.name).copy(record.label, sizeof record.label);
   engine_->recorder().note(record);
   if (engine_->failures())
     engine_->failures()->on_activity(options_.name, queued.sequence, launch.collective,

@@ -143,10 +143,15 @@ TEST(Recorder, is_dumped_when_a_group_fails) {
   world.tune = [&](Config& config) { config.dump_dir = folder.path(); };
   run(world, [&](Context& here) {
     std::vector<float> values(10);
+    CallOptions named;
+    named.name = "end of epoch";
     const Status status =
-        here.rank == 0 ? here.group->barrier() : here.group->broadcast(Buffer::of(values), 0);
+        here.rank == 0 ? here.group->barrier(named) : here.group->broadcast(Buffer::of(values), 0);
     EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
-    const std::string text = text_with(folder, "mismatch");
+    const std::string text = text_with(folder, here.rank == 0 ? "end of epoch" : "mismatch");
+    if (here.rank == 0) {
+      EXPECT_NE(text.find("end of epoch"), std::string::npos) << text.substr(0, 500);
+    }
     EXPECT_NE(text.find("mismatch"), std::string::npos) << "dumped: " << text.substr(0, 500);
   });
 }
