@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "core/check.hpp"
+#include "core/pause.hpp"
 #include "engine/engine.hpp"
 #include "schedule/catalog.hpp"
 #include "schedule/passes.hpp"
@@ -23,7 +25,7 @@ std::uint64_t key_of(const Launch& launch) {
          static_cast<std::uint64_t>(launch.algorithm) << 8 |
          static_cast<std::uint64_t>(launch.shots) << 16 |
          static_cast<std::uint64_t>(launch.in_place) << 24 |
-         static_cast<std::uint64_t>(launch.root) << 32;
+         static_cast<std::uint64_t>(static_cast<std::uint32_t>(launch.root) & 0x7fffffffU) << 32;
 }
 
 }  // namespace
@@ -38,11 +40,39 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
 // ---- starting
 // ------------------------------------------------------------------------------------
 
+void Channel::set_stage(std::unique_ptr<Stage> stage) {
+  std::scoped_lock lock(baton_);
+  stage_ = std::move(stage);
+  stage_run_ = std::make_unique<StageRun>(*stage_);
+  plans_.clear();  // what was made for messages may fit the stage
+  last_ready_ = nullptr;
+  last_key_ = ~std::uint64_t{0};
+  patience_ = engine_->spins();
+}
+
+Status Channel::run(const Launch& launch) {
+  if (has_stage() && baton_.try_lock()) {
+    const bool begun = begin_at_once(launch);
+    const bool ended = begun && watch_stage();
+    std::shared_ptr<WorkState> work;
+    if (ended)
+      end_at_once();
+    else if (begun)
+      work = hand_over();
+    baton_.unlock();
+    // Whoever wanted the baton meanwhile may have gone to sleep.
+    if (has_news_.load(std::memory_order_relaxed)) engine_->kick();
+    if (ended) return {};
+    if (work) return work->wait(std::chrono::nanoseconds::max());
+  }
+  return start(launch, true)->wait(std::chrono::nanoseconds::max());
+}
+
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
   Queued queued;
   queued.deadline = deadline_after(engine_->clock().now(), launch.timeout);
-  queued.launch = std::move(launch);
+  queued.owned = std::move(launch);
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -156,8 +186,8 @@ bool Channel::drain_inbox() {
 bool Channel::run_collectives() {
   bool moved = false;
   while (current_ || begin_next()) {
-    moved |= plan_->step(*this);
-    if (plan_->done() && everyone_arrived()) {
+    moved |= step_current();
+    if (!failed_.load(std::memory_order_relaxed) && current_done()) {
       finish_current();
       moved = true;
       continue;
@@ -167,47 +197,167 @@ bool Channel::run_collectives() {
   return moved;
 }
 
+bool Channel::step_current() {
+  if (ready_->plan) {
+    if (stage_) look_at_lines();
+    return ready_->plan->step(*this);
+  }
+  const bool moved = stage_run_->step();
+  if (const int peer = stage_run_->stranger(); peer >= 0)
+    fail_mismatch(peer, current_->sequence, current_->launch().fingerprint,
+                  stage_->call_of(peer, current_->sequence));
+  if (const Status failure = stage_run_->failure(); !failure.ok()) fail(failure, true);
+  return moved;
+}
+
+bool Channel::current_done() const {
+  return ready_->plan ? ready_->plan->done() && everyone_arrived() : stage_run_->done();
+}
+
 bool Channel::begin_next() {
+  std::optional<Queued> next;
   {
     std::scoped_lock lock(inbox_lock_);
     if (queue_.empty() || !failure_.ok()) return false;
-    current_ = std::make_unique<Queued>(std::move(queue_.front()));
+    next = std::move(queue_.front());
     queue_.pop_front();
-    last_call_ = current_->launch.fingerprint;
-    last_sequence_ = current_->sequence;
+    last_call_ = next->launch().fingerprint;
+    last_sequence_ = next->sequence;
     last_running_ = true;
   }
-  history_[current_->sequence % history_.size()] = current_->launch.fingerprint;
-  plan_ = plan_for(current_->launch);
-  plan_->begin(current_->launch, current_->sequence);
+  Ready& ready = ready_for(next->launch());
+  begin(std::move(*next), ready);
   note(trace::Event::started, *current_, {});
+  return true;
+}
+
+void Channel::begin(Queued queued, Ready& ready) {
+  current_.emplace(std::move(queued));
+  ready_ = &ready;
+  const Launch& launch = current_->launch();
+  print_ = print_of(launch.fingerprint);
+  if (ready.staged) {
+    stage_run_->begin(*ready.staged, launch, current_->sequence, print_);
+    return;
+  }
+  history_[current_->sequence % history_.size()] = launch.fingerprint;
+  ready.plan->begin(launch, current_->sequence);
+  if (stage_) stage_->publish(current_->sequence, launch.fingerprint, print_);
   choose_company();
   announce();
   look_at_announced();
   std::deque<Incoming> early;
   early.swap(early_);
   for (Incoming& message : early) handle_data(message);
+}
+
+// ---- at once: a blocking call on a stage, with nothing before it in the queue
+// -------------------------------------------------------------------------------------------------
+
+bool Channel::begin_at_once(const Launch& launch) {
+  if (torn_down_ || current_) return false;
+  Ready& ready = ready_for(launch);
+  if (!ready.staged) return false;
+  Queued queued;
+  queued.borrowed = &launch;
+  {
+    std::scoped_lock lock(inbox_lock_);
+    if (!queue_.empty() || !failure_.ok()) return false;
+    queued.sequence = next_sequence_++;
+    last_call_ = launch.fingerprint;
+    last_sequence_ = queued.sequence;
+    last_running_ = true;
+  }
+  begin(std::move(queued), ready);
   return true;
 }
 
-Plan* Channel::plan_for(const Launch& launch) {
-  std::unique_ptr<Plan>& plan = plans_[key_of(launch)];
-  if (!plan) {
-    schedule::Request request;
-    request.collective = launch.collective;
-    request.size = size();
-    request.rank = options_.rank;
-    request.root = launch.root;
-    request.in_place = launch.in_place;
-    request.shots = launch.shots;
-    request.host_of = options_.host_of;
-    // The group room asked the catalog before it made the launch, so this cannot fail.
-    auto program = schedule::build(launch.algorithm, request);
-    TUTTI_CHECK(program.ok());
-    plan = std::make_unique<Plan>(compile(schedule::fuse_folds(*std::move(program))),
-                                  engine_->config().segment_bytes);
+// Steps the stage until the collective is over, or until it is time to look after the rest. With a
+// core for every rank, whoever is expected soon is waited for awake; if it never comes that soon,
+// the patience shrinks. With fewer cores, waiting awake would keep the others from coming.
+bool Channel::watch_stage() {
+  const long most = engine_->spins();
+  for (long idle = 0; !stage_run_->done();) {
+    if (stage_run_->step()) {
+      if (stage_run_->stranger() >= 0 || !stage_run_->failure().ok()) return false;
+      idle = 0;
+      continue;
+    }
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    if (++idle <= patience_) {
+      pause_cpu();
+    } else if (idle <= patience_ + kYields) {
+      if (idle == patience_ + 1 && most > 0) patience_ = std::max(patience_ / 2, most / 64);
+      std::this_thread::yield();
+    } else {
+      return false;
+    }
   }
-  return plan.get();
+  if (patience_ < most) patience_ = std::min(most, patience_ + most / 64);
+  return true;
+}
+
+std::shared_ptr<WorkState> Channel::hand_over() {
+  current_->work = std::make_shared<WorkState>(shared_from_this());
+  current_->deadline = deadline_after(engine_->clock().now(), current_->launch().timeout);
+  choose_company();
+  note(trace::Event::started, *current_, {});
+  return current_->work;
+}
+
+void Channel::end_at_once() {
+  note(trace::Event::finished, *current_, {});
+  current_.reset();
+  ready_ = nullptr;
+  std::scoped_lock lock(inbox_lock_);
+  last_running_ = false;
+}
+
+// ---- programs
+// ------------------------------------------------------------------------------------
+
+// The group room asked the catalog before it made the launch, so this cannot fail.
+Result<schedule::Program> Channel::program_for(const Launch& launch, int rank) const {
+  schedule::Request request;
+  request.collective = launch.collective;
+  request.size = size();
+  request.rank = rank;
+  request.root = launch.root;
+  request.in_place = launch.in_place;
+  request.shots = launch.shots;
+  request.host_of = options_.host_of;
+  auto program = schedule::build(launch.algorithm, request);
+  if (!program.ok()) return program.status();
+  return schedule::fuse_folds(*std::move(program));
+}
+
+Channel::Ready& Channel::ready_for(const Launch& launch) {
+  // Ranks of a v-call know only their own sizes, so peers could not tell where a chunk lies.
+  const bool fits = stage_ && launch.to_peer.empty();
+  const std::uint64_t key = key_of(launch) | static_cast<std::uint64_t>(fits) << 63;
+  if (key == last_key_ && last_ready_ != nullptr) return *last_ready_;
+  Ready& ready = plans_[key];
+  last_key_ = key;
+  last_ready_ = &ready;
+  if (ready.plan || ready.staged) return ready;
+  if (fits) {
+    std::vector<schedule::Program> programs;
+    for (int rank = 0; rank < size(); ++rank) {
+      auto program = program_for(launch, rank);
+      TUTTI_CHECK(program.ok());
+      programs.push_back(*std::move(program));
+    }
+    if (auto staged = compile_for_stage(programs, options_.rank)) {
+      ready.staged = std::make_unique<StagePlan>();
+      ready.staged->program = *std::move(staged);
+      return ready;
+    }
+  }
+  auto program = program_for(launch, options_.rank);
+  TUTTI_CHECK(program.ok());
+  ready.plan = std::make_unique<Plan>(compile(*std::move(program)),
+                                      engine_->config().segment_bytes);
+  return ready;
 }
 
 void Channel::finish_current() {
@@ -219,7 +369,7 @@ void Channel::finish_current() {
   if (current_->counted) busy_.fetch_sub(1);
   completions_.push_back({std::move(current_->work), {}, {}});
   current_.reset();
-  plan_ = nullptr;
+  ready_ = nullptr;
   asked_until_ = Nanoseconds(0);
 }
 
@@ -272,11 +422,11 @@ void Channel::tear_down() {
   early_.insert(early_.end(), unread.begin(), unread.end());
   for (Posting& posting : postings) point_to_point_.post(std::move(posting), *this);
   if (current_) {
-    plan_->abandon(*this);
+    if (ready_->plan) ready_->plan->abandon(*this);
     note(trace::Event::failed, *current_, status);
     queued.push_front(std::move(*current_));
     current_.reset();
-    plan_ = nullptr;
+    ready_ = nullptr;
   }
   for (Incoming& message : early_)
     if (message.segment.lease != 0) link_to(message.peer).release(message.segment.lease);
@@ -284,12 +434,12 @@ void Channel::tear_down() {
   point_to_point_.abandon(status, *this);
   for (Queued& each : queued) {
     if (each.counted) busy_.fetch_sub(1);
-    completions_.push_back({std::move(each.work), status, {}});
+    if (each.work) completions_.push_back({std::move(each.work), status, {}});
   }
 }
 
 void Channel::note(trace::Event event, const Queued& queued, const Status& status) {
-  const Launch& launch = queued.launch;
+  const Launch& launch = queued.launch();
   trace::Record record;
   record.sequence = queued.sequence;
   record.channel = options_.id;

@@ -5,11 +5,10 @@
 // try-lock: a blocking caller, a waiter, or the progress thread. Messages are put into the inbox by
 // whoever polls the links, and looked at by the holder of the baton.
 //
-// Arrival        no collective ends on any rank before every rank has arrived with the same call:
-// where
-//                the data's way already sees to that (all_reduce, all_gather …), ranks tell only
-//                those they exchange messages with; in rooted collectives and scans they tell
-//                everybody.
+// Arrival        no collective ends on any rank before every rank has arrived with the same call.
+//                On a stage (all ranks on one host) every rank looks at every other's line. Without
+//                one, ranks tell those they exchange messages with, where the data's way does the
+//                rest (all_reduce, all_gather …); in rooted collectives and scans they tell all.
 // Failure        the first one counts: it is told to every member, the links forget the group's
 // memory,
 //                and only then do all works end with that status. Later starts end with it at once.
@@ -19,6 +18,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +28,8 @@
 #include "engine/launch.hpp"
 #include "engine/plan.hpp"
 #include "engine/point_to_point.hpp"
+#include "engine/stage.hpp"
+#include "engine/stage_run.hpp"
 #include "engine/work_state.hpp"
 #include "trace/recorder.hpp"
 #include "transport/link.hpp"
@@ -51,6 +53,14 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   const ChannelOptions& options() const { return options_; }
   int size() const { return static_cast<int>(options_.members.size()); }
 
+  // From the next collective on, ranks meet there. To be called by all of them, between the same
+  // two collectives.
+  void set_stage(std::unique_ptr<Stage> stage);
+  bool has_stage() const { return stage_ != nullptr; }
+
+  // Runs a collective to its end in this thread. On a stage, while nothing else is under way, that
+  // costs no allocation, no lock but the baton and no system call.
+  Status run(const Launch& launch);
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
   std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
@@ -87,11 +97,19 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
  private:
   struct Queued {
-    Launch launch;
+    Launch owned;
+    const Launch* borrowed = nullptr;  // of a caller that waits for it
     std::uint64_t sequence = 0;
     Nanoseconds deadline = Nanoseconds::max();
     std::shared_ptr<WorkState> work;
     bool counted = false;  // in busy_
+
+    const Launch& launch() const { return borrowed != nullptr ? *borrowed : owned; }
+  };
+  // A program made ready: for the stage if it fits there, else for messages.
+  struct Ready {
+    std::unique_ptr<Plan> plan;
+    std::unique_ptr<StagePlan> staged;
   };
   struct Incoming {
     int peer = 0;
@@ -127,10 +145,20 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void take_postings();
   bool run_collectives();
   bool begin_next();
+  void begin(Queued queued, Ready& ready);
+  bool begin_at_once(const Launch& launch);
+  bool watch_stage();
+  std::shared_ptr<WorkState> hand_over();
+  void end_at_once();
+  bool step_current();
+  bool current_done() const;
+  void look_at_lines();
   void choose_company();
   void announce();
   void look_at_announced();
   void compare(int peer, std::uint64_t sequence, const Arrival& arrival);
+  void fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
+                     const Fingerprint& theirs);
   bool everyone_arrived() const;
   bool check_deadline();
   std::vector<int> suspects() const;
@@ -140,7 +168,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void answer_query(int peer);
   void update_deadline();
   void tear_down();
-  Plan* plan_for(const Launch& launch);
+  Ready& ready_for(const Launch& launch);
+  Result<schedule::Program> program_for(const Launch& launch, int rank) const;
   void finish_current();
   void complete_all();
   void note(trace::Event event, const Queued& queued, const Status& status);
@@ -169,9 +198,16 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   // Owned by the holder of the baton.
   std::vector<Incoming> draining_;
   std::vector<Peer> peers_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Plan>> plans_;
-  Plan* plan_ = nullptr;  // of current_
-  std::unique_ptr<Queued> current_;
+  std::unordered_map<std::uint64_t, Ready> plans_;
+  std::uint64_t last_key_ = ~std::uint64_t{0};  // and what it leads to: calls repeat
+  Ready* last_ready_ = nullptr;
+  Ready* ready_ = nullptr;  // of current_
+  std::optional<Queued> current_;
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<StageRun> stage_run_;
+  std::uint32_t print_ = 0;  // of current_
+  long patience_ = 0;        // polls before the caller yields; adapts
+  Nanoseconds last_told_{0};
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

@@ -65,7 +65,14 @@ transport::Link& Channel::link_to(int peer) {
 }
 
 bool Channel::has_arrived(int peer) const {
-  return current_ && peers_[static_cast<std::size_t>(peer)].arrived == current_->sequence;
+  if (!current_) return false;
+  const std::uint64_t sequence = current_->sequence;
+  if (stage_ && (!stage_->arrived(peer, sequence) ||
+                 stage_->line_of(peer, sequence).print != print_))
+    return false;
+  // Pairs have more to compare than a line tells.
+  return (stage_ && current_->launch().to_peer.empty()) ||
+         peers_[static_cast<std::size_t>(peer)].arrived == sequence;
 }
 
 transport::MemoryRef Channel::output_of(int peer) const {
@@ -161,19 +168,20 @@ void Channel::handle(Incoming& message) {
 }
 
 void Channel::choose_company() {
-  company_ = plan_->compiled().peers;
-  const Collective collective = current_->launch.collective;
+  const Collective collective = current_->launch().collective;
+  if (ready_->plan) company_ = ready_->plan->compiled().peers;
   // A leaf of a broadcast would be through while another leaf has called something else.
   const bool some_know_little = has_root(collective) || collective == Collective::scan ||
                                 collective == Collective::exclusive_scan;
-  if (!some_know_little) return;
+  if (!some_know_little && !stage_) return;
   company_.clear();
   for (int peer = 0; peer < size(); ++peer)
     if (peer != options_.rank) company_.push_back(peer);
 }
 
 void Channel::announce() {
-  const Launch& launch = current_->launch;
+  const Launch& launch = current_->launch();
+  if (stage_ && launch.to_peer.empty()) return;
   Arrival arrival;
   arrival.call = launch.fingerprint;
   for (int peer : company_) {
@@ -212,26 +220,38 @@ void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) 
   if (sequence + history_.size() <= last_sequence_) return;  // long past
   Fingerprint mine = history_[sequence % history_.size()];
   const bool is_current = current_ && sequence == current_->sequence;
-  if (is_current && !current_->launch.to_peer.empty()) {
-    mine.to_you = current_->launch.to_peer[static_cast<std::size_t>(peer)];
-    mine.from_you = current_->launch.from_peer[static_cast<std::size_t>(peer)];
+  if (is_current && !current_->launch().to_peer.empty()) {
+    mine.to_you = current_->launch().to_peer[static_cast<std::size_t>(peer)];
+    mine.from_you = current_->launch().from_peer[static_cast<std::size_t>(peer)];
   } else if (!is_current) {
     mine.to_you = arrival.call.from_you;  // not kept for calls that are over
     mine.from_you = arrival.call.to_you;
   }
-  if (!agree(mine, arrival.call)) {
-    fail({Code::mismatch,
-          fmt::format(
-              "ranks called different things as #{} on group '{}': {} called {}, {} called {}",
-              sequence, options_.name, where(options_.rank), describe(mine), where(peer),
-              describe(arrival.call)),
-          {options_.rank, peer, sequence}},
-         true);
-    return;
-  }
+  if (!agree(mine, arrival.call)) return fail_mismatch(peer, sequence, mine, arrival.call);
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   state.arrived = std::max(state.arrived, sequence);
   state.output = arrival.output;
+}
+
+void Channel::fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
+                            const Fingerprint& theirs) {
+  fail({Code::mismatch,
+        fmt::format(
+            "ranks called different things as #{} on group '{}': {} called {}, {} called {}",
+            sequence, options_.name, where(options_.rank), describe(mine), where(peer),
+            describe(theirs)),
+        {options_.rank, peer, sequence}},
+       true);
+}
+
+// On a stage even a collective that goes by message is announced there: whoever called something
+// else may be looking nowhere else.
+void Channel::look_at_lines() {
+  const std::uint64_t sequence = current_->sequence;
+  for (int peer : company_)
+    if (stage_->arrived(peer, sequence) && stage_->line_of(peer, sequence).print != print_)
+      return fail_mismatch(peer, sequence, current_->launch().fingerprint,
+                           stage_->call_of(peer, sequence));
 }
 
 void Channel::handle_data(Incoming& message) {
@@ -240,12 +260,12 @@ void Channel::handle_data(Incoming& message) {
     early_.push_back(message);
     return;
   }
-  if (!current_ || message.header.sequence < begun) {
+  if (!current_ || !ready_->plan || message.header.sequence < begun) {
     // Left over from a call that differed; the comparison of arrivals has said so already.
     if (message.segment.lease != 0) link_to(message.peer).release(message.segment.lease);
     return;
   }
-  const Status status = plan_->deliver(message.peer, message.header, message.segment, *this);
+  const Status status = ready_->plan->deliver(message.peer, message.header, message.segment, *this);
   if (!status.ok()) fail(status, true);
 }
 
@@ -284,7 +304,7 @@ bool Channel::judge_departed() {
 void Channel::fail_without(int peer) {
   const std::uint64_t sequence = current_ ? current_->sequence : 0;
   const std::string during =
-      current_ ? fmt::format(" during {} #{}", describe(current_->launch.fingerprint), sequence)
+      current_ ? fmt::format(" during {} #{}", describe(current_->launch().fingerprint), sequence)
                : "";
   const bool left = peers_[static_cast<std::size_t>(peer)].left;
   fail({Code::peer_lost,
@@ -337,12 +357,13 @@ std::vector<int> Channel::at_fault() const {
     const Peer& state = peers_[static_cast<std::size_t>(peer)];
     if (state.report.empty() || state.reported < current_->sequence) late.push_back(peer);
   }
-  return late.empty() ? plan_->waiting_for() : late;
+  if (!late.empty()) return late;
+  return ready_->plan ? ready_->plan->waiting_for() : stage_run_->waiting_for();
 }
 
 Status Channel::late_status() const {
   const auto late = at_fault();
-  const Launch& launch = current_->launch;
+  const Launch& launch = current_->launch();
   std::string text;
   for (int peer : late) {
     const std::string& report = peers_[static_cast<std::size_t>(peer)].report;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/pause.hpp"
 #include "core/threads.hpp"
 
 namespace tutti::engine {
@@ -13,18 +14,9 @@ using transport::Payload;
 
 namespace {
 
-// Yields between spinning and sleeping. A cross-core wake costs some 33 µs (2-core virtual machine,
-// 2026-11), a yield under 1 µs: sleep late.
-constexpr int kYields = 100;
 // The longest sleep while something is under way: bounds the damage of a lost wake-up.
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
-
-inline void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -211,7 +203,9 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
       std::this_thread::yield();
       continue;
     }
-    doze(time_to_sleep(std::min(deadline, channel.next_deadline())), false, over);
+    // What is published on a stage is nobody's message: look at that, too, before falling asleep.
+    doze(time_to_sleep(std::min(deadline, channel.next_deadline())), false, over,
+         [&] { return channel.try_step(); });
   }
   drivers_.fetch_sub(1);
 }
@@ -223,7 +217,8 @@ Nanoseconds Engine::time_to_sleep(Nanoseconds deadline) {
 
 // Sleeps until something happens. One thread sleeps on the endpoint; if that is the idle progress
 // thread, a driver takes its place, because an idle sleeper is not woken by ordinary messages.
-void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over) {
+void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
+                  const std::function<bool()>& last_try) {
   std::unique_lock lock(sleep_mutex_);
   if (stop_) return;
   const bool give_way = idle && drivers_.load() > 0;
@@ -237,7 +232,7 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   sleeping_ = true;
   sleeping_idle_ = idle;
   lock.unlock();
-  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once() || stop_; });
+  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once() || last_try() || stop_; });
   lock.lock();
   sleeping_ = sleeping_idle_ = false;
   activity_.notify_all();
@@ -285,7 +280,8 @@ void Engine::progress_loop() {
       const auto all = channels();
       return std::any_of(all.begin(), all.end(), [](const auto& c) { return c->busy(); });
     };
-    doze(busy ? time_to_sleep(deadline) : kLongestIdleSleep, !busy, over);
+    doze(busy ? time_to_sleep(deadline) : kLongestIdleSleep, !busy, over,
+         [&] { return busy && step_channels(nullptr); });
   }
 }
 

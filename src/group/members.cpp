@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "group/gather_all.hpp"
 #include "group/rank_group.hpp"
 
 namespace tutti::group {
@@ -17,26 +18,10 @@ struct Ballot {
   std::uint32_t spare = 0;
 };
 
-CallOptions internal_call() {
-  CallOptions options;
-  options.algorithm = Algorithm::direct;
-  return options;
-}
-
-template <class T>
-Result<std::vector<T>> gather_all(RankGroup& group, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(group.size()));
-  const Status status =
-      group.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, internal_call());
-  if (!status.ok()) return status;
-  return all;
-}
-
 }  // namespace
 
-std::shared_ptr<Group> RankGroup::open(std::uint32_t id, std::string name,
-                                       const std::vector<int>& ranks) {
+Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string name,
+                                               const std::vector<int>& ranks) {
   engine::ChannelOptions options;
   options.id = id;
   options.name = std::move(name);
@@ -45,8 +30,10 @@ std::shared_ptr<Group> RankGroup::open(std::uint32_t id, std::string name,
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  return std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)),
-                                     setting_.order);
+  auto group = std::make_shared<RankGroup>(
+      world_, world_->engine().open_channel(std::move(options)), setting_.order);
+  if (Status status = group->build_stage(); !status.ok()) return status;
+  return std::shared_ptr<Group>(std::move(group));
 }
 
 Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
@@ -167,6 +154,12 @@ std::vector<int> RankGroup::mapped_members() const {
 }
 
 Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
+  auto shared = share_memory(bytes);
+  if (!shared.ok()) return shared.status();
+  return shared->memory;
+}
+
+Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
   if (Status status = check_process(); !status.ok()) return status;
   auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes));
   if (!sizes.ok()) return sizes.status();
@@ -175,7 +168,7 @@ Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
       return Status(Code::mismatch,
                     fmt::format("allocate: rank {} asks for {} bytes where rank {} asks for {}",
                                 rank(), bytes, peer, (*sizes)[static_cast<std::size_t>(peer)]));
-  if (bytes == 0) return SymmetricMemory{};
+  if (bytes == 0) return SharedMemory{};
   engine::Engine& engine = world_->engine();
   const std::uint64_t id =
       static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
@@ -208,11 +201,13 @@ Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
     free_region();
     return status;
   }
-  SymmetricMemory memory;
-  memory.data = region->data;
-  memory.bytes = bytes;
-  memory.owner = std::shared_ptr<void>(region->data, [free_region](void*) { free_region(); });
-  return memory;
+  SharedMemory shared;
+  shared.id = id;
+  shared.memory.data = region->data;
+  shared.memory.bytes = bytes;
+  shared.memory.owner =
+      std::shared_ptr<void>(region->data, [free_region](void*) { free_region(); });
+  return shared;
 }
 
 }  // namespace tutti::group

@@ -43,10 +43,12 @@ Status RankGroup::check_process() const {
 // ---------------------------------------------------------------------------------
 
 Status RankGroup::run(const Call& call) {
-  if (Status status = check_process(); !status.ok()) return status;
+  if (world_->is_foreign()) return check_process();
+  if (const engine::Launch* launch = recent_.find(call)) return channel_->run(*launch);
   auto launch = make_launch(call, setting_, chooser_);
   if (!launch.ok()) return launch.status();
-  return channel_->start(*std::move(launch), true)->wait(std::chrono::nanoseconds::max());
+  if (const engine::Launch* kept = recent_.keep(call, *launch)) return channel_->run(*kept);
+  return channel_->run(*launch);
 }
 
 Work RankGroup::start(const Call& call) {
@@ -167,6 +169,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   CallOptions join;
   join.algorithm = Algorithm::direct;
   if (Status status = group->barrier(join); !status.ok())
+    return status.annotate("joining the group");
+  if (Status status = group->build_stage(); !status.ok())
     return status.annotate("joining the group");
   return std::shared_ptr<Group>(std::move(group));
 }

@@ -9,6 +9,7 @@
 
 #include "engine/channel.hpp"
 #include "group/call.hpp"
+#include "group/recent_calls.hpp"
 #include "group/world.hpp"
 #include "tutti/group.hpp"
 
@@ -41,7 +42,15 @@ class RankGroup final : public Group {
   Status health() const override { return channel_->health(); }
   std::string describe() const override { return world_->describe(); }
 
+  // Gives the group its stage, if all its ranks are on one host. Collective; once, at the start.
+  Status build_stage();
+
  private:
+  // Symmetric memory, and the name under which peers know it.
+  struct SharedMemory {
+    std::uint64_t id = 0;
+    SymmetricMemory memory;
+  };
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options) const;
@@ -50,13 +59,16 @@ class RankGroup final : public Group {
   Status run_internal(engine::Posting posting);
   Status check_list(std::span<const int> ranks) const;
   Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
-  std::shared_ptr<Group> open(std::uint32_t id, std::string name, const std::vector<int>& ranks);
+  Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
+                                      const std::vector<int>& ranks);
+  Result<SharedMemory> share_memory(std::size_t bytes);
   std::vector<int> mapped_members() const;
 
   std::shared_ptr<World> world_;
   std::shared_ptr<engine::Channel> channel_;
   Setting setting_;
   Chooser chooser_;
+  RecentCalls recent_;
   std::uint32_t allocations_ = 0;
 };
 

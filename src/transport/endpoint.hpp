@@ -15,6 +15,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,10 @@ class Endpoint {
                                          const std::vector<int>& peers) = 0;
   virtual bool region_mapped(int peer, std::uint64_t id) const = 0;
   virtual void free_region(std::uint64_t id) = 0;
+  // The own region that holds `data`, if all of `peers` have mapped it; region 0 otherwise. The
+  // answer, and that of Link::reach, is good until `regions_version` changes. Any thread.
+  virtual MemoryRef find_region(const void*, std::size_t, std::span<const int>) const { return {}; }
+  virtual std::uint64_t regions_version() const { return 0; }
 
   // "host a, pid 4182", for messages; of any rank.
   virtual std::string whereabouts(int rank) const = 0;

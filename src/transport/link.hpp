@@ -92,6 +92,14 @@ class Link {
   // it is not). Message links know neither.
   virtual MemoryRef share(const void* data, std::size_t bytes) const = 0;
   virtual std::byte* reach(const MemoryRef& ref, std::size_t bytes) const = 0;
+
+  // Wakes the peer if it sleeps over work, after something was published in memory that both have
+  // mapped. The publishing store must be sequentially consistent. Message links have no such
+  // memory.
+  virtual void rouse() {}
+  // The peer's process as it names itself, where its memory might be read by the kernel's help;
+  // 0: it cannot. Only a try can tell whether the number means the same process here.
+  virtual std::int64_t process() const { return 0; }
 };
 
 }  // namespace tutti::transport

@@ -98,7 +98,7 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
                       lifeline.peer(), mapping.status().message());
       continue;
     }
-    regions_.add(lifeline.peer(), region->id, std::move(*mapping));
+    regions_.add(lifeline.peer(), region->id, std::make_shared<Mapping>(std::move(*mapping)));
     lifeline.link().tell_mapped(region->id);
   }
   if (!lifeline.ended()) return happened;
@@ -147,7 +147,7 @@ Result<Region> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t byt
   for (auto& lifeline : lifelines_)
     if (is_wanted(lifeline->peer())) lifeline->send(id, bytes, regions_.descriptor(id));
   for (MemoryLink* link : memory_)
-    if (link->kind() == LinkKind::inproc && is_wanted(link->peer())) link->tell_region(*region);
+    if (link->kind() == LinkKind::inproc && is_wanted(link->peer())) link->tell_region(id, regions_.mapping(id));
   return region;
 }
 

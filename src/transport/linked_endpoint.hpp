@@ -45,6 +45,11 @@ class LinkedEndpoint final : public Endpoint {
                                  const std::vector<int>& peers) override;
   bool region_mapped(int peer, std::uint64_t id) const override { return regions_.has(peer, id); }
   void free_region(std::uint64_t id) override { regions_.free(id); }
+  MemoryRef find_region(const void* data, std::size_t bytes,
+                        std::span<const int> peers) const override {
+    return regions_.find(data, bytes, peers);
+  }
+  std::uint64_t regions_version() const override { return regions_.version(); }
   std::string whereabouts(int rank) const override;
 
  private:

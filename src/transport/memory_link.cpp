@@ -25,6 +25,13 @@ constexpr std::uint32_t generation_of(std::uint64_t lease) {
   return static_cast<std::uint32_t>(lease);
 }
 
+// A region told to a peer in this process: it gets a share in the mapping, through a pointer that
+// it owns from then on.
+struct HandedRegion {
+  std::uint64_t id = 0;
+  std::shared_ptr<Mapping>* mapping = nullptr;
+};
+
 constexpr bool may_be_split(MessageKind kind) {
   return kind == MessageKind::data || kind == MessageKind::bulk;
 }
@@ -187,6 +194,13 @@ void MemoryLink::knock(bool urgent) {
   ends_.theirs->ring();
 }
 
+void MemoryLink::rouse() {
+  const std::uint32_t bell = ends_.theirs->head().doorbell.load(std::memory_order_seq_cst);
+  if ((bell & kDoorbellMask) != kSleeping) return;
+  std::lock_guard lock(lock_);
+  knock(false);
+}
+
 void MemoryLink::release(std::uint64_t lease) {
   if ((lease & kPoolBit) != 0) return pool_.release(lease & ~kPoolBit);
   if (lease == 0 || down_.load(std::memory_order_acquire)) return;
@@ -203,10 +217,11 @@ bool MemoryLink::flush() {
   return drain();
 }
 
-void MemoryLink::tell_region(const Region& region) {
+void MemoryLink::tell_region(std::uint64_t id, std::shared_ptr<Mapping> mapping) {
   Header header;
   header.kind = MessageKind::bell;
   header.step = kRegionHere;
+  const HandedRegion region{id, new std::shared_ptr<Mapping>(std::move(mapping))};
   (void)send(header, &region, sizeof region, 0);
 }
 
@@ -316,10 +331,11 @@ const std::byte* MemoryLink::locate(const LoanNote& note, std::size_t bytes) con
 void MemoryLink::on_bell(Sink& sink, const Slot& slot) {
   const Header& header = slot.header;
   if (header.step == kRegionHere) {
-    Region region;
+    HandedRegion region;
     std::memcpy(&region, slot.payload, sizeof region);
-    regions_.add(ends_.peer, region.id, region.data, region.bytes);
-    return;
+    const std::unique_ptr<std::shared_ptr<Mapping>> mapping(region.mapping);
+    regions_.add(ends_.peer, region.id, *mapping);
+    return tell_mapped(region.id);
   }
   std::uint64_t words[kAcksPerBell];
   const std::size_t bytes = std::min<std::size_t>(header.bytes, sizeof words);

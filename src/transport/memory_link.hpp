@@ -63,11 +63,15 @@ class MemoryLink final : public Link {
   void forget(std::uint32_t channel) override;
   MemoryRef share(const void* data, std::size_t bytes) const override;
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
+  void rouse() override;
+  std::int64_t process() const override {
+    return ends_.kind == LinkKind::shm ? ends_.theirs->head().pid : 0;
+  }
 
   // The endpoint's calls. `lose`: the peer is gone; poll reports it after what had been published.
   void lose(Status why);
   // Tells a peer in this process of a region, and a peer elsewhere that its region is mapped here.
-  void tell_region(const Region& region);
+  void tell_region(std::uint64_t id, std::shared_ptr<Mapping> mapping);
   void tell_mapped(std::uint64_t id);
   // Publishes what was queued, as far as there is room. True when nothing is left.
   bool flush();

@@ -21,11 +21,11 @@ Result<Region> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool s
   auto mapping =
       shared ? Mapping::shared(own.descriptor.get(), bytes, true) : Mapping::anonymous(bytes);
   if (!mapping.ok()) return mapping.status();
-  own.mapping = std::move(*mapping);
+  own.mapping = std::make_shared<Mapping>(std::move(*mapping));
   // The owner touches first: the pages come from its own NUMA node.
-  std::memset(own.mapping.data(), 0, bytes);
+  std::memset(own.mapping->data(), 0, bytes);
 
-  const Region region{id, own.mapping.data(), bytes};
+  const Region region{id, own.mapping->data(), bytes};
   std::unique_lock lock(mutex_);
   if (!own_.emplace(id, std::move(own)).second)
     return Status(Code::invalid_argument, fmt::format("symmetric memory {} exists already", id));
@@ -40,21 +40,22 @@ int RegionTable::descriptor(std::uint64_t id) const {
 
 void RegionTable::free(std::uint64_t id) {
   std::unique_lock lock(mutex_);
+  version_.fetch_add(1, std::memory_order_acq_rel);
   own_.erase(id);
   for (auto it = theirs_.begin(); it != theirs_.end();)
     it = it->first.second == id ? theirs_.erase(it) : std::next(it);
 }
 
-void RegionTable::add(int peer, std::uint64_t id, Mapping mapping) {
-  std::byte* data = mapping.data();
-  const std::size_t bytes = mapping.bytes();
+void RegionTable::add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping) {
   std::unique_lock lock(mutex_);
-  theirs_.insert_or_assign({peer, id}, Theirs{std::move(mapping), data, bytes});
+  version_.fetch_add(1, std::memory_order_acq_rel);
+  theirs_.insert_or_assign({peer, id}, std::move(mapping));
 }
 
-void RegionTable::add(int peer, std::uint64_t id, std::byte* data, std::size_t bytes) {
-  std::unique_lock lock(mutex_);
-  theirs_.insert_or_assign({peer, id}, Theirs{Mapping(), data, bytes});
+std::shared_ptr<Mapping> RegionTable::mapping(std::uint64_t id) const {
+  std::shared_lock lock(mutex_);
+  const auto found = own_.find(id);
+  return found == own_.end() ? nullptr : found->second.mapping;
 }
 
 bool RegionTable::has(int peer, std::uint64_t id) const {
@@ -66,9 +67,9 @@ std::byte* RegionTable::reach(int peer, const MemoryRef& ref, std::size_t bytes)
   std::shared_lock lock(mutex_);
   const auto found = theirs_.find({peer, ref.region});
   if (found == theirs_.end()) return nullptr;
-  const Theirs& region = found->second;
-  if (bytes > region.bytes || ref.offset > region.bytes - bytes) return nullptr;
-  return region.data + ref.offset;
+  const Mapping& region = *found->second;
+  if (bytes > region.bytes() || ref.offset > region.bytes() - bytes) return nullptr;
+  return region.data() + ref.offset;
 }
 
 void RegionTable::mark_mapped(int peer, std::uint64_t id) {
@@ -76,6 +77,7 @@ void RegionTable::mark_mapped(int peer, std::uint64_t id) {
   const auto found = own_.find(id);
   if (found == own_.end()) return;  // freed in the meantime
   found->second.mapped_by.insert(peer);
+  version_.fetch_add(1, std::memory_order_acq_rel);
   lendable_.store(true, std::memory_order_release);
 }
 
@@ -83,9 +85,23 @@ MemoryRef RegionTable::share(int peer, const void* data, std::size_t bytes) cons
   if (!lendable_.load(std::memory_order_acquire)) return {};
   std::shared_lock lock(mutex_);
   for (const auto& [id, own] : own_) {
-    if (!own.mapping.contains(data, bytes)) continue;
+    if (!own.mapping->contains(data, bytes)) continue;
     if (own.mapped_by.count(peer) == 0) return {};
-    const auto offset = static_cast<const std::byte*>(data) - own.mapping.data();
+    const auto offset = static_cast<const std::byte*>(data) - own.mapping->data();
+    return {id, static_cast<std::uint64_t>(offset)};
+  }
+  return {};
+}
+
+MemoryRef RegionTable::find(const void* data, std::size_t bytes,
+                            std::span<const int> peers) const {
+  if (!lendable_.load(std::memory_order_acquire)) return {};
+  std::shared_lock lock(mutex_);
+  for (const auto& [id, own] : own_) {
+    if (!own.mapping->contains(data, bytes)) continue;
+    for (int peer : peers)
+      if (own.mapped_by.count(peer) == 0) return {};
+    const auto offset = static_cast<const std::byte*>(data) - own.mapping->data();
     return {id, static_cast<std::uint64_t>(offset)};
   }
   return {};

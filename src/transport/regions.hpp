@@ -6,9 +6,11 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <shared_mutex>
+#include <span>
 #include <utility>
 
 #include "transport/endpoint.hpp"
@@ -24,9 +26,11 @@ class RegionTable {
   // Drops this rank's own region and everybody's of that id.
   void free(std::uint64_t id);
 
-  // A peer's region: mapped here, or simply somewhere in this process.
-  void add(int peer, std::uint64_t id, Mapping mapping);
-  void add(int peer, std::uint64_t id, std::byte* data, std::size_t bytes);
+  // A peer's region: mapped here, or the peer's own mapping when it is in this process.
+  void add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping);
+  // A share in this rank's own mapping, for a peer in this process: whoever still reads or writes
+  // it when its owner has gone finds memory there. Null: there is no such region.
+  std::shared_ptr<Mapping> mapping(std::uint64_t id) const;
   bool has(int peer, std::uint64_t id) const;
   std::byte* reach(int peer, const MemoryRef& ref, std::size_t bytes) const;
 
@@ -34,22 +38,22 @@ class RegionTable {
   void mark_mapped(int peer, std::uint64_t id);
   // Where `data` is in words that the peer understands; region 0 if it has not mapped it.
   MemoryRef share(int peer, const void* data, std::size_t bytes) const;
+  // The own region that holds `data`, if every one of `peers` has mapped it; region 0 otherwise.
+  MemoryRef find(const void* data, std::size_t bytes, std::span<const int> peers) const;
+  // Changes whenever an answer of `find` or `reach` may have.
+  std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
  private:
   struct Own {
-    Mapping mapping;
+    std::shared_ptr<Mapping> mapping;
     Descriptor descriptor;
     std::set<int> mapped_by;
-  };
-  struct Theirs {
-    Mapping mapping;  // empty within one process
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
   };
 
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, Own> own_;
-  std::map<std::pair<int, std::uint64_t>, Theirs> theirs_;
+  std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> theirs_;
+  std::atomic<std::uint64_t> version_{1};
   std::atomic<bool> lendable_{false};  // spares sends the lock while nobody has mapped anything
 };
 

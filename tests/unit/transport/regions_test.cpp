@@ -22,8 +22,10 @@ TEST(RegionTable, own_memory_is_shared_only_with_those_who_have_mapped_it) {
 
 TEST(RegionTable, reach_stays_within_the_region) {
   RegionTable table;
-  std::byte memory[100];
-  table.add(3, 7, memory, sizeof memory);
+  auto mapping = Mapping::anonymous(100);
+  ASSERT_TRUE(mapping.ok());
+  const std::byte* memory = mapping->data();
+  table.add(3, 7, std::make_shared<Mapping>(std::move(*mapping)));
   EXPECT_EQ(table.reach(3, {7, 10}, 90), memory + 10);
   EXPECT_EQ(table.reach(3, {7, 10}, 91), nullptr);
   EXPECT_EQ(table.reach(3, {7, ~std::uint64_t{0}}, 2), nullptr);
