@@ -216,6 +216,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::vector<Completion> completions_;
   bool torn_down_ = false;
   bool someone_departed_ = false;
+  std::uint64_t departed_at_ = 0;  // in polls of the engine
   Nanoseconds asked_until_{0};  // when not zero: queries are out
   std::vector<int> suspects_;   // who was asked
 };

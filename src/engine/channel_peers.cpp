@@ -149,6 +149,7 @@ void Channel::handle(Incoming& message) {
       Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
       (message.header.extra == 0 ? peer.left : peer.lost) = true;
       someone_departed_ = true;
+      departed_at_ = engine_->polls();
       break;
     }
     case MessageKind::report: {
@@ -288,6 +289,9 @@ std::vector<int> Channel::suspects() const {
 // A peer has gone. In good order that matters only if it is still needed; else always.
 bool Channel::judge_departed() {
   if (!someone_departed_) return false;
+  // A poll under way may have passed the link on which the cause of it all is waiting; the one
+  // after it has not.
+  if (engine_->polls() < departed_at_ + 2) return false;
   for (int peer = 0; peer < size(); ++peer) {
     const Peer& state = peers_[static_cast<std::size_t>(peer)];
     if (!state.left && !state.lost) continue;

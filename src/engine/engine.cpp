@@ -158,6 +158,7 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
 bool Engine::poll_once() {
   if (!poll_lock_.try_lock()) return false;
   const bool moved = endpoint_->poll(*this);
+  polls_.fetch_add(1, std::memory_order_release);
   poll_lock_.unlock();
   if (moved && (followers_.load() > 0)) notify();
   return moved;

@@ -82,6 +82,8 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Clock& clock() const { return *clock_; }
   trace::Recorder& recorder() { return *recorder_; }
   FailureSink* failures() { return failures_; }
+  // How often all links were polled, by whomever.
+  std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.
   long spins() const { return spins_; }
   // Ids of groups: any number that no group of these ranks has used.
@@ -125,6 +127,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   long spins_ = 0;
 
   SpinLock poll_lock_;
+  std::atomic<std::uint64_t> polls_{0};
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;
