@@ -19,6 +19,8 @@ namespace {
 // Calls that are kept to compare with late arrivals. A peer is never further behind than there are
 // ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
+// How often the board hears of calls that are over before anybody could read it.
+constexpr Nanoseconds kTellEvery = std::chrono::milliseconds(1);
 
 std::uint64_t key_of(const Launch& launch) {
   return static_cast<std::uint64_t>(launch.collective) |
@@ -72,7 +74,8 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
   Queued queued;
   queued.deadline = deadline_after(engine_->clock().now(), launch.timeout);
-  queued.owned = std::move(launch);
+  queued.owned = std::make_unique<const Launch>(std::move(launch));
+  queued.lent = queued.owned.get();
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -80,9 +83,10 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
     std::scoped_lock lock(inbox_lock_);
     refused = failure_;
     if (refused.ok()) {
-      queued.sequence = next_sequence_++;
+      queued.sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
       if (queued.counted) busy_.fetch_add(1);
       queue_.push_back(std::move(queued));
+      queued_.fetch_add(1, std::memory_order_relaxed);
       has_news_.store(true, std::memory_order_release);
     }
   }
@@ -221,6 +225,7 @@ bool Channel::begin_next() {
     if (queue_.empty() || !failure_.ok()) return false;
     next = std::move(queue_.front());
     queue_.pop_front();
+    queued_.fetch_sub(1, std::memory_order_relaxed);
     last_call_ = next->launch().fingerprint;
     last_sequence_ = next->sequence;
     last_running_ = true;
@@ -235,14 +240,13 @@ void Channel::begin(Queued queued, Ready& ready) {
   current_.emplace(std::move(queued));
   ready_ = &ready;
   const Launch& launch = current_->launch();
-  print_ = print_of(launch.fingerprint);
   if (ready.staged) {
-    stage_run_->begin(*ready.staged, launch, current_->sequence, print_);
+    stage_run_->begin(*ready.staged, launch, current_->sequence, launch.print);
     return;
   }
   history_[current_->sequence % history_.size()] = launch.fingerprint;
   ready.plan->begin(launch, current_->sequence);
-  if (stage_) stage_->publish(current_->sequence, launch.fingerprint, print_);
+  if (stage_) stage_->publish(current_->sequence, launch.fingerprint, launch.print);
   choose_company();
   announce();
   look_at_announced();
@@ -255,21 +259,40 @@ void Channel::begin(Queued queued, Ready& ready) {
 // -------------------------------------------------------------------------------------------------
 
 bool Channel::begin_at_once(const Launch& launch) {
-  if (torn_down_ || current_) return false;
+  if (torn_down_ || current_ || queued_.load(std::memory_order_relaxed) != 0 ||
+      failed_.load(std::memory_order_acquire))
+    return false;
   Ready& ready = ready_for(launch);
   if (!ready.staged) return false;
-  Queued queued;
-  queued.borrowed = &launch;
+  // Everything else can be done while the others are on their way.
+  const std::uint64_t sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
+  stage_run_->begin(*ready.staged, launch, sequence, launch.print);
+  ready_ = &ready;
+  current_.emplace();
+  current_->lent = &launch;
+  current_->sequence = sequence;
+  note_at_once();
+  return true;
+}
+
+// One record for the whole call. The board, which is for people, hears of it once in a while.
+void Channel::note_at_once() {
   {
     std::scoped_lock lock(inbox_lock_);
-    if (!queue_.empty() || !failure_.ok()) return false;
-    queued.sequence = next_sequence_++;
-    last_call_ = launch.fingerprint;
-    last_sequence_ = queued.sequence;
+    if (last_sequence_ + 1 != current_->sequence || last_print_ != current_->lent->print)
+      last_call_ = current_->lent->fingerprint;
+    last_print_ = current_->lent->print;
+    last_sequence_ = current_->sequence;
     last_running_ = true;
   }
-  begin(std::move(queued), ready);
-  return true;
+  trace::Record record = record_of(trace::Event::started, *current_);
+  ticket_ = engine_->recorder().note(record);
+  const Nanoseconds now = engine_->recorder().last_time();
+  told_ = engine_->failures() != nullptr && now - last_told_ > kTellEvery;
+  if (!told_) return;
+  last_told_ = now;
+  engine_->failures()->on_activity(options_.name, current_->sequence,
+                                   current_->launch().collective, true);
 }
 
 // Steps the stage until the collective is over, or until it is time to look after the rest. With a
@@ -301,16 +324,20 @@ std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work = std::make_shared<WorkState>(shared_from_this());
   current_->deadline = deadline_after(engine_->clock().now(), current_->launch().timeout);
   choose_company();
-  note(trace::Event::started, *current_, {});
+  if (!told_ && engine_->failures() != nullptr)
+    engine_->failures()->on_activity(options_.name, current_->sequence,
+                                     current_->launch().collective, true);
   return current_->work;
 }
 
 void Channel::end_at_once() {
-  note(trace::Event::finished, *current_, {});
+  engine_->recorder().finish(ticket_);
+  if (told_)
+    engine_->failures()->on_activity(options_.name, current_->sequence,
+                                     current_->launch().collective, false);
   current_.reset();
   ready_ = nullptr;
-  std::scoped_lock lock(inbox_lock_);
-  last_running_ = false;
+  last_running_.store(false, std::memory_order_relaxed);
 }
 
 // ---- programs
@@ -415,6 +442,7 @@ void Channel::tear_down() {
     std::scoped_lock lock(inbox_lock_);
     status = failure_;
     queued.swap(queue_);
+    queued_.store(0, std::memory_order_relaxed);
     unread.swap(inbox_);
     postings.swap(postings_);
     last_running_ = false;
@@ -438,7 +466,7 @@ void Channel::tear_down() {
   }
 }
 
-void Channel::note(trace::Event event, const Queued& queued, const Status& status) {
+trace::Record Channel::record_of(trace::Event event, const Queued& queued) const {
   const Launch& launch = queued.launch();
   trace::Record record;
   record.sequence = queued.sequence;
@@ -448,12 +476,17 @@ void Channel::note(trace::Event event, const Queued& queued, const Status& statu
   record.algorithm = static_cast<std::uint8_t>(launch.algorithm);
   record.dtype = static_cast<std::uint8_t>(launch.dtype);
   record.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
-  record.code = static_cast<std::uint8_t>(status.code());
   record.bytes = launch.fingerprint.count * size_of(launch.dtype);
   (launch.name.empty() ? options_.name : launch.name).copy(record.label, sizeof record.label);
+  return record;
+}
+
+void Channel::note(trace::Event event, const Queued& queued, const Status& status) {
+  trace::Record record = record_of(event, queued);
+  record.code = static_cast<std::uint8_t>(status.code());
   engine_->recorder().note(record);
   if (engine_->failures())
-    engine_->failures()->on_activity(options_.name, queued.sequence, launch.collective,
+    engine_->failures()->on_activity(options_.name, queued.sequence, queued.launch().collective,
                                      event == trace::Event::started);
 }
 

@@ -97,14 +97,14 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
  private:
   struct Queued {
-    Launch owned;
-    const Launch* borrowed = nullptr;  // of a caller that waits for it
+    std::unique_ptr<const Launch> owned;  // empty: the caller waits and keeps it
+    const Launch* lent = nullptr;
     std::uint64_t sequence = 0;
     Nanoseconds deadline = Nanoseconds::max();
     std::shared_ptr<WorkState> work;
     bool counted = false;  // in busy_
 
-    const Launch& launch() const { return borrowed != nullptr ? *borrowed : owned; }
+    const Launch& launch() const { return *lent; }
   };
   // A program made ready: for the stage if it fits there, else for messages.
   struct Ready {
@@ -149,6 +149,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool begin_at_once(const Launch& launch);
   bool watch_stage();
   std::shared_ptr<WorkState> hand_over();
+  void note_at_once();
   void end_at_once();
   bool step_current();
   bool current_done() const;
@@ -172,6 +173,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   Result<schedule::Program> program_for(const Launch& launch, int rank) const;
   void finish_current();
   void complete_all();
+  trace::Record record_of(trace::Event event, const Queued& queued) const;
   void note(trace::Event event, const Queued& queued, const Status& status);
   std::string where(int peer) const;
 
@@ -186,10 +188,12 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::vector<Incoming> inbox_;
   std::deque<Queued> queue_;
   std::vector<Posting> postings_;
-  std::uint64_t next_sequence_ = 1;
+  std::atomic<std::size_t> queued_{0};  // in queue_
+  std::atomic<std::uint64_t> next_sequence_{1};
   Fingerprint last_call_;  // for those who ask what we are doing
   std::uint64_t last_sequence_ = 0;
-  bool last_running_ = false;
+  std::uint32_t last_print_ = 0;
+  std::atomic<bool> last_running_{false};
   std::atomic<std::uint32_t> open_messages_{0};
   Status failure_;
   std::atomic<bool> failed_{false};
@@ -205,9 +209,10 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::optional<Queued> current_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
-  std::uint32_t print_ = 0;  // of current_
   long patience_ = 0;        // polls before the caller yields; adapts
-  Nanoseconds last_told_{0};
+  std::uint64_t ticket_ = 0;      // in the recorder, of a call at once
+  Nanoseconds last_told_{0};      // when the board heard of a call at once
+  bool told_ = false;             //   and whether it heard of the current one
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

@@ -68,7 +68,7 @@ bool Channel::has_arrived(int peer) const {
   if (!current_) return false;
   const std::uint64_t sequence = current_->sequence;
   if (stage_ && (!stage_->arrived(peer, sequence) ||
-                 stage_->line_of(peer, sequence).print != print_))
+                 stage_->line_of(peer, sequence).print != current_->launch().print))
     return false;
   // Pairs have more to compare than a line tells.
   return (stage_ && current_->launch().to_peer.empty()) ||
@@ -250,7 +250,7 @@ void Channel::fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint&
 void Channel::look_at_lines() {
   const std::uint64_t sequence = current_->sequence;
   for (int peer : company_)
-    if (stage_->arrived(peer, sequence) && stage_->line_of(peer, sequence).print != print_)
+    if (stage_->arrived(peer, sequence) && stage_->line_of(peer, sequence).print != current_->launch().print)
       return fail_mismatch(peer, sequence, current_->launch().fingerprint,
                            stage_->call_of(peer, sequence));
 }

@@ -34,6 +34,7 @@ struct Launch {
   std::vector<std::size_t> block_bytes;
 
   Fingerprint fingerprint;
+  std::uint32_t print = 0;  // print_of(fingerprint)
   // Bytes to and from each rank, where only pairs know; empty otherwise.
   std::vector<std::size_t> to_peer;
   std::vector<std::size_t> from_peer;

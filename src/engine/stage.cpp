@@ -65,24 +65,6 @@ void Stage::rouse_others() {
     if (seat.link != nullptr) seat.link->rouse();
 }
 
-std::uint32_t print_of(const Fingerprint& call) noexcept {
-  std::uint64_t hash = 0x9e3779b97f4a7c15U;
-  const auto mix = [&](std::uint64_t word) {
-    hash = (hash ^ word) * 0xff51afd7ed558ccdU;
-    hash ^= hash >> 32;
-  };
-  mix(call.count);
-  mix(call.counts_hash);
-  mix(call.scalar_bits);
-  mix(std::uint64_t{call.user_hash} << 32 | static_cast<std::uint32_t>(call.root));
-  mix(static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
-      static_cast<std::uint64_t>(call.op) << 16 |
-      static_cast<std::uint64_t>(call.algorithm) << 24 |
-      static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40);
-  const auto print = static_cast<std::uint32_t>(hash);
-  return print == 0 ? 1 : print;
-}
-
 bool read_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(to);
   while (bytes > 0) {

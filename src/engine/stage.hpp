@@ -145,9 +145,6 @@ class Stage {
   bool can_read_memory_ = false;
 };
 
-// Never 0.
-std::uint32_t print_of(const Fingerprint& call) noexcept;
-
 // Copies `bytes` from `address` of another process. False: the kernel refuses, or it is gone.
 bool read_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes);
 

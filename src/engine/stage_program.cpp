@@ -27,7 +27,8 @@ struct Parts {
   std::vector<Message> messages;
   std::vector<Chunk> shown;
   const Op* fold = nullptr;
-  std::vector<const Op*> recvs;
+  std::vector<Message> operands;  // of the fold, in its order; peer kLocal: `src` is here
+  std::vector<const Op*> recvs;   // but those that only feed the fold
   std::vector<const Op*> copies;
 };
 
@@ -77,12 +78,30 @@ class Reader {
     if (parts_.fold != nullptr || op.dst.space != Space::output || op.dst.count != 1)
       return refuse();
     for (const schedule::Source& source : op.sources) {
-      if (source.peer != kLocal) continue;
-      if (source.region.space == Space::scratch || source.region.count != 1) return refuse();
+      if (source.peer != kLocal) {
+        parts_.operands.push_back({source.peer, source.step, {}, false});
+        continue;
+      }
+      if (source.region.count != 1) return refuse();
+      if (source.region.space == Space::scratch) {
+        if (!take_feeder(source.region)) return refuse();
+        continue;
+      }
       if (written({source.region.space, source.region.first})) return refuse();
+      parts_.operands.push_back({kLocal, 0, source.region, false});
     }
     parts_.fold = &op;
     write(op.dst);
+  }
+
+  // A message that was received into scratch only to be folded is folded where it lies instead.
+  bool take_feeder(const Region& region) {
+    const auto feeder = std::find_if(parts_.recvs.begin(), parts_.recvs.end(),
+                                     [&](const Op* recv) { return recv->dst == region; });
+    if (feeder == parts_.recvs.end()) return false;
+    parts_.operands.push_back({(*feeder)->peer, (*feeder)->step, {}, false});
+    parts_.recvs.erase(feeder);
+    return true;
   }
 
   void write(const Region& region) {
@@ -163,14 +182,11 @@ class Compiler {
                                    [&](const Op* recv) { return recv->dst == copy->src; });
       if (!fed) return false;
     }
-    if (parts.fold == nullptr) return true;
-    return std::all_of(parts.fold->sources.begin(), parts.fold->sources.end(),
-                       [&](const schedule::Source& source) {
-                         if (source.peer == kLocal) return true;
-                         const Message* message = find(source.peer, rank, source.step);
-                         return message != nullptr && !message->is_result &&
-                                message->src.count == 1;
-                       });
+    return std::all_of(parts.operands.begin(), parts.operands.end(), [&](const Message& operand) {
+      if (operand.peer == kLocal) return true;
+      const Message* message = find(operand.peer, rank, operand.step);
+      return message != nullptr && !message->is_result && message->src.count == 1;
+    });
   }
 
   void add_extents(StageProgram& made) const {
@@ -207,20 +223,19 @@ class Compiler {
   }
 
   void add_fold(StageProgram& made, int rank) const {
-    const Op* fold = parts_[static_cast<std::size_t>(rank)].fold;
+    const Parts& parts = parts_[static_cast<std::size_t>(rank)];
+    const Op* fold = parts.fold;
     if (fold == nullptr) return;
     StageFold& to = made.fold.emplace();
     to.to = {fold->dst.space, fold->dst.first};
     to.finish = fold->finish;
-    for (const schedule::Source& source : fold->sources) {
-      if (source.peer == kLocal) {
-        to.sources.push_back(
-            {kLocal, 0, {source.region.space, source.region.first}, source.raw});
-        continue;
-      }
-      const Region& src = find(source.peer, rank, source.step)->src;
+    for (std::size_t s = 0; s < parts.operands.size(); ++s) {
+      const Message& operand = parts.operands[s];
+      const bool local = operand.peer == kLocal;
+      const Region& src = local ? operand.src : find(operand.peer, rank, operand.step)->src;
       const Chunk from{src.space, src.first};
-      to.sources.push_back({source.peer, slot_of(source.peer, from), from, source.raw});
+      to.sources.push_back(
+          {operand.peer, local ? 0 : slot_of(operand.peer, from), from, fold->sources[s].raw});
     }
   }
 

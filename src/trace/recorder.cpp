@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "trace/json_writer.hpp"
 #include "tutti/status.hpp"
@@ -42,7 +43,9 @@ void write_record(JsonWriter& out, const Record& record) {
   out.field("sequence", static_cast<std::int64_t>(record.sequence));
   out.field("collective", collective_word(record));
   out.field("bytes", static_cast<std::int64_t>(record.bytes));
-  out.field("peer", std::int64_t{record.peer});
+  const bool timed = record.event == Event::finished && record.peer >= 0;
+  out.field("peer", timed ? std::int64_t{-1} : std::int64_t{record.peer});
+  if (timed) out.field("duration_ns", std::int64_t{record.peer});
   out.field("algorithm", to_string(static_cast<Algorithm>(record.algorithm)));
   out.field("dtype", to_string(static_cast<Dtype>(record.dtype)));
   out.field("reduce_op", to_string(static_cast<ReduceOp>(record.reduce_op)));
@@ -109,8 +112,9 @@ Recorder::Recorder(std::size_t records, const Clock& clock)
 
 Recorder::~Recorder() = default;
 
-void Recorder::note(Record record) noexcept {
+std::uint64_t Recorder::note(Record record) noexcept {
   record.time_ns = clock_.now().count();
+  last_time_.store(record.time_ns, std::memory_order_relaxed);
   Words words;
   std::memcpy(words.data(), &record, sizeof record);
 
@@ -121,10 +125,30 @@ void Recorder::note(Record record) noexcept {
   // waits.
   if (version % 2 != 0 || version > 2 * ticket ||
       !slot.version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_acquire))
-    return;
+    return ticket;
   for (std::size_t i = 0; i < kWords; ++i)
     slot.words[i].store(words[i], std::memory_order_release);
   slot.version.store(2 * ticket + 2, std::memory_order_release);
+  return ticket;
+}
+
+void Recorder::finish(std::uint64_t number) noexcept {
+  Slot& slot = slots_[number & mask_];
+  std::uint64_t version = 2 * number + 2;
+  const std::int64_t now = clock_.now().count();
+  if (!slot.version.compare_exchange_strong(version, 2 * number + 1, std::memory_order_acquire))
+    return;
+  Words words;
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = slot.words[i].load(std::memory_order_relaxed);
+  Record record;
+  std::memcpy(static_cast<void*>(&record), words.data(), sizeof record);
+  record.event = Event::finished;
+  record.peer = static_cast<std::int32_t>(
+      std::min<std::int64_t>(now - record.time_ns, std::numeric_limits<std::int32_t>::max()));
+  std::memcpy(words.data(), &record, sizeof record);
+  for (std::size_t i = 0; i < kWords; ++i)
+    slot.words[i].store(words[i], std::memory_order_release);
+  slot.version.store(2 * number + 2, std::memory_order_release);
 }
 
 template <class Visit>
@@ -185,7 +209,10 @@ std::string Recorder::dump_text(std::size_t lines) const {
                           to_string(static_cast<Dtype>(record.dtype)));
     if (record.algorithm > 0)
       text += fmt::format(", {}", to_string(static_cast<Algorithm>(record.algorithm)));
-    if (record.peer >= 0) text += fmt::format(", peer {}", record.peer);
+    if (record.peer >= 0 && record.event == Event::finished)
+      text += fmt::format(", {:.1f} us", record.peer * 1e-3);
+    else if (record.peer >= 0)
+      text += fmt::format(", peer {}", record.peer);
     if (record.code > 0) text += fmt::format(", {}", code_word(record));
     text += '\n';
   });

@@ -39,7 +39,8 @@ struct Record {
   std::uint64_t sequence = 0;   // of the collective in its group, or of the message
   std::uint64_t bytes = 0;
   std::uint32_t channel = 0;
-  std::int32_t peer = -1;
+  std::int32_t peer = -1;       // of a message; of a `finished` collective: how many ns it took,
+                                // or -1 when its start has a record of its own
   Event event = Event::note;
   std::uint8_t collective = 0;  // tutti::Collective, or kPointToPoint
   std::uint8_t algorithm = 0;
@@ -55,7 +56,14 @@ class Recorder {
   Recorder(std::size_t records, const Clock& clock);
   ~Recorder();
 
-  void note(Record record) noexcept;
+  // Returns its number. `last_time` is the clock as that note read it, for whoever notes.
+  std::uint64_t note(Record record) noexcept;
+  Nanoseconds last_time() const noexcept {
+    return Nanoseconds(last_time_.load(std::memory_order_relaxed));
+  }
+  // Turns a `started` record into a `finished` one that says how long it took. Nothing happens if
+  // it was overwritten meanwhile.
+  void finish(std::uint64_t number) noexcept;
   // Oldest first.
   std::vector<Record> snapshot() const;
   // One JSON object; `rank` and `reason` go into its head.
@@ -76,6 +84,7 @@ class Recorder {
   std::size_t mask_;
   const Clock& clock_;
   std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::int64_t> last_time_{0};
 };
 
 }  // namespace tutti::trace
