@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__F16C__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -54,6 +54,20 @@ TUTTI_INLINE void store(char* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
+// Past the cache, to an address that is a multiple of the vector's size.
+template <class V>
+TUTTI_INLINE void stream(char* to, V value) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), lanes::as<__m512i>(value));
+#elif defined(__AVX2__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), lanes::as<__m256i>(value));
+#elif defined(__SSE2__)
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), lanes::as<__m128i>(value));
+#else
+  store(to, value);
+#endif
+}
+
 // The first `bytes` bytes only (fewer than a vector's), the rest zero.
 template <class V>
 TUTTI_INLINE V load_some(const char* from, std::size_t bytes) {
@@ -71,6 +85,15 @@ TUTTI_INLINE void store_some(char* to, V value, std::size_t bytes) {
   _mm512_mask_storeu_epi8(to, (1ULL << bytes) - 1, lanes::as<__m512i>(value));
 #else
   __builtin_memcpy(to, &value, bytes);
+#endif
+}
+
+// Fewer bytes than a cache line.
+TUTTI_INLINE void copy_some(char* to, const char* from, std::size_t bytes) {
+#if defined(__AVX512BW__)
+  store_some(to, load_some<__m512i>(from, bytes), bytes);
+#else
+  __builtin_memcpy(to, from, bytes);
 #endif
 }
 

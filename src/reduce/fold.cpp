@@ -1,36 +1,12 @@
 #include "reduce/fold.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.hpp"
 #include "reduce/kernels.hpp"
 
 namespace tutti::reduce {
 namespace {
-
-bool processor_has(Level level) {
-#if defined(__x86_64__)
-  switch (level) {
-    case Level::plain: return true;
-    case Level::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-    case Level::avx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("f16c");
-  }
-#endif
-  return level == Level::plain;
-}
-
-const KernelTable* kernels_of(Level level) {
-  switch (level) {
-    case Level::plain: return plain_kernels();
-    case Level::avx2: return avx2_kernels();
-    case Level::avx512: return avx512_kernels();
-  }
-  return nullptr;
-}
 
 // avg divides at the end only, premul_sum multiplies what is raw only; in between both are sums.
 ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
@@ -42,19 +18,71 @@ ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
   return op;
 }
 
-void fold_with(const KernelTable& table, const Folding& folding, void* dst,
-               std::span<const Operand> operands, std::size_t count) {
-  TUTTI_CHECK(!operands.empty());
-  if (folding.reduction.op == ReduceOp::user) return fold_by_user(folding, dst, operands, count);
-  if (is_plain_copy(folding, operands)) {
-    if (count > 0) std::memmove(dst, operands[0].data, count * size_of(folding.dtype));
-    return;
+bool is_operand(const void* place, std::span<const Operand> operands) {
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](const Operand& x) { return x.data == place; });
+}
+
+// Which places get non-temporal stores, and how many bytes come before the first whole line there.
+// Lines that a fold reads are in the cache when it writes them. Of the other places, those stream
+// that begin at the same byte of a line as the first of them: the strips of a fold are cut alike
+// for all.
+struct Streams {
+  std::uint64_t places = 0;
+  std::size_t head = 0;
+};
+Streams streams_of(std::span<void* const> destinations, std::span<const Operand> operands,
+                   std::size_t element) {
+  Streams streams;
+  for (std::size_t d = 0; d < destinations.size(); ++d) {
+    const auto address = reinterpret_cast<std::uintptr_t>(destinations[d]);
+    const std::size_t head = -address % kLineBytes;
+    if (address % element != 0 || is_operand(destinations[d], operands)) continue;
+    if (streams.places == 0) streams.head = head;
+    if (streams.head == head) streams.places |= std::uint64_t{1} << d;
   }
+  return streams;
+}
+
+void fold_places(const Kernels& kernels, const Folding& folding, const Places& places,
+                 std::size_t head, std::span<const Operand> operands, std::size_t count) {
+  const std::size_t bytes = count * size_of(folding.dtype);
+  if (folding.reduction.op == ReduceOp::user)
+    return fold_by_user(kernels, folding, places, operands, count);
+  if (is_plain_copy(folding, operands))
+    return copy_to_places(kernels, places, operands[0].data, 0, bytes);
   const auto op = static_cast<std::size_t>(kernel_op(folding, operands));
-  const Kernel kernel = table[static_cast<std::size_t>(folding.dtype)][op];
+  const Kernel kernel = kernels.folds[static_cast<std::size_t>(folding.dtype)][op];
   TUTTI_CHECK(kernel != nullptr);  // is_sensible(op, dtype) was the caller's to ask
-  kernel({static_cast<char*>(dst), operands.data(), operands.size(), count,
-          folding.reduction.scalar, folding.ranks});
+  const auto part = [&](std::uint64_t streaming, std::size_t begin, std::size_t end) {
+    kernel({{places.data, places.count, streaming},
+            operands.data(),
+            operands.size(),
+            begin,
+            end,
+            folding.reduction.scalar,
+            folding.ranks});
+  };
+  if (head > 0) part(0, 0, std::min(head, bytes));
+  if (head < bytes) part(places.streaming, head, bytes);
+}
+
+void fold_one(const Kernels& kernels, const Folding& folding, void* dst,
+              std::span<const Operand> operands, std::size_t count) {
+  TUTTI_CHECK(!operands.empty());
+  fold_places(kernels, folding, {&dst, 1, 0}, 0, operands, count);
+}
+
+void fold_many(const Kernels& kernels, const Folding& folding, std::span<void* const> destinations,
+               std::span<const Operand> operands, std::size_t count, Stores stores) {
+  TUTTI_CHECK(!operands.empty());
+  TUTTI_CHECK(!destinations.empty() && destinations.size() <= kMaxDestinations);
+  Streams streams;
+  if (stores == Stores::streaming)
+    streams = streams_of(destinations, operands, size_of(folding.dtype));
+  fold_places(kernels, folding, {destinations.data(), destinations.size(), streams.places},
+              streams.head, operands, count);
+  if (streams.places != 0) fence_streams();
 }
 
 }  // namespace
@@ -67,22 +95,23 @@ bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
   return true;
 }
 
-bool can_run(Level level) { return kernels_of(level) != nullptr && processor_has(level); }
-
-Level best_level() {
-  if (can_run(Level::avx512)) return Level::avx512;
-  return can_run(Level::avx2) ? Level::avx2 : Level::plain;
-}
-
 void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,
              std::size_t count) {
-  TUTTI_CHECK(can_run(level));
-  fold_with(*kernels_of(level), folding, dst, operands, count);
+  fold_one(kernels_at(level), folding, dst, operands, count);
 }
 
 void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count) {
-  static const KernelTable& table = *kernels_of(best_level());
-  fold_with(table, folding, dst, operands, count);
+  fold_one(best_kernels(), folding, dst, operands, count);
+}
+
+void fold_to_at(Level level, const Folding& folding, std::span<void* const> destinations,
+                std::span<const Operand> operands, std::size_t count, Stores stores) {
+  fold_many(kernels_at(level), folding, destinations, operands, count, stores);
+}
+
+void fold_to(const Folding& folding, std::span<void* const> destinations,
+             std::span<const Operand> operands, std::size_t count, Stores stores) {
+  fold_many(best_kernels(), folding, destinations, operands, count, stores);
 }
 
 }  // namespace tutti::reduce

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <span>
 
+#include "reduce/copy.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::reduce {
@@ -35,7 +36,14 @@ struct Folding {
 // be.
 void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count);
 
-// The same, one element at a time in plain code: what the fast paths are tested against.
+// Folds once and writes the result to every destination (1…64); each may be one of the operands.
+// Streaming stores are used where they help: not into operands, whose lines are here already, and
+// only into destinations that lie alike within a cache line (as do buffers that are aligned).
+inline constexpr std::size_t kMaxDestinations = 64;
+void fold_to(const Folding& folding, std::span<void* const> destinations,
+             std::span<const Operand> operands, std::size_t count, Stores stores = Stores::cached);
+
+// fold(), one element at a time in plain code: what the fast paths are tested against.
 void fold_reference(const Folding& folding, void* dst, std::span<const Operand> operands,
                     std::size_t count);
 

@@ -16,36 +16,67 @@ namespace tutti::reduce {
 enum class Level : std::uint8_t { plain, avx2, avx512 };
 inline constexpr int kLevels = 3;
 
-struct Job {
-  char* dst;
-  const Operand* operands;  // not a span: kernels call nothing from outside (elements.hpp says why)
-  std::size_t operand_count;
+// Where a fold's result goes. Bit d of `streaming`: destination d gets non-temporal stores.
+struct Places {
+  void* const* data;  // not a span: kernels call nothing from outside (elements.hpp says why)
   std::size_t count;
-  double scalar;  // premul_sum
-  int ranks;      // avg
+  std::uint64_t streaming;
 };
 
-using Kernel = void (*)(const Job& job);
+// Passed by value: what a kernel writes cannot alias its own copy.
+struct Job {
+  Places places;
+  const Operand* operands;
+  std::size_t operand_count;
+  std::size_t begin;  // in bytes from the start of every buffer; where there is streaming, `begin`
+  std::size_t end;    // of each such place is at the start of a cache line
+  double scalar;      // premul_sum
+  int ranks;          // avg
+};
+
+using Kernel = void (*)(Job job);
 // [dtype][op]; null where the pair has no meaning, and for user. The kernel of `avg` always divides
 // and that of `premul_sum` multiplies what is raw; fold() takes `sum` where neither is due.
 using KernelTable = std::array<std::array<Kernel, kReduceOps>, kDtypes>;
 
+// Copies with non-temporal stores, and does not fence.
+using StreamKernel = void (*)(char* dst, const char* src, std::size_t bytes);
+
+struct Kernels {
+  KernelTable folds;
+  StreamKernel stream;
+};
+
+inline constexpr std::size_t kLineBytes = 64;
+
 // Null when this build has no code for the level; does not ask the processor.
-const KernelTable* plain_kernels();
-const KernelTable* avx2_kernels();
-const KernelTable* avx512_kernels();
+const Kernels* plain_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
 
 // Whether this build and this processor can run `level`, and the best that they can.
 bool can_run(Level level);
 Level best_level();
 
-// fold() at a given level; only when can_run(level).
+const Kernels& kernels_at(Level level);  // only when can_run(level)
+const Kernels& best_kernels();
+
+// fold(), fold_to() and copy() at a given level; only when can_run(level).
 void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,
              std::size_t count);
+void fold_to_at(Level level, const Folding& folding, std::span<void* const> destinations,
+                std::span<const Operand> operands, std::size_t count, Stores stores);
+void copy_at(Level level, void* dst, const void* src, std::size_t bytes, Stores stores);
+
+// Copies to `offset` in every place, which may be `src` itself; does not fence.
+void copy_to_places(const Kernels& kernels, const Places& places, const void* src,
+                    std::size_t offset, std::size_t bytes);
+// Makes streaming stores visible before later ones. Nothing to do for ordinary ones.
+void fence_streams();
 
 // The fold of ReduceOp::user: calls the function block by block, always in plain code.
-void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> operands,
-                  std::size_t count);
+void fold_by_user(const Kernels& kernels, const Folding& folding, const Places& places,
+                  std::span<const Operand> operands, std::size_t count);
 
 // Whether the fold leaves its one operand as it is, so that it is merely copied, NaNs bit by bit.
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands);

@@ -6,10 +6,10 @@
 
 namespace tutti::reduce {
 
-const KernelTable* avx2_kernels() {
+const Kernels* avx2_kernels() {
 #if defined(__AVX2__) && defined(__F16C__)
-  static constexpr KernelTable kTable = make_kernels();
-  return &kTable;
+  static constexpr Kernels kKernels = make_kernels();
+  return &kKernels;
 #else
   return nullptr;
 #endif

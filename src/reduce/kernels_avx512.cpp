@@ -8,10 +8,10 @@
 
 namespace tutti::reduce {
 
-const KernelTable* avx512_kernels() {
+const Kernels* avx512_kernels() {
 #if defined(TUTTI_HAS_AVX512)
-  static constexpr KernelTable kTable = make_kernels();
-  return &kTable;
+  static constexpr Kernels kKernels = make_kernels();
+  return &kKernels;
 #else
   return nullptr;
 #endif

@@ -3,9 +3,9 @@
 
 namespace tutti::reduce {
 
-const KernelTable* plain_kernels() {
-  static constexpr KernelTable kTable = make_kernels();
-  return &kTable;
+const Kernels* plain_kernels() {
+  static constexpr Kernels kKernels = make_kernels();
+  return &kKernels;
 }
 
 }  // namespace tutti::reduce

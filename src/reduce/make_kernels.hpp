@@ -2,9 +2,10 @@
 // including file. Internal linkage throughout, for the reason that elements.hpp gives.
 //
 //   operands   x0 ────────■■■■──────      one strip (four vectors of lanes) of every operand is
-//              x1 ────────■■■■──────      folded in registers, left to right, and stored once;
-//              x2 ────────■■■■──────      then single vectors, then one filled up with zeros:
-//   dst           ────────■■■■──────      always the same operations, so a tail is like the body
+//              x1 ────────■■■■──────      folded in registers, left to right, and stored from
+//              x2 ────────■■■■──────      there to every place; then single vectors, then one
+//   places     y0 ────────■■■■──────      filled up with zeros: always the same operations, so a
+//              y1 ────────■■■■──────      tail is like the body
 #pragma once
 
 #include "reduce/elements.hpp"
@@ -139,31 +140,48 @@ TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job,
   }
 }
 
+// Stores a strip to every place. All operands of the strip have been read: places may be operands.
+template <class V, int U, bool Partial>
+TUTTI_INLINE void put(const V (&strip)[U], const Places& places, std::size_t offset,
+                      std::size_t some) {
+  for (std::size_t d = 0; d < places.count; ++d) {
+    char* to = static_cast<char*>(places.data[d]) + offset;
+    if constexpr (Partial) {
+      store_some(to, strip[0], some);
+    } else if ((places.streaming >> d & 1) != 0) {
+#pragma GCC unroll 4
+      for (int u = 0; u < U; ++u) stream(to + u * kVectorBytes, strip[u]);
+    } else {
+#pragma GCC unroll 4
+      for (int u = 0; u < U; ++u) store(to + u * kVectorBytes, strip[u]);
+    }
+  }
+}
+
 template <class E, class Op, int U, bool Partial>
 TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t some) {
   Strip<E, U> acc;
   take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some);
   for (std::size_t j = 1; j < job.operand_count; ++j)
     take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some);
+  typename E::Memory closed[U];
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
 #pragma GCC unroll 4
     for (int part = 0; part < E::kParts; ++part) acc[u][part] = Op::leave(acc[u][part], job);
-    char* to = job.dst + offset + u * kVectorBytes;
-    Partial ? store_some(to, E::close(acc[u]), some) : store(to, E::close(acc[u]));
+    closed[u] = E::close(acc[u]);
   }
+  put<typename E::Memory, U, Partial>(closed, job.places, offset, some);
 }
 
 template <class E, class Op>
-void fold_all(const Job& given) {
-  const Job job = given;  // a copy, which dst cannot alias
+void fold_all(Job job) {
   constexpr int kWide = 4 / E::kParts;
   constexpr std::size_t kStrip = kWide * kVectorBytes;
-  const std::size_t bytes = job.count * E::kBytes;
-  std::size_t at = 0;
-  for (; bytes - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
-  for (; bytes - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
-  if (at < bytes) fold_strip<E, Op, 1, true>(job, at, bytes - at);
+  std::size_t at = job.begin;
+  for (; job.end - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
+  for (; job.end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
+  if (at < job.end) fold_strip<E, Op, 1, true>(job, at, job.end - at);
 }
 
 // In the order of ReduceOp: sum prod min max avg band bor bxor premul_sum user.
@@ -194,13 +212,34 @@ constexpr Row boolean_row() {
 }
 
 // In the order of Dtype.
-constexpr KernelTable make_kernels() {
+constexpr KernelTable make_folds() {
   return {integer_row<std::int8_t>(),  integer_row<std::uint8_t>(),  integer_row<std::int16_t>(),
           integer_row<std::uint16_t>(), integer_row<std::int32_t>(), integer_row<std::uint32_t>(),
           integer_row<std::int64_t>(), integer_row<std::uint64_t>(), float_row<F16>(),
           float_row<Bf16>(),           float_row<Whole<float>>(),    float_row<Whole<double>>(),
           boolean_row(),               float_row<F8e4m3>(),          float_row<F8e5m2>()};
 }
+
+// Ordinary stores up to the first line of `dst` and for what is less than a vector at the end.
+void stream_all(char* dst, const char* src, std::size_t bytes) {
+  using V = Vector<std::uint64_t>;
+  constexpr std::size_t kStrip = 4 * kVectorBytes;
+  const std::size_t head = -reinterpret_cast<std::uintptr_t>(dst) % kLineBytes;
+  if (head >= bytes) return copy_some(dst, src, bytes);
+  copy_some(dst, src, head);
+  std::size_t at = head;
+  for (; bytes - at >= kStrip; at += kStrip) {
+    V strip[4];
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) strip[u] = load<V>(src + at + u * kVectorBytes);
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) stream(dst + at + u * kVectorBytes, strip[u]);
+  }
+  for (; bytes - at >= kVectorBytes; at += kVectorBytes) stream(dst + at, load<V>(src + at));
+  copy_some(dst + at, src + at, bytes - at);
+}
+
+constexpr Kernels make_kernels() { return {make_folds(), stream_all}; }
 
 }  // namespace
 }  // namespace tutti::reduce

@@ -164,7 +164,8 @@ void fold_element(const Folding& folding, void* dst, std::span<const Operand> op
 void fold_reference(const Folding& folding, void* dst, std::span<const Operand> operands,
                     std::size_t count) {
   TUTTI_CHECK(!operands.empty());
-  if (folding.reduction.op == ReduceOp::user) return fold_by_user(folding, dst, operands, count);
+  if (folding.reduction.op == ReduceOp::user)
+    return fold_by_user(*plain_kernels(), folding, {&dst, 1, 0}, operands, count);
   if (is_plain_copy(folding, operands)) {
     if (count > 0) std::memmove(dst, operands[0].data, count * size_of(folding.dtype));
     return;

@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kBlockBytes = 4096;
 }  // namespace
 
-void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> operands,
-                  std::size_t count) {
+void fold_by_user(const Kernels& kernels, const Folding& folding, const Places& places,
+                  std::span<const Operand> operands, std::size_t count) {
   const UserReduction* user = folding.reduction.user;
   TUTTI_CHECK(user != nullptr && user->function != nullptr);
   alignas(64) char buffers[2][kBlockBytes];
@@ -27,7 +27,7 @@ void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> op
       return static_cast<const char*>(base) + at * element;
     };
     // inout = in ∘ inout with the lower rank as `in`: the accumulated value goes in on the left and
-    // the result lands in the copy of the next operand. Copies, so that dst may be an operand.
+    // the result lands in the copy of the next operand. Copies, so that a place may be an operand.
     char* acc = buffers[0];
     char* next = buffers[1];
     std::memcpy(acc, part(operands[0].data), bytes);
@@ -36,7 +36,7 @@ void fold_by_user(const Folding& folding, void* dst, std::span<const Operand> op
       user->function(acc, next, elements, folding.dtype, user->context);
       std::swap(acc, next);
     }
-    std::memcpy(static_cast<char*>(dst) + at * element, acc, bytes);
+    copy_to_places(kernels, places, acc, at * element, bytes);
   }
 }
 
