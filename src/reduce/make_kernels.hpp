@@ -175,13 +175,15 @@ TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t som
 }
 
 template <class E, class Op>
-void fold_all(Job job) {
+void fold_all(const Job& given) {
+  const Job job = given;  // a copy, which no place can alias
   constexpr int kWide = 4 / E::kParts;
   constexpr std::size_t kStrip = kWide * kVectorBytes;
-  std::size_t at = job.begin;
-  for (; job.end - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
-  for (; job.end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
-  if (at < job.end) fold_strip<E, Op, 1, true>(job, at, job.end - at);
+  const std::size_t end = job.end * E::kBytes;
+  std::size_t at = job.begin * E::kBytes;
+  for (; end - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
+  for (; end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
+  if (at < end) fold_strip<E, Op, 1, true>(job, at, end - at);
 }
 
 // In the order of ReduceOp: sum prod min max avg band bor bxor premul_sum user.
