@@ -9,8 +9,8 @@
 //                meets both alike, so compare shares rather than times.
 //
 // row      subject                                 yardstick
-// fold     k operands into the first               a += b, per byte read or written: memory-bound
-//                                                  rows should come near 1
+// fold     k operands into the first               a += b over the same arrays in pairs, per byte
+//                                                  read or written: long rows should come near 1
 // fold_to  n operands, result into all of them     the same as one loop over pointers
 // fresh    2 operands into n other places, by      the same by ordinary stores: above 1,
 //          streaming stores                        streaming pays
@@ -148,8 +148,11 @@ void fold_k(benchmark::State& state, Level level, Dtype dtype, ReduceOp op) {
   const auto operands = buffers.operands(k);
   const Folding folding{dtype, op, true, static_cast<int>(k)};
   race(
-      state, static_cast<double>(k + 1) / 3,
-      [&] { add(buffers.floats(0), buffers.floats(1), bytes / sizeof(float)); },
+      state, static_cast<double>(k + 1) / (1.5 * static_cast<double>(k)),
+      [&] {  // over all the arrays, in pairs: what is in which cache is the same for both
+        for (std::size_t i = 0; i + 1 < k; i += 2)
+          add(buffers.floats(i), buffers.floats(i + 1), bytes / sizeof(float));
+      },
       [&] { fold_at(level, folding, buffers[0], operands, bytes / size_of(dtype)); });
 }
 
