@@ -9,8 +9,10 @@
 //                meets both alike, so compare shares rather than times.
 //
 // row      subject                                 yardstick
-// fold     k operands into the first               a += b over the same arrays in pairs, per byte
-//                                                  read or written: long rows should come near 1
+// fold     k operands into the first               a += b over the same arrays in pairs: reads as
+//                                                  much, and writes k/2 arrays where a fold writes
+//                                                  one. Memory is bound by reading: long rows
+//                                                  should come near 1
 // fold_to  n operands, result into all of them     the same as one loop over pointers
 // fresh    2 operands into n other places, by      the same by ordinary stores: above 1,
 //          streaming stores                        streaming pays
@@ -117,9 +119,8 @@ double seconds_of(F&& function, int times) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
 }
 
-// `weight`: how many times the yardstick's bytes the subject moves.
 template <class Yardstick, class Subject>
-void race(benchmark::State& state, double weight, Yardstick&& yardstick, Subject&& subject) {
+void race(benchmark::State& state, Yardstick&& yardstick, Subject&& subject) {
   static std::barrier two(2);  // so that both threads race in the same thing
   const auto meet = [&] {
     if (state.threads() == 2) two.arrive_and_wait();
@@ -138,7 +139,7 @@ void race(benchmark::State& state, double weight, Yardstick&& yardstick, Subject
   }
   using Counter = benchmark::Counter;
   state.counters["us"] = Counter(1e6 * median(ours), Counter::kAvgThreads);
-  state.counters["share"] = Counter(weight * median(theirs) / median(ours), Counter::kAvgThreads);
+  state.counters["share"] = Counter(median(theirs) / median(ours), Counter::kAvgThreads);
 }
 
 void fold_k(benchmark::State& state, Level level, Dtype dtype, ReduceOp op) {
@@ -148,7 +149,7 @@ void fold_k(benchmark::State& state, Level level, Dtype dtype, ReduceOp op) {
   const auto operands = buffers.operands(k);
   const Folding folding{dtype, op, true, static_cast<int>(k)};
   race(
-      state, static_cast<double>(k + 1) / (1.5 * static_cast<double>(k)),
+      state,
       [&] {  // over all the arrays, in pairs: what is in which cache is the same for both
         for (std::size_t i = 0; i + 1 < k; i += 2)
           add(buffers.floats(i), buffers.floats(i + 1), bytes / sizeof(float));
@@ -163,7 +164,7 @@ void fold_to_all(benchmark::State& state) {
   const auto operands = buffers.operands(n);
   const std::size_t count = bytes / sizeof(float);
   race(
-      state, 1,
+      state,
       [&] {
         if (n == 2)
           add_into_both(buffers.floats(0), buffers.floats(1), count);
@@ -185,14 +186,14 @@ void fold_to_fresh(benchmark::State& state) {
             stores);
   };
   race(
-      state, 1, [&] { by(Stores::cached); }, [&] { by(Stores::streaming); });
+      state, [&] { by(Stores::cached); }, [&] { by(Stores::streaming); });
 }
 
 void copy_streaming(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const Buffers buffers(2, bytes);
   race(
-      state, 1, [&] { std::memcpy(buffers[0], buffers[1], bytes); },
+      state, [&] { std::memcpy(buffers[0], buffers[1], bytes); },
       [&] { copy(buffers[0], buffers[1], bytes, Stores::streaming); });
 }
 
