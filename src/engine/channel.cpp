@@ -8,6 +8,7 @@
 
 #include "core/check.hpp"
 #include "core/pause.hpp"
+#include "core/ticks.hpp"
 #include "engine/engine.hpp"
 #include "schedule/catalog.hpp"
 #include "schedule/passes.hpp"
@@ -19,8 +20,9 @@ namespace {
 // Calls that are kept to compare with late arrivals. A peer is never further behind than there are
 // ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
-// How often the board hears of calls that are over before anybody could read it.
-constexpr Nanoseconds kTellEvery = std::chrono::milliseconds(1);
+// How often the board hears of calls that are over before anybody could read it: about a
+// millisecond.
+constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
 
 std::uint64_t key_of(const Launch& launch) {
   return static_cast<std::uint64_t>(launch.collective) |
@@ -227,6 +229,7 @@ bool Channel::begin_next() {
     queue_.pop_front();
     queued_.fetch_sub(1, std::memory_order_relaxed);
     last_call_ = next->launch().fingerprint;
+    last_print_ = next->launch().print;
     last_sequence_ = next->sequence;
     last_running_ = true;
   }
@@ -259,6 +262,7 @@ void Channel::begin(Queued queued, Ready& ready) {
 // -------------------------------------------------------------------------------------------------
 
 bool Channel::begin_at_once(const Launch& launch) {
+  began_ = ticks();
   if (torn_down_ || current_ || queued_.load(std::memory_order_relaxed) != 0 ||
       failed_.load(std::memory_order_acquire))
     return false;
@@ -275,22 +279,18 @@ bool Channel::begin_at_once(const Launch& launch) {
   return true;
 }
 
-// One record for the whole call. The board, which is for people, hears of it once in a while.
+// What others may ask for. The board, which is for people, hears of a call once in a while.
 void Channel::note_at_once() {
-  {
+  if (last_print_ != current_->lent->print) {
     std::scoped_lock lock(inbox_lock_);
-    if (last_sequence_ + 1 != current_->sequence || last_print_ != current_->lent->print)
-      last_call_ = current_->lent->fingerprint;
+    last_call_ = current_->lent->fingerprint;
     last_print_ = current_->lent->print;
-    last_sequence_ = current_->sequence;
-    last_running_ = true;
   }
-  trace::Record record = record_of(trace::Event::started, *current_);
-  ticket_ = engine_->recorder().note(record);
-  const Nanoseconds now = engine_->recorder().last_time();
-  told_ = engine_->failures() != nullptr && now - last_told_ > kTellEvery;
+  last_sequence_.store(current_->sequence, std::memory_order_relaxed);
+  last_running_.store(true, std::memory_order_relaxed);
+  told_ = engine_->failures() != nullptr && began_ - last_told_ > kTellEveryTicks;
   if (!told_) return;
-  last_told_ = now;
+  last_told_ = began_;
   engine_->failures()->on_activity(options_.name, current_->sequence,
                                    current_->launch().collective, true);
 }
@@ -324,6 +324,7 @@ std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work = std::make_shared<WorkState>(shared_from_this());
   current_->deadline = deadline_after(engine_->clock().now(), current_->launch().timeout);
   choose_company();
+  engine_->recorder().note(record_of(trace::Event::started, *current_));
   if (!told_ && engine_->failures() != nullptr)
     engine_->failures()->on_activity(options_.name, current_->sequence,
                                      current_->launch().collective, true);
@@ -331,7 +332,7 @@ std::shared_ptr<WorkState> Channel::hand_over() {
 }
 
 void Channel::end_at_once() {
-  engine_->recorder().finish(ticket_);
+  engine_->recorder().note_span(record_of(trace::Event::finished, *current_), began_, ticks());
   if (told_)
     engine_->failures()->on_activity(options_.name, current_->sequence,
                                      current_->launch().collective, false);

@@ -191,7 +191,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::atomic<std::size_t> queued_{0};  // in queue_
   std::atomic<std::uint64_t> next_sequence_{1};
   Fingerprint last_call_;  // for those who ask what we are doing
-  std::uint64_t last_sequence_ = 0;
+  std::atomic<std::uint64_t> last_sequence_{0};
   std::uint32_t last_print_ = 0;
   std::atomic<bool> last_running_{false};
   std::atomic<std::uint32_t> open_messages_{0};
@@ -210,9 +210,9 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
   long patience_ = 0;        // polls before the caller yields; adapts
-  std::uint64_t ticket_ = 0;      // in the recorder, of a call at once
-  Nanoseconds last_told_{0};      // when the board heard of a call at once
-  bool told_ = false;             //   and whether it heard of the current one
+  std::uint64_t began_ = 0;      // the call at once, in ticks
+  std::uint64_t last_told_ = 0;  // when the board heard of one
+  bool told_ = false;            //   and whether it heard of this one
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

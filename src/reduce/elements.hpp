@@ -68,9 +68,26 @@ TUTTI_INLINE void stream(char* to, V value) {
 #endif
 }
 
-// The first `bytes` bytes only (fewer than a vector's), the rest zero.
+// One lane and zeros, and back.
+template <class Lane, class V>
+TUTTI_INLINE V load_lane(const char* from) {
+  Lane lane;
+  __builtin_memcpy(&lane, from, sizeof lane);
+  return lanes::as<V>(Vector<Lane>{lane});
+}
+template <class Lane, class V>
+TUTTI_INLINE void store_lane(char* to, V value) {
+  const Lane lane = lanes::as<Vector<Lane>>(value)[0];
+  __builtin_memcpy(to, &lane, sizeof lane);
+}
+
+// The first `bytes` bytes only (fewer than a vector's), the rest zero. A single number of 4 or 8
+// bytes, the commonest small fold, was often stored just before: the processor forwards that to a
+// load of the same width, but makes a wider or masked one wait.
 template <class V>
 TUTTI_INLINE V load_some(const char* from, std::size_t bytes) {
+  if (bytes == 4) return load_lane<std::uint32_t, V>(from);
+  if (bytes == 8) return load_lane<std::uint64_t, V>(from);
 #if defined(__AVX512BW__)
   return lanes::as<V>(_mm512_maskz_loadu_epi8((1ULL << bytes) - 1, from));
 #else
@@ -81,6 +98,8 @@ TUTTI_INLINE V load_some(const char* from, std::size_t bytes) {
 }
 template <class V>
 TUTTI_INLINE void store_some(char* to, V value, std::size_t bytes) {
+  if (bytes == 4) return store_lane<std::uint32_t>(to, value);
+  if (bytes == 8) return store_lane<std::uint64_t>(to, value);
 #if defined(__AVX512BW__)
   _mm512_mask_storeu_epi8(to, (1ULL << bytes) - 1, lanes::as<__m512i>(value));
 #else

@@ -23,10 +23,10 @@ bool is_operand(const void* place, std::span<const Operand> operands) {
                      [&](const Operand& x) { return x.data == place; });
 }
 
-// Which places get non-temporal stores, and how many bytes come before the first whole line there.
-// Lines that a fold reads are in the cache when it writes them. Of the other places, those stream
-// that begin at the same byte of a line as the first of them: the strips of a fold are cut alike
-// for all.
+// Which places get non-temporal stores, and how many elements come before the first whole line
+// there. Lines that a fold reads are in the cache when it writes them. Of the other places, those
+// stream that begin at the same byte of a line as the first of them: the strips of a fold are cut
+// alike for all.
 struct Streams {
   std::uint64_t places = 0;
   std::size_t head = 0;
@@ -36,7 +36,7 @@ Streams streams_of(std::span<void* const> destinations, std::span<const Operand>
   Streams streams;
   for (std::size_t d = 0; d < destinations.size(); ++d) {
     const auto address = reinterpret_cast<std::uintptr_t>(destinations[d]);
-    const std::size_t head = -address % kLineBytes;
+    const std::size_t head = -address % kLineBytes / element;
     if (address % element != 0 || is_operand(destinations[d], operands)) continue;
     if (streams.places == 0) streams.head = head;
     if (streams.head == head) streams.places |= std::uint64_t{1} << d;
@@ -44,45 +44,69 @@ Streams streams_of(std::span<void* const> destinations, std::span<const Operand>
   return streams;
 }
 
-void fold_places(const Kernels& kernels, const Folding& folding, const Places& places,
-                 std::size_t head, std::span<const Operand> operands, std::size_t count) {
-  const std::size_t bytes = count * size_of(folding.dtype);
+// What no kernel does: calling the user's function, and copying.
+bool needs_kernel(const Folding& folding, std::span<const Operand> operands) {
+  return folding.reduction.op != ReduceOp::user && !is_plain_copy(folding, operands);
+}
+void fold_without_kernel(const Kernels& kernels, const Folding& folding, const Places& places,
+                         std::span<const Operand> operands, std::size_t count) {
   if (folding.reduction.op == ReduceOp::user)
     return fold_by_user(kernels, folding, places, operands, count);
-  if (is_plain_copy(folding, operands))
-    return copy_to_places(kernels, places, operands[0].data, 0, bytes);
+  copy_to_places(kernels, places, operands[0].data, 0, count * size_of(folding.dtype));
+}
+
+Kernel kernel_of(const Kernels& kernels, const Folding& folding,
+                 std::span<const Operand> operands) {
   const auto op = static_cast<std::size_t>(kernel_op(folding, operands));
   const Kernel kernel = kernels.folds[static_cast<std::size_t>(folding.dtype)][op];
   TUTTI_CHECK(kernel != nullptr);  // is_sensible(op, dtype) was the caller's to ask
-  const auto part = [&](std::uint64_t streaming, std::size_t begin, std::size_t end) {
-    kernel({{places.data, places.count, streaming},
-            operands.data(),
-            operands.size(),
-            begin,
-            end,
-            folding.reduction.scalar,
-            folding.ranks});
-  };
-  if (head > 0) part(0, 0, std::min(head, bytes));
-  if (head < bytes) part(places.streaming, head, bytes);
+  return kernel;
 }
 
-void fold_one(const Kernels& kernels, const Folding& folding, void* dst,
-              std::span<const Operand> operands, std::size_t count) {
+// The job is written where the kernel reads it: a copy of what was just stored piece by piece waits
+// for the stores, which took longer than a small fold itself.
+void fold_cached(const Kernels& kernels, const Folding& folding, void* const* places,
+                 std::size_t place_count, std::span<const Operand> operands, std::size_t count) {
   TUTTI_CHECK(!operands.empty());
-  fold_places(kernels, folding, {&dst, 1, 0}, 0, operands, count);
+  if (!needs_kernel(folding, operands))
+    return fold_without_kernel(kernels, folding, {places, place_count, 0}, operands, count);
+  kernel_of(kernels, folding, operands)({{places, place_count, 0},
+                                         operands.data(),
+                                         operands.size(),
+                                         0,
+                                         count,
+                                         folding.reduction.scalar,
+                                         folding.ranks});
+}
+
+void fold_streaming(const Kernels& kernels, const Folding& folding,
+                    std::span<void* const> destinations, std::span<const Operand> operands,
+                    std::size_t count) {
+  TUTTI_CHECK(!operands.empty());
+  const Streams streams = streams_of(destinations, operands, size_of(folding.dtype));
+  const Places places{destinations.data(), destinations.size(), streams.places};
+  if (!needs_kernel(folding, operands)) {
+    fold_without_kernel(kernels, folding, places, operands, count);
+  } else {
+    const Kernel kernel = kernel_of(kernels, folding, operands);
+    const std::size_t head = std::min(streams.head, count);
+    Job job{{places.data, places.count, 0}, operands.data(), operands.size(), 0, head,
+            folding.reduction.scalar,       folding.ranks};
+    kernel(job);
+    job.places = places;
+    job.begin = head;
+    job.end = count;
+    kernel(job);
+  }
+  fence_streams();
 }
 
 void fold_many(const Kernels& kernels, const Folding& folding, std::span<void* const> destinations,
                std::span<const Operand> operands, std::size_t count, Stores stores) {
-  TUTTI_CHECK(!operands.empty());
   TUTTI_CHECK(!destinations.empty() && destinations.size() <= kMaxDestinations);
-  Streams streams;
   if (stores == Stores::streaming)
-    streams = streams_of(destinations, operands, size_of(folding.dtype));
-  fold_places(kernels, folding, {destinations.data(), destinations.size(), streams.places},
-              streams.head, operands, count);
-  if (streams.places != 0) fence_streams();
+    return fold_streaming(kernels, folding, destinations, operands, count);
+  fold_cached(kernels, folding, destinations.data(), destinations.size(), operands, count);
 }
 
 }  // namespace
@@ -97,11 +121,11 @@ bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
 
 void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,
              std::size_t count) {
-  fold_one(kernels_at(level), folding, dst, operands, count);
+  fold_cached(kernels_at(level), folding, &dst, 1, operands, count);
 }
 
 void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count) {
-  fold_one(best_kernels(), folding, dst, operands, count);
+  fold_cached(best_kernels(), folding, &dst, 1, operands, count);
 }
 
 void fold_to_at(Level level, const Folding& folding, std::span<void* const> destinations,

@@ -23,18 +23,17 @@ struct Places {
   std::uint64_t streaming;
 };
 
-// Passed by value: what a kernel writes cannot alias its own copy.
 struct Job {
   Places places;
   const Operand* operands;
   std::size_t operand_count;
-  std::size_t begin;  // in bytes from the start of every buffer; where there is streaming, `begin`
-  std::size_t end;    // of each such place is at the start of a cache line
+  std::size_t begin;  // the elements to fold; where there is streaming, `begin` of each such place
+  std::size_t end;    // is at the start of a cache line
   double scalar;      // premul_sum
   int ranks;          // avg
 };
 
-using Kernel = void (*)(Job job);
+using Kernel = void (*)(const Job& job);
 // [dtype][op]; null where the pair has no meaning, and for user. The kernel of `avg` always divides
 // and that of `premul_sum` multiplies what is raw; fold() takes `sum` where neither is due.
 using KernelTable = std::array<std::array<Kernel, kReduceOps>, kDtypes>;
@@ -59,7 +58,10 @@ bool can_run(Level level);
 Level best_level();
 
 const Kernels& kernels_at(Level level);  // only when can_run(level)
-const Kernels& best_kernels();
+inline const Kernels& best_kernels() {
+  static const Kernels& kernels = kernels_at(best_level());
+  return kernels;
+}
 
 // fold(), fold_to() and copy() at a given level; only when can_run(level).
 void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,

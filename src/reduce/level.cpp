@@ -42,9 +42,4 @@ const Kernels& kernels_at(Level level) {
   return *kernels_of(level);
 }
 
-const Kernels& best_kernels() {
-  static const Kernels& kernels = *kernels_of(best_level());
-  return kernels;
-}
-
 }  // namespace tutti::reduce

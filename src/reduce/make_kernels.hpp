@@ -115,6 +115,13 @@ struct PremulSum : Sum {
   }
 };
 
+// Operands are asked for this far ahead when a fold is long, but never beyond its end, where another
+// core may be at work on its own part. Measured in place with 2…8 operands, on 2 vCPUs of a Xeon
+// with AVX-512, 2026-11-15: 2 to 15 % faster from 1 MiB on, most from 16 MiB; 512 B, 1 and 2 KiB
+// ahead are alike; in the second-level cache it costs 2 to 4 %, so short folds do without.
+constexpr std::size_t kAheadBytes = 1 << 10;
+constexpr std::size_t kLongBytes = 256 << 10;
+
 // What a strip of `U` vectors' worth of memory holds while it is folded.
 template <class E, int U>
 using Strip = Vector<typename E::Lane>[U][E::kParts];
@@ -122,9 +129,13 @@ using Strip = Vector<typename E::Lane>[U][E::kParts];
 // Folds one operand into the strip, or begins the strip with it; `some` bytes of it when Partial.
 template <class E, class Op, int U, bool Partial, bool First>
 TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job,
-                       std::size_t offset, std::size_t some) {
+                       std::size_t offset, std::size_t some, std::size_t ahead) {
   using Memory = typename E::Memory;
   const char* from = static_cast<const char*>(operand.data) + offset;
+  if (ahead != 0)
+#pragma GCC unroll 4
+    for (int line = 0; line < U * kVectorBytes; line += static_cast<int>(kLineBytes))
+      __builtin_prefetch(from + ahead + line);
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
     const char* at = from + u * kVectorBytes;
@@ -159,11 +170,12 @@ TUTTI_INLINE void put(const V (&strip)[U], const Places& places, std::size_t off
 }
 
 template <class E, class Op, int U, bool Partial>
-TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t some) {
+TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t some,
+                             std::size_t ahead) {
   Strip<E, U> acc;
-  take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some);
+  take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some, ahead);
   for (std::size_t j = 1; j < job.operand_count; ++j)
-    take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some);
+    take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some, ahead);
   typename E::Memory closed[U];
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
@@ -175,13 +187,18 @@ TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t som
 }
 
 template <class E, class Op>
-void fold_all(Job job) {
+void fold_all(const Job& given) {
+  const Job job = given;  // a copy, which no place can alias
   constexpr int kWide = 4 / E::kParts;
   constexpr std::size_t kStrip = kWide * kVectorBytes;
-  std::size_t at = job.begin;
-  for (; job.end - at >= kStrip; at += kStrip) fold_strip<E, Op, kWide, false>(job, at, 0);
-  for (; job.end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0);
-  if (at < job.end) fold_strip<E, Op, 1, true>(job, at, job.end - at);
+  const std::size_t end = job.end * E::kBytes;
+  std::size_t at = job.begin * E::kBytes;
+  const std::size_t far = end - at >= kLongBytes ? end - kAheadBytes - kStrip : 0;
+  for (; end - at >= kStrip; at += kStrip)
+    fold_strip<E, Op, kWide, false>(job, at, 0, at < far ? kAheadBytes : 0);
+  for (; end - at >= kVectorBytes; at += kVectorBytes)
+    fold_strip<E, Op, 1, false>(job, at, 0, 0);
+  if (at < end) fold_strip<E, Op, 1, true>(job, at, end - at, 0);
 }
 
 // In the order of ReduceOp: sum prod min max avg band bor bxor premul_sum user.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/ticks.hpp"
 #include "trace/json_writer.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
@@ -43,9 +44,8 @@ void write_record(JsonWriter& out, const Record& record) {
   out.field("sequence", static_cast<std::int64_t>(record.sequence));
   out.field("collective", collective_word(record));
   out.field("bytes", static_cast<std::int64_t>(record.bytes));
-  const bool timed = record.event == Event::finished && record.peer >= 0;
-  out.field("peer", timed ? std::int64_t{-1} : std::int64_t{record.peer});
-  if (timed) out.field("duration_ns", std::int64_t{record.peer});
+  out.field("peer", record.is_span ? std::int64_t{-1} : std::int64_t{record.peer});
+  if (record.is_span) out.field("duration_ns", std::int64_t{record.peer});
   out.field("algorithm", to_string(static_cast<Algorithm>(record.algorithm)));
   out.field("dtype", to_string(static_cast<Dtype>(record.dtype)));
   out.field("reduce_op", to_string(static_cast<ReduceOp>(record.reduce_op)));
@@ -106,15 +106,28 @@ std::string_view to_string(Event event) noexcept {
 
 Recorder::Recorder(std::size_t records, const Clock& clock)
     : slots_(new Slot[std::bit_ceil(records > 0 ? records : 1)]),
-      mask_(std::bit_ceil(records > 0 ? records : 1) - 1), clock_(clock) {
+      mask_(std::bit_ceil(records > 0 ? records : 1) - 1), clock_(clock),
+      born_ns_(clock.now().count()), born_ticks_(ticks()) {
   static_assert(sizeof(Slot) == 64 && sizeof(Record) == 56);
 }
 
 Recorder::~Recorder() = default;
 
-std::uint64_t Recorder::note(Record record) noexcept {
+void Recorder::note(Record record) noexcept {
   record.time_ns = clock_.now().count();
-  last_time_.store(record.time_ns, std::memory_order_relaxed);
+  place(record);
+}
+
+// Ticks are turned into nanoseconds when somebody reads them.
+void Recorder::note_span(Record record, std::uint64_t begin, std::uint64_t end) noexcept {
+  record.is_span = 1;
+  record.time_ns = static_cast<std::int64_t>(begin);
+  record.peer = static_cast<std::int32_t>(
+      std::min<std::uint64_t>(end - begin, std::numeric_limits<std::int32_t>::max()));
+  place(record);
+}
+
+void Recorder::place(const Record& record) noexcept {
   Words words;
   std::memcpy(words.data(), &record, sizeof record);
 
@@ -125,30 +138,23 @@ std::uint64_t Recorder::note(Record record) noexcept {
   // waits.
   if (version % 2 != 0 || version > 2 * ticket ||
       !slot.version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_acquire))
-    return ticket;
+    return;
   for (std::size_t i = 0; i < kWords; ++i)
     slot.words[i].store(words[i], std::memory_order_release);
   slot.version.store(2 * ticket + 2, std::memory_order_release);
-  return ticket;
 }
 
-void Recorder::finish(std::uint64_t number) noexcept {
-  Slot& slot = slots_[number & mask_];
-  std::uint64_t version = 2 * number + 2;
-  const std::int64_t now = clock_.now().count();
-  if (!slot.version.compare_exchange_strong(version, 2 * number + 1, std::memory_order_acquire))
-    return;
-  Words words;
-  for (std::size_t i = 0; i < kWords; ++i) words[i] = slot.words[i].load(std::memory_order_relaxed);
-  Record record;
-  std::memcpy(static_cast<void*>(&record), words.data(), sizeof record);
-  record.event = Event::finished;
-  record.peer = static_cast<std::int32_t>(
-      std::min<std::int64_t>(now - record.time_ns, std::numeric_limits<std::int32_t>::max()));
-  std::memcpy(words.data(), &record, sizeof record);
-  for (std::size_t i = 0; i < kWords; ++i)
-    slot.words[i].store(words[i], std::memory_order_release);
-  slot.version.store(2 * number + 2, std::memory_order_release);
+// Two looks at both clocks, one long ago and one now, give the rate.
+Record Recorder::in_ns(Record record) const noexcept {
+  if (record.is_span == 0) return record;
+  const double passed_ns = static_cast<double>(clock_.now().count() - born_ns_);
+  const double passed_ticks = static_cast<double>(ticks() - born_ticks_);
+  const double ns_per_tick = passed_ticks > 0 ? passed_ns / passed_ticks : 1.0;
+  const auto since_born = static_cast<double>(static_cast<std::uint64_t>(record.time_ns) -
+                                              born_ticks_);
+  record.time_ns = born_ns_ + static_cast<std::int64_t>(since_born * ns_per_tick);
+  record.peer = static_cast<std::int32_t>(std::min(record.peer * ns_per_tick, 2147483647.0));
+  return record;
 }
 
 template <class Visit>
@@ -157,7 +163,7 @@ void Recorder::for_each(std::size_t most, const Visit& visit) const {
   const std::uint64_t kept = std::min<std::uint64_t>(most, mask_ + 1);
   Record record;
   for (std::uint64_t t = end > kept ? end - kept : 0; t < end; ++t)
-    if (slots_[t & mask_].read(t, record)) visit(record);
+    if (slots_[t & mask_].read(t, record)) visit(in_ns(record));
 }
 
 std::vector<Record> Recorder::snapshot() const {
@@ -209,7 +215,7 @@ std::string Recorder::dump_text(std::size_t lines) const {
                           to_string(static_cast<Dtype>(record.dtype)));
     if (record.algorithm > 0)
       text += fmt::format(", {}", to_string(static_cast<Algorithm>(record.algorithm)));
-    if (record.peer >= 0 && record.event == Event::finished)
+    if (record.is_span)
       text += fmt::format(", {:.1f} us", record.peer * 1e-3);
     else if (record.peer >= 0)
       text += fmt::format(", peer {}", record.peer);

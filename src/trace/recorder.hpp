@@ -39,15 +39,14 @@ struct Record {
   std::uint64_t sequence = 0;   // of the collective in its group, or of the message
   std::uint64_t bytes = 0;
   std::uint32_t channel = 0;
-  std::int32_t peer = -1;       // of a message; of a `finished` collective: how many ns it took,
-                                // or -1 when its start has a record of its own
+  std::int32_t peer = -1;       // of a message; of a span: how many ns it took
   Event event = Event::note;
   std::uint8_t collective = 0;  // tutti::Collective, or kPointToPoint
   std::uint8_t algorithm = 0;
   std::uint8_t dtype = 0;
   std::uint8_t reduce_op = 0;
   std::uint8_t code = 0;        // tutti::Code, of a failure
-  std::uint16_t spare = 0;
+  std::uint16_t is_span = 0;    // time_ns is when it began; there is no `started` record
   char label[16] = {};          // group or call name, cut off; zero-filled
 };
 
@@ -56,14 +55,9 @@ class Recorder {
   Recorder(std::size_t records, const Clock& clock);
   ~Recorder();
 
-  // Returns its number. `last_time` is the clock as that note read it, for whoever notes.
-  std::uint64_t note(Record record) noexcept;
-  Nanoseconds last_time() const noexcept {
-    return Nanoseconds(last_time_.load(std::memory_order_relaxed));
-  }
-  // Turns a `started` record into a `finished` one that says how long it took. Nothing happens if
-  // it was overwritten meanwhile.
-  void finish(std::uint64_t number) noexcept;
+  void note(Record record) noexcept;
+  // A collective that took from `begin` to `end`, in ticks: one record, no call of the clock.
+  void note_span(Record record, std::uint64_t begin, std::uint64_t end) noexcept;
   // Oldest first.
   std::vector<Record> snapshot() const;
   // One JSON object; `rank` and `reason` go into its head.
@@ -83,8 +77,12 @@ class Recorder {
   std::unique_ptr<Slot[]> slots_;
   std::size_t mask_;
   const Clock& clock_;
+  void place(const Record& record) noexcept;
+  Record in_ns(Record record) const noexcept;
+
+  std::int64_t born_ns_;
+  std::uint64_t born_ticks_;
   std::atomic<std::uint64_t> next_{0};
-  std::atomic<std::int64_t> last_time_{0};
 };
 
 }  // namespace tutti::trace
