@@ -200,7 +200,7 @@ void Channel::announce() {
 }
 
 void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {
-  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_;
+  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_.load();
   if (sequence > begun)
     peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, arrival});
   else
@@ -256,7 +256,7 @@ void Channel::look_at_lines() {
 }
 
 void Channel::handle_data(Incoming& message) {
-  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_;
+  const std::uint64_t begun = current_ ? current_->sequence : last_sequence_.load();
   if (message.header.sequence > begun) {
     early_.push_back(message);
     return;
