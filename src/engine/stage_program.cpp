@@ -142,6 +142,9 @@ class Compiler {
       return std::any_of(parts.messages.begin(), parts.messages.end(),
                          [](const Message& message) { return message.is_result; });
     });
+    made.lopsided = std::any_of(parts_.begin(), parts_.end(), [](const Parts& parts) {
+      return parts.messages.size() != parts.recvs.size() + (parts.fold ? parts.messages.size() : 0);
+    });
     made.unaliased = is_unaliased(made, rank);
     return made;
   }

@@ -70,6 +70,7 @@ struct StageProgram {
   std::vector<Take> second;     // takes of results
   std::vector<Give> puts;       // the own result, for each peer that takes it
   bool two_phases = false;      // on any rank
+  bool lopsided = false;        // some rank sends more, or less, than it receives
   bool unaliased = true;        // nothing shown is overwritten in the first phase
   // Of every rank: extent ids of what it shows.
   std::vector<std::vector<std::uint64_t>> shown_extents;

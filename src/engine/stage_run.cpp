@@ -18,11 +18,13 @@ namespace {
 // What one step does at most, so that other groups of this rank get their turn and a failure is
 // noticed.
 constexpr std::size_t kQuantum = 256 * 1024;
+// Of each operand that goes through the bounce buffer at once: several of them fit a private cache.
+constexpr std::size_t kBouncePart = 64 * 1024;
 // The shortest piece: its copy takes as long as a few waits.
 constexpr std::size_t kShortestPiece = 16 * 1024;
 // Targets larger than this leave the private caches anyway: stores that pass them by save reading
 // each line first.
-constexpr std::size_t kStreamingFrom = 2 << 20;
+constexpr std::size_t kStreamingFrom = 4 << 20;
 
 constexpr std::size_t rounded_down(std::size_t bytes) { return bytes / 64 * 64; }
 constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -284,19 +286,20 @@ void StageRun::choose_phase() {
   access_ &= stage_.line(sequence_).access;
   std::uint32_t needed = kSourceMapped | kUnaliased;
   if (program.two_phases) needed |= kTargetMapped;
-  const bool folds = has_reduction(launch_->collective);
+  const std::uint32_t to_read = kSourceWhole | kUnaliased;
   if ((access_ & needed) == needed && reach_everybody())
     phase_ = Phase::direct;
-  else if (!folds && stage_.can_read_memory() && plan_->longest >= kReadingFrom &&
-           (access_ & (kSourceWhole | kUnaliased)) == (kSourceWhole | kUnaliased))
+  else if (stage_.can_read_memory() && !program.two_phases && plan_->longest >= kReadingFrom &&
+           plan_->longest <= (program.lopsided ? kReadingUpToLopsided : kReadingUpTo) &&
+           (access_ & to_read) == to_read)
     phase_ = Phase::reading;
   else
     phase_ = Phase::pieces;
   if (phase_ != Phase::reading) return;
-  for (const Move& take : plan_->takes) {
+  for (int peer = 0; peer < stage_.size(); ++peer) {
     Places places;
-    std::memcpy(&places, stage_.line_of(take.peer, sequence_).payload, sizeof places);
-    addresses_[static_cast<std::size_t>(take.peer)] = places.address;
+    std::memcpy(&places, stage_.line_of(peer, sequence_).payload, sizeof places);
+    addresses_[static_cast<std::size_t>(peer)] = places.address;
   }
 }
 
@@ -313,7 +316,10 @@ void StageRun::finish_small() {
   for (const Move& take : plan_->takes)
     copy_out(side(take.to_space), take.to, packed_of(take.peer) + take.packed, take.bytes);
   if (!plan_->program.fold || plan_->fold.bytes == 0) return;
-  const auto from = [&](const Move& move) { return packed_of(move.peer) + move.packed; };
+  const auto from = [&](std::size_t s) {
+    const Move& move = plan_->sources[s].move;
+    return packed_of(move.peer) + move.packed;
+  };
   fold_range(0, plan_->fold.bytes, from, nullptr);
 }
 
@@ -364,7 +370,7 @@ void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from,
       const StagePlan::Source& source = plan_->sources[s];
       const std::byte* data = source.move.peer == kLocal
                                   ? side(source.move.from_space).at(source.move.from + at, run)
-                                  : from(source.move) + (at - begin);
+                                  : from(s) + (at - begin);
       operands_[s] = {data, source.raw};
     }
     destinations_.clear();
@@ -420,9 +426,7 @@ bool StageRun::step_direct() {
   const std::size_t takes = copies + plan_->takes.size();
   const std::size_t folds = takes + (plan_->program.fold ? 1 : 0);
   if (job_ == folds) {
-    stage_.set_mark(base_ + 1);
-    met_ = 0;
-    phase_ = Phase::departing;
+    leave(base_ + 1);
     return true;
   }
   std::size_t end = 0;
@@ -450,7 +454,8 @@ bool StageRun::step_direct() {
   } else {
     const std::size_t begin = at_;
     end = std::min(plan_->fold.bytes, begin + kQuantum);
-    const auto from = [&](const Move& move) {
+    const auto from = [&](std::size_t s) {
+      const Move& move = plan_->sources[s].move;
       return sources_[static_cast<std::size_t>(move.peer)] + move.from + begin;
     };
     if (begin < end) fold_range(begin, end, from, nullptr);
@@ -460,13 +465,21 @@ bool StageRun::step_direct() {
   return true;
 }
 
+// Nobody goes before all have come this far: they may be reading each other's memory.
+void StageRun::leave(std::uint64_t mark) {
+  stage_.set_mark(mark);
+  last_mark_ = mark;
+  met_ = 0;
+  phase_ = Phase::departing;
+}
+
 bool StageRun::depart() {
   const int size = stage_.size();
   const int seen = met_;
   for (; met_ < size - 1; ++met_) {
     int peer = stage_.rank() + 1 + met_;
     if (peer >= size) peer -= size;
-    if (!stage_.reached(peer, base_ + 1)) return met_ != seen;
+    if (!stage_.reached(peer, last_mark_)) return met_ != seen;
   }
   phase_ = Phase::done;
   return true;
@@ -477,37 +490,64 @@ bool StageRun::depart() {
 
 bool StageRun::step_reading() {
   const std::size_t copies = plan_->copies.size();
-  if (job_ == copies + plan_->takes.size()) {
-    stage_.set_mark(base_ + 1);
-    met_ = 0;
-    phase_ = Phase::departing;
-    return true;
-  }
+  const std::size_t takes = copies + plan_->takes.size();
   if (job_ < copies) {
     const Move& copy = plan_->copies[job_];
     const std::size_t end = std::min(copy.bytes, at_ + kQuantum);
     copy_local(copy, at_, end);
     at_ = end == copy.bytes ? 0 : end;
+  } else if (job_ < takes) {
+    if (!read_part(plan_->takes[job_ - copies])) return false;
+  } else if (job_ == takes && plan_->program.fold) {
+    if (!fold_part()) return false;
   } else {
-    const Move& take = plan_->takes[job_ - copies];
-    std::size_t run = std::min(take.bytes - at_, kQuantum);
-    if (run > 0) {
-      std::byte* to = side(take.to_space).at(take.to + at_, run);
-      const std::uint64_t address =
-          addresses_[static_cast<std::size_t>(take.peer)] + take.from + at_;
-      if (!read_memory(stage_.process_of(take.peer), address, to, run)) {
-        failure_ = {Code::peer_lost,
-                    fmt::format("memory of rank {} can no longer be read: it ended, or freed its "
-                                "buffer during the call",
-                                take.peer),
-                    {stage_.rank(), take.peer, sequence_}};
-        return false;
-      }
-    }
-    at_ = at_ + run == take.bytes ? 0 : at_ + run;
+    leave(base_ + 1);
+    return true;
   }
   if (at_ == 0) ++job_;
   return true;
+}
+
+bool StageRun::read_part(const Move& take) {
+  std::size_t run = std::min(take.bytes - at_, kQuantum);
+  if (run > 0) {
+    std::byte* to = side(take.to_space).at(take.to + at_, run);
+    const std::uint64_t address = addresses_[static_cast<std::size_t>(take.peer)] + take.from + at_;
+    if (!read_memory(stage_.process_of(take.peer), address, to, run)) {
+      failure_ = cannot_read(take.peer);
+      return false;
+    }
+  }
+  at_ = at_ + run == take.bytes ? 0 : at_ + run;
+  return true;
+}
+
+// Reads a part of every operand into the bounce buffer, which stays in the cache, and folds there.
+bool StageRun::fold_part() {
+  const std::size_t end = std::min(plan_->fold.bytes, at_ + kBouncePart);
+  bounce_.resize(plan_->sources.size() * kBouncePart);
+  const auto from = [&](std::size_t s) { return bounce_.data() + s * kBouncePart; };
+  for (std::size_t s = 0; s < plan_->sources.size(); ++s) {
+    const Move& move = plan_->sources[s].move;
+    if (move.peer == kLocal || at_ == end) continue;
+    const std::uint64_t address =
+        addresses_[static_cast<std::size_t>(move.peer)] + move.from + at_;
+    if (!read_memory(stage_.process_of(move.peer), address, from(s), end - at_)) {
+      failure_ = cannot_read(move.peer);
+      return false;
+    }
+  }
+  if (at_ < end) fold_range(at_, end, from, nullptr);
+  at_ = end == plan_->fold.bytes ? 0 : end;
+  return true;
+}
+
+Status StageRun::cannot_read(int peer) const {
+  return {Code::peer_lost,
+          fmt::format("memory of rank {} can no longer be read: it ended, or freed its buffer "
+                      "during the call",
+                      peer),
+          {stage_.rank(), peer, sequence_}};
 }
 
 // ---- pieces
@@ -589,13 +629,14 @@ void StageRun::piece_in(std::size_t piece) {
 
 void StageRun::piece_work(std::size_t piece) {
   const std::size_t begin = piece * plan_->piece;
-  const auto from = [&](const Move& move) {
+  const auto of = [&](const Move& move) {
     return stage_.of(move.peer).pieces[piece % kPipeSlots] + move.slot * plan_->piece;
   };
+  const auto from = [&](std::size_t s) { return of(plan_->sources[s].move); };
   for (const Move& take : plan_->takes) {
     const std::size_t end = std::min(take.bytes, begin + plan_->piece);
     if (begin < end)
-      copy_out(side(take.to_space), take.to + begin, from(take), end - begin);
+      copy_out(side(take.to_space), take.to + begin, of(take), end - begin);
   }
   if (!plan_->program.fold) return;
   const std::size_t end = std::min(plan_->fold.bytes, begin + plan_->piece);

@@ -4,7 +4,8 @@
 //   window   it fits into the one-shot window: copy in, publish, meet, read
 //   direct   everybody's buffers are in symmetric memory: meet, fold or read where the data is, put
 //            results straight into everybody's output, and meet again: nothing is copied
-//   reading  copies only, of memory that is not mapped: meet, let the kernel copy, meet again
+//   reading  memory that is not mapped: meet, let the kernel copy what is to be read (straight to
+//            its place, or to a bounce buffer in front of the fold), and meet again
 //   pieces   anything else: meet, then piece by piece in(t) · work(t-1) · out(t-2), where `in`
 //            copies what is shown into a slot of the window, `work` reads and folds the peers'
 //            slots, `out` reads the results
@@ -25,9 +26,12 @@
 
 namespace tutti::engine {
 
-// Bytes of a chunk from which the kernel's copy between processes beats two copies through a
-// window. Measured 2026-11-15, 2 cores (Ice Lake, KVM), 2 ranks, all_gather: docs/performance.md.
+// Bytes of the longest chunk between which the kernel's copy from another process beats two copies
+// through a window. Where one rank has all the work (broadcast), windows win sooner: then it copies
+// in while the others copy out. Measured 2026-11-15, 2 cores, KVM, 2 ranks: docs/performance.md.
 inline constexpr std::size_t kReadingFrom = 32 * 1024;
+inline constexpr std::size_t kReadingUpTo = 4 << 20;
+inline constexpr std::size_t kReadingUpToLopsided = 512 * 1024;
 
 // A chunk's way, in bytes from the beginning of each side.
 struct Move {
@@ -80,7 +84,14 @@ class StageRun {
   std::vector<int> waiting_for() const;
 
  private:
-  enum class Phase : std::uint8_t { meeting, direct, reading, pieces, departing, done };
+  enum class Phase : std::uint8_t {
+    meeting,
+    direct,
+    reading,
+    pieces,
+    departing,
+    done
+  };
   // A caller's memory: one piece, or several.
   struct Side {
     std::byte* base = nullptr;  // null: see strand
@@ -109,6 +120,11 @@ class StageRun {
   void finish_small();
   bool step_direct();
   bool step_reading();
+  // The next part of a move that the kernel does. False: it refused.
+  bool read_part(const Move& take);
+  bool fold_part();
+  void leave(std::uint64_t mark);
+  Status cannot_read(int peer) const;
   bool step_pieces();
   bool depart();
 
@@ -154,6 +170,8 @@ class StageRun {
   std::vector<std::byte*> sources_;  // of each rank, in direct
   std::vector<std::byte*> targets_;
   std::vector<std::uint64_t> addresses_;  // of each rank, in reading
+  std::vector<std::byte> bounce_;
+  std::uint64_t last_mark_ = 0;  // that everybody has to reach before anybody leaves
   std::vector<reduce::Operand> operands_;
   std::vector<void*> destinations_;
 };
