@@ -46,6 +46,11 @@ struct Config {
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD
   bool progress_thread = true;
+  // Cores that thread may run on, such as 3 or 0,4-7; empty: any.  TUTTI_PROGRESS_CPUS
+  std::vector<int> progress_cpus;
+  // The most of a core's time that it takes, 0.01 … 1: compute beside it keeps the rest.
+  // TUTTI_MAX_CORE_SHARE
+  double max_core_share = 1.0;
 
   static Result<Config> from_environment();
 };

@@ -104,6 +104,36 @@ Status read_switch(std::string_view text, bool& field) {
   return {};
 }
 
+// "3", "0,4-7"
+Status read_cpus(std::string_view text, std::vector<int>& field) {
+  std::vector<int> cpus;
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    const auto dash = part.find('-');
+    auto first = parse_integer(part.substr(0, dash));
+    auto last = dash == std::string_view::npos ? first : parse_integer(part.substr(dash + 1));
+    if (!first.ok() || !last.ok() || *first < 0 || *last < *first || *last >= 4096)
+      return Status(Code::invalid_argument,
+                    fmt::format("'{}' is neither a core nor a range of cores such as 4-7", part));
+    for (auto cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  field = std::move(cpus);
+  return {};
+}
+
+Status read_share(std::string_view text, double& field) {
+  char* end = nullptr;
+  const std::string copy(text);
+  const double share = std::strtod(copy.c_str(), &end);
+  if (end != copy.c_str() + copy.size() || !(share >= 0.01 && share <= 1.0))
+    return Status(Code::invalid_argument, fmt::format("'{}' is not a share of 0.01 … 1", text));
+  field = share;
+  return {};
+}
+
 std::string seconds(nanoseconds time) {
   return fmt::format("{}", std::chrono::duration<double>(time).count());
 }
@@ -168,6 +198,12 @@ const Row kRows[] = {
     {"TUTTI_PROGRESS_THREAD", "whether a thread of its own drives async operations",
      [](Text text, Config& c) { return read_switch(text, c.progress_thread); },
      [](Filled c) { return std::string(c.progress_thread ? "1" : "0"); }},
+    {"TUTTI_PROGRESS_CPUS", "cores that thread may run on, such as 3 or 0,4-7; any when not set",
+     [](Text text, Config& c) { return read_cpus(text, c.progress_cpus); },
+     [](Filled) { return std::string(); }},
+    {"TUTTI_MAX_CORE_SHARE", "the most of a core's time that it takes from compute, 0.01 to 1",
+     [](Text text, Config& c) { return read_share(text, c.max_core_share); },
+     [](Filled c) { return fmt::format("{:g}", c.max_core_share); }},
 
     {"TUTTI_RANK", "this process's rank in the job; set by the launcher", nullptr, nullptr},
     {"TUTTI_SIZE", "ranks in the job; set by the launcher", nullptr, nullptr},

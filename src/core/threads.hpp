@@ -2,10 +2,12 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 
@@ -21,6 +23,17 @@ std::thread start_quiet_thread(const char* name, Body&& body) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread.native_handle(), name);
   return thread;
+}
+
+// Lets the calling thread run on these cores only. False: the system does not have them for us.
+inline bool pin_this_thread(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus) {
+    if (cpu >= CPU_SETSIZE) return false;
+    CPU_SET(cpu, &set);
+  }
+  return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
 }
 
 }  // namespace tutti

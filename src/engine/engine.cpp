@@ -252,7 +252,36 @@ void Engine::kick() {
   notify();
 }
 
+// Gives compute back what the thread took beyond its share, in rests long enough to be worth a
+// sleep. Whoever waits for the work drives it meanwhile.
+class Engine::Allowance {
+ public:
+  Allowance(double share, const Clock& clock) : rest_per_work_(1 / share - 1), clock_(clock) {}
+
+  void begin() {
+    if (rest_per_work_ > 0) began_ = clock_.now();
+  }
+  void end() {
+    if (rest_per_work_ <= 0) return;
+    owed_ += std::chrono::duration_cast<Nanoseconds>((clock_.now() - began_) * rest_per_work_);
+    if (owed_ < kShortestRest) return;
+    const Nanoseconds before = clock_.now();
+    std::this_thread::sleep_for(owed_);
+    owed_ -= clock_.now() - before;  // a sleep that took longer counts for the next one
+  }
+
+ private:
+  static constexpr Nanoseconds kShortestRest = 200us;
+  double rest_per_work_;
+  const Clock& clock_;
+  Nanoseconds began_{0};
+  Nanoseconds owed_{0};
+};
+
 void Engine::progress_loop() {
+  if (!config_.progress_cpus.empty() && !pin_this_thread(config_.progress_cpus))
+    log_.warn(Subsystem::init, "TUTTI_PROGRESS_CPUS names cores that this process may not use");
+  Allowance allowance(config_.max_core_share, *clock_);
   int idle = 0;
   while (!stop_) {
     bool busy = false;
@@ -264,10 +293,12 @@ void Engine::progress_loop() {
     }
     // While a caller drives the only work there is, stay out of its way.
     if (busy || drivers_.load() == 0) {
+      allowance.begin();
       moved = poll_once();
       moved |= step_channels(nullptr);
     }
     if (moved) {
+      allowance.end();
       idle = 0;
       continue;
     }

@@ -99,6 +99,8 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
     std::string control;  // payload of a control message
   };
 
+  class Allowance;
+
   explicit Engine(EngineOptions options);
 
   // transport::Sink

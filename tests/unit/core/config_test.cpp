@@ -57,6 +57,23 @@ TEST_F(ConfigTest, a_wrong_algorithm_or_collective_is_named_with_the_right_ones)
   expect_refused("TUTTI_ALGORITHM", "ring", "collective:algorithm");
 }
 
+TEST_F(ConfigTest, cores_of_the_progress_thread_are_listed_singly_or_as_ranges) {
+  auto config = with("TUTTI_PROGRESS_CPUS", "3,8-10");
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_EQ(config->progress_cpus, (std::vector<int>{3, 8, 9, 10}));
+  expect_refused("TUTTI_PROGRESS_CPUS", "3,x", "'x'");
+  expect_refused("TUTTI_PROGRESS_CPUS", "7-3", "'7-3'");
+  expect_refused("TUTTI_PROGRESS_CPUS", "3,", "''");
+}
+
+TEST_F(ConfigTest, the_share_of_a_core_is_a_share) {
+  auto config = with("TUTTI_MAX_CORE_SHARE", "0.25");
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_DOUBLE_EQ(config->max_core_share, 0.25);
+  for (const char* wrong : {"0", "1.5", "nan", "half"})
+    expect_refused("TUTTI_MAX_CORE_SHARE", wrong, wrong);
+}
+
 TEST_F(ConfigTest, transports_are_checked) {
   EXPECT_EQ(with("TUTTI_TRANSPORT", "shm, tcp")->transport, "shm,tcp");
   expect_refused("TUTTI_TRANSPORT", "rdma", "'rdma'");
