@@ -262,37 +262,38 @@ void Channel::begin(Queued queued, Ready& ready) {
 // -------------------------------------------------------------------------------------------------
 
 bool Channel::begin_at_once(const Launch& launch) {
-  began_ = ticks();
+  at_once_.began = ticks();
   if (torn_down_ || current_ || queued_.load(std::memory_order_relaxed) != 0 ||
       failed_.load(std::memory_order_acquire))
     return false;
   Ready& ready = ready_for(launch);
   if (!ready.staged) return false;
   // Everything else can be done while the others are on their way.
-  const std::uint64_t sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
-  stage_run_->begin(*ready.staged, launch, sequence, launch.print);
+  at_once_.sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
+  stage_run_->begin(*ready.staged, launch, at_once_.sequence, launch.print);
   ready_ = &ready;
-  current_.emplace();
-  current_->lent = &launch;
-  current_->sequence = sequence;
+  at_once_.launch = &launch;
   note_at_once();
   return true;
 }
 
-// What others may ask for. The board, which is for people, hears of a call once in a while.
+// What others may ask for, and the record. The board, which is for people, hears of a call once in a
+// while.
 void Channel::note_at_once() {
-  if (last_print_ != current_->lent->print) {
+  const Launch& launch = *at_once_.launch;
+  if (last_print_ != launch.print || !launch.name.empty()) {
     std::scoped_lock lock(inbox_lock_);
-    last_call_ = current_->lent->fingerprint;
-    last_print_ = current_->lent->print;
+    last_call_ = launch.fingerprint;
+    last_print_ = launch.print;
+    at_once_.record = record_of(trace::Event::finished, launch, 0);
   }
-  last_sequence_.store(current_->sequence, std::memory_order_relaxed);
+  last_sequence_.store(at_once_.sequence, std::memory_order_relaxed);
   last_running_.store(true, std::memory_order_relaxed);
-  told_ = engine_->failures() != nullptr && began_ - last_told_ > kTellEveryTicks;
-  if (!told_) return;
-  last_told_ = began_;
-  engine_->failures()->on_activity(options_.name, current_->sequence,
-                                   current_->launch().collective, true);
+  at_once_.told =
+      engine_->failures() != nullptr && at_once_.began - at_once_.last_told > kTellEveryTicks;
+  if (!at_once_.told) return;
+  at_once_.last_told = at_once_.began;
+  tell_board(launch, at_once_.sequence, true);
 }
 
 // Steps the stage until the collective is over, or until it is time to look after the rest. With a
@@ -320,23 +321,24 @@ bool Channel::watch_stage() {
   return true;
 }
 
+// It takes longer: from here on it is like any other.
 std::shared_ptr<WorkState> Channel::hand_over() {
+  current_.emplace();
+  current_->lent = at_once_.launch;
+  current_->sequence = at_once_.sequence;
   current_->work = std::make_shared<WorkState>(shared_from_this());
-  current_->deadline = deadline_after(engine_->clock().now(), current_->launch().timeout);
+  current_->deadline = deadline_after(engine_->clock().now(), at_once_.launch->timeout);
   choose_company();
-  engine_->recorder().note(record_of(trace::Event::started, *current_));
-  if (!told_ && engine_->failures() != nullptr)
-    engine_->failures()->on_activity(options_.name, current_->sequence,
-                                     current_->launch().collective, true);
+  engine_->recorder().note(
+      record_of(trace::Event::started, *at_once_.launch, at_once_.sequence));
+  if (!at_once_.told) tell_board(*at_once_.launch, at_once_.sequence, true);
   return current_->work;
 }
 
 void Channel::end_at_once() {
-  engine_->recorder().note_span(record_of(trace::Event::finished, *current_), began_, ticks());
-  if (told_)
-    engine_->failures()->on_activity(options_.name, current_->sequence,
-                                     current_->launch().collective, false);
-  current_.reset();
+  at_once_.record.sequence = at_once_.sequence;
+  engine_->recorder().note_span(at_once_.record, at_once_.began, ticks());
+  if (at_once_.told) tell_board(*at_once_.launch, at_once_.sequence, false);
   ready_ = nullptr;
   last_running_.store(false, std::memory_order_relaxed);
 }
@@ -467,10 +469,10 @@ void Channel::tear_down() {
   }
 }
 
-trace::Record Channel::record_of(trace::Event event, const Queued& queued) const {
-  const Launch& launch = queued.launch();
+trace::Record Channel::record_of(trace::Event event, const Launch& launch,
+                                 std::uint64_t sequence) const {
   trace::Record record;
-  record.sequence = queued.sequence;
+  record.sequence = sequence;
   record.channel = options_.id;
   record.event = event;
   record.collective = static_cast<std::uint8_t>(launch.collective);
@@ -483,12 +485,15 @@ trace::Record Channel::record_of(trace::Event event, const Queued& queued) const
 }
 
 void Channel::note(trace::Event event, const Queued& queued, const Status& status) {
-  trace::Record record = record_of(event, queued);
+  trace::Record record = record_of(event, queued.launch(), queued.sequence);
   record.code = static_cast<std::uint8_t>(status.code());
   engine_->recorder().note(record);
+  tell_board(queued.launch(), queued.sequence, event == trace::Event::started);
+}
+
+void Channel::tell_board(const Launch& launch, std::uint64_t sequence, bool running) {
   if (engine_->failures())
-    engine_->failures()->on_activity(options_.name, queued.sequence, queued.launch().collective,
-                                     event == trace::Event::started);
+    engine_->failures()->on_activity(options_.name, sequence, launch.collective, running);
 }
 
 }  // namespace tutti::engine

@@ -173,7 +173,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   Result<schedule::Program> program_for(const Launch& launch, int rank) const;
   void finish_current();
   void complete_all();
-  trace::Record record_of(trace::Event event, const Queued& queued) const;
+  trace::Record record_of(trace::Event event, const Launch& launch, std::uint64_t sequence) const;
+  void tell_board(const Launch& launch, std::uint64_t sequence, bool running);
   void note(trace::Event event, const Queued& queued, const Status& status);
   std::string where(int peer) const;
 
@@ -210,9 +211,15 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
   long patience_ = 0;        // polls before the caller yields; adapts
-  std::uint64_t began_ = 0;      // the call at once, in ticks
-  std::uint64_t last_told_ = 0;  // when the board heard of one
-  bool told_ = false;            //   and whether it heard of this one
+  struct AtOnce {  // a blocking call, as long as its caller steps it itself
+    const Launch* launch = nullptr;
+    std::uint64_t sequence = 0;
+    std::uint64_t began = 0;      // in ticks
+    std::uint64_t last_told = 0;  // when the board heard of one
+    bool told = false;            //   and whether it heard of this one
+    trace::Record record;
+  };
+  AtOnce at_once_;
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

@@ -117,6 +117,7 @@ class StageRun {
 
   bool meet();
   void choose_phase();
+  std::size_t reading_limit_lopsided() const;
   void finish_small();
   bool step_direct();
   bool step_reading();

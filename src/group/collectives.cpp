@@ -173,8 +173,16 @@ Work Collectives::all_reduce_async(ConstBuffer input, Buffer output, Reduction r
                                    Options options) {
   return start(fold_form(Collective::all_reduce, input, output, reduction, options).call());
 }
+// The call of every training loop: straight to the point.
 Status Collectives::all_reduce(Buffer buffer, Reduction reduction, Options options) {
-  return all_reduce(ConstBuffer(buffer), buffer, reduction, options);
+  const ConstBuffer input(buffer);
+  return run({.collective = Collective::all_reduce,
+              .input = {&input, 1},
+              .output = {&buffer, 1},
+              .input_counts = {},
+              .output_counts = {},
+              .reduction = reduction,
+              .options = options});
 }
 Work Collectives::all_reduce_async(Buffer buffer, Reduction reduction, Options options) {
   return all_reduce_async(ConstBuffer(buffer), buffer, reduction, options);
