@@ -361,6 +361,26 @@ Result<schedule::Program> Channel::program_for(const Launch& launch, int rank) c
   return schedule::fuse_folds(*std::move(program));
 }
 
+std::unique_ptr<StagePlan> Channel::stage_plan_for(const Launch& launch) const {
+  std::vector<schedule::Program> programs;
+  for (int rank = 0; rank < size(); ++rank) {
+    auto program = program_for(launch, rank);
+    TUTTI_CHECK(program.ok());
+    programs.push_back(*std::move(program));
+  }
+  auto compiled = compile_for_stage(programs, options_.rank);
+  if (!compiled) return nullptr;
+  auto plan = std::make_unique<StagePlan>();
+  plan->program = *std::move(compiled);
+  // One shot folds everything everywhere, which on memory that all can reach is needless work.
+  if (launch.collective == Collective::all_reduce && launch.shots == 1) {
+    Launch by_slices = launch;
+    by_slices.shots = 2;
+    plan->to_share = stage_plan_for(by_slices);
+  }
+  return plan;
+}
+
 Channel::Ready& Channel::ready_for(const Launch& launch) {
   // Ranks of a v-call know only their own sizes, so peers could not tell where a chunk lies.
   const bool fits = stage_ && launch.to_peer.empty();
@@ -370,19 +390,8 @@ Channel::Ready& Channel::ready_for(const Launch& launch) {
   last_key_ = key;
   last_ready_ = &ready;
   if (ready.plan || ready.staged) return ready;
-  if (fits) {
-    std::vector<schedule::Program> programs;
-    for (int rank = 0; rank < size(); ++rank) {
-      auto program = program_for(launch, rank);
-      TUTTI_CHECK(program.ok());
-      programs.push_back(*std::move(program));
-    }
-    if (auto staged = compile_for_stage(programs, options_.rank)) {
-      ready.staged = std::make_unique<StagePlan>();
-      ready.staged->program = *std::move(staged);
-      return ready;
-    }
-  }
+  if (fits) ready.staged = stage_plan_for(launch);
+  if (ready.staged) return ready;
   auto program = program_for(launch, options_.rank);
   TUTTI_CHECK(program.ok());
   ready.plan = std::make_unique<Plan>(compile(*std::move(program)),

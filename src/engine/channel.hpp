@@ -170,6 +170,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void update_deadline();
   void tear_down();
   Ready& ready_for(const Launch& launch);
+  std::unique_ptr<StagePlan> stage_plan_for(const Launch& launch) const;
   Result<schedule::Program> program_for(const Launch& launch, int rank) const;
   void finish_current();
   void complete_all();

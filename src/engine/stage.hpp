@@ -50,7 +50,8 @@ enum Access : std::uint32_t {
   kTargetMapped = 2,  // so does what they write
   kSourceWhole = 4,   // what they read is one piece
   kUnaliased = 8,     // nothing is overwritten here before the others have read it
-  kAllAccess = 15,
+  kHopeful = 16,      // the window was left empty, in the hope that nobody needs it
+  kAllAccess = 31,
 };
 
 // The payload of a line that carries no data.

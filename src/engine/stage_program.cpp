@@ -145,6 +145,7 @@ class Compiler {
     made.lopsided = std::any_of(parts_.begin(), parts_.end(), [](const Parts& parts) {
       return parts.messages.size() != parts.recvs.size() + (parts.fold ? parts.messages.size() : 0);
     });
+    made.readers = most_readers();
     made.unaliased = is_unaliased(made, rank);
     return made;
   }
@@ -190,6 +191,21 @@ class Compiler {
       const Message* message = find(operand.peer, rank, operand.step);
       return message != nullptr && !message->is_result && message->src.count == 1;
     });
+  }
+
+  std::uint32_t most_readers() const {
+    std::uint32_t most = 0;
+    for (const Parts& parts : parts_)
+      for (const Chunk& chunk : parts.shown) {
+        std::uint32_t readers = 0;
+        for (const Message& message : parts.messages)
+          if (!message.is_result && message.src.space == chunk.space &&
+              message.src.first <= chunk.index &&
+              chunk.index < message.src.first + message.src.count)
+            ++readers;
+        most = std::max(most, readers);
+      }
+    return most;
   }
 
   void add_extents(StageProgram& made) const {

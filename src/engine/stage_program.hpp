@@ -71,6 +71,7 @@ struct StageProgram {
   std::vector<Give> puts;       // the own result, for each peer that takes it
   bool two_phases = false;      // on any rank
   bool lopsided = false;        // some rank sends more, or less, than it receives
+  std::uint32_t readers = 0;    // the most that any chunk has
   bool unaliased = true;        // nothing shown is overwritten in the first phase
   // Of every rank: extent ids of what it shows.
   std::vector<std::vector<std::uint64_t>> shown_extents;

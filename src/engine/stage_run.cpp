@@ -18,8 +18,6 @@ namespace {
 // What one step does at most, so that other groups of this rank get their turn and a failure is
 // noticed.
 constexpr std::size_t kQuantum = 256 * 1024;
-// Of each operand that goes through the bounce buffer at once: several of them fit a private cache.
-constexpr std::size_t kBouncePart = 64 * 1024;
 // The shortest piece: its copy takes as long as a few waits.
 constexpr std::size_t kShortestPiece = 16 * 1024;
 // Targets larger than this leave the private caches anyway: stores that pass them by save reading
@@ -74,24 +72,33 @@ void StageRun::begin(StagePlan& plan, const Launch& launch, std::uint64_t sequen
   failure_ = {};
   input_.set(launch.input);
   output_.set(launch.output);
-  if (!plan.bound || plan.input_bytes != input_.bytes || plan.output_bytes != output_.bytes ||
-      plan.dtype != launch.dtype || !launch.block_bytes.empty())
-    bind(plan);
+  bind_if_new(plan);
   // What is overwritten after it was read is in the cache already.
   const bool warm = launch.in_place && (plan.program.two_phases || !plan.program.unaliased);
   stores_ = output_.bytes >= kStreamingFrom && !warm ? Stores::streaming : Stores::cached;
   Line& line = stage_.line(sequence);
   switch (plan.way) {
     case StagePlan::Way::line: pack(line.payload); break;
-    case StagePlan::Way::window: pack(stage_.own().one_shot[sequence % 2]); break;
+    case StagePlan::Way::window:
+      line.access = 0;
+      if (plan.widest >= kHopeFrom) describe_places(line);
+      if ((line.access & kHopeful) == 0) pack(stage_.own().one_shot[sequence % 2]);
+      break;
     case StagePlan::Way::meet: describe_places(line); break;
   }
   met_ = 0;
   access_ = kAllAccess;
+  hopes_ = 0;
   job_ = at_ = time_ = 0;
   action_ = 0;
   phase_ = Phase::meeting;
   stage_.publish(sequence, launch.fingerprint, print);
+}
+
+void StageRun::bind_if_new(StagePlan& plan) {
+  if (!plan.bound || plan.input_bytes != input_.bytes || plan.output_bytes != output_.bytes ||
+      plan.dtype != launch_->dtype || !launch_->block_bytes.empty())
+    bind(plan);
 }
 
 Move StageRun::move_of(int peer, std::uint32_t slot, const Chunk& from, const Chunk& to) const {
@@ -103,7 +110,7 @@ Move StageRun::move_of(int peer, std::uint32_t slot, const Chunk& from, const Ch
   move.from = layout_.offset_of(from.space, from.index);
   move.to = layout_.offset_of(to.space, to.index);
   move.bytes = move.split =
-      layout_.extent_bytes(extent_of(plan_->program.program, to.space, to.index));
+      layout_.extent_bytes(extent_of(layout_.program(), to.space, to.index));
   return move;
 }
 
@@ -170,14 +177,18 @@ void StageRun::choose_way(StagePlan& plan) const {
     widest_padded = std::max(widest_padded, padded);
     most = std::max(most, extents.size());
   }
+  plan.widest = widest;
   plan.way = StagePlan::Way::meet;
   if (!plan.program.two_phases && widest <= kLineBytes)
     plan.way = StagePlan::Way::line;
   else if (!plan.program.two_phases && widest_padded <= kOneShotBytes)
     plan.way = StagePlan::Way::window;
   const std::size_t most_bytes = rounded_down(kSlotBytes / most);
-  plan.piece = std::clamp<std::size_t>(rounded_up(plan.longest / 4),
-                                       std::min(kShortestPiece, most_bytes), most_bytes);
+  // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
+  // same time, fewer pieces are fewer waits.
+  const std::size_t wanted = plan.program.lopsided ? plan.longest / 4 : plan.longest;
+  plan.piece = std::clamp<std::size_t>(rounded_up(wanted), std::min(kShortestPiece, most_bytes),
+                                       most_bytes);
   set_packed(plan);
 }
 
@@ -211,8 +222,10 @@ void StageRun::pack(std::byte* to) const {
   }
 }
 
+// Says where this rank's buffers are, and what may be done with them. In a small collective a rank
+// whose buffers all can reach leaves its window empty.
 void StageRun::describe_places(Line& line) {
-  const StageProgram& program = plan_->program;
+  const StageProgram& program = program_to_share();
   Places places;
   std::uint32_t access = program.unaliased ? kUnaliased : 0;
   const Side& source = program.shown.empty() ? output_ : side(program.shown[0].space);
@@ -230,8 +243,19 @@ void StageRun::describe_places(Line& line) {
     places.target = stage_.locate(output_.base, output_.bytes);
     if (places.target.region != 0) access |= kTargetMapped;
   }
+  const std::uint32_t needed = needed_access(program);
+  if (plan_->way == StagePlan::Way::window && (access & needed) == needed) access |= kHopeful;
   line.access = access;
   std::memcpy(line.payload, &places, sizeof places);
+}
+
+// For buffers that everybody can reach.
+const StageProgram& StageRun::program_to_share() const {
+  return plan_->to_share ? plan_->to_share->program : plan_->program;
+}
+
+std::uint32_t StageRun::needed_access(const StageProgram& program) {
+  return kSourceMapped | kUnaliased | (program.two_phases ? kTargetMapped : 0U);
 }
 
 // ---- stepping
@@ -243,7 +267,14 @@ bool StageRun::step() {
     case Phase::direct: return step_direct();
     case Phase::reading: return step_reading();
     case Phase::pieces: return step_pieces();
-    case Phase::departing: return depart();
+    case Phase::repacking:
+      if (!await_last_mark()) return false;
+      finish_small();
+      return true;
+    case Phase::departing:
+      if (!await_last_mark()) return false;
+      phase_ = Phase::done;
+      return true;
     case Phase::done: return false;
   }
   return false;
@@ -279,42 +310,58 @@ bool StageRun::meet() {
       return true;
     }
     access_ &= line.access;
+    hopes_ |= line.access;
   }
   choose_phase();
   return true;
 }
 
-// Many readers of the same pages get in each other's way inside the kernel: 16 ranks took 407 µs
-// for a broadcast of 256 KiB, through windows 40 (16 cores, 2026-11-15).
-std::size_t StageRun::reading_limit_lopsided() const {
-  return stage_.size() == 2 ? kReadingUpToLopsided : 0;
+void StageRun::choose_phase() {
+  if (plan_->way == StagePlan::Way::line) return finish_small();
+  const std::uint32_t own = stage_.line(sequence_).access;
+  access_ &= own;
+  hopes_ |= own;
+  if (plan_->way == StagePlan::Way::window) return choose_small_phase();
+  const std::uint32_t needed = needed_access(program_to_share());
+  if ((access_ & needed) == needed) return begin_direct();
+  phase_ = may_read_memory() ? Phase::reading : Phase::pieces;
+  if (phase_ != Phase::reading) return;
+  for (const Move& take : plan_->takes) {
+    Places places;
+    std::memcpy(&places, stage_.line_of(take.peer, sequence_).payload, sizeof places);
+    addresses_[static_cast<std::size_t>(take.peer)] = places.address;
+  }
 }
 
-void StageRun::choose_phase() {
+// All hoped: nothing needs to be copied. None did: all is there. Some did, in vain: they copy now.
+void StageRun::choose_small_phase() {
+  if ((access_ & kHopeful) != 0) return begin_direct();
+  if ((hopes_ & kHopeful) == 0) return finish_small();
+  if ((stage_.line(sequence_).access & kHopeful) != 0)
+    pack(stage_.own().one_shot[sequence_ % 2]);
+  stage_.set_mark(base_ + 1);
+  last_mark_ = base_ + 1;
+  met_ = 0;
+  phase_ = Phase::repacking;
+}
+
+void StageRun::begin_direct() {
+  if (plan_->to_share) plan_ = plan_->to_share.get();
+  bind_if_new(*plan_);
+  reach_everybody();
+  phase_ = Phase::direct;
+}
+
+// Many readers of the same pages get in each other's way inside the kernel: 16 ranks took 407 µs
+// for a broadcast of 256 KiB (16 cores, 2026-11-15).
+bool StageRun::may_read_memory() const {
   const StageProgram& program = plan_->program;
-  if (plan_->way != StagePlan::Way::meet) {
-    finish_small();
-    phase_ = Phase::done;
-    return;
-  }
-  access_ &= stage_.line(sequence_).access;
-  std::uint32_t needed = kSourceMapped | kUnaliased;
-  if (program.two_phases) needed |= kTargetMapped;
-  const std::uint32_t to_read = kSourceWhole | kUnaliased;
-  if ((access_ & needed) == needed && reach_everybody())
-    phase_ = Phase::direct;
-  else if (stage_.can_read_memory() && !program.two_phases && plan_->longest >= kReadingFrom &&
-           plan_->longest <= (program.lopsided ? reading_limit_lopsided() : kReadingUpTo) &&
-           (access_ & to_read) == to_read)
-    phase_ = Phase::reading;
-  else
-    phase_ = Phase::pieces;
-  if (phase_ != Phase::reading) return;
-  for (int peer = 0; peer < stage_.size(); ++peer) {
-    Places places;
-    std::memcpy(&places, stage_.line_of(peer, sequence_).payload, sizeof places);
-    addresses_[static_cast<std::size_t>(peer)] = places.address;
-  }
+  const std::uint32_t needed = kSourceWhole | kUnaliased;
+  const std::uint32_t most_readers = program.lopsided ? 1 : kMostReaders;
+  const std::size_t longest = program.lopsided ? kReadingUpToLopsided : kReadingUpTo;
+  return stage_.can_read_memory() && !has_reduction(launch_->collective) &&
+         (access_ & needed) == needed && program.readers <= most_readers &&
+         plan_->longest >= kReadingFrom && plan_->longest <= longest;
 }
 
 // ---- small
@@ -329,6 +376,7 @@ void StageRun::finish_small() {
   for (const Move& copy : plan_->copies) copy_local(copy, 0, copy.bytes);
   for (const Move& take : plan_->takes)
     copy_out(side(take.to_space), take.to, packed_of(take.peer) + take.packed, take.bytes);
+  phase_ = Phase::done;
   if (!plan_->program.fold || plan_->fold.bytes == 0) return;
   const auto from = [&](std::size_t s) {
     const Move& move = plan_->sources[s].move;
@@ -405,7 +453,7 @@ void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from,
 
 // Finds all buffers that this rank is going to touch. Their owners have said that it has mapped
 // them; should it not find one all the same, all would have to know, so that is a failure.
-bool StageRun::reach_everybody() {
+void StageRun::reach_everybody() {
   const auto find = [&](int peer, bool target, std::size_t bytes) -> std::byte* {
     Places places;
     std::memcpy(&places, stage_.line_of(peer, sequence_).payload, sizeof places);
@@ -425,10 +473,9 @@ bool StageRun::reach_everybody() {
     if (source.move.peer != kLocal)
       note(sources_, source.move.peer, false, source.move.from + source.move.bytes);
   for (const Move& put : plan_->puts) note(targets_, put.peer, true, put.to + put.bytes);
-  if ((access_ & kTargetMapped) == 0) return true;
+  if ((access_ & kTargetMapped) == 0) return;
   for (const Move& give : plan_->gives)
     if (give.split < give.bytes) note(targets_, give.peer, true, give.to + give.bytes);
-  return true;
 }
 
 // One move at a time, a quantum of it: gives, copies, takes, then the fold.
@@ -487,15 +534,13 @@ void StageRun::leave(std::uint64_t mark) {
   phase_ = Phase::departing;
 }
 
-bool StageRun::depart() {
+bool StageRun::await_last_mark() {
   const int size = stage_.size();
-  const int seen = met_;
   for (; met_ < size - 1; ++met_) {
     int peer = stage_.rank() + 1 + met_;
     if (peer >= size) peer -= size;
-    if (!stage_.reached(peer, last_mark_)) return met_ != seen;
+    if (!stage_.reached(peer, last_mark_)) return false;
   }
-  phase_ = Phase::done;
   return true;
 }
 
@@ -512,8 +557,6 @@ bool StageRun::step_reading() {
     at_ = end == copy.bytes ? 0 : end;
   } else if (job_ < takes) {
     if (!read_part(plan_->takes[job_ - copies])) return false;
-  } else if (job_ == takes && plan_->program.fold) {
-    if (!fold_part()) return false;
   } else {
     leave(base_ + 1);
     return true;
@@ -533,26 +576,6 @@ bool StageRun::read_part(const Move& take) {
     }
   }
   at_ = at_ + run == take.bytes ? 0 : at_ + run;
-  return true;
-}
-
-// Reads a part of every operand into the bounce buffer, which stays in the cache, and folds there.
-bool StageRun::fold_part() {
-  const std::size_t end = std::min(plan_->fold.bytes, at_ + kBouncePart);
-  bounce_.resize(plan_->sources.size() * kBouncePart);
-  const auto from = [&](std::size_t s) { return bounce_.data() + s * kBouncePart; };
-  for (std::size_t s = 0; s < plan_->sources.size(); ++s) {
-    const Move& move = plan_->sources[s].move;
-    if (move.peer == kLocal || at_ == end) continue;
-    const std::uint64_t address =
-        addresses_[static_cast<std::size_t>(move.peer)] + move.from + at_;
-    if (!read_memory(stage_.process_of(move.peer), address, from(s), end - at_)) {
-      failure_ = cannot_read(move.peer);
-      return false;
-    }
-  }
-  if (at_ < end) fold_range(at_, end, from, nullptr);
-  at_ = end == plan_->fold.bytes ? 0 : end;
   return true;
 }
 

@@ -1,11 +1,11 @@
 // engine/stage_run.hpp - one collective on a stage, as a state machine that is stepped.
 //
 //   line     what a rank shows fits into its line: publish, meet, read everybody's
-//   window   it fits into the one-shot window: copy in, publish, meet, read
+//   window   it fits into the one-shot window: copy in, publish, meet, read. A rank whose buffers
+//            all can reach leaves the copy out; if all did, they go on as in `direct`
 //   direct   everybody's buffers are in symmetric memory: meet, fold or read where the data is, put
 //            results straight into everybody's output, and meet again: nothing is copied
-//   reading  memory that is not mapped: meet, let the kernel copy what is to be read (straight to
-//            its place, or to a bounce buffer in front of the fold), and meet again
+//   reading  copies only, of memory that is not mapped: meet, let the kernel copy, meet again
 //   pieces   anything else: meet, then piece by piece in(t) · work(t-1) · out(t-2), where `in`
 //            copies what is shown into a slot of the window, `work` reads and folds the peers'
 //            slots, `out` reads the results
@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/launch.hpp"
@@ -32,6 +33,9 @@ namespace tutti::engine {
 inline constexpr std::size_t kReadingFrom = 32 * 1024;
 inline constexpr std::size_t kReadingUpTo = 4 << 20;
 inline constexpr std::size_t kReadingUpToLopsided = 512 * 1024;
+inline constexpr std::uint32_t kMostReaders = 3;  // of one chunk
+// Bytes from which folding where the data lies, with one more meeting, beats a copy into the window.
+inline constexpr std::size_t kHopeFrom = 1024;
 
 // A chunk's way, in bytes from the beginning of each side.
 struct Move {
@@ -55,6 +59,9 @@ struct StagePlan {
   };
 
   StageProgram program;
+  // The program to take instead when all buffers can be reached by all: one that moves less, and
+  // meets once more. Empty: the same.
+  std::unique_ptr<StagePlan> to_share;
 
   bool bound = false;
   std::size_t input_bytes = 0;
@@ -62,6 +69,7 @@ struct StagePlan {
   Dtype dtype = Dtype::u8;
   Way way = Way::meet;
   std::size_t longest = 0;  // chunk that is shown by any rank
+  std::size_t widest = 0;   // bytes that any rank shows
   std::size_t piece = 0;    // bytes of a chunk that move at once
   std::vector<Move> shown, copies, takes, gives, second, puts;
   std::vector<Source> sources;
@@ -88,6 +96,7 @@ class StageRun {
     meeting,
     direct,
     reading,
+    repacking,
     pieces,
     departing,
     done
@@ -108,26 +117,30 @@ class StageRun {
     }
   };
 
+  void bind_if_new(StagePlan& plan);
   void bind(StagePlan& plan);
   Move move_of(int peer, std::uint32_t slot, const Chunk& from, const Chunk& to) const;
   void choose_way(StagePlan& plan) const;
   void set_packed(StagePlan& plan) const;
   void pack(std::byte* to) const;
   void describe_places(Line& line);
+  const StageProgram& program_to_share() const;
+  static std::uint32_t needed_access(const StageProgram& program);
 
   bool meet();
   void choose_phase();
-  std::size_t reading_limit_lopsided() const;
+  void choose_small_phase();
+  void begin_direct();
+  bool may_read_memory() const;
   void finish_small();
   bool step_direct();
   bool step_reading();
   // The next part of a move that the kernel does. False: it refused.
   bool read_part(const Move& take);
-  bool fold_part();
   void leave(std::uint64_t mark);
   Status cannot_read(int peer) const;
   bool step_pieces();
-  bool depart();
+  bool await_last_mark();
 
   Side& side(schedule::Space space) { return space == schedule::Space::input ? input_ : output_; }
   const Side& side(schedule::Space space) const {
@@ -141,7 +154,7 @@ class StageRun {
   template <class From>
   void fold_range(std::size_t begin, std::size_t end, const From& from, std::byte* result);
 
-  bool reach_everybody();
+  void reach_everybody();
   bool all_reached(std::uint64_t mark) const;
   bool may_begin(int action, std::size_t piece) const;
   void act(int action, std::size_t piece);
@@ -164,6 +177,7 @@ class StageRun {
   Layout layout_;
   int met_ = 0;                    // how many others were seen, in turn
   std::uint32_t access_ = 0;       // what all allow
+  std::uint32_t hopes_ = 0;        // what anybody does
   std::size_t job_ = 0;            // direct and reading: which move
   std::size_t at_ = 0;             //   and how far it is
   std::size_t time_ = 0;           // pieces: which turn
@@ -171,7 +185,6 @@ class StageRun {
   std::vector<std::byte*> sources_;  // of each rank, in direct
   std::vector<std::byte*> targets_;
   std::vector<std::uint64_t> addresses_;  // of each rank, in reading
-  std::vector<std::byte> bounce_;
   std::uint64_t last_mark_ = 0;  // that everybody has to reach before anybody leaves
   std::vector<reduce::Operand> operands_;
   std::vector<void*> destinations_;

@@ -34,6 +34,7 @@ Task random_task(std::mt19937_64& random, int size) {
   if (task.root < 0) task.root = -task.root;
   task.in_place = can_be_in_place(task.collective) && random() % 2 == 0;
   task.symmetric = random() % 2 == 0;
+  task.mixed = random() % 4 == 0;
   // In place, the part of a side with blocks is one piece.
   const bool part = task.in_place && task.collective != Collective::all_reduce;
   task.scattered = !part && random() % 4 == 0;
@@ -127,6 +128,7 @@ TEST(StageProgram, divides_the_work_of_a_root) {
   EXPECT_TRUE(broadcast->lopsided);
   ASSERT_EQ(broadcast->gives.size(), 3u);
   EXPECT_DOUBLE_EQ(broadcast->gives[0].share, 0.25);
+  EXPECT_EQ(broadcast->readers, 3u);
   const auto gather =
       compile_for_stage(programs_of(Collective::all_gather, Algorithm::direct, 4, false), 0);
   EXPECT_FALSE(gather->lopsided);

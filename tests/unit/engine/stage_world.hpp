@@ -22,6 +22,7 @@ struct Task {
   int root = 0;
   bool in_place = false;
   bool symmetric = false;  // both sides in memory that the others have mapped
+  bool mixed = false;      //   but for rank 0
   bool scattered = false;  // the message in several pieces
   std::size_t count = 1;   // elements of the message, or of a block
 };
@@ -273,6 +274,16 @@ class StageWorld {
     return schedule::fuse_folds(*schedule::build(task.algorithm, request));
   }
 
+  std::unique_ptr<StagePlan> plan_of(const Task& task, int rank) const {
+    std::vector<schedule::Program> programs;
+    for (int r = 0; r < size_; ++r) programs.push_back(program_of(task, r, size_));
+    auto made = compile_for_stage(programs, rank);
+    if (!made) return nullptr;
+    auto plan = std::make_unique<StagePlan>();
+    plan->program = *std::move(made);
+    return plan;
+  }
+
   std::string step(std::size_t rank, std::size_t& quiet) {
     if (at_[rank] == tasks_->size()) return {};
     const Task& task = (*tasks_)[at_[rank]];
@@ -282,13 +293,16 @@ class StageWorld {
                          to_string(task.collective), task.count, rank, what);
     };
     if (!state.sides) {
-      std::vector<schedule::Program> programs;
-      for (int r = 0; r < size_; ++r) programs.push_back(program_of(task, r, size_));
-      auto made = compile_for_stage(programs, static_cast<int>(rank));
-      if (!made) return words("does not fit a stage");
-      state.plan = std::make_unique<StagePlan>();
-      state.plan->program = *std::move(made);
-      auto& memory = task.symmetric ? arena_[rank] : heap_[rank];
+      state.plan = plan_of(task, static_cast<int>(rank));
+      if (!state.plan) return words("does not fit a stage");
+      if (task.collective == Collective::all_reduce && task.shots == 1) {
+        Task by_slices = task;
+        by_slices.shots = 2;
+        state.plan->to_share = plan_of(by_slices, static_cast<int>(rank));
+      }
+      // Now and then one rank has plain memory where the others hope for better.
+      const bool plain = !task.symmetric || (task.mixed && rank == 0);
+      auto& memory = plain ? heap_[rank] : arena_[rank];
       state.sides = std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_,
                                             memory.data());
       state.launch = state.sides->launch();
