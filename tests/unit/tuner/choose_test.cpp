@@ -44,7 +44,8 @@ void for_each_situation(Visit visit) {
               const auto collective = static_cast<Collective>(c);
               if (uneven && !can_be_uneven(collective)) continue;
               const std::vector<int> host_of = hosts(n, per_host);
-              visit(Situation{collective, bytes, n, host_of, order, uneven});
+              for (const bool symmetric : {false, true})
+                visit(Situation{collective, bytes, n, host_of, order, uneven, symmetric});
             }
 }
 
@@ -95,15 +96,38 @@ TEST(Choose, a_hierarchy_is_offered_only_where_some_host_has_company) {
   EXPECT_TRUE(offered(5, 2));
 }
 
+// The size up to which direct all_reduce takes one shot; 0: never.
+std::size_t one_shot_up_to(const Machine& machine, int ranks, int per_host) {
+  const auto host_of = hosts(ranks, per_host);
+  std::size_t last = 0;
+  bool was_two = false;
+  for (std::size_t bytes = 4; bytes <= 16 << 20; bytes *= 2) {
+    const Situation situation{Collective::all_reduce, bytes, ranks, host_of};
+    const int shots = choose_forced(situation, Algorithm::direct, machine)->shots;
+    if (shots == 1) last = bytes;
+    EXPECT_FALSE(shots == 1 && was_two) << "a second crossover at " << bytes;
+    was_two |= shots == 2;
+  }
+  return last;
+}
+
 TEST(Choose, direct_all_reduce_takes_one_shot_when_small_and_two_when_large) {
-  const auto shots = [](int per_host, std::size_t bytes) {
-    const auto host_of = hosts(4, per_host);
-    return choose_forced({Collective::all_reduce, bytes, 4, host_of}, Algorithm::direct)->shots;
-  };
-  EXPECT_EQ(shots(4, kOneShotBytesMemory), 1);
-  EXPECT_EQ(shots(4, kOneShotBytesMemory + 1), 2);
-  EXPECT_EQ(shots(1, kOneShotBytesTcp), 1);
-  EXPECT_EQ(shots(1, kOneShotBytesTcp + 1), 2);
+  for (const int per_host : {4, 1}) {
+    const std::size_t border = one_shot_up_to(built_in_machine(), 4, per_host);
+    EXPECT_GE(border, 64U) << per_host;
+    EXPECT_LE(border, 1U << 20) << per_host;
+  }
+}
+
+TEST(Choose, the_crossover_moves_with_the_costs) {
+  const std::size_t usual = one_shot_up_to(built_in_machine(), 4, 4);
+  // Meetings that are dear are worth more folding.
+  Machine slow_flags = built_in_machine();
+  slow_flags.meet = *Curve::from_knots({{2, 20e-6}, {16, 20e-6}});
+  EXPECT_GT(one_shot_up_to(slow_flags, 4, 4), usual);
+  Machine slow_folds = built_in_machine();
+  slow_folds.fold = *Curve::from_knots({{1024, 50e-6}});
+  EXPECT_LT(one_shot_up_to(slow_folds, 4, 4), usual);
 }
 
 TEST(Choose, on_one_host_all_reduce_is_direct_in_either_order) {
