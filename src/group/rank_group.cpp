@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "group/calibrate_links.hpp"
 #include "group/self.hpp"
+#include "group/tuning.hpp"
 
 namespace tutti::group {
 
@@ -17,6 +19,12 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
   setting_.host_of = channel_->options().host_of;
   setting_.order = order;
   setting_.config = &world_->engine().config();
+  take_machine();
+}
+
+// Every rank chooses alike; one of them tells why.
+void RankGroup::take_machine() {
+  chooser_.use(world_->machine(), rank() == 0 ? world_->engine().log() : Log());
 }
 
 RankGroup::~RankGroup() {
@@ -117,7 +125,30 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
   auto choice = chooser_.choose(situation, forced);
   if (!choice.ok()) return choice.status();
-  return Prediction{choice->predicted, choice->algorithm};
+  // Choices are made for powers of two; the time is asked for these bytes.
+  auto exact = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
+  if (!exact.ok()) return exact.status();
+  return Prediction{exact->predicted, exact->algorithm};
+}
+
+Status RankGroup::tune() {
+  if (!world_->tunes()) return {};
+  TuningOptions options;
+  options.config = *setting_.config;
+  options.log = world_->engine().log();
+  options.host_of = setting_.host_of;
+  const ProbePeers peers = ProbePeers::find(setting_.host_of);
+  for (const int peer : {peers.memory, peers.tcp}) {
+    const transport::Link* link =
+        peer < 0 || rank() != 0 ? nullptr : world_->engine().endpoint().link(peer);
+    if (link == nullptr) continue;
+    options.links += fmt::format("{}{}", options.links.empty() ? "" : " ", to_string(link->kind()));
+  }
+  auto machine = agree_on_machine(*this, options);
+  if (!machine.ok()) return machine.status();
+  world_->set_machine(*std::move(machine));
+  take_machine();
+  return {};
 }
 
 void RankGroup::abort(const std::string& reason) {
@@ -168,6 +199,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   join.algorithm = Algorithm::direct;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");
+  if (Status status = group->tune(); !status.ok()) return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 

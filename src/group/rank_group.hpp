@@ -41,7 +41,11 @@ class RankGroup final : public Group {
   Status health() const override { return channel_->health(); }
   std::string describe() const override { return world_->describe(); }
 
+  // Agrees with the other ranks on what operations cost, if they are to; before any other call.
+  Status tune();
+
  private:
+  void take_machine();
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options) const;
