@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 namespace tutti {
 namespace {
@@ -62,7 +61,10 @@ class Reader {
       case '{': return read_object(value, depth);
       case '[': return read_array(value, depth);
       case '"': value.kind = Json::Kind::string; return read_string(value.string);
-      case 't': value.kind = Json::Kind::boolean; value.boolean = true; return take_word("true");
+      case 't':
+        value.kind = Json::Kind::boolean;
+        value.boolean = true;
+        return take_word("true");
       case 'f': value.kind = Json::Kind::boolean; return take_word("false");
       case 'n': return take_word("null");
       case '\0': return complain("it ends too early");
@@ -120,8 +122,8 @@ class Reader {
     }
     if (!good) return complain("there is neither a value nor a number");
     value.kind = Json::Kind::number;
-    std::from_chars(text_.data() + start, text_.data() + at_, value.number);
-    return std::isfinite(value.number) || complain("a number is too large");
+    const auto read = std::from_chars(text_.data() + start, text_.data() + at_, value.number);
+    return read.ec == std::errc() || complain("a number is too large or too small");
   }
 
   bool read_string(std::string& out) {

@@ -107,8 +107,8 @@ void measure_pull(void* into, void* from, const Budget& budget, Curve& pull) {
   Curve found = measure_curve(budget, [&](std::size_t bytes) {
     const iovec here{into, bytes};
     const iovec there{from, bytes};
-    permitted &= ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) ==
-                 static_cast<ssize_t>(bytes);
+    permitted &=
+        ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(bytes);
   });
   if (!permitted || !found.empty()) pull = permitted ? std::move(found) : Curve();
 }

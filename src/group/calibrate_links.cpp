@@ -22,8 +22,7 @@ struct Probe {
 static_assert(sizeof(Probe) == 16);
 
 constexpr std::uint32_t kTag = 0x74756e65;  // "tune"; the group has no other messages yet
-constexpr std::size_t kSizes[] = {4 << 10,   16 << 10, 64 << 10,
-                                  256 << 10, 1 << 20,  4 << 20};
+constexpr std::size_t kSizes[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 constexpr std::size_t kLargest = 4 << 20;
 constexpr std::size_t kShortestThatAsks = 16 << 10;
 constexpr double kFastest = 200e9;  // bytes per second that no link exceeds
@@ -123,8 +122,7 @@ Result<double> measure_message(Leader& leader, const Budget& part) {
   std::vector<double> single;
   std::vector<double> several;
   do {
-    for (const auto& [count, into] :
-         {std::pair{1, &single}, std::pair{kBurst, &several}}) {
+    for (const auto& [count, into] : {std::pair{1, &single}, std::pair{kBurst, &several}}) {
       auto seconds = leader.burst(static_cast<std::uint32_t>(count));
       if (!seconds.ok()) return seconds.status();
       into->push_back(*seconds);
@@ -160,8 +158,8 @@ double asking_s(const Times& times, double latency_s) {
   const auto near = std::prev(far);
   const double per_byte = std::max(0.0, typical(far->second) - typical(near->second)) /
                           static_cast<double>(far->first - near->first);
-  return std::max(0.0, typical(shortest->second) - latency_s -
-                           per_byte * static_cast<double>(shortest->first));
+  return std::max(
+      0.0, typical(shortest->second) - latency_s - per_byte * static_cast<double>(shortest->first));
 }
 
 }  // namespace
@@ -196,9 +194,8 @@ Result<tuner::LinkCost> measure_link(Group& group, int peer, std::size_t segment
     const double beside = link.latency_s + (segments - 1) * link.message_s +
                           (bytes >= kShortestThatAsks ? asking : 0);
     for (const double each : seconds)
-      samples.push_back(
-          {static_cast<double>(bytes),
-           std::max(static_cast<double>(bytes) / kFastest, each - beside)});
+      samples.push_back({static_cast<double>(bytes),
+                         std::max(static_cast<double>(bytes) / kFastest, each - beside)});
   }
   link.bytes = Curve::fit(samples);
   return link;

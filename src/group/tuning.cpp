@@ -84,8 +84,8 @@ class Tuning {
     }
     const bool known = machine.ok();
     if (!known && named)
-      return give_up(machine.status().annotate(
-          "TUTTI_TUNING is auto, fixed, measure or a file to read"));
+      return give_up(
+          machine.status().annotate("TUTTI_TUNING is auto, fixed, measure or a file to read"));
     if (!known || (!named && peers_.tcp >= 0 && machine->tcp.measured)) {
       if (Status status = probe(machine, facts, print); !status.ok()) return status;
       if (measured_) keep(path, *machine);
@@ -136,12 +136,14 @@ class Tuning {
     for (const auto& [peer, link] :
          {std::pair{peers_.memory, &machine.memory}, std::pair{peers_.tcp, &machine.tcp}}) {
       if (peer < 0) continue;
-      auto found = measure_link(group_, peer, options_.config.segment_bytes,
-                                budget.part(kLinkTime), call_.timeout);
+      auto found = measure_link(group_, peer, options_.config.segment_bytes, budget.part(kLinkTime),
+                                call_.timeout);
       if (!found.ok()) return found.status();
       *link = *std::move(found);
     }
     disturbed_ = disturbance.share();
+    // Who waits for its turn has no idea of what a flag costs; a network is still best asked.
+    if (disturbed_ > kMostDisturbed) machine.memory = tuner::built_in_machine().memory;
     machine.name = facts.processor;
     machine.date = date_now();
     machine.fingerprint = print;
@@ -152,8 +154,9 @@ class Tuning {
   }
 
   void keep(const std::string& path, const Machine& machine) {
-    // Costs that were measured between other programs' turns hold for this job at best.
-    if (disturbed_ > kMostDisturbed) {
+    // Costs that were measured between other programs' turns hold for this job at best, unless
+    // somebody wanted them now.
+    if (disturbed_ > kMostDisturbed && wish() != "measure") {
       options_.log.info(Subsystem::tune,
                         "this machine was busy (measuring stood in line {:.0f} % of the time): "
                         "costs are not kept",

@@ -24,8 +24,7 @@ Status trouble(const std::string& path, const char* what) {
 Status make_folders(const std::string& folder) {
   for (std::size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     const std::string part = folder.substr(0, slash);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST)
-      return trouble(part, "cannot be made");
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return trouble(part, "cannot be made");
     if (slash == std::string::npos) return {};
   }
 }

@@ -66,9 +66,8 @@ std::vector<Choice> candidates(const Situation& situation, const Machine& machin
     choices.push_back(weigh(entry, situation, machine));
   }
   // Equal costs keep the catalog's order, so that every rank has the same first row.
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
-    return a.predicted < b.predicted;
-  });
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.predicted < b.predicted; });
   // Direct serves every collective in every situation that a group can be in.
   TUTTI_CHECK(!choices.empty());
   return choices;
@@ -82,8 +81,7 @@ Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm,
                              const Machine& machine) {
   if (algorithm == Algorithm::automatic) return choose(situation, machine);
   const Entry* entry = schedule::find(situation.collective, algorithm);
-  const std::string reason =
-      entry == nullptr ? "does not exist" : objection(*entry, situation);
+  const std::string reason = entry == nullptr ? "does not exist" : objection(*entry, situation);
   if (reason.empty()) return weigh(*entry, situation, machine);
   return Status(Code::invalid_argument,
                 fmt::format("{} by {} {}; these can serve: {}", to_string(situation.collective),
@@ -91,16 +89,16 @@ Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm,
 }
 
 std::string describe(const Situation& situation, std::span<const Choice> choices) {
-  std::string text = fmt::format(
-      "{}, {} bytes, {} ranks on {} host{}{}{}{}", to_string(situation.collective), situation.bytes,
-      situation.ranks, topology::host_count(situation.host_of),
-      topology::host_count(situation.host_of) == 1 ? "" : "s",
-      situation.symmetric ? ", symmetric memory" : "",
-      situation.order == ReductionOrder::rank ? ", in rank order" : "",
-      situation.uneven ? ", uneven" : "");
+  std::string text =
+      fmt::format("{}, {} bytes, {} ranks on {} host{}{}{}{}", to_string(situation.collective),
+                  situation.bytes, situation.ranks, topology::host_count(situation.host_of),
+                  topology::host_count(situation.host_of) == 1 ? "" : "s",
+                  situation.symmetric ? ", symmetric memory" : "",
+                  situation.order == ReductionOrder::rank ? ", in rank order" : "",
+                  situation.uneven ? ", uneven" : "");
   for (const Choice& choice : choices) {
-    const bool has_shots = choice.algorithm == Algorithm::direct &&
-                           situation.collective == Collective::all_reduce;
+    const bool has_shots =
+        choice.algorithm == Algorithm::direct && situation.collective == Collective::all_reduce;
     text += fmt::format("\n  {} {:<20}{:<9} {:>12.2f} us", &choice == &choices[0] ? '*' : ' ',
                         to_string(choice.algorithm),
                         !has_shots          ? ""

@@ -61,8 +61,8 @@ inline constexpr std::size_t kUnknownBytes = 64 << 10;
 // Segments: what Config::segment_bytes is by default, and what is tried beside it. Another size has
 // to promise this much, because the model is no better than that.
 inline constexpr std::size_t kDefaultSegmentBytes = 128 << 10;
-inline constexpr std::size_t kSegmentBytes[] = {16 << 10,  32 << 10,  64 << 10, 256 << 10,
-                                                512 << 10, 1024 << 10};
+inline constexpr std::size_t kSegmentBytes[] = {16 << 10,  32 << 10,  64 << 10,
+                                                256 << 10, 512 << 10, 1024 << 10};
 inline constexpr double kWorthIt = 0.97;
 
 }  // namespace tutti::tuner

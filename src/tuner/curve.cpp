@@ -84,9 +84,9 @@ double Curve::seconds(double bytes) const {
   if (knots_.empty() || bytes <= 0) return 0;
   const Knot& last = knots_.back();
   if (bytes >= last.bytes) return last.seconds * (bytes / last.bytes);
-  const auto right = std::upper_bound(
-      knots_.begin(), knots_.end(), bytes,
-      [](double wanted, const Knot& knot) { return wanted < knot.bytes; });
+  const auto right =
+      std::upper_bound(knots_.begin(), knots_.end(), bytes,
+                       [](double wanted, const Knot& knot) { return wanted < knot.bytes; });
   const Knot left = right == knots_.begin() ? Knot{} : *(right - 1);
   const double way = (bytes - left.bytes) / (right->bytes - left.bytes);
   return left.seconds + way * (right->seconds - left.seconds);

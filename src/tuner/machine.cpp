@@ -64,11 +64,11 @@ std::size_t Machine::pull_from_bytes() const {
 }
 
 std::string describe(const Machine& machine) {
-  std::string text = fmt::format(
-      "{}, {}, {}{}\n", machine.name.empty() ? "a machine" : machine.name,
-      machine.cores > 0 ? fmt::format("{} cores", machine.cores) : "a core per rank",
-      machine.date.empty() ? "no date" : machine.date,
-      machine.fingerprint.empty() ? "" : ", fingerprint " + machine.fingerprint);
+  std::string text =
+      fmt::format("{}, {}, {}{}\n", machine.name.empty() ? "a machine" : machine.name,
+                  machine.cores > 0 ? fmt::format("{} cores", machine.cores) : "a core per rank",
+                  machine.date.empty() ? "no date" : machine.date,
+                  machine.fingerprint.empty() ? "" : ", fingerprint " + machine.fingerprint);
   text += link_line("memory", machine.memory) + link_line("tcp", machine.tcp);
   text += fmt::format("  copy   GB/s{}\n  fold   GB/s{}\n  pull   GB/s{}\n  meet   us",
                       rates(machine.copy), rates(machine.fold), rates(machine.pull));

@@ -46,11 +46,11 @@ struct Machine {
   int cores = 0;  // that the ranks of a host share; 0: one for each
   LinkCost memory;
   LinkCost tcp;
-  Curve copy;                        // memcpy on one core, warm
-  Curve fold;                        // a += b on one core, warm, by the bytes of b
-  Curve pull;                        // process_vm_readv; empty: not permitted, or not known
-  Curve meet;                        // by number of ranks instead of bytes
-  std::vector<StreamGain> streams;   // by rising number, from 2 on; empty: not known
+  Curve copy;                       // memcpy on one core, warm
+  Curve fold;                       // a += b on one core, warm, by the bytes of b
+  Curve pull;                       // process_vm_readv; empty: not permitted, or not known
+  Curve meet;                       // by number of ranks instead of bytes
+  std::vector<StreamGain> streams;  // by rising number, from 2 on; empty: not known
 
   // Until all of `ranks` ranks on one host have seen the others' flags.
   double meet_seconds(int ranks) const { return ranks < 2 ? 0 : meet.seconds(ranks); }

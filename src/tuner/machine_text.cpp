@@ -26,8 +26,9 @@ std::string knots_text(const Curve& curve) {
 }
 
 std::string link_text(const LinkCost& link) {
-  return fmt::format("{{\"measured\": {}, \"latency_s\": {}, \"message_s\": {},\n     \"bytes\": {}}}",
-                     link.measured, link.latency_s, link.message_s, knots_text(link.bytes));
+  return fmt::format(
+      "{{\"measured\": {}, \"latency_s\": {}, \"message_s\": {},\n     \"bytes\": {}}}",
+      link.measured, link.latency_s, link.message_s, knots_text(link.bytes));
 }
 
 std::string streams_text(const std::vector<StreamGain>& streams) {
@@ -54,8 +55,8 @@ class Reader {
     if (wrong_.ok()) wrong_ = Status(Code::invalid_argument, fmt::format("'{}' {}", field, what));
   }
 
-  const Json* need(const Json& object, const std::string& within, const char* name,
-                   Json::Kind kind, const char* kind_name) {
+  const Json* need(const Json& object, const std::string& within, const char* name, Json::Kind kind,
+                   const char* kind_name) {
     const std::string full = within.empty() ? name : within + "." + name;
     const Json* value = object.find(name);
     if (value == nullptr) return refuse(full, "is missing"), nullptr;
@@ -135,9 +136,9 @@ class Reader {
     int last = 1;
     for (const auto& [count, gain] : knots) {
       if (count != std::floor(count) || count <= last || count > kMostStreams)
-        return refuse("streams",
-                      fmt::format("has numbers that are not whole, rising and within 2 … {}",
-                                  kMostStreams));
+        return refuse(
+            "streams",
+            fmt::format("has numbers that are not whole, rising and within 2 … {}", kMostStreams));
       if (!(gain > 0 && gain <= kMostStreams))
         return refuse("streams", fmt::format("has a gain of {}", gain));
       last = static_cast<int>(count);

@@ -147,8 +147,8 @@ double Messages::sum_of_turns(const std::vector<double>& steps) const {
   return sum / static_cast<double>(steps.size() - idle) * static_cast<double>(steps.size());
 }
 
-Messages::StepCost Messages::cost(const StepLoad& load, double crowding,
-                                  std::size_t segment_bytes, const StreamGain& streams) const {
+Messages::StepCost Messages::cost(const StepLoad& load, double crowding, std::size_t segment_bytes,
+                                  const StreamGain& streams) const {
   StepCost cost;
   cost.segments = std::max(1.0, std::ceil(load.largest / static_cast<double>(segment_bytes)));
   // Streams help where there are segments to deal out among them.
@@ -180,8 +180,8 @@ double Messages::seconds(std::size_t segment_bytes, const StreamGain& streams) c
       const StepCost now = cost(load, rank.crowding, segment_bytes, streams);
       const double first = 1 / now.segments;
       const double rest = 1 - first;
-      fill[step] = std::max(fill[step], latency(load, rank.host) +
-                                            (std::max(now.in, now.out) + now.core) * first);
+      fill[step] = std::max(
+          fill[step], latency(load, rank.host) + (std::max(now.in, now.out) + now.core) * first);
       busy.in += now.in * rest;
       busy.out += now.out * rest;
       busy.core += (now.core + now.handling) * rest;

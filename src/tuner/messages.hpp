@@ -1,9 +1,10 @@
 // tuner/messages.hpp - what a schedule costs when its sends are messages on links.
 //
-//   step   0    1    2        Each rank's ops are added up by step. With one segment per message the
-//   rank 0 ███  ██   █        steps follow one another, each as long as its slowest rank: the sum of
-//   rank 1 ██   ███  ██       the longest bars. With k segments only the first segment passes through
-//   sum    ███  ███  ██       every step so (the fill of the pipeline); the rest of each step,
+//   step   0    1    2        Each rank's ops are added up by step. With one segment per message
+//   the rank 0 ███  ██   █        steps follow one another, each as long as its slowest rank: the
+//   sum of rank 1 ██   ███  ██       the longest bars. With k segments only the first segment
+//   passes through sum    ███  ███  ██       every step so (the fill of the pipeline); the rest of
+//   each step,
 //                             1 - 1/k of it, overlaps with the others, and what is left to wait for
 //   is whatever is busiest: a rank's way in or out of the network, its core, or its host's wire.
 //

@@ -183,8 +183,8 @@ TEST(Choose, a_forced_algorithm_is_taken_although_it_is_dearer) {
 
 TEST(Choose, a_forced_algorithm_that_cannot_serve_is_refused_with_those_that_can) {
   const auto host_of = hosts(6, 6);
-  const auto ordered = choose_forced(
-      {Collective::all_reduce, 4, 6, host_of, ReductionOrder::rank}, Algorithm::ring);
+  const auto ordered =
+      choose_forced({Collective::all_reduce, 4, 6, host_of, ReductionOrder::rank}, Algorithm::ring);
   ASSERT_FALSE(ordered.ok());
   EXPECT_EQ(ordered.status().code(), Code::invalid_argument);
   EXPECT_THAT(ordered.status().message(),

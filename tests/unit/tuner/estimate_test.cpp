@@ -47,8 +47,8 @@ TEST(Estimate, ring_all_reduce_costs_what_the_formula_says_also_when_only_some_r
     for (const double n : {4096.0, 1e6, 64e6}) {
       const double q = (p - 1.0) / p;
       const double formula = 2 * (p - 1) * kAlpha + 2 * q * n * beta(n) + q * n * gamma(n);
-      const double found = seconds_over_tcp(Collective::all_reduce, Algorithm::ring,
-                                            static_cast<std::size_t>(n), p);
+      const double found =
+          seconds_over_tcp(Collective::all_reduce, Algorithm::ring, static_cast<std::size_t>(n), p);
       EXPECT_NEAR(found / formula, 1, 0.01) << p << " ranks, " << n << " bytes";
     }
 }
@@ -99,8 +99,8 @@ TEST(Estimate, more_bytes_never_cost_less) {
     const auto host_of = one_rank_per_host(8);
     const std::span<const int> nobody;
     for (const std::span<const int> hosts : {nobody, std::span<const int>(host_of)}) {
-      if (entry.applies && !entry.applies({.collective = entry.collective, .size = 8,
-                                           .host_of = hosts}))
+      if (entry.applies &&
+          !entry.applies({.collective = entry.collective, .size = 8, .host_of = hosts}))
         continue;
       double last = 0;
       for (std::size_t bytes = 8; bytes <= 1UL << 30; bytes *= 4) {
