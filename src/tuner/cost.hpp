@@ -19,13 +19,13 @@ constexpr Curve::Knot at_rate(double kib, double gigabytes_per_s) {
 }
 
 // memcpy on one core, warm.
-inline constexpr Curve::Knot kCopy[] = {at_rate(8, 170),     at_rate(64, 40),
-                                        at_rate(512, 37.2),  at_rate(4096, 11.4),
-                                        at_rate(16384, 5.6), at_rate(65536, 8.72)};
+inline constexpr Curve::Knot kCopy[] = {at_rate(4, 165),     at_rate(16, 180),   at_rate(64, 41),
+                                        at_rate(256, 41),    at_rate(1024, 27),  at_rate(4096, 13),
+                                        at_rate(16384, 5.6), at_rate(65536, 8.7)};
 // a += b on one core, warm, by the bytes of b.
-inline constexpr Curve::Knot kFold[] = {at_rate(8, 67),       at_rate(64, 38.3),
-                                        at_rate(512, 27.3),   at_rate(4096, 11.6),
-                                        at_rate(16384, 5.41), at_rate(65536, 5.4)};
+inline constexpr Curve::Knot kFold[] = {at_rate(4, 90),      at_rate(16, 104),   at_rate(64, 39),
+                                        at_rate(256, 39),    at_rate(1024, 23),  at_rate(4096, 12),
+                                        at_rate(16384, 5.4), at_rate(65536, 5.4)};
 // process_vm_readv, one direction.
 inline constexpr Curve::Knot kPull[] = {at_rate(16, 17.8), at_rate(256, 23.3), at_rate(4096, 7.17),
                                         at_rate(65536, 4.06)};

@@ -1,8 +1,9 @@
 // tuner/estimate.hpp - how long a schedule takes on a machine, read off its own programs.
 //
-// On one host a direct schedule is played on shared memory (tuner/stage.hpp); everything else goes
-// by messages (tuner/messages.hpp), in segments whose size is chosen here too. Small groups are
-// walked whole, in large ones some ranks stand for the others.
+// On one host a direct schedule is played on shared memory (tuner/stage.hpp). Everything else goes
+// by messages, in segments whose size is chosen here too: in small groups op by op
+// (tuner/timeline.hpp), in large ones step by step, with some ranks that stand for the others
+// (tuner/messages.hpp).
 #pragma once
 
 #include "core/clock.hpp"

@@ -36,7 +36,7 @@ bool StepLoad::idle() const {
 
 Messages::Messages(const schedule::Entry& entry, const Situation& situation, int shots,
                    const Machine& machine)
-    : situation_(situation), machine_(machine), total_(total_bytes(situation)) {
+    : situation_(situation), machine_(machine), links_(situation, machine) {
   const auto hosts = ranks_to_walk(situation);
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     double on_host = 0;
@@ -54,7 +54,7 @@ Messages::Messages(const schedule::Entry& entry, const Situation& situation, int
 // ---- reading the programs ----
 
 void Messages::read(const Program& program, Rank& rank) {
-  chunk_ = chunk_bytes(program, total_);
+  chunk_ = chunk_bytes(program, total_bytes(situation_));
   for (const Op& op : program.ops) {
     if (rank.steps.size() <= op.step) rank.steps.resize(op.step + 1);
     read(op, program.rank, rank.steps[op.step]);
@@ -64,14 +64,14 @@ void Messages::read(const Program& program, Rank& rank) {
 void Messages::read(const Op& op, int self, StepLoad& load) {
   switch (op.kind) {
     case OpKind::send:
-    case OpKind::put: return add_out(load, kind(self, op.peer), op.src.count * chunk_);
+    case OpKind::put: return add_out(load, links_.kind(self, op.peer), op.src.count * chunk_);
     case OpKind::recv: {
       // What is received only to be folded is read over a memory link by the fold itself.
-      const LinkKind link = kind(self, op.peer);
+      const LinkKind link = links_.kind(self, op.peer);
       const bool in_place = link == kMemory && is_only_folded(situation_, op);
       return add_in(load, link, in_place ? 0 : op.dst.count * chunk_);
     }
-    case OpKind::copy: load.local_s += machine_.copy.share(op.dst.count * chunk_, total_); return;
+    case OpKind::copy: load.local_s += links_.copy_s(op.dst.count * chunk_); return;
     case OpKind::reduce: return read_fold(op, self, load);
   }
 }
@@ -79,15 +79,15 @@ void Messages::read(const Op& op, int self, StepLoad& load) {
 void Messages::read_fold(const Op& op, int self, StepLoad& load) {
   const double bytes = op.dst.count * chunk_;
   for (const auto& source : op.sources)
-    if (source.peer != schedule::kLocal) add_in(load, kind(self, source.peer), 0);
+    if (source.peer != schedule::kLocal) add_in(load, links_.kind(self, source.peer), 0);
   // Folding one operand is a copy.
   const double folds = std::max<double>(1, static_cast<double>(op.sources.size()) - 1);
-  load.local_s += folds * machine_.fold.share(bytes, total_);
+  load.local_s += folds * links_.fold_s(bytes);
 }
 
 void Messages::add_in(StepLoad& load, LinkKind kind, double bytes) {
   ++load.in.messages[kind];
-  load.in.bytes_s[kind] += link_seconds(kind, bytes);
+  load.in.bytes_s[kind] += links_.bytes_s(kind, bytes);
   load.largest = std::max(load.largest, bytes);
   if (kind == kTcp) uses_tcp_ = true;
   if (kind == kTcp && bytes >= kLongMessageBytes) load.has_long_tcp = true;
@@ -95,46 +95,26 @@ void Messages::add_in(StepLoad& load, LinkKind kind, double bytes) {
 
 void Messages::add_out(StepLoad& load, LinkKind kind, double bytes) {
   ++load.out.messages[kind];
-  load.out.bytes_s[kind] += link_seconds(kind, bytes);
+  load.out.bytes_s[kind] += links_.bytes_s(kind, bytes);
   load.largest = std::max(load.largest, bytes);
   if (kind == kTcp) uses_tcp_ = true;
 }
 
-LinkKind Messages::kind(int a, int b) const {
-  const auto& host_of = situation_.host_of;
-  const bool together = host_of.empty() || host_of[static_cast<std::size_t>(a)] ==
-                                               host_of[static_cast<std::size_t>(b)];
-  return together ? kMemory : kTcp;
-}
-
-// Memory slows down with the whole call, which passes through the caches; a network does not.
-double Messages::link_seconds(LinkKind kind, double bytes) const {
-  return kind == kMemory ? machine_.memory.bytes.share(bytes, total_)
-                         : machine_.tcp.bytes.seconds(bytes);
-}
-
 // ---- costing ----
 
-// With more ranks than cores a message also waits until its receiver has its turn.
 double Messages::latency(const StepLoad& load, std::size_t host) const {
-  const int company = ranks_on_host_[host];
-  const bool crowded = machine_.crowding(company) > 1;
-  const double turn =
-      crowded ? std::max(0.0, machine_.meet_seconds(company) - machine_.meet_seconds(2)) : 0;
   double longest = 0;
-  const double latencies[kKinds] = {machine_.memory.latency_s, machine_.tcp.latency_s};
-  for (int kind = 0; kind < kKinds; ++kind)
+  for (const LinkKind kind : {kMemory, kTcp})
     if (load.in.messages[kind] + load.out.messages[kind] > 0)
-      longest = std::max(longest, latencies[kind] + turn);
+      longest = std::max(longest, links_.latency_s(kind, ranks_on_host_[host]));
   return longest;
 }
 
-bool Messages::can_be_cut() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
-    return std::any_of(rank.steps.begin(), rank.steps.end(), [](const StepLoad& load) {
-      return load.largest > static_cast<double>(kSegmentBytes[0]);
-    });
-  });
+double Messages::longest_message() const {
+  double longest = 0;
+  for (const Rank& rank : ranks_)
+    for (const StepLoad& load : rank.steps) longest = std::max(longest, load.largest);
+  return longest;
 }
 
 // Where not everybody was walked, a step in which nobody did anything is somebody else's turn, and

@@ -1,4 +1,4 @@
-// tuner/messages.hpp - what a schedule costs when its sends are messages on links.
+// tuner/messages.hpp - what a schedule costs when its sends are messages on links, in large groups.
 //
 //   step   0    1    2        Each rank's ops are added up by step. With one segment per message
 //   the rank 0 ███  ██   █        steps follow one another, each as long as its slowest rank: the
@@ -16,11 +16,10 @@
 
 #include "schedule/catalog.hpp"
 #include "tuner/choose.hpp"
+#include "tuner/links.hpp"
 #include "tuner/machine.hpp"
 
 namespace tutti::tuner {
-
-enum LinkKind { kMemory, kTcp, kKinds };
 
 // One direction of what a rank exchanges in one step.
 struct Traffic {
@@ -45,8 +44,7 @@ class Messages {
   Messages(const schedule::Entry& entry, const Situation& situation, int shots,
            const Machine& machine);
 
-  // Some message is longer than the smallest segment that is tried.
-  bool can_be_cut() const;
+  double longest_message() const;
   bool uses_tcp() const { return uses_tcp_; }
   double seconds(std::size_t segment_bytes, const StreamGain& streams = {}) const;
 
@@ -77,8 +75,6 @@ class Messages {
   void read_fold(const schedule::Op& op, int self, StepLoad& load);
   void add_in(StepLoad& load, LinkKind kind, double bytes);
   void add_out(StepLoad& load, LinkKind kind, double bytes);
-  LinkKind kind(int a, int b) const;
-  double link_seconds(LinkKind kind, double bytes) const;
   StepCost cost(const StepLoad& load, double crowding, std::size_t segment_bytes,
                 const StreamGain& streams) const;
   double latency(const StepLoad& load, std::size_t host) const;
@@ -86,7 +82,7 @@ class Messages {
 
   const Situation& situation_;
   const Machine& machine_;
-  double total_;
+  Links links_;
   double chunk_ = 0;
   bool uses_tcp_ = false;
   std::size_t steps_ = 0;

@@ -15,9 +15,10 @@ using schedule::Region;
 
 // What one rank does in one step, in bytes.
 struct Bytes {
-  double shown = 0;   // to be read by others
-  double copied = 0;  // from others, or within the rank
-  double folded = 0;
+  double shown = 0;     // to be read by others
+  double copied = 0;    // from others, or within the rank
+  double folded = 0;    // all operands but one
+  double operands = 0;  // of the longest fold
   bool has_message = false;
 };
 
@@ -53,6 +54,7 @@ class Reading {
           now.copied += bytes;
         else
           now.folded += static_cast<double>(op.sources.size() - 1) * bytes;
+        now.operands = std::max(now.operands, static_cast<double>(op.sources.size()));
         return;
       }
     }
@@ -120,12 +122,38 @@ class Stage {
     double weight;
   };
 
+  // Copies and folds cost what they cost in a private cache, and more where the call's bytes come
+  // from memory or go there; `whole` says how many there are. Of that extra a copy has two parts, a
+  // read and a write; a fold of two has three, and one of k operands k + 1.
+  struct Cost {
+    double near = 0;
+    double extra = 0;
+  };
+  static Cost cost(const Curve& curve, double bytes, double whole) {
+    const double near = curve.share(bytes, std::min(whole, kNearBytes));
+    return {near, std::max(0.0, curve.share(bytes, whole) - near)};
+  }
   double copy(double bytes) const { return machine_.copy.share(bytes, total_); }
-  double fold(double bytes) const { return machine_.fold.share(bytes, total_); }
-  double work(const Bytes& bytes) const { return copy(bytes.copied) + fold(bytes.folded); }
-  // Half of the traffic stays in the window, hence in the cache.
-  double windowed(const Curve& curve, double bytes) const {
-    return (curve.share(bytes, total_) + curve.share(bytes, std::min(total_, kPieceBytes))) / 2;
+  double work(const Bytes& bytes) const {
+    return copy(bytes.copied) + machine_.fold.share(bytes.folded, total_);
+  }
+  // Through the windows, which stay in the cache: only one side of a copy, and only the rank's own
+  // operand of a fold, is elsewhere.
+  double windowed(const Bytes& bytes) const {
+    const Cost copies = cost(machine_.copy, bytes.shown + bytes.copied, total_);
+    const Cost folds = cost(machine_.fold, bytes.folded, total_);
+    const double own = bytes.operands > 1 ? 1 / (bytes.operands - 1) : 0;
+    return copies.near + copies.extra / 2 + folds.near + own * folds.extra / 3;
+  }
+  // In place on symmetric memory a rank touches half of what a copy of as much would. A result that
+  // was folded just before is still in the cache when it is put elsewhere.
+  double direct(const Bytes& bytes) const {
+    const Cost copies = cost(machine_.copy, bytes.copied, total_ / 2);
+    const Cost folds = cost(machine_.fold, bytes.folded, total_ / 2);
+    const double operands =
+        bytes.operands > 1 ? (bytes.operands + 1) / (3 * (bytes.operands - 1)) : 0;
+    const double sides = has_reduction(situation_.collective) ? 0.5 : 1;
+    return copies.near + sides * copies.extra + folds.near + operands * folds.extra;
   }
 
   template <class Cost>
@@ -163,17 +191,16 @@ class Stage {
   }
 
   double large() const {
-    const double busy = whole_seconds([&](const Bytes& bytes) {
-      return windowed(machine_.copy, bytes.shown + bytes.copied) +
-             windowed(machine_.fold, bytes.folded);
-    });
+    const double busy = whole_seconds([&](const Bytes& bytes) { return windowed(bytes); });
     const double pieces = std::ceil(shown_ / kPieceBytes);
     const double waits = pieces * static_cast<double>(meetings_ + 1);
     const double first_piece = machine_.copy.seconds(std::min(shown_, kPieceBytes));
     return meet_ + first_piece + busy + waits * meet_;
   }
 
-  double symmetric() const { return 2 * meet_ + alone(); }
+  double symmetric() const {
+    return 2 * meet_ + whole_seconds([&](const Bytes& bytes) { return direct(bytes); });
+  }
 
   const Situation& situation_;
   const Machine& machine_;

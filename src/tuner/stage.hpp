@@ -23,6 +23,8 @@ namespace tutti::tuner {
 inline constexpr double kTinyBytes = 48;
 inline constexpr double kSmallBytes = 32 << 10;
 inline constexpr double kPieceBytes = 128 << 10;
+// What a core keeps near itself.
+inline constexpr double kNearBytes = 256 << 10;
 
 double stage_seconds(const schedule::Entry& entry, const Situation& situation, int shots,
                      const Machine& machine);

@@ -35,7 +35,7 @@ bool can_be_uneven(Collective collective) {
 // Every situation of interest, handed to `visit` with its list of hosts alive.
 template <class Visit>
 void for_each_situation(Visit visit) {
-  for (const int n : {1, 2, 3, 4, 5, 8, 11, 16, 24})
+  for (const int n : {1, 2, 3, 4, 8, 11, 24})
     for (const int per_host : {n, 1, 2})
       for (int c = 0; c < kCollectives; ++c)
         for (const std::size_t bytes : {0UL, 4UL, 16384UL, 1UL << 20})
@@ -45,7 +45,8 @@ void for_each_situation(Visit visit) {
               if (uneven && !can_be_uneven(collective)) continue;
               const std::vector<int> host_of = hosts(n, per_host);
               for (const bool symmetric : {false, true})
-                visit(Situation{collective, bytes, n, host_of, order, uneven, symmetric});
+                if (!symmetric || per_host == n)
+                  visit(Situation{collective, bytes, n, host_of, order, uneven, symmetric});
             }
 }
 
@@ -151,9 +152,13 @@ TEST(Choose, long_messages_between_hosts_go_by_a_schedule_with_one_partner_at_a_
 }
 
 TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
+  // A wire of 1 Gbit/s, as slow against memory as networks usually are.
+  Machine machine = built_in_machine();
+  machine.tcp.bytes = *Curve::from_knots({{1 << 20, (1 << 20) / 0.117e9}});
   const auto host_of = hosts(16, 8);
-  EXPECT_EQ(choose({Collective::all_reduce, 16 << 20, 16, host_of}).algorithm,
-            Algorithm::hierarchical);
+  const Situation situation{Collective::all_reduce, 16 << 20, 16, host_of};
+  EXPECT_EQ(choose(situation, machine).algorithm, Algorithm::hierarchical)
+      << describe(situation, candidates(situation, machine));
 }
 
 TEST(Choose, no_host_list_means_one_host) {
