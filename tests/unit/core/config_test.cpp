@@ -57,6 +57,19 @@ TEST_F(ConfigTest, a_wrong_algorithm_or_collective_is_named_with_the_right_ones)
   expect_refused("TUTTI_ALGORITHM", "ring", "collective:algorithm");
 }
 
+TEST_F(ConfigTest, costs_are_measured_once_unless_told_otherwise) {
+  auto config = Config::from_environment();
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->tuning, "auto");
+  EXPECT_EQ(config->cache_dir, "");
+  config = with("TUTTI_TUNING", "fixed");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->tuning, "fixed");
+  config = with("TUTTI_CACHE_DIR", "/some/where");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->cache_dir, "/some/where");
+}
+
 TEST_F(ConfigTest, transports_are_checked) {
   EXPECT_EQ(with("TUTTI_TRANSPORT", "shm, tcp")->transport, "shm,tcp");
   expect_refused("TUTTI_TRANSPORT", "rdma", "'rdma'");
