@@ -14,6 +14,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/sockets.hpp"
 #include "core/threads.hpp"
 #include "reduce/fold.hpp"
 
@@ -35,6 +36,7 @@ constexpr auto kTimePerMeeting = milliseconds(40);
 // A waiting rank gives way after so many looks when there are more ranks than processors.
 constexpr int kLooks = 16;
 constexpr int kMostThreads = 64;
+constexpr std::size_t kTcpBytes = 64 << 10;  // fits into the buffers of a connection
 
 double now_s() { return static_cast<double>(steady_clock().now().count()) * 1e-9; }
 
@@ -227,6 +229,32 @@ double typical(std::vector<double> seconds) {
   return fast.empty() ? 0 : fast[fast.size() / 2];
 }
 
+// One thread is both ends of a connection on loopback, so that nothing of it overlaps.
+double measure_tcp_byte(const Budget& budget) {
+  auto near = SocketAddress::parse("127.0.0.1:0");
+  auto listener = near.ok() ? listen_on(*near, 1) : near.status();
+  auto bound = listener.ok() ? local_address(listener->get()) : listener.status();
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), milliseconds(200));
+  auto sender = bound.ok() ? connect_to(*bound, deadline) : bound.status();
+  auto receiver = sender.ok() ? accept_from(listener->get()) : sender.status();
+  if (!receiver.ok() || !*receiver) return 0;
+  // Whoever else came first is not measured, and gets nothing.
+  const auto theirs = peer_address(receiver->get());
+  const auto ours = local_address(sender->get());
+  if (!theirs.ok() || !ours.ok() || theirs->to_string() != ours->to_string()) return 0;
+  std::vector<std::byte> memory(kTcpBytes);
+  std::vector<double> found;
+  bool good = true;
+  const auto there = [&] {
+    good &= write_fully(sender->get(), memory.data(), memory.size(), deadline).ok() &&
+            read_fully(receiver->get(), memory.data(), memory.size(), deadline).ok();
+  };
+  do {
+    found.push_back(time_of(1, there));
+  } while (good && found.size() < kBatches && budget.left_s() > 0);
+  return good ? typical(std::move(found)) / (2.0 * kTcpBytes) : 0;
+}
+
 double measure_meeting(int ranks, const std::vector<int>& cpus, const Budget& budget) {
   return cpus.empty() ? 0 : Meeting(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
 }
@@ -252,6 +280,8 @@ tuner::Machine measure_machine(const std::vector<int>& cpus, const Budget& budge
     take(measure_fold(into.get(), from.get(), budget), machine.fold);
     measure_pull(into.get(), from.get(), budget, machine.pull);
   }
+  if (const double byte_s = measure_tcp_byte(budget.part(kTimePerSize)); byte_s > 0)
+    machine.tcp.byte_s = byte_s;
   take(measure_meetings(cpus, budget), machine.meet);
   return machine;
 }

@@ -46,6 +46,9 @@ class Disturbance {
   double delay_s_;
 };
 
+// Seconds of a core per byte that it sends or receives by tcp; 0: could not be measured.
+double measure_tcp_byte(const Budget& budget);
+
 // The built-in machine with what was measured here in place of its figures. `cpus`: the processors
 // that ranks of this host may use. Takes a few tenths of a second, and never much more than
 // `budget`.

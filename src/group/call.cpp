@@ -270,6 +270,7 @@ class Resolver {
     situation.collective = call_.collective;
     situation.ranks = setting_.size;
     situation.host_of = setting_.host_of;
+    situation.machine_of = setting_.machine_of;
     situation.uneven = uneven();
     situation.bytes = agreed_bytes();
     const bool ordered = call_.reduction.op == ReduceOp::user && call_.reduction.user != nullptr &&

@@ -61,6 +61,12 @@ std::vector<int> CpuSet::list() const {
   return cpus;
 }
 
+std::uint64_t kernel_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id.empty() ? 0 : engine::fnv1a(id.data(), id.size());
+}
+
 MachineFacts MachineFacts::find(int cores) {
   MachineFacts facts;
   facts.processor = processor_name();

@@ -17,6 +17,9 @@ struct CpuSet {
   std::vector<int> list() const;
 };
 
+// The same number for all that run on one kernel, whatever namespaces they see; 0: it does not say.
+std::uint64_t kernel_id();
+
 struct MachineFacts {
   std::string processor;  // as the kernel names it
   std::string caches;     // bytes by level

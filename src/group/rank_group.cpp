@@ -24,6 +24,10 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
 
 // Every rank chooses alike; one of them tells why.
 void RankGroup::take_machine() {
+  setting_.machine_of.clear();
+  if (!world_->machine_of().empty())
+    for (const int member : channel_->options().members)
+      setting_.machine_of.push_back(world_->machine_of()[static_cast<std::size_t>(member)]);
   chooser_.use(world_->machine(), rank() == 0 ? world_->engine().log() : Log());
 }
 
@@ -121,6 +125,7 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   situation.bytes = bytes;
   situation.ranks = size();
   situation.host_of = setting_.host_of;
+  situation.machine_of = setting_.machine_of;
   situation.order = setting_.order;
   const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
   auto choice = chooser_.choose(situation, forced);
@@ -146,7 +151,7 @@ Status RankGroup::tune() {
   }
   auto machine = agree_on_machine(*this, options);
   if (!machine.ok()) return machine.status();
-  world_->set_machine(*std::move(machine));
+  world_->set_machine(std::move(machine->machine), std::move(machine->machine_of));
   take_machine();
   return {};
 }

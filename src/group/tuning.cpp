@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "group/calibrate.hpp"
@@ -29,6 +30,20 @@ struct Verdict {
   std::uint32_t bytes = 0;  // of the text that follows: the table, or why there is none
 };
 
+// What each rank says of itself.
+struct Seat {
+  CpuSet cpus;
+  std::uint64_t kernel = 0;
+};
+
+// Between two turns of a processor nobody can tell what a short message costs; how fast long ones
+// pass can be told.
+void soothe(tuner::LinkCost& link, const tuner::LinkCost& usual) {
+  link.latency_s = std::min(link.latency_s, usual.latency_s);
+  link.message_s = std::min(link.message_s, usual.message_s);
+  link.bytes = *tuner::Curve::from_knots({link.bytes.knots().back()});
+}
+
 std::string date_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
@@ -41,27 +56,39 @@ class Tuning {
     call_.timeout = options.config.join_timeout;
   }
 
-  Result<std::shared_ptr<const Machine>> agree() {
-    if (Status status = find_cpus(); !status.ok()) return status;
-    return group_.rank() == 0 ? lead() : follow();
+  Result<AgreedMachine> agree() {
+    if (Status status = find_seats(); !status.ok()) return status;
+    auto machine = group_.rank() == 0 ? lead() : follow();
+    if (!machine.ok()) return machine.status();
+    return AgreedMachine{*std::move(machine), std::move(machine_of_)};
   }
 
  private:
   const std::string& wish() const { return options_.config.tuning; }
 
-  // The processors that ranks of rank 0's host may use, taken together: each may be tied to one.
-  Status find_cpus() {
-    const CpuSet mine = CpuSet::of_this_process();
-    std::vector<CpuSet> all(static_cast<std::size_t>(group_.size()));
+  // Who runs where, and the processors that ranks of rank 0's machine may use, taken together: each
+  // may be tied to one.
+  Status find_seats() {
+    const Seat mine{CpuSet::of_this_process(), kernel_id()};
+    std::vector<Seat> all(static_cast<std::size_t>(group_.size()));
     const Status status =
         group_.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                          Buffer{all.data(), all.size() * sizeof(CpuSet), Dtype::u8}, call_);
+                          Buffer{all.data(), all.size() * sizeof(Seat), Dtype::u8}, call_);
     if (!status.ok()) return status;
-    CpuSet together = all[0];
-    for (std::size_t rank = 1; rank < all.size(); ++rank)
-      if (options_.host_of[rank] == options_.host_of[0]) together.add(all[rank]);
+    CpuSet together;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      std::size_t first = 0;
+      while (!shares_machine(all, first, rank)) ++first;
+      machine_of_.push_back(static_cast<int>(first));
+      if (first == 0) together.add(all[rank].cpus);
+    }
     cpus_ = together.list();
     return {};
+  }
+
+  bool shares_machine(const std::vector<Seat>& all, std::size_t a, std::size_t b) const {
+    return options_.host_of[a] == options_.host_of[b] ||
+           (all[a].kernel != 0 && all[a].kernel == all[b].kernel);
   }
 
   Status tell(void* data, std::size_t bytes) {
@@ -139,11 +166,14 @@ class Tuning {
       auto found = measure_link(group_, peer, options_.config.segment_bytes, budget.part(kLinkTime),
                                 call_.timeout);
       if (!found.ok()) return found.status();
+      found->byte_s = link->byte_s;
       *link = *std::move(found);
     }
     disturbed_ = disturbance.share();
-    // Who waits for its turn has no idea of what a flag costs; a network is still best asked.
-    if (disturbed_ > kMostDisturbed) machine.memory = tuner::built_in_machine().memory;
+    if (disturbed_ > kMostDisturbed) {
+      machine.memory = tuner::built_in_machine().memory;
+      if (machine.tcp.measured) soothe(machine.tcp, tuner::built_in_machine().tcp);
+    }
     machine.name = facts.processor;
     machine.date = date_now();
     machine.fingerprint = print;
@@ -212,6 +242,7 @@ class Tuning {
   ProbePeers peers_;
   CallOptions call_;
   std::vector<int> cpus_;
+  std::vector<int> machine_of_;
   bool measured_ = false;
   double took_s_ = 0;
   double disturbed_ = 0;
@@ -219,8 +250,7 @@ class Tuning {
 
 }  // namespace
 
-Result<std::shared_ptr<const Machine>> agree_on_machine(Group& group,
-                                                        const TuningOptions& options) {
+Result<AgreedMachine> agree_on_machine(Group& group, const TuningOptions& options) {
   auto machine = Tuning(group, options).agree();
   if (!machine.ok()) return machine.status().annotate("tuning");
   return machine;

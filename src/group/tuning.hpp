@@ -29,9 +29,15 @@ struct TuningOptions {
   Environment environment = process_environment();
 };
 
+struct AgreedMachine {
+  std::shared_ptr<const tuner::Machine> machine;
+  // The machine that each rank runs on: ranks that have not mapped each other's memory may still
+  // share one, and its cores.
+  std::vector<int> machine_of;
+};
+
 // Collective over a group that has no other traffic. Blocks: some microseconds with a cached table,
 // at most about two seconds when it measures.
-Result<std::shared_ptr<const tuner::Machine>> agree_on_machine(Group& group,
-                                                               const TuningOptions& options);
+Result<AgreedMachine> agree_on_machine(Group& group, const TuningOptions& options);
 
 }  // namespace tutti::group

@@ -32,7 +32,12 @@ class World final : public engine::FailureSink {
   // which they do before the first group is handed out, if `tunes`.
   bool tunes() const { return tunes_; }
   const std::shared_ptr<const tuner::Machine>& machine() const { return machine_; }
-  void set_machine(std::shared_ptr<const tuner::Machine> machine) { machine_ = std::move(machine); }
+  // The machine of each rank, where ranks have said; empty: every host is one.
+  const std::vector<int>& machine_of() const { return machine_of_; }
+  void set_machine(std::shared_ptr<const tuner::Machine> machine, std::vector<int> machine_of) {
+    machine_ = std::move(machine);
+    machine_of_ = std::move(machine_of);
+  }
   // True in a child of fork(), where nothing of this may be used.
   bool is_foreign() const { return fork_guard_.crossed(); }
   std::string describe() const;
@@ -50,6 +55,7 @@ class World final : public engine::FailureSink {
   std::vector<int> host_of_;
   bool tunes_ = false;
   std::shared_ptr<const tuner::Machine> machine_;
+  std::vector<int> machine_of_;
   std::unique_ptr<StoreServer> server_;
   std::optional<Board> board_;
   int rank_ = 0;

@@ -22,6 +22,9 @@ struct Situation {
   ReductionOrder order = ReductionOrder::any;
   bool uneven = false;     // a v-variant or one buffer per rank
   bool symmetric = false;  // all buffers are memory that every rank of the host has mapped
+  // Machine of each rank, where several hosts are one machine and share its cores (ranks that are
+  // linked by tcp though they need not be); empty: every host is one.
+  std::span<const int> machine_of = {};
 };
 
 struct Choice {

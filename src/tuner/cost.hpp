@@ -47,6 +47,8 @@ inline constexpr Curve::Knot kMemoryBytes[] = {at_rate(8, 10), at_rate(64, 12), 
 // also what all ranks of a host get together.
 inline constexpr double kTcpLatency = 3.88e-6;
 inline constexpr double kTcpMessage = 2.2e-6;
+// Of a core, at either end: loopback in one thread, sending and receiving 64 KiB in turn.
+inline constexpr double kTcpByte = 0.09e-9;
 inline constexpr Curve::Knot kTcpBytes[] = {at_rate(1024, 3.23)};
 
 // Several long messages that reach one rank over the network at once collide in the switch's port.

@@ -30,11 +30,15 @@ class Links {
   double message_s(LinkKind kind) const {
     return kind == kMemory ? machine_.memory.message_s : machine_.tcp.message_s;
   }
+  // What the bytes of a message take from a core beside the time that they are on their way.
+  double core_s(LinkKind kind, double bytes) const {
+    return bytes * (kind == kMemory ? machine_.memory.byte_s : machine_.tcp.byte_s);
+  }
   // With more ranks than cores a message also waits until its receiver has its turn.
-  double latency_s(LinkKind kind, int ranks_on_host) const {
+  double latency_s(LinkKind kind, int company) const {
     const double turn =
-        machine_.crowding(ranks_on_host) > 1
-            ? std::max(0.0, machine_.meet_seconds(ranks_on_host) - machine_.meet_seconds(2))
+        machine_.crowding(company) > 1
+            ? std::max(0.0, machine_.meet_seconds(company) - machine_.meet_seconds(2))
             : 0;
     return turn + (kind == kMemory ? machine_.memory.latency_s : machine_.tcp.latency_s);
   }

@@ -16,8 +16,8 @@ Machine make_built_in() {
   Machine machine;
   machine.name = kBuiltInName;
   machine.date = kBuiltInDate;
-  machine.memory = {kMemoryLatency, kMemoryMessage, curve_of(kMemoryBytes), false};
-  machine.tcp = {kTcpLatency, kTcpMessage, curve_of(kTcpBytes), false};
+  machine.memory = {kMemoryLatency, kMemoryMessage, 0, curve_of(kMemoryBytes), false};
+  machine.tcp = {kTcpLatency, kTcpMessage, kTcpByte, curve_of(kTcpBytes), false};
   machine.copy = curve_of(kCopy);
   machine.fold = curve_of(kFold);
   machine.pull = curve_of(kPull);
@@ -44,7 +44,8 @@ std::string rates(const Curve& curve) {
 std::string link_line(const char* name, const LinkCost& link) {
   return fmt::format("  {:<7}{:>8.2f} us{:>8.2f} us/message  GB/s{}{}\n", name,
                      link.latency_s * 1e6, link.message_s * 1e6, rates(link.bytes),
-                     link.measured ? "" : "  (built in)");
+                     (link.byte_s > 0 ? fmt::format("  core {:.3g}", 1e-9 / link.byte_s) : "") +
+                         (link.measured ? "" : "  (built in)"));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace tutti::tuner {
 struct LinkCost {
   double latency_s = 0;   // until a short message is there, once per step
   double message_s = 0;   // what every message or segment takes from the core that handles it
+  double byte_s = 0;      // what every byte takes from it besides, while it is on its way (tcp)
   Curve bytes;            // what its bytes take beside that
   bool measured = false;  // on the machine that is named; else taken over from the built-in one
 

@@ -27,8 +27,9 @@ std::string knots_text(const Curve& curve) {
 
 std::string link_text(const LinkCost& link) {
   return fmt::format(
-      "{{\"measured\": {}, \"latency_s\": {}, \"message_s\": {},\n     \"bytes\": {}}}",
-      link.measured, link.latency_s, link.message_s, knots_text(link.bytes));
+      "{{\"measured\": {}, \"latency_s\": {}, \"message_s\": {}, \"byte_s\": {},\n"
+      "     \"bytes\": {}}}",
+      link.measured, link.latency_s, link.message_s, link.byte_s, knots_text(link.bytes));
 }
 
 std::string streams_text(const std::vector<StreamGain>& streams) {
@@ -122,11 +123,12 @@ class Reader {
     const Json* object = need(links, "links", name, Json::Kind::object, "an object");
     if (object == nullptr) return;
     const std::string within = fmt::format("links.{}", name);
-    allow_only(*object, within, {"measured", "latency_s", "message_s", "bytes"});
+    allow_only(*object, within, {"measured", "latency_s", "message_s", "byte_s", "bytes"});
     if (const Json* value = need(*object, within, "measured", Json::Kind::boolean, "true or false"))
       to.measured = value->boolean;
     number(*object, within, "latency_s", kMostSeconds, to.latency_s);
     number(*object, within, "message_s", kMostSeconds, to.message_s);
+    number(*object, within, "byte_s", kMostSeconds, to.byte_s);
     curve(*object, within, "bytes", false, to.bytes);
   }
 

@@ -38,12 +38,11 @@ Messages::Messages(const schedule::Entry& entry, const Situation& situation, int
                    const Machine& machine)
     : situation_(situation), machine_(machine), links_(situation, machine) {
   const auto hosts = ranks_to_walk(situation);
+  hosts_ = hosts.size();
   for (std::size_t host = 0; host < hosts.size(); ++host) {
-    double on_host = 0;
-    for (const Walked& walked : hosts[host]) on_host += walked.weight;
-    ranks_on_host_.push_back(static_cast<int>(std::lround(on_host)));
     for (const Walked& walked : hosts[host]) {
-      Rank rank{host, walked.weight, machine.crowding(ranks_on_host_.back()), {}};
+      const int company = company_of(situation, walked.rank);
+      Rank rank{host, walked.weight, company, machine.crowding(company), {}};
       read(entry.build(request_of(situation, walked.rank, shots)), rank);
       steps_ = std::max(steps_, rank.steps.size());
       ranks_.push_back(std::move(rank));
@@ -89,6 +88,7 @@ void Messages::add_in(StepLoad& load, LinkKind kind, double bytes) {
   ++load.in.messages[kind];
   load.in.bytes_s[kind] += links_.bytes_s(kind, bytes);
   load.largest = std::max(load.largest, bytes);
+  load.core_s += links_.core_s(kind, bytes);
   if (kind == kTcp) uses_tcp_ = true;
   if (kind == kTcp && bytes >= kLongMessageBytes) load.has_long_tcp = true;
 }
@@ -97,16 +97,17 @@ void Messages::add_out(StepLoad& load, LinkKind kind, double bytes) {
   ++load.out.messages[kind];
   load.out.bytes_s[kind] += links_.bytes_s(kind, bytes);
   load.largest = std::max(load.largest, bytes);
+  load.core_s += links_.core_s(kind, bytes);
   if (kind == kTcp) uses_tcp_ = true;
 }
 
 // ---- costing ----
 
-double Messages::latency(const StepLoad& load, std::size_t host) const {
+double Messages::latency(const StepLoad& load, int company) const {
   double longest = 0;
   for (const LinkKind kind : {kMemory, kTcp})
     if (load.in.messages[kind] + load.out.messages[kind] > 0)
-      longest = std::max(longest, links_.latency_s(kind, ranks_on_host_[host]));
+      longest = std::max(longest, links_.latency_s(kind, company));
   return longest;
 }
 
@@ -139,7 +140,8 @@ Messages::StepCost Messages::cost(const StepLoad& load, double crowding, std::si
   const double collisions = load.has_long_tcp && load.in.messages[kTcp] > 1 ? kIncast : 1;
   cost.in = (cost.wire_in + load.in.messages[kTcp] * tcp_message) * collisions;
   cost.out = cost.wire_out + load.out.messages[kTcp] * tcp_message;
-  cost.handling = (load.in.messages[kTcp] + load.out.messages[kTcp]) * tcp_message;
+  cost.handling =
+      (load.in.messages[kTcp] + load.out.messages[kTcp]) * tcp_message + load.core_s * crowding;
   const double memory_messages =
       (load.in.messages[kMemory] + load.out.messages[kMemory]) * cost.segments;
   cost.core = crowding * (load.local_s + load.in.bytes_s[kMemory] + load.out.bytes_s[kMemory] +
@@ -149,8 +151,8 @@ Messages::StepCost Messages::cost(const StepLoad& load, double crowding, std::si
 
 double Messages::seconds(std::size_t segment_bytes, const StreamGain& streams) const {
   std::vector<double> fill(steps_, 0.0);
-  std::vector<std::vector<Wire>> wires(ranks_on_host_.size(), std::vector<Wire>(steps_));
-  std::vector<Busy> shared(ranks_on_host_.size());
+  std::vector<std::vector<Wire>> wires(hosts_, std::vector<Wire>(steps_));
+  std::vector<Busy> shared(hosts_);
   double busiest = 0;
   for (const Rank& rank : ranks_) {
     Busy busy;
@@ -161,7 +163,7 @@ double Messages::seconds(std::size_t segment_bytes, const StreamGain& streams) c
       const double first = 1 / now.segments;
       const double rest = 1 - first;
       fill[step] = std::max(
-          fill[step], latency(load, rank.host) + (std::max(now.in, now.out) + now.core) * first);
+          fill[step], latency(load, rank.company) + (std::max(now.in, now.out) + now.core) * first);
       busy.in += now.in * rest;
       busy.out += now.out * rest;
       busy.core += (now.core + now.handling) * rest;

@@ -32,6 +32,7 @@ struct StepLoad {
   Traffic in;
   Traffic out;
   double local_s = 0;  // folds and copies
+  double core_s = 0;   // of the core, for bytes that are on their way
   double largest = 0;  // bytes of its longest message
   bool has_long_tcp = false;
 
@@ -52,7 +53,8 @@ class Messages {
   struct Rank {
     std::size_t host;
     double weight;
-    double crowding;  // of its host
+    int company;      // ranks on its machine
+    double crowding;  // of that
     std::vector<StepLoad> steps;
   };
   // A step of one rank, cut into k segments: seconds.
@@ -60,7 +62,7 @@ class Messages {
     double in = 0;  // its way in: the network, and handling what comes
     double out = 0;
     double core = 0;      // folds, copies and what moves through shared memory
-    double handling = 0;  // of tcp messages, by the core; part of in and out
+    double handling = 0;  // of tcp messages, by the core
     double wire_in = 0;   // the network alone, which ranks of a host share
     double wire_out = 0;
     double segments = 1;
@@ -77,7 +79,7 @@ class Messages {
   void add_out(StepLoad& load, LinkKind kind, double bytes);
   StepCost cost(const StepLoad& load, double crowding, std::size_t segment_bytes,
                 const StreamGain& streams) const;
-  double latency(const StepLoad& load, std::size_t host) const;
+  double latency(const StepLoad& load, int company) const;
   double sum_of_turns(const std::vector<double>& steps) const;
 
   const Situation& situation_;
@@ -86,7 +88,7 @@ class Messages {
   double chunk_ = 0;
   bool uses_tcp_ = false;
   std::size_t steps_ = 0;
-  std::vector<int> ranks_on_host_;
+  std::size_t hosts_ = 0;
   std::vector<Rank> ranks_;
 };
 

@@ -37,13 +37,13 @@ Timeline::Timeline(const schedule::Entry& entry, const Situation& situation, int
   const auto hosts = ranks_to_walk(situation);
   host_.resize(static_cast<std::size_t>(situation.ranks));
   std::vector<Program> programs;
-  for (std::size_t host = 0; host < hosts.size(); ++host) {
-    company_.push_back(static_cast<int>(hosts[host].size()));
-    for (const Walked& walked : hosts[host])
-      host_[static_cast<std::size_t>(walked.rank)] = static_cast<int>(host);
-  }
-  for (int rank = 0; rank < situation.ranks; ++rank)
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (const Walked& walked : hosts[host]) host_[static_cast<std::size_t>(walked.rank)] = host;
+  hosts_ = hosts.size();
+  for (int rank = 0; rank < situation.ranks; ++rank) {
+    company_.push_back(company_of(situation, rank));
     programs.push_back(entry.build(request_of(situation, rank, shots)));
+  }
   read(programs);
 }
 
@@ -126,10 +126,11 @@ Timeline::Event Timeline::event_of(const Program& program, const Op& op) const {
 
 Timeline::Flow Timeline::send(const Event& event, Flow ready, double k, double gain,
                               Run& run) const {
-  Rank& rank = run.ranks[static_cast<std::size_t>(event.rank)];
-  const auto host = static_cast<std::size_t>(host_[static_cast<std::size_t>(event.rank)]);
-  const double crowding = machine_.crowding(company_[host]);
+  const auto self = static_cast<std::size_t>(event.rank);
+  Rank& rank = run.ranks[self];
+  const double crowding = machine_.crowding(company_[self]);
   const double handling = links_.message_s(event.link) * k * crowding;
+  const double moving = links_.core_s(event.link, event.bytes) * crowding;
   if (event.link == kMemory) {
     const double all = event.seconds * crowding + handling;
     const double start = take(rank.core, ready.first, all);
@@ -138,19 +139,20 @@ Timeline::Flow Timeline::send(const Event& event, Flow ready, double k, double g
   const double wire = event.seconds / gain;
   const double all = wire + handling;
   const double start = take(rank.out, ready.first, all);
-  take(rank.core, ready.first, handling);
-  const double shared = take(run.hosts[host].out, ready.first, wire);
+  const double core = take(rank.core, ready.first, handling + moving) + handling + moving;
+  const double shared = take(run.hosts[host_[self]].out, ready.first, wire);
   return {std::max(start + all / k, shared + wire / k),
-          std::max({start + all, shared + wire, ready.last + all / k})};
+          std::max({start + all, shared + wire, core, ready.last + all / k})};
 }
 
 Timeline::Flow Timeline::receive(const Event& event, Flow ready, Flow sent, double k, double gain,
                                  Run& run) const {
-  Rank& rank = run.ranks[static_cast<std::size_t>(event.rank)];
-  const auto host = static_cast<std::size_t>(host_[static_cast<std::size_t>(event.rank)]);
-  const double crowding = machine_.crowding(company_[host]);
+  const auto self = static_cast<std::size_t>(event.rank);
+  Rank& rank = run.ranks[self];
+  const double crowding = machine_.crowding(company_[self]);
   const double handling = links_.message_s(event.link) * k * crowding;
-  const double latency = links_.latency_s(event.link, company_[host]);
+  const double moving = links_.core_s(event.link, event.bytes) * crowding;
+  const double latency = links_.latency_s(event.link, company_[self]);
   const double there = std::max(sent.first + latency, ready.first);
   const double end = std::max(sent.last + latency, ready.last);
   if (event.link == kMemory) {
@@ -162,22 +164,21 @@ Timeline::Flow Timeline::receive(const Event& event, Flow ready, Flow sent, doub
   const double wire = event.seconds / gain * (event.collides ? kIncast : 1);
   const double all = std::max(wire, handling);
   const double start = take(rank.in, there - all / k, all);
-  take(rank.core, there - all / k, handling);
-  const double shared = take(run.hosts[host].in, there - wire / k, wire);
+  const double core = take(rank.core, there - all / k, handling + moving) + handling + moving;
+  const double shared = take(run.hosts[host_[self]].in, there - wire / k, wire);
   return {std::max({there, start + all / k, shared + wire / k}),
-          std::max({end, start + all, shared + wire})};
+          std::max({end, start + all, shared + wire, core})};
 }
 
 Timeline::Flow Timeline::work(const Event& event, Flow ready, double k, Run& run) const {
   const auto index = static_cast<std::size_t>(event.rank);
-  const double all =
-      event.seconds * machine_.crowding(company_[static_cast<std::size_t>(host_[index])]);
+  const double all = event.seconds * machine_.crowding(company_[index]);
   const double start = take(run.ranks[index].core, ready.first, all);
   return {start + all / k, std::max(start + all, ready.last + all / k)};
 }
 
 double Timeline::seconds(std::size_t segment_bytes, const StreamGain& streams) const {
-  Run run{std::vector<Rank>(host_.size()), std::vector<Rank>(company_.size())};
+  Run run{std::vector<Rank>(host_.size()), std::vector<Rank>(hosts_)};
   std::vector<Flow> ready(events_.size());  // of what an event waits for, its message aside
   std::vector<Flow> flows(events_.size());
   std::vector<std::uint32_t> open;

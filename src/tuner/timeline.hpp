@@ -69,8 +69,9 @@ class Timeline {
   const Situation& situation_;
   const Machine& machine_;
   Links links_;
-  std::vector<int> host_;     // of each rank, dense
-  std::vector<int> company_;  // ranks on each host
+  std::vector<std::size_t> host_;  // of each rank
+  std::vector<int> company_;       // ranks on the machine of each
+  std::size_t hosts_ = 0;
   std::vector<Event> events_;
   double longest_ = 0;
   bool uses_tcp_ = false;

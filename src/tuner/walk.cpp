@@ -1,5 +1,6 @@
 #include "tuner/walk.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "topology/topology.hpp"
@@ -74,6 +75,13 @@ double chunk_bytes(const schedule::Program& program, double total) {
     case Collective::exclusive_scan: return total / program.cut;
   }
   return 0;
+}
+
+int company_of(const Situation& situation, int rank) {
+  const auto& where = situation.machine_of.empty() ? situation.host_of : situation.machine_of;
+  if (where.empty()) return situation.ranks;
+  return static_cast<int>(
+      std::count(where.begin(), where.end(), where[static_cast<std::size_t>(rank)]));
 }
 
 bool is_only_folded(const Situation& situation, const schedule::Op& recv) {

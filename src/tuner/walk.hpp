@@ -27,6 +27,9 @@ schedule::Request request_of(const Situation& situation, int rank, int shots);
 double total_bytes(const Situation& situation);
 double chunk_bytes(const schedule::Program& program, double total);
 
+// How many ranks share the cores of this rank's machine, itself included.
+int company_of(const Situation& situation, int rank);
+
 // Whether what a rank receives here is only folded, and so may be read where it lies.
 bool is_only_folded(const Situation& situation, const schedule::Op& recv);
 

@@ -47,6 +47,12 @@ TEST(Calibrate, more_ranks_than_processors_meet_too) {
             0);
 }
 
+TEST(Calibrate, bytes_by_tcp_take_time_of_a_core) {
+  const double byte_s = measure_tcp_byte(Budget(milliseconds(50)));
+  EXPECT_GT(byte_s, 1e-12);
+  EXPECT_LT(byte_s, 1e-6);
+}
+
 TEST(Calibrate, disturbances_are_dropped) {
   EXPECT_EQ(undisturbed({9, 1, 5, 2, 7, 8, 6, 3}), (std::vector<double>{1, 2}));
   EXPECT_EQ(undisturbed({4}), (std::vector<double>{4}));

@@ -141,20 +141,26 @@ TEST(Choose, on_one_host_all_reduce_is_direct_in_either_order) {
       }
 }
 
+// A wire that is slow against memory, as networks usually are.
+Machine with_wire(double gigabytes_per_s) {
+  Machine machine = built_in_machine();
+  machine.tcp.bytes = *Curve::from_knots({{1 << 20, (1 << 20) / (gigabytes_per_s * 1e9)}});
+  return machine;
+}
+
 TEST(Choose, long_messages_between_hosts_go_by_a_schedule_with_one_partner_at_a_time) {
   const auto host_of = hosts(8, 1);
-  const Choice any = choose({Collective::all_reduce, 64 << 20, 8, host_of});
+  const Machine machine = with_wire(1.17);
+  const Choice any = choose({Collective::all_reduce, 64 << 20, 8, host_of}, machine);
   EXPECT_NE(any.algorithm, Algorithm::direct);
   EXPECT_NE(any.algorithm, Algorithm::recursive_doubling);
   const Choice ordered =
-      choose({Collective::all_reduce, 64 << 20, 8, host_of, ReductionOrder::rank});
+      choose({Collective::all_reduce, 64 << 20, 8, host_of, ReductionOrder::rank}, machine);
   EXPECT_EQ(ordered.algorithm, Algorithm::pairwise);
 }
 
 TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
-  // A wire of 1 Gbit/s, as slow against memory as networks usually are.
-  Machine machine = built_in_machine();
-  machine.tcp.bytes = *Curve::from_knots({{1 << 20, (1 << 20) / 0.117e9}});
+  const Machine machine = with_wire(0.117);
   const auto host_of = hosts(16, 8);
   const Situation situation{Collective::all_reduce, 16 << 20, 16, host_of};
   EXPECT_EQ(choose(situation, machine).algorithm, Algorithm::hierarchical)
