@@ -201,6 +201,8 @@ class Tuning {
 
   Result<std::shared_ptr<const Machine>> send(const Machine& machine) {
     std::string text = to_json(machine);
+    // What the others could not use must not be used here either.
+    if (auto again = tuner::parse_machine(text); !again.ok()) return give_up(again.status());
     if (Status status = send_text(Word::ready, text); !status.ok()) return status;
     return std::make_shared<const Machine>(machine);
   }

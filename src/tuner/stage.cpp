@@ -138,12 +138,12 @@ class Stage {
     return copy(bytes.copied) + machine_.fold.share(bytes.folded, total_);
   }
   // Through the windows, which stay in the cache: only one side of a copy, and only the rank's own
-  // operand of a fold, is elsewhere.
+  // operand and the result of a fold, are elsewhere.
   double windowed(const Bytes& bytes) const {
     const Cost copies = cost(machine_.copy, bytes.shown + bytes.copied, total_);
     const Cost folds = cost(machine_.fold, bytes.folded, total_);
     const double own = bytes.operands > 1 ? 1 / (bytes.operands - 1) : 0;
-    return copies.near + copies.extra / 2 + folds.near + own * folds.extra / 3;
+    return copies.near + copies.extra / 2 + folds.near + own * folds.extra * 2 / 3;
   }
   // In place on symmetric memory a rank touches half of what a copy of as much would. A result that
   // was folded just before is still in the cache when it is put elsewhere.
