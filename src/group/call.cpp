@@ -365,7 +365,6 @@ void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
 }
 
 Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
-  if (forced != Algorithm::automatic) return tuner::choose_forced(situation, forced, *machine_);
   // One choice per power of two: all ranks round alike.
   tuner::Situation rounded = situation;
   rounded.bytes = situation.bytes == 0 ? 0 : std::bit_ceil(situation.bytes);
@@ -373,13 +372,20 @@ Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorit
                             static_cast<std::uint64_t>(situation.order) << 8 |
                             static_cast<std::uint64_t>(situation.uneven) << 16 |
                             static_cast<std::uint64_t>(situation.symmetric) << 17 |
-                            static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24;
+                            static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24 |
+                            static_cast<std::uint64_t>(forced) << 40;
   const auto at = chosen_.find(key);
   if (at != chosen_.end()) return at->second;
-  const std::vector<tuner::Choice> choices = tuner::candidates(rounded, *machine_);
+  auto choice = forced == Algorithm::automatic ? choose_among_all(rounded)
+                                               : tuner::choose_forced(rounded, forced, *machine_);
+  if (choice.ok()) chosen_.emplace(key, *choice);
+  return choice;
+}
+
+Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {
+  const std::vector<tuner::Choice> choices = tuner::candidates(situation, *machine_);
   if (log_.enabled(Level::info, Subsystem::tune))
-    log_.info(Subsystem::tune, "{}", tuner::describe(rounded, choices));
-  chosen_.emplace(key, choices.front());
+    log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
   return choices.front();
 }
 

@@ -40,6 +40,8 @@ class Chooser {
   const tuner::Machine& machine() const { return *machine_; }
 
  private:
+  Result<tuner::Choice> choose_among_all(const tuner::Situation& situation) const;
+
   std::shared_ptr<const tuner::Machine> machine_ =
       std::make_shared<const tuner::Machine>(tuner::built_in_machine());
   Log log_;
