@@ -2,7 +2,7 @@
 //
 // `Config::from_environment` reads them all once; `tutti info` prints the same list with meanings
 // and defaults. Nothing else in the library reads the environment but the search for rank and size
-// (group/self.hpp). A value that cannot be read is Code::invalid_argument naming the variable.
+// (group/self.hpp), and for the user's cache. A value that cannot be read is Code::invalid_argument naming the variable.
 #pragma once
 
 #include <array>
@@ -42,6 +42,11 @@ struct Config {
   std::size_t recorder_size = 4096;
   // Bytes of a segment that moves at once.  TUTTI_SEGMENT_BYTES
   std::size_t segment_bytes = 128 * 1024;
+  // What operations cost here, for the choice of algorithms: "auto" (measured once, then kept in the
+  // cache), "fixed" (built-in figures), "measure" (again), or a file. Rank 0's counts.  TUTTI_TUNING
+  std::string tuning = "auto";
+  // Folder for what was measured; empty: tutti/ in the user's cache.  TUTTI_CACHE_DIR
+  std::string cache_dir;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

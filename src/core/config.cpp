@@ -192,6 +192,12 @@ const Row kRows[] = {
        return read_bytes(text, c.segment_bytes, 64, std::size_t{1} << 30);
      },
      [](Filled c) { return std::to_string(c.segment_bytes); }},
+    {"TUTTI_TUNING", "costs to choose by: auto (measured once), fixed, measure (again), or a file",
+     [](Text text, Config& c) { return c.tuning = text, Status(); },
+     [](Filled c) { return c.tuning; }},
+    {"TUTTI_CACHE_DIR", "folder for measured costs; tutti/ in the user's cache when not set",
+     [](Text text, Config& c) { return c.cache_dir = text, Status(); },
+     [](Filled c) { return c.cache_dir; }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
      [](Filled c) { return std::to_string(c.spin); }},

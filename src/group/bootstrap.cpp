@@ -158,7 +158,9 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
 
   auto words = meeting.exchange("links", link_words(**endpoint));
   if (!words.ok()) return words.status();
-  return Linked{*std::move(endpoint), hosts_from(*words)};
+  auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
+  if (!tuning.ok()) return tuning.status();
+  return Linked{*std::move(endpoint), hosts_from(*words), *tuning != "fixed"};
 }
 
 }  // namespace tutti::group

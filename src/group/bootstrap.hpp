@@ -14,6 +14,7 @@ namespace tutti::group {
 struct Linked {
   std::unique_ptr<transport::Endpoint> endpoint;
   std::vector<int> host_of;  // ranks that have mapped each other's memory are one host
+  bool tunes = false;        // rank 0 wants more than built-in costs
 };
 
 // Blocks, at most config.join_timeout. The error names the ranks that did not come.

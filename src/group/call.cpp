@@ -271,6 +271,7 @@ class Resolver {
     situation.collective = call_.collective;
     situation.ranks = setting_.size;
     situation.host_of = setting_.host_of;
+    situation.machine_of = setting_.machine_of;
     situation.uneven = uneven();
     situation.bytes = agreed_bytes();
     const bool ordered = call_.reduction.op == ReduceOp::user && call_.reduction.user != nullptr &&
@@ -358,20 +359,35 @@ class Resolver {
 
 }  // namespace
 
+void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
+  machine_ = std::move(machine);
+  log_ = std::move(log);
+  chosen_.clear();
+}
+
 Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
-  if (forced != Algorithm::automatic) return tuner::choose_forced(situation, forced);
   // One choice per power of two: all ranks round alike.
   tuner::Situation rounded = situation;
   rounded.bytes = situation.bytes == 0 ? 0 : std::bit_ceil(situation.bytes);
   const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
                             static_cast<std::uint64_t>(situation.order) << 8 |
                             static_cast<std::uint64_t>(situation.uneven) << 16 |
-                            static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24;
+                            static_cast<std::uint64_t>(situation.symmetric) << 17 |
+                            static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24 |
+                            static_cast<std::uint64_t>(forced) << 40;
   const auto at = chosen_.find(key);
   if (at != chosen_.end()) return at->second;
-  const tuner::Choice choice = tuner::choose(rounded);
-  chosen_.emplace(key, choice);
+  auto choice = forced == Algorithm::automatic ? choose_among_all(rounded)
+                                               : tuner::choose_forced(rounded, forced, *machine_);
+  if (choice.ok()) chosen_.emplace(key, *choice);
   return choice;
+}
+
+Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {
+  const std::vector<tuner::Choice> choices = tuner::candidates(situation, *machine_);
+  if (log_.enabled(Level::info, Subsystem::tune))
+    log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
+  return choices.front();
 }
 
 Result<Launch> make_launch(const Call& call, const Setting& setting, Chooser& chooser) {

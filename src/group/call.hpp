@@ -5,10 +5,12 @@
 // starts; what differs between ranks is found by comparing fingerprints.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "core/log.hpp"
 #include "engine/launch.hpp"
 #include "tuner/choose.hpp"
 #include "tutti/collectives.hpp"
@@ -22,16 +24,27 @@ struct Setting {
   int rank = 0;
   int size = 1;
   std::vector<int> host_of;
+  std::vector<int> machine_of;  // tuner::Situation::machine_of
   ReductionOrder order = ReductionOrder::any;
   const Config* config = nullptr;
 };
 
-// Remembers choices, which cost some microseconds to make.
+// Remembers choices, which cost some microseconds to make, and tells the log of new ones.
 class Chooser {
  public:
+  // By what costs to choose. All ranks must have the same, from the same call on.
+  void use(std::shared_ptr<const tuner::Machine> machine, Log log);
+
   Result<tuner::Choice> choose(const tuner::Situation& situation, Algorithm forced);
+  // Whose costs choices go by.
+  const tuner::Machine& machine() const { return *machine_; }
 
  private:
+  Result<tuner::Choice> choose_among_all(const tuner::Situation& situation) const;
+
+  std::shared_ptr<const tuner::Machine> machine_ =
+      std::make_shared<const tuner::Machine>(tuner::built_in_machine());
+  Log log_;
   std::unordered_map<std::uint64_t, tuner::Choice> chosen_;
 };
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "group/calibrate_links.hpp"
 #include "group/self.hpp"
+#include "group/tuning.hpp"
 
 namespace tutti::group {
 
@@ -17,6 +19,17 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
   setting_.host_of = channel_->options().host_of;
   setting_.order = order;
   setting_.config = &world_->engine().config();
+  take_machine();
+}
+
+// Every rank chooses alike; one of them tells why.
+void RankGroup::take_machine() {
+  setting_.machine_of.clear();
+  if (!world_->machine_of().empty())
+    for (const int member : channel_->options().members)
+      setting_.machine_of.push_back(world_->machine_of()[static_cast<std::size_t>(member)]);
+  chooser_.use(world_->machine(), rank() == 0 ? world_->engine().log() : Log());
+  recent_.clear();  // what was chosen by other figures
 }
 
 RankGroup::~RankGroup() {
@@ -115,11 +128,35 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   situation.bytes = bytes;
   situation.ranks = size();
   situation.host_of = setting_.host_of;
+  situation.machine_of = setting_.machine_of;
   situation.order = setting_.order;
   const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
   auto choice = chooser_.choose(situation, forced);
   if (!choice.ok()) return choice.status();
-  return Prediction{choice->predicted, choice->algorithm};
+  // Choices are made for powers of two; the time is asked for these bytes.
+  auto exact = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
+  if (!exact.ok()) return exact.status();
+  return Prediction{exact->predicted, exact->algorithm};
+}
+
+Status RankGroup::tune() {
+  if (!world_->tunes()) return {};
+  TuningOptions options;
+  options.config = *setting_.config;
+  options.log = world_->engine().log();
+  options.host_of = setting_.host_of;
+  const ProbePeers peers = ProbePeers::find(setting_.host_of);
+  for (const int peer : {peers.memory, peers.tcp}) {
+    const transport::Link* link =
+        peer < 0 || rank() != 0 ? nullptr : world_->engine().endpoint().link(peer);
+    if (link == nullptr) continue;
+    options.links += fmt::format("{}{}", options.links.empty() ? "" : " ", to_string(link->kind()));
+  }
+  auto machine = agree_on_machine(*this, options);
+  if (!machine.ok()) return machine.status();
+  world_->set_machine(std::move(machine->machine), std::move(machine->machine_of));
+  take_machine();
+  return {};
 }
 
 void RankGroup::abort(const std::string& reason) {
@@ -172,6 +209,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
     return status.annotate("joining the group");
   if (Status status = group->build_stage(); !status.ok())
     return status.annotate("joining the group");
+  if (Status status = group->tune(); !status.ok()) return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 

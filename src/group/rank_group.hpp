@@ -44,6 +44,8 @@ class RankGroup final : public Group {
 
   // Gives the group its stage, if all its ranks are on one host. Collective; once, at the start.
   Status build_stage();
+  // Agrees with the other ranks on what operations cost, if they are to; before any other call.
+  Status tune();
 
  private:
   // Symmetric memory, and the name under which peers know it.
@@ -51,6 +53,7 @@ class RankGroup final : public Group {
     std::uint64_t id = 0;
     SymmetricMemory memory;
   };
+  void take_machine();
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options) const;

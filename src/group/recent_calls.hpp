@@ -16,6 +16,7 @@ namespace tutti::group {
 
 class RecentCalls {
  public:
+  void clear() { kept_ = {}; }
   // The launch for this call, its memory filled in; null: not one of the recent. Good until the
   // next find or keep.
   const engine::Launch* find(const Call& call);

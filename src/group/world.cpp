@@ -29,6 +29,8 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   auto linked = link_up(*store, options, config, rank_log);
   if (!linked.ok()) return linked.status();
   world->host_of_ = std::move(linked->host_of);
+  world->tunes_ = linked->tunes && options.size > 1;
+  world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
   engine::EngineOptions engine_options;
   engine_options.endpoint = std::move(linked->endpoint);
   if (!config.dump_dir.empty())

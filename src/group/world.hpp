@@ -12,6 +12,7 @@
 #include "core/board.hpp"
 #include "core/process_hooks.hpp"
 #include "engine/engine.hpp"
+#include "tuner/machine.hpp"
 #include "tutti/group.hpp"
 
 namespace tutti::group {
@@ -27,6 +28,16 @@ class World final : public engine::FailureSink {
 
   engine::Engine& engine() { return *engine_; }
   const std::vector<int>& host_of() const { return host_of_; }
+  // What operations cost; the same on all ranks. Built in, until the ranks have agreed on another,
+  // which they do before the first group is handed out, if `tunes`.
+  bool tunes() const { return tunes_; }
+  const std::shared_ptr<const tuner::Machine>& machine() const { return machine_; }
+  // The machine of each rank, where ranks have said; empty: every host is one.
+  const std::vector<int>& machine_of() const { return machine_of_; }
+  void set_machine(std::shared_ptr<const tuner::Machine> machine, std::vector<int> machine_of) {
+    machine_ = std::move(machine);
+    machine_of_ = std::move(machine_of);
+  }
   // True in a child of fork(), where nothing of this may be used.
   bool is_foreign() const { return fork_guard_.crossed(); }
   std::string describe() const;
@@ -42,6 +53,9 @@ class World final : public engine::FailureSink {
 
   std::shared_ptr<engine::Engine> engine_;
   std::vector<int> host_of_;
+  bool tunes_ = false;
+  std::shared_ptr<const tuner::Machine> machine_;
+  std::vector<int> machine_of_;
   std::unique_ptr<StoreServer> server_;
   std::optional<Board> board_;
   int rank_ = 0;

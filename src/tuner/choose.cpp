@@ -15,22 +15,15 @@ namespace {
 
 using schedule::Entry;
 
-bool one_host(const Situation& situation) { return topology::host_count(situation.host_of) == 1; }
-
 // Only where there is an inside and an outside to tell apart.
 bool worth_a_hierarchy(const Situation& situation) {
   const int hosts = topology::host_count(situation.host_of);
   return hosts > 1 && hosts < situation.ranks;
 }
 
-int shots_for(const Situation& situation) {
-  const std::size_t limit = one_host(situation) ? kOneShotBytesMemory : kOneShotBytesTcp;
-  return situation.bytes <= limit ? 1 : 2;
-}
-
 // Why an entry cannot serve, as the end of a sentence; empty when it can.
 std::string objection(const Entry& entry, const Situation& situation) {
-  if (entry.applies && !entry.applies(request_of(situation, 0, shots_for(situation))))
+  if (entry.applies && !entry.applies(request_of(situation, 0, 2)))
     return fmt::format("does not exist for these {} ranks", situation.ranks);
   if (situation.order == ReductionOrder::rank && has_reduction(situation.collective) &&
       !entry.rank_ordered)
@@ -40,9 +33,18 @@ std::string objection(const Entry& entry, const Situation& situation) {
   return {};
 }
 
-Choice weigh(const Entry& entry, const Situation& situation) {
-  const int shots = shots_for(situation);
-  return {entry.algorithm, shots, estimate(entry, situation, shots)};
+Choice weigh(const Entry& entry, const Situation& situation, int shots, const Machine& machine) {
+  const Estimate cost = estimate(entry, situation, shots, machine);
+  return {entry.algorithm, shots, cost.time, cost.segment_bytes, cost.streams};
+}
+
+// Direct all_reduce has two forms: everybody folds everything, or owners fold slices.
+Choice weigh(const Entry& entry, const Situation& situation, const Machine& machine) {
+  const Choice two = weigh(entry, situation, 2, machine);
+  if (entry.algorithm != Algorithm::direct || entry.collective != Collective::all_reduce)
+    return two;
+  const Choice one = weigh(entry, situation, 1, machine);
+  return one.predicted <= two.predicted ? one : two;
 }
 
 std::string names_of_able(const Situation& situation) {
@@ -56,33 +58,57 @@ std::string names_of_able(const Situation& situation) {
 
 }  // namespace
 
-std::vector<Choice> candidates(const Situation& situation) {
+std::vector<Choice> candidates(const Situation& situation, const Machine& machine) {
   std::vector<Choice> choices;
   for (const Entry& entry : schedule::catalog()) {
     if (entry.collective != situation.collective || !objection(entry, situation).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(situation)) continue;
-    choices.push_back(weigh(entry, situation));
+    choices.push_back(weigh(entry, situation, machine));
   }
   // Equal costs keep the catalog's order, so that every rank has the same first row.
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
-    return a.predicted < b.predicted;
-  });
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.predicted < b.predicted; });
   // Direct serves every collective in every situation that a group can be in.
   TUTTI_CHECK(!choices.empty());
   return choices;
 }
 
-Choice choose(const Situation& situation) { return candidates(situation).front(); }
+Choice choose(const Situation& situation, const Machine& machine) {
+  return candidates(situation, machine).front();
+}
 
-Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm) {
-  if (algorithm == Algorithm::automatic) return choose(situation);
+Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm,
+                             const Machine& machine) {
+  if (algorithm == Algorithm::automatic) return choose(situation, machine);
   const Entry* entry = schedule::find(situation.collective, algorithm);
-  const std::string reason =
-      entry == nullptr ? "does not exist" : objection(*entry, situation);
-  if (reason.empty()) return weigh(*entry, situation);
+  const std::string reason = entry == nullptr ? "does not exist" : objection(*entry, situation);
+  if (reason.empty()) return weigh(*entry, situation, machine);
   return Status(Code::invalid_argument,
                 fmt::format("{} by {} {}; these can serve: {}", to_string(situation.collective),
                             to_string(algorithm), reason, names_of_able(situation)));
+}
+
+std::string describe(const Situation& situation, std::span<const Choice> choices) {
+  std::string text =
+      fmt::format("{}, {} bytes, {} ranks on {} host{}{}{}{}", to_string(situation.collective),
+                  situation.bytes, situation.ranks, topology::host_count(situation.host_of),
+                  topology::host_count(situation.host_of) == 1 ? "" : "s",
+                  situation.symmetric ? ", symmetric memory" : "",
+                  situation.order == ReductionOrder::rank ? ", in rank order" : "",
+                  situation.uneven ? ", uneven" : "");
+  for (const Choice& choice : choices) {
+    const bool has_shots =
+        choice.algorithm == Algorithm::direct && situation.collective == Collective::all_reduce;
+    text += fmt::format("\n  {} {:<20}{:<9} {:>12.2f} us", &choice == &choices[0] ? '*' : ' ',
+                        to_string(choice.algorithm),
+                        !has_shots          ? ""
+                        : choice.shots == 1 ? "1 shot"
+                                            : "2 shots",
+                        static_cast<double>(choice.predicted.count()) * 1e-3);
+    if (choice.segment_bytes != 0) text += fmt::format("  segments of {}", choice.segment_bytes);
+    if (choice.streams != 0) text += fmt::format("  {} streams", choice.streams);
+  }
+  return text;
 }
 
 }  // namespace tutti::tuner

@@ -1,47 +1,54 @@
-// tuner/cost.hpp - what a message, a copied byte and a folded byte cost, by kind of link.
+// tuner/cost.hpp - the built-in costs, for machines that were not measured.
 //
-// Measured on 2026-11-15 on a KVM guest with 2 vCPUs (Ice Lake Xeon, 2.8 GHz), unless a line says
-// otherwise; medians. Choices need the ratios more than the absolute figures.
+// Measured on 2026-11-15 on a KVM guest with 2 vCPUs (Ice Lake Xeon, 2.8 GHz, L2 1.25 MiB), Linux
+// 6.18, unless a line says otherwise; medians. Choices need the ratios more than the absolute
+// figures. group/calibrate.hpp measures the same on the machine at hand.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
+
+#include "tuner/curve.hpp"
 
 namespace tutti::tuner {
 
-// Seconds for a byte of a call on `total` bytes. The first megabyte moves at cache speed, what is
-// beyond at memory speed: the mean rises with the size, as measured ones do, and never falls.
-struct ByteCost {
-  double near_bytes_per_s;
-  double far_bytes_per_s;
+inline constexpr const char* kBuiltInName = "built in (2 vCPU Xeon, Ice Lake, 2.8 GHz)";
+inline constexpr const char* kBuiltInDate = "2026-11-15T00:00:00Z";
 
-  constexpr double seconds_per_byte(double total) const {
-    constexpr double kNear = 1 << 20;
-    if (total <= kNear) return 1.0 / near_bytes_per_s;
-    return (kNear / near_bytes_per_s + (total - kNear) / far_bytes_per_s) / total;
-  }
-};
+constexpr Curve::Knot at_rate(double kib, double gigabytes_per_s) {
+  return {kib * 1024, kib * 1024 / (gigabytes_per_s * 1e9)};
+}
 
-struct LinkCost {
-  double latency_s;  // until the first message of a step is there, once per step
-  double message_s;  // what every message takes from the core that handles it
-  ByteCost bytes;
-};
+// memcpy on one core, warm.
+inline constexpr Curve::Knot kCopy[] = {at_rate(4, 165),     at_rate(16, 180),   at_rate(64, 41),
+                                        at_rate(256, 41),    at_rate(1024, 27),  at_rate(4096, 13),
+                                        at_rate(16384, 5.6), at_rate(65536, 8.7)};
+// a += b on one core, warm, by the bytes of b.
+inline constexpr Curve::Knot kFold[] = {at_rate(4, 90),      at_rate(16, 104),   at_rate(64, 39),
+                                        at_rate(256, 39),    at_rate(1024, 23),  at_rate(4096, 12),
+                                        at_rate(16384, 5.4), at_rate(65536, 5.4)};
+// process_vm_readv, one direction.
+inline constexpr Curve::Knot kPull[] = {at_rate(16, 17.8), at_rate(256, 23.3), at_rate(4096, 7.17),
+                                        at_rate(65536, 4.06)};
 
-// Shared memory. Latency: a bare 4 B flag exchange under a barrier, slowest rank, 0.27 µs. Message:
-// one more line fetched from another core, taken as half of a one-way flag (0.128 µs). Bytes:
-// memcpy on one core, 512 KiB and 64 MiB.
-inline constexpr LinkCost kMemoryLink{0.27e-6, 0.064e-6, {37.2e9, 8.7e9}};
+// Flags: a bare 4 B exchange of two ranks under a barrier, slowest rank; of 16 ranks on another
+// guest with 16 cores.
+inline constexpr Curve::Knot kMeet[] = {{2, 0.27e-6}, {16, 0.76e-6}};
 
-// Tcp between hosts (veth pair of two network namespaces). Latency: 4 B to a spinning receiver,
-// 3.88 µs. Message: one send() of 64 B on loopback, 2.2 µs (another guest, 2.3 GHz). Bytes: one
-// stream, 3.23 GB/s, which is also what all ranks of a host get together.
-inline constexpr LinkCost kTcpLink{3.88e-6, 2.2e-6, {3.23e9, 3.23e9}};
+// Messages over shared memory, through the arena: group/calibrate_links.hpp on two ranks, fastest
+// of several runs on a machine that others used too.
+inline constexpr double kMemoryLatency = 0.93e-6;
+inline constexpr double kMemoryMessage = 0.23e-6;
+inline constexpr Curve::Knot kMemoryBytes[] = {at_rate(256, 11), at_rate(1024, 9.7),
+                                               at_rate(4096, 8.8)};
 
-// a += b on one core, counted by the bytes of b, 512 KiB and 64 MiB.
-inline constexpr ByteCost kFold{27.3e9, 5.4e9};
-// memcpy within a rank, as above.
-inline constexpr ByteCost kCopy = kMemoryLink.bytes;
+// Tcp between hosts (veth pair of two network namespaces). Latency: 4 B to a spinning receiver.
+// Message: one send() of 64 B on loopback (another guest, 2.3 GHz). Bytes: one stream, which is
+// also what all ranks of a host get together.
+inline constexpr double kTcpLatency = 3.88e-6;
+inline constexpr double kTcpMessage = 2.2e-6;
+// Of a core, at either end: loopback in one thread, sending and receiving 64 KiB in turn.
+inline constexpr double kTcpByte = 0.09e-9;
+inline constexpr Curve::Knot kTcpBytes[] = {at_rate(1024, 3.23)};
 
 // Several long messages that reach one rank over the network at once collide in the switch's port.
 // An assumption, not a measurement: it lets schedules with one partner per step win when messages
@@ -49,13 +56,14 @@ inline constexpr ByteCost kCopy = kMemoryLink.bytes;
 inline constexpr double kIncast = 1.1;
 inline constexpr double kLongMessageBytes = 64 << 10;
 
-// Up to here direct all_reduce folds everything everywhere (one shot) instead of by slices (two):
-// it saves one exchange and costs (n - 1) times the bytes. By the figures above an exchange is
-// worth some ten KiB of a memory link's bytes, and 2 KiB or so of each of several tcp streams.
-inline constexpr std::size_t kOneShotBytesMemory = 16 << 10;
-inline constexpr std::size_t kOneShotBytesTcp = 2 << 10;
-
 // A call whose ranks differ in size has no size that all know; it is weighed as if it had this one.
 inline constexpr std::size_t kUnknownBytes = 64 << 10;
+
+// Segments: what Config::segment_bytes is by default, and what is tried beside it. Another size has
+// to promise this much, because the model is no better than that.
+inline constexpr std::size_t kDefaultSegmentBytes = 128 << 10;
+inline constexpr std::size_t kSegmentBytes[] = {16 << 10,  32 << 10,  64 << 10,
+                                                256 << 10, 512 << 10, 1024 << 10};
+inline constexpr double kWorthIt = 0.97;
 
 }  // namespace tutti::tuner

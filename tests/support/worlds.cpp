@@ -36,6 +36,7 @@ GroupOptions options_for(const World& world, int rank) {
   // Shorter than the world's limit: a hang should end in a message that names who is missing.
   config.timeout = std::chrono::seconds(40);
   config.join_timeout = std::chrono::seconds(40);
+  config.tuning = "fixed";  // measuring takes a second, and would leave a file with the user
   const char* debug = std::getenv("TUTTI_DEBUG");
   config.debug = debug ? debug : "off";  // failures on purpose would fill pages with warnings
   if (world.kind == WorldKind::threads) config.transport = "inproc";

@@ -74,6 +74,19 @@ TEST_F(ConfigTest, the_share_of_a_core_is_a_share) {
     expect_refused("TUTTI_MAX_CORE_SHARE", wrong, wrong);
 }
 
+TEST_F(ConfigTest, costs_are_measured_once_unless_told_otherwise) {
+  auto config = Config::from_environment();
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->tuning, "auto");
+  EXPECT_EQ(config->cache_dir, "");
+  config = with("TUTTI_TUNING", "fixed");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->tuning, "fixed");
+  config = with("TUTTI_CACHE_DIR", "/some/where");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->cache_dir, "/some/where");
+}
+
 TEST_F(ConfigTest, transports_are_checked) {
   EXPECT_EQ(with("TUTTI_TRANSPORT", "shm, tcp")->transport, "shm,tcp");
   expect_refused("TUTTI_TRANSPORT", "rdma", "'rdma'");

@@ -1,0 +1,88 @@
+#include "group/machine_facts.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "engine/fingerprint.hpp"
+#include "topology/discover.hpp"
+
+namespace tutti::group {
+namespace {
+
+constexpr int kMostCpus = 1024;
+static_assert(kMostCpus <= CPU_SETSIZE);
+
+// "Intel(R) Xeon(R) …"; what /proc/cpuinfo calls it differs between processors.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    for (const char* key : {"model name", "cpu model", "CPU part"})
+      if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos)
+        return line.substr(line.find(": ") + 2);
+  return "processor of unknown make";
+}
+
+std::string network() {
+  std::string text;
+  for (const topology::Interface& interface : topology::discover_interfaces()) {
+    if (!interface.up) continue;
+    text += fmt::format("|{} {}", interface.name, interface.megabits_per_s.value_or(0));
+    for (const auto& address : interface.addresses) text += " " + address;
+  }
+  return text;
+}
+
+}  // namespace
+
+CpuSet CpuSet::of_this_process() {
+  CpuSet mine;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return mine;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu)
+    if (CPU_ISSET(cpu, &set))
+      mine.words[static_cast<std::size_t>(cpu) / 64] |= std::uint64_t{1} << (cpu % 64);
+  return mine;
+}
+
+void CpuSet::add(const CpuSet& other) {
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
+}
+
+std::vector<int> CpuSet::list() const {
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu)
+    if (words[static_cast<std::size_t>(cpu) / 64] >> (cpu % 64) & 1U) cpus.push_back(cpu);
+  return cpus;
+}
+
+std::uint64_t kernel_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id.empty() ? 0 : engine::fnv1a(id.data(), id.size());
+}
+
+MachineFacts MachineFacts::find(int cores) {
+  MachineFacts facts;
+  facts.processor = processor_name();
+  facts.caches = fmt::format("{} {} {}", ::sysconf(_SC_LEVEL1_DCACHE_SIZE),
+                             ::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE));
+  utsname name{};
+  if (::uname(&name) == 0) facts.kernel = fmt::format("{} {}", name.release, name.machine);
+  facts.cores = cores;
+  return facts;
+}
+
+std::string fingerprint(const MachineFacts& facts, const std::string& links) {
+  std::string text = fmt::format("{}|{}|{}|{}|{}|{}", TUTTI_VERSION_TEXT, facts.processor,
+                                 facts.caches, facts.kernel, facts.cores, links);
+  if (links.find("tcp") != std::string::npos) text += network();
+  return fmt::format("{:016x}", engine::fnv1a(text.data(), text.size()));
+}
+
+}  // namespace tutti::group

@@ -1,0 +1,36 @@
+// group/machine_facts.hpp - what a measured cost depends on, as far as this machine tells.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::group {
+
+// The processors that a process may use, in a form that can be sent.
+struct CpuSet {
+  std::array<std::uint64_t, 16> words{};
+
+  static CpuSet of_this_process();
+  void add(const CpuSet& other);
+  std::vector<int> list() const;
+};
+
+// The same number for all that run on one kernel, whatever namespaces they see; 0: it does not say.
+std::uint64_t kernel_id();
+
+struct MachineFacts {
+  std::string processor;  // as the kernel names it
+  std::string caches;     // bytes by level
+  std::string kernel;
+  int cores = 0;
+
+  static MachineFacts find(int cores);
+};
+
+// 16 hexadecimal digits. `links` names the kinds of link that are measured; where tcp is among
+// them, the network interfaces count too.
+std::string fingerprint(const MachineFacts& facts, const std::string& links);
+
+}  // namespace tutti::group
