@@ -74,8 +74,11 @@ class Meeting {
   }
   // `crowded`: more ranks than cores, so a waiting rank gives its core away at once.
   Meeting(void* memory, int rank, int ranks, bool crowded)
-      : head_(static_cast<Head*>(memory)), flags_(reinterpret_cast<Flag*>(head_ + 1)),
-        board_(reinterpret_cast<double*>(flags_ + ranks)), rank_(rank), ranks_(ranks),
+      : head_(static_cast<Head*>(memory)),
+        flags_(reinterpret_cast<Flag*>(head_ + 1)),
+        board_(reinterpret_cast<double*>(flags_ + ranks)),
+        rank_(rank),
+        ranks_(ranks),
         crowded_(crowded) {}
 
   int rank() const { return rank_; }

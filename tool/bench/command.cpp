@@ -1,9 +1,11 @@
 // tutti bench - what the collectives reach on this machine, beside what it could do at best.
+#include "tool/command.hpp"
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "tool/bench/compare.hpp"
 #include "tool/bench/start.hpp"
-#include "tool/command.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -39,7 +41,8 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_option("--dtype", words.dtype, "f32, bf16, i64, … (default f32)");
   bench.add_option("--op", words.op, "sum, prod, min, max, avg, … (default sum)");
   bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)");
-  bench.add_option("--placement", words.placement, "in, out or both (default both)");
+  bench.add_option("--placement", words.placement,
+                   "in, out, both, or common: as peers have it too (default both)");
   bench.add_flag("--warm", options.warm, "leave the buffers alone between iterations");
   bench.add_flag("--check", options.check,
                  "check every iteration exactly (else: one per size), and count wrong elements");
@@ -65,7 +68,9 @@ Command make_bench(CLI::App& app, std::vector<std::string> words) {
       "bench", "measure collectives: bench all_reduce, bench all, bench compare");
   add_options(*bench, state->words, state->options);
   bench->footer(kFooter);
-  return {bench, [state, words = std::move(words)] {
+  const CompareCommand compare = make_compare(*bench);
+  return {bench, [state, compare, words = std::move(words)] {
+            if (compare.parser->parsed()) return compare.action();
             if (Status status = understand(state->words, state->options); !status.ok())
               return complain("bench", status);
             return start_bench(state->options, words);

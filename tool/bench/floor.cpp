@@ -64,8 +64,7 @@ double least_bytes_sent(Collective collective, std::size_t bytes, int ranks) {
 
 std::optional<double> Floor::of(const Cell& cell) {
   if (tcp_) return tcp_us(cell);
-  const FloorWork work =
-      floor_work(cell.collective, cell.bytes, cell.in_place, meeting_.size());
+  const FloorWork work = floor_work(cell.collective, cell.bytes, cell.in_place, meeting_.size());
   return std::max(flag_exchange_us(), memory_us(work));
 }
 

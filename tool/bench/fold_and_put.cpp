@@ -40,8 +40,7 @@ ALWAYS_INLINE void fold_blocks(float* const* sources, int source_count, float* c
 #pragma GCC ivdep
       for (std::size_t i = 0; i < now; ++i) sums[i] += from[i];
     }
-    for (int t = 0; t < target_count; ++t)
-      std::memcpy(targets[t] + at, sums, now * sizeof(float));
+    for (int t = 0; t < target_count; ++t) std::memcpy(targets[t] + at, sums, now * sizeof(float));
   }
 }
 
@@ -66,14 +65,15 @@ ALWAYS_INLINE void fold_any(float* const* sources, int source_count, float* cons
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx512f,prefer-vector-width=512")]] void fold_avx512(
-    float* const* sources, int source_count, float* const* targets, int target_count,
-    std::size_t count) {
+[[gnu::target("avx512f,prefer-vector-width=512")]] void fold_avx512(float* const* sources,
+                                                                    int source_count,
+                                                                    float* const* targets,
+                                                                    int target_count,
+                                                                    std::size_t count) {
   fold_any(sources, source_count, targets, target_count, count);
 }
 [[gnu::target("avx2")]] void fold_avx2(float* const* sources, int source_count,
-                                       float* const* targets, int target_count,
-                                       std::size_t count) {
+                                       float* const* targets, int target_count, std::size_t count) {
   fold_any(sources, source_count, targets, target_count, count);
 }
 #endif

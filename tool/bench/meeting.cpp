@@ -52,8 +52,7 @@ Status BenchMeeting::open_shared() {
                        made.get());
     }
   }
-  Status status =
-      group_.broadcast(Buffer{&place, sizeof place, Dtype::u8}, 0);
+  Status status = group_.broadcast(Buffer{&place, sizeof place, Dtype::u8}, 0);
   if (!status.ok()) return status;
 
   Descriptor opened(::open(place.path.data(), O_RDWR | O_CLOEXEC));

@@ -57,11 +57,13 @@ Status read_kinds(const BenchWords& words, BenchOptions& options) {
   if (Status status = one_of("--memory", words.memory, {"symmetric", "plain"}); !status.ok())
     return status;
   options.symmetric = words.memory == "symmetric";
-  if (Status status = one_of("--placement", words.placement, {"both", "in", "out"}); !status.ok())
+  if (Status status = one_of("--placement", words.placement, {"both", "in", "out", "common"});
+      !status.ok())
     return status;
-  options.placement = words.placement == "both" ? Placement::both
-                      : words.placement == "in" ? Placement::in
-                                                : Placement::out;
+  options.placement = words.placement == "both"  ? Placement::both
+                      : words.placement == "in"  ? Placement::in
+                      : words.placement == "out" ? Placement::out
+                                                 : Placement::common;
   const auto dtype = parse_dtype(words.dtype);
   if (!dtype) return invalid(unknown_word("--dtype", words.dtype, words_of<Dtype>(kDtypes)));
   options.dtype = *dtype;

@@ -26,7 +26,8 @@ struct BenchWords {
   std::string budget = "100ms";
 };
 
-enum class Placement { both, in, out };
+// common: all_reduce and broadcast in place, the others out of place, as libraries are compared.
+enum class Placement { both, in, out, common };
 
 struct BenchOptions {
   std::vector<Collective> collectives;
@@ -48,7 +49,7 @@ struct BenchOptions {
 
   // Set by a launcher for its own ranks.
   bool is_rank = false;
-  std::string terminal;          // where a progress bar may be drawn; empty: nowhere
+  std::string terminal;           // where a progress bar may be drawn; empty: nowhere
   bool rows_to_terminal = false;  // rows go there too, so that they do not run into the bar
 };
 

@@ -15,9 +15,9 @@ constexpr std::size_t kWidth = 30;
 std::string bar_words(std::size_t done, std::size_t steps, double spent_s,
                       const std::string& what) {
   const std::size_t filled = steps == 0 ? kWidth : done * kWidth / steps;
-  std::string text = fmt::format("[{}{}] {:3} %  {}", std::string(filled, '#'),
-                                 std::string(kWidth - filled, '-'),
-                                 steps == 0 ? 100 : done * 100 / steps, what);
+  std::string text =
+      fmt::format("[{}{}] {:3} %  {}", std::string(filled, '#'), std::string(kWidth - filled, '-'),
+                  steps == 0 ? 100 : done * 100 / steps, what);
   if (done > 0 && done < steps)
     text += fmt::format(", about {:.0f} s left",
                         spent_s / static_cast<double>(done) * static_cast<double>(steps - done));

@@ -44,26 +44,25 @@ std::string processor_name() {
 }  // namespace
 
 json row_json(const Row& row) {
-  return {{"collective", std::string(to_string(row.collective))},
-          {"ranks", row.ranks},
-          {"transport", row.transport},
-          {"memory", row.memory},
-          {"algorithm", row.algorithm},
-          {"dtype", std::string(to_string(row.dtype))},
-          {"op", has_reduction(row.collective) ? std::string(to_string(row.op)) : "none"},
-          {"bytes", row.bytes},
-          {"count", row.count},
-          {"in_place", row.in_place},
-          {"time_us",
-           {{"median", row.timing.median_us},
-            {"p99", row.timing.p99_us},
-            {"min", row.timing.min_us}}},
-          {"algbw_gbs", row.algbw_gbs()},
-          {"busbw_gbs", row.busbw_gbs()},
-          {"predicted_us", number_or_null(row.predicted_us)},
-          {"floor_share", number_or_null(row.floor_share())},
-          {"cpu_s_per_gb", number_or_null(row.cpu_s_per_gb())},
-          {"wrong", row.wrong}};
+  return {
+      {"collective", std::string(to_string(row.collective))},
+      {"ranks", row.ranks},
+      {"transport", row.transport},
+      {"memory", row.memory},
+      {"algorithm", row.algorithm},
+      {"dtype", std::string(to_string(row.dtype))},
+      {"op", has_reduction(row.collective) ? std::string(to_string(row.op)) : "none"},
+      {"bytes", row.bytes},
+      {"count", row.count},
+      {"in_place", row.in_place},
+      {"time_us",
+       {{"median", row.timing.median_us}, {"p99", row.timing.p99_us}, {"min", row.timing.min_us}}},
+      {"algbw_gbs", row.algbw_gbs()},
+      {"busbw_gbs", row.busbw_gbs()},
+      {"predicted_us", number_or_null(row.predicted_us)},
+      {"floor_share", number_or_null(row.floor_share())},
+      {"cpu_s_per_gb", number_or_null(row.cpu_s_per_gb())},
+      {"wrong", row.wrong}};
 }
 
 json machine_json() {

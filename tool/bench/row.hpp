@@ -29,8 +29,8 @@ struct Row {
 
   double algbw_gbs() const;
   double busbw_gbs() const;
-  std::optional<double> floor_share() const;    // floor / median
-  std::optional<double> cpu_s_per_gb() const;   // none where no bytes move
+  std::optional<double> floor_share() const;   // floor / median
+  std::optional<double> cpu_s_per_gb() const;  // none where no bytes move
 };
 
 }  // namespace tutti::tool

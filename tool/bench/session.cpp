@@ -18,6 +18,18 @@ namespace {
 
 constexpr std::size_t kAlign = 2UL << 20;
 
+bool is_wanted(Collective collective, bool in_place, Placement placement) {
+  if (!has_placement(collective, in_place)) return false;
+  if (!has_placement(collective, !in_place)) return true;  // it has no other form
+  switch (placement) {
+    case Placement::both: return true;
+    case Placement::in: return in_place;
+    case Placement::out: return !in_place;
+    case Placement::common: return in_place == (collective == Collective::all_reduce);
+  }
+  return true;
+}
+
 }  // namespace
 
 Session::~Session() {
@@ -34,15 +46,15 @@ int Session::run() {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const Cell& first = lines[i].cells.front();
     if (progress_)
-      progress_->show(
-          i, fmt::format("{} {}", to_string(first.collective), size_words(first.bytes)));
+      progress_->show(i,
+                      fmt::format("{} {}", to_string(first.collective), size_words(first.bytes)));
     std::vector<Row> line;
     for (const Cell& cell : lines[i].cells) {
       auto row = measure(cell);
       if (!row.ok())
-        return complain("bench", row.status().annotate(fmt::format(
-                                     "{} of {}", to_string(cell.collective),
-                                     size_words(cell.bytes))));
+        return complain("bench",
+                        row.status().annotate(fmt::format("{} of {}", to_string(cell.collective),
+                                                          size_words(cell.bytes))));
       line.push_back(*std::move(row));
     }
     report(line);
@@ -65,8 +77,8 @@ Status Session::prepare() {
 Status Session::make_areas() {
   for (const Collective collective : options_.collectives)
     for (const std::size_t size : options_.sizes)
-      area_bytes_ = std::max(area_bytes_,
-                             fitting_bytes(collective, size, options_.dtype, group_.size()));
+      area_bytes_ =
+          std::max(area_bytes_, fitting_bytes(collective, size, options_.dtype, group_.size()));
   area_bytes_ = (area_bytes_ + kAlign - 1) / kAlign * kAlign;
   void* memory = nullptr;
   if (options_.symmetric) {
@@ -112,12 +124,7 @@ std::vector<Session::Line> Session::plan() const {
       for (const Algorithm algorithm : algorithms_for(collective)) {
         Line line;
         for (const bool in_place : {false, true}) {
-          const Placement asked = in_place ? Placement::in : Placement::out;
-          // A collective that has one form only is measured in it.
-          const bool wanted = options_.placement == Placement::both ||
-                              options_.placement == asked ||
-                              !has_placement(collective, !in_place);
-          if (wanted && has_placement(collective, in_place))
+          if (is_wanted(collective, in_place, options_.placement))
             line.cells.push_back({collective, bytes, in_place, algorithm, options_.dtype,
                                   options_.op, options_.root});
         }
@@ -219,8 +226,7 @@ int Session::finish() {
   if (!options_.json.empty())
     if (Status status = write_report(options_.json, rows_); !status.ok())
       return complain("bench", status);
-  if (wrong > 0)
-    return complain("bench", fmt::format("{} elements were wrong", wrong), kFailed);
+  if (wrong > 0) return complain("bench", fmt::format("{} elements were wrong", wrong), kFailed);
   return kDone;
 }
 

@@ -81,8 +81,7 @@ int run_processes(const BenchOptions& options, const std::vector<std::string>& w
   if (options.transport.empty()) run.program.insert(run.program.end(), {"--transport", "shm"});
   // Ranks write into pipes of the launcher; the terminal itself is found through it.
   if (::isatty(STDERR_FILENO) != 0) {
-    run.program.insert(run.program.end(),
-                       {"--terminal", fmt::format("/proc/{}/fd/2", ::getpid())});
+    run.program.insert(run.program.end(), {"--terminal", fmt::format("/proc/{}/fd/2", ::getpid())});
     if (::isatty(STDOUT_FILENO) != 0) run.program.emplace_back("--rows-to-terminal");
   }
   return launch_job(run) == 0 ? kDone : kFailed;
@@ -96,8 +95,7 @@ Status check_json(const std::string& path) {
 
 int start_own_ranks(BenchOptions options, const Config& config,
                     const std::vector<std::string>& words) {
-  if (options.ranks == 0)
-    options.ranks = std::max(2, static_cast<int>(bench::own_cpus().size()));
+  if (options.ranks == 0) options.ranks = std::max(2, static_cast<int>(bench::own_cpus().size()));
   const bool threads = options.transport == "inproc";
   const int most = threads ? kMostThreads : 4096;
   if (options.ranks < 1 || options.ranks > most)

@@ -63,10 +63,10 @@ std::string table_head(const BenchOptions& options, int ranks, const std::string
 
 std::string table_line(const Row* out_of_place, const Row* in_place) {
   const Row& any = out_of_place != nullptr ? *out_of_place : *in_place;
-  const std::string left = fmt::format(
-      kLeftHead, to_string(any.collective), any.bytes, any.count, to_string(any.dtype),
-      has_reduction(any.collective) ? to_string(any.op) : "none", any.algorithm,
-      any.predicted_us ? time_words(*any.predicted_us) : "-");
+  const std::string left =
+      fmt::format(kLeftHead, to_string(any.collective), any.bytes, any.count, to_string(any.dtype),
+                  has_reduction(any.collective) ? to_string(any.op) : "none", any.algorithm,
+                  any.predicted_us ? time_words(*any.predicted_us) : "-");
   return fmt::format(" {} | {} | {}\n", left, form(out_of_place), form(in_place));
 }
 

@@ -14,8 +14,11 @@ bool has_placement(Collective collective, bool in_place) {
 }
 
 Task::Task(const Cell& cell, int rank, int ranks, const Areas& areas)
-    : cell_(cell), rank_(rank), ranks_(ranks),
-      part_(cell.count() / static_cast<std::size_t>(ranks)), values_(cell.dtype, cell.op, ranks) {
+    : cell_(cell),
+      rank_(rank),
+      ranks_(ranks),
+      part_(cell.count() / static_cast<std::size_t>(ranks)),
+      values_(cell.dtype, cell.op, ranks) {
   place_sides(areas);
   plan_contribution();
   plan_result();
@@ -25,8 +28,8 @@ Task::Task(const Cell& cell, int rank, int ranks, const Areas& areas)
   if (input_ != nullptr && cell.collective != Collective::broadcast)
     call_.input = {&input_buffer_, 1};
   if (output_ != nullptr) call_.output = {&output_buffer_, 1};
-  call_.reduction = cell.op == ReduceOp::premul_sum ? Reduction::premul_sum(Values::kScalar)
-                                                    : Reduction(cell.op);
+  call_.reduction =
+      cell.op == ReduceOp::premul_sum ? Reduction::premul_sum(Values::kScalar) : Reduction(cell.op);
   call_.root = cell.root;
   call_.options.algorithm = cell.algorithm;
 }
@@ -41,7 +44,8 @@ void Task::place_sides(const Areas& areas) {
   auto* second = cell_.in_place ? first : static_cast<std::byte*>(areas.second);
   const std::size_t own = cell_.in_place ? static_cast<std::size_t>(rank_) * part_ : 0;
   const std::size_t whole = cell_.count();
-  const auto sides = [&](std::byte* in, std::size_t in_count, std::byte* out, std::size_t out_count) {
+  const auto sides = [&](std::byte* in, std::size_t in_count, std::byte* out,
+                         std::size_t out_count) {
     input_ = in_count > 0 ? in : nullptr;
     input_count_ = in_count;
     output_ = out_count > 0 ? out : nullptr;

@@ -82,9 +82,9 @@ Result<Descriptor> connect_any(const Offer& offer) {
     const auto address = SocketAddress::parse(std::string(rest.substr(0, end)));
     rest.remove_prefix(std::min(rest.size(), end + 1));
     if (!address.ok()) continue;
-    auto socket = connect_to(*address, deadline_after(steady_clock().now(), std::chrono::seconds(2)));
-    if (socket.ok() &&
-        write_fully(socket->get(), &offer.mark, sizeof offer.mark, soon()).ok())
+    auto socket =
+        connect_to(*address, deadline_after(steady_clock().now(), std::chrono::seconds(2)));
+    if (socket.ok() && write_fully(socket->get(), &offer.mark, sizeof offer.mark, soon()).ok())
       return *std::move(socket);
   }
   return Status(Code::io, "rank 0 reaches rank 1 by none of its addresses");
@@ -107,8 +107,7 @@ Result<double> ping(int socket, bool first) {
   for (int i = 0; i < kPings; ++i) {
     const double t0 = bench::now_us();
     for (const bool send : {first, !first}) {
-      const Status status =
-          send ? write_fully(socket, &byte, 1, soon()) : receive_byte(socket);
+      const Status status = send ? write_fully(socket, &byte, 1, soon()) : receive_byte(socket);
       if (!status.ok()) return status;
     }
     times.push_back((bench::now_us() - t0) / 2);
@@ -161,8 +160,7 @@ Result<LinkSpeed> measure_tcp(Group& group, BenchMeeting& meeting) {
     return status;
   Result<LinkSpeed> speed = LinkSpeed{};
   if (group.rank() < 2) {
-    auto socket =
-        group.rank() == 0 ? connect_any(offer) : accept_marked(listeners, offer.mark);
+    auto socket = group.rank() == 0 ? connect_any(offer) : accept_marked(listeners, offer.mark);
     speed = socket.ok() ? use(*std::move(socket), group.rank() == 0)
                         : Result<LinkSpeed>(socket.status());
   }

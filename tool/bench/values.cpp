@@ -14,7 +14,8 @@ constexpr long kMost = 12;
 
 // A number that looks random; the same on every rank and machine.
 unsigned long mix(int rank, std::size_t index) {
-  unsigned long x = index * 0x9e3779b97f4a7c15UL + static_cast<unsigned long>(rank) * 0xd1b54a32d192ed03UL;
+  unsigned long x =
+      index * 0x9e3779b97f4a7c15UL + static_cast<unsigned long>(rank) * 0xd1b54a32d192ed03UL;
   x ^= x >> 29;
   x *= 0xbf58476d1ce4e5b9UL;
   return x >> 33;
@@ -25,8 +26,8 @@ std::uint32_t float_bits(long value, int mantissa, int bias) {
   if (value == 0) return 0;
   const int exponent = std::bit_width(static_cast<unsigned long>(value)) - 1;
   const auto fraction = static_cast<std::uint32_t>(value - (1L << exponent));
-  const std::uint32_t shifted = exponent <= mantissa ? fraction << (mantissa - exponent)
-                                                     : fraction >> (exponent - mantissa);
+  const std::uint32_t shifted =
+      exponent <= mantissa ? fraction << (mantissa - exponent) : fraction >> (exponent - mantissa);
   return static_cast<std::uint32_t>(exponent + bias) << mantissa | shifted;
 }
 
@@ -79,8 +80,8 @@ Status Values::check(Collective collective, Dtype dtype, ReduceOp op, int ranks)
             fmt::format("--op {} has no meaning on {}", to_string(op), to_string(dtype))};
   if (op != ReduceOp::avg) return {};
   if (collective == Collective::scan || collective == Collective::exclusive_scan)
-    return {Code::invalid_argument,
-            fmt::format("--op avg: a {} of it has no exact result to check", to_string(collective))};
+    return {Code::invalid_argument, fmt::format("--op avg: a {} of it has no exact result to check",
+                                                to_string(collective))};
   if (2L * ranks > exact_limit(dtype))
     return {Code::invalid_argument, fmt::format("--op avg of {} over {} ranks has no exact result",
                                                 to_string(dtype), ranks)};
