@@ -253,26 +253,27 @@ std::vector<Sample> parse_points(const std::string& output) {
   return samples;
 }
 
-Result<std::vector<Sample>> measure_contestant(const CompareOptions& options,
-                                               const Contestant& contestant, int run, int ranks) {
+Measured measure_contestant(const CompareOptions& options, const Contestant& contestant, int run,
+                            int ranks) {
   const bool own = contestant.library == "tutti";
   const Outcome outcome =
       own ? run_together({tutti_command(options, contestant, ranks)}, options.limit)
           : run_peer(options, contestant, ranks);
-  std::vector<Sample> samples = own ? parse_report(outcome.output) : parse_points(outcome.output);
-  for (Sample& sample : samples) {
+  Measured measured;
+  measured.samples = own ? parse_report(outcome.output) : parse_points(outcome.output);
+  for (Sample& sample : measured.samples) {
     sample.run = run;
     sample.ranks = ranks;
     sample.library = contestant.library;
     sample.setting = contestant.setting;
   }
-  if (!samples.empty() && !outcome.timed_out && outcome.exit_code == 0) return samples;
-  if (samples.empty() || own)
-    return Status(Code::io,
-                  outcome.timed_out
-                      ? fmt::format("took longer than {} s", options.limit.count())
-                      : fmt::format("ended with {}: {}", outcome.exit_code, outcome.complaint));
-  return samples;  // what came before it stopped still counts
+  if (outcome.timed_out)
+    measured.complaint = fmt::format("was ended after {} s", options.limit.count());
+  else if (outcome.exit_code != 0)
+    measured.complaint = fmt::format("ended with {}: {}", outcome.exit_code, outcome.complaint);
+  else if (measured.samples.empty())
+    measured.complaint = "gave no result";
+  return measured;
 }
 
 }  // namespace tutti::tool

@@ -23,8 +23,8 @@ struct CompareOptions {
   bool tcp = false;
   bool cold = false;
   double budget_us = 25e3;
-  std::chrono::seconds limit{90};  // for one start of one contestant
-  std::vector<std::string> peers;  // empty: all that are there
+  std::chrono::seconds limit{120};  // for one start of one contestant
+  std::vector<std::string> peers;   // empty: all that are there
   std::string json;
 };
 
@@ -45,9 +45,13 @@ std::string missing(const std::string& peer);
 // Those that exist for this number of ranks, tutti first.
 std::vector<Contestant> contestants_for(const CompareOptions& options, int ranks);
 
-// Runs one to its end. Fails with what went wrong when it gave nothing, or not all.
-Result<std::vector<Sample>> measure_contestant(const CompareOptions& options,
-                                               const Contestant& contestant, int run, int ranks);
+// What one start gave. A peer that stopped half way still counts with what came before.
+struct Measured {
+  std::vector<Sample> samples;
+  std::string complaint;  // empty: it came to its end
+};
+Measured measure_contestant(const CompareOptions& options, const Contestant& contestant, int run,
+                            int ranks);
 
 // The lines that a peer's program printed; anything else in between is left out.
 std::vector<Sample> parse_points(const std::string& output);

@@ -25,7 +25,9 @@ class BenchMeeting {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
   bool shared() const { return shared_.has_value(); }
-  bool crowded() const { return crowded_; }
+  bool crowded() const { return crowding_ > 1; }
+  // Ranks per core, at least 1.
+  double crowding() const { return crowding_; }
 
   void sync();
   void sync_asleep();
@@ -49,7 +51,7 @@ class BenchMeeting {
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::optional<bench::Meeting> shared_;
-  bool crowded_ = false;
+  double crowding_ = 1;
   Status health_;
 };
 

@@ -192,10 +192,11 @@ std::string cell_head() {
 }
 
 std::string cell_line(const Ratio& ratio) {
-  return fmt::format(
-      kCellLine, to_string(ratio.collective), ratio.memory, ratio.ranks, size_words(ratio.bytes),
-      time_words(ratio.tutti_us), ratio.floor_us ? time_words(*ratio.floor_us) : "-",
-      time_words(ratio.best_peer_us), ratio_words(ratio.against_all), ratio.best_peer);
+  return fmt::format(kCellLine, to_string(ratio.collective), ratio.memory, ratio.ranks,
+                     size_words(ratio.bytes), time_words(ratio.tutti_us),
+                     ratio.floor_us ? time_words(*ratio.floor_us) : "-",
+                     ratio.best_peer.empty() ? "-" : time_words(ratio.best_peer_us),
+                     ratio_words(ratio.against_all), ratio.best_peer);
 }
 
 }  // namespace
