@@ -184,6 +184,9 @@ inline double quantile_of(std::vector<double> values, double share) {
 struct Effort {
   double budget_us = 100e3;  // for the timed iterations of one cell, preparation included
   int iterations = 0;        // 0: as many as the budget allows
+  // An iteration is a block of calls without a barrier between them, its time their mean: what a
+  // link sustains, where single calls would flatter one that has been idle.
+  bool back_to_back = false;
 };
 
 struct Timing {
@@ -200,6 +203,12 @@ inline int iterations_for(const Effort& effort, double round_us) {
   const int least = round_us > 300e3 ? 2 : round_us > 30e3 ? 3 : 5;
   const double fit = effort.budget_us / std::max(round_us, 0.05);
   return std::max(least, static_cast<int>(std::min<double>(fit, Meeting::kMostIterations)));
+}
+
+// Calls in a block; ten blocks fit into the budget where a call is short.
+inline int block_for(const Effort& effort, double call_us) {
+  if (!effort.back_to_back) return 1;
+  return static_cast<int>(std::clamp(effort.budget_us / 10 / std::max(call_us, 0.05), 3.0, 1000.0));
 }
 
 struct Nothing {
@@ -224,7 +233,8 @@ Timing measure(M& meeting, const Effort& effort, Operation&& operation, Prepare&
     call_us = meeting.largest(t1 - t0);
     round_us = meeting.largest(now_us() - began);
   }
-  const int iterations = iterations_for(effort, std::max(call_us, round_us - call_us));
+  const int block = block_for(effort, call_us);
+  const int iterations = iterations_for(effort, std::max(call_us * block, round_us - call_us));
   // Small calls: a few more, so that spin budgets and branch predictors have settled.
   if (call_us < 1e3)
     for (int i = 0; i < std::min(iterations, 50); ++i) operation();
@@ -234,8 +244,8 @@ Timing measure(M& meeting, const Effort& effort, Operation&& operation, Prepare&
     prepare();
     meeting.sync();
     const double t0 = now_us();
-    operation();
-    time = now_us() - t0;
+    for (int i = 0; i < block; ++i) operation();
+    time = (now_us() - t0) / block;
     inspect();
   }
   times = meeting.largest(times);

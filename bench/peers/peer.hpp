@@ -82,6 +82,7 @@ class PeerLoop {
         ranks_(static_cast<std::size_t>(ranks)),
         meeting_(map_meeting(options, ranks), rank, ranks, options.number("--crowded", 0) != 0) {
     effort_.budget_us = options.number("--budget_us", 25e3);
+    effort_.back_to_back = options.number("--back_to_back", 0) != 0;
     warm_ = options.number("--warm", 1) != 0;
     // A peer that hangs must not outlive whoever started it.
     if (const double limit = options.number("--limit_s", 0); limit > 0)

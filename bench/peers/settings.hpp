@@ -10,7 +10,7 @@
 namespace tutti::bench {
 
 enum class Room { any, spare, crowded };  // spare: a core per rank; crowded: more ranks than cores
-enum class Wire { memory, tcp, any };
+enum class Wire { memory, tcp, loopback, any };  // loopback: tcp, but not between hosts
 
 struct PeerSetting {
   const char* peer;
@@ -25,7 +25,7 @@ struct PeerSetting {
 
 #define OB1 "--mca pml ob1 --mca btl vader,self "
 #define UCX "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any UCX_TLS=self,sm "
-#define TCP "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo "
+#define TCP "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include @network "
 #define YIELD "--mca mpi_yield_when_idle 1 "
 #define NO_CMA "--mca btl_vader_single_copy_mechanism none "
 #define ALGORITHM(k) "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm " k
@@ -52,7 +52,7 @@ inline constexpr PeerSetting kPeerSettings[] = {
     {"mpich", "default", Room::any, Wire::memory, "", 0, 0, ""},
     {"mpich", "nolocal-ucx", Room::spare, Wire::memory, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,sm"},
     {"mpich", "doubling", Room::spare, Wire::memory, "all_reduce", 0, 65536, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_DEVICE_COLLECTIVES=none"},
-    {"mpich", "default", Room::any, Wire::tcp, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,tcp"},
+    {"mpich", "default", Room::any, Wire::loopback, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,tcp"},
     {"gloo", "default", Room::any, Wire::any, "", 0, 0, "--algorithm api"},
     {"gloo", "bcube", Room::any, Wire::any, "all_reduce", 0, 0, "--algorithm bcube"},
     {"gloo", "halving-polling", Room::spare, Wire::any, "", 0, 16777216, "--algorithm halving --polling 2"},

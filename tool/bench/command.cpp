@@ -46,6 +46,8 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_flag("--warm", options.warm, "leave the buffers alone between iterations");
   bench.add_flag("--check", options.check,
                  "check every iteration exactly (else: one per size), and count wrong elements");
+  bench.add_flag("--back-to-back", options.effort.back_to_back,
+                 "time blocks of calls without a barrier between them: what a link sustains");
   bench.add_option("--json", options.json, "write the results here; - is standard output");
   bench.add_option("--iters", options.effort.iterations,
                    "iterations of each size (default: as many as the budget allows)");

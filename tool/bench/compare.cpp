@@ -91,7 +91,7 @@ Status read_rest(const CompareWords& words, CompareOptions& options) {
   options.sizes = understood.sizes;
   options.budget_us = understood.effort.budget_us;
   if (words.transport == "inproc") return invalid("--transport is shm or tcp");
-  options.tcp = words.transport == "tcp";
+  options.tcp = words.transport == "tcp" || options.hosts;
   if (words.memory != "both" && words.memory != "symmetric" && words.memory != "plain")
     return invalid(fmt::format("--memory '{}' is not symmetric, plain or both", words.memory));
   if (words.memory != "both") options.memories = {words.memory};
@@ -199,6 +199,10 @@ CompareCommand make_compare(CLI::App& bench) {
   parser->add_option("--memory", words.memory, "symmetric, plain or both (default both)");
   parser->add_option("--transport", words.transport, "shm or tcp, on this host (default shm)");
   parser->add_option("--peers", words.peers, "openmpi, mpich, gloo (default: all that are there)");
+  parser->add_flag("--hosts", options.hosts,
+                   "between the network namespaces that bench/hosts made, a rank on each");
+  parser->add_flag("--back-to-back", options.back_to_back,
+                   "time blocks of calls without a barrier between them: what a link sustains");
   parser->add_flag("--cold", options.cold, "touch the buffers between iterations (default: warm)");
   parser->add_option("--budget", words.budget, "time per cell (default 25ms)");
   parser->add_option("--limit", words.limit, "seconds for one start of one peer (default 120)");

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/peers/settings.hpp"
 #include "bench/protocol.hpp"
+#include "core/auth.hpp"
+#include "core/secret.hpp"
 #include "core/sockets.hpp"
 #include "core/words.hpp"
+#include "tool/bench/command_lines.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -20,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool crowded(int ranks) { return ranks > static_cast<int>(bench::own_cpus().size()); }
-
 bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int ranks) {
-  if (setting.room == bench::Room::spare && crowded(ranks)) return false;
-  if (setting.room == bench::Room::crowded && !crowded(ranks)) return false;
+  const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
+  if (setting.room == bench::Room::spare && crowded) return false;
+  if (setting.room == bench::Room::crowded && !crowded) return false;
   if (setting.wire == bench::Wire::memory && options.tcp) return false;
   if (setting.wire == bench::Wire::tcp && !options.tcp) return false;
+  if (setting.wire == bench::Wire::loopback && (!options.tcp || options.hosts)) return false;
   const auto& peers = options.peers;
   return peers.empty() || std::find(peers.begin(), peers.end(), setting.peer) != peers.end();
 }
@@ -43,123 +47,11 @@ Contestant contestant_of(const bench::PeerSetting& setting, const CompareOptions
   return contestant;
 }
 
-template <class T, class Print>
-std::string with_commas(const std::vector<T>& values, Print&& print) {
-  std::string text;
-  for (const T& value : values) text += (text.empty() ? "" : ",") + std::string(print(value));
-  return text;
-}
-
-std::string words_of(const std::vector<Collective>& collectives) {
-  return with_commas(collectives, [](Collective c) { return to_string(c); });
-}
-
-CommandLine tutti_command(const CompareOptions& options, const Contestant& contestant, int ranks) {
-  CommandLine line;
-  line.words = {own_folder() + "/tutti",
-                "bench",
-                words_of(contestant.collectives),
-                "-n",
-                std::to_string(ranks),
-                "-b",
-                options.first,
-                "-e",
-                options.last,
-                "-f",
-                options.factor,
-                "--memory",
-                contestant.setting,
-                "--transport",
-                options.tcp ? "tcp" : "shm",
-                "--placement",
-                "common",
-                "--budget",
-                fmt::format("{:.3f}ms", options.budget_us / 1e3),
-                "--json",
-                "-"};
-  if (!options.cold) line.words.emplace_back("--warm");
-  return line;
-}
-
-std::vector<std::string> peer_words(const CompareOptions& options, const Contestant& contestant,
-                                    int ranks, const std::string& meeting) {
-  return {"--meeting",
-          meeting,
-          "--collectives",
-          words_of(contestant.collectives),
-          "--sizes",
-          with_commas(contestant.sizes, [](std::size_t s) { return std::to_string(s); }),
-          "--warm",
-          options.cold ? "0" : "1",
-          "--budget_us",
-          fmt::format("{:.0f}", options.budget_us),
-          "--crowded",
-          crowded(ranks) ? "1" : "0",
-          "--limit_s",
-          std::to_string(options.limit.count())};
-}
-
-void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
-// A setting's words: NAME=value goes into the environment, the rest to the launcher.
-void apply(const std::string& setting, CommandLine& line) {
-  for (const std::string_view word : split_words(setting, ' ')) {
-    const std::size_t equals = word.find('=');
-    if (equals != std::string_view::npos && word.front() != '-')
-      line.environment.emplace_back(word);
-    else
-      line.words.emplace_back(word);
-  }
-}
-
-CommandLine mpi_command(const CompareOptions& options, const Contestant& contestant, int ranks,
-                        const std::string& meeting) {
-  CommandLine line;
-  const bool bind = !crowded(ranks);
-  if (contestant.library == "openmpi") {
-    line.words = {"mpirun.openmpi",     "--allow-run-as-root",  "--oversubscribe",
-                  "--bind-to",          bind ? "core" : "none", "-n",
-                  std::to_string(ranks)};
-  } else {
-    line.words = {"mpiexec.mpich", "-n", std::to_string(ranks)};
-    if (bind) append(line.words, {"-bind-to", "core"});
-  }
-  apply(contestant.words, line);
-  line.words.push_back(own_folder() + "/peer_" + contestant.library);
-  append(line.words, peer_words(options, contestant, ranks, meeting));
-  return line;
-}
-
-std::vector<CommandLine> gloo_commands(const CompareOptions& options, const Contestant& contestant,
-                                       int ranks, const std::string& meeting,
-                                       const std::string& store) {
-  std::vector<CommandLine> lines;
-  const std::vector<int> cpus = bench::own_cpus();
-  for (int rank = 0; rank < ranks; ++rank) {
-    CommandLine line;
-    line.words = {own_folder() + "/peer_gloo",
-                  "--rank",
-                  std::to_string(rank),
-                  "--ranks",
-                  std::to_string(ranks),
-                  "--store",
-                  store};
-    if (!crowded(ranks))
-      append(line.words, {"--cpu", std::to_string(cpus[static_cast<std::size_t>(rank)])});
-    apply(contestant.words, line);
-    append(line.words, peer_words(options, contestant, ranks, meeting));
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
 // A folder that goes with its object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "bench_store_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "bench_XXXXXX").string();
     if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   ~TemporaryFolder() {
@@ -168,21 +60,37 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   const std::string& path() const { return path_; }
+  std::string write(const std::string& name, const std::string& text, fs::perms mode) const {
+    const fs::path file = fs::path(path_) / name;
+    std::ofstream(file) << text;
+    std::error_code ignored;
+    fs::permissions(file, mode, ignored);
+    return file.string();
+  }
 
  private:
   std::string path_;
 };
 
-Outcome run_peer(const CompareOptions& options, const Contestant& contestant, int ranks) {
+Outcome start(const CompareOptions& options, const Contestant& contestant, int ranks) {
   const Descriptor file(::memfd_create("bench_meeting", MFD_CLOEXEC));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(bench::Meeting::bytes_for(ranks))) != 0)
+  const auto bytes = static_cast<off_t>(bench::Meeting::bytes_for(ranks));
+  if (!file || ::ftruncate(file.get(), bytes) != 0)
     return {"", "no memory for a meeting place", 1, false};
-  const std::string meeting = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
+  const TemporaryFolder folder;
   const TemporaryFolder store;
-  if (contestant.library == "gloo")
-    return run_together(gloo_commands(options, contestant, ranks, meeting, store.path()),
-                        options.limit);
-  return run_together({mpi_command(options, contestant, ranks, meeting)}, options.limit);
+  Premises premises;
+  premises.programs = own_folder();
+  premises.ranks = ranks;
+  premises.cpus = bench::own_cpus();
+  premises.meeting = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
+  premises.folder = store.path();
+  if (options.hosts) {
+    premises.agent = folder.write("agent", kHostAgent, fs::perms::owner_all);
+    premises.secret = folder.write("secret", random_bytes(kSecretBytes),
+                                   fs::perms::owner_read | fs::perms::owner_write);
+  }
+  return run_together(command_lines(options, contestant, premises), options.limit);
 }
 
 std::vector<Sample> parse_report(const std::string& output) {
@@ -255,12 +163,10 @@ std::vector<Sample> parse_points(const std::string& output) {
 
 Measured measure_contestant(const CompareOptions& options, const Contestant& contestant, int run,
                             int ranks) {
-  const bool own = contestant.library == "tutti";
-  const Outcome outcome =
-      own ? run_together({tutti_command(options, contestant, ranks)}, options.limit)
-          : run_peer(options, contestant, ranks);
+  const Outcome outcome = start(options, contestant, ranks);
   Measured measured;
-  measured.samples = own ? parse_report(outcome.output) : parse_points(outcome.output);
+  measured.samples =
+      contestant.library == "tutti" ? parse_report(outcome.output) : parse_points(outcome.output);
   for (Sample& sample : measured.samples) {
     sample.run = run;
     sample.ranks = ranks;

@@ -21,7 +21,9 @@ struct CompareOptions {
   int runs = 5;
   std::vector<std::string> memories = {"symmetric", "plain"};
   bool tcp = false;
+  bool hosts = false;  // between the network namespaces of bench/hosts, a rank on each
   bool cold = false;
+  bool back_to_back = false;
   double budget_us = 25e3;
   std::chrono::seconds limit{120};  // for one start of one contestant
   std::vector<std::string> peers;   // empty: all that are there

@@ -10,8 +10,6 @@
 namespace tutti::tool {
 namespace {
 
-constexpr bench::Effort kEffort{.budget_us = 20e3, .iterations = 0};
-
 // Fresh, touched memory of its own.
 class Arrays {
  public:
@@ -70,7 +68,7 @@ std::optional<double> Floor::of(const Cell& cell) {
 
 double Floor::flag_exchange_us() {
   if (!flags_us_)
-    flags_us_ = bench::measure(meeting_, kEffort, [&] { meeting_.exchange_flags(); }).median_us;
+    flags_us_ = bench::measure(meeting_, effort_, [&] { meeting_.exchange_flags(); }).median_us;
   return *flags_us_;
 }
 
@@ -95,7 +93,7 @@ double Floor::memory_us(const FloorWork& work) {
       fold_and_put(pointers.data(), work.sources, &result, 1, count);
   };
   // Ranks that share a core work one after the other, and each is timed by itself.
-  const double each_us = bench::measure(meeting_, kEffort, operation).median_us;
+  const double each_us = bench::measure(meeting_, effort_, operation).median_us;
   return known_[key] = each_us * meeting_.crowding();
 }
 

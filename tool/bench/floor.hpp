@@ -7,6 +7,7 @@
 //           the ranks; or one message's way if that takes longer
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,8 +45,12 @@ Result<LinkSpeed> measure_tcp(Group& group, BenchMeeting& meeting);
 
 class Floor {
  public:
-  Floor(Group& group, BenchMeeting& meeting, bool tcp)
-      : group_(group), meeting_(meeting), tcp_(tcp) {}
+  // `budget_us` is that of a cell; a floor takes a part of it.
+  Floor(Group& group, BenchMeeting& meeting, bool tcp, double budget_us)
+      : group_(group),
+        meeting_(meeting),
+        tcp_(tcp),
+        effort_{.budget_us = std::min(budget_us / 2, 20e3), .iterations = 0} {}
   // Collective. None where it could not be measured.
   std::optional<double> of(const Cell& cell);
 
@@ -57,6 +62,7 @@ class Floor {
   Group& group_;
   BenchMeeting& meeting_;
   bool tcp_;
+  bench::Effort effort_;
   std::optional<double> flags_us_;
   std::map<std::tuple<int, int, std::size_t>, double> known_;
   std::optional<Result<LinkSpeed>> link_;

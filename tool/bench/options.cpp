@@ -119,6 +119,8 @@ Status understand(const BenchWords& words, BenchOptions& options) {
   if (!budget.ok()) return budget.status().annotate("--budget");
   if (budget->count() <= 0)
     return invalid(fmt::format("--budget {} must be more than zero", words.budget));
+  if (options.check && options.effort.back_to_back)
+    return invalid("--check looks at every iteration, --back-to-back at none: choose one");
   options.effort.budget_us = static_cast<double>(budget->count()) * 1e-3;
   if (options.effort.iterations < 0)
     return invalid(fmt::format("--iters {} must not be negative", options.effort.iterations));

@@ -70,7 +70,8 @@ Status Session::prepare() {
   const std::vector<int> cpus = bench::own_cpus();
   if (meeting_->shared() && !meeting_->crowded())
     bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
-  floor_ = std::make_unique<Floor>(group_, *meeting_, transport_ == "tcp");
+  floor_ =
+      std::make_unique<Floor>(group_, *meeting_, transport_ == "tcp", options_.effort.budget_us);
   return make_areas();
 }
 

@@ -75,6 +75,7 @@ int run_processes(const BenchOptions& options, const std::vector<std::string>& w
   RunOptions run;
   run.ranks = options.ranks;
   run.prefixes = false;
+  run.grace = std::chrono::seconds(1);  // a rank that waits for a dead one has nothing to save
   run.program = {own_path()};
   run.program.insert(run.program.end(), words.begin(), words.end());
   run.program.insert(run.program.end(), {"-n", std::to_string(options.ranks), "--as-rank"});

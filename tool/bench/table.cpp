@@ -52,7 +52,9 @@ std::string table_head(const BenchOptions& options, int ranks, const std::string
       "# tutti bench: {} ranks, {}, {} memory, {}{}\n", ranks, transport,
       options.symmetric ? "symmetric" : "plain",
       options.warm ? "buffers left as they are (warm)" : "buffers touched between iterations",
-      options.check ? ", every iteration checked" : "");
+      options.check                 ? ", every iteration checked"
+      : options.effort.back_to_back ? ", calls back to back"
+                                    : "");
   const int width = static_cast<int>(form_head().size());
   text += fmt::format("#{:{}} | {:^{}} | {:^{}}\n", "", left.size(), "out of place", width,
                       "in place", width);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tool/bench/command_lines.hpp"
 #include "tool/bench/contestants.hpp"
 #include "tool/bench/options.hpp"
 #include "tool/bench/ratios.hpp"
@@ -183,6 +184,62 @@ TEST(BenchRatios, wrong_peers_do_not_count_and_memories_are_kept_apart) {
   EXPECT_THAT(close, HasSubstr("plain"));
   EXPECT_THAT(close, ::testing::Not(HasSubstr("symmetric")));
   EXPECT_THAT(means_table(ratios), HasSubstr("openmpi"));
+}
+
+std::string joined(const CommandLine& line) {
+  std::string text;
+  for (const std::string& word : line.words) text += word + " ";
+  return text;
+}
+
+TEST(BenchCompare, command_lines_fit_the_peer_and_the_room) {
+  CompareOptions options;
+  Contestant contestant{
+      "openmpi", "ucx", {Collective::all_reduce}, {4, 64}, "--mca pml ucx UCX_TLS=self,sm"};
+  Premises premises;
+  premises.programs = "/bin";
+  premises.ranks = 2;
+  premises.cpus = {0, 1};
+  const auto spare = command_lines(options, contestant, premises);
+  ASSERT_EQ(spare.size(), 1U);
+  EXPECT_THAT(joined(spare[0]), HasSubstr("--allow-run-as-root"));
+  EXPECT_THAT(joined(spare[0]), HasSubstr("--bind-to core"));
+  EXPECT_THAT(joined(spare[0]), HasSubstr("--mca pml ucx /bin/peer_openmpi"));
+  EXPECT_THAT(joined(spare[0]), HasSubstr("--sizes 4,64 --warm 1"));
+  EXPECT_THAT(spare[0].environment, ::testing::ElementsAre("UCX_TLS=self,sm"));
+
+  premises.ranks = 4;
+  EXPECT_THAT(joined(command_lines(options, contestant, premises)[0]), HasSubstr("--bind-to none"));
+
+  contestant.library = "gloo";
+  contestant.words = "--algorithm api";
+  const auto gloo = command_lines(options, contestant, premises);
+  ASSERT_EQ(gloo.size(), 4U);
+  EXPECT_THAT(joined(gloo[3]), HasSubstr("--rank 3 --ranks 4"));
+
+  options.hosts = true;
+  EXPECT_THAT(joined(command_lines(options, contestant, premises)[3]),
+              ::testing::StartsWith("ip netns exec bh3 /bin/peer_gloo"));
+  contestant.library = "tutti";
+  contestant.setting = "plain";
+  const auto own = command_lines(options, contestant, premises);
+  ASSERT_EQ(own.size(), 4U);
+  EXPECT_THAT(joined(own[1]), HasSubstr("--node-rank 1 --rendezvous 10.83.0.1:"));
+}
+
+TEST(BenchCompare, a_command_that_hangs_is_ended_and_one_that_fails_is_told) {
+  const Outcome hung = run_together({{{"sleep", "60"}, {}}}, std::chrono::seconds(1));
+  EXPECT_TRUE(hung.timed_out);
+  const Outcome failed =
+      run_together({{{"sh", "-c", "echo out; echo $WORD >&2; echo ---- >&2; exit 3"}, {"WORD=why"}},
+                    {{"echo", "second"}, {}}},
+                   std::chrono::seconds(20));
+  EXPECT_FALSE(failed.timed_out);
+  EXPECT_EQ(failed.exit_code, 3);
+  EXPECT_EQ(failed.complaint, "why");
+  EXPECT_THAT(failed.output, HasSubstr("out\n"));
+  EXPECT_THAT(failed.output, HasSubstr("second\n"));
+  EXPECT_EQ(run_together({{{"/nowhere/at/all"}, {}}}, std::chrono::seconds(5)).exit_code, 127);
 }
 
 TEST(BenchRatios, points_of_a_peer_are_read_between_other_lines) {
