@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <random>
@@ -67,9 +66,8 @@ Status BenchMeeting::open_shared() {
   status = group_.all_reduce(Buffer::of(&everybody, 1), ReduceOp::min);
   if (!status.ok()) return status;
   if (everybody == 0) return {};
-  const auto cores = static_cast<double>(std::max<std::size_t>(bench::own_cpus().size(), 1));
-  crowding_ = std::max(1.0, size() / cores);
-  shared_.emplace(static_cast<std::byte*>(memory_) + kMarkBytes, rank(), size(), crowded());
+  crowded_ = size() > static_cast<int>(bench::own_cpus().size());
+  shared_.emplace(static_cast<std::byte*>(memory_) + kMarkBytes, rank(), size(), crowded_);
   return {};
 }
 

@@ -25,9 +25,7 @@ class BenchMeeting {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
   bool shared() const { return shared_.has_value(); }
-  bool crowded() const { return crowding_ > 1; }
-  // Ranks per core, at least 1.
-  double crowding() const { return crowding_; }
+  bool crowded() const { return crowded_; }  // more ranks than cores
 
   void sync();
   void sync_asleep();
@@ -51,7 +49,7 @@ class BenchMeeting {
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::optional<bench::Meeting> shared_;
-  double crowding_ = 1;
+  bool crowded_ = false;
   Status health_;
 };
 

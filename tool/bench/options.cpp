@@ -122,8 +122,9 @@ Status understand(const BenchWords& words, BenchOptions& options) {
   if (options.check && options.effort.back_to_back)
     return invalid("--check looks at every iteration, --back-to-back at none: choose one");
   options.effort.budget_us = static_cast<double>(budget->count()) * 1e-3;
-  if (options.effort.iterations < 0)
-    return invalid(fmt::format("--iters {} must not be negative", options.effort.iterations));
+  if (options.effort.iterations < 0 || options.effort.iterations > bench::Meeting::kMostIterations)
+    return invalid(fmt::format("--iters {} lies outside 1 … {}", options.effort.iterations,
+                               bench::Meeting::kMostIterations));
   return {};
 }
 
