@@ -67,8 +67,13 @@ std::optional<double> Floor::of(const Cell& cell) {
 }
 
 double Floor::flag_exchange_us() {
-  if (!flags_us_)
-    flags_us_ = bench::measure(meeting_, effort_, [&] { meeting_.exchange_flags(); }).median_us;
+  if (flags_us_) return *flags_us_;
+  // Every cell's floor builds on it, so the quietest of three moments counts.
+  for (int i = 0; i < 3; ++i) {
+    const double median =
+        bench::measure(meeting_, effort_, [&] { meeting_.exchange_flags(); }).median_us;
+    flags_us_ = std::min(flags_us_.value_or(median), median);
+  }
   return *flags_us_;
 }
 
