@@ -15,13 +15,13 @@ class CommandLine(LaunchTest):
 
     def test_version_and_help_are_not_errors(self):
         self.assertRegex(self.tutti("--version").stdout, r"^tutti \d+\.\d+\.\d+\n$")
-        for words in ((), ("run",), ("show",), ("info",)):
+        for words in ((), ("run",), ("show",), ("info",), ("bench",), ("bench", "compare")):
             done = self.tutti(*words, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Example", done.stdout)
 
     def test_wrong_words_are_named_with_exit_code_2(self):
-        self.assertIn("run show info", self.refused())
+        self.assertIn("run show info bench", self.refused())
         self.assertIn("'bogus'", self.refused("bogus"))
         self.assertIn("'--bogus'", self.refused("--bogus"))
         self.assertIn("--bogus", self.refused("run", "--bogus", "true"))

@@ -102,7 +102,7 @@ Result<Descriptor> Job::open_log(int rank, const char* ending) const {
 }
 
 std::string Job::prefix_of(int rank) const {
-  const bool wanted = options_.tee || ::isatty(STDOUT_FILENO) != 0;
+  const bool wanted = options_.tee || (options_.prefixes && ::isatty(STDOUT_FILENO) != 0);
   return wanted ? fmt::format("[rank{}] ", rank) : std::string();
 }
 

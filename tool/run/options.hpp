@@ -11,6 +11,7 @@ struct RunOptions {
   int ranks = 1;  // on this host
   std::vector<std::string> program;
   bool tee = false;
+  bool prefixes = true;  // [rankN] before each line on a terminal
   std::string log_dir;
   std::chrono::milliseconds grace{5000};
 

@@ -13,6 +13,7 @@
 #include "core/words.hpp"
 #include "tool/command.hpp"
 #include "tool/run/job.hpp"
+#include "tool/run/launch.hpp"
 #include "tutti/config.hpp"
 
 namespace tutti::tool {
@@ -117,6 +118,8 @@ Result<std::string> find_secret(const RunOptions& options) {
   return read_secret_file(options.secret_file);
 }
 
+}  // namespace
+
 int launch_job(const RunOptions& options) {
   const auto path = find_program(options.program.front());
   if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
@@ -146,8 +149,6 @@ int launch_job(const RunOptions& options) {
   job.start(std::move(launch), *secret);
   return job.run();
 }
-
-}  // namespace
 
 Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   struct State {

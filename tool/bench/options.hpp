@@ -1,0 +1,63 @@
+// tool/bench/options.hpp - what `tutti bench` was asked for.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/protocol.hpp"
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::tool {
+
+// Plain text as CLI11 reads it, before it is understood.
+struct BenchWords {
+  std::string collectives;
+  std::string first = "4";
+  std::string last = "64M";
+  std::string factor;  // empty: 4, or 16 for `all`
+  std::string transport;
+  std::string algorithm = "automatic";
+  std::string memory = "symmetric";
+  std::string dtype = "f32";
+  std::string op = "sum";
+  std::string placement = "both";
+  std::string budget = "100ms";
+};
+
+// common: all_reduce and broadcast in place, the others out of place, as libraries are compared.
+enum class Placement { both, in, out, common };
+
+struct BenchOptions {
+  std::vector<Collective> collectives;
+  bool summary = false;  // of `all`
+  std::vector<std::size_t> sizes;
+  int ranks = 0;          // 0: not said
+  std::string transport;  // empty: not said
+  bool every_algorithm = false;
+  Algorithm algorithm = Algorithm::automatic;
+  bool symmetric = true;
+  Dtype dtype = Dtype::f32;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  Placement placement = Placement::both;
+  bool warm = false;
+  bool check = false;
+  std::string json;
+  bench::Effort effort;
+
+  // Set by a launcher for its own ranks.
+  bool is_rank = false;
+  std::string terminal;           // where a progress bar may be drawn; empty: nowhere
+  bool rows_to_terminal = false;  // rows go there too, so that they do not run into the bar
+};
+
+// Code::invalid_argument names the flag.
+Status understand(const BenchWords& words, BenchOptions& options);
+// What can only be said once the number of ranks is known.
+Status check_ranks(const BenchOptions& options, int ranks);
+// "all_reduce,broadcast" or "all".
+Result<std::vector<Collective>> parse_collectives(const std::string& text);
+
+}  // namespace tutti::tool

@@ -1,0 +1,111 @@
+#include "tool/bench/report.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/sockets.hpp"
+#include "tool/bench/arithmetic.hpp"
+#include "topology/discover.hpp"
+
+namespace tutti::tool {
+
+using nlohmann::json;
+
+double Row::algbw_gbs() const { return tool::algbw_gbs(bytes, timing.median_us); }
+double Row::busbw_gbs() const { return algbw_gbs() * bus_factor(collective, ranks); }
+
+std::optional<double> Row::floor_share() const {
+  if (!floor_us || timing.median_us <= 0) return std::nullopt;
+  return *floor_us / timing.median_us;
+}
+
+std::optional<double> Row::cpu_s_per_gb() const {
+  if (bytes == 0) return std::nullopt;
+  return cpu_s / (static_cast<double>(bytes) * 1e-9);
+}
+
+namespace {
+
+json number_or_null(const std::optional<double>& number) {
+  return number ? json(*number) : json(nullptr);
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+}  // namespace
+
+json row_json(const Row& row) {
+  return {
+      {"collective", std::string(to_string(row.collective))},
+      {"ranks", row.ranks},
+      {"transport", row.transport},
+      {"memory", row.memory},
+      {"algorithm", row.algorithm},
+      {"dtype", std::string(to_string(row.dtype))},
+      {"op", has_reduction(row.collective) ? std::string(to_string(row.op)) : "none"},
+      {"bytes", row.bytes},
+      {"count", row.count},
+      {"in_place", row.in_place},
+      {"time_us",
+       {{"median", row.timing.median_us}, {"p99", row.timing.p99_us}, {"min", row.timing.min_us}}},
+      {"algbw_gbs", row.algbw_gbs()},
+      {"busbw_gbs", row.busbw_gbs()},
+      {"predicted_us", number_or_null(row.predicted_us)},
+      {"floor_share", number_or_null(row.floor_share())},
+      {"cpu_s_per_gb", number_or_null(row.cpu_s_per_gb())},
+      {"wrong", row.wrong}};
+}
+
+json machine_json() {
+  utsname names{};
+  ::uname(&names);
+  json document = {{"processor", processor_name()},
+                   {"kernel", fmt::format("{} {}", names.sysname, names.release)}};
+  if (const auto machine = topology::discover(); machine.ok()) {
+    document["host"] = machine->host_name;
+    document["cores"] = machine->cores;
+    document["cpus"] = machine->cpus;
+    document["numa_nodes"] = machine->numa_nodes.size();
+    document["memory_bytes"] = machine->memory_bytes;
+  }
+  return document;
+}
+
+std::string date_word() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+Status write_json(const std::string& path, const json& document) {
+  if (path == "-") {
+    fmt::print("{}\n", document.dump(1));
+    return {};
+  }
+  std::ofstream file(path);
+  file << document.dump(1) << '\n';
+  file.close();
+  if (!file) return errno_status(fmt::format("cannot write {}", path));
+  return {};
+}
+
+Status write_report(const std::string& path, const std::vector<Row>& rows) {
+  json results = json::array();
+  for (const Row& row : rows) results.push_back(row_json(row));
+  return write_json(
+      path, {{"machine", machine_json()}, {"date", date_word()}, {"results", std::move(results)}});
+}
+
+}  // namespace tutti::tool

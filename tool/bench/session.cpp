@@ -1,0 +1,234 @@
+#include "tool/bench/session.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/sockets.hpp"
+#include "schedule/catalog.hpp"
+#include "tool/bench/arithmetic.hpp"
+#include "tool/bench/report.hpp"
+#include "tool/bench/table.hpp"
+#include "tool/command.hpp"
+
+namespace tutti::tool {
+namespace {
+
+constexpr std::size_t kAlign = 2UL << 20;
+
+bool is_wanted(Collective collective, bool in_place, Placement placement) {
+  if (!has_placement(collective, in_place)) return false;
+  if (!has_placement(collective, !in_place)) return true;  // it has no other form
+  switch (placement) {
+    case Placement::both: return true;
+    case Placement::in: return in_place;
+    case Placement::out: return !in_place;
+    case Placement::common: return in_place == (collective == Collective::all_reduce);
+  }
+  return true;
+}
+
+}  // namespace
+
+Session::~Session() {
+  if (plain_ != nullptr) ::munmap(plain_, 2 * area_bytes_);
+}
+
+int Session::run() {
+  if (Status status = prepare(); !status.ok()) return complain("bench", status);
+  const std::vector<Line> lines = plan();
+  if (group_.rank() == 0) {
+    progress_ = std::make_unique<Progress>(options_.terminal, lines.size());
+    print(table_head(options_, group_.size(), transport_));
+  }
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Cell& first = lines[i].cells.front();
+    if (progress_)
+      progress_->show(i,
+                      fmt::format("{} {}", to_string(first.collective), size_words(first.bytes)));
+    std::vector<Row> line;
+    for (const Cell& cell : lines[i].cells) {
+      auto row = measure(cell);
+      if (!row.ok())
+        return complain("bench",
+                        row.status().annotate(fmt::format("{} of {}", to_string(cell.collective),
+                                                          size_words(cell.bytes))));
+      line.push_back(*std::move(row));
+    }
+    report(line);
+  }
+  return finish();
+}
+
+Status Session::prepare() {
+  auto meeting = BenchMeeting::create(group_);
+  if (!meeting.ok()) return meeting.status();
+  meeting_ = *std::move(meeting);
+  // A core per rank; with more ranks than cores the scheduler knows better.
+  const std::vector<int> cpus = bench::own_cpus();
+  if (meeting_->shared() && !meeting_->crowded())
+    bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
+  floor_ =
+      std::make_unique<Floor>(group_, *meeting_, transport_ == "tcp", options_.effort.budget_us);
+  return make_areas();
+}
+
+Status Session::make_areas() {
+  for (const Collective collective : options_.collectives)
+    for (const std::size_t size : options_.sizes)
+      area_bytes_ =
+          std::max(area_bytes_, fitting_bytes(collective, size, options_.dtype, group_.size()));
+  area_bytes_ = (area_bytes_ + kAlign - 1) / kAlign * kAlign;
+  void* memory = nullptr;
+  if (options_.symmetric) {
+    auto allocated = group_.allocate(2 * area_bytes_);
+    if (!allocated.ok()) return allocated.status();
+    symmetric_ = *std::move(allocated);
+    memory = symmetric_.data;
+  } else {
+    plain_ = ::mmap(nullptr, 2 * area_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                    -1, 0);
+    if (plain_ == MAP_FAILED) {
+      plain_ = nullptr;
+      return errno_status("no memory for the buffers");
+    }
+    memory = plain_;
+  }
+  std::memset(memory, 0, 2 * area_bytes_);
+  areas_ = {memory, static_cast<std::byte*>(memory) + area_bytes_};
+  return {};
+}
+
+std::vector<Algorithm> Session::algorithms_for(Collective collective) const {
+  // A forced algorithm is in the group's configuration, so that predict() tells of it.
+  std::vector<Algorithm> list = {Algorithm::automatic};
+  if (!options_.every_algorithm) return list;
+  for (const Algorithm algorithm : schedule::algorithms_for(collective)) {
+    schedule::Request request;
+    request.collective = collective;
+    request.size = group_.size();
+    if (schedule::build(algorithm, request).ok()) list.push_back(algorithm);
+  }
+  return list;
+}
+
+std::vector<Session::Line> Session::plan() const {
+  std::vector<Line> lines;
+  for (const Collective collective : options_.collectives) {
+    std::vector<std::size_t> sizes;
+    for (const std::size_t size : options_.sizes)
+      sizes.push_back(fitting_bytes(collective, size, options_.dtype, group_.size()));
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    for (const std::size_t bytes : sizes)
+      for (const Algorithm algorithm : algorithms_for(collective)) {
+        Line line;
+        for (const bool in_place : {false, true}) {
+          if (is_wanted(collective, in_place, options_.placement))
+            line.cells.push_back({collective, bytes, in_place, algorithm, options_.dtype,
+                                  options_.op, options_.root});
+        }
+        lines.push_back(std::move(line));
+      }
+  }
+  return lines;
+}
+
+Status Session::verify(const Task& task, std::size_t& wrong) {
+  task.fill_and_spoil();
+  meeting_->sync();
+  if (Status status = group_.run(task.call()); !status.ok()) return status;
+  wrong += task.count_wrong();
+  meeting_->sync();  // before anybody fills again what others may still read
+  return {};
+}
+
+Result<Row> Session::measure(const Cell& cell) {
+  const auto prediction = group_.predict(cell.collective, cell.bytes);
+  if (!prediction.ok()) return prediction.status();
+  const auto floor_us = floor_->of(cell);
+  const Task task(cell, group_.rank(), group_.size(), areas_);
+  std::size_t wrong = 0;
+  if (Status status = verify(task, wrong); !status.ok()) return status;
+
+  Status failure;
+  const auto operation = [&] {
+    if (Status status = group_.run(task.call()); !status.ok() && failure.ok()) failure = status;
+  };
+  const auto spoil = [&] { task.fill_and_spoil(); };
+  const auto touch = [&] { task.fill(); };
+  const auto count = [&] { wrong += task.count_wrong(); };
+  bench::Timing timing;
+  if (options_.check) {
+    timing = bench::measure(*meeting_, options_.effort, operation, spoil, count);
+  } else if (options_.warm) {
+    task.clear();
+    timing = bench::measure(*meeting_, options_.effort, operation);
+  } else {
+    timing = bench::measure(*meeting_, options_.effort, operation, touch);
+  }
+  if (!failure.ok()) return failure;
+  if (!meeting_->health().ok()) return meeting_->health();
+
+  Row row;
+  row.collective = cell.collective;
+  row.ranks = group_.size();
+  row.transport = transport_;
+  row.memory = options_.symmetric ? "symmetric" : "plain";
+  row.algorithm = algorithm_word(cell, *prediction);
+  row.dtype = cell.dtype;
+  row.op = cell.op;
+  row.bytes = cell.bytes;
+  row.count = cell.count();
+  row.in_place = cell.in_place;
+  row.timing = timing;
+  if (cell.algorithm == Algorithm::automatic || cell.algorithm == prediction->algorithm)
+    row.predicted_us = static_cast<double>(prediction->time.count()) * 1e-3;
+  row.floor_us = floor_us;
+  row.cpu_s = meeting_->sum(threads_ && group_.rank() != 0 ? 0 : timing.cpu_s);
+  row.wrong = static_cast<std::size_t>(meeting_->sum(static_cast<double>(wrong)));
+  return row;
+}
+
+std::string Session::algorithm_word(const Cell& cell, const Prediction& prediction) const {
+  // Beside the forced ones the library's own choice keeps its own name.
+  if (cell.algorithm != Algorithm::automatic || options_.every_algorithm)
+    return std::string(to_string(cell.algorithm));
+  return std::string(to_string(prediction.algorithm));
+}
+
+void Session::report(const std::vector<Row>& line) {
+  if (group_.rank() == 0) {
+    const Row* forms[2] = {nullptr, nullptr};
+    for (const Row& row : line) forms[row.in_place ? 1 : 0] = &row;
+    print(table_line(forms[0], forms[1]));
+  }
+  rows_.insert(rows_.end(), line.begin(), line.end());
+}
+
+void Session::print(const std::string& text) {
+  if (options_.json == "-") return;  // standard output is for the JSON
+  if (options_.rows_to_terminal) {
+    progress_->print(text);
+    return;
+  }
+  progress_->clear();
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+int Session::finish() {
+  std::size_t wrong = 0;
+  for (const Row& row : rows_) wrong += row.wrong;
+  if (group_.rank() != 0) return wrong > 0 ? kFailed : kDone;
+  if (options_.summary) print("#\n" + summary_table(rows_));
+  progress_->clear();
+  if (!options_.json.empty())
+    if (Status status = write_report(options_.json, rows_); !status.ok())
+      return complain("bench", status);
+  if (wrong > 0) return complain("bench", fmt::format("{} elements were wrong", wrong), kFailed);
+  return kDone;
+}
+
+}  // namespace tutti::tool

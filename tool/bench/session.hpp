@@ -1,0 +1,58 @@
+// tool/bench/session.hpp - one rank's part of a benchmark: every cell in turn, rank 0 reports.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tool/bench/floor.hpp"
+#include "tool/bench/meeting.hpp"
+#include "tool/bench/options.hpp"
+#include "tool/bench/progress.hpp"
+#include "tool/bench/row.hpp"
+#include "tutti/group.hpp"
+
+namespace tutti::tool {
+
+class Session {
+ public:
+  // `transport` is the word that is reported. `threads`: all ranks live in one process, so its CPU
+  // time is everybody's.
+  Session(Group& group, const BenchOptions& options, std::string transport, bool threads)
+      : group_(group), options_(options), transport_(std::move(transport)), threads_(threads) {}
+  ~Session();
+
+  // Collective. The exit code: 1 when a result was wrong or the group failed.
+  int run();
+
+ private:
+  struct Line {  // of the table: the forms of one size and algorithm
+    std::vector<Cell> cells;
+  };
+
+  Status prepare();
+  std::vector<Line> plan() const;
+  std::vector<Algorithm> algorithms_for(Collective collective) const;
+  Status make_areas();
+  Result<Row> measure(const Cell& cell);
+  Status verify(const Task& task, std::size_t& wrong);
+  std::string algorithm_word(const Cell& cell, const Prediction& prediction) const;
+  void report(const std::vector<Row>& line);
+  void print(const std::string& text);
+  int finish();
+
+  Group& group_;
+  const BenchOptions& options_;
+  std::string transport_;
+  bool threads_;
+  std::unique_ptr<BenchMeeting> meeting_;
+  std::unique_ptr<Floor> floor_;
+  std::unique_ptr<Progress> progress_;
+  SymmetricMemory symmetric_;
+  void* plain_ = nullptr;
+  std::size_t area_bytes_ = 0;
+  Areas areas_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,22 @@
+// tool/bench/table.hpp - rows as a lined-up table, in nccl-tests' columns and a few more.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tool/bench/options.hpp"
+#include "tool/bench/row.hpp"
+
+namespace tutti::tool {
+
+// Two or three lines; each begins with "#".
+std::string table_head(const BenchOptions& options, int ranks, const std::string& transport);
+// One line of one size and algorithm; a form that was not measured is null.
+std::string table_line(const Row* out_of_place, const Row* in_place);
+// One line per collective.
+std::string summary_table(const std::vector<Row>& rows);
+
+// "0.27", "15.4", "33016": three digits that count.
+std::string time_words(double time_us);
+
+}  // namespace tutti::tool
