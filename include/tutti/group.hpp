@@ -41,7 +41,8 @@ struct GroupOptions {
 
 // What the library expects an operation to cost.
 struct Prediction {
-  std::chrono::nanoseconds time{0};
+  std::chrono::nanoseconds time{0};            // on memory of any kind
+  std::chrono::nanoseconds symmetric_time{0};  // on symmetric memory
   Algorithm algorithm = Algorithm::automatic;
 };
 

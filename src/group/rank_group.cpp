@@ -136,7 +136,11 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   // Choices are made for powers of two; the time is asked for these bytes.
   auto exact = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
   if (!exact.ok()) return exact.status();
-  return Prediction{exact->predicted, exact->algorithm};
+  situation.symmetric = true;
+  auto shared = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
+  if (!shared.ok()) return shared.status();
+  return Prediction{exact->predicted, std::min(exact->predicted, shared->predicted),
+                    exact->algorithm};
 }
 
 Status RankGroup::tune() {

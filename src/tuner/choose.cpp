@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/check.hpp"
 #include "schedule/catalog.hpp"
@@ -44,7 +45,24 @@ Choice weigh(const Entry& entry, const Situation& situation, const Machine& mach
   if (entry.algorithm != Algorithm::direct || entry.collective != Collective::all_reduce)
     return two;
   const Choice one = weigh(entry, situation, 1, machine);
-  return one.predicted <= two.predicted ? one : two;
+  // Nearly equal: the form that moves less is kinder to whatever runs beside it.
+  return static_cast<double>(one.predicted.count()) <=
+                 kWorthOneShot * static_cast<double>(two.predicted.count())
+             ? one
+             : two;
+}
+
+// What candidates are compared by. On one host that is plain and symmetric memory alike: which of
+// them a call has is known to each rank for itself only, and the choice must be everybody's.
+double weight(const Choice& choice, const Situation& situation, const Machine& machine) {
+  const auto plain = static_cast<double>(choice.predicted.count());
+  if (situation.symmetric || topology::host_count(situation.host_of) != 1) return plain;
+  const Entry* entry = schedule::find(situation.collective, choice.algorithm);
+  Situation shared = situation;
+  shared.symmetric = true;
+  // Where all can reach all buffers, direct folds by slices whatever was chosen.
+  const auto reached = weigh(*entry, shared, 2, machine).predicted;
+  return std::sqrt(plain * static_cast<double>(std::min(reached, choice.predicted).count()));
 }
 
 std::string names_of_able(const Situation& situation) {
@@ -60,17 +78,20 @@ std::string names_of_able(const Situation& situation) {
 
 std::vector<Choice> candidates(const Situation& situation, const Machine& machine) {
   std::vector<Choice> choices;
+  std::vector<std::pair<double, std::size_t>> weighed;
   for (const Entry& entry : schedule::catalog()) {
     if (entry.collective != situation.collective || !objection(entry, situation).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(situation)) continue;
     choices.push_back(weigh(entry, situation, machine));
+    weighed.emplace_back(weight(choices.back(), situation, machine), choices.size() - 1);
   }
-  // Equal costs keep the catalog's order, so that every rank has the same first row.
-  std::stable_sort(choices.begin(), choices.end(),
-                   [](const Choice& a, const Choice& b) { return a.predicted < b.predicted; });
   // Direct serves every collective in every situation that a group can be in.
   TUTTI_CHECK(!choices.empty());
-  return choices;
+  // Equal costs keep the catalog's order, so that every rank has the same first row.
+  std::sort(weighed.begin(), weighed.end());
+  std::vector<Choice> sorted;
+  for (const auto& each : weighed) sorted.push_back(choices[each.second]);
+  return sorted;
 }
 
 Choice choose(const Situation& situation, const Machine& machine) {

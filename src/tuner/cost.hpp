@@ -65,5 +65,7 @@ inline constexpr std::size_t kDefaultSegmentBytes = 128 << 10;
 inline constexpr std::size_t kSegmentBytes[] = {16 << 10,  32 << 10,  64 << 10,
                                                 256 << 10, 512 << 10, 1024 << 10};
 inline constexpr double kWorthIt = 0.97;
+// The same for folding everything everywhere instead of by slices.
+inline constexpr double kWorthOneShot = 0.9;
 
 }  // namespace tutti::tuner

@@ -133,8 +133,13 @@ class Stage {
     const double near = curve.share(bytes, std::min(whole, kNearBytes));
     return {near, std::max(0.0, curve.share(bytes, whole) - near)};
   }
+  static double crossing(double bytes, double seconds) {
+    const double first = std::min(bytes, kCrossingBytes);
+    return (first + (bytes - first) * kPrefetched) * seconds;
+  }
   static double crossing(const Bytes& bytes) {
-    return bytes.shown * kShowSeconds + (bytes.copied + bytes.folded) * kTakeSeconds;
+    return crossing(bytes.shown, kShowSeconds) +
+           crossing(bytes.copied + bytes.folded, kTakeSeconds);
   }
   double copy(double bytes) const { return machine_.copy.share(bytes, total_); }
   double work(const Bytes& bytes) const {
@@ -189,10 +194,10 @@ class Stage {
     double sum = static_cast<double>(meetings_) * meet_;
     for (std::size_t step = 0; step < meetings_; ++step) {
       sum += step_seconds(step, [&](const Bytes& bytes) {
-        return copy(bytes.shown) + bytes.shown * kShowSeconds;
+        return copy(bytes.shown) + crossing(bytes.shown, kShowSeconds);
       });
       sum += step_seconds(step, [&](const Bytes& bytes) {
-        return work(bytes) + (bytes.copied + bytes.folded) * kTakeSeconds;
+        return work(bytes) + crossing(bytes.copied + bytes.folded, kTakeSeconds);
       });
     }
     return sum;

@@ -184,7 +184,10 @@ Result<Row> Session::measure(const Cell& cell) {
   row.in_place = cell.in_place;
   row.timing = timing;
   if (cell.algorithm == Algorithm::automatic || cell.algorithm == prediction->algorithm)
-    row.predicted_us = static_cast<double>(prediction->time.count()) * 1e-3;
+    row.predicted_us =
+        static_cast<double>(
+            (options_.symmetric ? prediction->symmetric_time : prediction->time).count()) *
+        1e-3;
   row.floor_us = floor_us;
   row.cpu_s = meeting_->sum(threads_ && group_.rank() != 0 ? 0 : timing.cpu_s);
   row.wrong = static_cast<std::size_t>(meeting_->sum(static_cast<double>(wrong)));
