@@ -42,6 +42,8 @@ struct Config {
   std::size_t recorder_size = 4096;
   // Bytes of a segment that moves at once.  TUTTI_SEGMENT_BYTES
   std::size_t segment_bytes = 128 * 1024;
+  // TCP connections between two ranks, 1 … 8; the smaller of both sides counts.  TUTTI_STREAMS
+  int streams = 1;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

@@ -187,6 +187,9 @@ bool Channel::begin_next() {
   std::deque<Incoming> early;
   early.swap(early_);
   for (Incoming& message : early) handle_data(message);
+  // The arrivals leave together with the first data, where there are any.
+  plan_->step(*this);
+  for (int peer : company_) link_to(peer).flush_held();
   return true;
 }
 

@@ -67,6 +67,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   Status health() const;
 
   // From inside a poll, in order of arrival. `peer` is a group rank.
+  std::byte* place(int peer, const transport::Header& header);
   void on_message(int peer, const transport::Header& header, const transport::Payload& payload);
   void on_down(int peer, const Status& reason);
 

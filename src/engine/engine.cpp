@@ -55,6 +55,7 @@ void Engine::shutdown() {
   {
     std::scoped_lock lock(sleep_mutex_);
     activity_.notify_all();
+    work_.notify_all();
   }
   if (!progress_.joinable()) return;
   // The last group may be dropped by a callback, in the progress thread itself.
@@ -114,7 +115,12 @@ void Engine::reserve_channels_below(std::uint32_t id) {
   }
 }
 
-std::byte* Engine::place(int, const Header&) { return nullptr; }
+std::byte* Engine::place(int peer, const Header& header) {
+  const auto at = by_id_.find(header.channel);
+  const auto channel = at == by_id_.end() ? nullptr : at->second.lock();
+  const int rank = channel ? channel->group_rank(peer) : -1;
+  return rank >= 0 ? channel->place(rank, header) : nullptr;
+}
 
 void Engine::on_message(int peer, const Header& header, const Payload& payload) {
   const auto at = by_id_.find(header.channel);
@@ -227,7 +233,12 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   std::unique_lock lock(sleep_mutex_);
   if (stop_) return;
   const bool give_way = idle && drivers_.load() > 0;
-  if (sleeping_ || give_way) {
+  if (give_way) {
+    // Whatever comes is the driver's. Only new work, or the driver's end, is of interest here.
+    if (!over()) work_.wait_for(lock, std::min<Nanoseconds>(timeout, 100ms));
+    return;
+  }
+  if (sleeping_) {
     if (!idle && sleeping_idle_) endpoint_->wake();
     followers_.fetch_add(1);
     if (!over()) activity_.wait_for(lock, std::min<Nanoseconds>(timeout, idle ? 100ms : 5ms));
@@ -253,6 +264,10 @@ void Engine::notify() {
 
 void Engine::kick() {
   if (sleeping_.load()) endpoint_->wake();
+  {
+    std::scoped_lock lock(sleep_mutex_);
+    work_.notify_all();
+  }
   notify();
 }
 

@@ -25,7 +25,11 @@ Plan::Plan(Compiled compiled, std::size_t segment_bytes)
     : compiled_(std::move(compiled)),
       segment_bytes_(segment_bytes),
       running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
-      streams_(compiled_.streams.size()) {}
+      streams_(compiled_.streams.size()),
+      receiver_(compiled_.streams.size(), kNoOp) {
+  for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i)
+    if (compiled_.program.ops[i].kind == OpKind::recv) receiver_[compiled_.recv_stream[i]] = i;
+}
 
 void Plan::begin(const Launch& launch, std::uint64_t sequence) {
   launch_ = &launch;
@@ -98,6 +102,22 @@ Status Plan::deliver(int peer, const Header& header, Segment segment, PlanHost& 
   if (header.offset != queue.received()) return refuse("out of order");
   queue.push(segment);
   return {};
+}
+
+// A place is given only if nobody reads or writes it any more before the recv does: then it does not
+// matter that the bytes come a little early. Their delivery, in order, is what moves the recv on.
+std::byte* Plan::place(int peer, const Header& header) const {
+  const int stream = compiled_.find_stream(peer, header.step);
+  if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;
+  const std::size_t index = receiver_[static_cast<std::size_t>(stream)];
+  if (index == kNoOp || header.offset < streams_[static_cast<std::size_t>(stream)].received())
+    return nullptr;
+  const std::size_t total = running_[index].starts.back();
+  if (header.bytes > total || header.offset > total - header.bytes) return nullptr;
+  const std::size_t limit = limit_of(index);
+  if (limit == kBlocked || header.offset + header.bytes > limit) return nullptr;
+  const Piece piece = running_[index].dst.at(header.offset);
+  return piece.bytes >= header.bytes ? piece.data : nullptr;
 }
 
 bool Plan::step(PlanHost& host) {

@@ -43,6 +43,8 @@ class Plan {
   void begin(const Launch& launch, std::uint64_t sequence);
   // A segment of this collective has come. corrupt when it does not fit.
   Status deliver(int peer, const transport::Header& header, Segment segment, PlanHost& host);
+  // Where the payload of such a segment can be written at once; null: it has to wait for its turn.
+  std::byte* place(int peer, const transport::Header& header) const;
   // True if anything moved.
   bool step(PlanHost& host);
   // All ops are done; the group adds that all peers have arrived.
@@ -67,6 +69,7 @@ class Plan {
     std::atomic<std::uint32_t> in_flight{0};
   };
   static constexpr std::size_t kBlocked = ~std::size_t{0};
+  static constexpr std::size_t kNoOp = ~std::size_t{0};
 
   void prepare(std::size_t index, Running& running);
   void add_region(const schedule::Region& region, Strand& strand) const;
@@ -89,6 +92,7 @@ class Plan {
   bool tainted_ = false;
   std::unique_ptr<Running[]> running_;
   std::vector<SegmentQueue> streams_;
+  std::vector<std::size_t> receiver_;  // per stream: the recv that takes it, or kNoOp (a fold does)
 };
 
 }  // namespace tutti::engine

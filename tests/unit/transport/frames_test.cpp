@@ -155,8 +155,9 @@ TEST_F(Frames, the_end_of_the_stream_comes_after_the_last_frame) {
   queue.push_copy(frame(MessageKind::goodbye, 3), "bye", 0);
   ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
   out.reset();
-  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::closed);
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
   EXPECT_EQ(sink.texts, std::vector<std::string>{"bye"});
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::closed);
 }
 
 TEST(BufferPool, gives_memory_of_the_right_size_again_and_again) {
