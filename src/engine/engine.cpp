@@ -203,8 +203,10 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
   drivers_.fetch_add(1);
   long idle = 0;
   while (!over()) {
-    const bool polled = poll_once();
-    if (channel.try_step() || polled) {
+    // The step first: what was just started leaves before anything is read.
+    const bool moved = channel.try_step();
+    if (moved && over()) break;
+    if (poll_once() || moved) {
       idle = 0;
       continue;
     }

@@ -66,22 +66,26 @@ FrameReader::End FrameReader::read(std::size_t stream, int socket, Sink& sink) {
 }
 
 FrameReader::End FrameReader::read_frames(int socket, Sink& sink) {
-  for (std::size_t total = 0; total < kReadAtOnce;) {
-    while (waiting_.size() < kMaxWaiting && parse(sink)) {
-    }
-    if (corrupt_) return End::corrupt;
-    if (waiting_.size() >= kMaxWaiting) return End::waiting;
+  std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
+  while (!corrupt_ && total < kReadAtOnce) {
+    if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
     std::size_t asked = 0;
     const ssize_t got = fill(socket, asked);
     if (got <= 0) return end_of(got, total);
     total += static_cast<std::size_t>(got);
-    while (waiting_.size() < kMaxWaiting && parse(sink)) {
-    }
-    if (corrupt_) return End::corrupt;
+    parse_staged(sink);
     // Less than asked for: there was no more. It saves the call that would only say so.
-    if (static_cast<std::size_t>(got) < asked) return End::drained;
+    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && !corrupt_)
+      return End::drained;
   }
-  return End::more;
+  return corrupt_ ? End::corrupt : End::more;
+}
+
+// True if there was anything.
+bool FrameReader::parse_staged(Sink& sink) {
+  bool parsed = false;
+  while (waiting_.size() < kMaxWaiting && parse(sink)) parsed = true;
+  return parsed;
 }
 
 FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Sink& sink) {
@@ -94,7 +98,7 @@ FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Sink& s
     const std::size_t asked = landing != nullptr ? landing->header.bytes - landing->got : 1;
     const ssize_t got = receive(socket, into, asked, landing != nullptr ? 0 : MSG_PEEK);
     if (got <= 0) return end_of(got, total);
-    if (landing == nullptr) return End::waiting;
+    if (landing == nullptr) return total == 0 ? End::waiting : End::more;
     landing->got += static_cast<std::size_t>(got);
     total += static_cast<std::size_t>(got);
     if (landing->whole()) {

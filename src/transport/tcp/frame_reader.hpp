@@ -36,7 +36,7 @@ class FrameReader {
     nothing,  // had come
     drained,  // something had; there was no more a moment ago
     more,     // enough for one poll; there may be more
-    waiting,  // for another stream; there may be more
+    waiting,  // nothing was done: another stream has to bring something first
     closed,   // the peer has closed
     failed,   // errno says why
     corrupt,  // bad_header() cannot be one
@@ -71,6 +71,7 @@ class FrameReader {
   std::size_t staged() const { return end_ - begin_; }
   End read_frames(int socket, Sink& sink);
   End read_aside(std::size_t stream, int socket, Sink& sink);
+  bool parse_staged(Sink& sink);
   bool parse(Sink& sink);
   bool parse_small(Sink& sink);
   Landing start(const Header& header, Sink& sink);
