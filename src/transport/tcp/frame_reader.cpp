@@ -39,8 +39,7 @@ bool is_sane(const Header& header) noexcept {
   switch (header.kind) {
     case MessageKind::data:
     case MessageKind::eager:
-    case MessageKind::bulk:
-      return header.bytes <= kMaxFrameBytes;
+    case MessageKind::bulk: return header.bytes <= kMaxFrameBytes;
     case MessageKind::arrive:
     case MessageKind::request:
     case MessageKind::ready:
@@ -49,8 +48,7 @@ bool is_sane(const Header& header) noexcept {
     case MessageKind::report:
     case MessageKind::abort:
     case MessageKind::goodbye:
-    case MessageKind::bell:
-      return header.bytes <= kMaxControlBytes;
+    case MessageKind::bell: return header.bytes <= kMaxControlBytes;
   }
   return false;
 }

@@ -94,7 +94,7 @@ class FrameReader {
   Header header_;
   Landing current_;
 
-  std::deque<Waiting> waiting_;                // in order; an element stays where it is
+  std::deque<Waiting> waiting_;               // in order; an element stays where it is
   std::vector<std::deque<Waiting*>> asides_;  // per stream: payloads in the order they come
 };
 

@@ -90,10 +90,11 @@ class TcpLink final : public Link {
 
   int self_;
   int peer_;
-  std::size_t frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
+  std::size_t
+      frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
   std::string whereabouts_;
   BufferPool pool_;
-  FrameReader reader_;        // poll only, like the next two
+  FrameReader reader_;  // poll only, like the next two
   bool some_ended_ = false;
   Nanoseconds ended_at_{0};
 

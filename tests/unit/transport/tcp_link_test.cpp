@@ -1,12 +1,12 @@
 // Two tcp links back to back, over several socket pairs.
+#include "transport/tcp/tcp_link.hpp"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <random>
-
-#include "transport/tcp/tcp_link.hpp"
 
 namespace tutti::transport {
 namespace {
