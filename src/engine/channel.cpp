@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.hpp"
 #include "engine/engine.hpp"
@@ -157,6 +158,9 @@ bool Channel::run_collectives() {
   bool moved = false;
   while (current_ || begin_next()) {
     moved |= plan_->step(*this);
+    // The arrivals left together with the first data, where there were any.
+    if (std::exchange(arrivals_held_, false))
+      for (int peer : company_) link_to(peer).flush_held();
     if (plan_->done() && everyone_arrived()) {
       finish_current();
       moved = true;
@@ -187,9 +191,6 @@ bool Channel::begin_next() {
   std::deque<Incoming> early;
   early.swap(early_);
   for (Incoming& message : early) handle_data(message);
-  // The arrivals leave together with the first data, where there are any.
-  plan_->step(*this);
-  for (int peer : company_) link_to(peer).flush_held();
   return true;
 }
 

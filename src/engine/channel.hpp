@@ -173,6 +173,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unordered_map<std::uint64_t, std::unique_ptr<Plan>> plans_;
   Plan* plan_ = nullptr;  // of current_
   std::unique_ptr<Queued> current_;
+  bool arrivals_held_ = false;  // told to the links, which may wait for more to send
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

@@ -196,9 +196,10 @@ void Channel::announce() {
     if (launch.output.size() == 1)
       arrival.output = link.share(launch.output[0].data, launch.output[0].bytes);
     Header header = header_for(MessageKind::arrive, options_.id, current_->sequence);
-    header.flags = transport::kHold;  // the first data go along; begin_next sees to the rest
+    header.flags = transport::kHold;  // the first data may go along
     (void)link.send(header, &arrival, sizeof arrival, 0);
   }
+  arrivals_held_ = true;
 }
 
 void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {

@@ -169,11 +169,13 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
   body(*endpoint_);
 }
 
-bool Engine::poll_once() {
+// Whoever else sleeps over what came here has to be woken; the one that looks once more before it
+// sleeps need not wake itself.
+bool Engine::poll_once(bool before_sleeping) {
   if (!poll_lock_.try_lock()) return false;
   const bool moved = endpoint_->poll(*this);
   poll_lock_.unlock();
-  if (moved && (followers_.load() > 0)) notify();
+  if (moved && (followers_.load() > 0 || (sleeping_.load() && !before_sleeping))) notify();
   return moved;
 }
 
@@ -250,7 +252,7 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   sleeping_ = true;
   sleeping_idle_ = idle;
   lock.unlock();
-  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once() || stop_; });
+  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once(true) || stop_; });
   lock.lock();
   sleeping_ = sleeping_idle_ = false;
   activity_.notify_all();

@@ -100,7 +100,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   void on_sent(std::uint64_t token) override;
   void on_down(int peer, const Status& reason) override;
 
-  bool poll_once();
+  bool poll_once(bool before_sleeping = false);
   bool step_channels(const Channel* only);
   std::vector<std::shared_ptr<Channel>> channels();
   void progress_loop();

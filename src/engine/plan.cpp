@@ -142,6 +142,13 @@ bool Plan::advance(std::size_t index, PlanHost& host) {
   return false;
 }
 
+// A message that moves bytes comes in two parts at least, unless it is small: the receiver works on
+// the first, and passes it on, while the second is still under way.
+std::size_t Plan::most_at_once(const transport::Link& link, std::size_t total) const {
+  if (link.kind() != transport::LinkKind::tcp) return total;
+  return std::max((total / 2 + 63) / 64 * 64, segment_bytes_ / 2);
+}
+
 bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
@@ -152,11 +159,12 @@ bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
     transport::Link& link = host.link_to(op.peer);
     const bool invited = host.has_arrived(op.peer);
     // Whole segments while more is to come; the last one as soon as it is there.
-    const bool enough = limit == total || limit - running.issued >= segment_bytes_;
+    const std::size_t most = most_at_once(link, total);
+    const bool enough = limit == total || limit - running.issued >= std::min(segment_bytes_, most);
     if ((invited || total <= link.eager_bytes()) && enough) {
       while (running.issued < limit || !running.opened) {
         const Piece piece = total == 0 ? Piece{} : running.src.at(running.issued);
-        const std::size_t bytes = std::min(piece.bytes, limit - running.issued);
+        const std::size_t bytes = std::min({piece.bytes, limit - running.issued, most});
         if (put && invited && land(op, running, bytes, host)) {
           moved = true;
           continue;

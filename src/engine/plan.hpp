@@ -75,6 +75,7 @@ class Plan {
   void add_region(const schedule::Region& region, Strand& strand) const;
   std::size_t limit_of(std::size_t index) const;
   bool advance(std::size_t index, PlanHost& host);
+  std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
   bool advance_send(std::size_t index, PlanHost& host, bool put);
   bool advance_recv(std::size_t index, PlanHost& host);
   bool advance_copy(std::size_t index);

@@ -212,6 +212,7 @@ bool TcpLink::flush() {
 
 bool TcpLink::ready() const {
   if (down_.load(std::memory_order_relaxed)) return false;
+  if (some_ended_) return true;  // the others' time may be up
   for (const Stream& stream : streams_)
     if (stream.readable || stream.writable) return true;
   return held_.load(std::memory_order_acquire) || has_completed_.load(std::memory_order_acquire) ||
