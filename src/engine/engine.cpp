@@ -214,10 +214,9 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
   drivers_.fetch_add(1);
   long idle = 0;
   while (!over()) {
-    // The step first: what was just started leaves before anything is read.
-    const bool moved = channel.try_step();
-    if (moved && over()) break;
-    if (poll_once() || moved) {
+    // Polled before the first step: a failure that is already here counts.
+    const bool polled = poll_once();
+    if (channel.try_step() || polled) {
       idle = 0;
       continue;
     }
