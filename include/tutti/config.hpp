@@ -47,6 +47,8 @@ struct Config {
   std::string tuning = "auto";
   // Folder for what was measured; empty: tutti/ in the user's cache.  TUTTI_CACHE_DIR
   std::string cache_dir;
+  // TCP connections between two ranks, 1 … 8; the smaller of both sides counts.  TUTTI_STREAMS
+  int streams = 1;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

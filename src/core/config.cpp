@@ -97,6 +97,15 @@ Status read_spin(std::string_view text, long& field) {
   return {};
 }
 
+Status read_streams(std::string_view text, int& field) {
+  auto number = parse_integer(text);
+  if (!number.ok()) return number.status();
+  if (*number < 1 || *number > 8)
+    return Status(Code::invalid_argument, fmt::format("{} lies outside 1 … 8", *number));
+  field = static_cast<int>(*number);
+  return {};
+}
+
 Status read_switch(std::string_view text, bool& field) {
   auto value = parse_switch(text);
   if (!value.ok()) return value.status();
@@ -198,6 +207,9 @@ const Row kRows[] = {
     {"TUTTI_CACHE_DIR", "folder for measured costs; tutti/ in the user's cache when not set",
      [](Text text, Config& c) { return c.cache_dir = text, Status(); },
      [](Filled c) { return c.cache_dir; }},
+    {"TUTTI_STREAMS", "tcp connections between two ranks, 1 … 8; the smaller of both sides counts",
+     [](Text text, Config& c) { return read_streams(text, c.streams); },
+     [](Filled c) { return std::to_string(c.streams); }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
      [](Filled c) { return std::to_string(c.spin); }},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "core/check.hpp"
 #include "core/pause.hpp"
@@ -69,15 +70,21 @@ Status Channel::run(const Launch& launch) {
     if (ended) return {};
     if (work) return work->wait(std::chrono::nanoseconds::max());
   }
-  return start(launch, true)->wait(std::chrono::nanoseconds::max());
+  Queued queued;
+  queued.lent = &launch;
+  return enqueue(std::move(queued), true)->wait(std::chrono::nanoseconds::max());
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
-  auto work = std::make_shared<WorkState>(shared_from_this());
   Queued queued;
-  queued.deadline = deadline_after(engine_->clock().now(), launch.timeout);
   queued.owned = std::make_unique<const Launch>(std::move(launch));
   queued.lent = queued.owned.get();
+  return enqueue(std::move(queued), caller_drives);
+}
+
+std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
+  auto work = std::make_shared<WorkState>(shared_from_this());
+  queued.deadline = deadline_after(engine_->clock().now(), queued.lent->timeout);
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -193,6 +200,9 @@ bool Channel::run_collectives() {
   bool moved = false;
   while (current_ || begin_next()) {
     moved |= step_current();
+    // The arrivals left together with the first data, where there were any.
+    if (std::exchange(arrivals_held_, false))
+      for (int peer : company_) link_to(peer).flush_held();
     if (!failed_.load(std::memory_order_relaxed) && current_done()) {
       finish_current();
       moved = true;

@@ -77,6 +77,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   Status health() const;
 
   // From inside a poll, in order of arrival. `peer` is a group rank.
+  std::byte* place(int peer, const transport::Header& header);
   void on_message(int peer, const transport::Header& header, const transport::Payload& payload);
   void on_down(int peer, const Status& reason);
 
@@ -135,6 +136,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     Received received;
   };
 
+  std::shared_ptr<WorkState> enqueue(Queued queued, bool caller_drives);
   bool step();
   bool drain_inbox();
   void handle(Incoming& message);
@@ -221,6 +223,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     trace::Record record;
   };
   AtOnce at_once_;
+  bool arrivals_held_ = false;  // told to the links, which may wait for more to send
   std::vector<int>
       company_;  // ranks that are told of current_, and whose arrival it waits for; sorted
   std::deque<Incoming> early_;  // data of collectives that were not begun yet

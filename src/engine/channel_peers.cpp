@@ -87,6 +87,16 @@ std::string Channel::where(int peer) const {
 // ---- in the poller's hands
 // -----------------------------------------------------------------------
 
+// Only if nobody holds the baton just now; the poller does not wait for it.
+std::byte* Channel::place(int peer, const Header& header) {
+  if (header.kind != MessageKind::data || !baton_.try_lock()) return nullptr;
+  std::byte* there = nullptr;
+  if (current_ && !torn_down_ && ready_->plan && header.sequence == current_->sequence)
+    there = ready_->plan->place(peer, header);
+  baton_.unlock();
+  return there;
+}
+
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
   if (header.kind == MessageKind::abort) {
     const auto* text = reinterpret_cast<const char*>(payload.data);
@@ -194,9 +204,11 @@ void Channel::announce() {
     arrival.output = {};
     if (launch.output.size() == 1)
       arrival.output = link.share(launch.output[0].data, launch.output[0].bytes);
-    (void)link.send(header_for(MessageKind::arrive, options_.id, current_->sequence), &arrival,
-                    sizeof arrival, 0);
+    Header header = header_for(MessageKind::arrive, options_.id, current_->sequence);
+    header.flags = transport::kHold;  // the first data may go along
+    (void)link.send(header, &arrival, sizeof arrival, 0);
   }
+  arrivals_held_ = true;
 }
 
 void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {

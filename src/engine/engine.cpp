@@ -18,6 +18,14 @@ namespace {
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
 
+// A poll of memory takes some 20 ns, one of sockets 300: both spin for about 50 µs.
+long spins_for(transport::Endpoint& endpoint) {
+  for (int rank = 0; rank < endpoint.size(); ++rank)
+    if (transport::Link* link = endpoint.link(rank))
+      if (link->kind() == transport::LinkKind::tcp) return 160;
+  return 2000;
+}
+
 }  // namespace
 
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
@@ -38,7 +46,8 @@ Engine::Engine(EngineOptions options)
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
   // running.
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
-  spins_ = config_.spin >= 0 ? config_.spin : (cores >= endpoint_->size() ? 2000 : 0);
+  spins_ = config_.spin;
+  if (spins_ < 0) spins_ = cores >= endpoint_->size() ? spins_for(*endpoint_) : 0;
 }
 
 void Engine::shutdown() {
@@ -47,6 +56,7 @@ void Engine::shutdown() {
   {
     std::scoped_lock lock(sleep_mutex_);
     activity_.notify_all();
+    work_.notify_all();
   }
   if (!progress_.joinable()) return;
   // The last group may be dropped by a callback, in the progress thread itself.
@@ -106,7 +116,12 @@ void Engine::reserve_channels_below(std::uint32_t id) {
   }
 }
 
-std::byte* Engine::place(int, const Header&) { return nullptr; }
+std::byte* Engine::place(int peer, const Header& header) {
+  const auto at = by_id_.find(header.channel);
+  const auto channel = at == by_id_.end() ? nullptr : at->second.lock();
+  const int rank = channel ? channel->group_rank(peer) : -1;
+  return rank >= 0 ? channel->place(rank, header) : nullptr;
+}
 
 void Engine::on_message(int peer, const Header& header, const Payload& payload) {
   const auto at = by_id_.find(header.channel);
@@ -155,12 +170,14 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
   body(*endpoint_);
 }
 
-bool Engine::poll_once() {
+// Whoever else sleeps over what came here has to be woken; the one that looks once more before it
+// sleeps need not wake itself.
+bool Engine::poll_once(bool before_sleeping) {
   if (!poll_lock_.try_lock()) return false;
   const bool moved = endpoint_->poll(*this);
   polls_.fetch_add(1, std::memory_order_release);
   poll_lock_.unlock();
-  if (moved && (followers_.load() > 0)) notify();
+  if (moved && (followers_.load() > 0 || (sleeping_.load() && !before_sleeping))) notify();
   return moved;
 }
 
@@ -190,6 +207,7 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
   drivers_.fetch_add(1);
   long idle = 0;
   while (!over()) {
+    // Polled before the first step: a failure that is already here counts.
     const bool polled = poll_once();
     if (channel.try_step() || polled) {
       idle = 0;
@@ -223,7 +241,12 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   std::unique_lock lock(sleep_mutex_);
   if (stop_) return;
   const bool give_way = idle && drivers_.load() > 0;
-  if (sleeping_ || give_way) {
+  if (give_way) {
+    // Whatever comes is the driver's. Only new work, or the driver's end, is of interest here.
+    if (!over()) work_.wait_for(lock, std::min<Nanoseconds>(timeout, 100ms));
+    return;
+  }
+  if (sleeping_) {
     if (!idle && sleeping_idle_) endpoint_->wake();
     followers_.fetch_add(1);
     if (!over()) activity_.wait_for(lock, std::min<Nanoseconds>(timeout, idle ? 100ms : 5ms));
@@ -233,7 +256,8 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   sleeping_ = true;
   sleeping_idle_ = idle;
   lock.unlock();
-  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once() || last_try() || stop_; });
+  endpoint_->sleep(timeout, idle,
+                   [&] { return over() || poll_once(true) || last_try() || stop_; });
   lock.lock();
   sleeping_ = sleeping_idle_ = false;
   activity_.notify_all();
@@ -249,6 +273,10 @@ void Engine::notify() {
 
 void Engine::kick() {
   if (sleeping_.load()) endpoint_->wake();
+  {
+    std::scoped_lock lock(sleep_mutex_);
+    work_.notify_all();
+  }
   notify();
 }
 

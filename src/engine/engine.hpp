@@ -110,7 +110,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   void on_sent(std::uint64_t token) override;
   void on_down(int peer, const Status& reason) override;
 
-  bool poll_once();
+  bool poll_once(bool before_sleeping = false);
   bool step_channels(const Channel* only);
   std::vector<std::shared_ptr<Channel>> channels();
   void progress_loop();
@@ -142,6 +142,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   // Sleeping: one thread at a time sleeps on the endpoint, the others on the condition variable.
   std::mutex sleep_mutex_;
   std::condition_variable activity_;
+  std::condition_variable work_;  // for the progress thread while it leaves the field to a driver
   std::atomic<int> followers_{0};
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> sleeping_idle_{false};

@@ -25,7 +25,11 @@ Plan::Plan(Compiled compiled, std::size_t segment_bytes)
     : compiled_(std::move(compiled)),
       segment_bytes_(segment_bytes),
       running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
-      streams_(compiled_.streams.size()) {}
+      streams_(compiled_.streams.size()),
+      receiver_(compiled_.streams.size(), kNoOp) {
+  for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i)
+    if (compiled_.program.ops[i].kind == OpKind::recv) receiver_[compiled_.recv_stream[i]] = i;
+}
 
 void Plan::begin(const Launch& launch, std::uint64_t sequence) {
   launch_ = &launch;
@@ -100,6 +104,22 @@ Status Plan::deliver(int peer, const Header& header, Segment segment, PlanHost& 
   return {};
 }
 
+// A place is given only if nobody reads or writes it any more before the recv does: then it does not
+// matter that the bytes come a little early. Their delivery, in order, is what moves the recv on.
+std::byte* Plan::place(int peer, const Header& header) const {
+  const int stream = compiled_.find_stream(peer, header.step);
+  if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;
+  const std::size_t index = receiver_[static_cast<std::size_t>(stream)];
+  if (index == kNoOp || header.offset < streams_[static_cast<std::size_t>(stream)].received())
+    return nullptr;
+  const std::size_t total = running_[index].starts.back();
+  if (header.bytes > total || header.offset > total - header.bytes) return nullptr;
+  const std::size_t limit = limit_of(index);
+  if (limit == kBlocked || header.offset + header.bytes > limit) return nullptr;
+  const Piece piece = running_[index].dst.at(header.offset);
+  return piece.bytes >= header.bytes ? piece.data : nullptr;
+}
+
 bool Plan::step(PlanHost& host) {
   bool moved = false;
   const std::size_t count = compiled_.program.ops.size();
@@ -122,6 +142,13 @@ bool Plan::advance(std::size_t index, PlanHost& host) {
   return false;
 }
 
+// A message that moves bytes comes in two parts at least, unless it is small: the receiver works on
+// the first, and passes it on, while the second is still under way.
+std::size_t Plan::most_at_once(const transport::Link& link, std::size_t total) const {
+  if (link.kind() != transport::LinkKind::tcp) return total;
+  return std::max((total / 2 + 63) / 64 * 64, segment_bytes_ / 2);
+}
+
 bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
@@ -132,11 +159,12 @@ bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
     transport::Link& link = host.link_to(op.peer);
     const bool invited = host.has_arrived(op.peer);
     // Whole segments while more is to come; the last one as soon as it is there.
-    const bool enough = limit == total || limit - running.issued >= segment_bytes_;
+    const std::size_t most = most_at_once(link, total);
+    const bool enough = limit == total || limit - running.issued >= std::min(segment_bytes_, most);
     if ((invited || total <= link.eager_bytes()) && enough) {
       while (running.issued < limit || !running.opened) {
         const Piece piece = total == 0 ? Piece{} : running.src.at(running.issued);
-        const std::size_t bytes = std::min(piece.bytes, limit - running.issued);
+        const std::size_t bytes = std::min({piece.bytes, limit - running.issued, most});
         if (put && invited && land(op, running, bytes, host)) {
           moved = true;
           continue;

@@ -43,6 +43,8 @@ class Plan {
   void begin(const Launch& launch, std::uint64_t sequence);
   // A segment of this collective has come. corrupt when it does not fit.
   Status deliver(int peer, const transport::Header& header, Segment segment, PlanHost& host);
+  // Where the payload of such a segment can be written at once; null: it has to wait for its turn.
+  std::byte* place(int peer, const transport::Header& header) const;
   // True if anything moved.
   bool step(PlanHost& host);
   // All ops are done; the group adds that all peers have arrived.
@@ -67,11 +69,13 @@ class Plan {
     std::atomic<std::uint32_t> in_flight{0};
   };
   static constexpr std::size_t kBlocked = ~std::size_t{0};
+  static constexpr std::size_t kNoOp = ~std::size_t{0};
 
   void prepare(std::size_t index, Running& running);
   void add_region(const schedule::Region& region, Strand& strand) const;
   std::size_t limit_of(std::size_t index) const;
   bool advance(std::size_t index, PlanHost& host);
+  std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
   bool advance_send(std::size_t index, PlanHost& host, bool put);
   bool advance_recv(std::size_t index, PlanHost& host);
   bool advance_copy(std::size_t index);
@@ -89,6 +93,7 @@ class Plan {
   bool tainted_ = false;
   std::unique_ptr<Running[]> running_;
   std::vector<SegmentQueue> streams_;
+  std::vector<std::size_t> receiver_;  // per stream: the recv that takes it, or kNoOp (a fold does)
 };
 
 }  // namespace tutti::engine

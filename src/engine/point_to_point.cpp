@@ -17,6 +17,8 @@ namespace {
 // Eager messages that a receiver keeps for one peer before they wait at the sender. With 16 KiB
 // each at most (tcp), that is 1 MiB a pair.
 constexpr int kCredits = 64;
+// With the credits it bounds what a receiver keeps for each peer.
+constexpr std::size_t kEagerBytes = 16 * 1024;
 constexpr std::size_t kQuantumBytes = 1024 * 1024;
 
 Header header_of(MessageKind kind, std::uint64_t id, PlanHost& host) {
@@ -109,7 +111,7 @@ bool PointToPoint::start_eagerly(Sending& sending, Header header, PlanHost& host
   const Posting& posting = sending.posting;
   Link& link = host.link_to(posting.peer);
   int& credits = credits_[static_cast<std::size_t>(posting.peer)];
-  if (posting.bytes > link.eager_bytes() || credits == 0) return false;
+  if (posting.bytes > std::min(link.eager_bytes(), kEagerBytes) || credits == 0) return false;
   header.kind = MessageKind::eager;
   sending.in_flight.store(1, std::memory_order_relaxed);
   const auto sent = link.send(header, posting.data, posting.bytes,

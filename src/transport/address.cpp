@@ -41,6 +41,7 @@ std::string Address::encode() const {
   out.put(rank);
   out.put(pid);
   out.put(static_cast<std::uint32_t>(allowed.inproc | allowed.shm << 1 | allowed.tcp << 2));
+  out.put(streams);
   for (const std::string* text : {&host, &host_id, &local, &tcp_loopback, &tcp_outward})
     out.put_string(*text);
   return out.take();
@@ -59,11 +60,14 @@ Result<Address> Address::decode(const std::string& bytes) {
                   fmt::format("a rank speaks protocol {}, this one {}; all ranks must use the same "
                               "build",
                               version, kProtocolVersion));
-  bool whole = in.get(address.rank) && in.get(address.pid) && in.get(allowed);
+  bool whole = in.get(address.rank) && in.get(address.pid) && in.get(allowed) &&
+               in.get(address.streams);
   for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,
                             &address.tcp_outward})
     whole = whole && in.get_string(*text);
   if (!whole || !in.empty()) return Status(Code::corrupt, "a rank's address is cut short");
+  if (address.streams < 1 || address.streams > kMaxStreams)
+    return Status(Code::corrupt, fmt::format("a rank wants {} streams", address.streams));
   address.allowed = {(allowed & 1) != 0, (allowed & 2) != 0, (allowed & 4) != 0};
   return address;
 }

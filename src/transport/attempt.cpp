@@ -41,11 +41,13 @@ LinkKind Party::local_kind(int peer) const {
   return mine.allowed.shm && theirs.allowed.shm ? LinkKind::shm : LinkKind::tcp;
 }
 
-Attempt::Attempt(const Party& party, int peer, bool local, Descriptor socket, Nanoseconds deadline)
+Attempt::Attempt(const Party& party, int peer, bool local, Descriptor socket, Nanoseconds deadline,
+                 int stream)
     : party_(party),
       outgoing_(peer >= 0),
       local_(local),
       peer_(peer),
+      stream_(stream),
       socket_(std::move(socket)),
       deadline_(deadline),
       handshake_(outgoing_ ? Handshake::client(party.secret, identity_of(party, local))
@@ -77,6 +79,7 @@ Attempt::State Attempt::step() {
       case Stage::handshake: going = shake_hands(); break;
       case Stage::offer: going = take_offer(); break;
       case Stage::verdict: going = take_verdict(); break;
+      case Stage::stream: going = take_stream(); break;
       case Stage::welcome: going = take_welcome(); break;
     }
   }
@@ -120,10 +123,9 @@ bool Attempt::shake_hands() {
                                                    claimed, outgoing_ ? peer_ : party_.rank + 1)));
   peer_ = claimed;
   if (local_) return begin_offer();
-  stage_ = Stage::welcome;
-  if (outgoing_) return true;
-  if (send(&kWelcome, 1)) state_ = State::linked;
-  return false;
+  stage_ = outgoing_ ? Stage::welcome : Stage::stream;
+  const auto number = static_cast<unsigned char>(stream_);
+  return !outgoing_ || send(&number, 1);
 }
 
 bool Attempt::begin_offer() {
@@ -191,6 +193,17 @@ bool Attempt::take_verdict() {
   kind_ = LinkKind::tcp;  // the peer has answered: it follows no address any more
   return stop(failure_.ok() ? Status(Code::unsupported, "the two cannot map each other's memory")
                             : failure_);
+}
+
+bool Attempt::take_stream() {
+  unsigned char number = 0;
+  if (receive(&number, 1) != 1) return false;
+  if (number >= party_.streams(peer_))
+    return stop(Status(Code::mismatch, fmt::format("rank {} opened stream {} of {}", peer_, number,
+                                                   party_.streams(peer_))));
+  stream_ = number;
+  if (send(&kWelcome, 1)) state_ = State::linked;
+  return false;
 }
 
 bool Attempt::take_welcome() {

@@ -1,12 +1,14 @@
 // transport/attempt.hpp - one connection on its way to become a link.
 //
 //   handshake (core/auth) ─┬─ Unix socket: offers of memory cross ─ verdicts cross ─▶ inproc, shm
-//                          └─ TCP: the accepting side says welcome ─────────────────▶ tcp
+//                          └─ TCP: the connecting side says which stream of the pair this is,
+//                             the accepting side says welcome ──────────────────────▶ tcp
 //
 // A state machine over a non-blocking socket: step it when the socket is readable. A stranger gets
 // no further than the handshake.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -32,13 +34,16 @@ struct Party {
   int size() const { return static_cast<int>(addresses.size()); }
   // What this pair would use on one host, by what both allow; tcp: nothing there.
   LinkKind local_kind(int peer) const;
+  // TCP connections between this rank and `peer`: as many as both want.
+  int streams(int peer) const { return std::min(self().streams, of(peer).streams); }
 };
 
 class Attempt {
  public:
   enum class State : std::uint8_t { running, linked, failed };
-  // `peer` -1: somebody has connected to us.
-  Attempt(const Party& party, int peer, bool local, Descriptor socket, Nanoseconds deadline);
+  // `peer` -1: somebody has connected to us. `stream`: of a TCP connection that we make.
+  Attempt(const Party& party, int peer, bool local, Descriptor socket, Nanoseconds deadline,
+          int stream = 0);
   ~Attempt();
 
   // Goes on as far as it can without blocking.
@@ -53,6 +58,7 @@ class Attempt {
   bool authenticated() const { return stage_ != Stage::handshake; }
   bool began() const { return began_; }  // has been stepped
   int peer() const { return peer_; }
+  int stream() const { return stream_; }  // of an accepted one: when linked
   int descriptor() const { return socket_.get(); }
   Nanoseconds deadline() const { return deadline_; }
 
@@ -63,12 +69,13 @@ class Attempt {
   pid_t process() const { return process_; }
 
  private:
-  enum class Stage : std::uint8_t { handshake, offer, verdict, welcome };
+  enum class Stage : std::uint8_t { handshake, offer, verdict, stream, welcome };
 
   bool shake_hands();
   bool begin_offer();
   bool take_offer();
   bool take_verdict();
+  bool take_stream();
   bool take_welcome();
   bool send(const void* data, std::size_t bytes);
   ssize_t receive(void* data, std::size_t bytes);
@@ -78,6 +85,7 @@ class Attempt {
   bool outgoing_;
   bool local_;
   int peer_;
+  int stream_;
   Descriptor socket_;
   Nanoseconds deadline_;
   Handshake handshake_;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kMaxTurnedAway = 6;
 constexpr Nanoseconds kFirstPause = std::chrono::milliseconds(10);
-// Beyond one for each rank that may come: what strangers can hold open at the same time.
-constexpr int kStrangers = 16;
+// Beyond one for each connection that may come: what strangers can hold open at the same time.
+constexpr std::size_t kStrangers = 16;
 
 Nanoseconds now() { return steady_clock().now(); }
 
@@ -27,7 +27,12 @@ Joining::Joining(const Party& party, const Descriptor& local, const TcpListeners
       lanes_(std::move(lanes)),
       config_(config),
       log_(std::move(log)),
-      courses_(static_cast<std::size_t>(party.size())) {}
+      courses_(static_cast<std::size_t>(party.size())) {
+  for (int peer = 0; peer < party_.size(); ++peer) {
+    course(peer).streams.resize(static_cast<std::size_t>(party_.streams(peer)));
+    expected_ += course(peer).streams.size();
+  }
+}
 
 Status Joining::run(Nanoseconds timeout) {
   deadline_ = deadline_after(now(), timeout);
@@ -64,31 +69,45 @@ bool Joining::all_linked() const {
 
 Status Joining::start_due() {
   for (int peer = 0; peer < party_.rank; ++peer) {
-    if (course(peer).linked || course(peer).retry_at > now()) continue;
-    course(peer).retry_at = Nanoseconds::max();
-    if (Status status = start(peer); !status.ok()) return status;
+    Course& way = course(peer);
+    if (way.linked || way.retry_at > now()) continue;
+    if (!way.tried_local && party_.local_kind(peer) != LinkKind::tcp) {
+      way.retry_at = Nanoseconds::max();
+      start(peer);
+    }
+    if (way.retry_at == Nanoseconds::max()) continue;
+    if (Status status = start_streams(peer); !status.ok()) return status;
   }
   return {};
 }
 
-Status Joining::start(int peer) {
+// By the Unix socket; if that leads nowhere, TCP is next.
+void Joining::start(int peer) {
   Course& way = course(peer);
-  if (!way.tried_local && party_.local_kind(peer) != LinkKind::tcp) {
-    auto address = SocketAddress::parse(party_.of(peer).local);
-    auto socket = address.ok() ? connect_to(*address, deadline_)
-                               : Result<Descriptor>(address.status());
-    if (socket.ok()) {
-      attempts_.push_back(std::make_unique<Attempt>(party_, peer, true, std::move(*socket),
-                                                    now() + kHandshakeTimeout));
-      return {};
-    }
-    way.last_failure = socket.status();
-    way.tried_local = true;
+  auto address = SocketAddress::parse(party_.of(peer).local);
+  auto socket =
+      address.ok() ? connect_to(*address, deadline_) : Result<Descriptor>(address.status());
+  if (socket.ok()) {
+    attempts_.push_back(std::make_unique<Attempt>(party_, peer, true, std::move(*socket),
+                                                  now() + kHandshakeTimeout));
+    return;
   }
-  return start_tcp(peer);
+  way.last_failure = socket.status();
+  way.tried_local = true;
+  way.retry_at = Nanoseconds(0);
 }
 
-Status Joining::start_tcp(int peer) {
+Status Joining::start_streams(int peer) {
+  for (int i = 0; i < party_.streams(peer); ++i) {
+    Stream& stream = course(peer).streams[static_cast<std::size_t>(i)];
+    if (stream.socket || stream.retry_at > now()) continue;
+    stream.retry_at = Nanoseconds::max();
+    if (Status status = start_tcp(peer, i); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Joining::start_tcp(int peer, int stream) {
   Course& way = course(peer);
   const Address& theirs = party_.of(peer);
   if (!party_.self().allowed.tcp || !theirs.allowed.tcp)
@@ -104,11 +123,11 @@ Status Joining::start_tcp(int peer) {
   auto socket = connect_to(*address, std::min(deadline_, now() + kHandshakeTimeout));
   if (!socket.ok()) {
     way.last_failure = socket.status();
-    way.retry_at = now() + kFirstPause * 10;
+    way.streams[static_cast<std::size_t>(stream)].retry_at = now() + kFirstPause * 10;
     return {};
   }
   attempts_.push_back(std::make_unique<Attempt>(party_, peer, false, std::move(*socket),
-                                                now() + kHandshakeTimeout));
+                                                now() + kHandshakeTimeout, stream));
   return {};
 }
 
@@ -126,8 +145,8 @@ void Joining::accept(const Descriptor& listener, bool local) {
 // Strangers hold a bounded number of connections: the oldest that has proved nothing goes.
 void Joining::make_room() {
   const auto unknown = [](const auto& a) { return !a->outgoing() && !a->authenticated(); };
-  if (std::count_if(attempts_.begin(), attempts_.end(), unknown) < party_.size() + kStrangers)
-    return;
+  const auto held = std::count_if(attempts_.begin(), attempts_.end(), unknown);
+  if (static_cast<std::size_t>(held) < expected_ + kStrangers) return;
   attempts_.erase(std::find_if(attempts_.begin(), attempts_.end(), unknown));
 }
 
@@ -141,8 +160,12 @@ void Joining::wait() const {
     until = std::min(until, attempt->deadline());
     if (!attempt->began()) until = Nanoseconds(0);  // it has its first word to say
   }
-  for (int peer = 0; peer < party_.rank; ++peer)
-    if (!course(peer).linked) until = std::min(until, course(peer).retry_at);
+  for (int peer = 0; peer < party_.rank; ++peer) {
+    const Course& way = course(peer);
+    if (way.linked || way.retry_at == Nanoseconds::max()) continue;
+    for (const Stream& stream : way.streams)
+      if (!stream.socket) until = std::min(until, stream.retry_at);
+  }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), std::chrono::seconds(1)));
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
@@ -164,10 +187,14 @@ Status Joining::settle(Attempt& attempt) {
   Course& way = course(attempt.peer());
   // Twice the same rank: the link that is there stays.
   if (way.linked) return {};
-  way.linked = true;
-  log_.info(attempt.local() ? Subsystem::shm : Subsystem::net, "linked to rank {} ({}) by {}",
-            attempt.peer(), party_.of(attempt.peer()).whereabouts(), to_string(attempt.kind()));
-  return adopt(attempt);
+  const Status status = adopt(attempt);
+  if (way.linked)
+    log_.info(attempt.local() ? Subsystem::shm : Subsystem::net, "linked to rank {} ({}) by {}{}",
+              attempt.peer(), party_.of(attempt.peer()).whereabouts(), to_string(attempt.kind()),
+              attempt.local() || way.streams.size() == 1
+                  ? std::string()
+                  : fmt::format(", {} streams", way.streams.size()));
+  return status;
 }
 
 Status Joining::settle_failure(Attempt& attempt) {
@@ -197,25 +224,34 @@ Status Joining::settle_failure(Attempt& attempt) {
     way.retry_at = Nanoseconds(0);
     return {};
   }
-  if (++way.turned_away > kMaxTurnedAway) return cannot(attempt.peer(), why.message());
-  way.retry_at = now() + kFirstPause * (1 << way.turned_away);
+  Stream& stream = way.streams[static_cast<std::size_t>(attempt.stream())];
+  if (++stream.turned_away > kMaxTurnedAway) return cannot(attempt.peer(), why.message());
+  stream.retry_at = now() + kFirstPause * (1 << stream.turned_away);
   return {};
 }
 
 Status Joining::adopt(Attempt& attempt) {
   const int peer = attempt.peer();
-  switch (attempt.kind()) {
-    case LinkKind::inproc:
-      endpoint_.add_inproc(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank));
-      return {};
-    case LinkKind::shm:
-      return endpoint_.add_shm(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank),
-                               attempt.take_socket(), attempt.process());
-    case LinkKind::tcp:
-    case LinkKind::sim:
-      break;
-  }
-  return endpoint_.add_tcp(peer, attempt.take_socket(), config_.segment_bytes);
+  if (!attempt.local()) return adopt_tcp(attempt);
+  course(peer).linked = true;
+  if (attempt.kind() == LinkKind::shm)
+    return endpoint_.add_shm(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank),
+                             attempt.take_socket(), attempt.process());
+  endpoint_.add_inproc(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank));
+  return {};
+}
+
+// There is a link when the last of its streams is there.
+Status Joining::adopt_tcp(Attempt& attempt) {
+  Course& way = course(attempt.peer());
+  Stream& stream = way.streams[static_cast<std::size_t>(attempt.stream())];
+  if (!stream.socket) stream.socket = attempt.take_socket();
+  std::vector<Descriptor> sockets;
+  for (const Stream& each : way.streams)
+    if (!each.socket) return {};
+  for (Stream& each : way.streams) sockets.push_back(std::move(each.socket));
+  way.linked = true;
+  return endpoint_.add_tcp(attempt.peer(), std::move(sockets), config_.segment_bytes);
 }
 
 int Joining::lane_of(int rank) const {

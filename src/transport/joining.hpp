@@ -26,12 +26,18 @@ class Joining {
   Status run(Nanoseconds timeout);
 
  private:
+  // One TCP connection of a pair.
+  struct Stream {
+    Descriptor socket;
+    int turned_away = 0;      // hung up on in the middle
+    Nanoseconds retry_at{0};  // Nanoseconds::max(): an attempt is under way
+  };
   // What is known of the way to one peer.
   struct Course {
     bool linked = false;
     bool tried_local = false;
-    int turned_away = 0;        // by TCP: hung up on in the middle
-    Nanoseconds retry_at{0};    // Nanoseconds::max(): an attempt is under way
+    Nanoseconds retry_at{0};  // of the Unix socket, as above; then the streams have their own
+    std::vector<Stream> streams;
     Status last_failure;
   };
   using Attempts = std::vector<std::unique_ptr<Attempt>>;
@@ -39,8 +45,9 @@ class Joining {
   Status check_ways() const;
   bool all_linked() const;
   Status start_due();
-  Status start(int peer);
-  Status start_tcp(int peer);
+  void start(int peer);
+  Status start_streams(int peer);
+  Status start_tcp(int peer, int stream);
   void accept(const Descriptor& listener, bool local);
   void make_room();
   void wait() const;
@@ -48,6 +55,7 @@ class Joining {
   Status settle(Attempt& attempt);
   Status settle_failure(Attempt& attempt);
   Status adopt(Attempt& attempt);
+  Status adopt_tcp(Attempt& attempt);
   Status cannot(int peer, const std::string& tried) const;
   Status overdue(Nanoseconds timeout) const;
   int lane_of(int rank) const;
@@ -63,6 +71,7 @@ class Joining {
   Log log_;
   std::vector<Course> courses_;  // by rank
   Attempts attempts_;
+  std::size_t expected_ = 0;  // connections that may be made to us
   Nanoseconds deadline_{0};
 };
 

@@ -76,6 +76,8 @@ class Link {
   // Only data and bulk are ever lent; everything else has been copied when send returns.
   virtual Sent send(const Header& header, const void* payload, std::size_t bytes,
                     std::uint64_t token) = 0;
+  // Sends what kHold has kept back. Any thread.
+  virtual void flush_held() {}
   // Gives a view back. A view that is held keeps nobody else's messages from passing.
   virtual void release(std::uint64_t lease) = 0;
   // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what

@@ -14,6 +14,8 @@ namespace {
 // With memory links alone the descriptors only tell of deaths and regions: looking now and then is
 // enough, and a system call costs as much as a dozen polls of the rings.
 constexpr std::uint32_t kPollsPerLook = 256;
+// Up to here reading every socket costs less than asking first which of them are ready.
+constexpr std::size_t kDirectSockets = 2;
 // How long a rank that leaves tries to get its last messages out.
 constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
 
@@ -63,26 +65,37 @@ Status LinkedEndpoint::add_shm(int peer, std::shared_ptr<Window> theirs, int lan
   return lifelines_.back()->watch(reactor_);
 }
 
-Status LinkedEndpoint::add_tcp(int peer, Descriptor socket, std::size_t segment_bytes) {
-  auto link = std::make_unique<TcpLink>(parts_.rank, peer, std::move(socket), segment_bytes,
+Status LinkedEndpoint::add_tcp(int peer, std::vector<Descriptor> sockets,
+                               std::size_t segment_bytes) {
+  auto link = std::make_unique<TcpLink>(parts_.rank, peer, std::move(sockets), segment_bytes,
                                         whereabouts(peer));
   tcp_.push_back(link.get());
+  sockets_ += link->streams();
   links_[static_cast<std::size_t>(peer)] = std::move(link);
-  return reactor_.add(tcp_.back()->descriptor(), *tcp_.back());
+  return tcp_.back()->watch(reactor_);
+}
+
+// The reactor costs a system call that finds nothing most of the time. A few sockets are read
+// whether or not it says so; it is asked for what waits for room, and now and then.
+bool LinkedEndpoint::time_to_look() {
+  if (has_news_.exchange(false, std::memory_order_relaxed)) return true;
+  if (++polls_ % kPollsPerLook == 0) return true;
+  if (tcp_.empty()) return false;
+  return sockets_ > kDirectSockets ||
+         std::any_of(tcp_.begin(), tcp_.end(), [](TcpLink* link) { return link->wants_room(); });
 }
 
 bool LinkedEndpoint::poll(Sink& sink) {
   bool happened = false;
-  if (!tcp_.empty() || ++polls_ % kPollsPerLook == 0 || has_news_.load(std::memory_order_relaxed)) {
-    has_news_.store(false, std::memory_order_relaxed);
-    reactor_.look();
-  }
+  if (time_to_look()) reactor_.look();
   // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
   for (MemoryLink* link : memory_) happened |= link->poll(sink);
-  for (TcpLink* link : tcp_)
+  for (TcpLink* link : tcp_) {
+    if (sockets_ <= kDirectSockets) link->suppose_readable();
     if (link->ready()) happened |= link->poll(sink);
+  }
   return happened;
 }
 
@@ -130,6 +143,8 @@ void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
 void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) {
   ++sleeps_;
   set_doorbell(idle ? kIdle : kSleeping);
+  // What was read already is no news: the reactor forgets it here.
+  if (!tcp_.empty()) has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
   if (!again()) wait_for_news(std::max(timeout, Nanoseconds(0)));
   set_doorbell(kAwake);

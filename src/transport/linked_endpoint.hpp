@@ -33,7 +33,8 @@ class LinkedEndpoint final : public Endpoint {
   void add_inproc(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self);
   Status add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self,
                  Descriptor lifeline, pid_t pid);
-  Status add_tcp(int peer, Descriptor socket, std::size_t segment_bytes);
+  // `sockets`: those of the pair, in the same order on both sides.
+  Status add_tcp(int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes);
 
   int rank() const override { return parts_.rank; }
   int size() const override { return parts_.size; }
@@ -57,6 +58,7 @@ class LinkedEndpoint final : public Endpoint {
   MemoryLink* add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
                          int lane_of_self);
   bool attend(Lifeline& lifeline);
+  bool time_to_look();
   void set_doorbell(std::uint32_t state);
   void wait_for_news(Nanoseconds timeout);
   void say_goodbye();
@@ -70,6 +72,7 @@ class LinkedEndpoint final : public Endpoint {
   std::vector<std::unique_ptr<Link>> links_;  // by rank
   std::vector<MemoryLink*> memory_;
   std::vector<TcpLink*> tcp_;
+  std::size_t sockets_ = 0;  // of tcp_
   std::vector<std::unique_ptr<Lifeline>> lifelines_;
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;

@@ -33,6 +33,7 @@ enum HeaderFlags : std::uint8_t {
   kLanded = 1,    // data: the `extra` bytes were put into their place already; no payload follows
   kCancel = 2,    // request: the sender has given up this message
   kRefuse = 4,    // ready: the receive buffer is too small, do not send
+  kHold = 16,     // the link may keep it until the next message or flush_held; not on the wire
   kInternal = 8,  // eager, request: the library's own message, never matched with a user's receive
 };
 
@@ -40,7 +41,7 @@ struct Header {
   std::uint32_t channel = 0;  // which group
   MessageKind kind = MessageKind::data;
   std::uint8_t flags = 0;
-  std::uint16_t spare = 0;
+  std::uint16_t spare = 0;  // tcp: the connection on which the payload comes; else 0
   std::uint64_t sequence = 0;  // the collective's number, or that of a point-to-point message
   std::uint32_t step = 0;
   std::uint32_t tag = 0;

@@ -149,6 +149,7 @@ Result<std::unique_ptr<Opening>> Opening::open(OpeningOptions options) {
   self.host = this_host_name();
   self.host_id = this_host_id();
   self.allowed = *allowed;
+  self.streams = std::clamp(options.config.streams, 1, kMaxStreams);
   auto opening = std::make_unique<ListeningOpening>(std::move(options), std::move(self));
   if (Status status = opening->listen(); !status.ok()) return status;
   return std::unique_ptr<Opening>(std::move(opening));

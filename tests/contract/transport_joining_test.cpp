@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
 
 #include "contract/transport_pair.hpp"
@@ -67,6 +68,32 @@ TEST(Joining, a_pair_that_may_use_shm_on_one_side_only_falls_back_to_tcp) {
   EXPECT_EQ(ranks.link(0, 1).kind(), LinkKind::tcp);
   EXPECT_EQ(ranks.link(1, 2).kind(), LinkKind::tcp);
   EXPECT_EQ(ranks.link(0, 2).kind(), LinkKind::inproc);
+}
+
+TEST(Joining, a_pair_has_as_many_streams_as_both_want) {
+  Ranks ranks(3, "tcp", [](int rank, OpeningOptions& options) {
+    options.config.streams = std::array{1, 3, 8}[static_cast<std::size_t>(rank)];
+  });
+  for (const Status& status : ranks.statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  const std::string text = pattern(1'000'000);
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to) {
+      if (from == to) continue;
+      const std::size_t before = ranks.note(to).messages.size();
+      std::size_t sent = 0;
+      std::string got;
+      ASSERT_TRUE(ranks.poll_until([&] {
+        Header header = header_of(MessageKind::data, 1);
+        header.offset = sent;
+        if (sent < text.size())
+          sent += ranks.link(from, to).send(header, text.data() + sent, text.size() - sent, 0).bytes;
+        got.clear();
+        for (std::size_t i = before; i < ranks.note(to).messages.size(); ++i)
+          got += ranks.note(to).messages[i].bytes;
+        return got.size() == text.size();
+      }));
+      EXPECT_TRUE(got == text) << from << " -> " << to;
+    }
 }
 
 TEST(Joining, another_secret_is_turned_away) {
@@ -233,6 +260,7 @@ TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
       if (!read_fully(socket->get(), in.data(), in.size(), deadline).ok()) break;
       if (!handshake.feed(in).ok()) break;
     }
+    EXPECT_TRUE(write_fully(socket->get(), "", 1, deadline).ok());  // stream 0
     Header header = header_of(static_cast<MessageKind>(200), 1);
     header.bytes = ~std::uint64_t{0};
     EXPECT_TRUE(write_fully(socket->get(), &header, sizeof header, deadline).ok());

@@ -140,6 +140,11 @@ std::vector<World> segmented_worlds() {
   for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
     worlds.push_back(World{
         .kind = kind, .size = 5, .tune = [](Config& config) { config.segment_bytes = 16 * 1024; }});
+  // Large segments take turns on three connections.
+  worlds.push_back(World{.kind = WorldKind::tcp, .size = 3, .tune = [](Config& config) {
+                           config.segment_bytes = 16 * 1024;
+                           config.streams = 3;
+                         }});
   return worlds;
 }
 

@@ -26,14 +26,19 @@ iovec part(const void* data, std::size_t bytes) { return {const_cast<void*>(data
 
 }  // namespace
 
-ssize_t FrameQueue::write_one(int socket, const Header& header, const void* payload) {
-  iovec parts[2] = {part(&header, sizeof header), part(payload, header.bytes)};
-  return send_vector(socket, parts, header.bytes == 0 ? 1 : 2);
+ssize_t FrameQueue::write_one(int socket, const Header* header, const void* payload,
+                              std::size_t bytes) {
+  iovec parts[2];
+  std::size_t count = 0;
+  if (header != nullptr) parts[count++] = part(header, sizeof *header);
+  if (bytes > 0) parts[count++] = part(payload, bytes);
+  return send_vector(socket, parts, count);
 }
 
 void FrameQueue::push_copy(const Header& header, const void* payload, std::size_t written) {
   Frame frame;
   frame.header = header;
+  frame.payload_bytes = header.bytes;
   frame.copy.assign(static_cast<const char*>(payload), header.bytes);
   push(std::move(frame), written);
 }
@@ -42,6 +47,25 @@ void FrameQueue::push_lent(const Header& header, const void* payload, std::size_
                            std::uint64_t token) {
   Frame frame;
   frame.header = header;
+  frame.payload_bytes = header.bytes;
+  frame.payload = static_cast<const std::byte*>(payload);
+  frame.token = token;
+  frame.lent = true;
+  push(std::move(frame), written);
+}
+
+void FrameQueue::push_header(const Header& header, std::size_t written) {
+  Frame frame;
+  frame.header = header;
+  push(std::move(frame), written);
+}
+
+void FrameQueue::push_payload(const Header& header, const void* payload, std::size_t written,
+                              std::uint64_t token) {
+  Frame frame;
+  frame.header = header;
+  frame.header_bytes = 0;
+  frame.payload_bytes = header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
   frame.lent = true;
@@ -63,13 +87,13 @@ FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& compl
     std::size_t skip = written_;
     for (std::size_t i = 0; i < std::min(frames_.size(), kFramesAtOnce); ++i, skip = 0) {
       const Frame& frame = frames_[i];
-      const std::size_t of_header = std::min(skip, sizeof(Header));
+      const std::size_t of_header = std::min(skip, frame.header_bytes);
       const std::size_t of_payload = skip - of_header;
-      if (of_header < sizeof(Header))
+      if (of_header < frame.header_bytes)
         parts[count++] = part(reinterpret_cast<const std::byte*>(&frame.header) + of_header,
-                              sizeof(Header) - of_header);
-      if (of_payload < frame.header.bytes)
-        parts[count++] = part(frame.payload + of_payload, frame.header.bytes - of_payload);
+                              frame.header_bytes - of_header);
+      if (of_payload < frame.payload_bytes)
+        parts[count++] = part(frame.payload + of_payload, frame.payload_bytes - of_payload);
     }
     const ssize_t sent = send_vector(socket, parts, count);
     if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Written::some : Written::failed;
@@ -92,7 +116,7 @@ void FrameQueue::advance(std::size_t written, std::vector<Completion>& completed
 void FrameQueue::forget(std::uint32_t channel) {
   for (Frame& frame : frames_) {
     if (!frame.lent || frame.header.channel != channel) continue;
-    frame.copy.assign(reinterpret_cast<const char*>(frame.payload), frame.header.bytes);
+    frame.copy.assign(reinterpret_cast<const char*>(frame.payload), frame.payload_bytes);
     frame.payload = reinterpret_cast<const std::byte*>(frame.copy.data());
     frame.lent = false;
   }

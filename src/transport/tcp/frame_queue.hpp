@@ -1,8 +1,13 @@
-// transport/tcp/frame_queue.hpp - frames on their way out: copied ones, and lent ones that point
-// into the sender's memory.
+// transport/tcp/frame_queue.hpp - frames on their way out of one socket: copied ones, and lent ones
+// that point into the sender's memory.
+//
+// With several connections to a peer a frame may be cut in two: its header leaves on the first one,
+// its payload on another.
 //
 // Thread-safety  none of its own; TcpLink's send lock covers it.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -27,12 +32,18 @@ class FrameQueue {
   bool empty() const { return frames_.empty(); }
   std::size_t bytes() const { return bytes_; }
 
-  // Writes one frame directly; gives how many bytes of header and payload went, or -1 with errno.
-  static ssize_t write_one(int socket, const Header& header, const void* payload);
+  // Writes one frame directly, or one of its halves (the other null); gives how many bytes went, or
+  // -1 with errno.
+  static ssize_t write_one(int socket, const Header* header, const void* payload,
+                           std::size_t bytes);
   // Queues a frame of which `written` bytes are out already.
   void push_copy(const Header& header, const void* payload, std::size_t written);
   void push_lent(const Header& header, const void* payload, std::size_t written,
                  std::uint64_t token);
+  // The halves of a frame, each for the queue of its own socket.
+  void push_header(const Header& header, std::size_t written);
+  void push_payload(const Header& header, const void* payload, std::size_t written,
+                    std::uint64_t token);
   // Writes as much as the socket takes, several frames a call.
   Written write(int socket, std::vector<Completion>& completed);
   // Copies what is still lent for the channel; its tokens are dropped.
@@ -46,7 +57,9 @@ class FrameQueue {
     std::string copy;
     std::uint64_t token = 0;
     bool lent = false;
-    std::size_t size() const { return sizeof(Header) + header.bytes; }
+    std::size_t header_bytes = sizeof(Header);  // 0: only the payload leaves here
+    std::size_t payload_bytes = 0;
+    std::size_t size() const { return header_bytes + payload_bytes; }
   };
   void push(Frame frame, std::size_t written);
   void advance(std::size_t written, std::vector<Completion>& completed);

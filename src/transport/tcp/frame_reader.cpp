@@ -12,8 +12,26 @@ namespace {
 constexpr std::size_t kStagingBytes = 64 * 1024;
 // Below this a detour through the staging buffer is cheaper than a system call of its own.
 constexpr std::size_t kDirectBytes = 16 * 1024;
+constexpr std::size_t kBulkyBytes = 512;
 // What one poll reads at most, so that no peer starves the others.
-constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
+constexpr std::size_t kReadAtOnce = 512 * 1024;
+// Frames that may wait for a payload on another stream.
+constexpr std::size_t kMaxWaiting = 64;
+
+ssize_t receive(int socket, std::byte* into, std::size_t bytes, int flags) {
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket, into, bytes, MSG_DONTWAIT | flags);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+// What a receive that brought nothing means, after `total` bytes of this call.
+FrameReader::End end_of(ssize_t got, std::size_t total) {
+  if (got == 0) return FrameReader::End::closed;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return FrameReader::End::failed;
+  return total == 0 ? FrameReader::End::nothing : FrameReader::End::drained;
+}
 
 }  // namespace
 
@@ -21,8 +39,7 @@ bool is_sane(const Header& header) noexcept {
   switch (header.kind) {
     case MessageKind::data:
     case MessageKind::eager:
-    case MessageKind::bulk:
-      return header.bytes <= kMaxFrameBytes;
+    case MessageKind::bulk: return header.bytes <= kMaxFrameBytes;
     case MessageKind::arrive:
     case MessageKind::request:
     case MessageKind::ready:
@@ -31,45 +48,84 @@ bool is_sane(const Header& header) noexcept {
     case MessageKind::report:
     case MessageKind::abort:
     case MessageKind::goodbye:
-    case MessageKind::bell:
-      return header.bytes <= kMaxControlBytes;
+    case MessageKind::bell: return header.bytes <= kMaxControlBytes;
   }
   return false;
 }
 
-FrameReader::FrameReader(int peer, BufferPool& pool)
+FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams)
     : peer_(peer),
       pool_(pool),
-      staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {}
+      staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
+      asides_(streams) {}
 
-FrameReader::End FrameReader::read(int socket, Sink& sink) {
-  for (std::size_t total = 0; total < kReadAtOnce;) {
-    const ssize_t got = fill(socket);
-    if (got == 0) return End::closed;
-    if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? End::drained : End::failed;
+FrameReader::End FrameReader::read(std::size_t stream, int socket, Sink& sink) {
+  return stream == 0 ? read_frames(socket, sink) : read_aside(stream, socket, sink);
+}
+
+FrameReader::End FrameReader::read_frames(int socket, Sink& sink) {
+  std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
+  while (!corrupt_ && total < kReadAtOnce) {
+    if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
+    std::size_t asked = 0;
+    const ssize_t got = fill(socket, asked);
+    if (got <= 0) return end_of(got, total);
     total += static_cast<std::size_t>(got);
-    while (parse(sink)) {
+    parse_staged(sink);
+    // Less than asked for: there was no more. It saves the call that would only say so.
+    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && !corrupt_)
+      return End::drained;
+  }
+  return corrupt_ ? End::corrupt : End::more;
+}
+
+// True if there was anything.
+bool FrameReader::parse_staged(Sink& sink) {
+  bool parsed = false;
+  while (waiting_.size() < kMaxWaiting && parse(sink)) parsed = true;
+  return parsed;
+}
+
+FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Sink& sink) {
+  std::deque<Waiting*>& expected = asides_[stream];
+  for (std::size_t total = 0; total < kReadAtOnce;) {
+    // What comes before its header on stream 0 stays in the kernel; an end is seen all the same.
+    std::byte peeked{};
+    Landing* landing = expected.empty() ? nullptr : &expected.front()->landing;
+    std::byte* into = landing != nullptr ? landing->target + landing->got : &peeked;
+    const std::size_t asked = landing != nullptr ? landing->header.bytes - landing->got : 1;
+    const ssize_t got = receive(socket, into, asked, landing != nullptr ? 0 : MSG_PEEK);
+    if (got <= 0) return end_of(got, total);
+    if (landing == nullptr) return total == 0 ? End::waiting : End::more;
+    landing->got += static_cast<std::size_t>(got);
+    total += static_cast<std::size_t>(got);
+    if (landing->whole()) {
+      expected.front()->here = true;
+      expected.pop_front();
+      deliver_waiting(sink);
+    } else if (static_cast<std::size_t>(got) < asked) {
+      return End::drained;
     }
-    if (corrupt_) return End::corrupt;
   }
   return End::more;
 }
 
 // Reads into the target if much is missing there, else into the staging buffer.
-ssize_t FrameReader::fill(int socket) {
-  const std::size_t missing = target_ != nullptr ? header_.bytes - got_ : 0;
+ssize_t FrameReader::fill(int socket, std::size_t& asked) {
+  const std::size_t missing = landing_ ? current_.header.bytes - current_.got : 0;
   const bool direct = missing >= kDirectBytes && staged() == 0;
   if (!direct && begin_ > 0) {
     std::memmove(staging_.get(), staging_.get() + begin_, staged());
     end_ -= begin_;
     begin_ = 0;
   }
-  std::byte* into = direct ? target_ + got_ : staging_.get() + end_;
-  ssize_t got = 0;
-  do {
-    got = ::recv(socket, into, direct ? missing : kStagingBytes - end_, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got > 0) (direct ? got_ : end_) += static_cast<std::size_t>(got);
+  // Among large frames a header is read almost alone: what comes behind it into the staging buffer
+  // has to be copied once more.
+  const std::size_t room = bulky_ ? std::max(end_, kBulkyBytes) - end_ : kStagingBytes - end_;
+  asked = direct ? missing : std::max<std::size_t>(room, sizeof(Header));
+  const ssize_t got =
+      receive(socket, direct ? current_.target + current_.got : staging_.get() + end_, asked, 0);
+  if (got > 0) (direct ? current_.got : end_) += static_cast<std::size_t>(got);
   return got;
 }
 
@@ -78,58 +134,93 @@ bool FrameReader::parse(Sink& sink) {
   if (!has_header_) {
     if (staged() < sizeof header_) return false;
     std::memcpy(&header_, staging_.get() + begin_, sizeof header_);
-    corrupt_ = !is_sane(header_);
+    const std::uint16_t stream = header_.spare;
+    const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
+    corrupt_ = !is_sane(header_) || stream >= asides_.size() ||
+               (stream != 0 && (!lendable || header_.bytes == 0));
     if (corrupt_) return false;
     begin_ += sizeof header_;
+    header_.spare = 0;  // it has said its word
+    bulky_ = header_.bytes >= kStagingBytes;
+    if (stream != 0) {
+      waiting_.push_back({start(header_, sink), false, false, {}});
+      asides_[stream].push_back(&waiting_.back());
+      return true;
+    }
     has_header_ = true;
-    if (header_.bytes > kInlineBytes) start_payload(sink);
+    landing_ = header_.bytes > kInlineBytes;
+    if (landing_) current_ = start(header_, sink);
   }
-  if (target_ == nullptr) return parse_small(sink);
-  const std::size_t part = std::min<std::size_t>(staged(), header_.bytes - got_);
-  std::memcpy(target_ + got_, staging_.get() + begin_, part);
+  if (!landing_) return parse_small(sink);
+  const std::size_t part = std::min<std::size_t>(staged(), current_.header.bytes - current_.got);
+  std::memcpy(current_.target + current_.got, staging_.get() + begin_, part);
   begin_ += part;
-  got_ += part;
-  if (got_ < header_.bytes) return false;
-  finish_payload(sink);
+  current_.got += part;
+  if (!current_.whole()) return false;
+  landing_ = has_header_ = false;
+  finish(current_, sink);
   return true;
 }
 
 bool FrameReader::parse_small(Sink& sink) {
   if (staged() < header_.bytes) return false;
-  alignas(16) std::byte payload[kInlineBytes];  // the staging buffer aligns nothing
-  std::memcpy(payload, staging_.get() + begin_, header_.bytes);
+  alignas(16) std::array<std::byte, kInlineBytes> payload;  // the staging buffer aligns nothing
+  std::memcpy(payload.data(), staging_.get() + begin_, header_.bytes);
   begin_ += header_.bytes;
   has_header_ = false;
-  if (header_.kind != MessageKind::bell) sink.on_message(peer_, header_, {payload, 0, false});
+  if (header_.kind == MessageKind::bell) return true;
+  if (waiting_.empty())
+    sink.on_message(peer_, header_, {payload.data(), 0, false});
+  else
+    waiting_.push_back({{header_, nullptr, 0, 0}, true, true, payload});
   return true;
 }
 
-void FrameReader::start_payload(Sink& sink) {
-  got_ = 0;
-  lease_ = 0;
-  target_ = nullptr;
-  if (header_.kind == MessageKind::data || header_.kind == MessageKind::bulk)
-    target_ = sink.place(peer_, header_);
-  if (target_ != nullptr) return;
-  const BufferPool::Buffer buffer = pool_.take(header_.bytes);
-  target_ = buffer.data;
-  lease_ = buffer.lease;
+FrameReader::Landing FrameReader::start(const Header& header, Sink& sink) {
+  Landing landing{header, nullptr, 0, 0};
+  if (header.kind == MessageKind::data || header.kind == MessageKind::bulk)
+    landing.target = sink.place(peer_, header);
+  if (landing.target != nullptr) return landing;
+  const BufferPool::Buffer buffer = pool_.take(header.bytes);
+  landing.target = buffer.data;
+  landing.lease = buffer.lease;
+  return landing;
 }
 
-void FrameReader::finish_payload(Sink& sink) {
-  const Payload payload{target_, lease_, lease_ == 0};
-  target_ = nullptr;
-  has_header_ = false;
-  if (header_.kind == MessageKind::bell) return pool_.release(payload.lease);
-  sink.on_message(peer_, header_, payload);
+void FrameReader::finish(const Landing& landing, Sink& sink) {
+  if (waiting_.empty())
+    deliver(landing, sink);
+  else
+    waiting_.push_back({landing, false, true, {}});
+}
+
+void FrameReader::deliver(const Landing& landing, Sink& sink) {
+  if (landing.header.kind == MessageKind::bell) return pool_.release(landing.lease);
+  sink.on_message(peer_, landing.header, {landing.target, landing.lease, landing.lease == 0});
+}
+
+void FrameReader::deliver_waiting(Sink& sink) {
+  for (; !waiting_.empty() && waiting_.front().here; waiting_.pop_front()) {
+    const Waiting& first = waiting_.front();
+    if (first.small)
+      sink.on_message(peer_, first.landing.header, {first.inline_bytes.data(), 0, false});
+    else
+      deliver(first.landing, sink);
+  }
+}
+
+void FrameReader::move_away(Landing& landing, std::uint32_t channel) {
+  if (landing.lease != 0 || landing.header.channel != channel) return;
+  const BufferPool::Buffer buffer = pool_.take(landing.header.bytes);
+  std::memcpy(buffer.data, landing.target, landing.got);
+  landing.target = buffer.data;
+  landing.lease = buffer.lease;
 }
 
 void FrameReader::forget(std::uint32_t channel) {
-  if (target_ == nullptr || lease_ != 0 || header_.channel != channel) return;
-  const BufferPool::Buffer buffer = pool_.take(header_.bytes);
-  std::memcpy(buffer.data, target_, got_);
-  target_ = buffer.data;
-  lease_ = buffer.lease;
+  if (landing_) move_away(current_, channel);
+  for (Waiting& frame : waiting_)
+    if (!frame.small) move_away(frame.landing, channel);
 }
 
 }  // namespace tutti::transport

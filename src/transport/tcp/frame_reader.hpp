@@ -1,17 +1,25 @@
-// transport/tcp/frame_reader.hpp - frames from a socket to the sink.
+// transport/tcp/frame_reader.hpp - frames from the sockets of one peer to the sink, in order.
 //
 // Small frames are taken out of a staging buffer, many per system call; large payloads are read
 // straight to where Sink::place wants them.
+//
+//   stream 0   [header|payload] [header ┄┄] [header|payload] …   the order of messages is its order
+//   stream 1                      [payload]                      a header's `spare` says: there
+//
+// With several streams, frames behind a payload that is still under way wait for it; their number
+// is bounded, then stream 0 rests.
 //
 // Thread-safety  one thread at a time: whoever polls.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <vector>
 
-#include "transport/link.hpp"
 #include "transport/buffer_pool.hpp"
+#include "transport/link.hpp"
 
 namespace tutti::transport {
 
@@ -25,26 +33,53 @@ bool is_sane(const Header& header) noexcept;
 class FrameReader {
  public:
   enum class End : std::uint8_t {
-    drained,  // the socket has no more
+    nothing,  // had come
+    drained,  // something had; there was no more a moment ago
     more,     // enough for one poll; there may be more
+    waiting,  // nothing was done: another stream has to bring something first
     closed,   // the peer has closed
     failed,   // errno says why
     corrupt,  // bad_header() cannot be one
   };
-  FrameReader(int peer, BufferPool& pool);
+  FrameReader(int peer, BufferPool& pool, std::size_t streams = 1);
 
-  End read(int socket, Sink& sink);
-  // Moves a payload that is being placed for `channel` into memory of our own.
+  End read(int socket, Sink& sink) { return read(0, socket, sink); }
+  End read(std::size_t stream, int socket, Sink& sink);
+  // Whether something is known to come on the stream. Stream 0 always has something to say.
+  bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
+  // Moves payloads that are being placed for `channel` into memory of our own.
   void forget(std::uint32_t channel);
   const Header& bad_header() const { return header_; }
 
  private:
+  // A large payload on its way in.
+  struct Landing {
+    Header header;
+    std::byte* target = nullptr;
+    std::uint64_t lease = 0;  // 0: placed
+    std::size_t got = 0;
+    bool whole() const { return got == header.bytes; }
+  };
+  // A frame that has to wait for one before it, or whose payload comes on another stream.
+  struct Waiting {
+    Landing landing;
+    bool small = false;  // at most kInlineBytes, in `inline_bytes`
+    bool here = false;
+    std::array<std::byte, kInlineBytes> inline_bytes;
+  };
+
   std::size_t staged() const { return end_ - begin_; }
+  End read_frames(int socket, Sink& sink);
+  End read_aside(std::size_t stream, int socket, Sink& sink);
+  bool parse_staged(Sink& sink);
   bool parse(Sink& sink);
   bool parse_small(Sink& sink);
-  void start_payload(Sink& sink);
-  void finish_payload(Sink& sink);
-  ssize_t fill(int socket);
+  Landing start(const Header& header, Sink& sink);
+  void finish(const Landing& landing, Sink& sink);
+  void deliver(const Landing& landing, Sink& sink);
+  void deliver_waiting(Sink& sink);
+  void move_away(Landing& landing, std::uint32_t channel);
+  ssize_t fill(int socket, std::size_t& asked);
 
   int peer_;
   BufferPool& pool_;
@@ -54,10 +89,13 @@ class FrameReader {
 
   bool has_header_ = false;
   bool corrupt_ = false;
+  bool bulky_ = false;    // the last frame was a large one: the next will be, too
+  bool landing_ = false;  // a large payload of stream 0 is under way
   Header header_;
-  std::byte* target_ = nullptr;  // of a large payload
-  std::size_t got_ = 0;
-  std::uint64_t lease_ = 0;  // 0: placed
+  Landing current_;
+
+  std::deque<Waiting> waiting_;               // in order; an element stays where it is
+  std::vector<std::deque<Waiting*>> asides_;  // per stream: payloads in the order they come
 };
 
 }  // namespace tutti::transport

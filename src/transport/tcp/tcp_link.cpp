@@ -17,7 +17,12 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t kCopyBytes = 16 * 1024;
+// What may be sent before the peer has arrived: a quarter of a millisecond at 2 Gbit/s, and little
+// enough to be kept there once per peer.
+constexpr std::size_t kEagerBytes = 64 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
+// How long the other streams of a peer may outlive one that has ended.
+constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 
 // The kernel's defaults leave a host that lost its power unnoticed for minutes to hours.
 void watch_for_silence(int socket) {
@@ -33,93 +38,199 @@ void watch_for_silence(int socket) {
 
 }  // namespace
 
-TcpLink::TcpLink(int self, int peer, Descriptor socket, std::size_t segment_bytes,
+TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
                  std::string whereabouts)
     : self_(self),
       peer_(peer),
-      socket_(std::move(socket)),
-      segment_bytes_(std::clamp<std::size_t>(segment_bytes, kCopyBytes, kMaxFrameBytes)),
+      frame_bytes_(std::clamp<std::size_t>(2 * segment_bytes, kCopyBytes, kMaxFrameBytes)),
       whereabouts_(std::move(whereabouts)),
-      reader_(peer, pool_) {
-  watch_for_silence(socket_.get());
+      reader_(peer, pool_, sockets.size()) {
+  TUTTI_CHECK(!sockets.empty() && sockets.size() <= kMaxStreams);
+  for (Descriptor& socket : sockets) {
+    watch_for_silence(socket.get());
+    streams_.emplace_back(std::move(socket));
+  }
 }
 
 TcpLink::~TcpLink() {
   // An orderly end: the peer reads everything that was written, then the end of the stream.
-  if (socket_) ::shutdown(socket_.get(), SHUT_WR);
+  for (Stream& stream : streams_)
+    if (stream.socket) ::shutdown(stream.socket.get(), SHUT_WR);
 }
 
-std::size_t TcpLink::eager_bytes() const { return kCopyBytes; }
+Status TcpLink::watch(Reactor& reactor) {
+  for (Stream& stream : streams_)
+    if (Status status = reactor.add(stream.socket.get(), stream); !status.ok()) return status;
+  return {};
+}
+
+void TcpLink::abandon() noexcept {
+  for (Stream& stream : streams_) stream.socket.reset();
+}
+
+void TcpLink::Stream::on_ready(std::uint32_t events) {
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) readable = true;
+  if ((events & EPOLLOUT) != 0) writable = true;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ending = true;
+}
+
+std::size_t TcpLink::eager_bytes() const { return kEagerBytes; }
+
+// ---- sending ----
 
 Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
                    std::uint64_t token) {
   if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
   const bool splits = given.kind == MessageKind::data || given.kind == MessageKind::bulk;
   const bool control = !splits && given.kind != MessageKind::eager;
-  if (splits) bytes = std::min(bytes, segment_bytes_);
+  if (splits) bytes = std::min(bytes, frame_bytes_);
   TUTTI_CHECK(bytes <= (control ? kMaxControlBytes : kMaxFrameBytes));
   Header header = given;
   header.bytes = bytes;
+  header.spare = 0;
+  const bool hold = (header.flags & kHold) != 0;
+  header.flags &= static_cast<std::uint8_t>(~kHold);
+  const bool lend = splits && bytes > kCopyBytes;
 
   std::lock_guard lock(lock_);
-  if (!control && queue_.bytes() >= kQueueBytes) return {};
+  if (!control && queued_bytes() >= kQueueBytes) return {};
+  if (hold && !lend) {
+    FrameQueue& queue = streams_.front().queue;
+    if (queue.empty()) held_.store(true, std::memory_order_release);
+    queue.push_copy(header, payload, 0);
+    return {true, false, bytes};
+  }
+  const std::size_t stream = lend ? least_busy() : 0;
+  return stream == 0 ? send_whole(header, payload, token, lend)
+                     : send_apart(header, payload, token, stream);
+}
+
+std::size_t TcpLink::queued_bytes() const {
+  std::size_t bytes = 0;
+  for (const Stream& stream : streams_) bytes += stream.queue.bytes();
+  return bytes;
+}
+
+// Ties go to the last, so that the first is free for what is small.
+std::size_t TcpLink::least_busy() const {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < streams_.size(); ++i)
+    if (streams_[i].queue.bytes() <= streams_[best].queue.bytes()) best = i;
+  return best;
+}
+
+// False: the connection is broken. poll says why, after everything that the peer had sent was read.
+bool TcpLink::try_write(Stream& stream, const Header* header, const void* payload,
+                        std::size_t bytes, std::size_t& written) {
+  const ssize_t went = FrameQueue::write_one(stream.socket.get(), header, payload, bytes);
+  if (went < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+    write_failed_.store(true, std::memory_order_release);
+    return false;
+  }
+  written = went > 0 ? static_cast<std::size_t>(went) : 0;
+  return true;
+}
+
+Sent TcpLink::send_whole(const Header& header, const void* payload, std::uint64_t token,
+                         bool lend) {
+  Stream& stream = streams_.front();
+  const std::size_t bytes = header.bytes;
   std::size_t written = 0;
-  if (queue_.empty()) {
-    const ssize_t went = FrameQueue::write_one(socket_.get(), header, payload);
-    if (went < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-      // poll says why, after everything that the peer had sent was read.
-      write_failed_.store(true, std::memory_order_release);
-      return {true, false, bytes};
-    }
-    written = went > 0 ? static_cast<std::size_t>(went) : 0;
+  if (stream.queue.empty()) {
+    if (!try_write(stream, &header, payload, bytes, written)) return {true, false, bytes};
     if (written == sizeof header + bytes) return {true, false, bytes};
   }
-  if (splits && bytes > kCopyBytes) {
-    queue_.push_lent(header, payload, written, token);
-    return {true, true, bytes};
-  }
-  queue_.push_copy(header, payload, written);
-  return {true, false, bytes};
+  if (lend)
+    stream.queue.push_lent(header, payload, written, token);
+  else
+    stream.queue.push_copy(header, payload, written);
+  // Nothing waits for the socket: what was held goes now, in the same call.
+  if (held_.exchange(false)) write_queue(stream);
+  note_backlog();
+  return {true, lend, bytes};
 }
 
-void TcpLink::on_ready(std::uint32_t events) {
-  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) readable_ = true;
-  if ((events & EPOLLOUT) != 0) writable_ = true;
+// The header on the first stream, the payload on another.
+Sent TcpLink::send_apart(Header header, const void* payload, std::uint64_t token,
+                         std::size_t index) {
+  Stream& first = streams_.front();
+  Stream& aside = streams_[index];
+  const std::size_t bytes = header.bytes;
+  header.spare = static_cast<std::uint16_t>(index);
+  std::size_t written = 0;
+  if (first.queue.empty() && !try_write(first, &header, nullptr, 0, written))
+    return {true, false, bytes};
+  if (written < sizeof header) first.queue.push_header(header, written);
+  if (held_.exchange(false)) write_queue(first);
+  written = 0;
+  if (aside.queue.empty() && !try_write(aside, nullptr, payload, bytes, written))
+    return {true, false, bytes};
+  if (written < bytes) aside.queue.push_payload(header, payload, written, token);
+  note_backlog();
+  return {true, written < bytes, bytes};
 }
 
-bool TcpLink::ready() const {
-  return !down_.load(std::memory_order_relaxed) &&
-         (readable_ || writable_ || has_completed_.load(std::memory_order_acquire) ||
-          write_failed_.load(std::memory_order_acquire));
+void TcpLink::flush_held() {
+  if (!held_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(lock_);
+  if (held_.exchange(false)) write_queue(streams_.front());
+  note_backlog();
+}
+
+void TcpLink::write_queue(Stream& stream) {
+  const auto written = stream.queue.write(stream.socket.get(), completed_);
+  if (!completed_.empty()) has_completed_.store(true, std::memory_order_release);
+  if (written != FrameQueue::Written::failed) return;
+  stream.queue.clear();
+  write_failed_.store(true, std::memory_order_release);
+}
+
+void TcpLink::note_backlog() {
+  backlog_.store(queued_bytes() > 0 && !held_.load(std::memory_order_relaxed),
+                 std::memory_order_relaxed);
+}
+
+// True if a socket took anything.
+bool TcpLink::write_queued() {
+  std::lock_guard lock(lock_);
+  const std::size_t before = queued_bytes();
+  if (before == 0) return false;
+  held_.store(false, std::memory_order_relaxed);
+  for (Stream& stream : streams_)
+    if (!stream.queue.empty()) write_queue(stream);
+  note_backlog();
+  return queued_bytes() != before;
 }
 
 bool TcpLink::flush() {
   write_queued();
   std::lock_guard lock(lock_);
-  return queue_.empty();
+  return queued_bytes() == 0;
 }
 
-// True if the socket took anything.
-bool TcpLink::write_queued() {
-  std::lock_guard lock(lock_);
-  const std::size_t before = queue_.bytes();
-  if (before == 0) return false;
-  const auto written = queue_.write(socket_.get(), completed_);
-  if (!completed_.empty()) has_completed_.store(true, std::memory_order_release);
-  if (written == FrameQueue::Written::failed) {
-    queue_.clear();
-    write_failed_.store(true, std::memory_order_release);
-  }
-  return queue_.bytes() != before;
+// ---- polling ----
+
+bool TcpLink::ready() const {
+  if (down_.load(std::memory_order_relaxed)) return false;
+  if (some_ended_) return true;  // the others' time may be up
+  for (const Stream& stream : streams_)
+    if (stream.readable || stream.writable) return true;
+  return held_.load(std::memory_order_acquire) || has_completed_.load(std::memory_order_acquire) ||
+         write_failed_.load(std::memory_order_acquire);
+}
+
+void TcpLink::suppose_readable() {
+  for (Stream& stream : streams_) stream.readable = true;
 }
 
 bool TcpLink::poll(Sink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
+  bool room = held_.load(std::memory_order_acquire);
+  for (Stream& stream : streams_) room |= std::exchange(stream.writable, false);
   // Room counts as something that happened: whoever was refused may be about to sleep over it.
-  bool happened = std::exchange(writable_, false) && write_queued();
+  bool happened = room && write_queued();
   happened |= complete(sink);
-  const bool failed = write_failed_.load(std::memory_order_acquire);
-  if (readable_ || failed) happened |= receive(sink);
+  happened |= receive(sink);
   return happened;
 }
 
@@ -137,14 +248,26 @@ bool TcpLink::complete(Sink& sink) {
 
 bool TcpLink::receive(Sink& sink) {
   const bool failed = write_failed_.load(std::memory_order_acquire);
-  switch (reader_.read(socket_.get(), sink)) {
+  bool happened = false;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    if (down_.load(std::memory_order_relaxed)) return true;
+    if ((stream.readable || failed) && !stream.ended) happened |= receive(i, sink);
+  }
+  if (!failed && !some_ended_) return happened;
+  return judge_end(failed, sink) || happened;
+}
+
+bool TcpLink::receive(std::size_t index, Sink& sink) {
+  Stream& stream = streams_[index];
+  switch (reader_.read(index, stream.socket.get(), sink)) {
     case FrameReader::End::more: return true;
-    case FrameReader::End::drained:
-      readable_ = false;
-      if (failed) go_down(sink, Code::peer_lost, "it does not take any more data");
-      return true;
+    case FrameReader::End::drained: stream.readable = stream.ending; return true;
+    case FrameReader::End::nothing: stream.readable = false; return false;
+    case FrameReader::End::waiting: return false;
     case FrameReader::End::closed:
-      go_down(sink, Code::peer_lost, "it closed its connection");
+      stream.ended = true;
+      if (!std::exchange(some_ended_, true)) ended_at_ = steady_clock().now();
       return true;
     case FrameReader::End::failed:
       go_down(sink, Code::peer_lost, std::strerror(errno));
@@ -158,13 +281,37 @@ bool TcpLink::receive(Sink& sink) {
   return true;
 }
 
+// A stream has ended, or takes nothing any more. A peer that leaves in good order closes all of
+// them, and what it sent on one may come after the end of another: the link is over when the first
+// stream has ended and nothing is owed, when something is owed by a stream that has ended, or when
+// one has ended and the first does not follow.
+bool TcpLink::judge_end(bool failed, Sink& sink) {
+  bool owed = false;
+  bool broken = false;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = streams_[i];
+    if (failed && stream.readable && !stream.ended) return false;  // there may be more to read
+    if (i == 0 || !reader_.expects(i)) continue;
+    (stream.ended ? broken : owed) = true;
+  }
+  const bool late = some_ended_ && steady_clock().now() - ended_at_ > kGrace;
+  const bool over = streams_.front().ended ? !owed || late : late;
+  if (!failed && !broken && !over) return false;
+  go_down(sink, Code::peer_lost,
+          some_ended_ ? "it closed its connection" : "it does not take any more data");
+  return true;
+}
+
 void TcpLink::go_down(Sink& sink, Code code, const std::string& why) {
   down_.store(true, std::memory_order_release);
-  ::shutdown(socket_.get(), SHUT_RDWR);
   {
     std::lock_guard lock(lock_);
-    queue_.clear();
+    for (Stream& stream : streams_) {
+      ::shutdown(stream.socket.get(), SHUT_RDWR);
+      stream.queue.clear();
+    }
     completed_.clear();
+    held_ = backlog_ = false;
   }
   const char* verb = code == Code::corrupt ? "cannot be understood" : "is gone";
   const auto text = fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why);
@@ -174,7 +321,7 @@ void TcpLink::go_down(Sink& sink, Code code, const std::string& why) {
 void TcpLink::forget(std::uint32_t channel) {
   reader_.forget(channel);
   std::lock_guard lock(lock_);
-  queue_.forget(channel);
+  for (Stream& stream : streams_) stream.queue.forget(channel);
   std::erase_if(completed_, [channel](const Completion& done) { return done.channel == channel; });
 }
 

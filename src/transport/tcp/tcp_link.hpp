@@ -1,16 +1,23 @@
-// transport/tcp/tcp_link.hpp - a message link over one authenticated TCP connection.
+// transport/tcp/tcp_link.hpp - a message link over one to eight authenticated TCP connections.
 //
 // Frames are a Header and its payload (docs/formats/wire.md). A send tries the socket at once; what
 // it does not take is queued: copied up to 16 KiB, lent above. The queue is bounded; control
-// messages are few and pass the bound.
+// messages are few and pass the bound. A message with kHold waits for the next one to the same
+// peer, or for flush_held: both leave in one system call.
+//
+// With several connections every header leaves on the first, which keeps the order; large payloads
+// take whichever connection has least to do. One connection that breaks ends the link.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/sockets.hpp"
 #include "core/spin_lock.hpp"
+#include "transport/address.hpp"
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/reactor.hpp"
@@ -19,10 +26,10 @@
 
 namespace tutti::transport {
 
-class TcpLink final : public Link, public Source {
+class TcpLink final : public Link {
  public:
-  // `socket` is connected, authenticated and non-blocking.
-  TcpLink(int self, int peer, Descriptor socket, std::size_t segment_bytes,
+  // `sockets` are connected, authenticated and non-blocking, in an order that both sides share.
+  TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
           std::string whereabouts);
   ~TcpLink() override;
 
@@ -30,6 +37,7 @@ class TcpLink final : public Link, public Source {
   std::size_t eager_bytes() const override;
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override;
+  void flush_held() override;
   void release(std::uint64_t lease) override { pool_.release(lease); }
   bool revoked(std::uint64_t) const override { return false; }
   bool poll(Sink& sink) override;
@@ -38,35 +46,64 @@ class TcpLink final : public Link, public Source {
   std::byte* reach(const MemoryRef&, std::size_t) const override { return nullptr; }
 
   // The endpoint's calls.
-  int descriptor() const { return socket_.get(); }
-  void on_ready(std::uint32_t events) override;
-  // Whether poll would find something to do.
+  std::size_t streams() const { return streams_.size(); }
+  Status watch(Reactor& reactor);
+  // Whether poll would find something to do, as far as the reactor has told.
   bool ready() const;
-  // Writes what the socket takes. True when nothing is left.
+  // Whether something waits for room in a socket: the reactor tells when there is.
+  bool wants_room() const { return backlog_.load(std::memory_order_relaxed); }
+  // The sockets are to be tried whether or not the reactor said so.
+  void suppose_readable();
+  // Writes what the sockets take. True when nothing is left.
   bool flush();
-  // Closes the socket, in a child of fork().
-  void abandon() noexcept { socket_.reset(); }
+  // Closes the sockets, in a child of fork().
+  void abandon() noexcept;
 
  private:
+  // One connection. `on_ready` only notes; poll acts.
+  struct Stream final : Source {
+    explicit Stream(Descriptor connected) : socket(std::move(connected)) {}
+    void on_ready(std::uint32_t events) override;
+
+    Descriptor socket;
+    bool readable = true;  // poll and sleep only, like the next two
+    bool writable = false;
+    bool ending = false;  // the end of the stream is near: only a read of nothing is its end
+    bool ended = false;
+    FrameQueue queue;  // under the link's lock
+  };
+
+  Sent send_whole(const Header& header, const void* payload, std::uint64_t token, bool lend);
+  Sent send_apart(Header header, const void* payload, std::uint64_t token, std::size_t stream);
+  std::size_t least_busy() const;
+  std::size_t queued_bytes() const;
+  bool try_write(Stream& stream, const Header* header, const void* payload, std::size_t bytes,
+                 std::size_t& written);
+  void write_queue(Stream& stream);
+  void note_backlog();
   bool write_queued();
   bool complete(Sink& sink);
   bool receive(Sink& sink);
+  bool receive(std::size_t index, Sink& sink);
+  bool judge_end(bool failed, Sink& sink);
   void go_down(Sink& sink, Code code, const std::string& why);
 
   int self_;
   int peer_;
-  Descriptor socket_;
-  std::size_t segment_bytes_;
+  std::size_t
+      frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
   std::string whereabouts_;
   BufferPool pool_;
-  FrameReader reader_;    // poll only
-  bool readable_ = true;  // poll and sleep only
-  bool writable_ = false;
+  FrameReader reader_;  // poll only, like the next two
+  bool some_ended_ = false;
+  Nanoseconds ended_at_{0};
 
-  SpinLock lock_;  // the next two
-  FrameQueue queue_;
+  mutable SpinLock lock_;  // the queues and the next two
+  std::deque<Stream> streams_;
   std::vector<Completion> completed_;
 
+  std::atomic<bool> held_{false};     // nothing is queued but what was sent with kHold
+  std::atomic<bool> backlog_{false};  // something is queued that the socket did not take
   std::atomic<bool> has_completed_{false};
   std::atomic<bool> write_failed_{false};
   std::atomic<bool> down_{false};

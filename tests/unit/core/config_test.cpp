@@ -101,6 +101,8 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(with("TUTTI_SEGMENT_BYTES", "64K")->segment_bytes, 65536u);
   EXPECT_EQ(with("TUTTI_SEGMENT_BYTES", "1MiB")->segment_bytes, 1u << 20);
   EXPECT_EQ(with("TUTTI_SPIN", "-1")->spin, -1);
+  EXPECT_EQ(with("TUTTI_STREAMS", "4")->streams, 4);
+  EXPECT_EQ(Config().streams, 1);
   EXPECT_FALSE(with("TUTTI_PROGRESS_THREAD", "off")->progress_thread);
 }
 
@@ -112,6 +114,9 @@ TEST_F(ConfigTest, what_cannot_be_read_is_quoted) {
   expect_refused("TUTTI_TIMEOUT", "nan", "'nan'");
   expect_refused("TUTTI_SEGMENT_BYTES", "12Q", "'12Q'");
   expect_refused("TUTTI_SEGMENT_BYTES", "1", "outside");
+  expect_refused("TUTTI_STREAMS", "0", "outside");
+  expect_refused("TUTTI_STREAMS", "9", "outside");
+  expect_refused("TUTTI_STREAMS", "two", "two");
   expect_refused("TUTTI_RECORDER_SIZE", "0", "outside");
   expect_refused("TUTTI_SPIN", "many", "'many'");
   expect_refused("TUTTI_PROGRESS_THREAD", "maybe", "'maybe'");

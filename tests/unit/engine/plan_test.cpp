@@ -49,6 +49,7 @@ struct AllReduce {
     PlanWorld world(std::move(programs), std::move(launches), mapped, 7);
     finished = world.run();
     landed = world.landed();
+    placed = world.placed();
     message = world.status().to_string();
     right = true;
     for (const auto& result : output)
@@ -70,10 +71,11 @@ struct AllReduce {
   bool finished = false;
   bool right = false;
   int landed = 0;
+  int placed = 0;
   std::string message;
 };
 
-void check_all(Passes passes, bool mapped, int& landed) {
+void check_all(Passes passes, bool mapped, int& landed, int* placed = nullptr) {
   for (const Entry& entry : schedule::catalog()) {
     if (entry.collective != Collective::all_reduce) continue;
     for (int n = 1; n <= 9; ++n) {
@@ -91,6 +93,7 @@ void check_all(Passes passes, bool mapped, int& landed) {
               << (in_place ? " in place" : "") << (run.finished ? " wrong" : " stuck ")
               << run.message;
           landed += run.landed;
+          if (placed != nullptr) *placed += run.placed;
         }
     }
   }
@@ -101,9 +104,81 @@ TEST(Plan, runs_every_all_reduce_as_it_was_built) {
   check_all(Passes::none, false, landed);
 }
 
-TEST(Plan, runs_every_all_reduce_with_folds_over_messages) {
+TEST(Plan, runs_every_all_reduce_with_folds_over_messages_and_some_written_early) {
   int landed = 0;
-  check_all(Passes::folds, false, landed);
+  int placed = 0;
+  check_all(Passes::folds, false, landed, &placed);
+  EXPECT_GT(placed, 100);
+}
+
+// Takes everything at once, by copying it.
+struct TakingLink final : transport::Link {
+  transport::LinkKind kind() const override { return transport::LinkKind::tcp; }
+  std::size_t eager_bytes() const override { return 0; }
+  transport::Sent send(const transport::Header&, const void*, std::size_t bytes,
+                       std::uint64_t) override {
+    return {true, false, bytes};
+  }
+  void release(std::uint64_t) override {}
+  bool revoked(std::uint64_t) const override { return false; }
+  bool poll(transport::Sink&) override { return false; }
+  void forget(std::uint32_t) override {}
+  transport::MemoryRef share(const void*, std::size_t) const override { return {}; }
+  std::byte* reach(const transport::MemoryRef&, std::size_t) const override { return nullptr; }
+};
+
+struct TakingHost final : PlanHost {
+  transport::Link& link_to(int) override { return link; }
+  bool has_arrived(int) const override { return arrived; }
+  transport::MemoryRef output_of(int) const override { return {}; }
+  std::uint32_t channel() const override { return 1; }
+  TakingLink link;
+  bool arrived = false;
+};
+
+TEST(Plan, gives_a_place_only_when_nobody_needs_what_is_there) {
+  // Rank 0 of two: its first half leaves in step 0, and its result comes back in step 1.
+  schedule::Request request;
+  request.collective = Collective::all_reduce;
+  request.size = 2;
+  request.in_place = true;
+  std::vector<std::int64_t> memory(128);
+  auto* bytes = reinterpret_cast<std::byte*>(memory.data());
+  Launch launch;
+  launch.collective = Collective::all_reduce;
+  launch.dtype = Dtype::i64;
+  launch.in_place = true;
+  launch.input = launch.output = {{bytes, 1024}};
+  Plan plan(compile(fuse_folds(*schedule::build(Algorithm::ring, request))), 64);
+  plan.begin(launch, 5);
+  TakingHost host;
+  transport::Header header;
+  header.sequence = 5;
+  header.step = 1;
+  header.bytes = 128;
+  header.offset = 256;
+  EXPECT_EQ(plan.place(1, header), nullptr);  // it has not left yet
+  host.arrived = true;
+  plan.step(host);
+  EXPECT_EQ(plan.place(1, header), bytes + 256);
+
+  const auto refused = [&](auto change) {
+    transport::Header other = header;
+    change(other);
+    return plan.place(1, other) == nullptr;
+  };
+  EXPECT_TRUE(refused([](auto& h) { h.step = 0; })) << "a fold takes it";
+  EXPECT_TRUE(refused([](auto& h) { h.step = 7; }));
+  EXPECT_TRUE(refused([](auto& h) { h.sequence = 4; }));
+  EXPECT_TRUE(refused([](auto& h) { h.offset = 385; })) << "beyond the end";
+  EXPECT_TRUE(refused([](auto& h) { h.offset = ~std::uint64_t{0} - 10; }));
+  EXPECT_TRUE(refused([](auto& h) { h.bytes = ~std::uint64_t{0}; }));
+  EXPECT_EQ(plan.place(0, header), nullptr);
+  // What has been delivered is not written again.
+  header.offset = 0;
+  header.bytes = 512;
+  ASSERT_TRUE(plan.deliver(1, header, Segment::keep(header, {bytes, 0, true}), host).ok());
+  EXPECT_EQ(plan.place(1, header), nullptr);
 }
 
 TEST(Plan, puts_results_into_the_peers_output_where_that_is_mapped) {

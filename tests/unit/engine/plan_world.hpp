@@ -42,6 +42,7 @@ struct Message {
   std::vector<std::byte> copy;
   const std::byte* lent = nullptr;
   std::uint64_t token = 0;
+  bool placed = false;  // as tcp does: before those that came earlier were looked at
 };
 
 class PlanWorld {
@@ -60,7 +61,7 @@ class PlanWorld {
 
   // Steps everybody until all are done; false when they stop before that.
   bool run() {
-    for (int quiet = 0; quiet < 3;) {
+    for (int quiet = 0; quiet < 50;) {  // a link may say no several times in a row
       bool moved = false;
       bool done = true;
       for (std::size_t r = 0; r < plans_.size(); ++r) {
@@ -75,6 +76,7 @@ class PlanWorld {
   }
 
   int landed() const { return landed_; }
+  int placed() const { return placed_; }
   Status status() const { return status_; }
 
  private:
@@ -106,7 +108,10 @@ class PlanWorld {
     inbox.pop_front();
     if (message.header.flags & transport::kLanded) ++landed_;
     transport::Payload payload;
-    if (message.lent != nullptr) {
+    payload.placed = message.placed;
+    if (message.placed) {
+      ++placed_;
+    } else if (message.lent != nullptr) {
       payload.data = message.lent;
       payload.lease = message.token;
     } else if (message.copy.size() > transport::kInlineBytes) {
@@ -130,6 +135,7 @@ class PlanWorld {
   std::map<std::uint64_t, std::vector<std::byte>> kept_;
   std::uint64_t leases_ = 0;
   int landed_ = 0;
+  int placed_ = 0;
   Status status_;
 };
 
@@ -148,6 +154,10 @@ inline transport::Sent QueueLink::send(const transport::Header& header, const vo
     message.token = token;
   } else if (bytes > 0) {
     message.copy.assign(data, data + bytes);
+    Plan& receiver = *world_.plans_[static_cast<std::size_t>(peer_)];
+    std::byte* place = world_.random_() % 2 == 0 ? receiver.place(self_, message.header) : nullptr;
+    if (place != nullptr) std::memcpy(place, data, bytes);
+    message.placed = place != nullptr;
   }
   world_.inboxes_[static_cast<std::size_t>(peer_)].push_back(std::move(message));
   return {true, lend, bytes};

@@ -12,6 +12,7 @@ Address example() {
   address.host = "a";
   address.host_id = "boot/4/5";
   address.allowed = {true, false, true};
+  address.streams = 2;
   address.local = "@tutti-1";
   address.tcp_loopback = "127.0.0.1:1";
   return address;
@@ -24,6 +25,7 @@ TEST(Address, comes_back_as_it_was) {
   EXPECT_EQ(back->rank, 3);
   EXPECT_EQ(back->allowed.shm, false);
   EXPECT_EQ(back->tcp_outward, "");
+  EXPECT_EQ(back->streams, 2);
   EXPECT_EQ(back->whereabouts(), "host a, pid 4182");
 }
 
@@ -32,6 +34,14 @@ TEST(Address, every_prefix_and_any_tail_is_corrupt) {
   for (std::size_t size = 0; size < bytes.size(); ++size)
     ASSERT_EQ(Address::decode(bytes.substr(0, size)).status().code(), Code::corrupt) << size;
   EXPECT_EQ(Address::decode(bytes + "x").status().code(), Code::corrupt);
+}
+
+TEST(Address, more_streams_than_there_can_be_are_corrupt) {
+  for (const int streams : {0, -1, kMaxStreams + 1}) {
+    Address address = example();
+    address.streams = streams;
+    EXPECT_EQ(Address::decode(address.encode()).status().code(), Code::corrupt);
+  }
 }
 
 TEST(Address, another_protocol_is_a_mismatch) {

@@ -155,8 +155,147 @@ TEST_F(Frames, the_end_of_the_stream_comes_after_the_last_frame) {
   queue.push_copy(frame(MessageKind::goodbye, 3), "bye", 0);
   ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
   out.reset();
-  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::closed);
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
   EXPECT_EQ(sink.texts, std::vector<std::string>{"bye"});
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::closed);
+}
+
+TEST_F(Frames, many_large_ones_are_read_without_a_detour) {
+  std::string place(6 * 200'000, '?');
+  sink.where = reinterpret_cast<std::byte*>(place.data());
+  std::string all;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const std::string text(200'000, static_cast<char>('a' + i));
+    Header header = frame(MessageKind::data, text.size());
+    header.offset = all.size();
+    all += text;
+    queue.push_lent(header, all.data() + header.offset, 0, i);
+    while (sink.headers.size() <= i) {
+      ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+      ASSERT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
+    }
+  }
+  EXPECT_EQ(place, all);
+}
+
+TEST_F(Frames, a_read_of_nothing_says_so) {
+  EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::nothing);
+}
+
+// Two streams: headers on the first, some payloads on the second.
+class TwoStreams : public Frames {
+ protected:
+  void SetUp() override {
+    Frames::SetUp();
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    aside_out.reset(ends[0]);
+    aside_in.reset(ends[1]);
+  }
+  static Header apart(std::size_t bytes, std::uint64_t sequence) {
+    Header header = frame(MessageKind::data, bytes);
+    header.sequence = sequence;
+    header.spare = 1;
+    return header;
+  }
+  std::vector<std::uint64_t> sequences() const {
+    std::vector<std::uint64_t> all;
+    for (const Header& header : sink.headers) all.push_back(header.sequence);
+    return all;
+  }
+  void write_first() { ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all); }
+  Descriptor aside_out;
+  Descriptor aside_in;
+  FrameQueue aside;
+  FrameReader two{1, pool, 2};
+};
+
+TEST_F(TwoStreams, what_overtakes_waits_for_what_was_sent_before) {
+  const std::string large(60'000, 'L');
+  queue.push_header(apart(large.size(), 1), 0);
+  Header small = frame(MessageKind::eager, 5);
+  small.sequence = 2;
+  queue.push_copy(small, "small", 0);
+  Header middle = frame(MessageKind::data, 300);
+  middle.sequence = 3;
+  queue.push_copy(middle, std::string(300, 'M').data(), 0);
+  write_first();
+  ASSERT_EQ(two.read(0, in.get(), sink), FrameReader::End::drained);
+  EXPECT_TRUE(sink.headers.empty());
+  EXPECT_TRUE(two.expects(1));
+  aside.push_payload(apart(large.size(), 1), large.data(), 0, 9);
+  while (sink.headers.empty()) {
+    ASSERT_NE(aside.write(aside_out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_NE(two.read(1, aside_in.get(), sink), FrameReader::End::failed);
+  }
+  EXPECT_EQ(sequences(), (std::vector<std::uint64_t>{1, 2, 3}));
+  EXPECT_EQ(sink.texts[0], large);
+  EXPECT_EQ(sink.texts[1], "small");
+  EXPECT_EQ(sink.texts[2], std::string(300, 'M'));
+  EXPECT_EQ(sink.headers[0].spare, 0);
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].token, 9u);
+  EXPECT_FALSE(two.expects(1));
+}
+
+TEST_F(TwoStreams, a_payload_that_comes_before_its_header_stays_where_it_is) {
+  const std::string large(20'000, 'L');
+  aside.push_payload(apart(large.size(), 1), large.data(), 0, 0);
+  ASSERT_EQ(aside.write(aside_out.get(), completed), FrameQueue::Written::all);
+  EXPECT_EQ(two.read(1, aside_in.get(), sink), FrameReader::End::waiting);
+  EXPECT_TRUE(sink.headers.empty());
+  queue.push_header(apart(large.size(), 1), 0);
+  write_first();
+  ASSERT_EQ(two.read(0, in.get(), sink), FrameReader::End::drained);
+  (void)two.read(1, aside_in.get(), sink);
+  ASSERT_EQ(sink.texts.size(), 1u);
+  EXPECT_EQ(sink.texts[0], large);
+}
+
+TEST_F(TwoStreams, the_first_rests_when_too_many_wait) {
+  for (std::uint64_t i = 0; i < 200; ++i) queue.push_header(apart(100, i), 0);
+  write_first();
+  EXPECT_EQ(two.read(0, in.get(), sink), FrameReader::End::more);
+  EXPECT_EQ(two.read(0, in.get(), sink), FrameReader::End::waiting);
+  const std::string bytes(200 * 100, 'x');
+  ASSERT_EQ(::write(aside_out.get(), bytes.data(), bytes.size()), 20'000);
+  for (int turn = 0; turn < 20 && sink.headers.size() < 200; ++turn) {
+    (void)two.read(1, aside_in.get(), sink);
+    (void)two.read(0, in.get(), sink);
+  }
+  ASSERT_EQ(sink.headers.size(), 200u);
+  for (std::uint64_t i = 0; i < 200; ++i) EXPECT_EQ(sink.headers[i].sequence, i);
+}
+
+TEST_F(TwoStreams, forget_moves_what_comes_on_another_stream_away) {
+  std::string place(40'000, '?');
+  sink.where = reinterpret_cast<std::byte*>(place.data());
+  queue.push_header(apart(place.size(), 0), 0);
+  write_first();
+  ASSERT_EQ(two.read(0, in.get(), sink), FrameReader::End::drained);
+  const std::string half(20'000, 'D');
+  ASSERT_EQ(::write(aside_out.get(), half.data(), half.size()), 20'000);
+  ASSERT_EQ(two.read(1, aside_in.get(), sink), FrameReader::End::drained);
+  two.forget(1);
+  std::string().swap(place);
+  ASSERT_EQ(::write(aside_out.get(), half.data(), half.size()), 20'000);
+  (void)two.read(1, aside_in.get(), sink);
+  ASSERT_EQ(sink.texts.size(), 1u);
+  EXPECT_EQ(sink.texts[0], half + half);
+  EXPECT_FALSE(sink.placed[0]);
+}
+
+TEST_F(TwoStreams, a_stream_that_is_not_there_is_corrupt) {
+  Header header = apart(100'000, 1);
+  header.spare = 2;
+  queue.push_header(header, 0);
+  write_first();
+  EXPECT_EQ(two.read(0, in.get(), sink), FrameReader::End::corrupt);
+}
+
+TEST_F(TwoStreams, an_end_is_seen_though_nothing_was_expected) {
+  aside_out.reset();
+  EXPECT_EQ(two.read(1, aside_in.get(), sink), FrameReader::End::closed);
 }
 
 TEST(BufferPool, gives_memory_of_the_right_size_again_and_again) {

@@ -1,0 +1,175 @@
+// Two tcp links back to back, over several socket pairs.
+#include "transport/tcp/tcp_link.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+
+namespace tutti::transport {
+namespace {
+
+struct Collected final : Sink {
+  explicit Collected(TcpLink& link) : link(link) {}
+  std::byte* place(int, const Header&) override { return nullptr; }
+  void on_message(int, const Header& header, const Payload& payload) override {
+    headers.push_back(header);
+    texts.emplace_back(reinterpret_cast<const char*>(payload.data), header.bytes);
+    if (payload.lease != 0) link.release(payload.lease);
+  }
+  void on_sent(std::uint64_t token) override { sent.push_back(token); }
+  void on_down(int, const Status& reason) override { downs.push_back(reason); }
+
+  TcpLink& link;
+  std::vector<Header> headers;
+  std::vector<std::string> texts;
+  std::vector<std::uint64_t> sent;
+  std::vector<Status> downs;
+};
+
+class Links : public testing::TestWithParam<int> {
+ protected:
+  static constexpr std::size_t kSegment = 32 * 1024;
+
+  void SetUp() override {
+    std::vector<Descriptor> ours;
+    std::vector<Descriptor> theirs;
+    for (int i = 0; i < GetParam(); ++i) {
+      int ends[2];
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+      spare.emplace_back(::dup(ends[0]));
+      ours.emplace_back(ends[0]);
+      theirs.emplace_back(ends[1]);
+    }
+    a = std::make_unique<TcpLink>(0, 1, std::move(ours), kSegment, "host a");
+    b = std::make_unique<TcpLink>(1, 0, std::move(theirs), kSegment, "host b");
+    auto made = Reactor::create();
+    ASSERT_TRUE(made.ok());
+    reactor = std::make_unique<Reactor>(std::move(*made));
+    ASSERT_TRUE(a->watch(*reactor).ok());
+    ASSERT_TRUE(b->watch(*reactor).ok());
+    at_a = std::make_unique<Collected>(*a);
+    at_b = std::make_unique<Collected>(*b);
+  }
+  void poll(TcpLink& link, Collected& sink) {
+    reactor->look();
+    if (link.ready()) link.poll(sink);
+  }
+  void poll_both() {
+    if (a) poll(*a, *at_a);
+    poll(*b, *at_b);
+  }
+  template <class Done>
+  bool poll_until(Done done) {
+    for (int turn = 0; turn < 2000 && !done(); ++turn) {
+      poll_both();
+      if (turn > 100) ::poll(nullptr, 0, 1);
+    }
+    return done();
+  }
+  static Header header(MessageKind kind, std::uint64_t sequence) {
+    Header made;
+    made.kind = kind;
+    made.sequence = sequence;
+    made.channel = 1;
+    return made;
+  }
+
+  std::unique_ptr<Reactor> reactor;
+  std::vector<Descriptor> spare;  // the first side's sockets once more
+  std::unique_ptr<TcpLink> a;
+  std::unique_ptr<TcpLink> b;
+  std::unique_ptr<Collected> at_a;
+  std::unique_ptr<Collected> at_b;
+};
+
+std::string text_of(std::uint64_t sequence, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(sequence * 31 + i * 7 / 5);
+  return text;
+}
+
+TEST_P(Links, messages_of_every_size_arrive_in_order) {
+  std::mt19937 random(7);
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    static constexpr std::size_t kSizes[] = {0, 1, 70, 100, 5000, 20'000, 33'000, 64'000};
+    texts.push_back(text_of(i, kSizes[random() % std::size(kSizes)]));
+  }
+  std::size_t lent = 0;
+  std::uint64_t next = 0;
+  ASSERT_TRUE(poll_until([&] {
+    while (next < texts.size()) {
+      const std::string& text = texts[next];
+      const MessageKind kind = text.size() > 100 ? MessageKind::data : MessageKind::eager;
+      const Sent sent = a->send(header(kind, next), text.data(), text.size(), next);
+      if (!sent.accepted) break;
+      EXPECT_EQ(sent.bytes, text.size());
+      lent += sent.lent;
+      ++next;
+    }
+    return at_b->texts.size() == texts.size();
+  }));
+  for (std::uint64_t i = 0; i < texts.size(); ++i) {
+    ASSERT_EQ(at_b->headers[i].sequence, i);
+    ASSERT_TRUE(at_b->texts[i] == texts[i]) << i;
+  }
+  EXPECT_GT(lent, 0u);
+  EXPECT_TRUE(poll_until([&] { return at_a->sent.size() == lent; }));
+}
+
+TEST_P(Links, what_is_held_leaves_with_the_next_or_when_flushed) {
+  Header held = header(MessageKind::arrive, 1);
+  held.flags = kHold;
+  ASSERT_TRUE(a->send(held, "first", 5, 0).accepted);
+  poll(*b, *at_b);
+  EXPECT_TRUE(at_b->headers.empty());
+  ASSERT_TRUE(a->send(header(MessageKind::data, 2), "second", 6, 0).accepted);
+  poll(*b, *at_b);
+  EXPECT_EQ(at_b->texts, (std::vector<std::string>{"first", "second"}));
+  EXPECT_EQ(at_b->headers[0].flags, 0);
+  ASSERT_TRUE(a->send(held, "third", 5, 0).accepted);
+  a->flush_held();
+  poll(*b, *at_b);
+  EXPECT_EQ(at_b->texts.back(), "third");
+  // A poll, too, sends what somebody forgot.
+  ASSERT_TRUE(a->send(held, "fourth", 6, 0).accepted);
+  EXPECT_TRUE(a->ready());
+  a->poll(*at_a);
+  poll(*b, *at_b);
+  EXPECT_EQ(at_b->texts.back(), "fourth");
+}
+
+TEST_P(Links, one_connection_that_breaks_ends_the_link_on_both_sides) {
+  const std::string large = text_of(1, 60'000);
+  ASSERT_TRUE(a->send(header(MessageKind::data, 1), large.data(), large.size(), 0).accepted);
+  ASSERT_TRUE(poll_until([&] { return at_b->texts.size() == 1; }));
+  ::shutdown(spare.back().get(), SHUT_RDWR);
+  ASSERT_TRUE(poll_until([&] { return !at_a->downs.empty() && !at_b->downs.empty(); }));
+  for (int turn = 0; turn < 10; ++turn) poll_both();
+  EXPECT_EQ(at_a->downs.size(), 1u);
+  EXPECT_EQ(at_b->downs.size(), 1u);
+  EXPECT_EQ(at_b->downs[0].code(), Code::peer_lost);
+  EXPECT_NE(at_b->downs[0].message().find("host b"), std::string::npos);
+  EXPECT_TRUE(a->send(header(MessageKind::data, 2), large.data(), large.size(), 0).accepted);
+}
+
+TEST_P(Links, what_was_sent_before_an_orderly_end_still_arrives) {
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < 6; ++i) texts.push_back(text_of(i, i % 2 == 0 ? 30'000 : 50));
+  for (std::uint64_t i = 0; i < 6; ++i)
+    ASSERT_TRUE(
+        a->send(header(MessageKind::data, i), texts[i].data(), texts[i].size(), i).accepted);
+  ASSERT_TRUE(poll_until([&] { return a->flush(); }));
+  spare.clear();  // else the epoll set would keep the sockets that are closed now
+  a.reset();
+  ASSERT_TRUE(poll_until([&] { return !at_b->downs.empty(); }));
+  EXPECT_EQ(at_b->texts, texts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Streams, Links, testing::Values(1, 2, 3, kMaxStreams));
+
+}  // namespace
+}  // namespace tutti::transport
