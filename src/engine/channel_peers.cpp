@@ -278,6 +278,12 @@ void Channel::handle_data(Incoming& message) {
     if (message.segment.lease != 0) link_to(message.peer).release(message.segment.lease);
     return;
   }
+  // Its line was there before its data; if it tells of another call, that is what is wrong.
+  if (stage_) look_at_lines();
+  if (failed_.load(std::memory_order_relaxed)) {
+    if (message.segment.lease != 0) link_to(message.peer).release(message.segment.lease);
+    return;
+  }
   const Status status = ready_->plan->deliver(message.peer, message.header, message.segment, *this);
   if (!status.ok()) fail(status, true);
 }

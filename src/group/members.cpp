@@ -32,9 +32,9 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto group = std::make_shared<RankGroup>(
       world_, world_->engine().open_channel(std::move(options)), setting_.order);
-  // Aborted by a rank that had it already: then it exists, and every call on it says so.
-  if (Status status = group->build_stage(); !status.ok() && status.code() != Code::aborted)
-    return status;
+  // A rank that had it already may have ended it by now: then it exists, and every call on it says
+  // why it failed.
+  if (Status status = group->build_stage(); !status.ok() && group->health().ok()) return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 
