@@ -309,7 +309,7 @@ bool Channel::judge_departed() {
   if (!someone_departed_) return false;
   // A poll under way may have passed the link on which the cause of it all is waiting; the one
   // after it has not.
-  if (engine_->polls() < departed_at_ + 2) return false;
+  if (engine_->polls() < departed_at_ + 2) return true;  // there is more to do
   for (int peer = 0; peer < size(); ++peer) {
     const Peer& state = peers_[static_cast<std::size_t>(peer)];
     if (!state.left && !state.lost) continue;
