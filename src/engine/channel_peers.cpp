@@ -411,10 +411,11 @@ void Channel::fail(const Status& status, bool tell_others) {
     std::scoped_lock lock(inbox_lock_);
     if (!failure_.ok()) return;
     failure_ = status;
-    failed_.store(true, std::memory_order_release);
-    has_news_.store(true, std::memory_order_release);
   }
+  // The others first: once our caller knows, it may go, and they would see only that.
   if (tell_others) tell(status);
+  failed_.store(true, std::memory_order_release);
+  has_news_.store(true, std::memory_order_release);
   engine_->kick();
 }
 
