@@ -451,6 +451,7 @@ void Channel::update_deadline() {
 
 void Channel::tear_down() {
   torn_down_ = true;
+  if (stage_ && current_) stage_->retract(current_->sequence);
   // From here on nobody touches the callers' memory: it goes back to them with the error.
   engine_->between_polls([&](transport::Endpoint& endpoint) {
     for (int member : options_.members)

@@ -100,7 +100,9 @@ std::byte* Channel::place(int peer, const Header& header) {
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
   if (header.kind == MessageKind::abort) {
     const auto* text = reinterpret_cast<const char*>(payload.data);
-    fail(decode({text, header.bytes}), false);
+    // Passed on before the own caller hears of it: whoever told us may not have told all yet, and
+    // nobody is to see a rank leave before it knows why.
+    fail(decode({text, header.bytes}), true);
     if (payload.lease != 0) link_to(peer).release(payload.lease);
     return;
   }

@@ -29,6 +29,10 @@ void Stage::publish(std::uint64_t sequence, const Fingerprint& call, std::uint32
   rouse_others();
 }
 
+void Stage::retract(std::uint64_t sequence) {
+  line(sequence).sequence.exchange(0, std::memory_order_seq_cst);
+}
+
 transport::MemoryRef Stage::locate(const std::byte* data, std::size_t bytes) {
   const std::uint64_t version = endpoint_.regions_version();
   Known& known = own_region_;

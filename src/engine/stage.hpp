@@ -100,6 +100,8 @@ class Stage {
   // The line for collective `sequence`, to be filled in and then published.
   Line& line(std::uint64_t sequence) const { return own_->lines[sequence % 2]; }
   void publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t print);
+  // Takes the own line back: whoever comes to this collective now does not find this rank there.
+  void retract(std::uint64_t sequence);
   bool arrived(int peer, std::uint64_t sequence) const {
     return line_of(peer, sequence).sequence.load(std::memory_order_acquire) == sequence;
   }
