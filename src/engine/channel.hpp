@@ -221,6 +221,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     std::uint64_t last_told = 0;  // when the board heard of one
     bool told = false;            //   and whether it heard of this one
     trace::Record record;
+    trace::Tickets tickets;
   };
   AtOnce at_once_;
   bool arrivals_held_ = false;  // told to the links, which may wait for more to send

@@ -3,7 +3,7 @@
 // Each rank has a *stand* that all others have mapped. It alone writes it; the others read.
 //
 //   lines    two, used in turn: "I have come to collective #s", with a hash of the call and either
-//            up to 48 bytes of data or the place of this rank's buffers
+//            up to 112 bytes of data or the place of this rank's buffers
 //   details  the call spelled out, beside each line; read only when hashes differ
 //   mark     how far this rank has come with the pieces of the current collective, ever growing
 //   windows  copies of data that peers cannot reach where it is
@@ -28,13 +28,13 @@
 namespace tutti::engine {
 
 inline constexpr std::size_t kMaxStageRanks = 64;
-inline constexpr std::size_t kLineBytes = 48;             // of payload
+inline constexpr std::size_t kLineBytes = 112;            // of payload
 inline constexpr std::size_t kOneShotBytes = 32 * 1024;   // of a one-shot window
 inline constexpr std::size_t kSlotBytes = 128 * 1024;     // of a slot of the pipeline
 inline constexpr std::size_t kPipeSlots = 2;
 inline constexpr std::uint64_t kStandMagic = 0x646e6174735454;  // "TTstand"
 
-// One cache line, on a pair of its own: neighbours are prefetched in pairs. `sequence` is stored
+// A pair of cache lines: processors fetch the second together with the first. `sequence` is stored
 // last.
 struct alignas(128) Line {
   std::atomic<std::uint64_t> sequence;
@@ -42,7 +42,7 @@ struct alignas(128) Line {
   std::uint32_t access;  // Access bits
   std::byte payload[kLineBytes];
 };
-static_assert(offsetof(Line, payload) + kLineBytes == 64);
+static_assert(sizeof(Line) == 128);
 
 // What peers may do with this rank's buffers in this collective.
 enum Access : std::uint32_t {

@@ -18,6 +18,9 @@ namespace {
 // What one step does at most, so that other groups of this rank get their turn and a failure is
 // noticed.
 constexpr std::size_t kQuantum = 256 * 1024;
+// Of a line's payload, what its first cache line holds; of a window, what is asked for in advance.
+constexpr std::size_t kFirstLineBytes = 48;
+constexpr std::size_t kFetchAhead = 2048;
 // The shortest piece: its copy takes as long as a few waits.
 constexpr std::size_t kShortestPiece = 16 * 1024;
 // Targets larger than this leave the private caches anyway: stores that pass them by save reading
@@ -181,7 +184,7 @@ void StageRun::choose_way(StagePlan& plan) const {
   plan.way = StagePlan::Way::meet;
   if (!plan.program.two_phases && widest <= kLineBytes)
     plan.way = StagePlan::Way::line;
-  else if (!plan.program.two_phases && widest_padded <= kOneShotBytes)
+  else if (!plan.program.two_phases && widest_padded <= kOneShotBytes && !may_read_memory(plan))
     plan.way = StagePlan::Way::window;
   const std::size_t most_bytes = rounded_down(kSlotBytes / most);
   // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
@@ -304,7 +307,10 @@ bool StageRun::meet() {
     int peer = stage_.rank() + 1 + met_;
     if (peer >= size) peer -= size;
     const Line& line = stage_.line_of(peer, sequence_);
-    if (line.sequence.load(std::memory_order_acquire) != sequence_) return met_ != seen;
+    if (line.sequence.load(std::memory_order_acquire) != sequence_) {
+      fetch_ahead(peer);
+      return met_ != seen;
+    }
     if (line.print != print_) {
       stranger_ = peer;
       return true;
@@ -316,6 +322,25 @@ bool StageRun::meet() {
   return true;
 }
 
+// What the peer shows is on its way at the same time as its line: asking for both at once spares the
+// second of two waits that would follow one another. Lines that have not changed are here already,
+// and asking again costs nothing.
+void StageRun::fetch_ahead(int peer) const {
+  if (plan_->way == StagePlan::Way::meet || plan_->widest <= kFirstLineBytes) return;
+  const std::byte* packed = packed_of(peer);
+  if (plan_->way == StagePlan::Way::line) {
+    __builtin_prefetch(packed + kFirstLineBytes);
+    return;
+  }
+  const auto fetch = [&](const Move& move) {
+    if (move.peer != peer) return;
+    const std::size_t bytes = std::min(move.bytes, kFetchAhead);
+    for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(packed + move.packed + at);
+  };
+  for (const Move& take : plan_->takes) fetch(take);
+  for (const StagePlan::Source& source : plan_->sources) fetch(source.move);
+}
+
 void StageRun::choose_phase() {
   if (plan_->way == StagePlan::Way::line) return finish_small();
   const std::uint32_t own = stage_.line(sequence_).access;
@@ -324,7 +349,9 @@ void StageRun::choose_phase() {
   if (plan_->way == StagePlan::Way::window) return choose_small_phase();
   const std::uint32_t needed = needed_access(program_to_share());
   if ((access_ & needed) == needed) return begin_direct();
-  phase_ = may_read_memory() ? Phase::reading : Phase::pieces;
+  const std::uint32_t readable = kSourceWhole | kUnaliased;
+  const bool reads = may_read_memory(*plan_) && (access_ & readable) == readable;
+  phase_ = reads ? Phase::reading : Phase::pieces;
   if (phase_ != Phase::reading) return;
   for (const Move& take : plan_->takes) {
     Places places;
@@ -352,16 +379,11 @@ void StageRun::begin_direct() {
   phase_ = Phase::direct;
 }
 
-// Many readers of the same pages get in each other's way inside the kernel: 16 ranks took 407 µs
-// for a broadcast of 256 KiB (16 cores, 2026-11-15).
-bool StageRun::may_read_memory() const {
-  const StageProgram& program = plan_->program;
-  const std::uint32_t needed = kSourceWhole | kUnaliased;
-  const std::uint32_t most_readers = program.lopsided ? 1 : kMostReaders;
-  const std::size_t longest = program.lopsided ? kReadingUpToLopsided : kReadingUpTo;
+// As far as sizes and the schedule say, which all ranks know.
+bool StageRun::may_read_memory(const StagePlan& plan) const {
+  const ReadingRange range = reading_range(plan.program.lopsided, plan.program.readers);
   return stage_.can_read_memory() && !has_reduction(launch_->collective) &&
-         (access_ & needed) == needed && program.readers <= most_readers &&
-         plan_->longest >= kReadingFrom && plan_->longest <= longest;
+         plan.longest >= range.from && plan.longest <= range.up_to;
 }
 
 // ---- small

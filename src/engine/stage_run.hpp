@@ -28,12 +28,19 @@
 namespace tutti::engine {
 
 // Bytes of the longest chunk between which the kernel's copy from another process beats two copies
-// through a window. Where one rank has all the work (broadcast), windows win sooner: then it copies
-// in while the others copy out. Measured 2026-11-15, 2 cores, KVM, 2 ranks: docs/performance.md.
-inline constexpr std::size_t kReadingFrom = 32 * 1024;
-inline constexpr std::size_t kReadingUpTo = 4 << 20;
-inline constexpr std::size_t kReadingUpToLopsided = 512 * 1024;
-inline constexpr std::uint32_t kMostReaders = 3;  // of one chunk
+// through a window. Where one rank has all the work (broadcast), windows win again sooner: then it
+// copies in while the others copy out. Many readers of the same pages get in each other's way inside
+// the kernel: 16 ranks took 407 µs for a broadcast of 256 KiB. Measured 2026-11-15, KVM guests with
+// 2 and 16 cores (Sapphire Rapids): docs/performance.md.
+struct ReadingRange {
+  std::size_t from = 0;
+  std::size_t up_to = 0;
+};
+constexpr ReadingRange reading_range(bool lopsided, std::uint32_t readers) {
+  if (lopsided) return readers == 1 ? ReadingRange{4 << 10, 512 << 10} : ReadingRange{};
+  if (readers == 1) return {8 << 10, 4 << 20};
+  return readers <= 3 ? ReadingRange{32 << 10, 4 << 20} : ReadingRange{};
+}
 // Bytes from which folding where the data lies, with one more meeting, beats a copy into the window.
 inline constexpr std::size_t kHopeFrom = 1024;
 
@@ -128,10 +135,11 @@ class StageRun {
   static std::uint32_t needed_access(const StageProgram& program);
 
   bool meet();
+  void fetch_ahead(int peer) const;
   void choose_phase();
   void choose_small_phase();
   void begin_direct();
-  bool may_read_memory() const;
+  bool may_read_memory(const StagePlan& plan) const;
   void finish_small();
   bool step_direct();
   bool step_reading();

@@ -19,6 +19,8 @@ namespace tutti::trace {
 namespace {
 
 constexpr std::size_t kWords = sizeof(Record) / sizeof(std::uint64_t);
+// Slots that a writer of spans takes at once.
+constexpr std::uint64_t kReserved = 16;
 constexpr std::uint8_t kLastCode = static_cast<std::uint8_t>(Code::internal);
 
 using Words = std::array<std::uint64_t, kWords>;
@@ -118,13 +120,29 @@ void Recorder::note(Record record) noexcept {
   place(record);
 }
 
-// Ticks are turned into nanoseconds when somebody reads them.
-void Recorder::note_span(Record record, std::uint64_t begin, std::uint64_t end) noexcept {
-  record.is_span = 1;
-  record.time_ns = static_cast<std::int64_t>(begin);
-  record.peer = static_cast<std::int32_t>(
+// Ticks are turned into nanoseconds when somebody reads them. The slot is this writer's alone unless
+// the ring was lapped since it was reserved; then the record is dropped.
+void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
+                         std::uint64_t end) noexcept {
+  if (tickets.next == tickets.end) {
+    tickets.next = next_.fetch_add(kReserved, std::memory_order_relaxed);
+    tickets.end = tickets.next + kReserved;
+  }
+  const std::uint64_t ticket = tickets.next++;
+  Slot& slot = slots_[ticket & mask_];
+  const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
+  if (version % 2 != 0 || version > 2 * ticket) return;
+  Record span = record;
+  span.is_span = 1;
+  span.time_ns = static_cast<std::int64_t>(begin);
+  span.peer = static_cast<std::int32_t>(
       std::min<std::uint64_t>(end - begin, std::numeric_limits<std::int32_t>::max()));
-  place(record);
+  Words words;
+  std::memcpy(words.data(), &span, sizeof span);
+  slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kWords; ++i)
+    slot.words[i].store(words[i], std::memory_order_release);
+  slot.version.store(2 * ticket + 2, std::memory_order_release);
 }
 
 void Recorder::place(const Record& record) noexcept {

@@ -50,6 +50,13 @@ struct Record {
   char label[16] = {};          // group or call name, cut off; zero-filled
 };
 
+// Places in the ring that one writer has reserved. They are filled without an atomic operation that
+// others could hold up.
+struct Tickets {
+  std::uint64_t next = 0;
+  std::uint64_t end = 0;
+};
+
 class Recorder {
  public:
   Recorder(std::size_t records, const Clock& clock);
@@ -57,7 +64,9 @@ class Recorder {
 
   void note(Record record) noexcept;
   // A collective that took from `begin` to `end`, in ticks: one record, no call of the clock.
-  void note_span(Record record, std::uint64_t begin, std::uint64_t end) noexcept;
+  // `tickets` are the writer's; it reserves some more when they are used up.
+  void note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
+                 std::uint64_t end) noexcept;
   // Oldest first.
   std::vector<Record> snapshot() const;
   // One JSON object; `rank` and `reason` go into its head.

@@ -20,7 +20,7 @@
 namespace tutti::tuner {
 
 // The borders between the ways, as the executor has them.
-inline constexpr double kTinyBytes = 48;
+inline constexpr double kTinyBytes = 112;
 inline constexpr double kSmallBytes = 32 << 10;
 inline constexpr double kPieceBytes = 128 << 10;
 // What a byte of a window costs beyond a copy within one cache, because it goes from core to core:
