@@ -290,8 +290,8 @@ bool Channel::begin_at_once(const Launch& launch) {
   return true;
 }
 
-// What others may ask for, and the record. The board, which is for people, hears of a call once in a
-// while.
+// What others may ask for, and the record. The board, which is for people, hears of a call once in
+// a while.
 void Channel::note_at_once() {
   const Launch& launch = *at_once_.launch;
   at_once_.began = ticks();
@@ -344,8 +344,7 @@ std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work = std::make_shared<WorkState>(shared_from_this());
   current_->deadline = deadline_after(engine_->clock().now(), at_once_.launch->timeout);
   choose_company();
-  engine_->recorder().note(
-      record_of(trace::Event::started, *at_once_.launch, at_once_.sequence));
+  engine_->recorder().note(record_of(trace::Event::started, *at_once_.launch, at_once_.sequence));
   if (!at_once_.told) tell_board(*at_once_.launch, at_once_.sequence, true);
   return current_->work;
 }
@@ -409,8 +408,8 @@ Channel::Ready& Channel::ready_for(const Launch& launch) {
   if (ready.staged) return ready;
   auto program = program_for(launch, options_.rank);
   TUTTI_CHECK(program.ok());
-  ready.plan = std::make_unique<Plan>(compile(*std::move(program)),
-                                      engine_->config().segment_bytes);
+  ready.plan =
+      std::make_unique<Plan>(compile(*std::move(program)), engine_->config().segment_bytes);
   return ready;
 }
 

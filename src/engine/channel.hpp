@@ -213,8 +213,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::optional<Queued> current_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
-  long patience_ = 0;        // polls before the caller yields; adapts
-  struct AtOnce {  // a blocking call, as long as its caller steps it itself
+  long patience_ = 0;  // polls before the caller yields; adapts
+  struct AtOnce {      // a blocking call, as long as its caller steps it itself
     const Launch* launch = nullptr;
     std::uint64_t sequence = 0;
     std::uint64_t began = 0;      // in ticks
@@ -234,8 +234,8 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool torn_down_ = false;
   bool someone_departed_ = false;
   std::uint64_t departed_at_ = 0;  // in polls of the engine
-  Nanoseconds asked_until_{0};  // when not zero: queries are out
-  std::vector<int> suspects_;   // who was asked
+  Nanoseconds asked_until_{0};     // when not zero: queries are out
+  std::vector<int> suspects_;      // who was asked
 };
 
 }  // namespace tutti::engine

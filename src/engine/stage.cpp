@@ -74,8 +74,7 @@ bool read_memory(std::int64_t process, std::uint64_t address, void* to, std::siz
   while (bytes > 0) {
     const iovec local{at, bytes};
     const iovec remote{reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), bytes};
-    const ssize_t got =
-        ::process_vm_readv(static_cast<pid_t>(process), &local, 1, &remote, 1, 0);
+    const ssize_t got = ::process_vm_readv(static_cast<pid_t>(process), &local, 1, &remote, 1, 0);
     if (got <= 0) return false;
     at += got;
     address += static_cast<std::uint64_t>(got);

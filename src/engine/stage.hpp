@@ -28,9 +28,9 @@
 namespace tutti::engine {
 
 inline constexpr std::size_t kMaxStageRanks = 64;
-inline constexpr std::size_t kLineBytes = 112;            // of payload
-inline constexpr std::size_t kOneShotBytes = 32 * 1024;   // of a one-shot window
-inline constexpr std::size_t kSlotBytes = 128 * 1024;     // of a slot of the pipeline
+inline constexpr std::size_t kLineBytes = 112;           // of payload
+inline constexpr std::size_t kOneShotBytes = 64 * 1024;  // of a one-shot window
+inline constexpr std::size_t kSlotBytes = 128 * 1024;    // of a slot of the pipeline
 inline constexpr std::size_t kPipeSlots = 2;
 inline constexpr std::uint64_t kStandMagic = 0x646e6174735454;  // "TTstand"
 
@@ -64,8 +64,8 @@ static_assert(sizeof(Places) <= kLineBytes);
 
 struct Stand {
   std::uint64_t magic;
-  std::uint64_t token;     // random: who can read it by address has the right process
-  std::uint64_t address;   // of this stand, in its owner's memory
+  std::uint64_t token;    // random: who can read it by address has the right process
+  std::uint64_t address;  // of this stand, in its owner's memory
   Line lines[2];
   alignas(128) Fingerprint details[2];
   alignas(128) std::atomic<std::uint64_t> mark;
@@ -90,12 +90,13 @@ class Stage {
   Stand& own() const { return *own_; }
   const Stand& of(int peer) const { return *seats_[static_cast<std::size_t>(peer)].stand; }
   transport::Link& link_to(int peer) const { return *seats_[static_cast<std::size_t>(peer)].link; }
-  std::int64_t process_of(int peer) const {
-    return seats_[static_cast<std::size_t>(peer)].process;
-  }
+  std::int64_t process_of(int peer) const { return seats_[static_cast<std::size_t>(peer)].process; }
   // Whether every rank can read every other's memory by the kernel's help. Agreed by all.
   bool can_read_memory() const { return can_read_memory_; }
   void allow_reading_memory(bool allowed) { can_read_memory_ = allowed; }
+  // Whether ranks have to take turns on the cores, so that every meeting is dear. Agreed by all.
+  bool crowded() const { return crowded_; }
+  void set_crowded(bool crowded) { crowded_ = crowded; }
 
   // The line for collective `sequence`, to be filled in and then published.
   Line& line(std::uint64_t sequence) const { return own_->lines[sequence % 2]; }
@@ -146,6 +147,7 @@ class Stage {
   std::uint64_t mark_ = 0;
   std::uint32_t written_prints_[2] = {0, 0};  // of the details that stand there
   bool can_read_memory_ = false;
+  bool crowded_ = false;
 };
 
 // Copies `bytes` from `address` of another process. False: the kernel refuses, or it is gone.

@@ -159,8 +159,7 @@ class Compiler {
 
   std::uint32_t slot_of(int rank, const Chunk& chunk) const {
     const auto& shown = parts_[static_cast<std::size_t>(rank)].shown;
-    return static_cast<std::uint32_t>(std::find(shown.begin(), shown.end(), chunk) -
-                                      shown.begin());
+    return static_cast<std::uint32_t>(std::find(shown.begin(), shown.end(), chunk) - shown.begin());
   }
 
   // Where the caller finds what a recv brings: in scratch it is only on its way to a copy.
@@ -236,8 +235,8 @@ class Compiler {
     for (const Op* copy : parts.copies) {
       if (copy->src.space == Space::scratch) continue;
       for (std::uint32_t c = 0; c < copy->dst.count; ++c)
-        made.copies.push_back({{copy->src.space, copy->src.first + c},
-                               {copy->dst.space, copy->dst.first + c}});
+        made.copies.push_back(
+            {{copy->src.space, copy->src.first + c}, {copy->dst.space, copy->dst.first + c}});
     }
   }
 

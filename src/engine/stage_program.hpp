@@ -64,15 +64,15 @@ struct StageProgram {
   schedule::Program program;  // this rank's
   std::vector<Chunk> shown;   // by slot
   std::vector<LocalCopy> copies;
-  std::vector<Take> takes;      // of shown chunks
-  std::vector<Give> gives;      // the other side of the peers' takes
+  std::vector<Take> takes;  // of shown chunks
+  std::vector<Give> gives;  // the other side of the peers' takes
   std::optional<StageFold> fold;
-  std::vector<Take> second;     // takes of results
-  std::vector<Give> puts;       // the own result, for each peer that takes it
-  bool two_phases = false;      // on any rank
-  bool lopsided = false;        // some rank sends more, or less, than it receives
-  std::uint32_t readers = 0;    // the most that any chunk has
-  bool unaliased = true;        // nothing shown is overwritten in the first phase
+  std::vector<Take> second;   // takes of results
+  std::vector<Give> puts;     // the own result, for each peer that takes it
+  bool two_phases = false;    // on any rank
+  bool lopsided = false;      // some rank sends more, or less, than it receives
+  std::uint32_t readers = 0;  // the most that any chunk has
+  bool unaliased = true;      // nothing shown is overwritten in the first phase
   // Of every rank: extent ids of what it shows.
   std::vector<std::vector<std::uint64_t>> shown_extents;
 };

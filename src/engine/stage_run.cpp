@@ -84,7 +84,7 @@ void StageRun::begin(StagePlan& plan, const Launch& launch, std::uint64_t sequen
     case StagePlan::Way::line: pack(line.payload); break;
     case StagePlan::Way::window:
       line.access = 0;
-      if (plan.widest >= kHopeFrom) describe_places(line);
+      if (plan.widest >= kHopeFrom && !stage_.crowded()) describe_places(line);
       if ((line.access & kHopeful) == 0) pack(stage_.own().one_shot[sequence % 2]);
       break;
     case StagePlan::Way::meet: describe_places(line); break;
@@ -112,8 +112,7 @@ Move StageRun::move_of(int peer, std::uint32_t slot, const Chunk& from, const Ch
   move.to_space = to.space;
   move.from = layout_.offset_of(from.space, from.index);
   move.to = layout_.offset_of(to.space, to.index);
-  move.bytes = move.split =
-      layout_.extent_bytes(extent_of(layout_.program(), to.space, to.index));
+  move.bytes = move.split = layout_.extent_bytes(extent_of(layout_.program(), to.space, to.index));
   return move;
 }
 
@@ -134,8 +133,8 @@ void StageRun::bind(StagePlan& plan) {
   for (const LocalCopy& copy : program.copies)
     plan.copies.push_back(move_of(kLocal, 0, copy.from, copy.to));
   const auto split = [](const Move& move, double givers_share) {
-    return move.bytes - rounded_down(static_cast<std::size_t>(static_cast<double>(move.bytes) *
-                                                              givers_share));
+    return move.bytes -
+           rounded_down(static_cast<std::size_t>(static_cast<double>(move.bytes) * givers_share));
   };
   for (const Take& take : program.takes) {
     plan.takes.push_back(move_of(take.peer, take.slot, take.from, take.to));
@@ -189,9 +188,10 @@ void StageRun::choose_way(StagePlan& plan) const {
   const std::size_t most_bytes = rounded_down(kSlotBytes / most);
   // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
   // same time, fewer pieces are fewer waits.
-  const std::size_t wanted = plan.program.lopsided ? plan.longest / 4 : plan.longest;
-  plan.piece = std::clamp<std::size_t>(rounded_up(wanted), std::min(kShortestPiece, most_bytes),
-                                       most_bytes);
+  const bool overlaps = plan.program.lopsided && !stage_.crowded();
+  const std::size_t wanted = overlaps ? plan.longest / 4 : plan.longest;
+  plan.piece =
+      std::clamp<std::size_t>(rounded_up(wanted), std::min(kShortestPiece, most_bytes), most_bytes);
   set_packed(plan);
 }
 
@@ -215,7 +215,8 @@ void StageRun::set_packed(StagePlan& plan) const {
 void StageRun::pack(std::byte* to) const {
   for (const Move& move : plan_->shown) {
     const Side& from = side(move.from_space);
-    // Scalars are the most frequent messages of all, and a call of memcpy takes longer than they do.
+    // Scalars are the most frequent messages of all, and a call of memcpy takes longer than they
+    // do.
     if (move.bytes == 4 && from.base != nullptr)
       std::memcpy(to + move.packed, from.base + move.from, 4);
     else if (move.bytes == 8 && from.base != nullptr)
@@ -322,9 +323,9 @@ bool StageRun::meet() {
   return true;
 }
 
-// What the peer shows is on its way at the same time as its line: asking for both at once spares the
-// second of two waits that would follow one another. Lines that have not changed are here already,
-// and asking again costs nothing.
+// What the peer shows is on its way at the same time as its line: asking for both at once spares
+// the second of two waits that would follow one another. Lines that have not changed are here
+// already, and asking again costs nothing.
 void StageRun::fetch_ahead(int peer) const {
   if (plan_->way == StagePlan::Way::meet || plan_->widest <= kFirstLineBytes) return;
   const std::byte* packed = packed_of(peer);
@@ -364,8 +365,7 @@ void StageRun::choose_phase() {
 void StageRun::choose_small_phase() {
   if ((access_ & kHopeful) != 0) return begin_direct();
   if ((hopes_ & kHopeful) == 0) return finish_small();
-  if ((stage_.line(sequence_).access & kHopeful) != 0)
-    pack(stage_.own().one_shot[sequence_ % 2]);
+  if ((stage_.line(sequence_).access & kHopeful) != 0) pack(stage_.own().one_shot[sequence_ % 2]);
   stage_.set_mark(base_ + 1);
   last_mark_ = base_ + 1;
   met_ = 0;
@@ -381,7 +381,8 @@ void StageRun::begin_direct() {
 
 // As far as sizes and the schedule say, which all ranks know.
 bool StageRun::may_read_memory(const StagePlan& plan) const {
-  const ReadingRange range = reading_range(plan.program.lopsided, plan.program.readers);
+  const ReadingRange range =
+      reading_range(plan.program.lopsided, plan.program.readers, stage_.crowded());
   return stage_.can_read_memory() && !has_reduction(launch_->collective) &&
          plan.longest >= range.from && plan.longest <= range.up_to;
 }
@@ -441,8 +442,7 @@ void StageRun::copy_local(const Move& move, std::size_t begin, std::size_t end) 
 }
 
 template <class From>
-void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from,
-                          std::byte* result) {
+void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from, std::byte* result) {
   const std::size_t element = size_of(launch_->dtype);
   const reduce::Folding folding{launch_->dtype, launch_->reduction, plan_->program.fold->finish,
                                 stage_.size()};
@@ -489,8 +489,7 @@ void StageRun::reach_everybody() {
                   fmt::format("memory of rank {} is not where it said that it is", peer),
                   {stage_.rank(), peer, sequence_}};
   };
-  for (const Move& take : plan_->takes)
-    note(sources_, take.peer, false, take.from + take.bytes);
+  for (const Move& take : plan_->takes) note(sources_, take.peer, false, take.from + take.bytes);
   for (const StagePlan::Source& source : plan_->sources)
     if (source.move.peer != kLocal)
       note(sources_, source.move.peer, false, source.move.from + source.move.bytes);
@@ -694,8 +693,7 @@ void StageRun::piece_work(std::size_t piece) {
   const auto from = [&](std::size_t s) { return of(plan_->sources[s].move); };
   for (const Move& take : plan_->takes) {
     const std::size_t end = std::min(take.bytes, begin + plan_->piece);
-    if (begin < end)
-      copy_out(side(take.to_space), take.to + begin, of(take), end - begin);
+    if (begin < end) copy_out(side(take.to_space), take.to + begin, of(take), end - begin);
   }
   if (!plan_->program.fold) return;
   const std::size_t end = std::min(plan_->fold.bytes, begin + plan_->piece);

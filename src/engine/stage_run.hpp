@@ -29,19 +29,20 @@ namespace tutti::engine {
 
 // Bytes of the longest chunk between which the kernel's copy from another process beats two copies
 // through a window. Where one rank has all the work (broadcast), windows win again sooner: then it
-// copies in while the others copy out. Many readers of the same pages get in each other's way inside
-// the kernel: 16 ranks took 407 µs for a broadcast of 256 KiB. Measured 2026-11-15, KVM guests with
-// 2 and 16 cores (Sapphire Rapids): docs/performance.md.
+// copies in while the others copy out. Many readers of the same pages get in each other's way
+// inside the kernel: 16 ranks took 407 µs for a broadcast of 256 KiB. Measured 2026-11-15, KVM
+// guests with 2 and 16 cores (Sapphire Rapids): docs/performance.md.
 struct ReadingRange {
   std::size_t from = 0;
   std::size_t up_to = 0;
 };
-constexpr ReadingRange reading_range(bool lopsided, std::uint32_t readers) {
-  if (lopsided) return readers == 1 ? ReadingRange{4 << 10, 512 << 10} : ReadingRange{};
-  if (readers == 1) return {8 << 10, 4 << 20};
-  return readers <= 3 ? ReadingRange{32 << 10, 4 << 20} : ReadingRange{};
+constexpr ReadingRange reading_range(bool lopsided, std::uint32_t readers, bool crowded) {
+  if (lopsided) return readers == 1 ? ReadingRange{4 << 10, 512 << 10} : ReadingRange{1, 0};
+  if (readers == 1) return {std::size_t{crowded ? 16U : 8U} << 10, 4 << 20};
+  return readers <= 3 ? ReadingRange{32 << 10, 2 << 20} : ReadingRange{1, 0};
 }
-// Bytes from which folding where the data lies, with one more meeting, beats a copy into the window.
+// Bytes from which folding where the data lies, with one more meeting, beats a copy into the
+// window; where meetings are dear it does not as long as the window suffices.
 inline constexpr std::size_t kHopeFrom = 1024;
 
 // A chunk's way, in bytes from the beginning of each side.
@@ -99,15 +100,7 @@ class StageRun {
   std::vector<int> waiting_for() const;
 
  private:
-  enum class Phase : std::uint8_t {
-    meeting,
-    direct,
-    reading,
-    repacking,
-    pieces,
-    departing,
-    done
-  };
+  enum class Phase : std::uint8_t { meeting, direct, reading, repacking, pieces, departing, done };
   // A caller's memory: one piece, or several.
   struct Side {
     std::byte* base = nullptr;  // null: see strand
@@ -183,17 +176,17 @@ class StageRun {
   Side output_;
   reduce::Stores stores_ = reduce::Stores::cached;
   Layout layout_;
-  int met_ = 0;                    // how many others were seen, in turn
-  std::uint32_t access_ = 0;       // what all allow
-  std::uint32_t hopes_ = 0;        // what anybody does
-  std::size_t job_ = 0;            // direct and reading: which move
-  std::size_t at_ = 0;             //   and how far it is
-  std::size_t time_ = 0;           // pieces: which turn
-  int action_ = 0;                 //   and which action of it
+  int met_ = 0;                      // how many others were seen, in turn
+  std::uint32_t access_ = 0;         // what all allow
+  std::uint32_t hopes_ = 0;          // what anybody does
+  std::size_t job_ = 0;              // direct and reading: which move
+  std::size_t at_ = 0;               //   and how far it is
+  std::size_t time_ = 0;             // pieces: which turn
+  int action_ = 0;                   //   and which action of it
   std::vector<std::byte*> sources_;  // of each rank, in direct
   std::vector<std::byte*> targets_;
   std::vector<std::uint64_t> addresses_;  // of each rank, in reading
-  std::uint64_t last_mark_ = 0;  // that everybody has to reach before anybody leaves
+  std::uint64_t last_mark_ = 0;           // that everybody has to reach before anybody leaves
   std::vector<reduce::Operand> operands_;
   std::vector<void*> destinations_;
 };

@@ -65,11 +65,10 @@ bool RecentCalls::matches(const Shape& shape, const Call& call) {
          shape.has_input == !call.input.empty() && shape.has_output == !call.output.empty() &&
          (!shape.has_input || (shape.input_count == call.input[0].count &&
                                (shape.has_output || shape.dtype == call.input[0].dtype))) &&
-         (!shape.has_output || (shape.output_count == call.output[0].count &&
-                                shape.dtype == call.output[0].dtype)) &&
+         (!shape.has_output ||
+          (shape.output_count == call.output[0].count && shape.dtype == call.output[0].dtype)) &&
          shape.algorithm == call.options.algorithm && shape.root == call.root &&
-         shape.scalar == call.reduction.scalar &&
-         shape.timeout_ns == call.options.timeout.count();
+         shape.scalar == call.reduction.scalar && shape.timeout_ns == call.options.timeout.count();
 }
 
 const engine::Launch* RecentCalls::find(const Call& call) {

@@ -1,6 +1,7 @@
 // The stage of a group whose ranks are all on one host: made, shared and tried before it is used.
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "engine/stage.hpp"
 #include "group/gather_all.hpp"
@@ -64,9 +65,12 @@ Status RankGroup::build_stage() {
   }
   auto all_readable = all_say_yes(*this, readable);
   if (!all_readable.ok()) return all_readable.status();
+  auto roomy = all_say_yes(*this, static_cast<int>(std::thread::hardware_concurrency()) >= size());
+  if (!roomy.ok()) return roomy.status();
   auto stage = std::make_unique<Stage>(rank(), std::move(seats), std::move(others),
                                        world_->engine().endpoint(), shared->memory.owner);
   stage->allow_reading_memory(*all_readable);
+  stage->set_crowded(!*roomy);
   channel_->set_stage(std::move(stage));
   return {};
 }

@@ -232,7 +232,7 @@ double stage_seconds(const schedule::Entry& entry, const Situation& situation, i
   for (const auto& host : ranks_to_walk(situation))
     for (const Walked& walked : host)
       stage.add(entry.build(request_of(situation, walked.rank, shots)), walked.weight);
-  return stage.seconds();
+  return stage.seconds() + (situation.ranks > 1 ? kCallSeconds : 0);
 }
 
 }  // namespace tutti::tuner

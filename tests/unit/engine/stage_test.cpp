@@ -15,10 +15,10 @@ constexpr std::size_t kCounts[] = {0, 1, 2, 5, 100, 1000, 5000, 20'000, 60'000};
 constexpr std::size_t kMostElements = 60'000 * 2 * 5;
 
 constexpr Collective kAll[] = {
-    Collective::barrier,        Collective::broadcast,  Collective::reduce,
-    Collective::all_reduce,     Collective::gather,     Collective::all_gather,
-    Collective::scatter,        Collective::reduce_scatter, Collective::all_to_all,
-    Collective::scan,           Collective::exclusive_scan};
+    Collective::barrier,    Collective::broadcast,      Collective::reduce,
+    Collective::all_reduce, Collective::gather,         Collective::all_gather,
+    Collective::scatter,    Collective::reduce_scatter, Collective::all_to_all,
+    Collective::scan,       Collective::exclusive_scan};
 
 bool can_be_in_place(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::all_gather ||
@@ -90,7 +90,8 @@ std::vector<schedule::Program> programs_of(Collective collective, Algorithm algo
 }
 
 TEST(StageProgram, refuses_schedules_that_forward) {
-  EXPECT_FALSE(compile_for_stage(programs_of(Collective::all_reduce, Algorithm::ring, 4, false), 1));
+  EXPECT_FALSE(
+      compile_for_stage(programs_of(Collective::all_reduce, Algorithm::ring, 4, false), 1));
   EXPECT_FALSE(
       compile_for_stage(programs_of(Collective::broadcast, Algorithm::binomial_tree, 5, true), 0));
 }
@@ -101,8 +102,10 @@ TEST(StageProgram, shows_the_same_chunks_in_place_or_not) {
   for (Collective collective : {Collective::all_reduce, Collective::all_gather,
                                 Collective::reduce_scatter, Collective::all_to_all}) {
     for (int size : {2, 3, 6}) {
-      const auto apart = compile_for_stage(programs_of(collective, Algorithm::direct, size, false), 1);
-      const auto within = compile_for_stage(programs_of(collective, Algorithm::direct, size, true), 1);
+      const auto apart =
+          compile_for_stage(programs_of(collective, Algorithm::direct, size, false), 1);
+      const auto within =
+          compile_for_stage(programs_of(collective, Algorithm::direct, size, true), 1);
       ASSERT_TRUE(apart && within);
       EXPECT_EQ(apart->shown, within->shown);
       EXPECT_EQ(apart->shown_extents, within->shown_extents);

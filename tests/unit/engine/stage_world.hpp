@@ -42,8 +42,7 @@ class Sides {
     const auto blocks = [&](Collective a, Collective b, Collective c) {
       return task.collective == a || task.collective == b || task.collective == c;
     };
-    in_blocks_ =
-        blocks(Collective::scatter, Collective::reduce_scatter, Collective::all_to_all);
+    in_blocks_ = blocks(Collective::scatter, Collective::reduce_scatter, Collective::all_to_all);
     out_blocks_ = blocks(Collective::gather, Collective::all_gather, Collective::all_to_all);
     const std::size_t in = in_blocks_ ? n * task.count : task.count;
     const std::size_t out = out_blocks_ ? n * task.count : task.count;
@@ -114,8 +113,7 @@ class Sides {
   }
   // Element `i` of a rank's message, which may lie in two pieces.
   std::int64_t message(int rank, std::size_t i) const {
-    if (!task_.scattered || in_blocks_ || task_.count <= 2)
-      return element(index_, rank, i);
+    if (!task_.scattered || in_blocks_ || task_.count <= 2) return element(index_, rank, i);
     return element(index_, rank, (i + task_.count / 3) % task_.count);
   }
   // Where element i of the output is in the message.
@@ -303,8 +301,8 @@ class StageWorld {
       // Now and then one rank has plain memory where the others hope for better.
       const bool plain = !task.symmetric || (task.mixed && rank == 0);
       auto& memory = plain ? heap_[rank] : arena_[rank];
-      state.sides = std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_,
-                                            memory.data());
+      state.sides =
+          std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_, memory.data());
       state.launch = state.sides->launch();
       runs_[rank]->begin(*state.plan, state.launch, at_[rank] + 1, state.launch.print);
     }
