@@ -54,7 +54,7 @@ void Channel::set_stage(std::unique_ptr<Stage> stage) {
   plans_.clear();  // what was made for messages may fit the stage
   last_ready_ = nullptr;
   last_key_ = ~std::uint64_t{0};
-  patience_ = engine_->spins();
+  patience_ = std::make_unique<Patience>(engine_->spins());
 }
 
 Status Channel::run(const Launch& launch) {
@@ -314,7 +314,7 @@ void Channel::note_at_once() {
 // core for every rank, whoever is expected soon is waited for awake; if it never comes that soon,
 // the patience shrinks. With fewer cores, waiting awake would keep the others from coming.
 bool Channel::watch_stage() {
-  const long most = engine_->spins();
+  const long looks = patience_->looks();
   for (long idle = 0; !stage_run_->done();) {
     if (stage_run_->step()) {
       if (stage_run_->stranger() >= 0 || !stage_run_->failure().ok()) return false;
@@ -322,17 +322,17 @@ bool Channel::watch_stage() {
       continue;
     }
     if (failed_.load(std::memory_order_relaxed)) return false;
-    if (++idle <= patience_) {
+    if (++idle <= looks) {
       // A pause takes up to 140 cycles, half of what a line takes from core to core.
       if (idle > kAlert) pause_cpu();
-    } else if (idle <= patience_ + kYields) {
-      if (idle == patience_ + 1 && most > 0) patience_ = std::max(patience_ / 2, most / 64);
+    } else if (idle <= looks + kYields) {
+      if (idle == looks + 1) patience_->was_in_vain();
       std::this_thread::yield();
     } else {
       return false;
     }
   }
-  if (patience_ < most) patience_ = std::min(most, patience_ + most / 64);
+  patience_->was_rewarded();
   return true;
 }
 

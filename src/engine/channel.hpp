@@ -26,6 +26,7 @@
 #include "core/clock.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/launch.hpp"
+#include "engine/patience.hpp"
 #include "engine/plan.hpp"
 #include "engine/point_to_point.hpp"
 #include "engine/stage.hpp"
@@ -213,7 +214,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::optional<Queued> current_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
-  long patience_ = 0;  // polls before the caller yields; adapts
+  std::unique_ptr<Patience> patience_;  // of a caller that watches the stage
   struct AtOnce {      // a blocking call, as long as its caller steps it itself
     const Launch* launch = nullptr;
     std::uint64_t sequence = 0;

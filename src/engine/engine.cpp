@@ -18,11 +18,13 @@ namespace {
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
 
-// A poll of memory takes some 20 ns, one of sockets 300: both spin for about 50 µs.
+// A poll of memory takes some 20 ns, one of sockets 300. Over sockets it pays to spin for longer
+// than a wake-up takes at both ends (some 100 µs in a virtual machine): two ranks that sleep over
+// each other's messages would otherwise never find out of it again.
 long spins_for(transport::Endpoint& endpoint) {
   for (int rank = 0; rank < endpoint.size(); ++rank)
     if (transport::Link* link = endpoint.link(rank))
-      if (link->kind() == transport::LinkKind::tcp) return 160;
+      if (link->kind() == transport::LinkKind::tcp) return 500;
   return 2000;
 }
 
@@ -48,6 +50,7 @@ Engine::Engine(EngineOptions options)
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
   spins_ = config_.spin;
   if (spins_ < 0) spins_ = cores >= endpoint_->size() ? spins_for(*endpoint_) : 0;
+  patience_ = std::make_unique<Patience>(spins_);
 }
 
 void Engine::shutdown() {
@@ -206,19 +209,23 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
       timeout == Nanoseconds::max() ? timeout : deadline_after(clock_->now(), timeout);
   drivers_.fetch_add(1);
   long idle = 0;
+  long looks = 0;
   while (!over()) {
     // Polled before the first step: a failure that is already here counts.
     const bool polled = poll_once();
     if (channel.try_step() || polled) {
+      if (idle > 0 && idle <= looks) patience_->was_rewarded();
       idle = 0;
       continue;
     }
-    if (++idle <= spins_) {
+    if (idle == 0) looks = patience_->looks();
+    if (++idle <= looks) {
       pause_cpu();
       continue;
     }
+    if (idle == looks + 1) patience_->was_in_vain();
     if (deadline != Nanoseconds::max() && clock_->now() >= deadline) break;
-    if (idle <= spins_ + kYields) {
+    if (idle <= looks + kYields) {
       std::this_thread::yield();
       continue;
     }

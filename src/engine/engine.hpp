@@ -26,6 +26,7 @@
 #include "core/log.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
+#include "engine/patience.hpp"
 #include "trace/recorder.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/config.hpp"
@@ -127,6 +128,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   FailureSink* failures_;
   std::unique_ptr<trace::Recorder> recorder_;
   long spins_ = 0;
+  std::unique_ptr<Patience> patience_;  // of those who drive
 
   SpinLock poll_lock_;
   std::atomic<std::uint64_t> polls_{0};
