@@ -295,11 +295,14 @@ bool Channel::begin_at_once(const Launch& launch) {
 void Channel::note_at_once() {
   const Launch& launch = *at_once_.launch;
   at_once_.began = ticks();
-  if (last_print_ != launch.print || !launch.name.empty()) {
+  if (last_print_ != launch.print) {
     std::scoped_lock lock(inbox_lock_);
     last_call_ = launch.fingerprint;
     last_print_ = launch.print;
+  }
+  if (at_once_.record_print != launch.print || !launch.name.empty()) {
     at_once_.record = record_of(trace::Event::finished, launch, 0);
+    at_once_.record_print = launch.name.empty() ? launch.print : 0;
   }
   last_sequence_.store(at_once_.sequence, std::memory_order_relaxed);
   last_running_.store(true, std::memory_order_relaxed);

@@ -215,13 +215,14 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageRun> stage_run_;
   std::unique_ptr<Patience> patience_;  // of a caller that watches the stage
-  struct AtOnce {      // a blocking call, as long as its caller steps it itself
+  struct AtOnce {                       // a blocking call, as long as its caller steps it itself
     const Launch* launch = nullptr;
     std::uint64_t sequence = 0;
     std::uint64_t began = 0;      // in ticks
     std::uint64_t last_told = 0;  // when the board heard of one
     bool told = false;            //   and whether it heard of this one
     trace::Record record;
+    std::uint32_t record_print = 0;  // of the call that `record` tells of, when it has no name
     trace::Tickets tickets;
   };
   AtOnce at_once_;

@@ -250,13 +250,13 @@ void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) 
 
 void Channel::fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
                             const Fingerprint& theirs) {
-  fail({Code::mismatch,
-        fmt::format(
-            "ranks called different things as #{} on group '{}': {} called {}, {} called {}",
-            sequence, options_.name, where(options_.rank), describe(mine), where(peer),
-            describe(theirs)),
-        {options_.rank, peer, sequence}},
-       true);
+  fail(
+      {Code::mismatch,
+       fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
+                   sequence, options_.name, where(options_.rank), describe(mine), where(peer),
+                   describe(theirs)),
+       {options_.rank, peer, sequence}},
+      true);
 }
 
 // On a stage even a collective that goes by message is announced there: whoever called something
@@ -264,7 +264,8 @@ void Channel::fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint&
 void Channel::look_at_lines() {
   const std::uint64_t sequence = current_->sequence;
   for (int peer : company_)
-    if (stage_->arrived(peer, sequence) && stage_->line_of(peer, sequence).print != current_->launch().print)
+    if (stage_->arrived(peer, sequence) &&
+        stage_->line_of(peer, sequence).print != current_->launch().print)
       return fail_mismatch(peer, sequence, current_->launch().fingerprint,
                            stage_->call_of(peer, sequence));
 }

@@ -28,6 +28,17 @@ long spins_for(transport::Endpoint& endpoint) {
   return 2000;
 }
 
+// Ranks that share this host's cores. Without a single memory link nobody knows, so all are
+// counted.
+int ranks_here(transport::Endpoint& endpoint) {
+  int beside = 0;
+  for (int rank = 0; rank < endpoint.size(); ++rank)
+    if (transport::Link* link = endpoint.link(rank))
+      beside +=
+          link->kind() == transport::LinkKind::shm || link->kind() == transport::LinkKind::inproc;
+  return beside == 0 ? endpoint.size() : beside + 1;
+}
+
 }  // namespace
 
 std::shared_ptr<Engine> Engine::create(EngineOptions options) {
@@ -49,7 +60,7 @@ Engine::Engine(EngineOptions options)
   // running.
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
   spins_ = config_.spin;
-  if (spins_ < 0) spins_ = cores >= endpoint_->size() ? spins_for(*endpoint_) : 0;
+  if (spins_ < 0) spins_ = cores >= ranks_here(*endpoint_) ? spins_for(*endpoint_) : 0;
   patience_ = std::make_unique<Patience>(spins_);
 }
 
@@ -263,8 +274,7 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   sleeping_ = true;
   sleeping_idle_ = idle;
   lock.unlock();
-  endpoint_->sleep(timeout, idle,
-                   [&] { return over() || poll_once(true) || last_try() || stop_; });
+  endpoint_->sleep(timeout, idle, [&] { return over() || poll_once(true) || last_try() || stop_; });
   lock.lock();
   sleeping_ = sleeping_idle_ = false;
   activity_.notify_all();

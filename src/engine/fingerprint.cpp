@@ -63,8 +63,7 @@ std::uint32_t print_of(const Fingerprint& call) noexcept {
   mix(call.scalar_bits);
   mix(std::uint64_t{call.user_hash} << 32 | static_cast<std::uint32_t>(call.root));
   mix(static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
-      static_cast<std::uint64_t>(call.op) << 16 |
-      static_cast<std::uint64_t>(call.algorithm) << 24 |
+      static_cast<std::uint64_t>(call.op) << 16 | static_cast<std::uint64_t>(call.algorithm) << 24 |
       static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40);
   const auto print = static_cast<std::uint32_t>(hash);
   return print == 0 ? 1 : print;

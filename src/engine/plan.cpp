@@ -104,8 +104,9 @@ Status Plan::deliver(int peer, const Header& header, Segment segment, PlanHost& 
   return {};
 }
 
-// A place is given only if nobody reads or writes it any more before the recv does: then it does not
-// matter that the bytes come a little early. Their delivery, in order, is what moves the recv on.
+// A place is given only if nobody reads or writes it any more before the recv does: then it does
+// not matter that the bytes come a little early. Their delivery, in order, is what moves the recv
+// on.
 std::byte* Plan::place(int peer, const Header& header) const {
   const int stream = compiled_.find_stream(peer, header.step);
   if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;

@@ -142,8 +142,8 @@ class Compiler {
       return std::any_of(parts.messages.begin(), parts.messages.end(),
                          [](const Message& message) { return message.is_result; });
     });
-    made.lopsided = std::any_of(parts_.begin(), parts_.end(), [](const Parts& parts) {
-      return parts.messages.size() != parts.recvs.size() + (parts.fold ? parts.messages.size() : 0);
+    made.lopsided = std::any_of(parts_.begin(), parts_.end(), [&](const Parts& parts) {
+      return shown_messages(parts) != taken_messages(parts);
     });
     made.readers = most_readers();
     made.unaliased = is_unaliased(made, rank);
@@ -190,6 +190,20 @@ class Compiler {
       const Message* message = find(operand.peer, rank, operand.step);
       return message != nullptr && !message->is_result && message->src.count == 1;
     });
+  }
+
+  // Of the first phase: what a rank gives, and what it takes.
+  static std::ptrdiff_t shown_messages(const Parts& parts) {
+    return std::count_if(parts.messages.begin(), parts.messages.end(),
+                         [](const Message& message) { return !message.is_result; });
+  }
+  std::ptrdiff_t taken_messages(const Parts& parts) const {
+    const int rank = static_cast<int>(&parts - parts_.data());
+    const auto recvs = std::count_if(parts.recvs.begin(), parts.recvs.end(), [&](const Op* recv) {
+      return !find(recv->peer, rank, recv->step)->is_result;
+    });
+    return recvs + std::count_if(parts.operands.begin(), parts.operands.end(),
+                                 [](const Message& operand) { return operand.peer != kLocal; });
   }
 
   std::uint32_t most_readers() const {
@@ -280,12 +294,13 @@ class Compiler {
     }
   }
 
-  // Of moving a message: all of it divided so that everybody has as much to do. Where all ranks
-  // send as much as they receive, reading alone does that, and costs less than writing.
+  // Of moving a message: all of it divided so that everybody has as much to do. Where both ends
+  // take as much as the other, reading alone does that, and costs less than writing.
   double share_of_work(int from, int to) const {
     const auto out = parts_[static_cast<std::size_t>(from)].messages.size();
     const auto in = parts_[static_cast<std::size_t>(to)].recvs.size();
-    return in == out ? 0.0 : static_cast<double>(in) / static_cast<double>(in + out);
+    if (parts_[static_cast<std::size_t>(from)].recvs.size() == in) return 0;
+    return static_cast<double>(in) / static_cast<double>(in + out);
   }
 
   // Whether peers may read and write this rank's buffers themselves: nothing that is shown is

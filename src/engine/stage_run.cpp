@@ -276,7 +276,7 @@ bool StageRun::step() {
       finish_small();
       return true;
     case Phase::departing:
-      if (!await_last_mark()) return false;
+      if (!await_last_mark() || somebody_went_back()) return false;
       phase_ = Phase::done;
       return true;
     case Phase::done: return false;
@@ -553,6 +553,15 @@ void StageRun::leave(std::uint64_t mark) {
   last_mark_ = mark;
   met_ = 0;
   phase_ = Phase::departing;
+}
+
+// A rank that failed after it had come this far gave its buffers back to its caller, and took back
+// its line before that. What was read since is nothing to rely on; its failure is on the way.
+bool StageRun::somebody_went_back() const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  for (int peer = 0; peer < stage_.size(); ++peer)
+    if (!stage_.arrived(peer, sequence_)) return true;
+  return false;
 }
 
 bool StageRun::await_last_mark() {

@@ -142,6 +142,7 @@ class StageRun {
   Status cannot_read(int peer) const;
   bool step_pieces();
   bool await_last_mark();
+  bool somebody_went_back() const;
 
   Side& side(schedule::Space space) { return space == schedule::Space::input ? input_ : output_; }
   const Side& side(schedule::Space space) const {

@@ -135,6 +135,11 @@ TEST(StageProgram, divides_the_work_of_a_root) {
   const auto gather =
       compile_for_stage(programs_of(Collective::all_gather, Algorithm::direct, 4, false), 0);
   EXPECT_FALSE(gather->lopsided);
+  EXPECT_FALSE(compile_for_stage(programs_of(Collective::all_reduce, Algorithm::direct, 4, true), 0)
+                   ->lopsided);
+  const auto of_two =
+      compile_for_stage(programs_of(Collective::broadcast, Algorithm::direct, 2, true), 0);
+  EXPECT_DOUBLE_EQ(of_two->gives[0].share, 0.5);
   EXPECT_DOUBLE_EQ(gather->gives[0].share, 0.0);
 }
 
