@@ -29,13 +29,16 @@ class Compute {
     for (long round = 0; round < rounds; ++round)
       for (float& value : values_) value = value * 0.999F + 0.001F;
   }
-  // Rounds that take about this long alone.
+  // Rounds that take about this long alone. A core that has just begun to compute is slow, so the
+  // first guess is corrected by what it turns out to take.
   long rounds_for(double time_us) {
-    constexpr long kProbe = 2000;
-    run(kProbe);
-    const double t0 = now_us();
-    run(kProbe);
-    return static_cast<long>(time_us / ((now_us() - t0) / kProbe)) + 1;
+    long rounds = 200;
+    for (int guess = 0; guess < 4; ++guess) {
+      const double t0 = now_us();
+      run(rounds);
+      rounds = static_cast<long>(static_cast<double>(rounds) * time_us / (now_us() - t0)) + 1;
+    }
+    return rounds;
   }
   float result() const { return values_[0]; }  // so that the loop is not optimised away
 
