@@ -30,12 +30,6 @@ constexpr std::size_t kStreamingFrom = 4 << 20;
 constexpr std::size_t rounded_down(std::size_t bytes) { return bytes / 64 * 64; }
 constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-std::size_t total_of(const std::vector<Piece>& pieces) {
-  std::size_t total = 0;
-  for (const Piece& piece : pieces) total += piece.bytes;
-  return total;
-}
-
 }  // namespace
 
 StageRun::StageRun(Stage& stage)

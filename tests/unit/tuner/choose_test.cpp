@@ -56,10 +56,11 @@ TEST(Choose, candidates_are_never_empty_and_the_cheapest_comes_first) {
     const auto choices = candidates(situation);
     ASSERT_FALSE(choices.empty());
     // On one host the order is that of both kinds of memory together.
-    if (situation.symmetric || topology::host_count(situation.host_of) > 1)
+    if (situation.symmetric || topology::host_count(situation.host_of) > 1) {
       ASSERT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
         return a.predicted < b.predicted;
       }));
+    }
     const Choice choice = choose(situation);
     ASSERT_EQ(choice.algorithm, choices.front().algorithm);
     ASSERT_EQ(choice.predicted, choices.front().predicted);
