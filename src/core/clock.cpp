@@ -14,8 +14,9 @@ class SteadyClock final : public Clock {
 }  // namespace
 
 const Clock& steady_clock() {
-  static const SteadyClock kClock;
-  return kClock;
+  // Never destroyed: a thread that outlives main for a moment may still ask it.
+  static const SteadyClock& clock = *new SteadyClock;
+  return clock;
 }
 
 }  // namespace tutti

@@ -158,6 +158,10 @@ void Channel::end(const Status& status) {
   }
   if (!torn_down_) tear_down();
   complete_all();
+  // Here and now: it holds on to memory, and through it to everything below. Whoever else still has
+  // this channel (the progress thread, for a moment) must not be the one to take that down.
+  stage_run_.reset();
+  stage_.reset();
 }
 
 bool Channel::step() {
