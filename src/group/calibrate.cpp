@@ -194,6 +194,9 @@ class Meeting {
 // A barrier of 4 and of 8 processes on 2 cores took 4.0 and 8.7 µs where as many threads met in 1.4
 // and 3.5 (KVM guest, Sapphire Rapids, 2026-11-15).
 constexpr double kProcessesOverThreads = 2.6;
+// By rank. More means that somebody else had the cores, for a scheduler's tick at a time: that is not
+// what meetings cost, and a table that believed it would avoid them at any price.
+constexpr double kDearestMeeting = 3e-6;
 
 Curve measure_meetings(const std::vector<int>& cpus, const Budget& budget) {
   const int cores = static_cast<int>(cpus.size());
@@ -207,6 +210,7 @@ Curve measure_meetings(const std::vector<int>& cpus, const Budget& budget) {
     if (seconds == 0 && ranks <= cores) seconds = tuner::built_in_machine().meet_seconds(ranks);
     // Threads of one process take turns faster than processes do.
     if (ranks > cores) seconds *= kProcessesOverThreads;
+    seconds = std::min(seconds, kDearestMeeting * ranks);
     samples.push_back({static_cast<double>(ranks), seconds});
   }
   return Curve::fit(samples);

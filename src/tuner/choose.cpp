@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "core/check.hpp"
 #include "schedule/catalog.hpp"
 #include "topology/topology.hpp"
 #include "tuner/cost.hpp"
 #include "tuner/estimate.hpp"
+#include "tuner/stage.hpp"
 
 namespace tutti::tuner {
 namespace {
@@ -52,6 +54,14 @@ Choice weigh(const Entry& entry, const Situation& situation, const Machine& mach
              : two;
 }
 
+// On one host direct runs where the ranks meet, and everything else by messages. Those were slower
+// in every cell that was measured (docs/performance.md), and a table that was measured on a busy
+// machine may not know it.
+bool by_message(const Choice& choice, const Situation& situation) {
+  return topology::host_count(situation.host_of) == 1 && situation.ranks <= kMostStagedRanks &&
+         choice.algorithm != Algorithm::direct;
+}
+
 // What candidates are compared by. On one host that is plain and symmetric memory alike: which of
 // them a call has is known to each rank for itself only, and the choice must be everybody's.
 double weight(const Choice& choice, const Situation& situation, const Machine& machine) {
@@ -78,19 +88,20 @@ std::string names_of_able(const Situation& situation) {
 
 std::vector<Choice> candidates(const Situation& situation, const Machine& machine) {
   std::vector<Choice> choices;
-  std::vector<std::pair<double, std::size_t>> weighed;
+  std::vector<std::tuple<bool, double, std::size_t>> weighed;
   for (const Entry& entry : schedule::catalog()) {
     if (entry.collective != situation.collective || !objection(entry, situation).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(situation)) continue;
     choices.push_back(weigh(entry, situation, machine));
-    weighed.emplace_back(weight(choices.back(), situation, machine), choices.size() - 1);
+    weighed.emplace_back(by_message(choices.back(), situation),
+                         weight(choices.back(), situation, machine), choices.size() - 1);
   }
   // Direct serves every collective in every situation that a group can be in.
   TUTTI_CHECK(!choices.empty());
   // Equal costs keep the catalog's order, so that every rank has the same first row.
   std::sort(weighed.begin(), weighed.end());
   std::vector<Choice> sorted;
-  for (const auto& each : weighed) sorted.push_back(choices[each.second]);
+  for (const auto& each : weighed) sorted.push_back(choices[std::get<2>(each)]);
   return sorted;
 }
 

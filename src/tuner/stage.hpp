@@ -19,7 +19,8 @@
 
 namespace tutti::tuner {
 
-// The borders between the ways, as the executor has them.
+// The borders between the ways, as the executor has them; more ranks have no stage.
+inline constexpr int kMostStagedRanks = 64;
 inline constexpr double kTinyBytes = 112;
 inline constexpr double kSmallBytes = 64 << 10;
 inline constexpr double kPieceBytes = 128 << 10;

@@ -55,8 +55,10 @@ TEST(Choose, candidates_are_never_empty_and_the_cheapest_comes_first) {
   for_each_situation([](const Situation& situation) {
     const auto choices = candidates(situation);
     ASSERT_FALSE(choices.empty());
-    // On one host the order is that of both kinds of memory together.
-    if (situation.symmetric || topology::host_count(situation.host_of) > 1) {
+    // On one host direct comes first, and the order is that of both kinds of memory together.
+    if (topology::host_count(situation.host_of) == 1) {
+      ASSERT_EQ(choices.front().algorithm, Algorithm::direct);
+    } else {
       ASSERT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
         return a.predicted < b.predicted;
       }));
