@@ -21,14 +21,9 @@ constexpr std::size_t kQuantum = 256 * 1024;
 // Of a line's payload, what its first cache line holds; of a window, what is asked for in advance.
 constexpr std::size_t kFirstLineBytes = 48;
 constexpr std::size_t kFetchAhead = 2048;
-// The shortest piece: its copy takes as long as a few waits.
-constexpr std::size_t kShortestPiece = 16 * 1024;
 // Targets larger than this leave the private caches anyway: stores that pass them by save reading
 // each line first.
 constexpr std::size_t kStreamingFrom = 4 << 20;
-
-constexpr std::size_t rounded_down(std::size_t bytes) { return bytes / 64 * 64; }
-constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -37,6 +32,7 @@ StageRun::StageRun(Stage& stage)
       sources_(static_cast<std::size_t>(stage.size())),
       targets_(sources_.size()),
       addresses_(sources_.size()),
+      found_(sources_.size()),
       operands_(sources_.size()) {
   destinations_.reserve(sources_.size());
 }
@@ -69,7 +65,7 @@ void StageRun::begin(StagePlan& plan, const Launch& launch, std::uint64_t sequen
   failure_ = {};
   input_.set(launch.input);
   output_.set(launch.output);
-  bind_if_new(plan);
+  bind(plan, launch, stage_);
   // What is overwritten after it was read is in the cache already.
   const bool warm = launch.in_place && (plan.program.two_phases || !plan.program.unaliased);
   stores_ = output_.bytes >= kStreamingFrom && !warm ? Stores::streaming : Stores::cached;
@@ -92,120 +88,6 @@ void StageRun::begin(StagePlan& plan, const Launch& launch, std::uint64_t sequen
   stage_.publish(sequence, launch.fingerprint, print);
 }
 
-void StageRun::bind_if_new(StagePlan& plan) {
-  if (!plan.bound || plan.input_bytes != input_.bytes || plan.output_bytes != output_.bytes ||
-      plan.dtype != launch_->dtype || !launch_->block_bytes.empty())
-    bind(plan);
-}
-
-Move StageRun::move_of(int peer, std::uint32_t slot, const Chunk& from, const Chunk& to) const {
-  Move move;
-  move.peer = peer;
-  move.slot = slot;
-  move.from_space = from.space;
-  move.to_space = to.space;
-  move.from = layout_.offset_of(from.space, from.index);
-  move.to = layout_.offset_of(to.space, to.index);
-  move.bytes = move.split = layout_.extent_bytes(extent_of(layout_.program(), to.space, to.index));
-  return move;
-}
-
-// Turns chunks into bytes. Done again only when the sizes differ from the last time.
-void StageRun::bind(StagePlan& plan) {
-  const StageProgram& program = plan.program;
-  layout_.reset(program.program, *launch_);
-  plan.bound = true;
-  plan.input_bytes = input_.bytes;
-  plan.output_bytes = output_.bytes;
-  plan.dtype = launch_->dtype;
-  for (auto* moves :
-       {&plan.shown, &plan.copies, &plan.takes, &plan.gives, &plan.second, &plan.puts})
-    moves->clear();
-  plan.sources.clear();
-  for (std::uint32_t s = 0; s < program.shown.size(); ++s)
-    plan.shown.push_back(move_of(kLocal, s, program.shown[s], program.shown[s]));
-  for (const LocalCopy& copy : program.copies)
-    plan.copies.push_back(move_of(kLocal, 0, copy.from, copy.to));
-  const auto split = [](const Move& move, double givers_share) {
-    return move.bytes -
-           rounded_down(static_cast<std::size_t>(static_cast<double>(move.bytes) * givers_share));
-  };
-  for (const Take& take : program.takes) {
-    plan.takes.push_back(move_of(take.peer, take.slot, take.from, take.to));
-    plan.takes.back().split = split(plan.takes.back(), take.givers_share);
-  }
-  for (const Take& take : program.second)
-    plan.second.push_back(move_of(take.peer, take.slot, take.from, take.to));
-  // A giver does not have the side that it gives to, so the chunk's size is asked for where it is.
-  const auto give = [&](const Give& each) {
-    Move move = move_of(each.peer, 0, each.from, each.from);
-    move.to_space = each.to.space;
-    move.to = layout_.offset_of(each.to.space, each.to.index);
-    move.split = split(move, each.share);
-    return move;
-  };
-  for (const Give& each : program.gives) plan.gives.push_back(give(each));
-  for (const Give& each : program.puts) plan.puts.push_back(give(each));
-  if (program.fold) {
-    for (const StageFold::Source& source : program.fold->sources)
-      plan.sources.push_back(
-          {move_of(source.peer, source.slot, source.from, program.fold->to), source.raw});
-    plan.fold = move_of(kLocal, 0, program.fold->to, program.fold->to);
-  }
-  choose_way(plan);
-}
-
-void StageRun::choose_way(StagePlan& plan) const {
-  std::size_t widest = 0;
-  std::size_t widest_padded = 0;
-  std::size_t most = 1;
-  plan.longest = 0;
-  for (const auto& extents : plan.program.shown_extents) {
-    std::size_t bytes = 0;
-    std::size_t padded = 0;
-    for (std::uint64_t extent : extents) {
-      const std::size_t chunk = layout_.extent_bytes(extent);
-      bytes += chunk;
-      padded += rounded_up(chunk);
-      plan.longest = std::max(plan.longest, chunk);
-    }
-    widest = std::max(widest, bytes);
-    widest_padded = std::max(widest_padded, padded);
-    most = std::max(most, extents.size());
-  }
-  plan.widest = widest;
-  plan.way = StagePlan::Way::meet;
-  if (!plan.program.two_phases && widest <= kLineBytes)
-    plan.way = StagePlan::Way::line;
-  else if (!plan.program.two_phases && widest_padded <= kOneShotBytes && !may_read_memory(plan))
-    plan.way = StagePlan::Way::window;
-  const std::size_t most_bytes = rounded_down(kSlotBytes / most);
-  // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
-  // same time, fewer pieces are fewer waits.
-  const bool overlaps = plan.program.lopsided && !stage_.crowded();
-  const std::size_t wanted = overlaps ? plan.longest / 4 : plan.longest;
-  plan.piece =
-      std::clamp<std::size_t>(rounded_up(wanted), std::min(kShortestPiece, most_bytes), most_bytes);
-  set_packed(plan);
-}
-
-// Where chunks lie in a line or a one-shot window: one after the other, in windows on cache lines.
-void StageRun::set_packed(StagePlan& plan) const {
-  const auto place = [&](int rank, std::uint32_t slot) {
-    const auto& extents = plan.program.shown_extents[static_cast<std::size_t>(rank)];
-    std::size_t at = 0;
-    for (std::uint32_t s = 0; s < slot; ++s) {
-      const std::size_t chunk = layout_.extent_bytes(extents[s]);
-      at += plan.way == StagePlan::Way::line ? chunk : rounded_up(chunk);
-    }
-    return at;
-  };
-  for (Move& move : plan.shown) move.packed = place(stage_.rank(), move.slot);
-  for (Move& move : plan.takes) move.packed = place(move.peer, move.slot);
-  for (StagePlan::Source& source : plan.sources)
-    if (source.move.peer != kLocal) source.move.packed = place(source.move.peer, source.move.slot);
-}
-
 void StageRun::pack(std::byte* to) const {
   for (const Move& move : plan_->shown) {
     const Side& from = side(move.from_space);
@@ -225,7 +107,7 @@ void StageRun::pack(std::byte* to) const {
 void StageRun::describe_places(Line& line) {
   const StageProgram& program = program_to_share();
   Places places;
-  std::uint32_t access = program.unaliased ? kUnaliased : 0;
+  std::uint32_t access = program.unaliased ? kUnaliased : 0U;
   const Side& source = program.shown.empty() ? output_ : side(program.shown[0].space);
   if (program.shown.empty()) {
     access |= kSourceMapped | kSourceWhole;
@@ -345,7 +227,7 @@ void StageRun::choose_phase() {
   const std::uint32_t needed = needed_access(program_to_share());
   if ((access_ & needed) == needed) return begin_direct();
   const std::uint32_t readable = kSourceWhole | kUnaliased;
-  const bool reads = may_read_memory(*plan_) && (access_ & readable) == readable;
+  const bool reads = plan_->may_read && (access_ & readable) == readable;
   phase_ = reads ? Phase::reading : Phase::pieces;
   if (phase_ != Phase::reading) return;
   for (const Move& take : plan_->takes) {
@@ -368,17 +250,9 @@ void StageRun::choose_small_phase() {
 
 void StageRun::begin_direct() {
   if (plan_->to_share) plan_ = plan_->to_share.get();
-  bind_if_new(*plan_);
+  bind(*plan_, *launch_, stage_);
   reach_everybody();
   phase_ = Phase::direct;
-}
-
-// As far as sizes and the schedule say, which all ranks know.
-bool StageRun::may_read_memory(const StagePlan& plan) const {
-  const ReadingRange range =
-      reading_range(plan.program.lopsided, plan.program.readers, stage_.crowded());
-  return stage_.can_read_memory() && !has_reduction(launch_->collective) &&
-         plan.longest >= range.from && plan.longest <= range.up_to;
 }
 
 // ---- small
@@ -395,11 +269,11 @@ void StageRun::finish_small() {
     copy_out(side(take.to_space), take.to, packed_of(take.peer) + take.packed, take.bytes);
   phase_ = Phase::done;
   if (!plan_->program.fold || plan_->fold.bytes == 0) return;
-  const auto from = [&](std::size_t s) {
+  for (std::size_t s = 0; s < plan_->sources.size(); ++s) {
     const Move& move = plan_->sources[s].move;
-    return packed_of(move.peer) + move.packed;
-  };
-  fold_range(0, plan_->fold.bytes, from, nullptr);
+    if (move.peer != kLocal) found_[s] = packed_of(move.peer) + move.packed;
+  }
+  fold_range(0, plan_->fold.bytes, nullptr);
 }
 
 void StageRun::copy_in(std::byte* to, const Side& from, std::size_t at, std::size_t bytes) const {
@@ -435,8 +309,7 @@ void StageRun::copy_local(const Move& move, std::size_t begin, std::size_t end) 
   }
 }
 
-template <class From>
-void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from, std::byte* result) {
+void StageRun::fold_range(std::size_t begin, std::size_t end, std::byte* result) {
   const std::size_t element = size_of(launch_->dtype);
   const reduce::Folding folding{launch_->dtype, launch_->reduction, plan_->program.fold->finish,
                                 stage_.size()};
@@ -448,7 +321,7 @@ void StageRun::fold_range(std::size_t begin, std::size_t end, const From& from, 
       const StagePlan::Source& source = plan_->sources[s];
       const std::byte* data = source.move.peer == kLocal
                                   ? side(source.move.from_space).at(source.move.from + at, run)
-                                  : from(s) + (at - begin);
+                                  : found_[s] + (at - begin);
       operands_[s] = {data, source.raw};
     }
     destinations_.clear();
@@ -530,11 +403,12 @@ bool StageRun::step_direct() {
   } else {
     const std::size_t begin = at_;
     end = std::min(plan_->fold.bytes, begin + kQuantum);
-    const auto from = [&](std::size_t s) {
+    for (std::size_t s = 0; s < plan_->sources.size(); ++s) {
       const Move& move = plan_->sources[s].move;
-      return sources_[static_cast<std::size_t>(move.peer)] + move.from + begin;
-    };
-    if (begin < end) fold_range(begin, end, from, nullptr);
+      if (move.peer != kLocal)
+        found_[s] = sources_[static_cast<std::size_t>(move.peer)] + move.from + begin;
+    }
+    if (begin < end) fold_range(begin, end, nullptr);
     at_ = end == plan_->fold.bytes ? 0 : end;
   }
   if (at_ == 0) ++job_;
@@ -609,110 +483,6 @@ Status StageRun::cannot_read(int peer) const {
                       "during the call",
                       peer),
           {stage_.rank(), peer, sequence_}};
-}
-
-// ---- pieces
-// --------------------------------------------------------------------------------------
-//
-//   turn      0      1       2       3    …          With A actions a turn, action a of turn t
-//   in       p0     p1      p2      p3               leaves the mark base + t·A + a + 1. Everybody
-//   work            p0      p1      p2               waits only for marks of earlier actions, so
-//   out                     p0      p1               nobody waits in a circle.
-
-bool StageRun::step_pieces() {
-  const int actions = plan_->program.two_phases ? 3 : 2;
-  const std::size_t count =
-      plan_->longest == 0 ? 0 : (plan_->longest + plan_->piece - 1) / plan_->piece;
-  const std::size_t turns = count + static_cast<std::size_t>(actions) - 1;
-  bool moved = false;
-  while (time_ < turns) {
-    const auto lag = static_cast<std::size_t>(action_);
-    if (time_ >= lag && time_ - lag < count) {
-      if (!may_begin(action_, time_ - lag)) return moved;
-      act(action_, time_ - lag);
-      stage_.set_mark(base_ + time_ * static_cast<std::size_t>(actions) + lag + 1);
-      moved = true;
-    }
-    if (++action_ == actions) {
-      action_ = 0;
-      ++time_;
-    }
-    if (moved) return true;
-  }
-  stage_.set_mark(base_ + turns * static_cast<std::size_t>(actions));
-  phase_ = Phase::done;
-  return true;
-}
-
-bool StageRun::all_reached(std::uint64_t mark) const {
-  for (int k = 1; k < stage_.size(); ++k) {
-    int peer = stage_.rank() + k;
-    if (peer >= stage_.size()) peer -= stage_.size();
-    if (!stage_.reached(peer, mark)) return false;
-  }
-  return true;
-}
-
-bool StageRun::may_begin(int action, std::size_t piece) const {
-  const std::size_t actions = plan_->program.two_phases ? 3 : 2;
-  switch (action) {
-    case 0:  // the slot is free: everybody has worked on what was in it
-      return piece < kPipeSlots || all_reached(base_ + (piece - kPipeSlots + 1) * actions + 2);
-    case 1:  // everybody's piece is there, and the slot for the result is free
-      if (actions == 3 && piece >= kPipeSlots)
-        return all_reached(base_ + (piece - kPipeSlots + 2) * actions + 3);
-      return all_reached(base_ + piece * actions + 1);
-    default:  // everybody's result is there
-      return all_reached(base_ + (piece + 1) * actions + 2);
-  }
-}
-
-void StageRun::act(int action, std::size_t piece) {
-  switch (action) {
-    case 0: return piece_in(piece);
-    case 1: return piece_work(piece);
-    default: return piece_out(piece);
-  }
-}
-
-void StageRun::piece_in(std::size_t piece) {
-  std::byte* slot = stage_.own().pieces[piece % kPipeSlots];
-  const std::size_t begin = piece * plan_->piece;
-  for (const Move& move : plan_->shown) {
-    const std::size_t end = std::min(move.bytes, begin + plan_->piece);
-    if (begin < end)
-      copy_in(slot + move.slot * plan_->piece, side(move.from_space), move.from + begin,
-              end - begin);
-  }
-  for (const Move& copy : plan_->copies)
-    copy_local(copy, std::min(copy.bytes, begin), std::min(copy.bytes, begin + plan_->piece));
-}
-
-void StageRun::piece_work(std::size_t piece) {
-  const std::size_t begin = piece * plan_->piece;
-  const auto of = [&](const Move& move) {
-    return stage_.of(move.peer).pieces[piece % kPipeSlots] + move.slot * plan_->piece;
-  };
-  const auto from = [&](std::size_t s) { return of(plan_->sources[s].move); };
-  for (const Move& take : plan_->takes) {
-    const std::size_t end = std::min(take.bytes, begin + plan_->piece);
-    if (begin < end) copy_out(side(take.to_space), take.to + begin, of(take), end - begin);
-  }
-  if (!plan_->program.fold) return;
-  const std::size_t end = std::min(plan_->fold.bytes, begin + plan_->piece);
-  std::byte* result =
-      plan_->program.two_phases ? stage_.own().results[piece % kPipeSlots] : nullptr;
-  if (begin < end) fold_range(begin, end, from, result);
-}
-
-void StageRun::piece_out(std::size_t piece) {
-  const std::size_t begin = piece * plan_->piece;
-  for (const Move& take : plan_->second) {
-    const std::size_t end = std::min(take.bytes, begin + plan_->piece);
-    if (begin < end)
-      copy_out(side(take.to_space), take.to + begin,
-               stage_.of(take.peer).results[piece % kPipeSlots], end - begin);
-  }
 }
 
 }  // namespace tutti::engine

@@ -16,73 +16,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "engine/launch.hpp"
-#include "engine/layout.hpp"
 #include "engine/stage.hpp"
-#include "engine/stage_program.hpp"
+#include "engine/stage_plan.hpp"
 #include "reduce/fold.hpp"
 
 namespace tutti::engine {
-
-// Bytes of the longest chunk between which the kernel's copy from another process beats two copies
-// through a window. Where one rank has all the work (broadcast), windows win again sooner: then it
-// copies in while the others copy out. Many readers of the same pages get in each other's way
-// inside the kernel: 16 ranks took 407 µs for a broadcast of 256 KiB. Measured 2026-11-15, KVM
-// guests with 2 and 16 cores (Sapphire Rapids): docs/performance.md.
-struct ReadingRange {
-  std::size_t from = 0;
-  std::size_t up_to = 0;
-};
-constexpr ReadingRange reading_range(bool lopsided, std::uint32_t readers, bool crowded) {
-  if (lopsided) return readers == 1 ? ReadingRange{4 << 10, 512 << 10} : ReadingRange{1, 0};
-  if (readers == 1) return {std::size_t{crowded ? 16U : 8U} << 10, 4 << 20};
-  return readers <= 3 ? ReadingRange{32 << 10, 2 << 20} : ReadingRange{1, 0};
-}
-// Bytes from which folding where the data lies, with one more meeting, beats a copy into the
-// window; where meetings are dear it does not as long as the window suffices.
-inline constexpr std::size_t kHopeFrom = 1024;
-
-// A chunk's way, in bytes from the beginning of each side.
-struct Move {
-  int peer = 0;
-  std::size_t packed = 0;  // in the peer's line or one-shot window
-  std::uint32_t slot = 0;
-  schedule::Space from_space = schedule::Space::input;
-  schedule::Space to_space = schedule::Space::output;
-  std::size_t from = 0;
-  std::size_t to = 0;
-  std::size_t bytes = 0;
-  std::size_t split = 0;  // bytes before this are the taker's to move, the rest the giver's
-};
-
-// A program together with the sizes that it was last run with.
-struct StagePlan {
-  enum class Way : std::uint8_t { line, window, meet };
-  struct Source {
-    Move move;
-    bool raw = false;
-  };
-
-  StageProgram program;
-  // The program to take instead when all buffers can be reached by all: one that moves less, and
-  // meets once more. Empty: the same.
-  std::unique_ptr<StagePlan> to_share;
-
-  bool bound = false;
-  std::size_t input_bytes = 0;
-  std::size_t output_bytes = 0;
-  Dtype dtype = Dtype::u8;
-  Way way = Way::meet;
-  std::size_t longest = 0;  // chunk that is shown by any rank
-  std::size_t widest = 0;   // bytes that any rank shows
-  std::size_t piece = 0;    // bytes of a chunk that move at once
-  std::vector<Move> shown, copies, takes, gives, second, puts;
-  std::vector<Source> sources;
-  Move fold;
-};
 
 class StageRun {
  public:
@@ -94,7 +35,7 @@ class StageRun {
   bool done() const { return phase_ == Phase::done; }
   // A peer that has come with another call, or -1.
   int stranger() const { return stranger_; }
-  // The kernel refused to read a peer's memory.
+  // A peer's memory could not be reached, or the kernel refused to read it.
   Status failure() const { return failure_; }
   // Whom it waits for.
   std::vector<int> waiting_for() const;
@@ -117,11 +58,6 @@ class StageRun {
     }
   };
 
-  void bind_if_new(StagePlan& plan);
-  void bind(StagePlan& plan);
-  Move move_of(int peer, std::uint32_t slot, const Chunk& from, const Chunk& to) const;
-  void choose_way(StagePlan& plan) const;
-  void set_packed(StagePlan& plan) const;
   void pack(std::byte* to) const;
   void describe_places(Line& line);
   const StageProgram& program_to_share() const;
@@ -132,7 +68,6 @@ class StageRun {
   void choose_phase();
   void choose_small_phase();
   void begin_direct();
-  bool may_read_memory(const StagePlan& plan) const;
   void finish_small();
   bool step_direct();
   bool step_reading();
@@ -152,11 +87,12 @@ class StageRun {
   void copy_in(std::byte* to, const Side& from, std::size_t at, std::size_t bytes) const;
   void copy_out(const Side& to, std::size_t at, const std::byte* from, std::size_t bytes) const;
   void copy_local(const Move& move, std::size_t begin, std::size_t end) const;
-  // Folds bytes [begin, end) of the own chunk. `from(s)` is where source s, a peer's, has `begin`.
-  template <class From>
-  void fold_range(std::size_t begin, std::size_t end, const From& from, std::byte* result);
+  // Folds bytes [begin, end) of the own chunk; `found_` says where the peers' sources have `begin`.
+  void fold_range(std::size_t begin, std::size_t end, std::byte* result);
 
   void reach_everybody();
+
+  // The pipelined way: stage_pieces.cpp.
   bool all_reached(std::uint64_t mark) const;
   bool may_begin(int action, std::size_t piece) const;
   void act(int action, std::size_t piece);
@@ -176,7 +112,6 @@ class StageRun {
   Side input_;
   Side output_;
   reduce::Stores stores_ = reduce::Stores::cached;
-  Layout layout_;
   int met_ = 0;                      // how many others were seen, in turn
   std::uint32_t access_ = 0;         // what all allow
   std::uint32_t hopes_ = 0;          // what anybody does
@@ -188,6 +123,7 @@ class StageRun {
   std::vector<std::byte*> targets_;
   std::vector<std::uint64_t> addresses_;  // of each rank, in reading
   std::uint64_t last_mark_ = 0;           // that everybody has to reach before anybody leaves
+  std::vector<const std::byte*> found_;   // by source of the fold; a peer's only
   std::vector<reduce::Operand> operands_;
   std::vector<void*> destinations_;
 };
