@@ -23,6 +23,7 @@ tutti_room(tuner ROOMS core topology schedule)
 tutti_room(transport ROOMS core reduce trace)
 tutti_room(engine ROOMS core reduce trace schedule transport)
 tutti_room(group ROOMS engine tuner store)
+tutti_room(train ROOMS group)
 tutti_room(capi ROOMS group)
 
 # Costs that were measured by another version are measured again.

@@ -45,6 +45,7 @@ struct Buffer {
   Dtype dtype = Dtype::u8;
   Device device = Device::cpu;
   Registration registration = 0;
+  void* ready = nullptr;  // opaque: the contents are there after it; null: already
 
   template <class T>
   static Buffer of(T* data, std::size_t count) {
@@ -64,13 +65,14 @@ struct ConstBuffer {
   Dtype dtype = Dtype::u8;
   Device device = Device::cpu;
   Registration registration = 0;
+  void* ready = nullptr;
 
   ConstBuffer() = default;
   ConstBuffer(const void* data, std::size_t count, Dtype dtype)
       : data(data), count(count), dtype(dtype) {}
   ConstBuffer(const Buffer& other)
       : data(other.data), count(other.count), dtype(other.dtype), device(other.device),
-        registration(other.registration) {}
+        registration(other.registration), ready(other.ready) {}
 
   template <class T>
   static ConstBuffer of(const T* data, std::size_t count) {

@@ -66,14 +66,17 @@ class Group : public Collectives {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
+  virtual ReductionOrder reduction_order() const = 0;
 
   // New groups on the same links. `split` is called by all ranks: a negative color gets none (a
   // null group), others are ordered by key, ties by old rank. `subgroup` is called by its members
-  // only, with the same list and tag on each. `duplicate` is called by all ranks.
+  // only, with the same list and tag on each. `duplicate` is called by all ranks; its reductions
+  // fold in `order`, absent: as here.
   virtual Result<std::shared_ptr<Group>> split(int color, int key, std::string name = "") = 0;
   virtual Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
                                                   std::string name = "") = 0;
-  virtual Result<std::shared_ptr<Group>> duplicate(std::string name = "") = 0;
+  virtual Result<std::shared_ptr<Group>> duplicate(
+      std::string name = "", std::optional<ReductionOrder> order = std::nullopt) = 0;
 
   // Collective. Contents are zero at first.
   virtual Result<SymmetricMemory> allocate(std::size_t bytes) = 0;

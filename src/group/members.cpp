@@ -21,7 +21,7 @@ struct Ballot {
 }  // namespace
 
 Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string name,
-                                               const std::vector<int>& ranks) {
+                                               const std::vector<int>& ranks, ReductionOrder order) {
   engine::ChannelOptions options;
   options.id = id;
   options.name = std::move(name);
@@ -31,7 +31,7 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
   }
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto group = std::make_shared<RankGroup>(
-      world_, world_->engine().open_channel(std::move(options)), setting_.order);
+      world_, world_->engine().open_channel(std::move(options)), order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   if (Status status = group->build_stage(); !status.ok() && group->health().ok()) return status;
@@ -39,6 +39,11 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
 }
 
 Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
+  return divide(color, key, std::move(name), setting_.order);
+}
+
+Result<std::shared_ptr<Group>> RankGroup::divide(int color, int key, std::string name,
+                                                 ReductionOrder order) {
   if (Status status = check_process(); !status.ok()) return status;
   engine::Engine& engine = world_->engine();
   auto ballots = gather_all(*this, Ballot{color, key, engine.next_channel(), 0});
@@ -58,12 +63,13 @@ Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string 
            (*ballots)[static_cast<std::size_t>(b)].key;
   });
   if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
-  return open(id, std::move(name), ranks);
+  return open(id, std::move(name), ranks, order);
 }
 
-Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name) {
+Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
+                                                    std::optional<ReductionOrder> order) {
   if (name.empty()) name = this->name() + "/copy";
-  return split(0, rank(), std::move(name));
+  return divide(0, rank(), std::move(name), order.value_or(setting_.order));
 }
 
 // ---- a group from a list, called by its members only
@@ -138,7 +144,7 @@ Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, s
   auto id = agree_on_channel(ranks, tag);
   if (!id.ok()) return id.status();
   if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
-  return open(*id, std::move(name), {ranks.begin(), ranks.end()});
+  return open(*id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order);
 }
 
 // ---- symmetric memory

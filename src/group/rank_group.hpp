@@ -24,6 +24,7 @@ class RankGroup final : public Group {
   int rank() const override { return setting_.rank; }
   int size() const override { return setting_.size; }
   const std::string& name() const override { return channel_->options().name; }
+  ReductionOrder reduction_order() const override { return setting_.order; }
 
   Status run(const Call& call) override;
   Work start(const Call& call) override;
@@ -34,7 +35,8 @@ class RankGroup final : public Group {
   Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override;
   Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
                                           std::string name) override;
-  Result<std::shared_ptr<Group>> duplicate(std::string name) override;
+  Result<std::shared_ptr<Group>> duplicate(std::string name,
+                                           std::optional<ReductionOrder> order) override;
 
   Result<SymmetricMemory> allocate(std::size_t bytes) override;
   Result<Prediction> predict(Collective collective, std::size_t bytes) override;
@@ -63,7 +65,9 @@ class RankGroup final : public Group {
   Status check_list(std::span<const int> ranks) const;
   Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
   Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
-                                      const std::vector<int>& ranks);
+                                      const std::vector<int>& ranks, ReductionOrder order);
+  Result<std::shared_ptr<Group>> divide(int color, int key, std::string name,
+                                        ReductionOrder order);
   Result<SharedMemory> share_memory(std::size_t bytes);
   std::vector<int> mapped_members() const;
 

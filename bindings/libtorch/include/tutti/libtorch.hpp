@@ -1,0 +1,87 @@
+// tutti/libtorch.hpp - any torch::nn::Module as one replica of a data-parallel training.
+//
+// Wraps a module: its parameters become views of the layer's flat buckets, hooks on their gradient
+// accumulators say when a gradient is there. The C++ frontend has no forward hooks, so forward says
+// itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or a GatedSequential. Parameters
+// that no gate ever asked for are waited for before forward begins: right, only not overlapped.
+//
+// Buffers        load weights and move the module before wrapping it: Module::to and torch::load
+//                afterwards replace the views, which is detected and named.
+// Failure        Status, as everywhere in tutti; nothing of it is thrown but by Gate (GateError),
+//                which has no other way out of a forward.
+//
+//   auto model = tutti::libtorch::DataParallel::create(net, {group}, options);
+//   (*model)->begin_micro_batch(true);
+//   auto loss = net->forward(x);              // with gates inside
+//   (*model)->backward(loss_sum);
+//   auto report = (*model)->step({.lr = 1e-3, .tokens = tokens});
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tutti/train.hpp"
+
+namespace tutti::libtorch {
+
+struct Options {
+  train::DataParallelOptions layer;
+  // The parameter group of a parameter, by name; null: 0 for all.
+  std::function<int(const std::string& name, const torch::Tensor& value)> group_of;
+  // Rank 0's module buffers (running means and the like) reach every rank before each step.
+  bool broadcast_buffers = true;
+  // Looks at every tensor that an operator reads; a stale parameter ends the step by name. Slow.
+  bool debug = false;
+};
+
+class GateError : public std::runtime_error {
+ public:
+  explicit GateError(Status status);
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+class DataParallel {
+ public:
+  static Result<std::shared_ptr<DataParallel>> create(std::shared_ptr<torch::nn::Module> module,
+                                                      train::Groups groups, Options options);
+  ~DataParallel();
+
+  Status begin_micro_batch(bool last);
+  // Of a *sum*, not of a mean. Runs autograd to its end.
+  Status backward(const torch::Tensor& loss_sum);
+  Result<train::StepReport> step(const train::StepInput& input);
+
+  // The gate for a submodule's own parameters, its children's included, and for one parameter.
+  Status need(const torch::nn::Module& submodule);
+  Status need(const torch::Tensor& parameter);
+  Status parameters_ready();
+
+  train::DataParallel& layer() const;
+  torch::nn::Module& module() const;
+
+ private:
+  class State;
+  explicit DataParallel(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+// In forward, before a submodule's parameters are read. Does nothing when `model` is null, so that
+// the same module runs without the layer.
+class Gate {
+ public:
+  Gate(DataParallel* model, const torch::nn::Module& submodule);
+  Gate(DataParallel* model, const torch::Tensor& parameter);
+};
+
+// A Sequential whose children are gated one by one.
+torch::Tensor forward_gated(DataParallel* model, torch::nn::Sequential& layers, torch::Tensor x);
+
+}  // namespace tutti::libtorch

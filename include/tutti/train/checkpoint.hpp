@@ -1,0 +1,45 @@
+// tutti/train/checkpoint.hpp - training state on disk, whatever the number of ranks.
+//
+//   DIR/iter_0000020/model.safetensors         the whole model, names as in the module tree
+//                    state_00000_of_00004.safetensors   what rank 0 keeps of the optimizer's state
+//                    checkpoint.json           sizes and SHA-256 of the files, step counts, order,
+//                                              and what the trainer adds (data position, seed)
+//   DIR/latest                                 the newest complete one; written last
+//
+// State is stored by parameter and element range, so a run saved on 4 ranks resumes on 3, 1 or 8.
+// Files are written under a temporary name, synced and renamed; a folder is complete when its
+// checkpoint.json is there. docs/formats/checkpoint.md.
+//
+// Failure        io names the file; corrupt a file that is torn, or not what it claims. A failed save
+//                leaves earlier checkpoints as they were. Every rank returns the same verdict.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tutti/train/data_parallel.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+namespace train {
+
+struct CheckpointInfo {
+  std::int64_t iteration = 0;
+  int ranks = 0;  // that wrote it
+  // What the trainer wants to find again: plain words and numbers.
+  std::map<std::string, std::string> extra;
+  std::vector<std::string> order;  // DataParallelOptions::order_hint of the next run
+};
+
+// Collective. Keeps the newest `keep` checkpoints of `folder`; 0: all.
+Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
+                       int keep = 0);
+// What `path` holds: a folder of checkpoints (its latest is taken) or one checkpoint.
+Result<CheckpointInfo> inspect_checkpoint(const std::string& path);
+// Collective. The model must have the same parameters; its layout and ranks may differ.
+Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path);
+
+}  // namespace train
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,176 @@
+// tutti/train/data_parallel.hpp - one replica of a model that is trained on several ranks.
+//
+// The layer owns parameters and gradients, in flat buckets of symmetric memory. It is told what the
+// framework does ("this parameter is needed", "this gradient is there") and answers with
+// collectives that run beside it. Whatever the mode, the weights have the same bits.
+//
+//   mode                          reduction                     update         then
+//   plain                         all_reduce after backward     everything     -
+//   overlap_grad_reduce           all_reduce during backward    everything     -
+//   use_distributed_optimizer     reduce_scatter after          own shard      all_gather, waited for
+//   … + overlap_grad_reduce       reduce_scatter during         own shard      all_gather, waited for
+//   … + overlap_param_gather      reduce_scatter during         own shard      all_gather during the
+//                                                                              next forward
+//
+// Ordering       create, step and every method that says so are collective: all ranks call them in
+//                the same order. need and ready are not; ranks may even use different parameters.
+// Buffers        parameter() and gradient() are views of the layer's memory. They move once, at the
+//                end of the first backward, when the order of use is known: on_layout tells.
+// Thread-safety  one thread at a time (torch's backward may call ready from its own thread).
+// Failure        the first failure sticks: every later call that returns a Status returns it.
+//
+//   auto model = train::DataParallel::create({group, group}, parameters, options);
+//   for (int micro = 0; micro < accumulation; ++micro) {
+//     (*model)->begin_micro_batch(micro + 1 == accumulation);
+//     …forward: (*model)->need(p) before p is read…
+//     (*model)->begin_backward();
+//     …backward of the loss *sum*: gradient added to gradient(p), then (*model)->ready(p)…
+//     (*model)->end_backward();
+//   }
+//   auto report = (*model)->step({.lr = 1e-3, .tokens = tokens_of_this_rank});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/group.hpp"
+#include "tutti/train/overlap.hpp"
+#include "tutti/train/parameter.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+namespace train {
+
+struct DataParallelOptions {
+  bool overlap_grad_reduce = false;
+  bool use_distributed_optimizer = false;
+  bool overlap_param_gather = false;  // needs the other two
+  // Of gradients, in a bucket; 0: from Group::predict.
+  std::size_t bucket_bytes = 0;
+  double clip_grad = 0;  // largest global norm; 0: any
+  Optimizer optimizer = AdamW{};
+  std::vector<ParameterGroup> groups = {ParameterGroup{}};
+  // Gradients are looked at before they are reduced, so that the rank at fault can be named, and a
+  // step with one that is not finite is `rejected` instead of `skipped`.
+  bool check_for_nan = false;
+  // Names in the order of an earlier run's backward (DataParallel::order): saves the move.
+  std::vector<std::string> order_hint;
+};
+
+// The ranks that share the data, and those over which a norm is summed. The layer makes copies of
+// both for itself, which fold in rank order.
+struct Groups {
+  std::shared_ptr<Group> data;
+  std::shared_ptr<Group> norm;  // null: data
+};
+
+struct StepInput {
+  double lr = 0;
+  std::int64_t tokens = 0;     // that this rank's loss sum is made of; gradients are divided by all
+  bool loss_is_finite = true;  // looked at when the step is decided (--strict-loss-check)
+};
+
+enum class Outcome : std::uint8_t {
+  updated,
+  skipped,   // a gradient was not finite: nothing changed, on any rank
+  rejected,  // the same, or the loss was not finite, with check_for_nan: the caller decides
+};
+std::string_view to_string(Outcome outcome) noexcept;
+
+// Something that was not finite. The same list on every rank.
+struct Fault {
+  int rank = -1;          // -1: found after the reduction, so any rank's
+  bool is_loss = false;   // else a gradient
+  std::string parameter;  // of the gradient
+  int bucket = -1;
+};
+
+struct StepReport {
+  Outcome outcome = Outcome::updated;
+  std::int64_t tokens = 0;  // of all ranks
+  double grad_norm = 0;     // of the mean gradient, before clipping
+  std::vector<Fault> faults;
+  std::vector<std::string> unused;  // parameters that no rank used and that were not told before
+};
+
+// A part of the optimizer's state that this rank keeps: elements [first, first + count) of one
+// parameter. Names: "main" (f32 weights behind bf16 ones), "exp_avg", "exp_avg_sq", "momentum".
+struct StatePiece {
+  std::size_t parameter = 0;
+  std::size_t first = 0;
+  std::string_view name;
+  Buffer values;
+};
+
+class DataParallel {
+ public:
+  // Collective. Rank 0's weights reach every rank. invalid_argument names the option or parameter.
+  static Result<std::unique_ptr<DataParallel>> create(Groups groups,
+                                                      std::vector<Parameter> parameters,
+                                                      DataParallelOptions options);
+  virtual ~DataParallel() = default;
+
+  virtual const std::vector<Parameter>& parameters() const = 0;
+  virtual const DataParallelOptions& options() const = 0;
+  virtual Group& group() const = 0;  // the copy that carries the buckets
+
+  // Views; of a frozen parameter there is no gradient (null data). Gradients are f32 whatever the
+  // parameter is, and zero when a step begins.
+  virtual Buffer parameter(std::size_t index) const = 0;
+  virtual Buffer gradient(std::size_t index) const = 0;
+  // Called when all views have moved, and the contents with them.
+  virtual void on_layout(std::function<void()> callback) = 0;
+
+  // ---- a step, in the order of these methods
+  // `last`: this micro-batch's backward completes the gradients. Waits for those parameters that no
+  // forward has ever asked for.
+  virtual Status begin_micro_batch(bool last) = 0;
+  // The gate: returns when the parameter has the value of the last step.
+  virtual Status need(std::size_t index) = 0;
+  virtual void begin_backward() = 0;
+  // This backward's gradient is in. Once per parameter and backward; failures show in end_backward.
+  virtual void ready(std::size_t index) = 0;
+  // After the very first one rank 0's order of use becomes everybody's layout (collective then).
+  virtual Status end_backward() = 0;
+  // Collective. Completes the reductions, decides together, updates, starts the gathers.
+  virtual Result<StepReport> step(const StepInput& input) = 0;
+
+  // ---- beside the steps
+  // Every parameter has the value of the last step: call before any read that is not behind need.
+  virtual Status parameters_ready() = 0;
+  // Gradients of an unfinished step become zero, and are waited for if they are on their way.
+  // Collective: a step that is begun again is begun again everywhere.
+  virtual Status discard_gradients() = 0;
+  // The name of a parameter whose new value has not landed at this address; empty: fine.
+  virtual std::string stale_at(const void* address) const = 0;
+  // SHA-256 of names, types and values, as hex; whatever the layout. Waits for parameters.
+  virtual Result<std::string> weight_hash() = 0;
+  // Collective. mismatch names the ranks whose weights differ from rank 0's.
+  virtual Status check_weights() = 0;
+  // What the last complete step's collectives did; see overlap.hpp.
+  virtual StepTimes take_times() = 0;
+
+  // ---- for checkpoints and logs
+  virtual std::vector<StatePiece> state() = 0;
+  // How often each parameter was updated; the optimizer's own step count.
+  virtual std::vector<std::int64_t> step_counts() const = 0;
+  virtual Status set_step_counts(std::span<const std::int64_t> counts) = 0;
+  // After parameter() values were overwritten from outside, alike on all ranks: main weights follow.
+  // To be called before main weights are restored, where a checkpoint has them.
+  virtual Status adopt_parameters() = 0;
+  // Names in the order in which their gradients become ready.
+  virtual std::vector<std::string> order() const = 0;
+  // Where each parameter lies: buckets, bytes, what makes the tail.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace train
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,59 @@
+// tutti/train/loss_guard.hpp - what to do about a loss or gradient that cannot be right.
+//
+// NaN or Inf: the step is computed once more from the same state. If that goes well the fault was
+// *transient*, and training goes on; if not it is *persistent*, and the run ends before the update,
+// with rank, step and bucket or parameter named on every rank. A *spiky* loss (at least ten times the
+// largest of the first hundred) is only warned about.
+//
+// A pure state machine: it sees StepReports, which are alike on all ranks, so its verdicts are too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/status.hpp"
+#include "tutti/train/data_parallel.hpp"
+
+namespace tutti {
+inline namespace [[gnu::visibility("default")]] v1 {
+namespace train {
+
+class LossGuard {
+ public:
+  struct Options {
+    bool check_for_nan = false;    // --check-for-nan-in-loss-and-grad
+    bool strict = false;           // --strict-loss-check: loss flag decides with the step
+    bool check_for_spikes = false; // --check-for-spiky-loss
+  };
+  explicit LossGuard(Options options) : options_(options) {}
+
+  enum class Verdict : std::uint8_t { go_on, recompute, stop };
+  struct Judgement {
+    Verdict verdict = Verdict::go_on;
+    std::string text;  // for the user; empty when there is nothing to say
+    Status status;     // of a stop
+  };
+  // Of one attempt at a step.
+  Judgement judge(std::int64_t step, const StepReport& report);
+  // Of a mean loss that came with the metrics bus, when `now` is the current step: not finite is a
+  // stop that says how late it came; a spike is told.
+  Judgement judge_loss(std::int64_t step, std::int64_t now, double mean_loss,
+                       const std::vector<int>& ranks_at_fault);
+
+  std::int64_t skipped() const noexcept { return skipped_; }
+  std::int64_t transient() const noexcept { return transient_; }
+
+ private:
+  Options options_;
+  std::int64_t attempts_of_ = -1;  // step that was asked to be recomputed
+  std::string first_fault_;
+  std::int64_t skipped_ = 0;
+  std::int64_t transient_ = 0;
+  std::int64_t samples_ = 0;
+  double largest_ = 0;
+};
+
+}  // namespace train
+}  // namespace v1
+}  // namespace tutti

@@ -1,0 +1,55 @@
+// train/control.hpp - all that ranks must agree on before an update, in one vector of i64 that is
+// summed once per step.
+//
+//   [ norm limbs | tokens | faults, one slot for each of up to 64 ranks | use counts, packed ]
+//
+// Faults: a rank writes into slot rank mod 64 the first thing it found not finite. With more than 64
+// ranks two may share a slot; then the slot says so and names neither.
+// Use counts: how many ranks used each parameter, in fields just wide enough for the group's size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "train/exact_sum.hpp"
+
+namespace tutti::train {
+
+class Control {
+ public:
+  Control(int rank, int ranks, std::size_t parameters);
+
+  // What this rank says. Fault: the first call counts.
+  void set_norm(const ExactSum& sum);
+  void set_tokens(std::int64_t tokens);
+  void set_loss_fault();
+  void set_gradient_fault(std::size_t parameter, bool after_reduction);
+  void set_used(std::size_t parameter);
+  std::span<std::int64_t> vector() { return words_; }  // to be all_reduced with sum
+  void clear();
+
+  // What all said; after the all_reduce.
+  struct Finding {
+    int rank = -1;  // -1: several ranks share this slot
+    bool is_loss = false;
+    bool after_reduction = false;  // then `rank` only owns the shard in which it was found
+    std::optional<std::size_t> parameter;
+  };
+  double norm_squared() const;
+  std::int64_t tokens() const;
+  std::vector<Finding> findings() const;
+  int used_by(std::size_t parameter) const;  // how many ranks
+
+ private:
+  int rank_;
+  int ranks_;
+  std::size_t parameters_;
+  int field_bits_;
+  std::size_t slots_;
+  bool fault_told_ = false;
+  std::vector<std::int64_t> words_;
+};
+
+}  // namespace tutti::train

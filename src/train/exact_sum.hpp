@@ -1,0 +1,33 @@
+// train/exact_sum.hpp - a sum of non-negative f64 numbers that does not depend on their order.
+//
+// A long fixed-point number in i64 limbs of 32 bits each, with room for carries: adding is exact, so
+// ranks may add their parts in any order and grouping and all_reduce the limbs with a plain i64 sum.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::train {
+
+class ExactSum {
+ public:
+  // Sums of 64 squares of f32 lie between 2^-298 and 2^262; bits below 2^-384 do not occur in them.
+  static constexpr int kLowestBit = -384;
+  static constexpr std::size_t kLimbs = 24;  // up to 2^384
+
+  // x ≥ 0, finite, a sum of at most 64 products of two f32. Carries are put away often enough that
+  // no limb overflows, also when 65,536 ranks' limbs are added.
+  void add(double x);
+  // The limbs, each below 2^32 in absolute value: what is all_reduced.
+  std::array<std::int64_t, kLimbs> limbs() const;
+  static ExactSum from_limbs(const std::array<std::int64_t, kLimbs>& limbs);
+  // Rounded once, to nearest.
+  double value() const;
+
+ private:
+  std::array<std::int64_t, kLimbs> limbs_{};
+  std::uint32_t pending_ = 0;  // additions since carries were put away
+};
+
+}  // namespace tutti::train

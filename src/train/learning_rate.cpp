@@ -1,0 +1,1 @@
+#include "tutti/train/learning_rate.hpp"
