@@ -2,15 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
-
-#include "core/check.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -50,41 +48,20 @@ Status file_trouble(const std::string& path, std::string_view what) {
   return {Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
 }
 
-// ---- SHA-256
-
-Sha256::Sha256()
-    : context_(EVP_MD_CTX_new(), [](void* it) { EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(it)); }) {
-  TUTTI_CHECK(context_ != nullptr);
-  TUTTI_CHECK(EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_.get()), EVP_sha256(), nullptr));
-}
-
-void Sha256::put(const void* data, std::size_t bytes) {
-  TUTTI_CHECK(EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_.get()), data, bytes));
-}
-
-std::string Sha256::hex() {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned bytes = 0;
-  TUTTI_CHECK(EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_.get()), digest, &bytes));
-  std::string text;
-  for (unsigned i = 0; i < bytes; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
-}
-
 std::string sha256_of(std::string_view text) {
-  Sha256 digest;
-  digest.put(text.data(), text.size());
-  return digest.hex();
+  train::Digest digest;
+  digest.add(text.data(), text.size());
+  return train::to_hex(digest.value());
 }
 
 Result<std::string> sha256_of_file(const std::string& path) {
-  Sha256 digest;
+  train::Digest digest;
   const Status status = read_pieces(path, [&](std::string_view piece) {
-    digest.put(piece.data(), piece.size());
+    digest.add(piece.data(), piece.size());
     return Status();
   });
   if (!status.ok()) return status;
-  return digest.hex();
+  return train::to_hex(digest.value());
 }
 
 // ---- SafeFile
@@ -111,7 +88,7 @@ Status SafeFile::write(const void* data, std::size_t bytes) {
     const ssize_t written = ::write(descriptor_.get(), at, std::min(left, kPiece));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return file_trouble(path_, "cannot be written");
-    digest_.put(at, static_cast<std::size_t>(written));
+    digest_.add(at, static_cast<std::size_t>(written));
     at += written;
     left -= static_cast<std::size_t>(written);
   }

@@ -14,27 +14,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/sockets.hpp"
+#include "train/digest.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::checkpoint {
 
 inline constexpr std::string_view kTemporaryPrefix = ".tmp_";
 
-// The digest of all bytes that were put in.
-class Sha256 {
- public:
-  Sha256();
-  void put(const void* data, std::size_t bytes);
-  std::string hex();  // ends it
-
- private:
-  std::shared_ptr<void> context_;
-};
 std::string sha256_of(std::string_view text);
 // Reads the file in pieces.
 Result<std::string> sha256_of_file(const std::string& path);
@@ -53,7 +43,7 @@ class SafeFile {
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }
   // Of everything written; once, when that is all.
-  std::string sha256() { return digest_.hex(); }
+  std::string sha256() { return train::to_hex(digest_.value()); }
 
  private:
   SafeFile(std::string path, std::string temporary, int descriptor);
@@ -62,7 +52,7 @@ class SafeFile {
   std::string temporary_;
   Descriptor descriptor_;
   std::uint64_t bytes_ = 0;
-  Sha256 digest_;
+  train::Digest digest_;
 };
 
 // "PATH: WHAT: what errno says".
