@@ -1,0 +1,254 @@
+// Checkpoints of the real training layer: a run that was saved and loaded goes on as if nothing had
+// been, on as many ranks and in whatever mode.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "support/worlds.hpp"
+#include "train/folder.hpp"
+#include "train/toy_model.hpp"
+#include "train/toy_run.hpp"
+#include "tutti/train/checkpoint.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int kSequences = 24;  // of a step, shared by the ranks: 1, 2, 3, 4 and 8 divide it
+constexpr int kSavedAfter = 3;
+
+struct Plan {
+  int ranks = 1;
+  int mode = 0;  // of five_modes
+  Dtype dtype = Dtype::f32;
+  train::Optimizer optimizer = train::AdamW{};
+  unsigned seed = 1;
+  std::vector<std::string> order_hint{};
+};
+
+class Training {
+ public:
+  Training(Context& here, const Plan& plan)
+      : group_(here.group), model_({.dtype = plan.dtype, .seed = plan.seed}) {
+    train::DataParallelOptions options =
+        five_modes()[static_cast<std::size_t>(plan.mode)].options;
+    options.groups = {{.weight_decay = 0.0}, {.weight_decay = 0.1}};
+    options.optimizer = plan.optimizer;
+    options.bucket_bytes = 2000;
+    options.clip_grad = 1;
+    options.order_hint = plan.order_hint;
+    auto layer = train::DataParallel::create({group_, group_}, model_.parameters(), options);
+    EXPECT_TRUE(layer.ok()) << layer.status().to_string();
+    layer_ = *std::move(layer);
+    model_.attach(*layer_);
+  }
+
+  // Steps [from, to); the mean losses.
+  std::vector<double> advance(int from, int to) {
+    std::vector<double> losses;
+    const int accumulation = kSequences / group_->size();
+    for (int step = from; step < to; ++step) {
+      double sums[2] = {0, 0};
+      for (int micro = 0; micro < accumulation; ++micro) {
+        ToyModel::Pass pass;
+        pass.last = micro + 1 == accumulation;
+        pass.with_extra = step % 2 == 0;  // so that step counts differ
+        const auto sequence =
+            toy_sequence(step * kSequences + group_->rank() * accumulation + micro);
+        const auto loss = model_.run(sequence, pass);
+        EXPECT_TRUE(loss.ok()) << loss.status().to_string();
+        sums[0] += *loss;
+        sums[1] += static_cast<double>(sequence.size() - 1);
+      }
+      const auto tokens = static_cast<std::int64_t>(sums[1]);
+      const auto report = layer_->step({.lr = 0.02, .tokens = tokens});
+      EXPECT_TRUE(report.ok()) << report.status().to_string();
+      EXPECT_TRUE(group_->all_reduce(Buffer::of(sums, 2), ReduceOp::sum).ok());
+      losses.push_back(sums[0] / sums[1]);
+    }
+    return losses;
+  }
+
+  train::DataParallel& layer() { return *layer_; }
+  std::string hash() { return *layer_->weight_hash(); }
+
+ private:
+  std::shared_ptr<Group> group_;
+  ToyModel model_;
+  std::unique_ptr<train::DataParallel> layer_;
+};
+
+// ---- the whole state, gathered past the code under test: a plain file for each rank
+
+void write_down(Training& training, Context& here, const std::string& folder) {
+  std::ofstream file(folder + "/rank" + std::to_string(here.rank));
+  for (const train::StatePiece& piece : training.layer().state()) {
+    const auto* bits = static_cast<const std::uint32_t*>(piece.values.data);
+    for (std::size_t i = 0; i < piece.values.count; ++i)
+      file << piece.parameter << ' ' << piece.name << ' ' << piece.first + i << ' ' << bits[i] << '\n';
+  }
+  const auto counts = training.layer().step_counts();
+  for (std::size_t i = 0; i < counts.size(); ++i) file << i << " steps 0 " << counts[i] << '\n';
+}
+
+using State = std::map<std::string, std::string>;  // "parameter name element" -> bits
+State gathered(const std::string& folder, int ranks) {
+  State state;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ifstream file(folder + "/rank" + std::to_string(rank));
+    std::string parameter, name, element, bits;
+    while (file >> parameter >> name >> element >> bits) {
+      const auto [at, fresh] = state.emplace(parameter + " " + name + " " + element, bits);
+      EXPECT_TRUE(fresh || at->second == bits) << "replicas differ in " << at->first;
+    }
+  }
+  return state;
+}
+
+// Trains and saves; writes down the state, and the hash of the weights.
+void train_and_save(const Plan& plan, const Folder& folder) {
+  std::filesystem::create_directory(folder / "saved");
+  run(World{.kind = WorldKind::threads, .size = plan.ranks}, [&](Context& here) {
+    Training training(here, plan);
+    (void)training.advance(0, kSavedAfter);
+    train::CheckpointInfo info;
+    info.iteration = kSavedAfter;
+    const Status status = train::save_checkpoint(training.layer(), folder / "checkpoints", info);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    write_down(training, here, folder / "saved");
+    if (here.rank == 0) overwrite(folder / "hash", training.hash());
+  });
+}
+
+// Loads into a model that began elsewhere and goes on.
+void load_and_go_on(const Plan& plan, const Folder& folder, int until,
+                    const std::function<void(Training&, const std::vector<double>&)>& then) {
+  std::filesystem::remove_all(folder / "loaded");
+  std::filesystem::create_directory(folder / "loaded");
+  run(World{.kind = WorldKind::threads, .size = plan.ranks}, [&](Context& here) {
+    Training training(here, plan);
+    const auto info = train::load_checkpoint(training.layer(), folder / "checkpoints");
+    ASSERT_TRUE(info.ok()) << info.status().to_string();
+    EXPECT_EQ(info->iteration, kSavedAfter);
+    EXPECT_EQ(training.hash(), bytes_of(folder / "hash"));
+    write_down(training, here, folder / "loaded");
+    then(training, training.advance(kSavedAfter, until));
+  });
+}
+
+std::vector<double> undisturbed_losses(int steps) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = 1}, [&](Context& here) {
+    Training training(here, {});
+    std::ofstream file(folder / "losses");
+    file.precision(17);
+    for (double loss : training.advance(0, steps)) file << loss << ' ';
+  });
+  std::istringstream text(bytes_of(folder / "losses"));
+  return {std::istream_iterator<double>(text), {}};
+}
+
+TEST(Resume, from_n_to_m_ranks_gathers_the_same_state_to_the_byte_and_the_same_losses) {
+  const std::vector<double> expected = undisturbed_losses(kSavedAfter + 20);
+  ASSERT_EQ(expected.size(), static_cast<std::size_t>(kSavedAfter) + 20);
+  std::vector<std::pair<int, int>> cases{{8, 3}};
+  for (int n = 1; n <= 4; ++n)
+    for (int m = 1; m <= 4; ++m) cases.emplace_back(n, m);
+  int turn = 0;
+  for (const auto& [n, m] : cases) {
+    // Plain and sharded, either way round.
+    const Plan saved{.ranks = n, .mode = turn % 5};
+    const Plan loaded{.ranks = m, .mode = (turn / 5 + turn) % 5, .seed = 7};
+    SCOPED_TRACE(testing::Message() << n << " ranks in mode " << saved.mode << " to " << m
+                                    << " in mode " << loaded.mode);
+    ++turn;
+    Folder folder;
+    train_and_save(saved, folder);
+    load_and_go_on(loaded, folder, kSavedAfter + 20,
+                   [&](Training&, const std::vector<double>& losses) {
+                     for (std::size_t i = 0; i < losses.size(); ++i)
+                       EXPECT_NEAR(losses[i] / expected[kSavedAfter + i], 1, 1e-5) << "step " << i;
+                   });
+    const State before = gathered(folder / "saved", n);
+    EXPECT_GT(before.size(), 1000u);
+    EXPECT_EQ(before, gathered(folder / "loaded", m));
+  }
+}
+
+TEST(Resume, in_bf16_and_with_momentum_keeps_main_weights_and_moments_to_the_byte) {
+  for (const train::Optimizer& optimizer : {train::Optimizer(train::AdamW{}),
+                                            train::Optimizer(train::Sgd{})})
+    for (const auto& [saved_mode, loaded_mode] : {std::pair(0, 4), std::pair(4, 0), std::pair(3, 2)}) {
+      SCOPED_TRACE(testing::Message() << "mode " << saved_mode << " to " << loaded_mode);
+      Folder folder;
+      train_and_save({.ranks = 3, .mode = saved_mode, .dtype = Dtype::bf16, .optimizer = optimizer},
+                     folder);
+      load_and_go_on({.ranks = 2, .mode = loaded_mode, .dtype = Dtype::bf16,
+                      .optimizer = optimizer, .seed = 9},
+                     folder, kSavedAfter + 1, [](Training&, const std::vector<double>&) {});
+      EXPECT_EQ(gathered(folder / "saved", 3), gathered(folder / "loaded", 2));
+    }
+}
+
+TEST(Resume, at_the_same_size_ends_with_the_same_bits_as_an_undisturbed_run) {
+  for (int mode = 0; mode < 5; ++mode)
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      SCOPED_TRACE(testing::Message() << "mode " << mode << ", " << to_string(dtype));
+      const Plan plan{.ranks = 3, .mode = mode, .dtype = dtype};
+      Folder folder;
+      run(World{.kind = WorldKind::threads, .size = 3}, [&](Context& here) {
+        Training training(here, plan);
+        (void)training.advance(0, kSavedAfter + 4);
+        const std::string hash = training.hash();
+        if (here.rank == 0) overwrite(folder / "undisturbed", hash);
+      });
+      train_and_save(plan, folder);
+      Plan again = plan;
+      again.seed = 5;
+      if (mode % 2 == 1) again.order_hint = train::inspect_checkpoint(folder / "checkpoints")->order;
+      load_and_go_on(again, folder, kSavedAfter + 4,
+                     [&](Training& training, const std::vector<double>&) {
+                       EXPECT_EQ(training.hash(), bytes_of(folder / "undisturbed"));
+                     });
+    }
+}
+
+TEST(Resume, with_another_optimizer_is_refused_naming_the_state) {
+  Folder folder;
+  train_and_save({.ranks = 2, .mode = 4}, folder);
+  run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
+    Training training(here, {.ranks = 2, .mode = 4, .optimizer = train::Sgd{}});
+    const auto info = train::load_checkpoint(training.layer(), folder / "checkpoints");
+    EXPECT_EQ(info.status().code(), Code::mismatch) << info.status().to_string();
+    EXPECT_THAT(info.status().message(), testing::HasSubstr("momentum"));
+  });
+}
+
+TEST(Resume, of_a_model_that_was_saved_twice_goes_on_from_the_later) {
+  Folder folder;
+  run(World{.kind = WorldKind::shm, .size = 2}, [&](Context& here) {
+    Training training(here, {.ranks = 2, .mode = 4});
+    train::CheckpointInfo info;
+    std::string hash;
+    for (int step = 0; step < 4; ++step) {
+      (void)training.advance(step, step + 1);
+      info.iteration = step + 1;
+      // Right behind the step: gathers are still under way.
+      const Status status = train::save_checkpoint(training.layer(), folder / "checkpoints", info, 2);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+    }
+    hash = training.hash();
+    (void)training.advance(4, 6);
+    EXPECT_NE(training.hash(), hash);
+    const auto loaded = train::load_checkpoint(training.layer(), folder / "checkpoints");
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    EXPECT_EQ(loaded->iteration, 4);
+    EXPECT_EQ(training.hash(), hash);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
