@@ -59,8 +59,8 @@ Result<Descriptor> lock(const std::string& folder) {
   if (!open) return file_trouble(folder, "cannot be opened");
   // Other errors: a file system without locks. Saving goes on without one there.
   if (::flock(open.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Status(Code::io, fmt::format("{}: another run is saving there; give each its own folder",
-                                        folder));
+    return Status(Code::io,
+                  fmt::format("{}: another run is saving there; give each its own folder", folder));
   return open;
 }
 
@@ -84,7 +84,8 @@ Result<std::string> named_by_latest(const std::string& folder) {
     return Status(Code::corrupt, fmt::format("{}: does not name a checkpoint", path));
   if (!is_complete(fs::path(folder) / name))
     return Status(Code::io, fmt::format("{}: names {}, which is missing or not complete; name a "
-                                        "checkpoint instead of its folder", path, name));
+                                        "checkpoint instead of its folder",
+                                        path, name));
   return folder + "/" + name;
 }
 
@@ -108,7 +109,8 @@ Result<std::vector<std::int64_t>> complete_checkpoints(const std::string& folder
   if (!paths.ok()) return paths.status();
   std::vector<std::int64_t> iterations;
   for (const fs::path& path : *paths)
-    if (const auto iteration = iteration_of(path.filename().string()); iteration && is_complete(path))
+    if (const auto iteration = iteration_of(path.filename().string());
+        iteration && is_complete(path))
       iterations.push_back(*iteration);
   std::sort(iterations.begin(), iterations.end());
   return iterations;
@@ -120,8 +122,8 @@ Result<std::string> find_checkpoint(const std::string& path) {
     return Status(Code::io, fmt::format("{}: is no folder", path));
   if (is_complete(path)) return path;
   if (iteration_of(fs::path(path).filename().string()))
-    return Status(Code::io, fmt::format("{}: has no {}: the checkpoint was not completed", path,
-                                        kManifest));
+    return Status(Code::io,
+                  fmt::format("{}: has no {}: the checkpoint was not completed", path, kManifest));
   if (fs::exists(fs::path(path) / kLatest, error)) return named_by_latest(path);
   const auto iterations = complete_checkpoints(path);
   if (!iterations.ok()) return iterations.status();

@@ -37,7 +37,8 @@ class Publication {
   static Result<Publication> begin(const std::string& folder, std::int64_t iteration);
   // Where the files go.
   std::string temporary() const;
-  // Gives the folder its name, at once where one of that name was there before, then writes `latest`.
+  // Gives the folder its name, at once where one of that name was there before, then writes
+  // `latest`.
   Status publish();
   // Removes complete checkpoints until `keep` are left. The one just published stays, and of the
   // others those with the highest iterations.

@@ -2,8 +2,8 @@
 //
 // Nothing of the model is touched before everything has been looked at: rank 0 finds the checkpoint
 // and tells all what its manifest says, each rank hashes some of the files, and all compare the
-// headers with the model. Then rank 0 reads the weights and sends them, and each rank reads from all
-// state files those elements that it keeps itself.
+// headers with the model. Then rank 0 reads the weights and sends them, and each rank reads from
+// all state files those elements that it keeps itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ CheckpointInfo info_of(const Manifest& manifest) {
 
 std::string in_words(Dtype dtype, const std::vector<std::int64_t>& shape) {
   std::string text = std::string(to_string(dtype)) + " [";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i ? ", " : "", shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += fmt::format("{}{}", i ? ", " : "", shape[i]);
   return text + "]";
 }
 
@@ -47,14 +48,15 @@ Status compare_models(const SafetensorsFile& file, const std::vector<Parameter>&
     const TensorEntry* theirs = file.header().find(parameter.name);
     if (theirs == nullptr) {
       const auto tied = file.header().metadata.find(parameter.name);
-      return differs(parameter.name, tied == file.header().metadata.end()
-                                         ? "is not in it"
-                                         : fmt::format("is another name of '{}' there", tied->second));
+      return differs(parameter.name,
+                     tied == file.header().metadata.end()
+                         ? "is not in it"
+                         : fmt::format("is another name of '{}' there", tied->second));
     }
     if (theirs->dtype != parameter.value.dtype || theirs->shape != parameter.shape)
-      return differs(parameter.name, fmt::format("is {} there and {} here",
-                                                 in_words(theirs->dtype, theirs->shape),
-                                                 in_words(parameter.value.dtype, parameter.shape)));
+      return differs(parameter.name,
+                     fmt::format("is {} there and {} here", in_words(theirs->dtype, theirs->shape),
+                                 in_words(parameter.value.dtype, parameter.shape)));
   }
   for (const TensorEntry& tensor : file.header().tensors)
     if (!ours.contains(tensor.name)) return differs(tensor.name, "is in it and not here");
@@ -125,8 +127,10 @@ class Loading {
       const auto digest = sha256_of_file(path_of(file.name));
       if (!digest.ok()) return digest.status();
       if (*digest != file.sha256)
-        return {Code::corrupt, fmt::format("{}: its SHA-256 is not the one in {}: it was damaged or "
-                                           "replaced", path_of(file.name), kManifest)};
+        return {Code::corrupt,
+                fmt::format("{}: its SHA-256 is not the one in {}: it was damaged or "
+                            "replaced",
+                            path_of(file.name), kManifest)};
     }
     return {};
   }
@@ -139,7 +143,8 @@ class Loading {
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       const std::string& name = model_.parameters()[i].name;
       if (!manifest_.step_counts.contains(name))
-        return {Code::corrupt, fmt::format("{}: has no step count of '{}'", path_of(kManifest), name)};
+        return {Code::corrupt,
+                fmt::format("{}: has no step count of '{}'", path_of(kManifest), name)};
       index_of_[name] = i;
     }
     if (Status status = index_states(); !status.ok()) return status;
@@ -178,7 +183,8 @@ class Loading {
   }
 
   const StoredState* stored(const StatePiece& piece) const {
-    const auto at = stored_.find({model_.parameters()[piece.parameter].name, std::string(piece.name)});
+    const auto at =
+        stored_.find({model_.parameters()[piece.parameter].name, std::string(piece.name)});
     return at == stored_.end() ? nullptr : &at->second;
   }
 
@@ -190,11 +196,12 @@ class Loading {
       // Main weights follow the weights; what was never updated has a state of zeros.
       if (piece.name == kMainWeights || manifest_.step_counts.at(name) == 0) return {};
       return {Code::mismatch, fmt::format("{}: has no {} of parameter '{}': it was saved with "
-                                          "another optimizer", folder_, piece.name, name)};
+                                          "another optimizer",
+                                          folder_, piece.name, name)};
     }
     if (!state->covers(piece.first, piece.values.count))
-      return {Code::corrupt, fmt::format("{}: elements of {} of parameter '{}' are missing", folder_,
-                                         piece.name, name)};
+      return {Code::corrupt, fmt::format("{}: elements of {} of parameter '{}' are missing",
+                                         folder_, piece.name, name)};
     for (const Stored& part : state->overlapping(piece.first, piece.values.count))
       if (tensor_of(part).dtype != piece.values.dtype)
         return {Code::mismatch,
@@ -282,5 +289,5 @@ Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& p
   return info;
 }
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti::train

@@ -1,7 +1,8 @@
 // The writing half of tutti/train/checkpoint.hpp.
 //
 //   rank 0          every rank                      rank 0
-//   makes .tmp_…    writes its share of the state   collects sizes and digests, writes the manifest,
+//   makes .tmp_…    writes its share of the state   collects sizes and digests, writes the
+//   manifest,
 //                   (rank 0 the model too)          gives the folder its name, writes `latest`
 //
 // After each part the ranks agree, so that all go on or all stop with the same words.
@@ -9,7 +10,9 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "train/agreement.hpp"
 #include "train/checkpoint_folder.hpp"
@@ -92,13 +95,16 @@ class Saving {
 
   Status write_state(const std::vector<Range>& share) {
     const std::vector<StatePiece> pieces = model_.state();
+    std::map<std::tuple<std::size_t, std::string_view, std::size_t>, const StatePiece*> by_start;
+    for (const StatePiece& piece : pieces)
+      if (piece.values.count > 0) by_start[{piece.parameter, piece.name, piece.first}] = &piece;
     std::vector<TensorToWrite> tensors;
     for (const Range& range : share) {
-      const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const StatePiece& each) {
-        return each.parameter == range.parameter && each.name == range.state &&
-               each.first <= range.first && range.end() <= each.first + each.values.count;
-      });
-      if (piece == pieces.end())
+      // A share lies within one piece: the last that does not begin behind it.
+      auto at = by_start.upper_bound({range.parameter, range.state, range.first});
+      const StatePiece* piece = at == by_start.begin() ? nullptr : std::prev(at)->second;
+      if (piece == nullptr || piece->parameter != range.parameter || piece->name != range.state ||
+          range.end() > piece->first + piece->values.count)
         return {Code::internal, "the optimizer's state changed while it was saved"};
       const auto* data = static_cast<const std::byte*>(piece->values.data) +
                          (range.first - piece->first) * size_of(piece->values.dtype);
@@ -172,5 +178,5 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
   return Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
 }
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti::train

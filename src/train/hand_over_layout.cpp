@@ -86,8 +86,8 @@ Result<Layout> layout_of(std::span<const train::NamedTensor> weights) {
     if (tensor.values.device != Device::cpu) return refuse("is not in memory of the processor");
     if (tensor.values.data == nullptr && tensor.values.count > 0) return refuse("has no values");
     if (count_of(tensor.shape) != tensor.values.count)
-      return refuse(fmt::format("has {} elements, and another number by its shape",
-                                tensor.values.count));
+      return refuse(
+          fmt::format("has {} elements, and another number by its shape", tensor.values.count));
     if (!append(layout, {tensor.name, tensor.shape, tensor.values.dtype, tensor.values.count, 0}))
       return refuse("makes the weights too large");
   }

@@ -1,10 +1,10 @@
-// train/hand_over_layout.hpp - how weights lie while they are handed over, and what is said of them.
-// docs/formats/hand_over.md.
+// train/hand_over_layout.hpp - how weights lie while they are handed over, and what is said of
+// them. docs/formats/hand_over.md.
 //
 //   announcement │ layout, when it is a new one │ bucket 0 │ bucket 1 │ …
 //
-// The tensors lie in one flat array, each from a multiple of 64 bytes on, gaps zero. Buckets cut that
-// array every bucket_bytes, wherever the tensors end.
+// The tensors lie in one flat array, each from a multiple of 64 bytes on, gaps zero. Buckets cut
+// that array every bucket_bytes, wherever the tensors end.
 #pragma once
 
 #include <cstddef>

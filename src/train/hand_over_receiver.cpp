@@ -17,7 +17,7 @@ namespace {
 using namespace tutti::hand_over;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTrainer = 0;                            // within a pair
+constexpr int kTrainer = 0;  // within a pair
 constexpr std::size_t kLongestLayout = std::size_t{256} << 20;
 constexpr std::size_t kMostBuckets = 1 << 20;
 
@@ -96,8 +96,8 @@ class Receiver final : public WeightReceiver {
     if (works_[0].received().bytes != sizeof it || it.magic != Announcement::kMagic)
       return {Code::corrupt, "a message that announces no weights came"};
     if (it.format != Announcement::kFormat)
-      return corrupt(fmt::format("has format {}, and this build reads {}", it.format,
-                                 Announcement::kFormat));
+      return corrupt(
+          fmt::format("has format {}, and this build reads {}", it.format, Announcement::kFormat));
     if (it.version <= version_) return corrupt(fmt::format("comes after {}", version_));
     if (it.layout_bytes > kLongestLayout || it.bucket_bytes == 0 || it.buckets > kMostBuckets ||
         it.buckets != buckets_of(it.bytes, it.bucket_bytes))
@@ -152,8 +152,8 @@ class Receiver final : public WeightReceiver {
 
   // The trainer hears of it, if it lives, and goes on without this receiver.
   void fail(const Status& why) {
-    failure_ = why.annotate(fmt::format("weights from the trainer, rank {} (version {} is the last)",
-                                        trainer_, version_));
+    failure_ = why.annotate(fmt::format(
+        "weights from the trainer, rank {} (version {} is the last)", trainer_, version_));
     pair_->abort(why.message());
   }
 
@@ -182,12 +182,11 @@ Result<std::unique_ptr<WeightReceiver>> WeightReceiver::create(Group& group, int
   if (trainer < 0 || trainer >= group.size() || trainer == group.rank())
     return refuse(fmt::format("rank {} cannot be the trainer", trainer));
   const int pair[] = {trainer, group.rank()};
-  auto made = group.subgroup(pair, kPairTag,
-                             fmt::format("{}/weights to {}", group.name(), group.rank()));
+  auto made =
+      group.subgroup(pair, kPairTag, fmt::format("{}/weights to {}", group.name(), group.rank()));
   if (!made.ok())
     return made.status().annotate(fmt::format("receiving weights from rank {}", trainer));
-  return std::unique_ptr<WeightReceiver>(
-      std::make_unique<Receiver>(*std::move(made), trainer));
+  return std::unique_ptr<WeightReceiver>(std::make_unique<Receiver>(*std::move(made), trainer));
 }
 
 }  // namespace tutti::train

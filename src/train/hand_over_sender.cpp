@@ -32,8 +32,8 @@ class Sender final : public WeightSender {
 
   Status send(std::uint64_t version, std::span<const NamedTensor> weights) override {
     if (version <= announcement_.version)
-      return {Code::invalid_argument, fmt::format("version {} is not newer than {}", version,
-                                                  announcement_.version)};
+      return {Code::invalid_argument,
+              fmt::format("version {} is not newer than {}", version, announcement_.version)};
     auto layout = layout_of(weights);
     if (!layout.ok()) return layout.status();
     if (Status status = flush(); !status.ok()) return status;
@@ -95,8 +95,8 @@ class Sender final : public WeightSender {
   void drop(Line& line, const Status& why) {
     line.pair.reset();
     lost_.emplace_back(line.rank, why.annotate(fmt::format("the receiver on rank {} did not get "
-                                                           "version {} and is left out", line.rank,
-                                                           announcement_.version)));
+                                                           "version {} and is left out",
+                                                           line.rank, announcement_.version)));
   }
 
   std::size_t bucket_bytes_;
@@ -115,7 +115,8 @@ Status refuse(std::string what) {
 Status check(const Group& group, int trainer, std::span<const int> receivers,
              std::size_t bucket_bytes) {
   if (group.rank() != trainer)
-    return refuse(fmt::format("rank {} is not the trainer, which is rank {}", group.rank(), trainer));
+    return refuse(
+        fmt::format("rank {} is not the trainer, which is rank {}", group.rank(), trainer));
   if (bucket_bytes == 0) return refuse("buckets need at least one byte");
   std::set<int> seen;
   for (const int rank : receivers) {

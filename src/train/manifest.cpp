@@ -90,8 +90,8 @@ Status read_numbers(const Json& document, Manifest& manifest) {
   if (format == nullptr || format->string != kFormat) return corrupt("it is no tutti checkpoint");
   const auto version = whole(document.find("version"));
   if (version != kVersion)
-    return corrupt(fmt::format("it has version {}, and this build reads {}", version.value_or(-1),
-                               kVersion));
+    return corrupt(
+        fmt::format("it has version {}, and this build reads {}", version.value_or(-1), kVersion));
   const auto iteration = whole(document.find("iteration"));
   const auto ranks = whole(document.find("ranks"));
   if (!iteration || *iteration < 0) return corrupt("'iteration' is no whole number");

@@ -1,8 +1,8 @@
 // train/safe_file.hpp - files that are there whole or not at all, and their SHA-256.
 //
-// A SafeFile is written under the name .tmp_NAME in the folder where it will lie. commit() syncs it,
-// gives it its name and syncs the folder; without commit nothing is left of it. Whoever is killed
-// meanwhile leaves a name with that prefix behind, which nobody takes for the file.
+// A SafeFile is written under the name .tmp_NAME in the folder where it will lie. commit() syncs
+// it, gives it its name and syncs the folder; without commit nothing is left of it. Whoever is
+// killed meanwhile leaves a name with that prefix behind, which nobody takes for the file.
 //
 // Thread-safety  one thread at a time.
 // Failure        Code::io names the path and carries the system's words.

@@ -51,10 +51,11 @@ Status read_offsets(const Json* json, TensorEntry& entry, std::uint64_t data_byt
     return wrong(entry.name, "has no data_offsets");
   const auto first = whole(json->items[0]);
   const auto end = whole(json->items[1]);
-  if (!first || !end || *first > *end) return wrong(entry.name, "has data_offsets that mean nothing");
+  if (!first || !end || *first > *end)
+    return wrong(entry.name, "has data_offsets that mean nothing");
   if (*end > data_bytes)
-    return wrong(entry.name, fmt::format("ends at byte {} of {}: the file is cut off", *end,
-                                         data_bytes));
+    return wrong(entry.name,
+                 fmt::format("ends at byte {} of {}: the file is cut off", *end, data_bytes));
   entry.offset = *first;
   entry.bytes = *end - *first;
   return {};
@@ -66,8 +67,7 @@ Status check_size(const TensorEntry& entry) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes))
       return wrong(entry.name, "has a shape that is too large");
   if (bytes != entry.bytes)
-    return wrong(entry.name,
-                 fmt::format("has {} bytes, and by its shape {}", entry.bytes, bytes));
+    return wrong(entry.name, fmt::format("has {} bytes, and by its shape {}", entry.bytes, bytes));
   return {};
 }
 
@@ -170,7 +170,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   file.descriptor_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.descriptor_) return file_trouble(path, "cannot be opened");
   struct stat facts {};
-  if (::fstat(file.descriptor_.get(), &facts) != 0) return file_trouble(path, "cannot be looked at");
+  if (::fstat(file.descriptor_.get(), &facts) != 0)
+    return file_trouble(path, "cannot be looked at");
   const auto size = static_cast<std::uint64_t>(facts.st_size);
   std::uint64_t length = 0;
   if (!S_ISREG(facts.st_mode) || size < sizeof length)
@@ -178,8 +179,10 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   Status status = read_at(file.descriptor_.get(), path, &length, sizeof length, 0);
   if (!status.ok()) return status;
   if (length > kLongestHeader || length > size - sizeof length)
-    return corrupt(fmt::format("{}: says that its header has {} bytes: it is no safetensors file, "
-                               "or cut off", path, length));
+    return corrupt(
+        fmt::format("{}: says that its header has {} bytes: it is no safetensors file, "
+                    "or cut off",
+                    path, length));
   std::string json(length, '\0');
   status = read_at(file.descriptor_.get(), path, json.data(), length, sizeof length);
   if (!status.ok()) return status;
@@ -193,8 +196,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
 Status SafetensorsFile::read(const TensorEntry& tensor, std::uint64_t first, void* into,
                              std::size_t bytes) const {
   if (first > tensor.bytes || bytes > tensor.bytes - first)
-    return corrupt(fmt::format("{}: tensor '{}' has only {} bytes", path_, tensor.name,
-                               tensor.bytes));
+    return corrupt(
+        fmt::format("{}: tensor '{}' has only {} bytes", path_, tensor.name, tensor.bytes));
   return read_at(descriptor_.get(), path_, into, bytes, data_start_ + tensor.offset + first);
 }
 

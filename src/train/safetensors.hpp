@@ -5,9 +5,9 @@
 //              "__metadata__": {"word": "word", …}}, padded with blanks to a multiple of 8
 //   data       the tensors one after another, little endian, without gaps
 //
-// Writing streams: the header is made from names, types and shapes, then each tensor's bytes follow.
-// Reading believes nothing: a header must lie within the file, and its tensors must fill the rest of
-// it exactly, without overlap or hole, each of the size that its type and shape say.
+// Writing streams: the header is made from names, types and shapes, then each tensor's bytes
+// follow. Reading believes nothing: a header must lie within the file, and its tensors must fill
+// the rest of it exactly, without overlap or hole, each of the size that its type and shape say.
 //
 // Failure        Code::corrupt names the file and the tensor; Code::io the file.
 #pragma once
@@ -27,7 +27,8 @@
 
 namespace tutti::checkpoint {
 
-static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "tensors are written as they lie in memory");
 
 struct TensorToWrite {
   std::string name;

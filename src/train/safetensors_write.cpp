@@ -17,7 +17,8 @@ Status refuse(const std::string& name, std::string_view what) {
 }
 
 Status check(const TensorToWrite& tensor, std::set<std::string_view>& names) {
-  if (tensor.name.empty() || tensor.name == kMetadata) return refuse(tensor.name, "has no usable name");
+  if (tensor.name.empty() || tensor.name == kMetadata)
+    return refuse(tensor.name, "has no usable name");
   if (!names.insert(tensor.name).second) return refuse(tensor.name, "is there twice");
   std::uint64_t count = 1;
   for (const std::int64_t extent : tensor.shape) {
@@ -26,14 +27,15 @@ Status check(const TensorToWrite& tensor, std::set<std::string_view>& names) {
       return refuse(tensor.name, "has a shape that is too large");
   }
   if (count != tensor.values.count)
-    return refuse(tensor.name, fmt::format("has {} elements, and its shape {}", tensor.values.count,
-                                           count));
+    return refuse(tensor.name,
+                  fmt::format("has {} elements, and its shape {}", tensor.values.count, count));
   return {};
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text;
-  for (const std::int64_t extent : shape) text += fmt::format("{}{}", text.empty() ? "" : ",", extent);
+  for (const std::int64_t extent : shape)
+    text += fmt::format("{}{}", text.empty() ? "" : ",", extent);
   return "[" + text + "]";
 }
 

@@ -42,8 +42,8 @@ Status share_state(const Key& key, const std::vector<Kept>& kept, std::size_t co
   std::set<std::size_t> borders{0, count};
   for (const Kept& range : kept) borders.insert({range.first, range.end});
   if (*borders.rbegin() > count)
-    return {Code::internal, fmt::format("{} of parameter {} is kept beyond its end", key.second,
-                                        key.first)};
+    return {Code::internal,
+            fmt::format("{} of parameter {} is kept beyond its end", key.second, key.first)};
   for (auto at = borders.begin(); std::next(at) != borders.end(); ++at) {
     const std::size_t first = *at;
     const std::size_t end = *std::next(at);
@@ -52,7 +52,8 @@ Status share_state(const Key& key, const std::vector<Kept>& kept, std::size_t co
       if (range.first <= first && range.end >= end) ranks.push_back(range.rank);
     if (ranks.empty())
       return {Code::internal, fmt::format("elements {} to {} of {} of parameter {} are kept by no "
-                                          "rank", first, end, key.second, key.first)};
+                                          "rank",
+                                          first, end, key.second, key.first)};
     cut(key, first, end, ranks, shares);
   }
   return {};

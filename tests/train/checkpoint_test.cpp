@@ -1,5 +1,7 @@
 // Checkpoints of a replica whose state is split in any way: saved on n ranks, loaded on m, refused
 // by name where something is wrong, and never half there.
+#include "tutti/train/checkpoint.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,7 +15,6 @@
 #include "train/fake_replica.hpp"
 #include "train/folder.hpp"
 #include "train/safe_file.hpp"
-#include "tutti/train/checkpoint.hpp"
 
 namespace tutti::test {
 namespace {
@@ -46,7 +47,8 @@ void save_in_world(const std::string& folder, int version, int ranks, int keep =
   });
 }
 
-void expect_loads(Context& here, const std::string& path, int version, Split split = Split::shards) {
+void expect_loads(Context& here, const std::string& path, int version,
+                  Split split = Split::shards) {
   FakeReplica replica(*here.group, split, fake_parameters());
   const auto info = train::load_checkpoint(replica, path);
   ASSERT_TRUE(info.ok()) << info.status().to_string();
@@ -96,7 +98,8 @@ TEST(Checkpoint, stores_each_element_of_the_state_once_whoever_keeps_it) {
   save_in_world(plain.path(), 1, 3, 0, Split::everything);
   std::size_t bytes[2] = {0, 0};
   for (int rank = 0; rank < 3; ++rank) {
-    const std::string name = "iter_0000001/state_0000" + std::to_string(rank) + "_of_00003.safetensors";
+    const std::string name =
+        "iter_0000001/state_0000" + std::to_string(rank) + "_of_00003.safetensors";
     bytes[0] += bytes_of(sharded / name).size();
     bytes[1] += bytes_of(plain / name).size();
     // Not all of it on one rank: a third each, but for the headers.
@@ -258,8 +261,8 @@ TEST(FailedSave, on_one_rank_is_told_by_all_and_leaves_the_older_checkpoint) {
     }
     const Status status = save(here, folder.path(), 2, 1);
     EXPECT_EQ(status.code(), Code::io) << status.to_string();
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr("rank 2"), HasSubstr("state_00002_of_00003"), HasSubstr("too large")));
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 2"), HasSubstr("state_00002_of_00003"),
+                                        HasSubstr("too large")));
   });
   EXPECT_THAT(folder.names(), ElementsAre("iter_0000001", "latest"));
   expect_loads_in_world(folder.path(), 1);
@@ -352,7 +355,8 @@ TEST(ModelFile, is_read_by_a_reader_that_knows_nothing_of_tutti) {
   Folder folder;
   save_in_world(folder.path(), 4, 2);
   const std::string output = folder / "listing";
-  const std::string command = std::string("python3 ") + source + "/tests/train/read_safetensors.py " +
+  const std::string command = std::string("python3 ") + source +
+                              "/tests/train/read_safetensors.py " +
                               (folder / "iter_0000004/model.safetensors") + " > " + output;
   ASSERT_EQ(std::system(command.c_str()), 0);
   run(World{.kind = WorldKind::threads, .size = 1}, [&](Context& here) {
@@ -365,8 +369,8 @@ TEST(ModelFile, is_read_by_a_reader_that_knows_nothing_of_tutti) {
       for (const std::int64_t extent : parameter.shape) shape += " " + std::to_string(extent);
       const std::string_view bytes(static_cast<const char*>(parameter.value.data),
                                    parameter.value.bytes());
-      list += parameter.name + "\t" + (parameter.value.dtype == Dtype::f32 ? "F32" : "BF16") + shape +
-              "\t" + checkpoint::sha256_of(bytes) + "\n";
+      list += parameter.name + "\t" + (parameter.value.dtype == Dtype::f32 ? "F32" : "BF16") +
+              shape + "\t" + checkpoint::sha256_of(bytes) + "\n";
     }
     EXPECT_EQ(bytes_of(output), list);
   });

@@ -10,9 +10,8 @@ namespace {
 float value_of(int version, std::size_t parameter, const std::string& kind, std::size_t element) {
   if (version == 0) return 0;
   const std::size_t seed = parameter * 131 + kind.size() * 17 + static_cast<std::size_t>(kind[0]);
-  return static_cast<float>((seed * 7919 + element * 31 + static_cast<std::size_t>(version) * 613) %
-                                16'000'000 +
-                            1);
+  return static_cast<float>(
+      (seed * 7919 + element * 31 + static_cast<std::size_t>(version) * 613) % 16'000'000 + 1);
 }
 
 void put(Dtype dtype, std::byte* at, float value) {
@@ -66,8 +65,12 @@ FakeReplica::FakeReplica(Group& group, Split split, const std::vector<FakeParame
   for (const FakeParameter& fake : parameters) {
     const std::size_t count = count_of(fake.shape);
     memory_.emplace_back(count * size_of(fake.dtype));
-    parameters_.push_back({fake.name, fake.aliases, fake.shape,
-                           {memory_.back().data(), count, fake.dtype}, 0, fake.frozen});
+    parameters_.push_back({fake.name,
+                           fake.aliases,
+                           fake.shape,
+                           {memory_.back().data(), count, fake.dtype},
+                           0,
+                           fake.frozen});
     all += count;
   }
   const auto ranks = static_cast<std::size_t>(group.size());
@@ -112,7 +115,8 @@ void FakeReplica::fill(int version) {
 int FakeReplica::wrong(int version) const {
   int wrong = 0;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    wrong += memory_[p] != weights_of(version, p, parameters_[p].value.dtype, parameters_[p].count());
+    wrong +=
+        memory_[p] != weights_of(version, p, parameters_[p].value.dtype, parameters_[p].count());
     wrong += steps_[p] != version * 10 + static_cast<int>(p);
   }
   for (const Piece& piece : pieces_)

@@ -1,8 +1,8 @@
-// train/fake_replica.hpp - a DataParallel that holds parameters and state and does nothing else, for
-// tests of checkpoints: state may be split over ranks in any way.
+// train/fake_replica.hpp - a DataParallel that holds parameters and state and does nothing else,
+// for tests of checkpoints: state may be split over ranks in any way.
 //
-// Every value is a function of parameter, kind and element, so that a reader can tell whether it got
-// the right ones without asking the writer.
+// Every value is a function of parameter, kind and element, so that a reader can tell whether it
+// got the right ones without asking the writer.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace tutti::test {
 // Who keeps the state.
 enum class Split {
   everything,  // every rank keeps all of it: plain data parallelism
-  shards,      // contiguous shards that cut through parameters, as the distributed optimizer has them
-  scattered,   // pieces of uneven sizes, dealt out in turn, several of a parameter to a rank
+  shards,  // contiguous shards that cut through parameters, as the distributed optimizer has them
+  scattered,  // pieces of uneven sizes, dealt out in turn, several of a parameter to a rank
 };
 const char* to_string(Split split);
 

@@ -1,4 +1,6 @@
 // Weights that are handed over: whole versions only, whoever is killed, in every kind of world.
+#include "tutti/train/hand_over.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +9,6 @@
 #include <thread>
 
 #include "support/worlds.hpp"
-#include "tutti/train/hand_over.hpp"
 
 namespace tutti::test {
 namespace {
@@ -154,7 +155,8 @@ TEST_P(HandOver, a_new_layout_is_told_and_bucket_sizes_do_not_matter) {
             continue;
           }
           expect_whole(*receiver);
-          EXPECT_EQ(receiver->weights()[0].values.count, version == 3 || version == 11 ? 10u : 20'000u);
+          EXPECT_EQ(receiver->weights()[0].values.count,
+                    version == 3 || version == 11 ? 10u : 20'000u);
         }
         meet(here, "end" + std::to_string(bucket_bytes));
       }
@@ -212,8 +214,10 @@ TEST_P(HandOver, wrong_arguments_are_named) {
     if (here.rank == kTrainer) {
       EXPECT_THAT(WeightSender::create(*here.group, 0, missing).status().message(),
                   HasSubstr("receiver " + std::to_string(here.size)));
-      EXPECT_THAT(WeightSender::create(*here.group, 0, twice).status().message(), HasSubstr("twice"));
-      EXPECT_EQ(WeightSender::create(*here.group, 1, twice).status().code(), Code::invalid_argument);
+      EXPECT_THAT(WeightSender::create(*here.group, 0, twice).status().message(),
+                  HasSubstr("twice"));
+      EXPECT_EQ(WeightSender::create(*here.group, 1, twice).status().code(),
+                Code::invalid_argument);
       auto sender = sender_of(here);
       Weights weights;
       auto tensors = weights.filled(1);
@@ -230,8 +234,9 @@ TEST_P(HandOver, wrong_arguments_are_named) {
     } else {
       EXPECT_EQ(WeightReceiver::create(*here.group, 0, missing).status().code(),
                 Code::invalid_argument);
-      EXPECT_EQ(WeightReceiver::create(*here.group, here.rank, everybody_else(here)).status().code(),
-                Code::invalid_argument);
+      EXPECT_EQ(
+          WeightReceiver::create(*here.group, here.rank, everybody_else(here)).status().code(),
+          Code::invalid_argument);
       auto receiver = receiver_of(here);
       EXPECT_TRUE(receiver->wait_for(4, 30s).ok());
       meet(here);
@@ -291,7 +296,8 @@ TEST_P(HandOverLoss, a_killed_trainer_leaves_every_receiver_with_its_last_whole_
       auto sender = sender_of(here);
       Weights weights(2'000'003);
       std::uint64_t version = 1;
-      for (; version <= 5; ++version) ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
+      for (; version <= 5; ++version)
+        ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
       ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
       die();  // with 8 MB under way
     } else {

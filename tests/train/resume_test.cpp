@@ -33,8 +33,7 @@ class Training {
  public:
   Training(Context& here, const Plan& plan)
       : group_(here.group), model_({.dtype = plan.dtype, .seed = plan.seed}) {
-    train::DataParallelOptions options =
-        five_modes()[static_cast<std::size_t>(plan.mode)].options;
+    train::DataParallelOptions options = five_modes()[static_cast<std::size_t>(plan.mode)].options;
     options.groups = {{.weight_decay = 0.0}, {.weight_decay = 0.1}};
     options.optimizer = plan.optimizer;
     options.bucket_bytes = 2000;
@@ -88,7 +87,8 @@ void write_down(Training& training, Context& here, const std::string& folder) {
   for (const train::StatePiece& piece : training.layer().state()) {
     const auto* bits = static_cast<const std::uint32_t*>(piece.values.data);
     for (std::size_t i = 0; i < piece.values.count; ++i)
-      file << piece.parameter << ' ' << piece.name << ' ' << piece.first + i << ' ' << bits[i] << '\n';
+      file << piece.parameter << ' ' << piece.name << ' ' << piece.first + i << ' ' << bits[i]
+           << '\n';
   }
   const auto counts = training.layer().step_counts();
   for (std::size_t i = 0; i < counts.size(); ++i) file << i << " steps 0 " << counts[i] << '\n';
@@ -179,15 +179,19 @@ TEST(Resume, from_n_to_m_ranks_gathers_the_same_state_to_the_byte_and_the_same_l
 }
 
 TEST(Resume, in_bf16_and_with_momentum_keeps_main_weights_and_moments_to_the_byte) {
-  for (const train::Optimizer& optimizer : {train::Optimizer(train::AdamW{}),
-                                            train::Optimizer(train::Sgd{})})
-    for (const auto& [saved_mode, loaded_mode] : {std::pair(0, 4), std::pair(4, 0), std::pair(3, 2)}) {
+  for (const train::Optimizer& optimizer :
+       {train::Optimizer(train::AdamW{}), train::Optimizer(train::Sgd{})})
+    for (const auto& [saved_mode, loaded_mode] :
+         {std::pair(0, 4), std::pair(4, 0), std::pair(3, 2)}) {
       SCOPED_TRACE(testing::Message() << "mode " << saved_mode << " to " << loaded_mode);
       Folder folder;
       train_and_save({.ranks = 3, .mode = saved_mode, .dtype = Dtype::bf16, .optimizer = optimizer},
                      folder);
-      load_and_go_on({.ranks = 2, .mode = loaded_mode, .dtype = Dtype::bf16,
-                      .optimizer = optimizer, .seed = 9},
+      load_and_go_on({.ranks = 2,
+                      .mode = loaded_mode,
+                      .dtype = Dtype::bf16,
+                      .optimizer = optimizer,
+                      .seed = 9},
                      folder, kSavedAfter + 1, [](Training&, const std::vector<double>&) {});
       EXPECT_EQ(gathered(folder / "saved", 3), gathered(folder / "loaded", 2));
     }
@@ -208,7 +212,8 @@ TEST(Resume, at_the_same_size_ends_with_the_same_bits_as_an_undisturbed_run) {
       train_and_save(plan, folder);
       Plan again = plan;
       again.seed = 5;
-      if (mode % 2 == 1) again.order_hint = train::inspect_checkpoint(folder / "checkpoints")->order;
+      if (mode % 2 == 1)
+        again.order_hint = train::inspect_checkpoint(folder / "checkpoints")->order;
       load_and_go_on(again, folder, kSavedAfter + 4,
                      [&](Training& training, const std::vector<double>&) {
                        EXPECT_EQ(training.hash(), bytes_of(folder / "undisturbed"));
@@ -237,7 +242,8 @@ TEST(Resume, of_a_model_that_was_saved_twice_goes_on_from_the_later) {
       (void)training.advance(step, step + 1);
       info.iteration = step + 1;
       // Right behind the step: gathers are still under way.
-      const Status status = train::save_checkpoint(training.layer(), folder / "checkpoints", info, 2);
+      const Status status =
+          train::save_checkpoint(training.layer(), folder / "checkpoints", info, 2);
       ASSERT_TRUE(status.ok()) << status.to_string();
     }
     hash = training.hash();

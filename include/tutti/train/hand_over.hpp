@@ -5,7 +5,10 @@
 // sees half an update, also when either side is killed. A receiver that is lost is dropped and named;
 // the others, and the training, go on.
 //
-// Ordering       create is called by the members: trainer and receivers.
+// Ordering       create is called by the members: trainer and receivers. Their group ends with the
+//                first one that is lost; train on one without receivers.
+// Failure        a receiver that does not take a version within the group's timeout counts as lost:
+//                send and flush end in about that time. docs/formats/hand_over.md.
 // Thread-safety  one thread at a time for each object.
 #pragma once
 
