@@ -33,13 +33,12 @@ using namespace tutti;
 using namespace tutti::train;
 
 #if defined(__x86_64__)
-#define BEST_TARGET \
-  [[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3", "no-math-errno")]]
+#define BEST_TARGET [[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]]
 #else
 #define BEST_TARGET
 #endif
 
-BEST_TARGET void adamw_loop(const AdamWFactors& f, float* __restrict w, const float* __restrict g,
+BEST_TARGET void adamw_loop(AdamWFactors f, float* __restrict w, const float* __restrict g,
                             float* __restrict m, float* __restrict v, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const float scaled = g[i] * f.grad_scale;
@@ -49,7 +48,7 @@ BEST_TARGET void adamw_loop(const AdamWFactors& f, float* __restrict w, const fl
            f.step_size * (m[i] / (__builtin_sqrtf(v[i]) / f.root_correction2 + f.epsilon));
   }
 }
-BEST_TARGET void sgd_loop(const SgdFactors& f, float* __restrict w, const float* __restrict g,
+BEST_TARGET void sgd_loop(SgdFactors f, float* __restrict w, const float* __restrict g,
                           float* __restrict b, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     b[i] = b[i] * f.momentum + (g[i] * f.grad_scale + w[i] * f.decay);
