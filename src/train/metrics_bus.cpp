@@ -11,9 +11,11 @@ namespace {
 constexpr std::size_t kMostUnderWay = 2;
 // A caller that never takes would otherwise fill the memory; one that takes every 1,000 steps may.
 constexpr std::size_t kMostPublished = 1024;
-// Behind the values: the two halves of the hash. Sums of 32-bit numbers are exact in f64 for up to
-// two million ranks.
+// In a vector: the two halves of the hash, the values, zeros up to a whole block. Sums of 32-bit
+// numbers are exact in f64 for up to two million ranks. Blocks, so that a rank which adds a name more
+// still sends as much as the others, and all learn by the hash in which step it was.
 constexpr std::size_t kHashes = 2;
+constexpr std::size_t kBlock = 16;
 
 // FNV-1a, 64 bits.
 class Hash {
@@ -38,7 +40,7 @@ class Hash {
 struct Published {
   std::int64_t step = 0;
   std::vector<std::string> names;
-  std::vector<double> vector;
+  std::vector<double> vector = std::vector<double>(kHashes);
   Hash hash;
   Work work;
 };
@@ -74,7 +76,7 @@ class FusedBus final : public MetricsBus {
 void FusedBus::add(std::string_view name, double value) {
   for (std::size_t i = 0; i < next_.names.size(); ++i) {
     if (next_.names[i] != name) continue;
-    next_.vector[i] += value;
+    next_.vector[kHashes + i] += value;
     return;
   }
   next_.names.emplace_back(name);
@@ -103,8 +105,9 @@ Status FusedBus::start(std::int64_t step) {
   next_.hash = Hash();
   next_.hash.add(step);
   for (const std::string& name : next_.names) next_.hash.add(name);
-  next_.vector.push_back(next_.hash.low());
-  next_.vector.push_back(next_.hash.high());
+  next_.vector[0] = next_.hash.low();
+  next_.vector[1] = next_.hash.high();
+  next_.vector.resize((next_.vector.size() + kBlock - 1) / kBlock * kBlock);
   published_.push_back(std::move(next_));
   next_ = Published();
   if (!spare_.empty()) {
@@ -123,9 +126,8 @@ Status FusedBus::finish(Published& step) {
   if (Status status = step.work.wait(); !status.ok())
     return status.annotate(fmt::format("metrics of step {}", step.step));
   const double ranks = group_->size();
-  const std::size_t values = step.names.size();
-  const bool same = step.vector[values] == ranks * step.hash.low() &&
-                    step.vector[values + 1] == ranks * step.hash.high();
+  const bool same = step.vector[0] == ranks * step.hash.low() &&
+                    step.vector[1] == ranks * step.hash.high();
   return same ? Status() : mismatch(step);
 }
 
@@ -150,7 +152,7 @@ Result<std::optional<Metrics>> FusedBus::take(bool wait) {
   metrics.step = oldest.step;
   metrics.sums.reserve(oldest.names.size());
   for (std::size_t i = 0; i < oldest.names.size(); ++i)
-    metrics.sums.emplace_back(std::move(oldest.names[i]), oldest.vector[i]);
+    metrics.sums.emplace_back(std::move(oldest.names[i]), oldest.vector[kHashes + i]);
   recycle(std::move(oldest));
   published_.pop_front();
   return std::optional<Metrics>(std::move(metrics));
@@ -159,7 +161,7 @@ Result<std::optional<Metrics>> FusedBus::take(bool wait) {
 void FusedBus::recycle(Published step) {
   if (spare_.size() > kMostUnderWay) return;
   step.names.clear();
-  step.vector.clear();
+  step.vector.resize(kHashes);
   step.work = Work();
   spare_.push_back(std::move(step));
 }

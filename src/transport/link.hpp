@@ -1,7 +1,7 @@
 // transport/link.hpp - the way from this rank to one other rank.
 //
-// A link carries messages in order: what was sent first arrives first. It is shared by all groups
-// that contain both ranks. Memory links (inproc, shm) hand the receiver a view of the sender's
+// A link carries the messages of a channel in order: what was sent first arrives first. It is shared
+// by all groups that contain both ranks; a small message of one may pass large ones of another. Memory links (inproc, shm) hand the receiver a view of the sender's
 // memory instead of moving bytes; message links (tcp, sim) move them.
 //
 // Buffers        a payload that was *lent* stays the link's until Sink::on_sent; one that was not

@@ -75,9 +75,11 @@ TEST_P(Meter, gives_every_rank_everybodys_times) {
   });
 }
 
-void expect_mismatch(Context& here, const std::function<void(StepTimes&, std::int64_t&)>& spoil) {
+void expect_mismatch(Context& here, const std::string& where,
+                     const std::function<void(StepTimes&, std::int64_t&)>& spoil) {
   auto meter = make_meter(here);
   ASSERT_TRUE(meter);
+  meet(here, where);  // a failure ends whatever is under way
   std::int64_t step = 3;
   StepTimes times = times_of(here.rank, 3);
   if (here.rank == here.size - 1) spoil(times, step);
@@ -91,7 +93,7 @@ void expect_mismatch(Context& here, const std::function<void(StepTimes&, std::in
 
 TEST_P(Meter, one_more_collective_on_one_rank_is_a_mismatch_on_every_rank) {
   in_world([](Context& here) {
-    expect_mismatch(here, [](StepTimes& times, std::int64_t&) {
+    expect_mismatch(here, "more", [](StepTimes& times, std::int64_t&) {
       times.collectives.push_back(times.collectives.front());
     });
   });
@@ -99,10 +101,10 @@ TEST_P(Meter, one_more_collective_on_one_rank_is_a_mismatch_on_every_rank) {
 
 TEST_P(Meter, another_collective_or_step_on_one_rank_is_a_mismatch_on_every_rank) {
   in_world([](Context& here) {
-    expect_mismatch(here, [](StepTimes& times, std::int64_t&) {
+    expect_mismatch(here, "another", [](StepTimes& times, std::int64_t&) {
       times.collectives.front().collective = Collective::all_gather;
     });
-    expect_mismatch(here, [](StepTimes&, std::int64_t& step) { step = 30; });
+    expect_mismatch(here, "step", [](StepTimes&, std::int64_t& step) { step = 30; });
   });
 }
 

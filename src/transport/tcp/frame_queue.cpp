@@ -50,13 +50,14 @@ void FrameQueue::push_lent(const Header& header, const void* payload, std::size_
   frame.payload_bytes = header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
-  frame.lent = true;
+  frame.lent = frame.large = frame.in_turn = true;
   push(std::move(frame), written);
 }
 
 void FrameQueue::push_header(const Header& header, std::size_t written) {
   Frame frame;
   frame.header = header;
+  frame.in_turn = true;  // payloads on the other socket follow the order of their headers
   push(std::move(frame), written);
 }
 
@@ -68,16 +69,24 @@ void FrameQueue::push_payload(const Header& header, const void* payload, std::si
   frame.payload_bytes = header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
-  frame.lent = true;
+  frame.lent = frame.large = frame.in_turn = true;
   push(std::move(frame), written);
 }
 
 void FrameQueue::push(Frame frame, std::size_t written) {
   if (frames_.empty()) written_ = written;
   bytes_ += frame.size() - written;
-  frames_.push_back(std::move(frame));
-  Frame& kept = frames_.back();
-  if (!kept.lent) kept.payload = reinterpret_cast<const std::byte*>(kept.copy.data());
+  const std::size_t place = frame.in_turn ? frames_.size() : place_for_small(frame.header.channel);
+  frames_.insert(frames_.begin() + static_cast<std::ptrdiff_t>(place), std::move(frame));
+}
+
+// Before the first large frame behind everything of the same channel, and behind what is partly out.
+std::size_t FrameQueue::place_for_small(std::uint32_t channel) const {
+  const std::size_t started = written_ > 0 && !frames_.empty() ? 1 : 0;
+  std::size_t place = frames_.size();
+  while (place > started && frames_[place - 1].header.channel != channel) --place;
+  while (place < frames_.size() && !frames_[place].large) ++place;
+  return place;
 }
 
 FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& completed) {
@@ -93,7 +102,7 @@ FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& compl
         parts[count++] = part(reinterpret_cast<const std::byte*>(&frame.header) + of_header,
                               frame.header_bytes - of_header);
       if (of_payload < frame.payload_bytes)
-        parts[count++] = part(frame.payload + of_payload, frame.payload_bytes - of_payload);
+        parts[count++] = part(frame.data() + of_payload, frame.payload_bytes - of_payload);
     }
     const ssize_t sent = send_vector(socket, parts, count);
     if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Written::some : Written::failed;
@@ -117,7 +126,6 @@ void FrameQueue::forget(std::uint32_t channel) {
   for (Frame& frame : frames_) {
     if (!frame.lent || frame.header.channel != channel) continue;
     frame.copy.assign(reinterpret_cast<const char*>(frame.payload), frame.payload_bytes);
-    frame.payload = reinterpret_cast<const std::byte*>(frame.copy.data());
     frame.lent = false;
   }
 }

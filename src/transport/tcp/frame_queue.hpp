@@ -4,6 +4,11 @@
 // With several connections to a peer a frame may be cut in two: its header leaves on the first one,
 // its payload on another.
 //
+// Small frames go ahead of the large ones of other channels: what a group says in a few bytes does
+// not wait for another group's megabytes. Within a channel the order is that of the pushes.
+//
+//   [large A, half out] [small B] [large A] [large A] [small A]     <- small B was pushed last
+//
 // Thread-safety  none of its own; TcpLink's send lock covers it.
 #pragma once
 
@@ -53,15 +58,21 @@ class FrameQueue {
  private:
   struct Frame {
     Header header;
-    const std::byte* payload = nullptr;  // into `copy`, or lent
-    std::string copy;
+    const std::byte* payload = nullptr;  // when lent
+    std::string copy;                    // when not
     std::uint64_t token = 0;
     bool lent = false;
+    bool large = false;                         // small ones of other channels may pass it
+    bool in_turn = false;                       // it passes nobody
     std::size_t header_bytes = sizeof(Header);  // 0: only the payload leaves here
     std::size_t payload_bytes = 0;
     std::size_t size() const { return header_bytes + payload_bytes; }
+    const std::byte* data() const {
+      return lent ? payload : reinterpret_cast<const std::byte*>(copy.data());
+    }
   };
   void push(Frame frame, std::size_t written);
+  std::size_t place_for_small(std::uint32_t channel) const;
   void advance(std::size_t written, std::vector<Completion>& completed);
 
   std::deque<Frame> frames_;

@@ -169,10 +169,10 @@ bool FrameReader::parse_small(Sink& sink) {
   begin_ += header_.bytes;
   has_header_ = false;
   if (header_.kind == MessageKind::bell) return true;
-  if (waiting_.empty())
-    sink.on_message(peer_, header_, {payload.data(), 0, false});
-  else
+  if (must_wait(header_.channel))
     waiting_.push_back({{header_, nullptr, 0, 0}, true, true, payload});
+  else
+    sink.on_message(peer_, header_, {payload.data(), 0, false});
   return true;
 }
 
@@ -188,10 +188,17 @@ FrameReader::Landing FrameReader::start(const Header& header, Sink& sink) {
 }
 
 void FrameReader::finish(const Landing& landing, Sink& sink) {
-  if (waiting_.empty())
-    deliver(landing, sink);
-  else
+  if (must_wait(landing.header.channel))
     waiting_.push_back({landing, false, true, {}});
+  else
+    deliver(landing, sink);
+}
+
+// Only within a channel messages come in order.
+bool FrameReader::must_wait(std::uint32_t channel) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [channel](const Waiting& frame) {
+    return frame.landing.header.channel == channel;
+  });
 }
 
 void FrameReader::deliver(const Landing& landing, Sink& sink) {

@@ -6,8 +6,8 @@
 //   stream 0   [header|payload] [header ┄┄] [header|payload] …   the order of messages is its order
 //   stream 1                      [payload]                      a header's `spare` says: there
 //
-// With several streams, frames behind a payload that is still under way wait for it; their number
-// is bounded, then stream 0 rests.
+// With several streams, frames behind a payload of their channel that is still under way wait for it;
+// their number is bounded, then stream 0 rests.
 //
 // Thread-safety  one thread at a time: whoever polls.
 #pragma once
@@ -78,6 +78,7 @@ class FrameReader {
   void finish(const Landing& landing, Sink& sink);
   void deliver(const Landing& landing, Sink& sink);
   void deliver_waiting(Sink& sink);
+  bool must_wait(std::uint32_t channel) const;
   void move_away(Landing& landing, std::uint32_t channel);
   ssize_t fill(int socket, std::size_t& asked);
 

@@ -1,8 +1,6 @@
 #include "transport/tcp/tcp_link.hpp"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -12,6 +10,7 @@
 #include <mutex>
 
 #include "core/check.hpp"
+#include "transport/tcp/socket_options.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -21,20 +20,21 @@ constexpr std::size_t kCopyBytes = 16 * 1024;
 // enough to be kept there once per peer.
 constexpr std::size_t kEagerBytes = 64 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
+// What the kernel holds of a connection and has not sent yet.
+constexpr std::size_t kUnsentBytes = 128 * 1024;
+// How long a link may be busy with what lies in the kernel, and with one frame.
+constexpr Nanoseconds kInKernel = std::chrono::milliseconds(2);
+constexpr Nanoseconds kPerFrame = std::chrono::microseconds(500);
+constexpr std::size_t kLeastFrame = 64 * 1024;
+// Send buffers that are set by hand. More than the upper bound systems do not allow without asking
+// (net.core.wmem_max), and the kernel's own choice, up to 4 MiB, is right for a link that takes so
+// much in 2 ms; once a buffer was set the kernel does not choose any more.
+constexpr std::size_t kLeastSendBuffer = 256 * 1024;
+constexpr std::size_t kMostSendBuffer = 416 * 1024;
+// A longer way needs more bytes under way than that.
+constexpr Nanoseconds kNearby = std::chrono::microseconds(500);
 // How long the other streams of a peer may outlive one that has ended.
 constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
-
-// The kernel's defaults leave a host that lost its power unnoticed for minutes to hours.
-void watch_for_silence(int socket) {
-  const auto set = [socket](int level, int option, int value) {
-    (void)::setsockopt(socket, level, option, &value, sizeof value);
-  };
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-}
 
 }  // namespace
 
@@ -43,11 +43,13 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
     : self_(self),
       peer_(peer),
       frame_bytes_(std::clamp<std::size_t>(2 * segment_bytes, kCopyBytes, kMaxFrameBytes)),
+      frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
       reader_(peer, pool_, sockets.size()) {
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= kMaxStreams);
   for (Descriptor& socket : sockets) {
     watch_for_silence(socket.get());
+    bound_unsent(socket.get(), kUnsentBytes);
     streams_.emplace_back(std::move(socket));
   }
 }
@@ -83,7 +85,7 @@ Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
   if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
   const bool splits = given.kind == MessageKind::data || given.kind == MessageKind::bulk;
   const bool control = !splits && given.kind != MessageKind::eager;
-  if (splits) bytes = std::min(bytes, frame_bytes_);
+  if (splits) bytes = std::min(bytes, frame_now_.load(std::memory_order_relaxed));
   TUTTI_CHECK(bytes <= (control ? kMaxControlBytes : kMaxFrameBytes));
   Header header = given;
   header.bytes = bytes;
@@ -178,11 +180,29 @@ void TcpLink::flush_held() {
 }
 
 void TcpLink::write_queue(Stream& stream) {
+  const std::size_t before = stream.queue.bytes();
   const auto written = stream.queue.write(stream.socket.get(), completed_);
+  keep_pace(stream, before - stream.queue.bytes());
   if (!completed_.empty()) has_completed_.store(true, std::memory_order_release);
   if (written != FrameQueue::Written::failed) return;
   stream.queue.clear();
   write_failed_.store(true, std::memory_order_release);
+}
+
+// What a small message of another group waits for at most: the frame that is half out, and what the
+// kernel has. Both are made as small as this connection's speed allows.
+void TcpLink::keep_pace(Stream& stream, std::size_t written) {
+  if (!stream.pace.note(written, !stream.queue.empty(), steady_clock().now())) return;
+  frame_now_.store(std::clamp(stream.pace.bytes_in(kPerFrame),
+                              std::min(kLeastFrame, frame_bytes_), frame_bytes_),
+                   std::memory_order_relaxed);
+  const std::size_t wanted = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
+  const bool is_set = stream.send_buffer != 0;
+  if (!is_set && (wanted > kMostSendBuffer || shortest_round_trip(stream.socket.get()) > kNearby))
+    return;
+  if (wanted == stream.send_buffer) return;
+  stream.send_buffer = std::min(wanted, kMostSendBuffer);
+  set_send_buffer(stream.socket.get(), stream.send_buffer);
 }
 
 void TcpLink::note_backlog() {

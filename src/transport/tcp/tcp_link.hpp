@@ -5,6 +5,9 @@
 // messages are few and pass the bound. A message with kHold waits for the next one to the same
 // peer, or for flush_held: both leave in one system call.
 //
+// A small message of one group does not wait for another group's large ones: it goes ahead of them in
+// the queue, and little is kept where it could not (keep_pace).
+//
 // With several connections every header leaves on the first, which keeps the order; large payloads
 // take whichever connection has least to do. One connection that breaks ends the link.
 #pragma once
@@ -23,6 +26,7 @@
 #include "transport/reactor.hpp"
 #include "transport/tcp/frame_queue.hpp"
 #include "transport/tcp/frame_reader.hpp"
+#include "transport/tcp/pace.hpp"
 
 namespace tutti::transport {
 
@@ -70,7 +74,9 @@ class TcpLink final : public Link {
     bool writable = false;
     bool ending = false;  // the end of the stream is near: only a read of nothing is its end
     bool ended = false;
-    FrameQueue queue;  // under the link's lock
+    FrameQueue queue;  // under the link's lock, like the next two
+    Pace pace;
+    std::size_t send_buffer = 0;  // as was set; 0: the kernel sizes it
   };
 
   Sent send_whole(const Header& header, const void* payload, std::uint64_t token, bool lend);
@@ -80,6 +86,7 @@ class TcpLink final : public Link {
   bool try_write(Stream& stream, const Header* header, const void* payload, std::size_t bytes,
                  std::size_t& written);
   void write_queue(Stream& stream);
+  void keep_pace(Stream& stream, std::size_t written);
   void note_backlog();
   bool write_queued();
   bool complete(Sink& sink);
@@ -92,6 +99,7 @@ class TcpLink final : public Link {
   int peer_;
   std::size_t
       frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
+  std::atomic<std::size_t> frame_now_;  // what one carries now, at most that
   std::string whereabouts_;
   BufferPool pool_;
   FrameReader reader_;  // poll only, like the next two

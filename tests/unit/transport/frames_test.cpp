@@ -9,6 +9,7 @@
 #include "core/sockets.hpp"
 #include "transport/tcp/frame_queue.hpp"
 #include "transport/tcp/frame_reader.hpp"
+#include "transport/tcp/pace.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -129,6 +130,38 @@ TEST_F(Frames, many_leave_in_order_whatever_the_socket_takes_at_once) {
     ASSERT_EQ(sink.texts[i], std::string(i % 300, static_cast<char>('a' + i % 26)));
 }
 
+// Channel 1 has large frames in the queue, the first of them half out. Channel 2's small ones pass
+// those that have not begun; channel 1's own does not.
+TEST_F(Frames, small_ones_go_ahead_of_the_large_ones_of_other_channels_only) {
+  const std::string large(1 << 20, 'L');
+  const auto numbered = [](MessageKind kind, std::size_t bytes, std::uint32_t channel,
+                           std::uint64_t sequence) {
+    Header header = frame(kind, bytes, channel);
+    header.sequence = sequence;
+    return header;
+  };
+  for (std::uint64_t i = 1; i <= 3; ++i)
+    queue.push_lent(numbered(MessageKind::data, large.size(), 1, i), large.data(), 0, i);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::some);
+  queue.push_copy(numbered(MessageKind::arrive, 4, 1, 4), "mine", 0);
+  queue.push_copy(numbered(MessageKind::data, 5, 2, 5), "small", 0);
+  queue.push_copy(numbered(MessageKind::data, 6, 2, 6), "second", 0);
+  queue.push_copy(numbered(MessageKind::query, 0, 3, 7), "", 0);
+  queue.push_lent(numbered(MessageKind::data, large.size(), 2, 8), large.data(), 0, 8);
+  queue.push_copy(numbered(MessageKind::data, 3, 2, 9), "own", 0);
+  while (sink.headers.size() < 9) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_NE(reader.read(in.get(), sink), FrameReader::End::corrupt);
+  }
+  std::vector<std::uint64_t> sequences;
+  for (const Header& header : sink.headers) sequences.push_back(header.sequence);
+  EXPECT_EQ(sequences, (std::vector<std::uint64_t>{1, 5, 6, 7, 2, 3, 4, 8, 9}));
+  EXPECT_EQ(sink.texts[1], "small");
+  EXPECT_EQ(sink.texts[2], "second");
+  EXPECT_EQ(sink.texts[4], large);
+  EXPECT_EQ(queue.bytes(), 0u);
+}
+
 TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocated) {
   Header header = frame(MessageKind::arrive, kMaxControlBytes + 1);
   EXPECT_FALSE(is_sane(header));
@@ -238,6 +271,46 @@ TEST_F(TwoStreams, what_overtakes_waits_for_what_was_sent_before) {
   EXPECT_FALSE(two.expects(1));
 }
 
+TEST_F(TwoStreams, what_belongs_to_another_channel_does_not_wait) {
+  const std::string large(60'000, 'L');
+  queue.push_header(apart(large.size(), 1), 0);
+  Header small = frame(MessageKind::data, 5, 2);
+  small.sequence = 2;
+  queue.push_copy(small, "small", 0);
+  Header middle = frame(MessageKind::data, 300, 2);
+  middle.sequence = 3;
+  queue.push_copy(middle, std::string(300, 'M').data(), 0);
+  write_first();
+  ASSERT_EQ(two.read(0, in.get(), sink), FrameReader::End::drained);
+  EXPECT_EQ(sequences(), (std::vector<std::uint64_t>{2, 3}));
+  EXPECT_TRUE(two.expects(1));
+}
+
+// The bare payloads on the second stream have the order of the headers on the first.
+TEST_F(TwoStreams, headers_of_payloads_elsewhere_pass_nobody) {
+  const std::string large(1 << 20, 'L');
+  queue.push_lent(frame(MessageKind::data, large.size(), 1), large.data(), 0, 1);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::some);
+  queue.push_lent(frame(MessageKind::data, large.size(), 1), large.data(), 0, 2);
+  Header first = apart(20'000, 3);
+  Header second = apart(20'000, 4);
+  second.channel = 2;
+  queue.push_header(first, 0);
+  queue.push_header(second, 0);
+  const std::string threes(20'000, '3'), fours(20'000, '4');
+  aside.push_payload(first, threes.data(), 0, 3);
+  aside.push_payload(second, fours.data(), 0, 4);
+  while (sink.headers.size() < 4) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_NE(aside.write(aside_out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_NE(two.read(0, in.get(), sink), FrameReader::End::corrupt);
+    ASSERT_NE(two.read(1, aside_in.get(), sink), FrameReader::End::failed);
+  }
+  EXPECT_EQ(sequences(), (std::vector<std::uint64_t>{0, 0, 3, 4}));
+  EXPECT_EQ(sink.texts[2], threes);
+  EXPECT_EQ(sink.texts[3], fours);
+}
+
 TEST_F(TwoStreams, a_payload_that_comes_before_its_header_stays_where_it_is) {
   const std::string large(20'000, 'L');
   aside.push_payload(apart(large.size(), 1), large.data(), 0, 0);
@@ -296,6 +369,22 @@ TEST_F(TwoStreams, a_stream_that_is_not_there_is_corrupt) {
 TEST_F(TwoStreams, an_end_is_seen_though_nothing_was_expected) {
   aside_out.reset();
   EXPECT_EQ(two.read(1, aside_in.get(), sink), FrameReader::End::closed);
+}
+
+TEST(Pace, is_what_a_busy_connection_takes) {
+  using std::chrono::milliseconds;
+  Pace pace;
+  EXPECT_EQ(pace.bytes_in(milliseconds(1)), 0u);
+  EXPECT_FALSE(pace.note(1 << 20, true, milliseconds(0)));  // the buffer's own size is no pace
+  EXPECT_FALSE(pace.note(1'000'000, true, milliseconds(8)));
+  EXPECT_FALSE(pace.note(1'000'000, true, milliseconds(16)));
+  EXPECT_TRUE(pace.note(500'000, true, milliseconds(20)));
+  EXPECT_EQ(pace.bytes_in(milliseconds(2)), 249'856u);  // 125 MB/s, in whole pages
+  // A pause ends the count: idle time is no slowness.
+  EXPECT_FALSE(pace.note(1'000'000, false, milliseconds(30)));
+  EXPECT_FALSE(pace.note(1'000'000, true, milliseconds(1000)));
+  EXPECT_TRUE(pace.note(5'000'000, true, milliseconds(1020)));
+  EXPECT_EQ(pace.bytes_in(milliseconds(2)), 499'712u);
 }
 
 TEST(BufferPool, gives_memory_of_the_right_size_again_and_again) {
