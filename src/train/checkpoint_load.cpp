@@ -263,7 +263,7 @@ class Loading {
 
 }  // namespace
 
-Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
+Result<CheckpointInfo> v1::inspect_checkpoint(const std::string& path) {
   const auto folder = find_checkpoint(path);
   if (!folder.ok()) return folder.status();
   const auto text = read_manifest_text(*folder);
@@ -274,7 +274,7 @@ Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
   return info_of(*manifest);
 }
 
-Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path) {
+Result<CheckpointInfo> v1::load_checkpoint(DataParallel& model, const std::string& path) {
   auto info = Loading(model, path).run();
   if (!info.ok()) return info.status().annotate("loading a checkpoint");
   return info;

@@ -165,7 +165,7 @@ class Saving {
 
 }  // namespace
 
-Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
+Status v1::save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep) {
   return Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
 }
