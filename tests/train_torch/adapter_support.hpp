@@ -25,7 +25,10 @@ inline void on_ranks(int ranks, const std::function<void(std::shared_ptr<tutti::
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      auto group = tutti::Group::create(store, {.rank = rank, .size = ranks});
+      tutti::GroupOptions options;
+      options.rank = rank;
+      options.size = ranks;
+      auto group = tutti::Group::create(store, options);
       ASSERT_TRUE(group.ok()) << group.status().to_string();
       body(*group);
     });
@@ -41,7 +44,7 @@ struct Net : torch::nn::Module {
       auto layer = register_module(name, torch::nn::Linear(4, 4));
       layer->weight.copy_(torch::arange(16.0).view({4, 4}) / 40 - 0.1 * names.size());
       layer->bias.fill_(0.01);
-      layers[name] = layer;
+      layers.emplace(name, layer);
     }
   }
   torch::Tensor forward(const std::vector<std::string>& used, DataParallel* gates) {

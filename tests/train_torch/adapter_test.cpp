@@ -26,7 +26,7 @@ TEST(Adapter, trains_as_torch_does) {
 TEST(Adapter, parameter_that_is_never_used_stays_and_is_told_once) {
   on_ranks(2, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "idle"});
-    const auto before = net->layers["idle"]->weight.detach().clone();
+    const auto before = net->layers.at("idle")->weight.detach().clone();
     auto model = wrap(net, group, all_overlaps());
     Names told;
     for (int i = 0; i < 3; ++i) {
@@ -37,7 +37,7 @@ TEST(Adapter, parameter_that_is_never_used_stays_and_is_told_once) {
     }
     EXPECT_EQ(told, (Names{"idle.weight", "idle.bias"}));
     ASSERT_TRUE(model->parameters_ready().ok());
-    EXPECT_TRUE(torch::equal(net->layers["idle"]->weight, before));
+    EXPECT_TRUE(torch::equal(net->layers.at("idle")->weight, before));
   });
 }
 
@@ -69,18 +69,18 @@ TEST(Adapter, frozen_layer_stays_and_lets_gradients_through) {
   const Uses uses(4, Names{"a", "ice", "b"});
   const auto make = [] {
     auto net = std::make_shared<Net>(Names{"a", "ice", "b"});
-    net->layers["ice"]->weight.set_requires_grad(false);
-    net->layers["ice"]->bias.set_requires_grad(false);
+    net->layers.at("ice")->weight.set_requires_grad(false);
+    net->layers.at("ice")->bias.set_requires_grad(false);
     return net;
   };
   auto wanted = make();
   train_with_torch(*wanted, {uses, uses});
   on_ranks(2, [&](auto group) {
     auto net = make();
-    const auto before = net->layers["ice"]->weight.detach().clone();
+    const auto before = net->layers.at("ice")->weight.detach().clone();
     auto model = wrap(net, group, all_overlaps());
     train(*net, *model, uses);
-    EXPECT_TRUE(torch::equal(net->layers["ice"]->weight, before));
+    EXPECT_TRUE(torch::equal(net->layers.at("ice")->weight, before));
     expect_same(*net, *wanted);
   });
 }
@@ -121,7 +121,7 @@ TEST(Adapter, tensors_over_one_storage_are_tied) {
     auto net = std::make_shared<Net>(Names{"a", "b"});
     {
       torch::NoGradGuard no_grad;
-      net->layers["b"]->weight.set_data(net->layers["a"]->weight.detach());
+      net->layers.at("b")->weight.set_data(net->layers.at("a")->weight.detach());
     }
     auto model = wrap(net, group, all_overlaps());
     const auto& parameters = model->layer().parameters();
@@ -129,7 +129,7 @@ TEST(Adapter, tensors_over_one_storage_are_tied) {
     EXPECT_EQ(parameters[0].aliases, Names{"b.weight"});
     // The second step uses one of the two only.
     train(*net, *model, {{"a", "b"}, {"b"}, {"a", "b"}});
-    EXPECT_TRUE(torch::equal(net->layers["a"]->weight, net->layers["b"]->weight));
+    EXPECT_TRUE(torch::equal(net->layers.at("a")->weight, net->layers.at("b")->weight));
     EXPECT_TRUE(model->layer().check_weights().ok());
     EXPECT_EQ(model->layer().step_counts()[0], 3);
   });
@@ -169,8 +169,8 @@ TEST(Adapter, bf16_gradients_are_gathered_in_f32) {
       ASSERT_TRUE(model->begin_micro_batch(true).ok());
       Gate gate(model.get(), *net);
       auto x = torch::ones({2, 4}, torch::kBFloat16);
-      ASSERT_TRUE(model->backward(net->layers["a"]->forward(x).sum()).ok());
-      EXPECT_FALSE(net->layers["a"]->weight.grad().defined());
+      ASSERT_TRUE(model->backward(net->layers.at("a")->forward(x).sum()).ok());
+      EXPECT_FALSE(net->layers.at("a")->weight.grad().defined());
       const tutti::Buffer gradient = model->layer().gradient(0);
       EXPECT_EQ(gradient.dtype, tutti::Dtype::f32);
       ASSERT_TRUE(model->step({.lr = kLr, .tokens = 1}).ok());
@@ -183,7 +183,7 @@ TEST(Adapter, module_moved_after_wrapping_is_named) {
   on_ranks(1, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "b"});
     auto model = wrap(net, group);
-    net->layers["b"]->to(torch::kDouble);
+    net->layers.at("b")->to(torch::kDouble);
     const auto status = model->begin_micro_batch(true);
     EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
     EXPECT_NE(status.message().find("'b.weight'"), std::string::npos) << status.message();
@@ -219,7 +219,7 @@ TEST(Adapter, dropped_gradients_are_put_back) {
       step(*model, loss);
     }
     expect_same(*net, wanted);
-    net->layers["a"]->weight.mutable_grad() = torch::zeros({4, 4});
+    net->layers.at("a")->weight.mutable_grad() = torch::zeros({4, 4});
     const auto status = model->begin_micro_batch(true);
     EXPECT_NE(status.message().find("'a.weight'"), std::string::npos) << status.message();
   });
@@ -235,7 +235,7 @@ TEST(Adapter, read_that_bypasses_the_gate_is_named_in_debug_mode) {
     ASSERT_TRUE(model->begin_micro_batch(true).ok());
     step(*model, net->forward({"a", "b"}, model.get()));
     ASSERT_TRUE(model->begin_micro_batch(true).ok());
-    Gate gate(model.get(), *net->layers["a"]);
+    Gate gate(model.get(), *net->layers.at("a"));
     const auto status = model->backward(net->forward({"a", "b"}, nullptr));
     EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
     EXPECT_NE(status.message().find("'b."), std::string::npos) << status.message();
@@ -274,17 +274,17 @@ TEST(Adapter, module_outlives_the_wrapper) {
   on_ranks(1, [&](auto group) {
     auto model = wrap(net, group, all_overlaps());
     train(*net, *model, Uses(2, Names{"a"}));
-    trained = net->layers["a"]->weight.detach().clone();
+    trained = net->layers.at("a")->weight.detach().clone();
   });
-  EXPECT_TRUE(torch::equal(net->layers["a"]->weight, trained));
+  EXPECT_TRUE(torch::equal(net->layers.at("a")->weight, trained));
   net->forward({"a"}, nullptr).backward();
-  EXPECT_TRUE(net->layers["a"]->weight.grad().defined());
+  EXPECT_TRUE(net->layers.at("a")->weight.grad().defined());
 }
 
 TEST(Adapter, parameter_of_another_type_is_refused_by_name) {
   on_ranks(1, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a"});
-    net->layers["a"]->to(torch::kDouble);
+    net->layers.at("a")->to(torch::kDouble);
     auto model = DataParallel::create(net, {group, group}, {});
     EXPECT_NE(model.status().message().find("'a.weight'"), std::string::npos);
   });
