@@ -263,7 +263,9 @@ class Loading {
 
 }  // namespace
 
-Result<CheckpointInfo> v1::inspect_checkpoint(const std::string& path) {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
   const auto folder = find_checkpoint(path);
   if (!folder.ok()) return folder.status();
   const auto text = read_manifest_text(*folder);
@@ -274,10 +276,11 @@ Result<CheckpointInfo> v1::inspect_checkpoint(const std::string& path) {
   return info_of(*manifest);
 }
 
-Result<CheckpointInfo> v1::load_checkpoint(DataParallel& model, const std::string& path) {
+Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path) {
   auto info = Loading(model, path).run();
   if (!info.ok()) return info.status().annotate("loading a checkpoint");
   return info;
 }
 
+}  // namespace v1
 }  // namespace tutti::train
