@@ -46,6 +46,7 @@ void add_data(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of weights, data order and dropout")->group(group);
   app.add_option("--data-path", flags.data_path, "Files, read as bytes; each is a document")
       ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
       ->group(group);
@@ -182,6 +183,8 @@ Parsed parse_flags(int argc, const char* const* argv) {
   Parsed parsed;
   CLI::App app("Trains a byte-level GPT on all ranks of a job.", "pretrain_gpt");
   app.footer(kExample);
+  // Said twice, the last one counts, so that a script can hand flags on and change some.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_model(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);

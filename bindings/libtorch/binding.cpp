@@ -198,13 +198,13 @@ void Binding::preset_gradient(const Entry& entry, Member& member) {
 void Binding::set_view(std::size_t index) {
   Entry& entry = entries_[index];
   const torch::Tensor& first = entry.members[0].tensor;
-  if (first.numel() == 0) return;
-  if (!entry.frozen) entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  if (first.numel() == 0 || entry.frozen) return;  // a frozen one keeps its memory
+  entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
   for (Member& member : entry.members) {
     if (member.is_alias_object) continue;
     torch::Tensor& tensor = member.tensor;
     tensor.set_data(view_of(layer_->parameter(index), tensor, tensor.scalar_type()));
-    if (!entry.frozen) preset_gradient(entry, member);
+    preset_gradient(entry, member);
   }
 }
 
