@@ -20,9 +20,8 @@
 
 #include "tutti/train/data_parallel.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 struct CheckpointInfo {
   std::int64_t iteration = 0;
@@ -40,6 +39,5 @@ Result<CheckpointInfo> inspect_checkpoint(const std::string& path);
 // Collective. The model must have the same parameters; its layout and ranks may differ.
 Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path);
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -44,9 +44,8 @@
 #include "tutti/train/overlap.hpp"
 #include "tutti/train/parameter.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 struct DataParallelOptions {
   bool overlap_grad_reduce = false;
@@ -171,6 +170,5 @@ class DataParallel {
   virtual std::string describe() const = 0;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -18,9 +18,8 @@
 
 #include "tutti/group.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 struct NamedTensor {
   std::string name;
@@ -58,6 +57,5 @@ class WeightReceiver {
   virtual std::span<const NamedTensor> weights() const = 0;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

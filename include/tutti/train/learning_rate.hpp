@@ -5,9 +5,8 @@
 #include <optional>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 enum class DecayStyle : std::uint8_t { constant, linear, cosine, inverse_square_root };
 std::string_view to_string(DecayStyle style) noexcept;  // "inverse-square-root"
@@ -24,6 +23,5 @@ struct LearningRate {
   double at(std::int64_t step) const;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -15,9 +15,8 @@
 #include "tutti/status.hpp"
 #include "tutti/train/data_parallel.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 class LossGuard {
  public:
@@ -54,6 +53,5 @@ class LossGuard {
   double largest_ = 0;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -24,9 +24,8 @@
 
 #include "tutti/group.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 struct Metrics {
   std::int64_t step = 0;
@@ -50,6 +49,5 @@ class MetricsBus {
   virtual Result<std::optional<Metrics>> take(bool wait) = 0;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -26,9 +26,8 @@
 
 #include "tutti/group.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 // One collective of a step as this rank saw it; times in ns of its own steady clock.
 struct CollectiveTimes {
@@ -86,6 +85,5 @@ class OverlapMeter {
   virtual Result<std::optional<StepOverlap>> take(bool wait) = 0;
 };
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

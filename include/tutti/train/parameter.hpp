@@ -11,9 +11,8 @@
 #include "tutti/buffer.hpp"
 #include "tutti/types.hpp"
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 
 // One tensor of the model. A tied one is listed once, with its other names as aliases.
 struct Parameter {
@@ -48,6 +47,5 @@ struct Sgd {
 
 using Optimizer = std::variant<AdamW, Sgd>;
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train

@@ -1,0 +1,227 @@
+#include "train/replica.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+namespace tutti::train {
+namespace {
+
+Status wrong(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
+
+Status check_options(const DataParallelOptions& options) {
+  if (options.overlap_param_gather &&
+      !(options.use_distributed_optimizer && options.overlap_grad_reduce))
+    return wrong(
+        "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
+  if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
+  if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
+  return {};
+}
+
+Status check_parameters(const std::vector<Parameter>& parameters, std::size_t groups) {
+  std::set<std::string_view> names;
+  for (const Parameter& parameter : parameters) {
+    if (!names.insert(parameter.name).second)
+      return wrong(fmt::format("two parameters are called {}", parameter.name));
+    const Dtype dtype = parameter.value.dtype;
+    if (!parameter.frozen && dtype != Dtype::f32 && dtype != Dtype::bf16)
+      return wrong(fmt::format("parameter {} is {}; those that are trained must be f32 or bf16",
+                               parameter.name, to_string(dtype)));
+    if (parameter.value.data == nullptr && parameter.count() > 0)
+      return wrong(fmt::format("parameter {} has no memory", parameter.name));
+    if (parameter.group < 0 || static_cast<std::size_t>(parameter.group) >= groups)
+      return wrong(fmt::format("parameter {} is in group {}, but there are {}", parameter.name,
+                               parameter.group, groups));
+  }
+  return {};
+}
+
+// Everything that ranks must have alike.
+Digest::Value digest_of(const std::vector<Parameter>& parameters,
+                        const DataParallelOptions& options) {
+  Digest digest;
+  for (const Parameter& parameter : parameters) {
+    digest.add_text(parameter.name);
+    digest.add_number(static_cast<std::int64_t>(parameter.count()));
+    digest.add_number(static_cast<std::int64_t>(parameter.value.dtype));
+    digest.add_number(parameter.frozen * 2 + (parameter.aliases.empty() ? 0 : 1));
+    digest.add_number(parameter.group);
+  }
+  digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
+                    4 * options.overlap_param_gather + 8 * options.check_for_nan);
+  digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
+  digest.add(&options.clip_grad, sizeof options.clip_grad);
+  for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
+  digest.add_number(static_cast<std::int64_t>(options.optimizer.index()));
+  std::visit([&](const auto& optimizer) { digest.add(&optimizer, sizeof optimizer); },
+             options.optimizer);
+  for (const std::string& name : options.order_hint) digest.add_text(name);
+  return digest.value();
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) noexcept {
+  switch (outcome) {
+    case Outcome::updated: return "updated";
+    case Outcome::skipped: return "skipped";
+    case Outcome::rejected: return "rejected";
+  }
+  return "?";
+}
+
+Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
+                                                           std::vector<Parameter> parameters,
+                                                           DataParallelOptions options) {
+  if (!groups.data) return wrong("DataParallel needs a data group");
+  if (groups.norm && groups.norm->size() != groups.data->size())
+    return Status(Code::unsupported, "the norm group must have the ranks of the data group");
+  if (Status status = check_options(options); !status.ok()) return status;
+  if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
+    return status;
+  auto group = groups.data->duplicate(groups.data->name() + "/buckets", ReductionOrder::rank);
+  if (!group.ok()) return group.status();
+  auto replica = std::make_unique<Replica>(*std::move(group), std::move(parameters),
+                                           std::move(options));
+  if (Status status = replica->start(); !status.ok()) return status;
+  return std::unique_ptr<DataParallel>(std::move(replica));
+}
+
+Replica::Replica(std::shared_ptr<Group> group, std::vector<Parameter> parameters,
+                 DataParallelOptions options)
+    : group_(std::move(group)), parameters_(std::move(parameters)), options_(std::move(options)),
+      control_(group_->rank(), group_->size(), parameters_.size()),
+      asked_(parameters_.size(), false), used_(parameters_.size(), false),
+      came_(parameters_.size(), false), told_(parameters_.size(), false),
+      steps_(parameters_.size(), 0) {}
+
+// Memory is lent to what is under way: it may not go before that has ended.
+Replica::~Replica() {
+  for (const auto& bucket : buckets_)
+    for (Flight* flight : {&bucket->reduction, &bucket->gather})
+      if (!flight->waited) (void)flight->work.wait().ok();
+}
+
+Status Replica::start() {
+  if (Status status = agree(); !status.ok()) return status;
+  if (Status status = choose_bucket_bytes(); !status.ok()) return status;
+  learning_ = options_.order_hint.empty();
+  layout_ = make_layout(parameters_, hinted_order(), options_.bucket_bytes, group_->size());
+  auto buckets = make_buckets(layout_);
+  if (!buckets.ok()) return buckets.status();
+  buckets_ = *std::move(buckets);
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    if (layout_.place[index] && parameters_[index].count() > 0)
+      std::memcpy(parameter(index).data, parameters_[index].value.data,
+                  parameters_[index].value.bytes());
+  return broadcast_weights();
+}
+
+Status Replica::agree() {
+  const Digest::Value mine = digest_of(parameters_, options_);
+  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
+  if (Status status = group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
+      !status.ok())
+    return status;
+  for (int rank = 1; rank < group_->size(); ++rank)
+    if (!std::equal(mine.begin(), mine.end(), all.begin() + 32 * rank) ||
+        !std::equal(mine.begin(), mine.end(), all.begin()))
+      return Status(Code::mismatch,
+                    fmt::format("rank {} has other parameters or options of DataParallel than rank "
+                                "0; compare names, sizes, types, modes and bucket size",
+                                std::equal(mine.begin(), mine.end(), all.begin())
+                                    ? rank
+                                    : group_->rank()));
+  return {};
+}
+
+// With k buckets the tail is t/k, and each costs a start α: k = √(t/α) makes the sum smallest when
+// backward takes about as long as the reduction (FACTS of overlap: docs/algorithms/overlap.md).
+Status Replica::choose_bucket_bytes() {
+  if (options_.bucket_bytes != 0) return {};
+  std::size_t total = 0;
+  for (const Parameter& parameter : parameters_)
+    if (!parameter.frozen) total += parameter.count() * sizeof(float);
+  const Collective collective =
+      options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
+  auto whole = group_->predict(collective, std::max<std::size_t>(total, 1024));
+  auto start = group_->predict(collective, 1024);
+  if (!whole.ok()) return whole.status();
+  if (!start.ok()) return start.status();
+  const double alpha = std::max<double>(static_cast<double>(start->time.count()), 1);
+  const double k = std::sqrt(static_cast<double>(whole->time.count()) / alpha);
+  std::int64_t bytes = static_cast<std::int64_t>(static_cast<double>(total) /
+                                                 std::clamp(k, 4.0, 64.0));
+  bytes = std::clamp<std::int64_t>(bytes, 64 << 10, 64 << 20);
+  Status status = group_->broadcast(Buffer::of(&bytes, 1), 0);
+  options_.bucket_bytes = static_cast<std::size_t>(bytes);
+  return status;
+}
+
+Order Replica::hinted_order() const {
+  Order order;
+  for (const std::string& name : options_.order_hint)
+    for (std::size_t index = 0; index < parameters_.size(); ++index)
+      if (parameters_[index].name == name) order.backward.push_back(index);
+  return order;
+}
+
+Result<Replica::Buckets> Replica::make_buckets(const Layout& layout) {
+  Buckets buckets;
+  for (const BucketPlan& plan : layout.buckets) {
+    auto bucket = Bucket::create(*group_, plan, options_.use_distributed_optimizer);
+    if (!bucket.ok()) return bucket.status();
+    buckets.push_back(*std::move(bucket));
+  }
+  return buckets;
+}
+
+Status Replica::broadcast_weights() {
+  for (const auto& bucket : buckets_)
+    if (Status status = group_->broadcast(bucket->values(), 0); !status.ok()) return status;
+  for (const Parameter& parameter : parameters_)
+    if (parameter.frozen && parameter.count() > 0)
+      if (Status status = group_->broadcast(parameter.value, 0); !status.ok()) return status;
+  return {};
+}
+
+Range Replica::range_of(std::size_t index) const {
+  return {layout_.place[index]->offset, parameters_[index].count()};
+}
+
+Buffer Replica::parameter(std::size_t index) const {
+  if (!layout_.place[index]) return parameters_[index].value;
+  return bucket_of(index).values(range_of(index));
+}
+
+Buffer Replica::gradient(std::size_t index) const {
+  if (!layout_.place[index]) return {};
+  return bucket_of(index).gradients(range_of(index));
+}
+
+// The last one that begins at or before it; padding belongs to the one before.
+std::size_t Replica::parameter_at(std::size_t bucket, std::size_t offset) const {
+  const auto& members = layout_.buckets[bucket].parameters;
+  std::size_t found = members.front();
+  for (std::size_t index : members)
+    if (layout_.place[index]->offset <= offset && parameters_[index].count() > 0) found = index;
+  return found;
+}
+
+std::string Replica::stale_at(const void* address) const {
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (buckets_[b]->landed != buckets_[b]->generation && buckets_[b]->contains_value(address))
+      return parameters_[parameter_at(b, buckets_[b]->offset_of(address))].name;
+  return {};
+}
+
+Status Replica::fail(Status status) {
+  if (status_.ok()) status_ = status;
+  return status_;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,61 @@
+// The order of use is learned in the first micro-batch and never trusted to the definition: a model
+// may define what it uses first last (docs/algorithms/overlap.md).
+#include <cstring>
+
+#include "train/replica.hpp"
+
+namespace tutti::train {
+
+Status Replica::learn_order() {
+  learning_ = false;
+  auto order = rank_zeros_order();
+  if (!order.ok()) return order.status();
+  Layout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
+  if (layout.buckets == layout_.buckets) {
+    layout_ = std::move(layout);
+    return {};
+  }
+  return move_to(std::move(layout));
+}
+
+Result<Order> Replica::rank_zeros_order() {
+  // [backward, then -1 … | forward, then -1 …]
+  const std::size_t count = parameters_.size();
+  std::vector<std::int64_t> words(2 * count, -1);
+  std::copy(seen_order_.backward.begin(), seen_order_.backward.end(), words.begin());
+  std::copy(seen_order_.forward.begin(), seen_order_.forward.end(),
+            words.begin() + static_cast<std::ptrdiff_t>(count));
+  if (Status status = group_->broadcast(Buffer::of(words), 0); !status.ok()) return status;
+  Order order;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (words[i] >= 0)
+      (i < count ? order.backward : order.forward).push_back(static_cast<std::size_t>(words[i]));
+  return order;
+}
+
+// Nothing is on its way yet and there is no state of the optimizer: values and gradients move.
+Status Replica::move_to(Layout layout) {
+  auto buckets = make_buckets(layout);
+  if (!buckets.ok()) return buckets.status();
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    if (!layout.place[index] || parameters_[index].count() == 0) continue;
+    const Bucket& target = *(*buckets)[layout.place[index]->bucket];
+    const Range range{layout.place[index]->offset, parameters_[index].count()};
+    std::memcpy(target.values(range).data, parameter(index).data, parameter(index).bytes());
+    std::memcpy(target.gradients(range).data, gradient(index).data, gradient(index).bytes());
+  }
+  // The old memory goes after the views have been set anew.
+  std::swap(buckets_, *buckets);
+  layout_ = std::move(layout);
+  if (on_layout_) on_layout_();
+  return {};
+}
+
+std::vector<std::string> Replica::order() const {
+  std::vector<std::string> names;
+  for (const BucketPlan& bucket : layout_.buckets)
+    for (std::size_t index : bucket.parameters) names.push_back(parameters_[index].name);
+  return names;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,78 @@
+// What a checkpoint needs of a replica, and how replicas are compared.
+#include <fmt/format.h>
+
+#include "train/replica.hpp"
+
+namespace tutti::train {
+
+std::vector<StatePiece> Replica::state() {
+  learning_ = false;  // whoever holds pieces of the state holds the layout as well
+  const auto names = moment_names(options_.optimizer);
+  std::vector<StatePiece> pieces;
+  for (const auto& bucket : buckets_) {
+    for (std::size_t index : bucket->plan().parameters) {
+      const Range whole = range_of(index);
+      const Range part = overlap_of(whole, bucket->own());
+      if (part.count == 0) continue;
+      const std::size_t at = part.first - bucket->own().first;
+      const auto add = [&](std::string_view name, float* values) {
+        pieces.push_back(
+            {index, part.first - whole.first, name, Buffer::of(values + at, part.count)});
+      };
+      if (bucket->has_main_copy()) add("main", bucket->main_weights());
+      for (std::size_t m = 0; m < names.size(); ++m)
+        add(names[m], bucket->moment(static_cast<int>(m)));
+    }
+  }
+  return pieces;
+}
+
+Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
+  if (counts.size() != steps_.size())
+    return Status(Code::invalid_argument,
+                  fmt::format("{} step counts for {} parameters", counts.size(), steps_.size()));
+  steps_.assign(counts.begin(), counts.end());
+  return {};
+}
+
+Status Replica::adopt_parameters() {
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  for (const auto& bucket : buckets_) bucket->widen_values();
+  return {};
+}
+
+Digest::Value Replica::digest_of_weights() const {
+  Digest digest;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const Buffer values = parameter(index);
+    digest.add_text(parameters_[index].name);
+    digest.add_text(to_string(values.dtype));
+    digest.add_number(static_cast<std::int64_t>(values.bytes()));
+    digest.add(values.data, values.bytes());
+  }
+  return digest.value();
+}
+
+Result<std::string> Replica::weight_hash() {
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  return to_hex(digest_of_weights());
+}
+
+Status Replica::check_weights() {
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  const Digest::Value mine = digest_of_weights();
+  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
+  if (Status status = group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
+      !status.ok())
+    return fail(status);
+  std::vector<int> others;
+  for (int rank = 1; rank < group_->size(); ++rank)
+    if (!std::equal(all.begin(), all.begin() + 32, all.begin() + 32 * rank)) others.push_back(rank);
+  if (others.empty()) return {};
+  return fail(Status(Code::mismatch,
+                     fmt::format("weights differ from rank 0's on rank{} {}; resume from the last "
+                                 "checkpoint",
+                                 others.size() > 1 ? "s" : "", fmt::join(others, ", "))));
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,101 @@
+#include "train/stopwatch.hpp"
+
+#include "core/clock.hpp"
+
+namespace tutti::train {
+
+std::int64_t now_ns() { return steady_clock().now().count(); }
+
+void Stopwatch::close_phase() {
+  const std::int64_t spent = now_ns() - phase_begin_ - waited_;
+  switch (phase_) {
+    case Phase::none: break;
+    case Phase::forward:
+      times_.forward += spent;
+      if (!first_forward_done_) times_.first_forward = spent;
+      first_forward_done_ = true;
+      break;
+    case Phase::backward:
+      times_.backward += spent;
+      times_.last_backward = spent;
+      break;
+    case Phase::update: times_.update += spent; break;
+  }
+  phase_ = Phase::none;
+  phase_begin_ = now_ns();
+  waited_ = 0;
+}
+
+void Stopwatch::begin_micro_batch() {
+  close_phase();
+  if (times_.begin == 0) times_.begin = phase_begin_;
+  phase_ = Phase::forward;
+}
+
+void Stopwatch::begin_backward() {
+  close_phase();
+  phase_ = Phase::backward;
+}
+
+void Stopwatch::end_backward() { close_phase(); }
+
+void Stopwatch::begin_update() {
+  close_phase();
+  if (times_.begin == 0) times_.begin = phase_begin_;
+  phase_ = Phase::update;
+}
+
+void Stopwatch::end_step(std::span<Flight* const> carried) {
+  close_phase();
+  times_.end = now_ns();
+  for (std::size_t i = 0; i < done_.size(); ++i) {
+    // The callback of a collective that was waited for may still be on its way.
+    const std::int64_t done = done_[i]->load(std::memory_order_acquire);
+    times_.collectives[i].done = done != 0 ? done : times_.collectives[i].wait_end;
+  }
+  StepTimes next;
+  std::vector<std::shared_ptr<std::atomic<std::int64_t>>> next_done;
+  for (Flight* flight : carried) {
+    next.collectives.push_back(times_.collectives[flight->record]);
+    next_done.push_back(flight->done_ns);
+    flight->record = next.collectives.size() - 1;
+  }
+  // Carried flights were noted last.
+  times_.collectives.resize(times_.collectives.size() - carried.size());
+  finished_ = std::exchange(times_, std::move(next));
+  done_ = std::move(next_done);
+  first_forward_done_ = false;
+}
+
+void Stopwatch::launch(Flight& flight, Collective collective, int bucket, std::size_t bytes,
+                       const std::function<Work()>& start) {
+  flight.done_ns = std::make_shared<std::atomic<std::int64_t>>(0);
+  flight.record = times_.collectives.size();
+  flight.waited = false;
+  CollectiveTimes times;
+  times.collective = collective;
+  times.bucket = bucket;
+  times.bytes = bytes;
+  times.joined = now_ns();
+  times_.collectives.push_back(times);
+  done_.push_back(flight.done_ns);
+  flight.work = start();
+  flight.work.on_complete([done = flight.done_ns](const Status&) {
+    done->store(now_ns(), std::memory_order_release);
+  });
+}
+
+Status Stopwatch::await(Flight& flight) {
+  if (flight.waited) return flight.work.status();
+  flight.waited = true;
+  const std::int64_t begin = now_ns();
+  Status status = flight.work.wait();
+  const std::int64_t end = now_ns();
+  CollectiveTimes& times = times_.collectives[flight.record];
+  times.wait_begin = begin;
+  times.wait_end = end;
+  waited_ += end - begin;
+  return status;
+}
+
+}  // namespace tutti::train

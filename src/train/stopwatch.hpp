@@ -1,0 +1,45 @@
+// train/stopwatch.hpp - writes down when a step's collectives and phases began and ended.
+//
+// Times are ns of the steady clock. Collectives that one step starts and the next one waits for
+// (gathers beside the next forward) are carried over into that step's list.
+#pragma once
+
+#include <functional>
+
+#include "train/bucket.hpp"
+#include "tutti/train/overlap.hpp"
+
+namespace tutti::train {
+
+std::int64_t now_ns();
+
+class Stopwatch {
+ public:
+  void begin_micro_batch();
+  void begin_backward();
+  void end_backward();
+  void begin_update();
+  // Ends the step. `carried`: flights of collectives that belong to the next one.
+  void end_step(std::span<Flight* const> carried);
+  StepTimes take() { return std::move(finished_); }
+
+  // Notes the start of a collective and follows it to its end.
+  void launch(Flight& flight, Collective collective, int bucket, std::size_t bytes,
+              const std::function<Work()>& start);
+  // Waits for a flight, once.
+  Status await(Flight& flight);
+
+ private:
+  void close_phase();
+
+  enum class Phase { none, forward, backward, update };
+  StepTimes times_;
+  StepTimes finished_;
+  Phase phase_ = Phase::none;
+  bool first_forward_done_ = false;
+  std::int64_t phase_begin_ = 0;
+  std::int64_t waited_ = 0;  // in this phase
+  std::vector<std::shared_ptr<std::atomic<std::int64_t>>> done_;  // by collective
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,64 @@
+#include "train/update.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "train/kernels.hpp"
+
+namespace tutti::train {
+namespace {
+
+constexpr std::array<std::string_view, 2> kAdamWMoments = {"exp_avg", "exp_avg_sq"};
+constexpr std::array<std::string_view, 1> kSgdMoments = {"momentum"};
+
+// Factors are computed in f64 and rounded once, as torch does.
+AdamWFactors factors_of(const AdamW& adamw, const Update& update, const ParameterGroup& group,
+                        std::int64_t steps) {
+  const double lr = update.lr * group.lr_scale;
+  const auto t = static_cast<double>(steps);
+  AdamWFactors factors;
+  factors.grad_scale = static_cast<float>(update.grad_scale);
+  factors.keep = static_cast<float>(1 - lr * group.weight_decay);
+  factors.beta1 = static_cast<float>(adamw.beta1);
+  factors.one_minus_beta1 = static_cast<float>(1 - adamw.beta1);
+  factors.beta2 = static_cast<float>(adamw.beta2);
+  factors.one_minus_beta2 = static_cast<float>(1 - adamw.beta2);
+  factors.step_size = static_cast<float>(lr / (1 - std::pow(adamw.beta1, t)));
+  factors.root_correction2 = static_cast<float>(std::sqrt(1 - std::pow(adamw.beta2, t)));
+  factors.epsilon = static_cast<float>(adamw.epsilon);
+  return factors;
+}
+
+SgdFactors factors_of(const Sgd& sgd, const Update& update, const ParameterGroup& group,
+                      std::int64_t steps) {
+  SgdFactors factors;
+  factors.grad_scale = static_cast<float>(update.grad_scale);
+  factors.decay = static_cast<float>(group.weight_decay);
+  factors.momentum = static_cast<float>(sgd.momentum);
+  factors.lr = static_cast<float>(update.lr * group.lr_scale);
+  factors.first = steps == 1;
+  return factors;
+}
+
+}  // namespace
+
+std::span<const std::string_view> moment_names(const Optimizer& optimizer) {
+  if (std::holds_alternative<AdamW>(optimizer)) return kAdamWMoments;
+  return kSgdMoments;
+}
+
+void update_parameter(const DataParallelOptions& options, const Update& update,
+                      const ParameterGroup& group, std::int64_t steps, Bucket& bucket,
+                      Range elements) {
+  const std::size_t at = elements.first - bucket.own().first;
+  float* weights = bucket.main_weights() + at;
+  const auto* gradient = static_cast<const float*>(bucket.gradients(elements).data);
+  if (const auto* adamw_options = std::get_if<AdamW>(&options.optimizer))
+    adamw(factors_of(*adamw_options, update, group, steps), weights, gradient,
+          bucket.moment(0) + at, bucket.moment(1) + at, elements.count);
+  else
+    sgd(factors_of(std::get<Sgd>(options.optimizer), update, group, steps), weights, gradient,
+        bucket.moment(0) + at, elements.count);
+}
+
+}  // namespace tutti::train
