@@ -30,10 +30,13 @@ tutti_room(capi ROOMS group)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/group/machine_facts.cpp PROPERTIES
                             COMPILE_DEFINITIONS TUTTI_VERSION_TEXT="${PROJECT_VERSION}")
 
-# The folds are compiled once more for wider vectors and dispatched at run time.
+# The folds and the optimizer's kernels are compiled once more for wider vectors and dispatched at run
+# time.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/reduce/kernels_avx2.cpp PROPERTIES
-                              COMPILE_OPTIONS "-mavx2;-mf16c")
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/reduce/kernels_avx512.cpp PROPERTIES
-                              COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mf16c")
+  foreach(room reduce train)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx2.cpp PROPERTIES
+                                COMPILE_OPTIONS "-mavx2;-mf16c")
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx512.cpp PROPERTIES
+                                COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mf16c")
+  endforeach()
 endif()

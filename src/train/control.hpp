@@ -6,8 +6,11 @@
 // Faults: a rank writes into slot rank mod 64 the first thing it found not finite. With more than 64
 // ranks two may share a slot; then the slot says so and names neither.
 // Use counts: how many ranks used each parameter, in fields just wide enough for the group's size.
+//
+// Nothing overflows with up to 65,536 ranks and 2^30 parameters, which the constructor checks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,7 +24,8 @@ class Control {
  public:
   Control(int rank, int ranks, std::size_t parameters);
 
-  // What this rank says. Fault: the first call counts.
+  // What this rank says. Fault: the first call counts; later ones change nothing. A parameter may be
+  // said to be used more than once.
   void set_norm(const ExactSum& sum);
   void set_tokens(std::int64_t tokens);
   void set_loss_fault();
@@ -43,11 +47,14 @@ class Control {
   int used_by(std::size_t parameter) const;  // how many ranks
 
  private:
+  void set_fault(std::uint64_t payload);
+  std::size_t first_count() const;  // of the words with use counts
+
   int rank_;
-  int ranks_;
   std::size_t parameters_;
-  int field_bits_;
   std::size_t slots_;
+  int field_bits_;
+  std::size_t fields_per_word_;
   bool fault_told_ = false;
   std::vector<std::int64_t> words_;
 };

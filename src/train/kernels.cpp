@@ -1,0 +1,59 @@
+// Picks the kernels that this processor runs best, by the level that reduce finds.
+#include "train/kernels.hpp"
+
+#include "core/check.hpp"
+#include "train/kernel_table.hpp"
+
+namespace tutti::train {
+namespace {
+
+const Kernels* kernels_of(reduce::Level level) {
+  switch (level) {
+    case reduce::Level::plain: return plain_kernels();
+    case reduce::Level::avx2: return avx2_kernels();
+    case reduce::Level::avx512: return avx512_kernels();
+  }
+  return nullptr;
+}
+
+const Kernels& best() {
+  static const Kernels& kernels = update_kernels(reduce::best_level());
+  return kernels;
+}
+
+}  // namespace
+
+const Kernels& update_kernels(reduce::Level level) {
+  TUTTI_CHECK(reduce::can_run(level));
+  const Kernels* kernels = kernels_of(level);
+  TUTTI_CHECK(kernels != nullptr);  // both rooms' files are compiled with the same switches
+  return *kernels;
+}
+
+void adamw(const AdamWFactors& factors, float* weights, const float* gradient, float* exp_avg,
+           float* exp_avg_sq, std::size_t count) {
+  best().adamw(factors, weights, gradient, exp_avg, exp_avg_sq, count);
+}
+
+void sgd(const SgdFactors& factors, float* weights, const float* gradient, float* momentum,
+         std::size_t count) {
+  best().sgd(factors, weights, gradient, momentum, count);
+}
+
+void narrow(const float* from, std::uint16_t* to, std::size_t count) {
+  best().narrow(from, to, count);
+}
+
+void widen(const std::uint16_t* from, float* to, std::size_t count) {
+  best().widen(from, to, count);
+}
+
+std::size_t first_not_finite(const float* values, std::size_t count) {
+  return best().first_not_finite(values, count);
+}
+
+void block_squares(const float* values, std::size_t count, double* sums) {
+  best().block_squares(values, count, sums);
+}
+
+}  // namespace tutti::train

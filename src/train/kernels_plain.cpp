@@ -1,0 +1,11 @@
+// The update's kernels for whatever the build's baseline is: vectors of 16 bytes.
+#include "train/make_kernels.hpp"
+
+namespace tutti::train {
+
+const Kernels* plain_kernels() {
+  static constexpr Kernels kKernels = make_kernels();
+  return &kKernels;
+}
+
+}  // namespace tutti::train
