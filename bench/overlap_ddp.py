@@ -104,7 +104,7 @@ class Training:
         return dict(zip(("step_s", "forward_s", "backward_s", "update_s"), slowest(medians)))
 
     def bucket_bytes(self):
-        """As DDP cuts them after it has seen the order of the gradients; for a Training of its own."""
+        """As DDP cuts them once it knows the order of gradients; for a Training of its own."""
         sizes = {}
 
         def look(_, bucket):

@@ -2,10 +2,10 @@
 namespace of its own, so that nothing of it shows outside and nothing can be left behind but names.
 
     with Hosts(4, rate_mbit=1000) as hosts:
-        hosts.run_everywhere(lambda rank: ["ip", "addr"])
+        hosts.run_everywhere(lambda rank: ["ip", "addr"], lambda rank: {}, limit_s=10)
 
-Every host has the address 10.84.0.(rank + 1) and is shaped by tbf in both directions. Ranks that fail,
-or take longer than the limit, end the run with RunFailed; Ctrl-C ends the ranks too.
+Every host has the address 10.84.0.(rank + 1) and is shaped by tbf in both directions. Ranks that
+fail, or take longer than the limit, end the run with RunFailed; Ctrl-C ends the ranks too.
 """
 import os
 import signal
@@ -67,7 +67,7 @@ class Hosts:
         self.shape()
 
     def shape(self):
-        """Each host sends and receives at the rate. The queue holds some milliseconds: TCP fills it."""
+        """Each host sends and receives at the rate. The queue holds some milliseconds."""
         for i, name in enumerate(self.names):
             for place, device in ((name, "cable"), (self.switch, f"port{i}")):
                 shell("tc", "-n", place, "qdisc", "replace", "dev", device, "root", "tbf", "rate",

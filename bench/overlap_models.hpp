@@ -20,8 +20,9 @@ using libtorch::DataParallel;
 using libtorch::Gate;
 
 inline void sleep_s(double time_s) {
-  timespec left{static_cast<time_t>(time_s),
-                static_cast<long>((time_s - static_cast<double>(static_cast<time_t>(time_s))) * 1e9)};
+  timespec left{
+      static_cast<time_t>(time_s),
+      static_cast<long>((time_s - static_cast<double>(static_cast<time_t>(time_s))) * 1e9)};
   while (::nanosleep(&left, &left) != 0 && errno == EINTR) {
   }
 }
@@ -85,8 +86,8 @@ class TimedNet : public Net {
 class MlpBlock : public torch::nn::Module {
  public:
   explicit MlpBlock(std::int64_t width)
-      : norm(register_module("norm", torch::nn::LayerNorm(
-                                         torch::nn::LayerNormOptions(std::vector{width})))),
+      : norm(register_module(
+            "norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions(std::vector{width})))),
         up(register_module("up", torch::nn::Linear(width, 4 * width))),
         down(register_module("down", torch::nn::Linear(4 * width, width))) {}
   torch::Tensor forward(DataParallel* gates, const torch::Tensor& x) {

@@ -73,8 +73,8 @@ class Replay {
     Buffer whole{memory_[c].data, calls_[c].bytes / 4, Dtype::f32};
     Buffer part = whole;
     part.count = whole.count / static_cast<std::size_t>(group_->size());
-    part.data = static_cast<float*>(whole.data) +
-                part.count * static_cast<std::size_t>(group_->rank());
+    part.data =
+        static_cast<float*>(whole.data) + part.count * static_cast<std::size_t>(group_->rank());
     if (calls_[c].collective == Collective::reduce_scatter)
       return group_->reduce_scatter_async(whole, part, ReduceOp::sum);
     if (calls_[c].collective == Collective::all_gather)

@@ -58,12 +58,20 @@ class Words {
   int whole(const std::string& name) const { return static_cast<int>(number(name)); }
 
  private:
-  std::map<std::string, std::string> values_ = {
-      {"--model", "timed"},    {"--layers", "16"},   {"--layer-bytes", "2097152"},
-      {"--forward-ms", "0"},   {"--backward-ms", "0"}, {"--width", "256"},
-      {"--tokens", "512"},     {"--optimizer", "sgd"}, {"--bucket-mib", "0"},
-      {"--steps", "10"},       {"--warmup", "3"},    {"--repeats", "5"},
-      {"--phases", "compute,train"}, {"--out", ""}};
+  std::map<std::string, std::string> values_ = {{"--model", "timed"},
+                                                {"--layers", "16"},
+                                                {"--layer-bytes", "2097152"},
+                                                {"--forward-ms", "0"},
+                                                {"--backward-ms", "0"},
+                                                {"--width", "256"},
+                                                {"--tokens", "512"},
+                                                {"--optimizer", "sgd"},
+                                                {"--bucket-mib", "0"},
+                                                {"--steps", "10"},
+                                                {"--warmup", "3"},
+                                                {"--repeats", "5"},
+                                                {"--phases", "compute,train"},
+                                                {"--out", ""}};
 };
 
 std::shared_ptr<tutti::bench::Net> make_net(const Words& words) {
