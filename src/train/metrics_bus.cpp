@@ -4,9 +4,8 @@
 
 #include <deque>
 
-namespace tutti {
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
-namespace train {
 namespace {
 
 constexpr std::size_t kMostUnderWay = 2;
@@ -179,6 +178,5 @@ Result<std::unique_ptr<MetricsBus>> MetricsBus::create(Group& group, bool asynch
   return std::unique_ptr<MetricsBus>(new FusedBus(std::move(*own), asynchronous));
 }
 
-}  // namespace train
 }  // namespace v1
-}  // namespace tutti
+}  // namespace tutti::train
