@@ -123,6 +123,18 @@ double mebibytes(const BucketPlan& bucket) {
   return static_cast<double>(bucket.elements * sizeof(float)) / (1 << 20);
 }
 
+bool has_tied(std::span<const Parameter> parameters, const BucketPlan& bucket) {
+  return std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
+                     [&](std::size_t index) { return !parameters[index].aliases.empty(); });
+}
+
+// The bucket that is ready last; a tied parameter's, when only what nobody used comes after it.
+std::size_t tail_of(std::span<const Parameter> parameters, const Layout& layout) {
+  for (std::size_t b = layout.buckets.size(); b-- > 0;)
+    if (has_tied(parameters, layout.buckets[b])) return b;
+  return layout.buckets.size() - 1;
+}
+
 std::size_t largest_of(std::span<const Parameter> parameters, const BucketPlan& bucket) {
   return *std::max_element(
       bucket.parameters.begin(), bucket.parameters.end(),
@@ -146,10 +158,11 @@ Layout make_layout(std::span<const Parameter> parameters, const Order& order,
 
 std::string tail_cause(std::span<const Parameter> parameters, const Layout& layout) {
   if (layout.buckets.empty()) return "no gradients, no tail";
-  const BucketPlan& last = layout.buckets.back();
+  const std::size_t tail = tail_of(parameters, layout);
+  const BucketPlan& last = layout.buckets[tail];
   const Parameter& largest = parameters[largest_of(parameters, last)];
-  const std::string where = fmt::format("tail: bucket {} ({:.2f} MiB), ", layout.buckets.size() - 1,
-                                        mebibytes(last));
+  const std::string where =
+      fmt::format("tail: bucket {} ({:.2f} MiB), ", tail, mebibytes(last));
   if (!largest.aliases.empty())
     return where + fmt::format("because {} is tied to {}: its gradient is complete only when "
                                "backward ends",

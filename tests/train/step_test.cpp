@@ -1,0 +1,321 @@
+// What a step promises beside its bits: gates, faults by name, unused parameters, failures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <thread>
+
+#include "support/worlds.hpp"
+#include "train/toy_run.hpp"
+
+namespace tutti::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ToyRun all_overlaps() {
+  ToyRun toy;
+  toy.options = five_modes()[4].options;
+  toy.options.bucket_bytes = 2000;
+  return toy;
+}
+
+TEST(Step, learns_something_and_every_replica_ends_alike) {
+  run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.steps = 40;
+    toy.accumulation = 2;
+    toy.look = [](int, train::DataParallel& layer, const train::StepReport&) {
+      EXPECT_TRUE(layer.check_weights().ok());
+    };
+    const auto outcome = train_toy(here.group, toy);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    const auto& losses = outcome->losses;
+    ASSERT_EQ(losses.size(), 40u);
+    EXPECT_LT(losses[38] + losses[39], 0.8 * (losses[0] + losses[1]));
+  });
+}
+
+TEST(Step, weights_change_with_each_step_and_with_the_data) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    std::vector<std::string> hashes;
+    ToyRun toy = all_overlaps();
+    toy.look = [&](int, train::DataParallel& layer, const train::StepReport&) {
+      hashes.push_back(*layer.weight_hash());
+    };
+    ASSERT_TRUE(train_toy(here.group, toy).ok());
+    std::sort(hashes.begin(), hashes.end());
+    EXPECT_EQ(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  });
+}
+
+TEST(Step, names_rank_and_parameter_of_a_nan_on_every_rank_and_changes_nothing) {
+  run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
+    for (const Mode& mode : five_modes()) {
+      ToyRun toy;
+      toy.options = mode.options;
+      toy.options.bucket_bytes = 2000;
+      toy.options.check_for_nan = true;
+      toy.change = [](int step, int rank, int, ToyModel::Pass& pass) {
+        if (step == 1 && rank == 2) pass.planted = std::nanf("");
+      };
+      std::string before;
+      toy.look = [&](int step, train::DataParallel& layer, const train::StepReport& report) {
+        if (step == 1) {
+          EXPECT_EQ(report.outcome, train::Outcome::rejected);
+          ASSERT_EQ(report.faults.size(), 1u);
+          EXPECT_EQ(report.faults[0].rank, 2);
+          EXPECT_EQ(report.faults[0].parameter, "layers.1.weight");
+          EXPECT_GE(report.faults[0].bucket, 0);
+          EXPECT_EQ(*layer.weight_hash(), before);
+        } else {
+          EXPECT_EQ(report.outcome, train::Outcome::updated);
+        }
+        before = *layer.weight_hash();
+      };
+      EXPECT_TRUE(train_toy(here.group, toy).ok()) << mode.name;
+    }
+  });
+}
+
+TEST(Step, a_rejected_step_that_is_computed_again_ends_as_if_nothing_had_been) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    std::vector<std::string> hashes;
+    for (bool disturbed : {false, true}) {
+      ToyModel model({});
+      auto options = all_overlaps().options;
+      options.check_for_nan = true;
+      options.groups = {{}, {}};
+      auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+      ASSERT_TRUE(layer.ok()) << layer.status().to_string();
+      model.attach(**layer);
+      for (int step = 0; step < 3; ++step) {
+        bool plant = disturbed && step == 1;
+        while (true) {
+          ToyModel::Pass pass;
+          pass.planted = plant && here.rank == 1 ? std::nanf("") : 0.0F;
+          ASSERT_TRUE(model.run(toy_sequence(step * 2 + here.rank), pass).ok());
+          auto report = (*layer)->step({.lr = 0.01, .tokens = 5});
+          ASSERT_TRUE(report.ok());
+          EXPECT_EQ(report->outcome == train::Outcome::rejected, plant);
+          if (!plant) break;
+          plant = false;
+        }
+      }
+      hashes.push_back(*(*layer)->weight_hash());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  });
+}
+
+TEST(Step, a_loss_that_is_not_finite_is_named_with_its_rank) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyModel model({});
+    auto options = all_overlaps().options;
+    options.groups = {{}, {}};
+    auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    ASSERT_TRUE(layer.ok());
+    model.attach(**layer);
+    ASSERT_TRUE(model.run(toy_sequence(here.rank), {}).ok());
+    auto report = (*layer)->step({.lr = 0.1, .tokens = 5, .loss_is_finite = here.rank != 1});
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->outcome, train::Outcome::rejected);
+    ASSERT_EQ(report->faults.size(), 1u);
+    EXPECT_TRUE(report->faults[0].is_loss);
+    EXPECT_EQ(report->faults[0].rank, 1);
+  });
+}
+
+TEST(Step, tells_unused_parameters_once_and_leaves_them_alone) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    std::vector<float> before;
+    toy.look = [&](int step, train::DataParallel& layer, const train::StepReport& report) {
+      ASSERT_TRUE(layer.parameters_ready().ok());
+      for (std::size_t i = 0; i < layer.parameters().size(); ++i) {
+        if (layer.parameters()[i].name != "never") continue;
+        const auto* values = static_cast<const float*>(layer.parameter(i).data);
+        const std::vector<float> now(values, values + layer.parameter(i).count);
+        if (!before.empty()) {
+          EXPECT_EQ(now, before);
+        }
+        before = now;
+        EXPECT_EQ(layer.step_counts()[i], 0);
+      }
+      if (step == 0) {
+        EXPECT_THAT(report.unused, testing::UnorderedElementsAre("never", "empty"));
+      } else {
+        EXPECT_THAT(report.unused, IsEmpty());
+      }
+    };
+    ASSERT_TRUE(train_toy(here.group, toy).ok());
+  });
+}
+
+TEST(Step, knows_which_parameters_have_not_landed) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.look = [&](int, train::DataParallel& layer, const train::StepReport&) {
+      const std::size_t last = 1;  // layers.0.weight
+      auto* inside = static_cast<float*>(layer.parameter(last).data) + 3;
+      EXPECT_EQ(layer.stale_at(inside), "layers.0.weight");
+      ASSERT_TRUE(layer.need(last).ok());
+      EXPECT_EQ(layer.stale_at(inside), "");
+      ASSERT_TRUE(layer.parameters_ready().ok());
+      EXPECT_EQ(layer.stale_at(layer.parameter(0).data), "");
+      EXPECT_EQ(layer.stale_at(&layer), "");
+    };
+    ASSERT_TRUE(train_toy(here.group, toy).ok());
+  });
+}
+
+TEST(Step, takes_the_layout_of_rank_0s_first_backward) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.model.shuffled_definition = true;
+    toy.steps = 2;
+    toy.look = [](int, train::DataParallel& layer, const train::StepReport&) {
+      const auto order = layer.order();
+      const auto at = [&](const std::string& name) {
+        return std::find(order.begin(), order.end(), name) - order.begin();
+      };
+      EXPECT_LT(at("scale"), at("layers.2.weight"));
+      EXPECT_LT(at("layers.2.weight"), at("layers.1.weight"));
+      EXPECT_LT(at("layers.1.weight"), at("layers.0.weight"));
+      EXPECT_LT(at("layers.0.weight"), at("embedding.weight"));
+      EXPECT_THAT(layer.describe(), HasSubstr("embedding.weight is tied to head.weight"));
+    };
+    ASSERT_TRUE(train_toy(here.group, toy).ok());
+  });
+}
+
+TEST(Step, an_order_hint_gives_the_same_bits) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.look = [&](int, train::DataParallel& layer, const train::StepReport&) {
+      toy.options.order_hint = layer.order();
+    };
+    const auto first = train_toy(here.group, toy);
+    ASSERT_TRUE(first.ok());
+    ASSERT_FALSE(toy.options.order_hint.empty());
+    const auto second = train_toy(here.group, toy);
+    ASSERT_TRUE(second.ok());
+    EXPECT_EQ(first->hash, second->hash);
+  });
+}
+
+TEST(Step, a_rank_that_is_late_changes_no_bits) {
+  run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
+    std::vector<std::string> hashes;
+    for (int late : {-1, 0, 2}) {
+      ToyRun toy = all_overlaps();
+      toy.change = [late](int, int rank, int, ToyModel::Pass&) {
+        if (rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      };
+      const auto outcome = train_toy(here.group, toy);
+      ASSERT_TRUE(outcome.ok());
+      hashes.push_back(outcome->hash);
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+    EXPECT_EQ(hashes[0], hashes[2]);
+  });
+}
+
+TEST(Step, times_tell_the_story_of_a_step) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.look = [](int step, train::DataParallel& layer, const train::StepReport&) {
+      const train::StepTimes times = layer.take_times();
+      EXPECT_GT(times.begin, 0);
+      EXPECT_GT(times.end, times.begin);
+      EXPECT_GT(times.forward, 0);
+      EXPECT_GT(times.backward, 0);
+      EXPECT_GT(times.update, 0);
+      std::size_t gathers = 0, reductions = 0, controls = 0;
+      for (const train::CollectiveTimes& one : times.collectives) {
+        gathers += one.collective == Collective::all_gather;
+        reductions += one.collective == Collective::reduce_scatter;
+        controls += one.bucket == -1;
+        EXPECT_GE(one.done, one.joined);
+        EXPECT_GE(one.wait_end, one.wait_begin);
+      }
+      EXPECT_EQ(controls, 1u);
+      EXPECT_GE(reductions, 3u);
+      EXPECT_EQ(gathers, step == 0 ? 0u : reductions);
+    };
+    ASSERT_TRUE(train_toy(here.group, toy).ok());
+  });
+}
+
+TEST(Step, options_that_contradict_each_other_are_refused_by_name) {
+  run(World{.kind = WorldKind::threads, .size = 1}, [](Context& here) {
+    ToyModel model({});
+    train::DataParallelOptions options;
+    options.groups = {{}, {}};
+    options.overlap_param_gather = true;
+    auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    ASSERT_FALSE(layer.ok());
+    EXPECT_EQ(layer.status().code(), Code::invalid_argument);
+    EXPECT_THAT(layer.status().message(), HasSubstr("use_distributed_optimizer"));
+    options = {};
+    layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    ASSERT_FALSE(layer.ok());
+    EXPECT_THAT(layer.status().message(), HasSubstr("is in group 1, but there are 1"));
+  });
+}
+
+TEST(Step, ranks_with_different_models_or_options_are_named) {
+  run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
+    ToyModel model({.width = here.rank == 2 ? 16 : 24});
+    train::DataParallelOptions options;
+    options.groups = {{}, {}};
+    auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    ASSERT_FALSE(layer.ok());
+    EXPECT_EQ(layer.status().code(), Code::mismatch);
+    EXPECT_THAT(layer.status().message(), HasSubstr("rank 2 has other parameters"));
+  });
+}
+
+TEST(Step, replicas_that_drifted_apart_are_named) {
+  run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.steps = 1;
+    toy.look = [&](int, train::DataParallel& layer, const train::StepReport&) {
+      ASSERT_TRUE(layer.parameters_ready().ok());
+      EXPECT_TRUE(layer.check_weights().ok());
+      if (here.rank == 1) static_cast<float*>(layer.parameter(0).data)[7] += 1.0F;
+      const Status status = layer.check_weights();
+      EXPECT_EQ(status.code(), Code::mismatch);
+      EXPECT_THAT(status.message(), HasSubstr("on rank 1"));
+    };
+    (void)train_toy(here.group, toy).ok();
+  });
+}
+
+class Killed : public testing::TestWithParam<WorldKind> {};
+
+TEST_P(Killed, a_rank_in_mid_reduction_ends_the_others_with_its_name) {
+  World world{.kind = GetParam(), .size = 3};
+  world.doomed = {1};
+  run(world, [](Context& here) {
+    ToyRun toy = all_overlaps();
+    toy.steps = 100;
+    toy.change = [](int step, int rank, int, ToyModel::Pass&) {
+      if (step == 3 && rank == 1) ::kill(::getpid(), SIGKILL);
+    };
+    const auto outcome = train_toy(here.group, toy);
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.status().code(), Code::peer_lost) << outcome.status().to_string();
+    EXPECT_THAT(outcome.status().message(), HasSubstr("rank 1"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Step, Killed, testing::Values(WorldKind::shm, WorldKind::tcp),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,245 @@
+#include "train/toy_model.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+namespace tutti::test {
+namespace {
+
+constexpr int kLength = 6;
+
+std::uint16_t to_bf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+float from_bf16(std::uint16_t x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
+}
+
+std::string weight(int layer) { return "layers." + std::to_string(layer) + ".weight"; }
+std::string bias(int layer) { return "layers." + std::to_string(layer) + ".bias"; }
+
+}  // namespace
+
+struct ToyModel::Trace {
+  std::vector<float> embedding, scale, frozen, extra;
+  std::vector<std::vector<float>> weights;
+  // By position: the input of every layer and, last, what the scale sees; tanh of every layer.
+  std::vector<std::vector<std::vector<float>>> x, t;
+  std::vector<std::vector<float>> y, p;  // scaled, and the softmax
+  double loss = 0;
+};
+
+ToyModel::ToyModel(const ToyOptions& options) : options_(options), random_(options.seed) {
+  const std::int64_t d = options.width;
+  define("embedding.weight", {kTokens, d}, 0.5F);
+  tensors_.back()->parameter.aliases = {"head.weight"};
+  std::vector<int> layers(static_cast<std::size_t>(options.layers));
+  std::iota(layers.begin(), layers.end(), 0);
+  if (options.shuffled_definition) std::reverse(layers.begin(), layers.end());
+  for (int layer : layers) {
+    if (options.shuffled_definition) define(bias(layer), {d}, 0.1F);
+    define(weight(layer), {d, d}, 0.3F);
+    if (!options.shuffled_definition) define(bias(layer), {d}, 0.1F);
+  }
+  define("scale", {d}, 1.0F);
+  define("extra", {d}, 0.2F);
+  define("never", {37}, 1.0F);
+  define("empty", {0, d}, 1.0F);
+  define("frozen", {d}, 0.5F);
+  tensors_.back()->parameter.frozen = true;
+}
+
+// Values depend on the name, not on the place of the definition.
+void ToyModel::define(const std::string& name, std::vector<std::int64_t> shape, float spread) {
+  auto tensor = std::make_unique<Tensor>();
+  std::size_t count = 1;
+  for (std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  std::seed_seq seed(name.begin(), name.end());
+  std::mt19937 random(seed);
+  random.discard(options_.seed);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = spread * (static_cast<float>(random() % 2001) / 1000.0F - 1.0F);
+    tensor->f32.push_back(options_.dtype == Dtype::bf16 ? from_bf16(to_bf16(value)) : value);
+    tensor->bf16.push_back(to_bf16(value));
+  }
+  tensor->parameter.name = name;
+  tensor->parameter.shape = std::move(shape);
+  void* data = options_.dtype == Dtype::bf16 ? static_cast<void*>(tensor->bf16.data())
+                                             : static_cast<void*>(tensor->f32.data());
+  tensor->parameter.value = {data, count, options_.dtype};
+  tensor->parameter.group = name.ends_with(".weight") ? 1 : 0;
+  tensors_.push_back(std::move(tensor));
+}
+
+std::vector<train::Parameter> ToyModel::parameters() const {
+  std::vector<train::Parameter> list;
+  for (const auto& tensor : tensors_) list.push_back(tensor->parameter);
+  return list;
+}
+
+std::size_t ToyModel::index_of(const std::string& name) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i]->parameter.name == name) return i;
+  throw std::out_of_range(name);
+}
+
+std::vector<float> ToyModel::read(const std::string& name) const {
+  const Buffer values = layer_->parameter(index_of(name));
+  std::vector<float> result(values.count);
+  for (std::size_t i = 0; i < values.count; ++i)
+    result[i] = values.dtype == Dtype::f32
+                    ? static_cast<const float*>(values.data)[i]
+                    : from_bf16(static_cast<const std::uint16_t*>(values.data)[i]);
+  return result;
+}
+
+Status ToyModel::gate(const std::string& name) const { return layer_->need(index_of(name)); }
+
+void ToyModel::add_gradient(const std::string& name, const std::vector<float>& gradient) const {
+  const std::size_t index = index_of(name);
+  auto* into = static_cast<float*>(layer_->gradient(index).data);
+  for (std::size_t i = 0; i < gradient.size(); ++i) into[i] += gradient[i];
+  layer_->ready(index);
+}
+
+Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trace) const {
+  const auto d = static_cast<std::size_t>(options_.width);
+  const auto layers = static_cast<std::size_t>(options_.layers);
+  if (Status status = gate("embedding.weight"); !status.ok()) return status;
+  trace.embedding = read("embedding.weight");
+  const std::size_t positions = sequence.size() - 1;
+  trace.x.assign(positions, std::vector<std::vector<float>>(layers + 1));
+  trace.t.assign(positions, std::vector<std::vector<float>>(layers));
+  for (std::size_t s = 0; s < positions; ++s) {
+    const auto* row = trace.embedding.data() + static_cast<std::size_t>(sequence[s]) * d;
+    trace.x[s][0].assign(row, row + d);
+  }
+  for (std::size_t l = 0; l < layers; ++l) {
+    const int layer = static_cast<int>(l);
+    for (const std::string& name : {weight(layer), bias(layer)})
+      if (Status status = gate(name); !status.ok()) return status;
+    trace.weights.push_back(read(weight(layer)));
+    const std::vector<float> b = read(bias(layer));
+    for (std::size_t s = 0; s < positions; ++s) {
+      const std::vector<float>& x = trace.x[s][l];
+      std::vector<float>& t = trace.t[s][l];
+      std::vector<float>& next = trace.x[s][l + 1];
+      t.resize(d);
+      next.resize(d);
+      for (std::size_t i = 0; i < d; ++i) {
+        float sum = b[i];
+        for (std::size_t j = 0; j < d; ++j) sum += trace.weights[l][i * d + j] * x[j];
+        t[i] = std::tanh(sum);
+        next[i] = t[i] + x[i];
+      }
+    }
+  }
+  for (const char* name : {"scale", "frozen"})
+    if (Status status = gate(name); !status.ok()) return status;
+  trace.scale = read("scale");
+  trace.frozen = read("frozen");
+  trace.extra.assign(d, 0.0F);
+  if (pass.with_extra) {
+    if (Status status = gate("extra"); !status.ok()) return status;
+    trace.extra = read("extra");
+  }
+  for (std::size_t s = 0; s < positions; ++s) {
+    std::vector<float> y(d), p(kTokens);
+    for (std::size_t i = 0; i < d; ++i)
+      y[i] = trace.x[s][layers][i] * trace.scale[i] * trace.frozen[i] + trace.extra[i];
+    float total = 0;
+    for (std::size_t k = 0; k < kTokens; ++k) {
+      float logit = 0;
+      for (std::size_t i = 0; i < d; ++i) logit += trace.embedding[k * d + i] * y[i];
+      total += p[k] = std::exp(logit);
+    }
+    for (float& share : p) share /= total;
+    trace.loss -= std::log(p[static_cast<std::size_t>(sequence[s + 1])]);
+    trace.y.push_back(std::move(y));
+    trace.p.push_back(std::move(p));
+  }
+  return {};
+}
+
+void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace& trace) const {
+  const auto d = static_cast<std::size_t>(options_.width);
+  const auto layers = static_cast<std::size_t>(options_.layers);
+  const std::size_t positions = sequence.size() - 1;
+  std::vector<float> embedding(trace.embedding.size(), 0.0F), scale(d, 0.0F), extra(d, 0.0F);
+  std::vector<std::vector<float>> dx(positions, std::vector<float>(d, 0.0F));
+  for (std::size_t s = 0; s < positions; ++s) {
+    std::vector<float> dy(d, 0.0F);
+    for (std::size_t k = 0; k < kTokens; ++k) {
+      const float dlogit =
+          trace.p[s][k] - (static_cast<int>(k) == sequence[s + 1] ? 1.0F : 0.0F);
+      for (std::size_t i = 0; i < d; ++i) {
+        dy[i] += dlogit * trace.embedding[k * d + i];
+        embedding[k * d + i] += dlogit * trace.y[s][i];
+      }
+    }
+    for (std::size_t i = 0; i < d; ++i) {
+      extra[i] += dy[i];
+      scale[i] += dy[i] * trace.x[s][layers][i] * trace.frozen[i];
+      dx[s][i] = dy[i] * trace.scale[i] * trace.frozen[i];
+    }
+  }
+  if (pass.with_extra) add_gradient("extra", extra);
+  add_gradient("scale", scale);
+  for (std::size_t l = layers; l-- > 0;) {
+    std::vector<float> dw(d * d, 0.0F), db(d, 0.0F);
+    for (std::size_t s = 0; s < positions; ++s) {
+      std::vector<float> before = dx[s];
+      for (std::size_t i = 0; i < d; ++i) {
+        const float du = dx[s][i] * (1 - trace.t[s][l][i] * trace.t[s][l][i]);
+        db[i] += du;
+        for (std::size_t j = 0; j < d; ++j) {
+          dw[i * d + j] += du * trace.x[s][l][j];
+          before[j] += du * trace.weights[l][i * d + j];
+        }
+      }
+      dx[s] = std::move(before);
+    }
+    if (l == 1) dw[5] += pass.planted;
+    add_gradient(bias(static_cast<int>(l)), db);
+    add_gradient(weight(static_cast<int>(l)), dw);
+  }
+  for (std::size_t s = 0; s < positions; ++s)
+    for (std::size_t i = 0; i < d; ++i)
+      embedding[static_cast<std::size_t>(sequence[s]) * d + i] += dx[s][i];
+  add_gradient("embedding.weight", embedding);
+}
+
+Result<double> ToyModel::run(const Sequence& sequence, const Pass& pass) {
+  if (Status status = layer_->begin_micro_batch(pass.last); !status.ok()) return status;
+  Trace trace;
+  if (Status status = forward(sequence, pass, trace); !status.ok()) return status;
+  layer_->begin_backward();
+  backward(sequence, pass, trace);
+  if (Status status = layer_->end_backward(); !status.ok()) return status;
+  return trace.loss;
+}
+
+double ToyModel::evaluate(const Sequence& sequence) const {
+  if (!layer_->parameters_ready().ok()) return std::nan("");
+  Trace trace;
+  return forward(sequence, {}, trace).ok() ? trace.loss : std::nan("");
+}
+
+ToyModel::Sequence toy_sequence(std::int64_t index) {
+  std::mt19937 random(static_cast<unsigned>(index * 2654435761U + 17));
+  ToyModel::Sequence sequence;
+  // Something to learn: the next token mostly follows from the last.
+  int token = static_cast<int>(random() % ToyModel::kTokens);
+  for (int i = 0; i < kLength; ++i) {
+    sequence.push_back(token);
+    token = random() % 5 == 0 ? static_cast<int>(random() % ToyModel::kTokens)
+                              : (token * 3 + 1) % ToyModel::kTokens;
+  }
+  return sequence;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,73 @@
+// train/toy_model.hpp - a small language model in plain loops, for tests of the training layer.
+//
+// Embedding (tied to the head), layers x = tanh(W x + b) + x, a scale, softmax over the tokens. Its
+// gradients are written out by hand, in f32, in one fixed order: bits depend on the weights and the
+// sequence alone. There are parameters that are never used, frozen, empty or used on demand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tutti/group.hpp"
+#include "tutti/train.hpp"
+
+namespace tutti::test {
+
+struct ToyOptions {
+  Dtype dtype = Dtype::f32;
+  int layers = 3;
+  int width = 24;
+  bool shuffled_definition = false;  // layers are defined in another order than they run
+  unsigned seed = 1;
+};
+
+class ToyModel {
+ public:
+  explicit ToyModel(const ToyOptions& options);
+
+  // To be handed to DataParallel::create; memory is the model's.
+  std::vector<train::Parameter> parameters() const;
+  std::size_t index_of(const std::string& name) const;
+  void attach(train::DataParallel& layer) { layer_ = &layer; }
+
+  static constexpr int kTokens = 29;
+  using Sequence = std::vector<int>;
+
+  // Forward and backward of one sequence through the layer's gates and hooks; the loss *sum*.
+  // `with_extra` uses the parameter "extra" too; `planted` is added to one gradient of layer 1.
+  struct Pass {
+    bool with_extra = true;
+    float planted = 0;
+    bool last = true;
+  };
+  Result<double> run(const Sequence& sequence, const Pass& pass);
+  // Forward alone, behind parameters_ready().
+  double evaluate(const Sequence& sequence) const;
+
+ private:
+  struct Tensor {
+    train::Parameter parameter;
+    std::vector<float> f32;
+    std::vector<std::uint16_t> bf16;
+  };
+  struct Trace;  // of a forward
+  void define(const std::string& name, std::vector<std::int64_t> shape, float spread);
+  std::vector<float> read(const std::string& name) const;
+  Status gate(const std::string& name) const;
+  void add_gradient(const std::string& name, const std::vector<float>& gradient) const;
+  Status forward(const Sequence& sequence, const Pass& pass, Trace& trace) const;
+  void backward(const Sequence& sequence, const Pass& pass, const Trace& trace) const;
+
+  ToyOptions options_;
+  std::vector<std::unique_ptr<Tensor>> tensors_;
+  std::mt19937 random_;
+  train::DataParallel* layer_ = nullptr;
+};
+
+// Sequence number `index` of the data, the same for everybody.
+ToyModel::Sequence toy_sequence(std::int64_t index);
+
+}  // namespace tutti::test
