@@ -44,8 +44,13 @@ class LossGuard {
   std::int64_t transient() const noexcept { return transient_; }
 
  private:
+  Judgement judge_first(std::int64_t step, const StepReport& report);
+  Judgement judge_second(std::int64_t step, const StepReport& report);
+  Judgement judge_bad_loss(std::int64_t step, std::int64_t now, double mean_loss,
+                           const std::vector<int>& ranks) const;
+
   Options options_;
-  std::int64_t attempts_of_ = -1;  // step that was asked to be recomputed
+  std::int64_t recomputing_ = -1;  // the step that was asked to be computed again
   std::string first_fault_;
   std::int64_t skipped_ = 0;
   std::int64_t transient_ = 0;

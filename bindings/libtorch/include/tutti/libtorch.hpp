@@ -6,7 +6,9 @@
 // that no gate ever asked for are waited for before forward begins: right, only not overlapped.
 //
 // Buffers        load weights and move the module before wrapping it: Module::to and torch::load
-//                afterwards replace the views, which is detected and named.
+//                afterwards replace the views, which is detected and named. The layer zeroes the
+//                gradients; zero_grad is neither needed nor harmful between steps.
+// Thread-safety  one thread at a time; several ranks may be threads of one process.
 // Failure        Status, as everywhere in tutti; nothing of it is thrown but by Gate (GateError),
 //                which has no other way out of a forward.
 //
@@ -58,6 +60,8 @@ class DataParallel {
   // Of a *sum*, not of a mean. Runs autograd to its end.
   Status backward(const torch::Tensor& loss_sum);
   Result<train::StepReport> step(const train::StepInput& input);
+  // Collective: the step is begun again from its first micro-batch.
+  Status discard_gradients();
 
   // The gate for a submodule's own parameters, its children's included, and for one parameter.
   Status need(const torch::nn::Module& submodule);

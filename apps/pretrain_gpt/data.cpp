@@ -1,0 +1,104 @@
+#include "data.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <sys/stat.h>
+
+namespace pretrain {
+
+namespace {
+
+tutti::Status read_file(const std::string& path, std::vector<std::uint16_t>& stream) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return {tutti::Code::io, "--data-path " + path + " is a folder, not a file"};
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return {tutti::Code::io, "--data-path " + path + " cannot be read: " + std::strerror(errno)};
+  }
+  char chunk[65536];
+  while (file.read(chunk, sizeof chunk) || file.gcount() > 0) {
+    for (std::streamsize i = 0; i < file.gcount(); ++i) {
+      stream.push_back(static_cast<unsigned char>(chunk[i]));
+    }
+  }
+  if (file.bad()) return {tutti::Code::io, "--data-path " + path + " could not be read to its end"};
+  stream.push_back(kEndOfDocument);
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a + 0x9e3779b97f4a7c15ULL * (b + 1);  // splitmix64
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+tutti::Result<Data> Data::open(const std::vector<std::string>& paths, int seq_length,
+                               std::uint64_t seed, bool mask_end_of_document) {
+  Data data;
+  data.length_ = static_cast<std::size_t>(seq_length);
+  data.seed_ = seed;
+  data.mask_ = mask_end_of_document;
+  for (const std::string& path : paths) {
+    if (auto status = read_file(path, data.stream_); !status.ok()) return status;
+  }
+  const std::size_t all = (data.stream_.size() - 1) / data.length_;
+  data.validation_ = std::max<std::size_t>(1, all / 20);
+  if (all <= data.validation_) {
+    return tutti::Status(tutti::Code::invalid_argument,
+                         "--data-path " + paths[0] + (paths.size() > 1 ? " … hold" : " holds") +
+                             " too few bytes for two sequences of --seq-length " +
+                             std::to_string(seq_length));
+  }
+  data.training_ = all - data.validation_;
+  return data;
+}
+
+void Data::shuffle_epoch(std::uint64_t epoch) {
+  if (epoch == epoch_) return;
+  epoch_ = epoch;
+  order_.resize(training_);
+  std::iota(order_.begin(), order_.end(), 0U);
+  const std::uint64_t seed = mix(seed_, epoch);
+  for (std::size_t i = training_ - 1; i > 0; --i) {
+    std::swap(order_[i], order_[mix(seed, i) % (i + 1)]);
+  }
+}
+
+void Data::append(Batch& batch, std::size_t sequence) const {
+  const std::size_t begin = sequence * length_;
+  for (std::size_t i = 0; i < length_; ++i) {
+    const std::int64_t token = stream_[begin + i];
+    const bool counts = !(mask_ && token == kEndOfDocument);
+    batch.tokens.push_back(token);
+    batch.labels.push_back(stream_[begin + i + 1]);
+    batch.loss_mask.push_back(counts ? 1.0F : 0.0F);
+    batch.counted += counts ? 1 : 0;
+  }
+}
+
+Batch Data::training(std::uint64_t first, int sequences) {
+  Batch batch;
+  for (int i = 0; i < sequences; ++i) {
+    const std::uint64_t index = first + static_cast<std::uint64_t>(i);
+    shuffle_epoch(index / training_);
+    append(batch, order_[index % training_]);
+  }
+  return batch;
+}
+
+Batch Data::validation(std::uint64_t first, int sequences) const {
+  Batch batch;
+  for (int i = 0; i < sequences; ++i) {
+    append(batch, training_ + (first + static_cast<std::uint64_t>(i)) % validation_);
+  }
+  return batch;
+}
+
+}  // namespace pretrain

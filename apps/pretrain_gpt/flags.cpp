@@ -1,0 +1,260 @@
+#include "flags.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+namespace pretrain {
+
+namespace {
+
+constexpr const char* kExample =
+    "Example: 4 ranks, every overlap, on the text of the licences\n"
+    "  tutti run -n 4 pretrain_gpt --data-path /usr/share/common-licenses/GPL-3 \\\n"
+    "      --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \\\n"
+    "      --async-log-allreduce --train-iters 200 --log-json train.jsonl\n"
+    "Without a launcher it trains on one rank. docs/formats/training_log.md explains the log.";
+
+constexpr const char* kTests = "For tests";
+
+void add_model(CLI::App& app, Flags& flags) {
+  const char* group = "Model";
+  app.add_option("--num-layers", flags.num_layers, "Transformer blocks")->group(group);
+  app.add_option("--hidden-size", flags.hidden_size, "Width")->group(group);
+  app.add_option("--num-attention-heads", flags.num_attention_heads, "Heads, of equal width")
+      ->group(group);
+  app.add_option("--seq-length", flags.seq_length, "Tokens of a sequence")->group(group);
+  app.add_option("--dropout", flags.dropout, "Share of activations dropped")->group(group);
+  app.add_flag("--untie-embeddings-and-output-weights", flags.untie_embeddings_and_output_weights,
+               "A head of its own instead of the word embedding")
+      ->group(group);
+  app.add_flag("--bf16", flags.bf16, "bf16 weights; gradients and main weights in f32")
+      ->group(group);
+  app.add_flag("--shuffle-definition-order", flags.shuffle_definition_order,
+               "Define linear_proj before linear_qkv")
+      ->group(kTests);
+}
+
+void add_data(CLI::App& app, Flags& flags) {
+  const char* group = "Batches and data";
+  app.add_option("--micro-batch-size", flags.micro_batch_size, "Sequences computed at once")
+      ->group(group);
+  app.add_option("--global-batch-size", flags.global_batch_size,
+                 "Sequences of a step on all ranks; 0: one micro-batch a rank")
+      ->group(group);
+  app.add_option("--train-iters", flags.train_iters, "Steps in all")->group(group);
+  app.add_option("--seed", flags.seed, "Of weights, data order and dropout")->group(group);
+  app.add_option("--data-path", flags.data_path, "Files, read as bytes; each is a document")
+      ->required()
+      ->group(group);
+  app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
+      ->group(group);
+  app.add_option("--eval-interval", flags.eval_interval, "Validate every so many steps; 0: never")
+      ->group(group);
+  app.add_option("--eval-iters", flags.eval_iters, "Global batches of a validation")->group(group);
+}
+
+void add_update(CLI::App& app, Flags& flags) {
+  const char* group = "Update";
+  app.add_option("--optimizer", flags.optimizer, "adam (AdamW) or sgd")
+      ->check(CLI::IsMember({"adam", "sgd"}))
+      ->group(group);
+  app.add_option("--lr", flags.lr, "Largest learning rate")->group(group);
+  app.add_option("--min-lr", flags.min_lr, "Smallest one")->group(group);
+  app.add_option("--lr-decay-style", flags.lr_decay_style,
+                 "constant, linear, cosine or inverse-square-root")
+      ->group(group);
+  app.add_option("--lr-warmup-iters", flags.lr_warmup_iters, "Steps of linear growth")
+      ->group(group);
+  app.add_option("--lr-decay-iters", flags.lr_decay_iters, "Where --min-lr is reached; 0: the end")
+      ->group(group);
+  app.add_option("--clip-grad", flags.clip_grad, "Largest global norm of the gradient; 0: any")
+      ->group(group);
+  app.add_option("--weight-decay", flags.weight_decay, "Not for biases and norms")->group(group);
+  app.add_option("--adam-beta1", flags.adam_beta1)->group(group);
+  app.add_option("--adam-beta2", flags.adam_beta2)->group(group);
+  app.add_option("--adam-eps", flags.adam_eps)->group(group);
+  app.add_option("--sgd-momentum", flags.sgd_momentum)->group(group);
+}
+
+void add_overlap(CLI::App& app, Flags& flags) {
+  const char* group = "Overlap";
+  app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")->group(group);
+  app.add_flag("--use-distributed-optimizer", flags.use_distributed_optimizer,
+               "Each rank updates a shard")
+      ->group(group);
+  app.add_flag("--overlap-grad-reduce", flags.overlap_grad_reduce, "Reduce during backward")
+      ->group(group);
+  app.add_flag("--overlap-param-gather", flags.overlap_param_gather,
+               "Gather weights during the next forward; needs the other two")
+      ->group(group);
+  app.add_flag("--async-log-allreduce", flags.async_log_all_reduce,
+               "Logging never waits; a line comes one step late")
+      ->group(group);
+  app.add_flag("--debug-stale-reads", flags.debug_stale_reads,
+               "Look at every tensor that forward reads (slow)")
+      ->group(group);
+}
+
+void add_checks(CLI::App& app, Flags& flags) {
+  const char* group = "Checks";
+  app.add_flag("--check-for-nan-in-loss-and-grad", flags.check_for_nan,
+               "NaN or Inf: compute the step once more, then end the run")
+      ->group(group);
+  app.add_flag("--strict-loss-check", flags.strict_loss_check, "The loss is judged before the update")
+      ->group(group);
+  app.add_flag("--check-for-spiky-loss", flags.check_for_spiky_loss, "Warn")->group(group);
+  app.add_option("--check-weight-hash-across-dp-replicas-interval",
+                 flags.check_weight_hash_interval, "Compare weights every so many steps; 0: never")
+      ->group(group);
+}
+
+void add_logs(CLI::App& app, Flags& flags) {
+  const char* group = "Logs and checkpoints";
+  app.add_option("--log-interval", flags.log_interval, "Print every so many steps")->group(group);
+  app.add_option("--log-json", flags.log_json, "A JSON object for every step")->group(group);
+  app.add_option("--save", flags.save, "Folder for checkpoints")->group(group);
+  app.add_option("--save-interval", flags.save_interval, "Every so many steps, and at the end")
+      ->group(group);
+  app.add_option("--keep", flags.keep, "Newest checkpoints that stay; 0: all")->group(group);
+  app.add_option("--load", flags.load, "Go on from a folder's latest checkpoint, or from one")
+      ->group(group);
+  app.add_flag("--print-weight-hash", flags.print_weight_hash, "SHA-256 at the end")->group(group);
+  app.add_option("--threads", flags.threads, "Compute threads of a rank")->group(group);
+}
+
+std::optional<Planted> parse_planted(const std::string& word) {
+  Planted planted;
+  char rest[8] = {};
+  long long step = 0;
+  const int fields = std::sscanf(word.c_str(), "%lld:%d%7s", &step, &planted.rank, rest);
+  if (fields < 2 || (fields == 3 && std::string(rest) != ":once")) return std::nullopt;
+  planted.step = step;
+  planted.once = fields == 3;
+  return planted;
+}
+
+void add_planted(CLI::App& app, const char* name, std::optional<Planted>& target,
+                 const char* meaning) {
+  app.add_option_function<std::string>(
+         name,
+         [&target, name](const std::string& word) {
+           target = parse_planted(word);
+           if (!target) throw CLI::ValidationError(name, "'" + word + "' is not STEP:RANK[:once]");
+         },
+         meaning)
+      ->group(kTests);
+}
+
+void add_faults(CLI::App& app, Flags& flags) {
+  add_planted(app, "--inject-nan-at", flags.inject_nan, "The loss is NaN at STEP:RANK[:once]");
+  add_planted(app, "--inject-inf-at", flags.inject_inf, "A gradient is Inf at STEP:RANK[:once]");
+  add_planted(app, "--die-at", flags.die, "SIGKILL before the update at STEP:RANK");
+  app.add_option_function<std::string>(
+         "--inject-delay",
+         [&flags](const std::string& word) {
+           char more = 0;
+           if (std::sscanf(word.c_str(), "%d:%d%c", &flags.delayed_rank, &flags.delay_ms, &more) !=
+               2) {
+             throw CLI::ValidationError("--inject-delay", "'" + word + "' is not RANK:MILLISECONDS");
+           }
+         },
+         "RANK:MILLISECONDS before each backward")
+      ->group(kTests);
+}
+
+tutti::Status bad(std::string text) { return {tutti::Code::invalid_argument, std::move(text)}; }
+
+}  // namespace
+
+tutti::train::LearningRate Flags::schedule() const {
+  tutti::train::LearningRate rate;
+  rate.lr = lr;
+  rate.min_lr = min_lr;
+  rate.warmup_steps = lr_warmup_iters;
+  rate.decay_steps = lr_decay_iters > 0 ? lr_decay_iters : train_iters;
+  rate.style = tutti::train::parse_decay_style(lr_decay_style)
+                   .value_or(tutti::train::DecayStyle::constant);
+  return rate;
+}
+
+Parsed parse_flags(int argc, const char* const* argv) {
+  Parsed parsed;
+  CLI::App app("Trains a byte-level GPT on all ranks of a job.", "pretrain_gpt");
+  app.footer(kExample);
+  add_model(app, parsed.flags);
+  add_data(app, parsed.flags);
+  add_update(app, parsed.flags);
+  add_overlap(app, parsed.flags);
+  add_checks(app, parsed.flags);
+  add_logs(app, parsed.flags);
+  add_faults(app, parsed.flags);
+  try {
+    app.parse(argc, argv);
+    if (auto status = check_flags(parsed.flags); !status.ok()) {
+      parsed.exit_code = 2;
+      parsed.text = status.message();
+    }
+  } catch (const CLI::CallForHelp&) {
+    parsed.exit_code = 0;
+    parsed.text = app.help();
+  } catch (const CLI::ParseError& error) {
+    parsed.exit_code = 2;
+    parsed.text = error.what();
+  }
+  return parsed;
+}
+
+tutti::Status check_flags(const Flags& flags) {
+  struct Positive {
+    const char* name;
+    std::int64_t value;
+  };
+  for (const auto& [name, value] : {Positive{"--num-layers", flags.num_layers},
+                                    {"--hidden-size", flags.hidden_size},
+                                    {"--num-attention-heads", flags.num_attention_heads},
+                                    {"--seq-length", flags.seq_length},
+                                    {"--micro-batch-size", flags.micro_batch_size},
+                                    {"--train-iters", flags.train_iters},
+                                    {"--eval-iters", flags.eval_iters},
+                                    {"--log-interval", flags.log_interval},
+                                    {"--threads", flags.threads}}) {
+    if (value < 1) return bad(fmt::format("{} must be at least 1, not {}", name, value));
+  }
+  if (flags.hidden_size % flags.num_attention_heads != 0) {
+    return bad(fmt::format("--hidden-size {} is not a multiple of --num-attention-heads {}",
+                           flags.hidden_size, flags.num_attention_heads));
+  }
+  if (flags.dropout < 0 || flags.dropout >= 1) {
+    return bad(fmt::format("--dropout must be in [0, 1), not {}", flags.dropout));
+  }
+  if (!tutti::train::parse_decay_style(flags.lr_decay_style)) {
+    return bad(fmt::format("--lr-decay-style '{}' is none of constant, linear, cosine, "
+                           "inverse-square-root", flags.lr_decay_style));
+  }
+  if (flags.overlap_param_gather &&
+      !(flags.use_distributed_optimizer && flags.overlap_grad_reduce)) {
+    return bad("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
+  }
+  if (flags.strict_loss_check && !flags.check_for_nan) {
+    return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");
+  }
+  if (flags.save_interval > 0 && flags.save.empty()) {
+    return bad("--save-interval needs --save");
+  }
+  return {};
+}
+
+tutti::Status check_batches(Flags& flags, int ranks) {
+  const int at_once = flags.micro_batch_size * ranks;
+  if (flags.global_batch_size == 0) flags.global_batch_size = at_once;
+  if (flags.global_batch_size < 1 || flags.global_batch_size % at_once != 0) {
+    return bad(fmt::format("--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "
+                           "times {} rank{})",
+                           flags.global_batch_size, at_once, flags.micro_batch_size, ranks,
+                           ranks == 1 ? "" : "s"));
+  }
+  return {};
+}
+
+}  // namespace pretrain

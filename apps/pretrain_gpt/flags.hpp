@@ -1,0 +1,104 @@
+// apps/pretrain_gpt/flags.hpp - what the command line says, by Megatron's names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tutti/status.hpp"
+#include "tutti/train/learning_rate.hpp"
+
+namespace pretrain {
+
+// For tests: something goes wrong at one step of one rank.
+struct Planted {
+  std::int64_t step = -1;
+  int rank = -1;
+  bool once = false;  // not when the step is computed again
+
+  bool hits(std::int64_t at_step, int at_rank, int attempt) const {
+    return step == at_step && rank == at_rank && (attempt == 0 || !once);
+  }
+};
+
+struct Flags {
+  // Model.
+  int num_layers = 4;
+  int hidden_size = 128;
+  int num_attention_heads = 4;
+  int seq_length = 128;
+  double dropout = 0;
+  bool untie_embeddings_and_output_weights = false;
+  bool shuffle_definition_order = false;
+  bool bf16 = false;
+
+  // Batches and data.
+  int micro_batch_size = 4;
+  int global_batch_size = 0;  // 0: one micro-batch a rank
+  std::int64_t train_iters = 100;
+  std::uint64_t seed = 1234;
+  std::vector<std::string> data_path;
+  bool eod_mask_loss = false;
+  std::int64_t eval_interval = 0;
+  int eval_iters = 4;
+
+  // Update.
+  std::string optimizer = "adam";
+  double lr = 1e-3;
+  double min_lr = 0;
+  std::string lr_decay_style = "cosine";
+  std::int64_t lr_warmup_iters = 0;
+  std::int64_t lr_decay_iters = 0;  // 0: train_iters
+  double clip_grad = 1.0;
+  double weight_decay = 0.01;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double sgd_momentum = 0.9;
+
+  // Overlap.
+  std::size_t bucket_size = 0;
+  bool use_distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  bool async_log_all_reduce = false;
+  bool debug_stale_reads = false;
+
+  // Checks.
+  bool check_for_nan = false;
+  bool strict_loss_check = false;
+  bool check_for_spiky_loss = false;
+  std::int64_t check_weight_hash_interval = 0;
+
+  // Logs and checkpoints.
+  std::int64_t log_interval = 1;
+  std::string log_json;
+  std::string save;
+  std::int64_t save_interval = 0;
+  int keep = 0;
+  std::string load;
+  bool print_weight_hash = false;
+  int threads = 1;
+
+  // For tests.
+  std::optional<Planted> inject_nan, inject_inf, die;
+  int delayed_rank = -1;
+  int delay_ms = 0;
+
+  tutti::train::LearningRate schedule() const;
+};
+
+// Either flags, or what to say and to exit with (also after --help).
+struct Parsed {
+  Flags flags;
+  std::optional<int> exit_code;
+  std::string text;
+};
+Parsed parse_flags(int argc, const char* const* argv);
+
+// invalid_argument names the flags that do not fit together, or not this many ranks.
+tutti::Status check_flags(const Flags& flags);
+tutti::Status check_batches(Flags& flags, int ranks);
+
+}  // namespace pretrain

@@ -1,0 +1,47 @@
+// pretrain_gpt: trains a byte-level GPT, alone or as one rank of a job.
+//
+//   tutti run -n 4 pretrain_gpt --data-path /usr/share/common-licenses/GPL-3 --train-iters 200
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "data.hpp"
+#include "flags.hpp"
+#include "trainer.hpp"
+#include "tutti/group.hpp"
+
+namespace {
+
+// A mistake on the command line is the same on every rank: one of them says it.
+int refuse(const std::string& text, int exit_code) {
+  const char* rank = std::getenv("TUTTI_RANK");
+  if (rank == nullptr || std::string(rank) == "0") {
+    if (exit_code == 0) std::printf("%s", text.c_str());
+    else std::fprintf(stderr, "pretrain_gpt: %s\n", text.c_str());
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto parsed = pretrain::parse_flags(argc, argv);
+  if (parsed.exit_code) return refuse(parsed.text, *parsed.exit_code);
+  pretrain::Flags& flags = parsed.flags;
+  auto data = pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed,
+                                   flags.eod_mask_loss);
+  if (!data.ok()) return refuse(data.status().message(), 2);
+  auto group = tutti::Group::from_environment();
+  if (!group.ok()) {
+    std::fprintf(stderr, "pretrain_gpt: %s\n", group.status().to_string().c_str());
+    return 1;
+  }
+  const int rank = (*group)->rank();
+  if (auto status = pretrain::check_batches(flags, (*group)->size()); !status.ok()) {
+    return refuse(status.message(), 2);
+  }
+  const auto ending = pretrain::train(*std::move(group), flags, *std::move(data));
+  if (ending.status.ok()) return 0;
+  std::fprintf(stderr, "pretrain_gpt: rank %d: %s\n", rank, ending.status.to_string().c_str());
+  return ending.before_training ? 2 : 1;
+}

@@ -1,0 +1,202 @@
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+namespace pretrain {
+
+namespace {
+
+using tutti::train::Outcome;
+using tutti::train::RankOverlap;
+
+struct Field {
+  const char* name;  // in the log, without its unit
+  const char* words;
+  double RankOverlap::* value;
+};
+constexpr std::array kTimes = {
+    Field{"step", "step", &RankOverlap::step_s},
+    Field{"forward", "forward", &RankOverlap::forward_s},
+    Field{"backward", "backward", &RankOverlap::backward_s},
+    Field{"update", "update", &RankOverlap::update_s},
+    Field{"wait", "wait", &RankOverlap::wait_s},
+    Field{"skew", "skew (waiting for ranks)", &RankOverlap::skew_s},
+    Field{"exposed", "exposed communication", &RankOverlap::exposed_s},
+    Field{"wire", "communication (wire)", &RankOverlap::wire_s},
+    Field{"tail", "tail", &RankOverlap::tail_s},
+    Field{"bound", "bound of the step", &RankOverlap::bound_s},
+};
+
+// JSON has no NaN.
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null";
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') out += '\\';
+    if (letter == '\n') out += "\\n";
+    else if (static_cast<unsigned char>(letter) < 0x20) out += ' ';
+    else out += letter;
+  }
+  return out + "\"";
+}
+
+std::string json_of(const RankOverlap& times) {
+  std::string out;
+  for (const Field& field : kTimes) {
+    out += fmt::format("\"{}_s\":{},", field.name, number(times.*field.value));
+  }
+  return "{" + out + "\"hidden\":" + number(times.hidden) + "}";
+}
+
+double per_second(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+std::string json_of(const StepLine& line) {
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
+      "\"outcome\":\"{}\",\"mean\":{},\"max\":{}}}",
+      line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
+      number(per_second(line.tokens, line.overlap.max.step_s)), tutti::train::to_string(line.outcome),
+      json_of(line.overlap.mean), json_of(line.overlap.max));
+}
+
+}  // namespace
+
+Report::Report(const Flags& flags, int ranks, std::int64_t first_step)
+    : flags_(flags), ranks_(ranks), first_step_(first_step),
+      begin_(std::chrono::steady_clock::now()) {
+  mean_.hidden = max_.hidden = 0;  // sums, from here on
+}
+
+Report::~Report() {
+  if (log_ != nullptr) std::fclose(log_);
+}
+
+tutti::Result<std::unique_ptr<Report>> Report::open(const Flags& flags, int ranks,
+                                                    std::int64_t first_step) {
+  std::unique_ptr<Report> report(new Report(flags, ranks, first_step));
+  if (!flags.log_json.empty()) {
+    report->log_ = std::fopen(flags.log_json.c_str(), first_step > 1 ? "a" : "w");
+    if (report->log_ == nullptr) {
+      return tutti::Status(tutti::Code::io, "--log-json " + flags.log_json +
+                                                " cannot be written: " + std::strerror(errno));
+    }
+  }
+  return report;
+}
+
+void Report::write_log(const std::string& json) {
+  if (log_ == nullptr) return;
+  std::fprintf(log_, "%s\n", json.c_str());
+  std::fflush(log_);
+}
+
+void Report::begin(const std::string& model, const std::string& layout) {
+  fmt::print("{}; {} rank{}, {} sequences of {} tokens a step\n{}{}", model, ranks_,
+             ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, layout,
+             layout.empty() || layout.back() == '\n' ? "" : "\n");
+  std::fflush(stdout);
+  write_log(fmt::format("{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
+                        "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
+                        "\"micro_batch_size\":{},\"seq_length\":{}}}",
+                        quoted(model), ranks_, first_step_, flags_.train_iters,
+                        flags_.global_batch_size, flags_.micro_batch_size, flags_.seq_length));
+}
+
+std::string Report::time_left(std::int64_t step) const {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+  const double each = spent.count() / static_cast<double>(step - first_step_ + 1);
+  const auto left = std::llround(each * static_cast<double>(flags_.train_iters - step));
+  return fmt::format("{}:{:02}", left / 60, left % 60);
+}
+
+void Report::print_line(const StepLine& line) {
+  const RankOverlap& mean = line.overlap.mean;
+  const double compute = mean.forward_s + mean.backward_s + mean.update_s;
+  fmt::print("step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
+             "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
+             "  ETA {}{}\n",
+             line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr,
+             per_second(line.tokens, line.overlap.max.step_s), line.overlap.max.step_s * 1e3,
+             compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
+             line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
+             line.outcome == Outcome::updated ? "" : "  SKIPPED: a gradient is not finite");
+  std::fflush(stdout);
+}
+
+void Report::step(const StepLine& line) {
+  if (line.step == first_step_) first_loss_ = line.loss;
+  last_loss_ = line.loss;
+  const bool print = line.step % flags_.log_interval == 0 || line.step == first_step_ ||
+                     line.step == flags_.train_iters || line.outcome != Outcome::updated;
+  if (print) print_line(line);
+  write_log(json_of(line));
+  // The first step also learns the order, moves the buckets and warms everything up.
+  if (line.step > first_step_) add_to_table(line);
+}
+
+void Report::add_to_table(const StepLine& line) {
+  for (const Field& field : kTimes) {
+    mean_.*field.value += line.overlap.mean.*field.value;
+    max_.*field.value += line.overlap.max.*field.value;
+  }
+  mean_.hidden += line.overlap.mean.hidden;
+  max_.hidden += line.overlap.max.hidden;
+  tokens_ += static_cast<double>(line.tokens);
+  ++steps_;
+}
+
+void Report::validation(std::int64_t step, double loss) {
+  fmt::print("step {}  validation loss {:.6f}\n", step, loss);
+  std::fflush(stdout);
+  write_log(fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
+}
+
+void Report::warning(std::int64_t step, const std::string& text) {
+  fmt::print("step {}  warning: {}\n", step, text);
+  std::fflush(stdout);
+  write_log(fmt::format("{{\"event\":\"warning\",\"step\":{},\"text\":{}}}", step, quoted(text)));
+}
+
+void Report::checkpoint(std::int64_t step, const std::string& folder) {
+  fmt::print("step {}  saved to {}\n", step, folder);
+  std::fflush(stdout);
+  write_log(fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step,
+                        quoted(folder)));
+}
+
+void Report::print_table() const {
+  const double steps = static_cast<double>(steps_);
+  fmt::print("\n{:<26}{:>14}{:>14}\n", fmt::format("ms, steps {} … {}", first_step_ + 1,
+             flags_.train_iters), "mean of ranks", "max of ranks");
+  for (const Field& field : kTimes) {
+    fmt::print("{:<26}{:>14.3f}{:>14.3f}\n", field.words, mean_.*field.value / steps * 1e3,
+               max_.*field.value / steps * 1e3);
+  }
+  fmt::print("{:<26}{:>12.1f} %{:>12.1f} %  (smallest)\n", "hidden share",
+             mean_.hidden / steps * 100, max_.hidden / steps * 100);
+  fmt::print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
+}
+
+void Report::end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash) {
+  if (steps_ > 0) print_table();
+  fmt::print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_,
+             last_loss_, skipped, skipped == 1 ? "" : "s", transient);
+  if (!flags_.log_json.empty()) fmt::print("log in {}\n", flags_.log_json);
+  if (!weight_hash.empty()) fmt::print("weights sha256 {}\n", weight_hash);
+  std::fflush(stdout);
+  write_log(fmt::format("{{\"event\":\"end\",\"step\":{},\"skipped\":{},\"transient\":{},"
+                        "\"weights\":{}}}",
+                        flags_.train_iters, skipped, transient, quoted(weight_hash)));
+}
+
+}  // namespace pretrain

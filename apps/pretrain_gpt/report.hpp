@@ -1,0 +1,65 @@
+// apps/pretrain_gpt/report.hpp - what rank 0 tells: a line for a step, a JSON object in the log, and
+// a table at the end. docs/formats/training_log.md.
+//
+// Thread-safety  one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "flags.hpp"
+#include "tutti/train/data_parallel.hpp"
+
+namespace pretrain {
+
+// All that is known of a step once every rank's numbers are here.
+struct StepLine {
+  std::int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  std::int64_t tokens = 0;
+  tutti::train::Outcome outcome = tutti::train::Outcome::updated;
+  tutti::train::StepOverlap overlap;
+};
+
+class Report {
+ public:
+  // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
+  static tutti::Result<std::unique_ptr<Report>> open(const Flags& flags, int ranks,
+                                                     std::int64_t first_step);
+  ~Report();
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  void begin(const std::string& model, const std::string& layout);
+  void step(const StepLine& line);
+  void validation(std::int64_t step, double loss);
+  void warning(std::int64_t step, const std::string& text);
+  void checkpoint(std::int64_t step, const std::string& folder);
+  void end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash);
+
+ private:
+  Report(const Flags& flags, int ranks, std::int64_t first_step);
+  void print_line(const StepLine& line);
+  void write_log(const std::string& json);
+  void add_to_table(const StepLine& line);
+  void print_table() const;
+  std::string time_left(std::int64_t step) const;
+
+  Flags flags_;
+  int ranks_;
+  std::int64_t first_step_;
+  std::chrono::steady_clock::time_point begin_;
+  std::FILE* log_ = nullptr;
+  // Sums over the steps in the table.
+  std::int64_t steps_ = 0;
+  double tokens_ = 0;
+  double first_loss_ = 0, last_loss_ = 0;
+  tutti::train::RankOverlap mean_, max_;
+};
+
+}  // namespace pretrain

@@ -1,0 +1,89 @@
+#include "step_log.hpp"
+
+#include <cmath>
+#include <string>
+
+namespace pretrain {
+
+using tutti::Status;
+using tutti::train::LossGuard;
+
+namespace {
+
+std::string fault_name(int rank) { return "loss_not_finite_" + std::to_string(rank); }
+
+}  // namespace
+
+tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, bool asynchronous,
+                                                        Report* report, LossGuard* guard) {
+  auto log = std::make_unique<StepLog>();
+  log->rank_ = group.rank();
+  log->ranks_ = group.size();
+  log->asynchronous_ = asynchronous;
+  log->report_ = report;
+  log->guard_ = guard;
+  auto bus = tutti::train::MetricsBus::create(group, asynchronous);
+  if (!bus.ok()) return bus.status();
+  log->bus_ = *std::move(bus);
+  auto meter = tutti::train::OverlapMeter::create(group);
+  if (!meter.ok()) return meter.status();
+  log->meter_ = *std::move(meter);
+  return log;
+}
+
+Status StepLog::publish(const StepFacts& facts) {
+  now_ = facts.step;
+  bus_->add("loss_sum", facts.loss_sum);
+  bus_->add("tokens", static_cast<double>(facts.tokens));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    bus_->add(fault_name(rank), rank == rank_ && !std::isfinite(facts.loss_sum) ? 1 : 0);
+  }
+  if (auto status = bus_->publish(facts.step); !status.ok()) return status;
+  if (auto status = meter_->publish(facts.step, facts.times); !status.ok()) return status;
+  StepLine line;
+  line.step = facts.step;
+  line.grad_norm = facts.report.grad_norm;
+  line.lr = facts.lr;
+  line.outcome = facts.report.outcome;
+  under_way_.push_back(line);
+  const std::size_t may_stay = asynchronous_ ? 1 : 0;
+  while (under_way_.size() > may_stay) {
+    if (auto status = tell_oldest(); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status StepLog::tell_oldest() {
+  StepLine line = under_way_.front();
+  under_way_.pop_front();
+  auto metrics = bus_->take(true);
+  if (!metrics.ok()) return metrics.status();
+  auto overlap = meter_->take(true);
+  if (!overlap.ok()) return overlap.status();
+  if (!*metrics || !*overlap || (*metrics)->step != line.step || (*overlap)->step != line.step) {
+    return {tutti::Code::internal, "the log lost step " + std::to_string(line.step)};
+  }
+  const double tokens = (*metrics)->find("tokens").value_or(0);
+  line.tokens = static_cast<std::int64_t>(tokens);
+  line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
+  line.overlap = **overlap;
+  if (report_ != nullptr) report_->step(line);
+
+  std::vector<int> at_fault;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if ((*metrics)->find(fault_name(rank)).value_or(0) != 0) at_fault.push_back(rank);
+  }
+  const auto judgement = guard_->judge_loss(line.step, now_, line.loss, at_fault);
+  if (judgement.verdict == LossGuard::Verdict::stop) return judgement.status;
+  if (!judgement.text.empty() && report_ != nullptr) report_->warning(line.step, judgement.text);
+  return {};
+}
+
+Status StepLog::flush() {
+  while (!under_way_.empty()) {
+    if (auto status = tell_oldest(); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace pretrain

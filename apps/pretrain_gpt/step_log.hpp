@@ -1,0 +1,56 @@
+// apps/pretrain_gpt/step_log.hpp - from a step's numbers on each rank to rank 0's report.
+//
+// Loss and tokens are summed by the metrics bus, times compared by the overlap meter; both travel
+// while the next step computes. The line of step s is there by the end of step s + 1, or at once
+// without --async-log-allreduce; its values are the same.
+//
+// Ordering       every method is collective.
+// Failure        a loss that is not finite ends the run here, one step late, unless it was judged
+//                with the step (--strict-loss-check).
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "report.hpp"
+#include "tutti/train/loss_guard.hpp"
+#include "tutti/train/metrics_bus.hpp"
+#include "tutti/train/overlap.hpp"
+
+namespace pretrain {
+
+// What this rank knows when a step is over.
+struct StepFacts {
+  std::int64_t step = 0;
+  double loss_sum = 0;
+  std::int64_t tokens = 0;
+  double lr = 0;
+  tutti::train::StepReport report;
+  tutti::train::StepTimes times;
+};
+
+class StepLog {
+ public:
+  // `report` is null but on rank 0; both are lent.
+  static tutti::Result<std::unique_ptr<StepLog>> create(tutti::Group& group, bool asynchronous,
+                                                        Report* report,
+                                                        tutti::train::LossGuard* guard);
+  tutti::Status publish(const StepFacts& facts);
+  // Everything published is told.
+  tutti::Status flush();
+
+ private:
+  tutti::Status tell_oldest();
+
+  int rank_ = 0;
+  int ranks_ = 1;
+  bool asynchronous_ = false;
+  Report* report_ = nullptr;
+  tutti::train::LossGuard* guard_ = nullptr;
+  std::unique_ptr<tutti::train::MetricsBus> bus_;
+  std::unique_ptr<tutti::train::OverlapMeter> meter_;
+  std::deque<StepLine> under_way_;  // what is alike on all ranks and needs no sum
+  std::int64_t now_ = 0;
+};
+
+}  // namespace pretrain

@@ -1,0 +1,319 @@
+#include "trainer.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <csignal>
+#include <limits>
+#include <thread>
+
+#include "model.hpp"
+#include "step_log.hpp"
+#include "tutti/libtorch.hpp"
+
+namespace pretrain {
+
+namespace train_ = tutti::train;
+using tutti::Code;
+using tutti::Status;
+using train_::LossGuard;
+
+namespace {
+
+// at::set_num_threads does not reach an OpenBLAS that has threads of its own.
+void set_threads(int threads) {
+  at::set_num_threads(threads);
+  using Setter = void (*)(int);
+  void* symbol = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads");
+  if (symbol != nullptr) reinterpret_cast<Setter>(symbol)(threads);
+}
+
+tutti::libtorch::Options wrap_options(const Flags& flags) {
+  tutti::libtorch::Options options;
+  options.layer.overlap_grad_reduce = flags.overlap_grad_reduce;
+  options.layer.use_distributed_optimizer = flags.use_distributed_optimizer;
+  options.layer.overlap_param_gather = flags.overlap_param_gather;
+  options.layer.bucket_bytes = flags.bucket_size;
+  options.layer.clip_grad = flags.clip_grad;
+  options.layer.check_for_nan = flags.check_for_nan;
+  options.layer.groups = {{.weight_decay = flags.weight_decay}, {.weight_decay = 0}};
+  if (flags.optimizer == "sgd") {
+    options.layer.optimizer = train_::Sgd{.momentum = flags.sgd_momentum};
+  } else {
+    options.layer.optimizer = train_::AdamW{
+        .beta1 = flags.adam_beta1, .beta2 = flags.adam_beta2, .epsilon = flags.adam_eps};
+  }
+  options.group_of = parameter_group;
+  options.debug = flags.debug_stale_reads;
+  return options;
+}
+
+class Trainer {
+ public:
+  Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data)
+      : group_(std::move(group)), flags_(flags), data_(std::move(data)),
+        accumulation_(flags.global_batch_size / (flags.micro_batch_size * group_->size())),
+        guard_({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss}) {}
+
+  Status set_up();
+  Status run();
+  // So that nobody waits for a rank that stopped alone.
+  void give_up(const Status& status);
+
+ private:
+  Status load(const train_::CheckpointInfo& info);
+  Status one_step(std::int64_t step);
+  tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
+  Status micro_batch(std::int64_t step, int number, int micro);
+  torch::Tensor plant(torch::Tensor loss, std::int64_t step, int number) const;
+  Status after_step(std::int64_t step);
+  Status validate(std::int64_t step);
+  Status save(std::int64_t step);
+  void say(std::int64_t step, const std::string& text);
+
+  std::shared_ptr<tutti::Group> group_;
+  Flags flags_;
+  Data data_;
+  int accumulation_;
+  LossGuard guard_;
+  bool common_decision_ = false;  // all ranks end alike
+  std::shared_ptr<Gpt> net_;
+  std::shared_ptr<DataParallel> model_;
+  std::shared_ptr<tutti::Group> validation_group_;
+  std::unique_ptr<Report> report_;  // rank 0
+  std::unique_ptr<StepLog> log_;
+  std::int64_t done_ = 0;        // steps
+  std::uint64_t consumed_ = 0;   // sequences
+  double loss_sum_ = 0;          // of this step and rank
+  std::int64_t tokens_ = 0;
+};
+
+Status Trainer::set_up() {
+  set_threads(flags_.threads);
+  net_ = make_model(flags_);
+  auto options = wrap_options(flags_);
+  if (!flags_.load.empty()) {
+    auto info = train_::inspect_checkpoint(flags_.load);
+    if (!info.ok()) return info.status().annotate("--load " + flags_.load);
+    options.layer.order_hint = info->order;
+  }
+  auto model = DataParallel::create(net_, {group_, group_}, std::move(options));
+  if (!model.ok()) return model.status();
+  model_ = *model;
+  if (!flags_.load.empty()) {
+    auto info = train_::load_checkpoint(model_->layer(), flags_.load);
+    if (!info.ok()) return info.status().annotate("--load " + flags_.load);
+    if (auto status = load(*info); !status.ok()) return status;
+  }
+  auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
+  if (!copy.ok()) return copy.status();
+  validation_group_ = *copy;
+  if (group_->rank() == 0) {
+    auto report = Report::open(flags_, group_->size(), done_ + 1);
+    if (!report.ok()) return report.status();
+    report_ = *std::move(report);
+    std::size_t elements = 0;
+    for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
+    report_->begin(fmt::format("GPT of {} parameters ({} layers of {}), {}", elements,
+                               flags_.num_layers, flags_.hidden_size,
+                               flags_.bf16 ? "bf16" : "fp32"),
+                   model_->layer().describe());
+  }
+  auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
+  if (!log.ok()) return log.status();
+  log_ = *std::move(log);
+  return {};
+}
+
+// What a checkpoint's numbers mean depends on these flags.
+Status Trainer::load(const train_::CheckpointInfo& info) {
+  const auto find = [&](const char* name) {
+    const auto found = info.extra.find(name);
+    return found == info.extra.end() ? std::string() : found->second;
+  };
+  const auto differs = [&](const char* name, const char* flag, const std::string& here) {
+    return find(name) == here
+               ? Status()
+               : Status(Code::invalid_argument,
+                        fmt::format("{} is {} here and was {} in the checkpoint of --load {}: its "
+                                    "data position and random state would mean something else",
+                                    flag, here, find(name), flags_.load));
+  };
+  for (const Status& status :
+       {differs("seed", "--seed", std::to_string(flags_.seed)),
+        differs("seq_length", "--seq-length", std::to_string(flags_.seq_length)),
+        differs("data_bytes", "the size of --data-path", std::to_string(data_.bytes()))}) {
+    if (!status.ok()) return status;
+  }
+  done_ = info.iteration;
+  consumed_ = std::stoull(find("consumed_sequences"));
+  return {};
+}
+
+torch::Tensor Trainer::plant(torch::Tensor loss, std::int64_t step, int number) const {
+  const int rank = group_->rank();
+  if (flags_.inject_nan && flags_.inject_nan->hits(step, rank, number)) {
+    loss = loss * std::numeric_limits<float>::quiet_NaN();
+  }
+  if (flags_.inject_inf && flags_.inject_inf->hits(step, rank, number)) {
+    loss.register_hook([](const torch::Tensor& gradient) {
+      return gradient * std::numeric_limits<float>::infinity();
+    });
+  }
+  if (flags_.delayed_rank == rank) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.delay_ms));
+  }
+  return loss;
+}
+
+// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences, and fold them in the same order.
+Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
+  if (auto status = model_->begin_micro_batch(micro + 1 == accumulation_); !status.ok()) {
+    return status;
+  }
+  const auto index = static_cast<std::uint64_t>(group_->rank() * accumulation_ + micro);
+  const auto size = flags_.micro_batch_size;
+  const Batch batch = data_.training(consumed_ + index * static_cast<std::uint64_t>(size), size);
+  // Dropout depends on nothing that a checkpoint does not hold.
+  torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
+  const torch::Tensor loss =
+      plant(loss_sum(*net_, batch, size, model_.get()), step, number);
+  loss_sum_ += static_cast<double>(loss.item<float>());
+  tokens_ += batch.counted;
+  return model_->backward(loss);
+}
+
+tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
+  loss_sum_ = 0;
+  tokens_ = 0;
+  for (int micro = 0; micro < accumulation_; ++micro) {
+    try {
+      if (auto status = micro_batch(step, number, micro); !status.ok()) return status;
+    } catch (const tutti::libtorch::GateError& error) {
+      return error.status();
+    } catch (const c10::Error& error) {
+      return Status(Code::internal, std::string("forward: ") + error.what_without_backtrace());
+    }
+  }
+  if (flags_.die && flags_.die->hits(step, group_->rank(), number)) ::raise(SIGKILL);
+  return model_->step({.lr = flags_.schedule().at(step),
+                       .tokens = tokens_,
+                       .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_)});
+}
+
+Status Trainer::one_step(std::int64_t step) {
+  for (int number = 0;; ++number) {
+    auto report = attempt(step, number);
+    if (!report.ok()) return report.status();
+    const auto times = model_->layer().take_times();
+    const auto judgement = guard_.judge(step, *report);
+    if (!judgement.text.empty()) say(step, judgement.text);
+    if (judgement.verdict == LossGuard::Verdict::stop) {
+      common_decision_ = true;
+      return judgement.status;
+    }
+    if (judgement.verdict == LossGuard::Verdict::recompute) {
+      if (auto status = model_->discard_gradients(); !status.ok()) return status;
+      continue;
+    }
+    for (const std::string& name : report->unused) {
+      say(step, "parameter '" + name + "' is used by no rank and is not updated");
+    }
+    consumed_ += static_cast<std::uint64_t>(flags_.global_batch_size);
+    done_ = step;
+    return log_->publish({step, loss_sum_, tokens_, flags_.schedule().at(step), *report, times});
+  }
+}
+
+Status Trainer::validate(std::int64_t step) {
+  if (auto status = model_->parameters_ready(); !status.ok()) return status;
+  torch::NoGradGuard no_grad;
+  net_->eval();
+  double sums[2] = {0, 0};
+  for (int round = 0; round < flags_.eval_iters; ++round) {
+    for (int micro = 0; micro < accumulation_; ++micro) {
+      const auto index = (static_cast<std::uint64_t>(round) * group_->size() + group_->rank()) *
+                             accumulation_ + micro;
+      const Batch batch = data_.validation(index * flags_.micro_batch_size,
+                                           flags_.micro_batch_size);
+      sums[0] += loss_sum(*net_, batch, flags_.micro_batch_size, nullptr).item<float>();
+      sums[1] += static_cast<double>(batch.counted);
+    }
+  }
+  net_->train();
+  auto status = validation_group_->all_reduce(tutti::Buffer::of(sums, 2), tutti::ReduceOp::sum);
+  if (status.ok() && report_) report_->validation(step, sums[0] / sums[1]);
+  return status;
+}
+
+// Everything that was published is judged first: no checkpoint of a run that has failed.
+Status Trainer::save(std::int64_t step) {
+  if (auto status = log_->flush(); !status.ok()) return status;
+  train_::CheckpointInfo info;
+  info.iteration = step;
+  info.ranks = group_->size();
+  info.order = model_->layer().order();
+  info.extra = {{"consumed_sequences", std::to_string(consumed_)},
+                {"seed", std::to_string(flags_.seed)},
+                {"seq_length", std::to_string(flags_.seq_length)},
+                {"global_batch_size", std::to_string(flags_.global_batch_size)},
+                {"data_bytes", std::to_string(data_.bytes())}};
+  auto status = train_::save_checkpoint(model_->layer(), flags_.save, info, flags_.keep);
+  if (status.ok() && report_) report_->checkpoint(step, flags_.save);
+  return status;
+}
+
+Status Trainer::after_step(std::int64_t step) {
+  const auto due = [&](std::int64_t interval) { return interval > 0 && step % interval == 0; };
+  if (due(flags_.eval_interval)) {
+    if (auto status = validate(step); !status.ok()) return status.annotate("validation");
+  }
+  if (due(flags_.check_weight_hash_interval)) {
+    if (auto status = model_->layer().check_weights(); !status.ok()) return status;
+  }
+  const bool last = step == flags_.train_iters && !flags_.save.empty();
+  return due(flags_.save_interval) || last ? save(step) : Status();
+}
+
+Status Trainer::run() {
+  for (std::int64_t step = done_ + 1; step <= flags_.train_iters; ++step) {
+    if (auto status = one_step(step); !status.ok()) return status;
+    if (auto status = after_step(step); !status.ok()) return status;
+  }
+  if (auto status = log_->flush(); !status.ok()) return status;
+  std::string hash;
+  if (flags_.print_weight_hash) {
+    auto result = model_->layer().weight_hash();
+    if (!result.ok()) return result.status();
+    hash = *result;
+  }
+  if (report_) report_->end(guard_.skipped(), guard_.transient(), hash);
+  return model_->layer().group().barrier();  // nobody leaves while others still need him
+}
+
+void Trainer::say(std::int64_t step, const std::string& text) {
+  if (report_) report_->warning(step, text);
+}
+
+void Trainer::give_up(const Status& status) {
+  if (model_ == nullptr || common_decision_) return;
+  tutti::Group& group = model_->layer().group();
+  if (group.health().ok()) group.abort(status.message());
+}
+
+}  // namespace
+
+Ending train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data) {
+  Trainer trainer(std::move(group), flags, std::move(data));
+  if (auto status = trainer.set_up(); !status.ok()) {
+    const bool given = status.code() == Code::invalid_argument || status.code() == Code::io ||
+                       status.code() == Code::corrupt;
+    return {status, given};
+  }
+  Status status = trainer.run();
+  if (!status.ok()) trainer.give_up(status);
+  return {status, false};
+}
+
+}  // namespace pretrain

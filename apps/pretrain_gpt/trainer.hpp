@@ -1,0 +1,21 @@
+// apps/pretrain_gpt/trainer.hpp - the training loop of one rank.
+//
+// Failure        the Status that ended the run; alike on all ranks where it was a common decision.
+#pragma once
+
+#include <memory>
+
+#include "data.hpp"
+#include "flags.hpp"
+#include "tutti/group.hpp"
+
+namespace pretrain {
+
+struct Ending {
+  tutti::Status status;
+  bool before_training = false;  // what was given is at fault: exit code 2
+};
+
+Ending train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data);
+
+}  // namespace pretrain

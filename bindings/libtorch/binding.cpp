@@ -1,0 +1,289 @@
+#include "binding.hpp"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace tutti::libtorch {
+
+namespace {
+
+Status refuse(const std::string& name, const std::string& why) {
+  return {Code::invalid_argument, "parameter '" + name + "' " + why};
+}
+
+Status check_kind(const std::string& name, const torch::Tensor& tensor) {
+  if (!tensor.device().is_cpu() || tensor.is_sparse()) {
+    return refuse(name, "is not a dense tensor on the CPU; move the module before wrapping it");
+  }
+  if (tensor.scalar_type() != torch::kFloat && tensor.scalar_type() != torch::kBFloat16) {
+    return refuse(name, "is neither float32 nor bfloat16; convert the module before wrapping it");
+  }
+  return {};
+}
+
+Buffer buffer_of(const torch::Tensor& tensor) {
+  const bool wide = tensor.scalar_type() == torch::kFloat;
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+          wide ? Dtype::f32 : Dtype::bf16};
+}
+
+torch::Tensor view_of(const Buffer& buffer, const torch::Tensor& like, torch::ScalarType type) {
+  return torch::from_blob(buffer.data, like.sizes(), torch::TensorOptions().dtype(type));
+}
+
+}  // namespace
+
+// Holds a handle that detach empties: an accumulator may outlive the binding in a graph that the
+// user kept.
+class Binding::ReadyHook : public torch::autograd::FunctionPostHook {
+ public:
+  ReadyHook(std::shared_ptr<Binding*> binding, std::size_t index, std::size_t member)
+      : binding_(std::move(binding)), index_(index), member_(member) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& inputs) override {
+    if (Binding* binding = *binding_) {
+      // Autograd may run an accumulator without a gradient; torch's optimizers skip it then.
+      const bool defined = !inputs.empty() && inputs[0].defined();
+      binding->on_gradient(index_, binding->entries_[index_].members[member_], defined);
+    }
+    return outputs;
+  }
+
+ private:
+  std::shared_ptr<Binding*> binding_;
+  std::size_t index_;
+  std::size_t member_;
+};
+
+Result<std::unique_ptr<Binding>> Binding::collect(torch::nn::Module& module) {
+  auto binding = std::make_unique<Binding>();
+  for (const auto& parameter : module.named_parameters()) {
+    if (auto status = binding->add(parameter.key(), parameter.value()); !status.ok()) return status;
+  }
+  if (auto status = binding->refuse_overlaps(); !status.ok()) return status;
+  binding->index_modules(module);
+  return binding;
+}
+
+Binding::~Binding() { detach(); }
+
+Status Binding::add(const std::string& name, torch::Tensor tensor) {
+  if (auto status = check_kind(name, tensor); !status.ok()) return status;
+  const void* object = tensor.unsafeGetTensorImpl();
+  const bool known_object = by_object_.count(object) != 0;
+  const bool known_address = tensor.numel() > 0 && by_address_.count(tensor.data_ptr()) != 0;
+  if (!tensor.is_contiguous()) {
+    if (known_address) return refuse(name, "shares memory in another layout; make it contiguous");
+    torch::NoGradGuard no_grad;
+    tensor.set_data(tensor.contiguous());
+  }
+  std::size_t index = entries_.size();
+  if (known_object) index = by_object_.at(object);
+  else if (known_address) index = by_address_.at(tensor.data_ptr());
+  if (index == entries_.size()) entries_.emplace_back();
+  by_object_[object] = index;
+  if (tensor.numel() > 0) by_address_[tensor.data_ptr()] = index;
+
+  Entry& entry = entries_[index];
+  if (!entry.members.empty() && entry.members[0].tensor.numel() != tensor.numel()) {
+    return refuse(name, "shares a part of the memory of '" + entry.members[0].name + "'");
+  }
+  entry.frozen = entry.frozen && !tensor.requires_grad();
+  entry.objects += !known_object && tensor.requires_grad() ? 1 : 0;
+  entry.members.push_back({name, std::move(tensor), nullptr, known_object});
+  return {};
+}
+
+Status Binding::refuse_overlaps() const {
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries_) {
+    if (entry.members[0].tensor.numel() > 0) order.push_back(&entry);
+  }
+  const auto begin = [](const Entry* entry) {
+    return static_cast<const char*>(entry->members[0].tensor.data_ptr());
+  };
+  std::sort(order.begin(), order.end(),
+            [&](const Entry* a, const Entry* b) { return begin(a) < begin(b); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const Member& before = order[i - 1]->members[0];
+    if (begin(order[i - 1]) + before.tensor.nbytes() > begin(order[i])) {
+      return refuse(order[i]->members[0].name,
+                    "shares a part of the memory of '" + before.name + "'");
+    }
+  }
+  return {};
+}
+
+void Binding::index_modules(torch::nn::Module& module) {
+  for (const auto& part : module.modules()) {
+    std::vector<std::size_t>& indices = by_module_[part.get()];
+    for (const torch::Tensor& tensor : part->parameters()) {
+      const std::size_t index = index_of(tensor);
+      if (std::find(indices.begin(), indices.end(), index) == indices.end()) {
+        indices.push_back(index);
+      }
+    }
+  }
+}
+
+std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of) const {
+  std::vector<train::Parameter> parameters;
+  for (const Entry& entry : entries_) {
+    const Member& first = entry.members[0];
+    train::Parameter parameter;
+    parameter.name = first.name;
+    for (std::size_t i = 1; i < entry.members.size(); ++i) {
+      parameter.aliases.push_back(entry.members[i].name);
+    }
+    parameter.shape = first.tensor.sizes().vec();
+    parameter.value = buffer_of(first.tensor);
+    parameter.frozen = entry.frozen;
+    if (group_of) parameter.group = group_of(first.name, first.tensor);
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
+}
+
+void Binding::attach(train::DataParallel& layer) {
+  layer_ = &layer;
+  self_ = std::make_shared<Binding*>(this);
+  set_views();
+  // After set_data: it may reset the accumulator on which the hook sits.
+  for (std::size_t index = 0; index < entries_.size(); ++index) add_hooks(index);
+}
+
+void Binding::add_hooks(std::size_t index) {
+  auto& members = entries_[index].members;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i].is_alias_object || !members[i].tensor.requires_grad()) continue;
+    members[i].accumulator = torch::autograd::impl::grad_accumulator(members[i].tensor);
+    members[i].accumulator->add_post_hook(std::make_unique<ReadyHook>(self_, index, i));
+  }
+}
+
+void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
+  if (!defined) return;
+  Entry& entry = entries_[index];
+  if (entry.gradient.defined()) {
+    torch::NoGradGuard no_grad;
+    torch::Tensor& grad = member.tensor.mutable_grad();
+    // Not the preset view: bf16, or the user dropped it before this backward.
+    if (grad.defined() && grad.data_ptr() != entry.gradient.data_ptr()) {
+      entry.gradient.view(-1).add_(grad.to_dense().reshape(-1));
+      preset_gradient(entry, member);
+    }
+  }
+  if (++entry.reported == entry.objects) layer_->ready(index);
+}
+
+void Binding::finish_backward() {
+  for (std::size_t index = 0; index < entries_.size(); ++index) {
+    Entry& entry = entries_[index];
+    if (entry.reported > 0 && entry.reported < entry.objects) layer_->ready(index);
+    entry.reported = 0;
+  }
+}
+
+void Binding::preset_gradient(const Entry& entry, Member& member) {
+  if (!member.tensor.requires_grad()) return;
+  const bool in_place = member.tensor.scalar_type() == torch::kFloat;
+  member.tensor.mutable_grad() =
+      in_place ? entry.gradient.view(member.tensor.sizes()) : torch::Tensor();
+}
+
+void Binding::set_view(std::size_t index) {
+  Entry& entry = entries_[index];
+  const torch::Tensor& first = entry.members[0].tensor;
+  if (first.numel() == 0) return;
+  if (!entry.frozen) entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  for (Member& member : entry.members) {
+    if (member.is_alias_object) continue;
+    torch::Tensor& tensor = member.tensor;
+    tensor.set_data(view_of(layer_->parameter(index), tensor, tensor.scalar_type()));
+    if (!entry.frozen) preset_gradient(entry, member);
+  }
+}
+
+void Binding::set_views() {
+  torch::NoGradGuard no_grad;
+  sorted_.clear();
+  for (std::size_t index = 0; index < entries_.size(); ++index) {
+    set_view(index);
+    sorted_.emplace_back(static_cast<const char*>(layer_->parameter(index).data), index);
+  }
+  std::sort(sorted_.begin(), sorted_.end());
+}
+
+void Binding::detach() {
+  if (layer_ == nullptr) return;
+  torch::NoGradGuard no_grad;
+  *self_ = nullptr;
+  for (std::size_t index = 0; index < entries_.size(); ++index) {
+    Entry& entry = entries_[index];
+    if (entry.members[0].tensor.numel() == 0 || entry.frozen) continue;
+    const torch::Tensor own = entry.members[0].tensor.clone();
+    for (Member& member : entry.members) {
+      // One that the user replaced is his own already.
+      if (member.tensor.data_ptr() == layer_->parameter(index).data) {
+        member.tensor.set_data(own.view(member.tensor.sizes()));
+      }
+      member.tensor.mutable_grad() = torch::Tensor();
+    }
+  }
+  layer_ = nullptr;
+}
+
+Status Binding::check_views() {
+  for (std::size_t index = 0; index < entries_.size(); ++index) {
+    if (auto status = check_entry(index); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Binding::check_entry(std::size_t index) {
+  Entry& entry = entries_[index];
+  const Buffer value = layer_->parameter(index);
+  if (value.count == 0) return {};
+  for (Member& member : entry.members) {
+    if (member.tensor.data_ptr() != value.data) {
+      return refuse(member.name,
+                    "was given other memory after the module was wrapped (Module::to, torch::load "
+                    "or set_data); load and move the module before wrapping it");
+    }
+    if (entry.frozen || !member.tensor.requires_grad()) continue;
+    const torch::Tensor& grad = member.tensor.grad();
+    if (!grad.defined()) {
+      preset_gradient(entry, member);
+    } else if (grad.data_ptr() != entry.gradient.data_ptr()) {
+      return refuse(member.name, "was given another .grad; gradients belong to the layer");
+    }
+  }
+  return {};
+}
+
+const std::vector<std::size_t>* Binding::below(const torch::nn::Module& module) const {
+  const auto found = by_module_.find(&module);
+  return found == by_module_.end() ? nullptr : &found->second;
+}
+
+std::size_t Binding::index_of(const torch::Tensor& tensor) const {
+  if (!tensor.defined()) return entries_.size();
+  const auto found = by_object_.find(tensor.unsafeGetTensorImpl());
+  return found == by_object_.end() ? entries_.size() : found->second;
+}
+
+std::size_t Binding::index_at(const void* address) const {
+  const auto* wanted = static_cast<const char*>(address);
+  auto after = std::upper_bound(sorted_.begin(), sorted_.end(), wanted,
+                                [](const char* a, const auto& entry) { return a < entry.first; });
+  if (after == sorted_.begin()) return entries_.size();
+  const auto& [begin, index] = *std::prev(after);
+  const bool inside = wanted < begin + layer_->parameter(index).bytes();
+  return inside ? index : entries_.size();
+}
+
+}  // namespace tutti::libtorch

@@ -1,0 +1,91 @@
+// bindings/libtorch/binding.hpp - the module's tensors and the layer's flat memory, held together.
+//
+//   module tensor  --set_data-->  view of parameter(i)
+//   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
+//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32
+//
+// Tied tensors are one entry with several members: the same tensor object under two names, or two
+// objects over one storage, each of which has an accumulator, and so a hook, of its own.
+//
+// Thread-safety  one thread at a time; hooks run in the thread that runs backward.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tutti/train.hpp"
+
+namespace tutti::libtorch {
+
+class Binding {
+ public:
+  using GroupOf = std::function<int(const std::string&, const torch::Tensor&)>;
+
+  // invalid_argument names a parameter that cannot be flattened.
+  static Result<std::unique_ptr<Binding>> collect(torch::nn::Module& module);
+  ~Binding();
+
+  // What the layer is created from, one for each entry.
+  std::vector<train::Parameter> parameters(const GroupOf& group_of) const;
+  // From here on tensors are views of the layer's memory, and hooks tell it of gradients.
+  void attach(train::DataParallel& layer);
+  // After the layer moved its memory.
+  void set_views();
+  // Every tensor gets memory of its own again, with the value it has.
+  void detach();
+
+  // invalid_argument names a parameter or gradient that is no longer the layer's view. Gradients
+  // that were dropped (zero_grad(set_to_none)) are put back.
+  Status check_views();
+  // Tied tensors of which this backward used only some are reported now.
+  void finish_backward();
+
+  // Indices of all parameters below `module`; null: it is not part of the wrapped one.
+  const std::vector<std::size_t>* below(const torch::nn::Module& module) const;
+  // parameters().size() when it is none of them.
+  std::size_t index_of(const torch::Tensor& tensor) const;
+  // The entry whose memory holds `address`; size() when none does.
+  std::size_t index_at(const void* address) const;
+  std::size_t size() const { return entries_.size(); }
+  const std::string& name(std::size_t index) const { return entries_[index].members[0].name; }
+
+ private:
+  struct Member {
+    std::string name;
+    torch::Tensor tensor;
+    std::shared_ptr<torch::autograd::Node> accumulator;  // kept alive, or its hook is lost
+    bool is_alias_object = false;  // same tensor object as an earlier member
+  };
+  struct Entry {
+    std::vector<Member> members;
+    torch::Tensor gradient;  // f32, of the first member's shape; undefined when frozen or empty
+    bool frozen = true;
+    std::size_t objects = 0;   // distinct tensor objects with a gradient
+    std::size_t reported = 0;  // of those, in this backward
+  };
+  class ReadyHook;
+
+  Status add(const std::string& name, torch::Tensor tensor);
+  Status refuse_overlaps() const;
+  void index_modules(torch::nn::Module& module);
+  void add_hooks(std::size_t index);
+  void on_gradient(std::size_t index, Member& member, bool defined);
+  void set_view(std::size_t index);
+  void preset_gradient(const Entry& entry, Member& member);
+  Status check_entry(std::size_t index);
+
+  std::vector<Entry> entries_;
+  std::unordered_map<const void*, std::size_t> by_object_;  // TensorImpl
+  std::unordered_map<const void*, std::size_t> by_address_;
+  std::unordered_map<const torch::nn::Module*, std::vector<std::size_t>> by_module_;
+  std::vector<std::pair<const char*, std::size_t>> sorted_;  // where each entry begins
+  train::DataParallel* layer_ = nullptr;
+  std::shared_ptr<Binding*> self_;  // what hooks hold; null after detach
+};
+
+}  // namespace tutti::libtorch

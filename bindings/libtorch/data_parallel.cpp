@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <utility>
+
+#include "binding.hpp"
+#include "tutti/libtorch.hpp"
+#include "watch.hpp"
+
+namespace tutti::libtorch {
+
+namespace {
+
+// Runs something of torch's; what it throws becomes a Status.
+template <class Body>
+Status guarded(const char* what, Body&& body) {
+  try {
+    return body();
+  } catch (const GateError& error) {
+    return error.status();
+  } catch (const c10::Error& error) {
+    return {Code::invalid_argument, std::string(what) + ": " + error.what_without_backtrace()};
+  } catch (const std::exception& error) {
+    return {Code::internal, std::string(what) + ": " + error.what()};
+  }
+}
+
+}  // namespace
+
+GateError::GateError(Status status)
+    : std::runtime_error(status.to_string()), status_(std::move(status)) {}
+
+class DataParallel::State {
+ public:
+  State(std::shared_ptr<torch::nn::Module> module, Options options)
+      : module_(std::move(module)), options_(std::move(options)) {}
+  // Tensors leave the layer's memory while it is there and up to date. Should waiting fail, the run
+  // has failed already and told so.
+  ~State() {
+    if (layer_ == nullptr) return;
+    watch_.stop();
+    (void)layer_->parameters_ready().ok();
+    binding_->detach();
+  }
+
+  Status set_up(const train::Groups& groups);
+  Status begin_micro_batch(bool last);
+  Status backward(const torch::Tensor& loss_sum);
+  Result<train::StepReport> step(const train::StepInput& input);
+  Status discard_gradients();
+  Status need(std::size_t index);
+  Status parameters_ready();
+
+  Binding& binding() { return *binding_; }
+  train::DataParallel& layer() { return *layer_; }
+  torch::nn::Module& module() { return *module_; }
+
+ private:
+  std::string judge(const void* address) const;
+  Status broadcast_buffers();
+
+  std::shared_ptr<torch::nn::Module> module_;
+  Options options_;
+  std::unique_ptr<Binding> binding_;
+  std::unique_ptr<train::DataParallel> layer_;
+  std::shared_ptr<Group> buffer_group_;  // null: no buffers to synchronise
+  bool step_begins_ = true;
+  // Debug mode: which parameters forward may read. Whether a gather has landed is a matter of luck;
+  // whether a gate asked for it is not.
+  Watch watch_{[this](const void* address) { return judge(address); }};
+  std::vector<bool> ever_asked_;
+  std::vector<bool> fresh_;
+};
+
+Status DataParallel::State::set_up(const train::Groups& groups) {
+  if (module_ == nullptr) return {Code::invalid_argument, "there is no module to wrap"};
+  if (groups.data == nullptr) return {Code::invalid_argument, "there is no group to train on"};
+  auto binding = Binding::collect(*module_);
+  if (!binding.ok()) return binding.status();
+  binding_ = *std::move(binding);
+  auto layer = train::DataParallel::create(groups, binding_->parameters(options_.group_of),
+                                           options_.layer);
+  if (!layer.ok()) return layer.status();
+  layer_ = *std::move(layer);
+  binding_->attach(*layer_);
+  layer_->on_layout([this] { binding_->set_views(); });
+  ever_asked_.assign(binding_->size(), false);
+  fresh_.assign(binding_->size(), true);
+  if (options_.broadcast_buffers && !module_->buffers().empty()) {
+    auto copy = groups.data->duplicate("module buffers");
+    if (!copy.ok()) return copy.status();
+    buffer_group_ = *copy;
+  }
+  return {};
+}
+
+Status DataParallel::State::broadcast_buffers() {
+  if (buffer_group_ == nullptr) return {};
+  torch::NoGradGuard no_grad;
+  for (const auto& item : module_->named_buffers()) {
+    torch::Tensor buffer = item.value();
+    torch::Tensor dense = buffer.contiguous();
+    auto* bytes = static_cast<std::uint8_t*>(dense.data_ptr());
+    auto status = buffer_group_->broadcast(Buffer::of(bytes, dense.nbytes()), 0);
+    if (!status.ok()) return status.annotate("module buffer '" + item.key() + "'");
+    if (!dense.is_same(buffer)) buffer.copy_(dense);
+  }
+  return {};
+}
+
+Status DataParallel::State::begin_micro_batch(bool last) {
+  if (auto status = binding_->check_views(); !status.ok()) return status;
+  if (std::exchange(step_begins_, false)) {
+    if (auto status = broadcast_buffers(); !status.ok()) return status;
+  }
+  if (auto status = layer_->begin_micro_batch(last); !status.ok()) return status;
+  if (options_.debug) watch_.start();
+  return {};
+}
+
+std::string DataParallel::State::judge(const void* address) const {
+  const std::size_t index = binding_->index_at(address);
+  if (index == binding_->size()) return {};
+  const bool late = ever_asked_[index] && !fresh_[index];
+  if (!late && layer_->stale_at(address).empty()) return {};
+  return "parameter '" + binding_->name(index) + "' before its gate was passed in this step";
+}
+
+Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
+  watch_.stop();
+  if (!watch_.complaint().empty()) {
+    return {Code::invalid_argument,
+            watch_.complaint() + "; put a Gate before it, or call parameters_ready()"};
+  }
+  layer_->begin_backward();
+  Status status = guarded("backward failed", [&] {
+    loss_sum.backward();
+    return Status();
+  });
+  binding_->finish_backward();
+  const Status layer_status = layer_->end_backward();
+  return status.ok() ? layer_status : status;
+}
+
+Result<train::StepReport> DataParallel::State::step(const train::StepInput& input) {
+  if (auto status = binding_->check_views(); !status.ok()) return status;
+  step_begins_ = true;
+  if (options_.layer.overlap_param_gather) fresh_.assign(fresh_.size(), false);
+  return layer_->step(input);
+}
+
+Status DataParallel::State::discard_gradients() {
+  step_begins_ = true;
+  return layer_->discard_gradients();
+}
+
+Status DataParallel::State::need(std::size_t index) {
+  ever_asked_[index] = true;
+  fresh_[index] = true;
+  return layer_->need(index);
+}
+
+Status DataParallel::State::parameters_ready() {
+  fresh_.assign(fresh_.size(), true);
+  return layer_->parameters_ready();
+}
+
+Result<std::shared_ptr<DataParallel>> DataParallel::create(
+    std::shared_ptr<torch::nn::Module> module, train::Groups groups, Options options) {
+  auto state = std::make_shared<State>(std::move(module), std::move(options));
+  Status status = guarded("wrapping failed", [&] { return state->set_up(groups); });
+  if (!status.ok()) return status;
+  return std::shared_ptr<DataParallel>(new DataParallel(std::move(state)));
+}
+
+DataParallel::DataParallel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+DataParallel::~DataParallel() = default;
+
+Status DataParallel::begin_micro_batch(bool last) { return state_->begin_micro_batch(last); }
+Status DataParallel::backward(const torch::Tensor& loss_sum) { return state_->backward(loss_sum); }
+Result<train::StepReport> DataParallel::step(const train::StepInput& input) {
+  return state_->step(input);
+}
+Status DataParallel::discard_gradients() { return state_->discard_gradients(); }
+Status DataParallel::parameters_ready() { return state_->parameters_ready(); }
+train::DataParallel& DataParallel::layer() const { return state_->layer(); }
+torch::nn::Module& DataParallel::module() const { return state_->module(); }
+
+Status DataParallel::need(const torch::nn::Module& submodule) {
+  const auto* indices = state_->binding().below(submodule);
+  if (indices == nullptr) {
+    return {Code::invalid_argument, "a gate asks for a module that is no part of the wrapped one"};
+  }
+  for (const std::size_t index : *indices) {
+    if (auto status = state_->need(index); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status DataParallel::need(const torch::Tensor& parameter) {
+  const std::size_t index = state_->binding().index_of(parameter);
+  if (index == state_->binding().size()) {
+    return {Code::invalid_argument, "a gate asks for a tensor that is no parameter of the module"};
+  }
+  return state_->need(index);
+}
+
+Gate::Gate(DataParallel* model, const torch::nn::Module& submodule) {
+  if (model == nullptr) return;
+  if (auto status = model->need(submodule); !status.ok()) throw GateError(status);
+}
+
+Gate::Gate(DataParallel* model, const torch::Tensor& parameter) {
+  if (model == nullptr) return;
+  if (auto status = model->need(parameter); !status.ok()) throw GateError(status);
+}
+
+torch::Tensor forward_gated(DataParallel* model, torch::nn::Sequential& layers, torch::Tensor x) {
+  for (auto& layer : *layers) {
+    Gate gate(model, *layer.ptr());
+    x = layer.forward(x);
+  }
+  return x;
+}
+
+}  // namespace tutti::libtorch
