@@ -263,6 +263,8 @@ class Loading {
 
 }  // namespace
 
+inline namespace [[gnu::visibility("default")]] v1 {
+
 Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
   const auto folder = find_checkpoint(path);
   if (!folder.ok()) return folder.status();
@@ -280,4 +282,5 @@ Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& p
   return info;
 }
 
+}  // namespace v1
 }  // namespace tutti::train

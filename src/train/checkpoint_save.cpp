@@ -165,9 +165,12 @@ class Saving {
 
 }  // namespace
 
+inline namespace [[gnu::visibility("default")]] v1 {
+
 Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep) {
   return Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
 }
 
+}  // namespace v1
 }  // namespace tutti::train

@@ -4,6 +4,8 @@
 // approximate) whatever its place, the vector width or the tail: a shard gives the same bits as the
 // whole. Compiled for several instruction sets and dispatched at run time like reduce's folds.
 //
+// A NaN that is computed is written as the canonical one, 0x7fc00000.
+//
 // Buffers        no alignment is assumed; arrays do not overlap.
 #pragma once
 
@@ -17,7 +19,8 @@ namespace tutti::train {
 // m  = m · beta1 + g' · (1 − beta1)
 // v  = v · beta2 + (g' · g') · (1 − beta2)
 // w  = w − step_size · (m / (√v / root_correction2 + epsilon))
-// with step_size = lr / (1 − beta1^t), root_correction2 = √(1 − beta2^t). As torch 1.13 computes it.
+// with step_size = lr / (1 − beta1^t), root_correction2 = √(1 − beta2^t). torch 1.13's formula; it
+// multiplies by step_size before it divides, and fuses, so last bits differ from its.
 struct AdamWFactors {
   float grad_scale = 1;
   float keep = 1;

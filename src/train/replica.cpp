@@ -65,7 +65,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
 
 }  // namespace
 
-std::string_view to_string(Outcome outcome) noexcept {
+std::string_view v1::to_string(Outcome outcome) noexcept {
   switch (outcome) {
     case Outcome::updated: return "updated";
     case Outcome::skipped: return "skipped";

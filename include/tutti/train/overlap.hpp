@@ -10,7 +10,8 @@
 //   hidden    1 − exposed / wire
 //   bound     max(forward, all_gather) + max(backward, reduce_scatter) + update + tail: no schedule
 //             of this step can be shorter. Tail: what of the last bucket's reduction cannot begin
-//             before backward ends.
+//             before backward ends; reduce_scatter here is the rest of the reductions, and of several
+//             micro-batches only the first forward and the last backward hide anything.
 //
 // A gather belongs to the step whose forward waits for it, one after that which started it.
 // Clocks of other hosts are compared by their offset to rank 0's, measured when an OverlapMeter is

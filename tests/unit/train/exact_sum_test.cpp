@@ -46,8 +46,8 @@ TEST(ExactSum, one_number_is_itself_at_every_exponent) {
     for (int i = 0; i < 20; ++i) {
       // No bit below 2^-298: that is where squares of f32 end.
       const int bits = std::min(52, exponent + 298);
-      const double mantissa = std::ldexp(1.0 + std::ldexp(double(random() % (1ULL << bits)), -bits), 0);
-      const double x = std::ldexp(mantissa, exponent);
+      const auto fraction = static_cast<double>(random() % (1ULL << bits));
+      const double x = std::ldexp(1 + std::ldexp(fraction, -bits), exponent);
       ASSERT_EQ(sum_of({x}).value(), x) << x;
     }
 }

@@ -1,0 +1,175 @@
+// Step times exchanged beside the training, and clocks compared.
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "support/worlds.hpp"
+#include "train/clock_offsets.hpp"
+#include "tutti/train/overlap.hpp"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+using train::CollectiveTimes;
+using train::OverlapMeter;
+using train::StepTimes;
+
+class Meter : public WorldTest {};
+
+std::unique_ptr<OverlapMeter> make_meter(Context& here) {
+  auto meter = OverlapMeter::create(*here.group);
+  EXPECT_TRUE(meter.ok()) << meter.status().to_string();
+  return meter.ok() ? std::move(*meter) : nullptr;
+}
+
+// Rank r joins the only bucket r ms after rank 0, all wait until 100 ms; every value is different.
+StepTimes times_of(int rank, int step) {
+  constexpr std::int64_t kMs = 1'000'000;
+  StepTimes times;
+  times.begin = 1;
+  times.end = 200 * kMs + 1;
+  times.forward = (10 + step) * kMs;
+  times.first_forward = 9 * kMs;
+  times.backward = (20 + rank) * kMs;
+  times.last_backward = 8 * kMs;
+  times.update = 3 * kMs;
+  CollectiveTimes call;
+  call.collective = Collective::reduce_scatter;
+  call.bucket = 0;
+  call.bytes = 4096;
+  call.joined = call.wait_begin = (50 + rank) * kMs;
+  call.done = call.wait_end = 100 * kMs;
+  times.collectives = {call};
+  return times;
+}
+
+TEST_P(Meter, gives_every_rank_everybodys_times) {
+  in_world([](Context& here) {
+    auto meter = make_meter(here);
+    ASSERT_TRUE(meter);
+    for (int step = 0; step < 6; ++step) {
+      const Status status = meter->publish(step, times_of(here.rank, step));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      if (step % 2 == 0) continue;  // two under way
+      for (int back = 1; back >= 0; --back) {
+        auto overlap = meter->take(true);
+        ASSERT_TRUE(overlap.ok() && *overlap) << overlap.status().to_string();
+        EXPECT_EQ((*overlap)->step, step - back);
+        ASSERT_EQ((*overlap)->ranks.size(), static_cast<std::size_t>(here.size));
+        for (int rank = 0; rank < here.size; ++rank) {
+          const auto& seen = (*overlap)->ranks[static_cast<std::size_t>(rank)];
+          EXPECT_NEAR(seen.step_s, 0.2, 1e-12);
+          EXPECT_NEAR(seen.forward_s, 0.010 + 0.001 * (step - back), 1e-12);
+          EXPECT_NEAR(seen.backward_s, 0.020 + 0.001 * rank, 1e-12);
+          EXPECT_NEAR(seen.update_s, 0.003, 1e-12);
+          EXPECT_NEAR(seen.wait_s, 0.050 - 0.001 * rank, 1e-12);
+          EXPECT_NEAR(seen.skew_s, 0.001 * (here.size - 1 - rank), 1e-12);
+          EXPECT_NEAR(seen.wire_s, 0.050 - 0.001 * (here.size - 1), 1e-12);
+        }
+      }
+    }
+    auto none = meter->take(true);
+    ASSERT_TRUE(none.ok());
+    EXPECT_FALSE(none->has_value());
+  });
+}
+
+void expect_mismatch(Context& here, const std::function<void(StepTimes&, std::int64_t&)>& spoil) {
+  auto meter = make_meter(here);
+  ASSERT_TRUE(meter);
+  std::int64_t step = 3;
+  StepTimes times = times_of(here.rank, 3);
+  if (here.rank == here.size - 1) spoil(times, step);
+  ASSERT_TRUE(meter->publish(step, times).ok());
+  auto overlap = meter->take(true);
+  ASSERT_FALSE(overlap.ok());
+  EXPECT_EQ(overlap.status().code(), Code::mismatch) << overlap.status().to_string();
+  EXPECT_THAT(overlap.status().message(), HasSubstr("step " + std::to_string(step)));
+  EXPECT_EQ(meter->publish(4, times).code(), Code::mismatch);
+}
+
+TEST_P(Meter, one_more_collective_on_one_rank_is_a_mismatch_on_every_rank) {
+  in_world([](Context& here) {
+    expect_mismatch(here, [](StepTimes& times, std::int64_t&) {
+      times.collectives.push_back(times.collectives.front());
+    });
+  });
+}
+
+TEST_P(Meter, another_collective_or_step_on_one_rank_is_a_mismatch_on_every_rank) {
+  in_world([](Context& here) {
+    expect_mismatch(here, [](StepTimes& times, std::int64_t&) {
+      times.collectives.front().collective = Collective::all_gather;
+    });
+    expect_mismatch(here, [](StepTimes&, std::int64_t& step) { step = 30; });
+  });
+}
+
+TEST_P(Meter, says_so_when_nobody_ever_takes) {
+  in_world([](Context& here) {
+    auto meter = make_meter(here);
+    ASSERT_TRUE(meter);
+    Status status;
+    int step = 0;
+    for (; step < 1000 && status.ok(); ++step) status = meter->publish(step, times_of(here.rank, 0));
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_THAT(status.message(), HasSubstr("call take()"));
+  });
+}
+
+// Clocks that run apart: rank r's is r hours ahead of rank 0's.
+class ShiftedClock final : public Clock {
+ public:
+  explicit ShiftedClock(Nanoseconds shift) : shift_(shift) {}
+  Nanoseconds now() const override { return steady_clock().now() + shift_; }
+
+ private:
+  Nanoseconds shift_;
+};
+
+TEST_P(Meter, finds_the_offsets_of_other_hosts_clocks) {
+  in_world([](Context& here) {
+    const auto ahead = [](int rank) { return rank * Nanoseconds(std::chrono::hours(1)).count(); };
+    const ShiftedClock clock{Nanoseconds(ahead(here.rank))};
+    auto offsets = train::measure_offsets(*here.group, "host " + std::to_string(here.rank), clock);
+    ASSERT_TRUE(offsets.ok()) << offsets.status().to_string();
+    ASSERT_EQ(offsets->size(), static_cast<std::size_t>(here.size));
+    EXPECT_EQ((*offsets)[0], 0);
+    // Half of the shortest of many rounds; a second is for a machine that has much else to do.
+    for (int rank = 1; rank < here.size; ++rank)
+      EXPECT_NEAR(static_cast<double>((*offsets)[static_cast<std::size_t>(rank)]),
+                  -static_cast<double>(ahead(rank)), 1e9);
+  });
+}
+
+TEST_P(Meter, clocks_of_one_kernel_are_one_clock) {
+  in_world([](Context& here) {
+    EXPECT_FALSE(train::clock_identity().empty());
+    const ShiftedClock clock{std::chrono::hours(here.rank)};  // never read
+    auto offsets = train::measure_offsets(*here.group, train::clock_identity(), clock);
+    ASSERT_TRUE(offsets.ok()) << offsets.status().to_string();
+    EXPECT_THAT(*offsets, testing::Each(0));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Meter,
+                         testing::Values(World{.kind = WorldKind::threads, .size = 3},
+                                         World{.kind = WorldKind::shm, .size = 4},
+                                         World{.kind = WorldKind::tcp, .size = 3}),
+                         name_of);
+
+TEST(MeterOfTheDead, ends_in_an_error_that_names_the_rank) {
+  run(World{.kind = WorldKind::tcp, .size = 3, .doomed = {1}}, [](Context& here) {
+    auto meter = make_meter(here);
+    ASSERT_TRUE(meter);
+    if (here.rank == 1) (void)std::raise(SIGKILL);
+    Status status = meter->publish(2, times_of(here.rank, 2));
+    if (status.ok()) status = meter->take(true).status();
+    EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

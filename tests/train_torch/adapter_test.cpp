@@ -1,0 +1,294 @@
+// What the adapter promises for any module: parameters that are unused, frozen, tied, empty or used
+// twice train as torch would train them, and what breaks the views is named.
+#include "adapter_support.hpp"
+
+#include <sstream>
+
+namespace adapter_test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(Adapter, trains_as_torch_does) {
+  const Uses uses(5, Names{"a", "b"});
+  auto net = std::make_shared<Net>(Names{"a", "b"});
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {uses, uses});
+  on_ranks(2, [&](auto group) {
+    auto own = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(own, group, all_overlaps());
+    train(*own, *model, uses);
+    expect_same(*own, wanted);
+    EXPECT_TRUE(model->layer().check_weights().ok());
+  });
+}
+
+TEST(Adapter, parameter_that_is_never_used_stays_and_is_told_once) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "idle"});
+    const auto before = net->layers.at("idle")->weight.detach().clone();
+    auto model = wrap(net, group, all_overlaps());
+    Names told;
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      for (const auto& name : step(*model, net->forward({"a"}, model.get())).unused) {
+        told.push_back(name);
+      }
+    }
+    EXPECT_EQ(told, (Names{"idle.weight", "idle.bias"}));
+    ASSERT_TRUE(model->parameters_ready().ok());
+    EXPECT_TRUE(torch::equal(net->layers.at("idle")->weight, before));
+  });
+}
+
+TEST(Adapter, parameters_used_in_turns_are_updated_in_turns) {
+  const Uses uses = {{"a", "b"}, {"a"}, {"b"}, {"a"}, {"a", "b"}};
+  auto net = std::make_shared<Net>(Names{"a", "b"});
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {uses});
+  on_ranks(1, [&](auto group) {
+    auto model = wrap(net, group);
+    train(*net, *model, uses);
+    expect_same(*net, wanted);
+  });
+}
+
+TEST(Adapter, parameter_used_on_one_rank_only_counts_as_zero_elsewhere) {
+  const Uses with(4, Names{"a", "b"}), without(4, Names{"a"});
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {with, without, without});
+  on_ranks(3, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, group->rank() == 0 ? with : without);
+    expect_same(*net, wanted);
+  });
+}
+
+TEST(Adapter, frozen_layer_stays_and_lets_gradients_through) {
+  const Uses uses(4, Names{"a", "ice", "b"});
+  const auto make = [] {
+    auto net = std::make_shared<Net>(Names{"a", "ice", "b"});
+    net->layers.at("ice")->weight.set_requires_grad(false);
+    net->layers.at("ice")->bias.set_requires_grad(false);
+    return net;
+  };
+  auto wanted = make();
+  train_with_torch(*wanted, {uses, uses});
+  on_ranks(2, [&](auto group) {
+    auto net = make();
+    const auto before = net->layers.at("ice")->weight.detach().clone();
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, uses);
+    EXPECT_TRUE(torch::equal(net->layers.at("ice")->weight, before));
+    expect_same(*net, *wanted);
+  });
+}
+
+// One tensor under two names.
+struct TiedNet : torch::nn::Module {
+  TiedNet() {
+    weight = register_parameter("weight", torch::arange(16.0).view({4, 4}) / 40);
+    auto head = register_module("head", std::make_shared<torch::nn::Module>());
+    head->register_parameter("weight", weight);
+  }
+  torch::Tensor forward() { return torch::tanh(torch::ones({2, 4}).matmul(weight)).sum(); }
+  torch::Tensor weight;
+};
+
+TEST(Adapter, tied_parameter_is_one_with_an_alias) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<TiedNet>();
+    const double norm = [&] {
+      TiedNet plain;
+      plain.forward().backward();
+      return plain.weight.grad().norm().template item<double>();
+    }();
+    auto model = wrap(net, group, all_overlaps());
+    const auto& parameters = model->layer().parameters();
+    ASSERT_EQ(parameters.size(), 1U);
+    EXPECT_EQ(parameters[0].name, "weight");
+    EXPECT_EQ(parameters[0].aliases, Names{"head.weight"});
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    EXPECT_NEAR(step(*model, net->forward()).grad_norm, norm, 1e-5);  // counted once
+    EXPECT_EQ(model->layer().step_counts()[0], 1);
+  });
+}
+
+// Two tensor objects over one storage: each has an accumulator of its own.
+TEST(Adapter, tensors_over_one_storage_are_tied) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    {
+      torch::NoGradGuard no_grad;
+      net->layers.at("b")->weight.set_data(net->layers.at("a")->weight.detach());
+    }
+    auto model = wrap(net, group, all_overlaps());
+    const auto& parameters = model->layer().parameters();
+    ASSERT_EQ(parameters.size(), 3U);
+    EXPECT_EQ(parameters[0].aliases, Names{"b.weight"});
+    // The second step uses one of the two only.
+    train(*net, *model, {{"a", "b"}, {"b"}, {"a", "b"}});
+    EXPECT_TRUE(torch::equal(net->layers.at("a")->weight, net->layers.at("b")->weight));
+    EXPECT_TRUE(model->layer().check_weights().ok());
+    EXPECT_EQ(model->layer().step_counts()[0], 3);
+  });
+}
+
+TEST(Adapter, parameter_used_twice_gets_both_gradients) {
+  const Uses uses(4, Names{"a", "b", "a"});
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {uses, uses});
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, uses);
+    expect_same(*net, wanted);
+  });
+}
+
+TEST(Adapter, parameter_without_elements_is_no_trouble) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto empty = net->register_parameter("empty", torch::empty({0, 4}));
+    auto model = wrap(net, group, all_overlaps());
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      step(*model, net->forward({"a"}, model.get()) + empty.sum());
+    }
+    ASSERT_TRUE(model->parameters_ready().ok());
+  });
+}
+
+TEST(Adapter, bf16_gradients_are_gathered_in_f32) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    net->to(torch::kBFloat16);
+    auto model = wrap(net, group, all_overlaps());
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      Gate gate(model.get(), *net);
+      auto x = torch::ones({2, 4}, torch::kBFloat16);
+      ASSERT_TRUE(model->backward(net->layers.at("a")->forward(x).sum()).ok());
+      EXPECT_FALSE(net->layers.at("a")->weight.grad().defined());
+      const tutti::Buffer gradient = model->layer().gradient(0);
+      EXPECT_EQ(gradient.dtype, tutti::Dtype::f32);
+      ASSERT_TRUE(model->step({.lr = kLr, .tokens = 1}).ok());
+    }
+    EXPECT_TRUE(model->layer().check_weights().ok());
+  });
+}
+
+TEST(Adapter, module_moved_after_wrapping_is_named) {
+  on_ranks(1, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group);
+    net->layers.at("b")->to(torch::kDouble);
+    const auto status = model->begin_micro_batch(true);
+    EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
+    EXPECT_NE(status.message().find("'b.weight'"), std::string::npos) << status.message();
+  });
+}
+
+TEST(Adapter, module_loaded_after_wrapping_is_named) {
+  on_ranks(1, [](auto group) {
+    std::stringstream file;
+    torch::save(std::make_shared<Net>(Names{"a"}), file);
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto model = wrap(net, group);
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    ASSERT_TRUE(model->backward(net->forward({"a"}, model.get())).ok());
+    torch::load(net, file);
+    const auto report = model->step({.lr = kLr, .tokens = 1});
+    EXPECT_NE(report.status().message().find("'a.weight'"), std::string::npos);
+  });
+}
+
+TEST(Adapter, dropped_gradients_are_put_back) {
+  const Uses uses(3, Names{"a"});
+  Net wanted(Names{"a"});
+  train_with_torch(wanted, {uses});
+  on_ranks(1, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto model = wrap(net, group);
+    for (int i = 0; i < 3; ++i) {
+      net->zero_grad(true);
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      auto loss = net->forward({"a"}, model.get());
+      net->zero_grad(true);  // also where only the hook can notice
+      step(*model, loss);
+    }
+    expect_same(*net, wanted);
+    net->layers.at("a")->weight.mutable_grad() = torch::zeros({4, 4});
+    const auto status = model->begin_micro_batch(true);
+    EXPECT_NE(status.message().find("'a.weight'"), std::string::npos) << status.message();
+  });
+}
+
+TEST(Adapter, read_that_bypasses_the_gate_is_named_in_debug_mode) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto options = all_overlaps();
+    options.debug = true;
+    auto model = wrap(net, group, options);
+    train(*net, *model, Uses(2, Names{"a", "b"}));
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    step(*model, net->forward({"a", "b"}, model.get()));
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    Gate gate(model.get(), *net->layers.at("a"));
+    const auto status = model->backward(net->forward({"a", "b"}, nullptr));
+    EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
+    EXPECT_NE(status.message().find("'b."), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("'a."), std::string::npos) << status.message();
+  });
+}
+
+TEST(Adapter, module_buffers_follow_rank_0) {
+  on_ranks(3, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto mean = net->register_buffer("mean", torch::full({3}, 1.0 + group->rank()));
+    auto model = wrap(net, group);
+    train(*net, *model, {{"a"}});
+    EXPECT_TRUE(torch::equal(mean, torch::ones({3})));
+  });
+}
+
+TEST(Adapter, sequential_is_gated_child_by_child) {
+  on_ranks(2, [](auto group) {
+    torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Tanh(),
+                                 torch::nn::Linear(4, 4));
+    auto options = all_overlaps();
+    options.debug = true;
+    auto model = wrap(layers.ptr(), group, options);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      step(*model, forward_gated(model.get(), layers, torch::ones({2, 4})).sum());
+    }
+    EXPECT_TRUE(model->layer().check_weights().ok());
+  });
+}
+
+TEST(Adapter, module_outlives_the_wrapper) {
+  auto net = std::make_shared<Net>(Names{"a"});
+  torch::Tensor trained;
+  on_ranks(1, [&](auto group) {
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, Uses(2, Names{"a"}));
+    trained = net->layers.at("a")->weight.detach().clone();
+  });
+  EXPECT_TRUE(torch::equal(net->layers.at("a")->weight, trained));
+  net->forward({"a"}, nullptr).backward();
+  EXPECT_TRUE(net->layers.at("a")->weight.grad().defined());
+}
+
+TEST(Adapter, parameter_of_another_type_is_refused_by_name) {
+  on_ranks(1, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    net->layers.at("a")->to(torch::kDouble);
+    auto model = DataParallel::create(net, {group, group}, {});
+    EXPECT_NE(model.status().message().find("'a.weight'"), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace adapter_test

@@ -1,0 +1,92 @@
+"""What is printed and logged, and that looking changes nothing."""
+import os
+import re
+import unittest
+
+from pretraining import MODEL, OVERLAPS, PROGRAM, TEXT, PretrainTest
+
+
+class Log(PretrainTest):
+    def printed(self, run):
+        """Step, loss, norm and rate of every line: what does not depend on time."""
+        return re.findall(r"^step (\d+)/\d+  loss (\S+)  grad norm (\S+)  lr (\S+)", run.out, re.M)
+
+    def test_synchronous_and_asynchronous_logs_are_equal(self):
+        words = ["--train-iters", "6", *OVERLAPS]
+        waited, late = self.train(3, *words, "--global-batch-size", "6"), \
+            self.train(3, *words, "--global-batch-size", "6", "--async-log-allreduce")
+        self.assertEqual(len(self.printed(waited)), 6)
+        self.assertEqual(self.printed(waited), self.printed(late))
+        for name in ("step", "loss", "grad_norm", "lr", "tokens", "outcome"):
+            self.assertEqual([line[name] for line in waited.steps],
+                             [line[name] for line in late.steps])
+
+    def test_validation_between_steps_changes_no_bit(self):
+        words = ["--train-iters", "5", "--dropout", "0.1", *OVERLAPS]
+        quiet = self.train(2, *words)
+        looking = self.train(2, *words, "--eval-interval", "2", "--eval-iters", "2",
+                             "--check-weight-hash-across-dp-replicas-interval", "1",
+                             "--debug-stale-reads")
+        self.assertEqual(looking.hash, quiet.hash)
+        found = [line for line in looking.log if line.get("event") == "validation"]
+        self.assertEqual([line["step"] for line in found], [2, 4])
+        self.assertTrue(all(4 < line["loss"] < 6 for line in found), found)
+
+    def test_table_and_place_of_the_log_come_at_the_end(self):
+        run = self.train(2, "--train-iters", "3", *OVERLAPS)
+        for words in ("exposed communication", "hidden share", "bound of the step", "tokens/s",
+                      "log in " + self.folder):
+            self.assertIn(words, run.out)
+        for line in run.steps:
+            for side in ("mean", "max"):
+                self.assertLessEqual(line[side]["hidden"], 1)
+                self.assertGreater(line[side]["step_s"], 0)
+                self.assertAlmostEqual(line["mean"]["wait_s"],
+                                       line["mean"]["skew_s"] + line["mean"]["exposed_s"], 6)
+
+    def test_optimizer_sgd_learns(self):
+        run = self.train(2, "--train-iters", "30", "--optimizer", "sgd", "--lr", "0.1", *OVERLAPS)
+        self.assertLess(run.losses[-1], 0.8 * run.losses[0])
+
+
+class Refusals(PretrainTest):
+    def refused(self, ranks, *words, **more):
+        run = self.start(ranks, *words, **more)
+        self.assertEqual(run.code, 2, run.text)
+        return run.err
+
+    def test_gather_without_the_other_two(self):
+        error = self.refused(0, "--overlap-param-gather")
+        self.assertIn("--overlap-param-gather needs --use-distributed-optimizer and "
+                      "--overlap-grad-reduce", error)
+        self.assertEqual(len(error.splitlines()), 1)
+
+    def test_batch_that_does_not_divide(self):
+        error = self.refused(3)
+        self.assertIn("--global-batch-size 8", error)
+        self.assertIn("--micro-batch-size 2", error)
+
+    def test_data_that_cannot_be_read(self):
+        self.assertIn("/no/such/file", self.refused(0, data=["/no/such/file"]))
+        self.assertIn("is a folder", self.refused(0, data=["/usr"]))
+        empty = os.path.join(self.folder, "empty")
+        open(empty, "w").close()
+        self.assertIn(empty, self.refused(0, data=[empty]))
+
+    def test_flags_that_do_not_exist_or_fit(self):
+        self.assertIn("--no-such-flag", self.refused(0, "--no-such-flag"))
+        self.assertIn("--hidden-size", self.refused(0, "--num-attention-heads", "5"))
+        self.assertIn("--dropout", self.refused(0, "--dropout", "1"))
+        self.assertIn("--train-iters", self.refused(0, "--train-iters", "many"))
+
+    def test_nothing_to_load(self):
+        self.assertIn(self.folder, self.refused(2, "--load", self.folder))
+
+    def test_help_shows_an_example(self):
+        run = self.start(0, "--help")
+        self.assertEqual(run.code, 0)
+        self.assertIn("tutti run -n 4 pretrain_gpt", run.out)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
