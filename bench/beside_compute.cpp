@@ -1,6 +1,6 @@
-// bench/overlap.cpp - what does an asynchronous all_reduce cost the compute that runs beside it?
+// bench/beside_compute.cpp - what does an asynchronous all_reduce cost the compute beside it?
 //
-//   tutti run -n 2 build/bin/bench_overlap [symmetric|plain]
+//   tutti run -n 2 build/bin/bench_beside_compute [symmetric|plain]
 //
 // A compute loop of fixed work is timed alone, then with an all_reduce under way. Communication
 // needs processor time; where no core is idle it must take it from the loop. So the loop may be
@@ -120,7 +120,7 @@ class Experiment {
   }
   void check(const tutti::Status& status) {
     if (status.ok()) return;
-    if (ok_) std::fprintf(stderr, "bench_overlap: %s\n", status.to_string().c_str());
+    if (ok_) std::fprintf(stderr, "bench_beside_compute: %s\n", status.to_string().c_str());
     ok_ = false;
   }
 
@@ -131,8 +131,8 @@ class Experiment {
 };
 
 void print_head(int ranks, const std::string& memory) {
-  std::printf("# bench_overlap: %d ranks on %zu cores, %s memory; medians, slowest rank\n", ranks,
-              tutti::bench::own_cpus().size(), memory.c_str());
+  std::printf("# bench_beside_compute: %d ranks on %zu cores, %s memory; medians, slowest rank\n",
+              ranks, tutti::bench::own_cpus().size(), memory.c_str());
   std::printf("#%11s %14s %13s %13s %9s %15s %12s\n", "size", "all_reduce", "compute alone",
               "beside it", "slowed", "library's CPU", "exposed");
   std::printf("#%11s %14s %13s %13s %9s %15s %12s\n", "(B)", "alone (us)", "(us)", "(us)", "(%)",
@@ -146,7 +146,7 @@ int measure(tutti::Group& group, const std::string& memory) {
   if (memory == "symmetric") {
     auto allocated = group.allocate(kMost);
     if (!allocated.ok()) {
-      std::fprintf(stderr, "bench_overlap: %s\n", allocated.status().to_string().c_str());
+      std::fprintf(stderr, "bench_beside_compute: %s\n", allocated.status().to_string().c_str());
       return 1;
     }
     symmetric = *allocated;
@@ -176,12 +176,13 @@ int measure(tutti::Group& group, const std::string& memory) {
 int main(int count, char** words) {
   const std::string memory = count > 1 ? words[1] : "symmetric";
   if (count > 2 || (memory != "symmetric" && memory != "plain")) {
-    std::fprintf(stderr, "bench_overlap: say symmetric or plain, not '%s'\n", memory.c_str());
+    std::fprintf(stderr, "bench_beside_compute: say symmetric or plain, not '%s'\n",
+                 memory.c_str());
     return 2;
   }
   auto group = tutti::Group::from_environment();
   if (!group.ok()) {
-    std::fprintf(stderr, "bench_overlap: %s\n", group.status().to_string().c_str());
+    std::fprintf(stderr, "bench_beside_compute: %s\n", group.status().to_string().c_str());
     return 1;
   }
   return measure(**group, memory);
