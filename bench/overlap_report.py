@@ -23,10 +23,11 @@ class Line:
 
     @property
     def bound_s(self):
-        """No schedule can be shorter: what each phase takes alone, the longer one counting."""
+        """No schedule can be shorter: what each phase takes alone, the longer one counting. The tail
+        is the last bucket's reduction, which nothing can hide; reductions here are the others."""
         alone, wire = self.compute, self.communication
         return (max(alone["forward_s"], wire["gather_s"]) +
-                max(alone["backward_s"], wire["reduce_s"]) +
+                max(alone["backward_s"], wire["reduce_s"] - wire["tail_s"]) +
                 self.train["update_s"] + wire["tail_s"])
 
     @property
@@ -130,4 +131,5 @@ def judge(case, percent, group):
 def describe_machine():
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), platform.machine())
-    return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release()}
+    return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(),
+            "load": os.getloadavg()[0]}
