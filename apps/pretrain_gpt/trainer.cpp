@@ -317,7 +317,12 @@ void Trainer::tell_layout() {
 }
 
 void Trainer::give_up(const Status& status) {
-  if (model_ == nullptr || common_decision_) return;
+  if (model_ == nullptr) return;
+  if (common_decision_ || log_->stopped_by_guard()) {
+    // Who leaves first would take the others' last collectives, and their verdict, away from them.
+    (void)group_->barrier({.timeout = std::chrono::seconds(30)}).ok();
+    return;
+  }
   tutti::Group& group = model_->layer().group();
   if (group.health().ok()) group.abort(status.message());
 }
