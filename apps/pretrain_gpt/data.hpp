@@ -1,8 +1,8 @@
-// apps/pretrain_gpt/data.hpp - sequences of bytes, in an order that depends on nothing but the seed.
+// apps/pretrain_gpt/data.hpp - sequences of bytes, in an order that depends on the seed alone.
 //
 // All files are one stream, with an end-of-document token after each. The stream is cut into
-// sequences; the last twentieth is kept for validation. Sequence i of the training is the same one on
-// every number of ranks: a permutation of the epoch that i falls into.
+// sequences; the last twentieth is kept for validation. Sequence i of the training is the same one
+// on every number of ranks: a permutation of the epoch that i falls into.
 //
 // Thread-safety  one thread at a time.
 #pragma once

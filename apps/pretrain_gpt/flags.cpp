@@ -102,7 +102,8 @@ void add_checks(CLI::App& app, Flags& flags) {
   app.add_flag("--check-for-nan-in-loss-and-grad", flags.check_for_nan,
                "NaN or Inf: compute the step once more, then end the run")
       ->group(group);
-  app.add_flag("--strict-loss-check", flags.strict_loss_check, "The loss is judged before the update")
+  app.add_flag("--strict-loss-check", flags.strict_loss_check,
+               "The loss is judged before the update")
       ->group(group);
   app.add_flag("--check-for-spiky-loss", flags.check_for_spiky_loss, "Warn")->group(group);
   app.add_option("--check-weight-hash-across-dp-replicas-interval",
@@ -160,7 +161,8 @@ void add_faults(CLI::App& app, Flags& flags) {
            char more = 0;
            if (std::sscanf(word.c_str(), "%d:%d%c", &flags.delayed_rank, &flags.delay_ms, &more) !=
                2) {
-             throw CLI::ValidationError("--inject-delay", "'" + word + "' is not RANK:MILLISECONDS");
+             throw CLI::ValidationError("--inject-delay",
+                                        "'" + word + "' is not RANK:MILLISECONDS");
            }
          },
          "RANK:MILLISECONDS before each backward")
@@ -240,7 +242,8 @@ tutti::Status check_flags(const Flags& flags) {
   }
   if (flags.overlap_param_gather &&
       !(flags.use_distributed_optimizer && flags.overlap_grad_reduce)) {
-    return bad("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce");
+    return bad("--overlap-param-gather needs --use-distributed-optimizer and "
+               "--overlap-grad-reduce");
   }
   if (flags.strict_loss_check && !flags.check_for_nan) {
     return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");

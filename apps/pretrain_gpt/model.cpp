@@ -26,7 +26,8 @@ class Attention : public nn::Module {
     const auto b = x.size(0), s = x.size(1), h = x.size(2);
     Gate qkv_gate(gates, *linear_qkv);
     // [b, s, 3h] -> 3 of [b, heads, s, h / heads]
-    auto parts = linear_qkv->forward(x).view({b, s, 3, heads_, h / heads_}).permute({2, 0, 3, 1, 4});
+    auto parts =
+        linear_qkv->forward(x).view({b, s, 3, heads_, h / heads_}).permute({2, 0, 3, 1, 4});
     const auto query = parts[0], key = parts[1], value = parts[2];
     auto scores = torch::matmul(query, key.transpose(-2, -1)) /
                   std::sqrt(static_cast<double>(h / heads_));

@@ -70,8 +70,9 @@ std::string json_of(const StepLine& line) {
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
       "\"outcome\":\"{}\",\"mean\":{},\"max\":{}}}",
       line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
-      number(per_second(line.tokens, line.overlap.max.step_s)), tutti::train::to_string(line.outcome),
-      json_of(line.overlap.mean), json_of(line.overlap.max));
+      number(per_second(line.tokens, line.overlap.max.step_s)),
+      tutti::train::to_string(line.outcome), json_of(line.overlap.mean),
+      json_of(line.overlap.max));
 }
 
 }  // namespace
@@ -120,6 +121,7 @@ void Report::begin(const std::string& model, const std::string& layout) {
              ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length,
              with_line_end(layout));
   std::fflush(stdout);
+  layout_ = layout;
   write_log(fmt::format("{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
                         "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
                         "\"micro_batch_size\":{},\"seq_length\":{},"
@@ -132,6 +134,8 @@ void Report::begin(const std::string& model, const std::string& layout) {
 }
 
 void Report::layout(const std::string& layout) {
+  if (layout == layout_) return;
+  layout_ = layout;
   fmt::print("the order of use is known; the buckets are\n{}", with_line_end(layout));
   std::fflush(stdout);
 }
@@ -182,7 +186,8 @@ void Report::add_to_table(const StepLine& line) {
 void Report::validation(std::int64_t step, double loss) {
   fmt::print("step {}  validation loss {:.6f}\n", step, loss);
   std::fflush(stdout);
-  write_log(fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
+  write_log(
+      fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
 }
 
 void Report::warning(std::int64_t step, const std::string& text) {

@@ -1,5 +1,5 @@
-// apps/pretrain_gpt/report.hpp - what rank 0 tells: a line for a step, a JSON object in the log, and
-// a table at the end. docs/formats/training_log.md.
+// apps/pretrain_gpt/report.hpp - what rank 0 tells: a line for a step, a JSON object in the log,
+// and a table at the end. docs/formats/training_log.md.
 //
 // Thread-safety  one thread at a time.
 #pragma once
@@ -39,7 +39,7 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
-  // Buckets have moved.
+  // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
   void validation(std::int64_t step, double loss);
@@ -60,6 +60,7 @@ class Report {
   std::int64_t first_step_;
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
+  std::string layout_;  // as told last
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <limits>
 #include <thread>
 
 #include "model.hpp"
+#include "position.hpp"
 #include "step_log.hpp"
 #include "tutti/libtorch.hpp"
 
@@ -63,7 +63,6 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
-  Status load(const train_::CheckpointInfo& info);
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
   Status micro_batch(std::int64_t step, int number, int micro);
@@ -72,7 +71,6 @@ class Trainer {
   Status validate(std::int64_t step);
   Status save(std::int64_t step);
   void say(std::int64_t step, const std::string& text);
-  void tell_layout();
 
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
@@ -84,11 +82,9 @@ class Trainer {
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
   std::unique_ptr<Report> report_;  // rank 0
-  std::string layout_;              // as told last; rank 0
   std::unique_ptr<StepLog> log_;
-  std::int64_t done_ = 0;        // steps
-  std::uint64_t consumed_ = 0;   // sequences
-  double loss_sum_ = 0;          // of this step and rank
+  Position at_;
+  double loss_sum_ = 0;  // of this step and rank
   std::int64_t tokens_ = 0;
 };
 
@@ -107,55 +103,27 @@ Status Trainer::set_up() {
   if (!flags_.load.empty()) {
     auto info = train_::load_checkpoint(model_->layer(), flags_.load);
     if (!info.ok()) return info.status().annotate("--load " + flags_.load);
-    if (auto status = load(*info); !status.ok()) return status;
+    auto position = from_checkpoint(*info, flags_, data_.bytes());
+    if (!position.ok()) return position.status();
+    at_ = *position;
   }
   auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
   if (!copy.ok()) return copy.status();
   validation_group_ = *copy;
   if (group_->rank() == 0) {
-    auto report = Report::open(flags_, group_->size(), done_ + 1);
+    auto report = Report::open(flags_, group_->size(), at_.steps + 1);
     if (!report.ok()) return report.status();
     report_ = *std::move(report);
     std::size_t elements = 0;
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
-    layout_ = model_->layer().describe();
     report_->begin(fmt::format("GPT of {} parameters ({} layers of {}), {}", elements,
                                flags_.num_layers, flags_.hidden_size,
                                flags_.bf16 ? "bf16" : "fp32"),
-                   layout_);
+                   model_->layer().describe());
   }
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
-  return {};
-}
-
-// What a checkpoint's numbers mean depends on these flags.
-Status Trainer::load(const train_::CheckpointInfo& info) {
-  const auto find = [&](const char* name) {
-    const auto found = info.extra.find(name);
-    return found == info.extra.end() ? std::string() : found->second;
-  };
-  const auto differs = [&](const char* name, const char* flag, const std::string& here) {
-    return find(name) == here
-               ? Status()
-               : Status(Code::invalid_argument,
-                        fmt::format("{} is {} here and was {} in the checkpoint of --load {}: its "
-                                    "data position and random state would mean something else",
-                                    flag, here, find(name), flags_.load));
-  };
-  for (const Status& status :
-       {differs("seed", "--seed", std::to_string(flags_.seed)),
-        differs("seq_length", "--seq-length", std::to_string(flags_.seq_length)),
-        differs("data_bytes", "the size of --data-path", std::to_string(data_.bytes()))}) {
-    if (!status.ok()) return status;
-  }
-  done_ = info.iteration;
-  const std::string consumed = find("consumed_sequences");
-  const auto* end = consumed.data() + consumed.size();
-  if (std::from_chars(consumed.data(), end, consumed_).ptr != end || consumed.empty()) {
-    return {Code::corrupt, "the checkpoint of --load " + flags_.load + " has no data position"};
-  }
   return {};
 }
 
@@ -178,14 +146,14 @@ torch::Tensor Trainer::plant(torch::Tensor loss, std::int64_t step, int number) 
   return loss;
 }
 
-// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences, and fold them in the same order.
+// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
 Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
   if (auto status = model_->begin_micro_batch(micro + 1 == accumulation_); !status.ok()) {
     return status;
   }
   const auto index = static_cast<std::uint64_t>(group_->rank() * accumulation_ + micro);
   const auto size = flags_.micro_batch_size;
-  const Batch batch = data_.training(consumed_ + index * static_cast<std::uint64_t>(size), size);
+  const Batch batch = data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
   // Dropout depends on nothing that a checkpoint does not hold.
   torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
   const torch::Tensor loss =
@@ -231,9 +199,8 @@ Status Trainer::one_step(std::int64_t step) {
     for (const std::string& name : report->unused) {
       say(step, "parameter '" + name + "' is used by no rank and is not updated");
     }
-    tell_layout();
-    consumed_ += static_cast<std::uint64_t>(flags_.global_batch_size);
-    done_ = step;
+    if (report_) report_->layout(model_->layer().describe());
+    at_ = {step, at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
     return log_->publish({step, loss_sum_, tokens_, flags_.schedule().at(step), *report, times});
   }
 }
@@ -262,15 +229,9 @@ Status Trainer::validate(std::int64_t step) {
 // Everything that was published is judged first: no checkpoint of a run that has failed.
 Status Trainer::save(std::int64_t step) {
   if (auto status = log_->flush(); !status.ok()) return status;
-  train_::CheckpointInfo info;
-  info.iteration = step;
+  auto info = to_checkpoint(at_, flags_, data_.bytes());
   info.ranks = group_->size();
   info.order = model_->layer().order();
-  info.extra = {{"consumed_sequences", std::to_string(consumed_)},
-                {"seed", std::to_string(flags_.seed)},
-                {"seq_length", std::to_string(flags_.seq_length)},
-                {"global_batch_size", std::to_string(flags_.global_batch_size)},
-                {"data_bytes", std::to_string(data_.bytes())}};
   auto status = train_::save_checkpoint(model_->layer(), flags_.save, info, flags_.keep);
   if (status.ok() && report_) report_->checkpoint(step, flags_.save);
   return status;
@@ -289,7 +250,7 @@ Status Trainer::after_step(std::int64_t step) {
 }
 
 Status Trainer::run() {
-  for (std::int64_t step = done_ + 1; step <= flags_.train_iters; ++step) {
+  for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
   }
@@ -306,14 +267,6 @@ Status Trainer::run() {
 
 void Trainer::say(std::int64_t step, const std::string& text) {
   if (report_) report_->warning(step, text);
-}
-
-// Buckets move when the order of use has been learned.
-void Trainer::tell_layout() {
-  if (!report_) return;
-  const std::string layout = model_->layer().describe();
-  if (layout != layout_) report_->layout(layout);
-  layout_ = layout;
 }
 
 void Trainer::give_up(const Status& status) {

@@ -132,7 +132,8 @@ Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
   }
   layer_->begin_backward();
   Status status = guarded("backward failed", [&] {
-    loss_sum.backward();
+    // A rank may have used no parameter at all: then they all count as zero here.
+    if (loss_sum.requires_grad()) loss_sum.backward();
     return Status();
   });
   binding_->finish_backward();

@@ -1,5 +1,5 @@
-// train_torch/adapter_support.hpp - ranks as threads, small modules, and torch's own optimizer as the
-// judge of what they must become.
+// train_torch/adapter_support.hpp - ranks as threads, small modules, and torch's own optimizer as
+// the judge of what they must become.
 #pragma once
 
 #include <gtest/gtest.h>

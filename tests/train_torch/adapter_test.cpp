@@ -65,6 +65,18 @@ TEST(Adapter, parameter_used_on_one_rank_only_counts_as_zero_elsewhere) {
   });
 }
 
+TEST(Adapter, rank_that_uses_nothing_counts_as_zero) {
+  const Uses with(3, Names{"a"}), without(3, Names{});
+  Net wanted(Names{"a"});
+  train_with_torch(wanted, {with, without});
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, group->rank() == 0 ? with : without);
+    expect_same(*net, wanted);
+  });
+}
+
 TEST(Adapter, frozen_layer_stays_and_lets_gradients_through) {
   const Uses uses(4, Names{"a", "ice", "b"});
   const auto make = [] {
