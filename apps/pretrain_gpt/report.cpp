@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -56,6 +57,10 @@ std::string json_of(const RankOverlap& times) {
   return "{" + out + "\"hidden\":" + number(times.hidden) + "}";
 }
 
+std::string with_line_end(const std::string& text) {
+  return text.empty() || text.back() == '\n' ? text : text + "\n";
+}
+
 double per_second(std::int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
@@ -70,6 +75,16 @@ std::string json_of(const StepLine& line) {
 }
 
 }  // namespace
+
+tutti::Status check_log(const Flags& flags) {
+  if (flags.log_json.empty()) return {};
+  const auto slash = flags.log_json.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : flags.log_json.substr(0, slash + 1);
+  const bool there = ::access(flags.log_json.c_str(), F_OK) == 0;
+  if (::access(there ? flags.log_json.c_str() : folder.c_str(), W_OK) == 0) return {};
+  return {tutti::Code::io,
+          "--log-json " + flags.log_json + " cannot be written: " + std::strerror(errno)};
+}
 
 Report::Report(const Flags& flags, int ranks, std::int64_t first_step)
     : flags_(flags), ranks_(ranks), first_step_(first_step),
@@ -101,15 +116,24 @@ void Report::write_log(const std::string& json) {
 }
 
 void Report::begin(const std::string& model, const std::string& layout) {
-  fmt::print("{}; {} rank{}, {} sequences of {} tokens a step\n{}{}", model, ranks_,
-             ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, layout,
-             layout.empty() || layout.back() == '\n' ? "" : "\n");
+  fmt::print("{}; {} rank{}, {} sequences of {} tokens a step\n{}", model, ranks_,
+             ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length,
+             with_line_end(layout));
   std::fflush(stdout);
   write_log(fmt::format("{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
                         "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
-                        "\"micro_batch_size\":{},\"seq_length\":{}}}",
+                        "\"micro_batch_size\":{},\"seq_length\":{},"
+                        "\"use_distributed_optimizer\":{},\"overlap_grad_reduce\":{},"
+                        "\"overlap_param_gather\":{},\"async_log\":{}}}",
                         quoted(model), ranks_, first_step_, flags_.train_iters,
-                        flags_.global_batch_size, flags_.micro_batch_size, flags_.seq_length));
+                        flags_.global_batch_size, flags_.micro_batch_size, flags_.seq_length,
+                        flags_.use_distributed_optimizer, flags_.overlap_grad_reduce,
+                        flags_.overlap_param_gather, flags_.async_log_all_reduce));
+}
+
+void Report::layout(const std::string& layout) {
+  fmt::print("the order of use is known; the buckets are\n{}", with_line_end(layout));
+  std::fflush(stdout);
 }
 
 std::string Report::time_left(std::int64_t step) const {

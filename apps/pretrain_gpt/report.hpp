@@ -26,6 +26,9 @@ struct StepLine {
   tutti::train::StepOverlap overlap;
 };
 
+// io names a log that cannot be written: to be asked on all ranks, before they meet.
+tutti::Status check_log(const Flags& flags);
+
 class Report {
  public:
   // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
@@ -36,6 +39,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
+  // Buckets have moved.
+  void layout(const std::string& layout);
   void step(const StepLine& line);
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);

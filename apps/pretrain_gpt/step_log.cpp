@@ -74,7 +74,10 @@ Status StepLog::tell_oldest() {
     if ((*metrics)->find(fault_name(rank)).value_or(0) != 0) at_fault.push_back(rank);
   }
   const auto judgement = guard_->judge_loss(line.step, now_, line.loss, at_fault);
-  if (judgement.verdict == LossGuard::Verdict::stop) return judgement.status;
+  if (judgement.verdict == LossGuard::Verdict::stop) {
+    stopped_by_guard_ = true;
+    return judgement.status;
+  }
   if (!judgement.text.empty() && report_ != nullptr) report_->warning(line.step, judgement.text);
   return {};
 }

@@ -38,6 +38,8 @@ class StepLog {
   tutti::Status publish(const StepFacts& facts);
   // Everything published is told.
   tutti::Status flush();
+  // The failure was the guard's verdict, which every rank reaches for itself.
+  bool stopped_by_guard() const { return stopped_by_guard_; }
 
  private:
   tutti::Status tell_oldest();
@@ -51,6 +53,7 @@ class StepLog {
   std::unique_ptr<tutti::train::OverlapMeter> meter_;
   std::deque<StepLine> under_way_;  // what is alike on all ranks and needs no sum
   std::int64_t now_ = 0;
+  bool stopped_by_guard_ = false;
 };
 
 }  // namespace pretrain

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -71,6 +72,7 @@ class Trainer {
   Status validate(std::int64_t step);
   Status save(std::int64_t step);
   void say(std::int64_t step, const std::string& text);
+  void tell_layout();
 
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
@@ -82,6 +84,7 @@ class Trainer {
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
   std::unique_ptr<Report> report_;  // rank 0
+  std::string layout_;              // as told last; rank 0
   std::unique_ptr<StepLog> log_;
   std::int64_t done_ = 0;        // steps
   std::uint64_t consumed_ = 0;   // sequences
@@ -115,10 +118,11 @@ Status Trainer::set_up() {
     report_ = *std::move(report);
     std::size_t elements = 0;
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
+    layout_ = model_->layer().describe();
     report_->begin(fmt::format("GPT of {} parameters ({} layers of {}), {}", elements,
                                flags_.num_layers, flags_.hidden_size,
                                flags_.bf16 ? "bf16" : "fp32"),
-                   model_->layer().describe());
+                   layout_);
   }
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
@@ -147,7 +151,11 @@ Status Trainer::load(const train_::CheckpointInfo& info) {
     if (!status.ok()) return status;
   }
   done_ = info.iteration;
-  consumed_ = std::stoull(find("consumed_sequences"));
+  const std::string consumed = find("consumed_sequences");
+  const auto* end = consumed.data() + consumed.size();
+  if (std::from_chars(consumed.data(), end, consumed_).ptr != end || consumed.empty()) {
+    return {Code::corrupt, "the checkpoint of --load " + flags_.load + " has no data position"};
+  }
   return {};
 }
 
@@ -223,6 +231,7 @@ Status Trainer::one_step(std::int64_t step) {
     for (const std::string& name : report->unused) {
       say(step, "parameter '" + name + "' is used by no rank and is not updated");
     }
+    tell_layout();
     consumed_ += static_cast<std::uint64_t>(flags_.global_batch_size);
     done_ = step;
     return log_->publish({step, loss_sum_, tokens_, flags_.schedule().at(step), *report, times});
@@ -299,8 +308,21 @@ void Trainer::say(std::int64_t step, const std::string& text) {
   if (report_) report_->warning(step, text);
 }
 
+// Buckets move when the order of use has been learned.
+void Trainer::tell_layout() {
+  if (!report_) return;
+  const std::string layout = model_->layer().describe();
+  if (layout != layout_) report_->layout(layout);
+  layout_ = layout;
+}
+
 void Trainer::give_up(const Status& status) {
-  if (model_ == nullptr || common_decision_) return;
+  if (model_ == nullptr) return;
+  if (common_decision_ || log_->stopped_by_guard()) {
+    // Who leaves first would take the others' last collectives, and their verdict, away from them.
+    (void)group_->barrier({.timeout = std::chrono::seconds(30)}).ok();
+    return;
+  }
   tutti::Group& group = model_->layer().group();
   if (group.health().ok()) group.abort(status.message());
 }

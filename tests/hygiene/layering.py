@@ -17,6 +17,7 @@ IMPURE_HEADERS = re.compile(
     r"netinet/.*|arpa/.*|ctime|time\.h")
 FOREIGN_HEADERS = re.compile(r"(cuda.*|nccl\.h|rdma/.*|torch/.*)$")
 FOREIGN_HOMES = ("src/transport/cuda/", "src/transport/ofi/", "bindings/", "apps/")
+ONE_FOLDER = {"examples", "apps", "bindings"}  # programs of one folder may name a neighbour barely
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".hpp", ".h", ".cpp", ".c", ".def"}
 
@@ -107,8 +108,7 @@ def judge_quoted(path, room, target, rules):
             return None
         return f"room {room} may not include the public header {target}"
     if not rest:
-        # A neighbour by its bare name: only where a room's files are programs of one folder.
-        return None if room == "examples" else f"\"{target}\" is not named from src/ or include/"
+        return None if room in ONE_FOLDER else f"\"{target}\" is not named from src/ or include/"
     if first == room or first in rules.rooms[room]:
         return None
     return f"room {room} may not include {target}; it may include {sorted(rules.rooms[room])}"

@@ -3,7 +3,7 @@ import os
 import re
 import unittest
 
-from pretraining import MODEL, OVERLAPS, PROGRAM, TEXT, PretrainTest
+from pretraining import OVERLAPS, PretrainTest
 
 
 class Log(PretrainTest):
@@ -78,6 +78,10 @@ class Refusals(PretrainTest):
         self.assertIn("--hidden-size", self.refused(0, "--num-attention-heads", "5"))
         self.assertIn("--dropout", self.refused(0, "--dropout", "1"))
         self.assertIn("--train-iters", self.refused(0, "--train-iters", "many"))
+
+    def test_log_that_cannot_be_written(self):
+        error = self.refused(2, "--log-json", "/no/such/folder/log.jsonl")
+        self.assertIn("--log-json /no/such/folder/log.jsonl", error)
 
     def test_nothing_to_load(self):
         self.assertIn(self.folder, self.refused(2, "--load", self.folder))
