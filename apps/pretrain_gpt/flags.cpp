@@ -148,8 +148,11 @@ void add_planted(CLI::App& app, const char* name, std::optional<Planted>& target
 }
 
 void add_faults(CLI::App& app, Flags& flags) {
-  add_planted(app, "--inject-nan-at", flags.inject_nan, "The loss is NaN at STEP:RANK[:once]");
-  add_planted(app, "--inject-inf-at", flags.inject_inf, "A gradient is Inf at STEP:RANK[:once]");
+  add_planted(app, "--inject-nan-at", flags.inject_nan,
+              "Loss and gradients are NaN at STEP:RANK[:once]");
+  add_planted(app, "--inject-loss-nan-at", flags.inject_loss_nan,
+              "The loss is NaN, its gradients are not");
+  add_planted(app, "--inject-inf-at", flags.inject_inf, "Gradients are not finite, the loss is");
   add_planted(app, "--die-at", flags.die, "SIGKILL before the update at STEP:RANK");
   app.add_option_function<std::string>(
          "--inject-delay",

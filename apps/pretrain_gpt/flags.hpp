@@ -82,7 +82,7 @@ struct Flags {
   int threads = 1;
 
   // For tests.
-  std::optional<Planted> inject_nan, inject_inf, die;
+  std::optional<Planted> inject_nan, inject_loss_nan, inject_inf, die;
   int delayed_rank = -1;
   int delay_ms = 0;
 

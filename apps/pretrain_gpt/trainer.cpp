@@ -156,6 +156,9 @@ torch::Tensor Trainer::plant(torch::Tensor loss, std::int64_t step, int number) 
   if (flags_.inject_nan && flags_.inject_nan->hits(step, rank, number)) {
     loss = loss * std::numeric_limits<float>::quiet_NaN();
   }
+  if (flags_.inject_loss_nan && flags_.inject_loss_nan->hits(step, rank, number)) {
+    loss = loss + (loss * std::numeric_limits<float>::quiet_NaN()).detach();
+  }
   if (flags_.inject_inf && flags_.inject_inf->hits(step, rank, number)) {
     loss.register_hook([](const torch::Tensor& gradient) {
       return gradient * std::numeric_limits<float>::infinity();

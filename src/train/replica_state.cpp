@@ -1,6 +1,9 @@
 // What a checkpoint needs of a replica, and how replicas are compared.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "train/replica.hpp"
 
 namespace tutti::train {
@@ -41,9 +44,15 @@ Status Replica::adopt_parameters() {
   return {};
 }
 
+// By name: the order in which a model defines its parameters is no part of its weights.
 Digest::Value Replica::digest_of_weights() const {
+  std::vector<std::size_t> by_name(parameters_.size());
+  std::iota(by_name.begin(), by_name.end(), std::size_t{0});
+  std::sort(by_name.begin(), by_name.end(), [&](std::size_t a, std::size_t b) {
+    return parameters_[a].name < parameters_[b].name;
+  });
   Digest digest;
-  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+  for (const std::size_t index : by_name) {
     const Buffer values = parameter(index);
     digest.add_text(parameters_[index].name);
     digest.add_text(to_string(values.dtype));

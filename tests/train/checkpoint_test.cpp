@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -314,6 +315,7 @@ TEST(FailedSave, by_kill_at_any_moment_leaves_a_complete_checkpoint) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       GroupOptions options;
       options.rank = 0;
       options.size = 1;

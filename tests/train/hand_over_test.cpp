@@ -316,7 +316,7 @@ TEST_P(HandOverLoss, a_killed_trainer_leaves_every_receiver_with_its_last_whole_
 
 TEST_P(HandOverLoss, a_receiver_that_lives_but_does_not_read_is_dropped_within_the_timeout) {
   World world = GetParam();
-  world.tune = [](Config& config) { config.timeout = std::chrono::seconds(1); };
+  world.tune = [](Config& config) { config.timeout = std::chrono::seconds(3); };
   run(world, [](Context& here) {
     if (here.rank == kTrainer) {
       auto sender = sender_of(here);
@@ -325,7 +325,7 @@ TEST_P(HandOverLoss, a_receiver_that_lives_but_does_not_read_is_dropped_within_t
       for (std::uint64_t version = 1; version <= 4; ++version)
         ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
       ASSERT_TRUE(sender->flush().ok());
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
       ASSERT_EQ(sender->lost().size(), 1u);
       EXPECT_EQ(sender->lost()[0].first, 2);
       EXPECT_EQ(sender->lost()[0].second.code(), Code::timed_out)
@@ -338,7 +338,7 @@ TEST_P(HandOverLoss, a_receiver_that_lives_but_does_not_read_is_dropped_within_t
       }
       meet(here);
       if (here.rank == 2) {
-        EXPECT_FALSE(receiver->wait_for(4, 5s).ok());
+        EXPECT_FALSE(receiver->wait_for(4, 10s).ok());
         EXPECT_EQ(receiver->version(), 0u);
       }
     }

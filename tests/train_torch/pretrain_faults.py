@@ -12,7 +12,8 @@ class Numbers(PretrainTest):
         run = self.start(3, *self.CHECK, *OVERLAPS, "--inject-nan-at", "4:2")
         self.assertNotEqual(run.code, 0)
         for rank in range(3):
-            lines = [line for line in run.err.splitlines() if f"pretrain_gpt: rank {rank}:" in line]
+            lines = [line for line in run.err.splitlines()
+                     if line.startswith(f"pretrain_gpt: rank {rank}:")]
             self.assertEqual(len(lines), 1, run.text)
             self.assertIn("rank 2", lines[0].split(f"rank {rank}:", 1)[1])
             self.assertIn("step 4", lines[0])
@@ -20,10 +21,18 @@ class Numbers(PretrainTest):
         self.assertEqual([line["step"] for line in run.steps][-1], 3)  # not one step further
 
     def test_loss_is_judged_with_the_step_when_strict(self):
-        run = self.start(3, *self.CHECK, "--strict-loss-check", "--inject-nan-at", "2:1")
+        run = self.start(3, *self.CHECK, "--strict-loss-check", "--inject-loss-nan-at", "2:1")
         self.assertNotEqual(run.code, 0)
-        self.assertIn("loss", run.err)
-        self.assertIn("rank 1", run.err)
+        self.assertIn("rank 1: loss", run.err)
+        self.assertEqual([line["step"] for line in run.steps], [1])
+
+    def test_loss_comes_one_step_late_when_not_strict(self):
+        run = self.start(3, *self.CHECK, "--inject-loss-nan-at", "2:1", "--async-log-allreduce")
+        self.assertNotEqual(run.code, 0)
+        for rank in range(3):
+            self.assertRegex(run.err, f"pretrain_gpt: rank {rank}: .*step 2")
+        self.assertEqual([line["step"] for line in run.steps], [1, 2])
+        self.assertIsNone(run.losses[-1])
 
     def test_transient_nan_is_computed_again(self):
         clean = self.train(3, *self.CHECK, *OVERLAPS)

@@ -20,8 +20,6 @@ constexpr std::size_t kCopyBytes = 16 * 1024;
 // enough to be kept there once per peer.
 constexpr std::size_t kEagerBytes = 64 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
-// What the kernel holds of a connection and has not sent yet.
-constexpr std::size_t kUnsentBytes = 128 * 1024;
 // How long a link may be busy with what lies in the kernel, and with one frame.
 constexpr Nanoseconds kInKernel = std::chrono::milliseconds(2);
 constexpr Nanoseconds kPerFrame = std::chrono::microseconds(500);
@@ -31,6 +29,8 @@ constexpr std::size_t kLeastFrame = 64 * 1024;
 // much in 2 ms; once a buffer was set the kernel does not choose any more.
 constexpr std::size_t kLeastSendBuffer = 256 * 1024;
 constexpr std::size_t kMostSendBuffer = 416 * 1024;
+// So many windows of Pace in a row make a connection a slow one: a core that was busy does not.
+constexpr int kSlowWindows = 5;
 // A longer way needs more bytes under way than that.
 constexpr Nanoseconds kNearby = std::chrono::microseconds(500);
 // How long the other streams of a peer may outlive one that has ended.
@@ -49,7 +49,6 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= kMaxStreams);
   for (Descriptor& socket : sockets) {
     watch_for_silence(socket.get());
-    bound_unsent(socket.get(), kUnsentBytes);
     streams_.emplace_back(std::move(socket));
   }
 }
@@ -190,19 +189,21 @@ void TcpLink::write_queue(Stream& stream) {
 }
 
 // What a small message of another group waits for at most: the frame that is half out, and what the
-// kernel has. Both are made as small as this connection's speed allows.
+// kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
+// fast one is through with them in no time, and bounds would only cost it wake-ups.
 void TcpLink::keep_pace(Stream& stream, std::size_t written) {
   if (!stream.pace.note(written, !stream.queue.empty(), steady_clock().now())) return;
-  frame_now_.store(std::clamp(stream.pace.bytes_in(kPerFrame),
-                              std::min(kLeastFrame, frame_bytes_), frame_bytes_),
+  const std::size_t in_kernel = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
+  if (stream.slow_windows < kSlowWindows) {
+    stream.slow_windows = in_kernel <= kMostSendBuffer ? stream.slow_windows + 1 : 0;
+    if (stream.slow_windows < kSlowWindows) return;
+  }
+  frame_now_.store(std::clamp(stream.pace.bytes_in(kPerFrame), std::min(kLeastFrame, frame_bytes_),
+                              frame_bytes_),
                    std::memory_order_relaxed);
-  const std::size_t wanted = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
-  const bool is_set = stream.send_buffer != 0;
-  if (!is_set && (wanted > kMostSendBuffer || shortest_round_trip(stream.socket.get()) > kNearby))
-    return;
-  if (wanted == stream.send_buffer) return;
-  stream.send_buffer = std::min(wanted, kMostSendBuffer);
-  set_send_buffer(stream.socket.get(), stream.send_buffer);
+  bound_unsent(stream.socket.get(), in_kernel / 2);
+  if (shortest_round_trip(stream.socket.get()) <= kNearby)
+    set_send_buffer(stream.socket.get(), std::min(in_kernel, kMostSendBuffer));
 }
 
 void TcpLink::note_backlog() {

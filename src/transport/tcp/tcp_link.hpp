@@ -76,7 +76,7 @@ class TcpLink final : public Link {
     bool ended = false;
     FrameQueue queue;  // under the link's lock, like the next two
     Pace pace;
-    std::size_t send_buffer = 0;  // as was set; 0: the kernel sizes it
+    int slow_windows = 0;  // in a row; at kSlowWindows the bounds of keep_pace hold for good
   };
 
   Sent send_whole(const Header& header, const void* payload, std::uint64_t token, bool lend);
