@@ -8,13 +8,15 @@ TARGETS = {"hidden": {"timed": 0.95, "real": 0.90}, "over_bound": 1.05,
 
 
 class Line:
-    """One setting: communication at `percent` of compute."""
+    """One setting: communication at `percent` of compute; None: whatever it is."""
 
     def __init__(self, case, percent, communication, ours, ddp_communication, theirs, ddp_bucket):
         self.case, self.percent, self.ddp_bucket_mib = case, percent, ddp_bucket
         self.communication, self.ddp_communication = communication, ddp_communication
         self.compute, self.train = ours["compute"], ours["train"]
         self.ddp_compute, self.ddp = theirs["compute"], theirs["train"]
+        if percent is None:
+            self.percent = round(100 * communication["communication_s"] / self.compute_s)
 
     @property
     def compute_s(self):

@@ -156,7 +156,7 @@ Status Replica::choose_bucket_bytes() {
   const double k = std::sqrt(static_cast<double>(whole->time.count()) / alpha);
   std::int64_t bytes = static_cast<std::int64_t>(static_cast<double>(total) /
                                                  std::clamp(k, 4.0, 64.0));
-  bytes = std::clamp<std::int64_t>(bytes, 64 << 10, 64 << 20);
+  bytes = std::clamp<std::int64_t>(bytes, 256 << 10, 64 << 20);
   Status status = group_->broadcast(Buffer::of(&bytes, 1), 0);
   options_.bucket_bytes = static_cast<std::size_t>(bytes);
   return status;
