@@ -48,7 +48,8 @@ tutti::Result<Position> from_checkpoint(const tutti::train::CheckpointInfo& info
   const std::string text = find("consumed_sequences");
   const char* end = text.data() + text.size();
   if (text.empty() || std::from_chars(text.data(), end, position.sequences).ptr != end) {
-    return Status(Code::corrupt, "the checkpoint of --load " + flags.load + " has no data position");
+    return Status(Code::corrupt,
+                  "the checkpoint of --load " + flags.load + " has no data position");
   }
   return position;
 }

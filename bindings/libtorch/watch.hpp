@@ -1,7 +1,7 @@
 // bindings/libtorch/watch.hpp - looks at every tensor that an operator of this thread reads.
 //
-// For debug mode: RecordFunction callbacks see the inputs of each operator. What a callback throws is
-// swallowed by torch, so the watch only remembers the first complaint.
+// For debug mode: RecordFunction callbacks see the inputs of each operator. What a callback throws
+// is swallowed by torch, so the watch only remembers the first complaint.
 //
 // Thread-safety  start and stop in the thread that runs forward; one watch at a time there.
 #pragma once

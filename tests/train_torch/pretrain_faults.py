@@ -75,6 +75,10 @@ class Checkpoints(PretrainTest):
         self.assertNotEqual(run.code, 0)
         self.assertIn("rank 2", run.err)
         self.assertIn("SIGKILL", run.err)
+        for rank in (0, 1, 3):
+            self.assertRegex(run.err, f"pretrain_gpt: rank {rank}: peer_lost: .*rank 2")
+        # Step 4 was done: the line of step 3 is there.
+        self.assertEqual([line["step"] for line in run.steps], [1, 2, 3])
         rest = self.train(4, *words, "--load", self.save)
         self.assertEqual([line["step"] for line in rest.steps], [4, 5, 6, 7, 8])
         self.assertEqual(rest.hash, whole.hash)
