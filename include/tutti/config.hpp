@@ -49,6 +49,9 @@ struct Config {
   std::string cache_dir;
   // TCP connections between two ranks, 1 … 8; the smaller of both sides counts.  TUTTI_STREAMS
   int streams = 1;
+  // Congestion control of TCP connections: "auto" (the system's, but cubic where that is bbr), "system",
+  // or a name that the kernel knows.  TUTTI_TCP_CONGESTION
+  std::string tcp_congestion = "auto";
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

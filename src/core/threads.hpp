@@ -25,6 +25,14 @@ std::thread start_quiet_thread(const char* name, Body&& body) {
   return thread;
 }
 
+// Cores that the calling thread may run on: fewer than the machine has where somebody pinned it.
+inline int allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (pthread_getaffinity_np(pthread_self(), sizeof set, &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
 // Lets the calling thread run on these cores only. False: the system does not have them for us.
 inline bool pin_this_thread(const std::vector<int>& cpus) {
   cpu_set_t set;

@@ -18,6 +18,12 @@ namespace {
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
 
+// How often the progress thread looks again before it sleeps, where it has a core for itself.
+// Elsewhere it sleeps at once and never yields: compute runs beside it, and since Linux 6.16 a thread
+// that yields forfeits its turn by a whole slice each time. A hundred yields while nobody else was
+// running kept it from its next messages for 70 ms (2 cores, kernel 6.18, 2026-11-15).
+constexpr int kLooksOfProgress = 100;
+
 // A poll of memory takes some 20 ns, one of sockets 300. Over sockets it pays to spin for longer
 // than a wake-up takes at both ends (some 100 µs in a virtual machine): two ranks that sleep over
 // each other's messages would otherwise never find out of it again.
@@ -62,6 +68,9 @@ Engine::Engine(EngineOptions options)
   spins_ = config_.spin;
   if (spins_ < 0) spins_ = cores >= ranks_here(*endpoint_) ? spins_for(*endpoint_) : 0;
   patience_ = std::make_unique<Patience>(spins_);
+  // One core for each rank's compute, and one for its progress thread.
+  const bool roomy = allowed_cores() > 1 && cores >= 2L * ranks_here(*endpoint_);
+  looks_of_progress_ = roomy && config_.spin != 0 ? kLooksOfProgress : 0;
 }
 
 void Engine::shutdown() {
@@ -347,8 +356,8 @@ void Engine::progress_loop() {
       idle = 0;
       continue;
     }
-    if (busy && ++idle < kYields) {
-      std::this_thread::yield();
+    if (busy && ++idle < looks_of_progress_) {
+      pause_cpu();
       continue;
     }
     const auto over = [&] {

@@ -128,6 +128,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   FailureSink* failures_;
   std::unique_ptr<trace::Recorder> recorder_;
   long spins_ = 0;
+  int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way
   std::unique_ptr<Patience> patience_;  // of those who drive
 
   SpinLock poll_lock_;

@@ -10,6 +10,8 @@ namespace {
 
 // The last bucket gets at most this part of a bucket's size.
 constexpr std::size_t kTailShare = 8;
+// What is smaller than this part of it joins a bucket that is full already.
+constexpr std::size_t kSmallShare = 32;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -41,8 +43,14 @@ class Cutter {
     if (!parameter.aliases.empty()) return make(index);
     Open& open = open_[parameter.value.dtype == Dtype::f32 ? 0 : 1];
     const std::size_t bytes = parameter.count() * sizeof(float);
-    const std::size_t limit = open.is_tail ? bucket_bytes_ / kTailShare : bucket_bytes_;
-    if (open.bucket == kNone || (open.bytes > 0 && open.bytes + bytes > limit)) {
+    // The tail ends before it would grow too large, other buckets when they have reached their size.
+    // What is small joins them even so: a bias is ready with the weight that comes after it (here:
+    // before), and would hold up the bucket of the layer before.
+    const bool reached = open.is_tail
+                             ? open.bytes > 0 && open.bytes + bytes > bucket_bytes_ / kTailShare
+                             : open.bytes >= bucket_bytes_;
+    const bool full = reached && bytes > bucket_bytes_ / kSmallShare;
+    if (open.bucket == kNone || full) {
       open = {buckets_.size(), 0, open.bucket == kNone};
       make(index);
     } else {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "transport/tcp/socket_options.hpp"
+
 namespace tutti::transport {
 namespace {
 
@@ -250,6 +252,13 @@ Status Joining::adopt_tcp(Attempt& attempt) {
   for (const Stream& each : way.streams)
     if (!each.socket) return {};
   for (Stream& each : way.streams) sockets.push_back(std::move(each.socket));
+  for (const Descriptor& socket : sockets)
+    if (!choose_congestion_control(socket.get(), config_.tcp_congestion))
+      return Status(Code::invalid_argument,
+                    fmt::format("TUTTI_TCP_CONGESTION: this kernel does not give us '{}'; "
+                                "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
+                                config_.tcp_congestion),
+                    {party_.rank, attempt.peer(), 0});
   way.linked = true;
   return endpoint_.add_tcp(attempt.peer(), std::move(sockets), config_.segment_bytes);
 }

@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
+
 namespace tutti::transport {
 namespace {
 
@@ -19,6 +21,21 @@ void watch_for_silence(int socket) {
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, 5);
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
+}
+
+bool choose_congestion_control(int socket, const std::string& wanted) {
+  if (wanted == "system") return true;
+  std::string name = wanted;
+  if (wanted == "auto") {
+    char now[16] = {};
+    socklen_t size = sizeof now;
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, now, &size) != 0) return true;
+    if (std::string(now, ::strnlen(now, sizeof now)) != "bbr") return true;
+    name = "cubic";
+  }
+  const int refused = ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                                   static_cast<socklen_t>(name.size()));
+  return refused == 0 || wanted == "auto";
 }
 
 void bound_unsent(int socket, std::size_t bytes) {

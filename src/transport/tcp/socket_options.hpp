@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "core/clock.hpp"
 
@@ -12,6 +13,13 @@ namespace tutti::transport {
 
 // The kernel's defaults leave a host that lost its power unnoticed for minutes to hours.
 void watch_for_silence(int socket);
+// "auto": the system's congestion control, but cubic where that is bbr; "system": as it is; else by
+// name. False: the kernel has no such one, or does not let us.
+//
+// Training sends in bursts with pauses between them. After a pause bbr let a 512 KiB piece wait for 70
+// to 100 ms about once a step (2 hosts, tbf 200 Mbit/s, kernel 6.18, 2026-11-15: the step's
+// communication took 530 to 560 ms, with cubic 480 to 490; without pauses both took 530).
+bool choose_congestion_control(int socket, const std::string& wanted);
 // The kernel takes no more while it holds this much that it has not sent yet.
 void bound_unsent(int socket, std::size_t bytes);
 // What the kernel may hold, sent and not sent, its own overhead included.

@@ -49,6 +49,20 @@ TEST(layout, keeps_the_bucket_that_is_ready_last_small) {
   EXPECT_EQ(layout.buckets[layout.buckets.size() - 2].parameters.size(), 10u);
 }
 
+TEST(layout, keeps_a_bias_with_the_weight_that_is_ready_after_it) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 8; ++i) {
+    parameters.push_back(parameter("weight" + std::to_string(i), 1000));
+    parameters.push_back(parameter("bias" + std::to_string(i), 10));
+  }
+  const auto layout = make_layout(parameters, {}, 4000, 1);
+  ASSERT_EQ(layout.buckets.size(), 8u);
+  for (std::size_t b = 0; b < 8; ++b) {
+    const std::size_t weight = 2 * (7 - b);
+    EXPECT_THAT(layout.buckets[b].parameters, ElementsAre(weight + 1, weight));
+  }
+}
+
 TEST(layout, gives_a_tied_parameter_a_bucket_of_its_own_and_names_it_as_the_tails_cause) {
   auto parameters = four_of(100);
   parameters[0].aliases = {"head"};
