@@ -228,8 +228,9 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
     update_bucket(index, update);
     if (options_.use_distributed_optimizer) launch_gather(index);
     else buckets_[index]->landed = buckets_[index]->generation;
-    buckets_[index]->zero_gradients();
   }
+  // When the gathers are on their way: nobody waits for zeros.
+  for (const auto& bucket : buckets_) bucket->zero_gradients();
   return options_.overlap_param_gather ? Status() : parameters_ready();
 }
 

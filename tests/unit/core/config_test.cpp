@@ -103,6 +103,7 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(with("TUTTI_SPIN", "-1")->spin, -1);
   EXPECT_EQ(with("TUTTI_STREAMS", "4")->streams, 4);
   EXPECT_EQ(Config().streams, 1);
+  EXPECT_EQ(with("TUTTI_TCP_CONGESTION", "reno")->tcp_congestion, "reno");
   EXPECT_FALSE(with("TUTTI_PROGRESS_THREAD", "off")->progress_thread);
 }
 
