@@ -47,6 +47,7 @@ void add_data(CLI::App& app, Flags& flags) {
   app.add_option("--data-path", flags.data_path, "Files, read as bytes; each is a document")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("")
       ->group(group);
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
       ->group(group);
@@ -190,6 +191,7 @@ Parsed parse_flags(int argc, const char* const* argv) {
   app.footer(kExample);
   // Said twice, the last one counts, so that a script can hand flags on and change some.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.option_defaults()->always_capture_default();  // --help shows them
   add_model(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);
