@@ -206,10 +206,10 @@ Curve measure_meetings(const std::vector<int>& cpus, const Budget& budget) {
   std::vector<Sample> samples;
   for (const int ranks : numbers) {
     double seconds = measure_meeting(ranks, cpus, budget);
-    // On a busy machine the threads may never have met while each had a core.
-    if (seconds == 0 && ranks <= cores) seconds = tuner::built_in_machine().meet_seconds(ranks);
     // Threads of one process take turns faster than processes do.
     if (ranks > cores) seconds *= kProcessesOverThreads;
+    // On a busy machine the threads may never have met.
+    if (seconds == 0) seconds = tuner::built_in_machine().meet_seconds(ranks);
     seconds = std::min(seconds, kDearestMeeting * ranks);
     samples.push_back({static_cast<double>(ranks), seconds});
   }

@@ -216,6 +216,7 @@ TEST(BusOfTheDead, ends_in_an_error_that_names_the_rank) {
       bus->add("loss", 1);
       ASSERT_TRUE(bus->publish(1).ok());
       ASSERT_TRUE(bus->take(true).ok());
+      meet(here);  // everybody has the first step
       if (here.rank == 2) (void)std::raise(SIGKILL);
       bus->add("loss", 1);
       Status status = bus->publish(2);

@@ -165,6 +165,7 @@ TEST(MeterOfTheDead, ends_in_an_error_that_names_the_rank) {
   run(World{.kind = WorldKind::tcp, .size = 3, .doomed = {1}}, [](Context& here) {
     auto meter = make_meter(here);
     ASSERT_TRUE(meter);
+    meet(here);  // nobody is still making its meter
     if (here.rank == 1) (void)std::raise(SIGKILL);
     Status status = meter->publish(2, times_of(here.rank, 2));
     if (status.ok()) status = meter->take(true).status();

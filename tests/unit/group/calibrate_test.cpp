@@ -43,8 +43,11 @@ TEST(Calibrate, without_time_the_built_in_figures_stay) {
 }
 
 TEST(Calibrate, more_ranks_than_processors_meet_too) {
-  EXPECT_GT(measure_meeting(6, {CpuSet::of_this_process().list()[0]}, Budget(milliseconds(500))),
-            0);
+  // On a busy core six threads may not meet once in the time that a measurement has.
+  double seconds = 0;
+  for (int tries = 0; tries < 100 && seconds == 0; ++tries)
+    seconds = measure_meeting(6, {CpuSet::of_this_process().list()[0]}, Budget(milliseconds(500)));
+  EXPECT_GT(seconds, 0);
 }
 
 TEST(Calibrate, bytes_by_tcp_take_time_of_a_core) {
