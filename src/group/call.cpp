@@ -82,8 +82,9 @@ class Resolver {
       return invalid(
           call_, fmt::format("root {} is not a rank of a group of {}", call_.root, setting_.size));
     if (call_.collective == Collective::barrier) return {};
-    const auto adopt = [&](Dtype dtype, Device device) -> Status {
-      if (device != Device::cpu)
+    const auto adopt = [&](Dtype dtype, Device device, const void* ready) -> Status {
+      // A token that nobody waits for would mean data that is not there yet.
+      if (device != Device::cpu || ready != nullptr)
         return {Code::unsupported,
                 fmt::format("{}: this build reaches CPU memory only", to_string(call_.collective))};
       if (has_dtype_ && dtype != launch_.dtype)
@@ -95,10 +96,10 @@ class Resolver {
     };
     if (needs_input())
       for (const ConstBuffer& buffer : call_.input)
-        if (Status status = adopt(buffer.dtype, buffer.device); !status.ok()) return status;
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok()) return status;
     if (needs_output())
       for (const Buffer& buffer : call_.output)
-        if (Status status = adopt(buffer.dtype, buffer.device); !status.ok()) return status;
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok()) return status;
     return check_reduction();
   }
 

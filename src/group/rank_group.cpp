@@ -88,7 +88,7 @@ Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Tran
       return Status(Code::invalid_argument,
                     fmt::format("{}: the buffer is null but has {} elements",
                                 is_send ? "send" : "recv", transfer.buffer.count));
-    if (transfer.buffer.device != Device::cpu)
+    if (transfer.buffer.device != Device::cpu || transfer.buffer.ready != nullptr)
       return Status(Code::unsupported, "send and recv: this build reaches CPU memory only");
     engine::Posting posting;
     posting.is_send = is_send;

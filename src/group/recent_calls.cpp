@@ -5,6 +5,11 @@ namespace {
 
 const std::byte* begin_of(const void* data) { return static_cast<const std::byte*>(data); }
 
+// Memory of this host whose contents are there.
+bool is_plain(const ConstBuffer& buffer) {
+  return buffer.data != nullptr && buffer.device == Device::cpu && buffer.ready == nullptr;
+}
+
 }  // namespace
 
 bool RecentCalls::is_simple(const Call& call) {
@@ -39,9 +44,8 @@ RecentCalls::Shape RecentCalls::shape_of(const Call& call) {
 bool RecentCalls::lies_alike(const Kept& kept, const Call& call) {
   const bool input = !kept.launch.input.empty();
   const bool output = !kept.launch.output.empty();
-  if (input && (call.input[0].data == nullptr || call.input[0].device != Device::cpu)) return false;
-  if (output && (call.output[0].data == nullptr || call.output[0].device != Device::cpu))
-    return false;
+  if (input && !is_plain(call.input[0])) return false;
+  if (output && !is_plain(call.output[0])) return false;
   if (!input || !output) return true;
   if (call.input[0].dtype != call.output[0].dtype) return false;
   const std::byte* in = begin_of(call.input[0].data);

@@ -55,7 +55,6 @@ class Bucket {
 
   // ---- this step
   std::size_t missing = 0;  // gradients that have not come yet
-  bool launched = false;
   Flight reduction;
   Flight gather;
   // Which update the values should have, and which has landed here.

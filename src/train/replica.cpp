@@ -122,25 +122,17 @@ Status Replica::start() {
 }
 
 Status Replica::agree() {
-  const Digest::Value mine = digest_of(parameters_, options_);
-  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
-  if (Status status = group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
-      !status.ok())
-    return status;
-  for (int rank = 1; rank < group_->size(); ++rank)
-    if (!std::equal(mine.begin(), mine.end(), all.begin() + 32 * rank) ||
-        !std::equal(mine.begin(), mine.end(), all.begin()))
-      return Status(Code::mismatch,
-                    fmt::format("rank {} has other parameters or options of DataParallel than rank "
-                                "0; compare names, sizes, types, modes and bucket size",
-                                std::equal(mine.begin(), mine.end(), all.begin())
-                                    ? rank
-                                    : group_->rank()));
-  return {};
+  auto others = ranks_that_differ(digest_of(parameters_, options_));
+  if (!others.ok()) return others.status();
+  if (others->empty()) return {};
+  return Status(Code::mismatch,
+                fmt::format("rank {} has other parameters or options of DataParallel than rank 0; "
+                            "compare names, sizes, types, modes and bucket size",
+                            others->front()));
 }
 
 // With k buckets the tail is t/k, and each costs a start α: k = √(t/α) makes the sum smallest when
-// backward takes about as long as the reduction (FACTS of overlap: docs/algorithms/overlap.md).
+// backward takes about as long as the reduction (docs/algorithms/distributed_optimizer.md).
 Status Replica::choose_bucket_bytes() {
   if (options_.bucket_bytes != 0) return {};
   std::size_t total = 0;

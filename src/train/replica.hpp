@@ -99,6 +99,8 @@ class Replica final : public DataParallel {
   void end_step(bool gathers_are_carried);
 
   Digest::Value digest_of_weights() const;
+  // Collective. Ranks whose digest is not rank 0's.
+  Result<std::vector<int>> ranks_that_differ(const Digest::Value& mine);
 
   std::shared_ptr<Group> group_;
   std::vector<Parameter> parameters_;

@@ -67,21 +67,28 @@ Result<std::string> Replica::weight_hash() {
   return to_hex(digest_of_weights());
 }
 
-Status Replica::check_weights() {
-  if (Status status = parameters_ready(); !status.ok()) return status;
-  const Digest::Value mine = digest_of_weights();
+Result<std::vector<int>> Replica::ranks_that_differ(const Digest::Value& mine) {
   std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
   if (Status status = group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
       !status.ok())
-    return fail(status);
+    return status;
+  const auto size = static_cast<std::ptrdiff_t>(mine.size());
   std::vector<int> others;
   for (int rank = 1; rank < group_->size(); ++rank)
-    if (!std::equal(all.begin(), all.begin() + 32, all.begin() + 32 * rank)) others.push_back(rank);
-  if (others.empty()) return {};
+    if (!std::equal(all.begin(), all.begin() + size, all.begin() + size * rank))
+      others.push_back(rank);
+  return others;
+}
+
+Status Replica::check_weights() {
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  auto others = ranks_that_differ(digest_of_weights());
+  if (!others.ok()) return fail(others.status());
+  if (others->empty()) return {};
   return fail(Status(Code::mismatch,
                      fmt::format("weights differ from rank 0's on rank{} {}; resume from the last "
                                  "checkpoint",
-                                 others.size() > 1 ? "s" : "", fmt::join(others, ", "))));
+                                 others->size() > 1 ? "s" : "", fmt::join(*others, ", "))));
 }
 
 }  // namespace tutti::train

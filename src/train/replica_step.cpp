@@ -25,7 +25,6 @@ Status Replica::begin_micro_batch(bool last) {
 void Replica::expect_gradients() {
   next_ = 0;
   for (const auto& bucket : buckets_) {
-    bucket->launched = false;
     bucket->missing = static_cast<std::size_t>(
         std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
                       [&](std::size_t index) { return parameters_[index].count() > 0; }));
@@ -84,7 +83,6 @@ void Replica::launch_reduction(std::size_t index) {
   Bucket& bucket = *buckets_[index];
   if (options_.check_for_nan) look_for_faults(index);
   const Buffer gradients = bucket.gradients();
-  bucket.launched = true;
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   watch_.launch(bucket.reduction, collective, static_cast<int>(index), gradients.bytes(), [&] {

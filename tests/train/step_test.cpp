@@ -112,6 +112,30 @@ TEST(Step, a_rejected_step_that_is_computed_again_ends_as_if_nothing_had_been) {
   });
 }
 
+TEST(Step, a_backward_that_is_discarded_leaves_no_trace) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    std::vector<std::string> hashes;
+    for (bool disturbed : {false, true}) {
+      ToyModel model({});
+      auto options = all_overlaps().options;
+      options.groups = {{}, {}};
+      auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+      ASSERT_TRUE(layer.ok()) << layer.status().to_string();
+      model.attach(**layer);
+      for (int step = 0; step < 3; ++step) {
+        if (disturbed && step == 1) {
+          ASSERT_TRUE(model.run(toy_sequence(99), {}).ok());
+          ASSERT_TRUE((*layer)->discard_gradients().ok());
+        }
+        ASSERT_TRUE(model.run(toy_sequence(step * 2 + here.rank), {}).ok());
+        ASSERT_TRUE((*layer)->step({.lr = 0.01, .tokens = 5}).ok());
+      }
+      hashes.push_back(*(*layer)->weight_hash());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  });
+}
+
 TEST(Step, a_loss_that_is_not_finite_is_named_with_its_rank) {
   run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
     ToyModel model({});

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <random>
 #include <stdexcept>
 
 namespace tutti::test {
@@ -33,7 +34,7 @@ struct ToyModel::Trace {
   double loss = 0;
 };
 
-ToyModel::ToyModel(const ToyOptions& options) : options_(options), random_(options.seed) {
+ToyModel::ToyModel(const ToyOptions& options) : options_(options) {
   const std::int64_t d = options.width;
   define("embedding.weight", {kTokens, d}, 0.5F);
   tensors_.back()->parameter.aliases = {"head.weight"};

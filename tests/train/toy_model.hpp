@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -63,7 +62,6 @@ class ToyModel {
 
   ToyOptions options_;
   std::vector<std::unique_ptr<Tensor>> tensors_;
-  std::mt19937 random_;
   train::DataParallel* layer_ = nullptr;
 };
 

@@ -123,6 +123,19 @@ TEST(Creation, refuses_a_rank_outside_its_size) {
   }
 }
 
+TEST(Arguments, a_ready_token_is_refused_where_nobody_waits_for_it) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    std::vector<float> values(4, 1.0F);
+    Buffer buffer = Buffer::of(values);
+    // The second time round the call is remembered.
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(here.group->all_reduce(buffer, ReduceOp::sum).ok());
+    buffer.ready = &values;
+    EXPECT_EQ(here.group->all_reduce(buffer, ReduceOp::sum).code(), Code::unsupported);
+    EXPECT_EQ(here.group->all_reduce_async(buffer, ReduceOp::sum).wait().code(), Code::unsupported);
+    EXPECT_EQ(here.group->send(buffer, 1 - here.rank).code(), Code::unsupported);
+  });
+}
+
 TEST(Creation, names_those_who_did_not_come) {
   GroupOptions options;
   options.rank = 1;
