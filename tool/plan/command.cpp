@@ -1,0 +1,19 @@
+// tutti plan - what a job will cost, before it runs.
+#include <CLI/CLI.hpp>
+
+#include "tool/plan/plan.hpp"
+
+namespace tutti::tool {
+
+Command make_plan(CLI::App& app) {
+  CLI::App* parser = app.add_subcommand("plan", "say beforehand what a job will cost");
+  parser->require_subcommand(1);
+  std::vector<Command> questions;
+  return {parser, [questions] {
+            for (const Command& question : questions)
+              if (question.parser->parsed()) return question.action();
+            return kBadInput;
+          }};
+}
+
+}  // namespace tutti::tool
