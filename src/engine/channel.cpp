@@ -86,7 +86,8 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
 
 std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
-  queued.deadline = deadline_after(engine_->clock().now(), queued.lent->timeout);
+  const Nanoseconds now = engine_->clock().now();
+  queued.deadline = deadline_after(now, queued.lent->timeout);
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -104,8 +105,14 @@ std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   if (!refused.ok())
     work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return work;
+}
+
+void Channel::leave_to_progress(Nanoseconds now) {
+  const bool waited_for = habit_.waits_at_once();
+  habit_.on_start(now);
+  engine_->kick(waited_for);
 }
 
 std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives) {
@@ -131,13 +138,18 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
   if (!refused.ok() || postings.empty())
     batch->work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return batch->work;
 }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
+  habit_.on_wait(engine_->clock().now());
+  driven_.fetch_add(1);
   engine_->drive(
       *this, [&work] { return work.done(); }, timeout);
+  driven_.fetch_sub(1);
+  // What is left was nobody's while this thread drove it.
+  if (busy()) engine_->kick();
 }
 
 // ---- stepping
