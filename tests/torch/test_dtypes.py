@@ -156,7 +156,7 @@ def test_average(me, dtype):
 @every_rank(2, 4)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sum_of_premultiplied_values(me, dtype):
-    from torch.distributed.distributed_c10d import _make_nccl_premul_sum
+    from torch._C._distributed_c10d import _make_nccl_premul_sum
     tensor = ramp(me.rank, COUNT, getattr(torch, dtype))
     dist.all_reduce(tensor, op=_make_nccl_premul_sum(0.5))
     exact = sum(ramp(rank, COUNT, torch.float64) for rank in range(me.size)) / 2
