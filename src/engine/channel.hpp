@@ -102,12 +102,15 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool has_arrived(int peer) const override;
   transport::MemoryRef output_of(int peer) const override;
   std::uint32_t channel() const override { return options_.id; }
+  trace::Tracer* tracer() override;
 
  private:
   struct Queued {
     std::unique_ptr<const Launch> owned;  // empty: the caller waits and keeps it
     const Launch* lent = nullptr;
     std::uint64_t sequence = 0;
+    Nanoseconds queued{0};
+    Nanoseconds begun{0};  // only when there is a trace
     Nanoseconds deadline = Nanoseconds::max();
     std::shared_ptr<WorkState> work;
     bool counted = false;  // in busy_
@@ -187,6 +190,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   trace::Record record_of(trace::Event event, const Launch& launch, std::uint64_t sequence) const;
   void tell_board(const Launch& launch, std::uint64_t sequence, bool running);
   void note(trace::Event event, const Queued& queued, const Status& status);
+  void trace_collective(const Queued& queued, const Status& status);
   std::string where(int peer) const;
 
   std::shared_ptr<Engine> engine_;
@@ -228,6 +232,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     const Launch* launch = nullptr;
     std::uint64_t sequence = 0;
     std::uint64_t began = 0;      // in ticks
+    Nanoseconds traced_from{0};   // only when there is a trace
     std::uint64_t last_told = 0;  // when the board heard of one
     bool told = false;            //   and whether it heard of this one
     trace::Record record;

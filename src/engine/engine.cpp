@@ -65,6 +65,7 @@ Engine::Engine(EngineOptions options)
       clock_(options.clock ? options.clock : &steady_clock()),
       failures_(options.failures),
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
+      tracer_(std::move(options.tracer)),
       down_(static_cast<std::size_t>(endpoint_->size())) {
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
   // running.
@@ -95,6 +96,8 @@ void Engine::shutdown() {
 
 std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   const std::uint32_t id = options.id;
+  recorder_->note_group(id, options.name, trace::text_of_ranks(options.members));
+  if (tracer_) tracer_->group(id, options.name, options.members);
   auto channel = std::make_shared<Channel>(shared_from_this(), std::move(options));
   {
     std::scoped_lock lock(channels_mutex_);

@@ -28,6 +28,7 @@
 #include "engine/channel.hpp"
 #include "engine/patience.hpp"
 #include "trace/recorder.hpp"
+#include "trace/tracer.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/config.hpp"
 
@@ -53,6 +54,7 @@ struct EngineOptions {
   Log log;
   const Clock* clock = nullptr;  // null: the system's
   FailureSink* failures = nullptr;
+  std::unique_ptr<trace::Tracer> tracer;  // null: nothing is traced
 };
 
 class Engine final : private transport::Sink, public std::enable_shared_from_this<Engine> {
@@ -83,6 +85,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Log& log() const { return log_; }
   const Clock& clock() const { return *clock_; }
   trace::Recorder& recorder() { return *recorder_; }
+  trace::Tracer* tracer() { return tracer_.get(); }
   FailureSink* failures() { return failures_; }
   // How often all links were polled, by whomever.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
@@ -129,6 +132,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Clock* clock_;
   FailureSink* failures_;
   std::unique_ptr<trace::Recorder> recorder_;
+  std::unique_ptr<trace::Tracer> tracer_;
   long spins_ = 0;
   int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way
   std::unique_ptr<Patience> patience_;  // of those who drive
