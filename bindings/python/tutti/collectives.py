@@ -131,8 +131,8 @@ class Collectives:
                 raise InvalidArgument(f"'{algorithm}' is no algorithm; there are "
                                       f"{', '.join(_tutti.ALGORITHMS)}")
         outputs = None if target is None else target.array
-        work = self._group.run(_NUMBER[collective], kind.code, inputs, outputs, in_counts, out_counts,
-                               op, scalar, root, uneven, async_, timeout or 0.0, number, name)
+        work = self._run(_NUMBER[collective], kind.code, inputs, outputs, in_counts, out_counts,
+                         op, scalar, root, uneven, async_, timeout or 0.0, number, name)
         finish = None if target is None else target.finish
         if async_:
             return Work(work, finish)
@@ -150,6 +150,10 @@ class Collectives:
     def all_reduce(self, x, op="sum", *, out=None, scalar=1.0, **options):
         """Every rank gets the fold of all ranks' x. `op`: sum prod min max avg band bor bxor, or
         premul_sum, which multiplies every x by `scalar` first."""
+        if not options and scalar == 1.0 and op in _OPS:
+            result = self._plain_fold(x, _OPS[op], out)
+            if result is not NotImplemented:
+                return result
         return self._fold("all_reduce", x, op, out, scalar, options)
 
     def reduce(self, x, op="sum", root=0, *, out=None, scalar=1.0, **options):

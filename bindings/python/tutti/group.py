@@ -37,6 +37,8 @@ class Group(Collectives):
 
     def __init__(self, group):
         self._group = group
+        self._run = group.runner()
+        self._plain_fold = group.plain_fold()
         self.rank = group.rank()
         self.size = group.size()
         self.name = group.name()
