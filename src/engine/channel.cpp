@@ -26,6 +26,8 @@ constexpr long kAlert = 64;
 // How often the board hears of calls that are over before anybody could read it: about a
 // millisecond.
 constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
+// How often a blocking call that waits asks whether it was interrupted.
+constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
 
 std::uint64_t key_of(const Launch& launch) {
   return static_cast<std::uint64_t>(launch.collective) |
@@ -57,7 +59,7 @@ void Channel::set_stage(std::unique_ptr<Stage> stage) {
   patience_ = std::make_unique<Patience>(engine_->spins());
 }
 
-Status Channel::run(const Launch& launch) {
+Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   if (has_stage() && baton_.try_lock()) {
     const bool begun = begin_at_once(launch);
     const bool ended = begun && watch_stage();
@@ -70,11 +72,25 @@ Status Channel::run(const Launch& launch) {
     // Whoever wanted the baton meanwhile may have gone to sleep.
     if (has_news_.load(std::memory_order_relaxed)) engine_->kick();
     if (ended) return {};
-    if (work) return work->wait(std::chrono::nanoseconds::max());
+    if (work) return finish(*work, interrupted);
   }
   Queued queued;
   queued.lent = &launch;
-  return enqueue(std::move(queued), true)->wait(std::chrono::nanoseconds::max());
+  return finish(*enqueue(std::move(queued), true), interrupted);
+}
+
+Status Channel::finish(WorkState& work, bool (*interrupted)()) {
+  if (interrupted == nullptr) return work.wait(Nanoseconds::max());
+  for (Status status = work.wait(kAskEvery);; status = work.wait(kAskEvery)) {
+    if (work.done()) return status;
+    if (!interrupted()) continue;
+    fail({Code::aborted,
+          fmt::format("rank {} was interrupted in a call on group '{}'", options_.rank,
+                      options_.name),
+          {options_.rank, -1, 0}},
+         true);
+    return work.wait(Nanoseconds::max());
+  }
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {

@@ -61,10 +61,14 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
   // Runs a collective to its end in this thread. On a stage, while nothing else is under way, that
   // costs no allocation, no lock but the baton and no system call.
-  Status run(const Launch& launch);
+  // `interrupted`, where there is one, is asked now and then while it waits; true ends the group.
+  Status run(const Launch& launch, bool (*interrupted)() = nullptr);
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
   std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
+
+  // Waits for a work that the caller drives.
+  Status finish(WorkState& work, bool (*interrupted)());
 
   void drive(const WorkState& work, Nanoseconds timeout) override;
   // Steps once if nobody else does. True if anything moved.
