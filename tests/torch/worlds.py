@@ -30,6 +30,9 @@ def context():
     """The server is started with the environment of the first call."""
     global _context
     if _context is None:
+        # The server finds modules by its environment: it gets no sys.path before Python 3.13.
+        folders = [os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
         _context = multiprocessing.get_context("forkserver")
         _context.set_forkserver_preload(["pytest", "preloaded"])
     return _context
@@ -58,6 +61,7 @@ def _body(module, name):
 def _serve(pipe, rank, environment):
     """Runs in the forked process: bodies come in, results go out, until the parent hangs up."""
     os.environ.update(environment)
+    import preloaded  # noqa: F401  (the server's own attempt fails without a word)
     import torch
     torch.set_num_threads(1)
     while True:
