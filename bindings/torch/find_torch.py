@@ -15,9 +15,7 @@ includes = [include, os.path.join(include, "torch", "csrc", "api", "include"),
             sysconfig.get_paths()["include"]]
 if not os.path.exists(os.path.join(include, "torch", "csrc", "distributed", "c10d", "Types.hpp")):
     sys.exit(f"torch in {root} comes without c10d's headers (Debian: libtorch-dev)")
-if not os.path.exists(os.path.join(include, "pybind11")):
-    if not os.path.exists("/usr/include/pybind11/pybind11.h"):
-        sys.exit("pybind11's headers are missing (Debian: pybind11-dev)")
+pybind11 = include if os.path.exists(os.path.join(include, "pybind11", "pybind11.h")) else ""
 if not os.path.exists(os.path.join(includes[2], "Python.h")):
     sys.exit(f"Python.h is missing in {includes[2]} (Debian: python3-dev)")
 libraries = [os.path.join(root, "lib", f"lib{name}.so") for name in ("c10", "torch_cpu", "torch_python")]
@@ -33,4 +31,5 @@ print(f'set(TORCH_PYTHON_VERSION "{torch.__version__}")')
 print(f'set(TORCH_PYTHON_INCLUDES "{";".join(includes)}")')
 print(f'set(TORCH_PYTHON_LIBRARIES "{";".join(libraries)}")')
 print(f'set(TORCH_PYTHON_DEFINITIONS "{";".join(definitions)}")')
+print(f'set(TORCH_PYTHON_PYBIND11 "{pybind11}")')
 print(f'set(TORCH_PYTHON_SUFFIX "{sysconfig.get_config_var("EXT_SUFFIX")}")')

@@ -89,7 +89,12 @@ def load(options):
         print(f"skipped: {missing}")
         sys.exit(SKIPPED)
     torch.set_num_threads(1)
-    logging.getLogger().setLevel(logging.WARNING)  # the suite asks for a line per process and barrier
+    # The suite asks for a line per process and barrier, and tells of failures twice.
+    logging.getLogger().setLevel(logging.WARNING)
+    common.logger.setLevel(logging.ERROR if options.verbose else logging.CRITICAL)
+    with contextlib.suppress(ImportError):  # Python 3.11 cannot import what torch 1.13 replicates with
+        from torch.nn.parallel import _replicated_tensor_ddp_utils as replicated
+        replicated._set_ddp_with_replicated_tensor = lambda _: None
     for names in (suite.PROFILING_SUPPORTED_BACKENDS, suite.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
         names.append(options.backend)
     common.get_timeout = lambda _: options.limit
