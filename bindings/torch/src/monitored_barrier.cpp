@@ -44,7 +44,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     if (!verdict.ok() && verdict.status().code() == tutti::Code::timed_out)
       throw failure(sentence({0}, timeout), 0);
     check(verdict.status());
-    if (*verdict != "all came") throw failure(*verdict, -1);
+    if (*verdict != "all came")
+      throw failure("Rank " + std::to_string(getRank()) +
+                        " successfully reached monitoredBarrier, but received errors while waiting "
+                        "for send/recv from rank 0: " + *verdict,
+                    -1);
     return;
   }
   std::vector<int> missing;

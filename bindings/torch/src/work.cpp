@@ -27,16 +27,16 @@ void when_done(const tutti::Work& first, const std::vector<tutti::Work>& others,
 
 }  // namespace
 
-Work::Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
+Work::Work(int rank, c10d::OpType type, const Profiled& profiled, tutti::Work operation, Loan loan,
            Tensors outputs)
-    : c10d::Work(rank, type, title),
+    : c10d::Work(rank, type, profiled.title, profiled.inputs),
       first_(std::move(operation)),
       loan_(std::move(loan)),
       outputs_(std::move(outputs)) {}
 
-Work::Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
-           Loan loan, Tensors outputs)
-    : Work(rank, type, title, tutti::Work(), std::move(loan), std::move(outputs)) {
+Work::Work(int rank, c10d::OpType type, const Profiled& profiled,
+           std::vector<tutti::Work> operations, Loan loan, Tensors outputs)
+    : Work(rank, type, profiled, tutti::Work(), std::move(loan), std::move(outputs)) {
   others_ = std::move(operations);
 }
 
