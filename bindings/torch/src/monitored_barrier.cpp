@@ -27,7 +27,7 @@ std::string sentence(const std::vector<int>& missing, milliseconds timeout) {
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const milliseconds timeout =
-      options.timeout.count() > 0 ? options.timeout : std::max(timeout_.load(), milliseconds(1));
+      options.timeout.count() >= 0 ? options.timeout : std::max(timeout_.load(), milliseconds(1));
   const auto deadline = Clock::now() + timeout;
   const std::string round = "tutti/monitored_barrier/" + std::to_string(++monitored_barriers_);
   const auto name_of = [&](int rank) { return round + "/" + std::to_string(rank); };
@@ -37,6 +37,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
                                  "[Rank " + std::to_string(getRank()) + "]: " + message,
                                  {getRank(), peer, 0}));
   };
+  if (timeout.count() == 0)
+    throw failure("Rank " + std::to_string(getRank()) + " timed out in monitoredBarrier after 0 ms",
+                  getRank());
   check(store_->set(name_of(getRank()), "here"));
   if (getRank() != 0) {
     // Rank 0 may use the whole timeout, and then still has to write the verdict.

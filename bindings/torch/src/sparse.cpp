@@ -32,7 +32,7 @@ WorkHandle Backend::all_reduce_sparse(at::Tensor& tensor, const c10d::AllreduceO
   if (!tensor.device().is_cpu()) refuse(kName, "only supports CPU tensors");
   if (tensor.layout() != at::kSparse)
     unsupported(kName, "of sparse tensors, only the COO layout is supported");
-  if (options.reduceOp != c10d::ReduceOp::SUM)
+  if (options.reduceOp.op_ != c10d::ReduceOp::SUM)
     refuse(kName, "unsupported reduction operation: sparse tensors can only be summed");
   c10d::AllgatherOptions gathering;
   gathering.timeout = options.timeout;

@@ -11,6 +11,7 @@ tutti.errors, which are re-exported here.
 
 import atexit
 import datetime
+import os
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, IoError, Mismatch,
                           OutOfMemory, PeerLost, TimedOut, Unsupported)
 
-from . import _C
+from . import _C, _slurm
 
 __version__ = "0.1.0"
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
@@ -39,6 +40,7 @@ def _register():
 
 
 _register()
+_slurm.fill_environment(os.environ)
 atexit.register(_C.end_callbacks)
 
 
@@ -75,10 +77,13 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """A barrier whose error, raised on every rank that came, names the ranks that did not.
 
     The group is as good as before. With wait_all_ranks the error names all missing ranks, otherwise
-    the first. `timeout` is a datetime.timedelta; absent: the group's.
+    the first. `timeout` is a datetime.timedelta, or seconds; absent: the group's. Ranks outside of the group
+    return at once.
     """
+    if group is not None and group == dist.GroupMember.NON_GROUP_MEMBER:
+        return
     if timeout is None:
-        timeout = datetime.timedelta(0)
+        timeout = datetime.timedelta(milliseconds=-1)
     _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
 
 
