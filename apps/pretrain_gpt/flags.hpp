@@ -74,6 +74,8 @@ struct Flags {
   // Logs and checkpoints.
   std::int64_t log_interval = 1;
   std::string log_json;
+  std::string trace;
+  std::string tensorboard_dir;
   std::string save;
   std::int64_t save_interval = 0;
   int keep = 0;

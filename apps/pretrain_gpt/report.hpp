@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "event_file.hpp"
 #include "flags.hpp"
 #include "tutti/train/data_parallel.hpp"
 
@@ -24,6 +26,11 @@ struct StepLine {
   std::int64_t tokens = 0;
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;
+
+  // By the slowest rank.
+  double tokens_per_s() const {
+    return overlap.max.step_s > 0 ? static_cast<double>(tokens) / overlap.max.step_s : 0;
+  }
 };
 
 // io names a log that cannot be written: to be asked on all ranks, before they meet.
@@ -51,6 +58,7 @@ class Report {
   Report(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
   void write_log(const std::string& json);
+  void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
   void print_table() const;
   std::string time_left(std::int64_t step) const;
@@ -60,6 +68,7 @@ class Report {
   std::int64_t first_step_;
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
+  std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;  // as told last
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
