@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "failure.hpp"
 #include "group.hpp"
+#include "plain.hpp"
 #include "work.hpp"
 
 namespace py = pybind11;
@@ -98,32 +101,83 @@ py::object start(HeldGroup& self, py::object held, std::unique_ptr<std::string> 
   return py::cast(PendingWork(std::move(work), std::move(held), std::move(name)));
 }
 
+// The arguments of run, in their order.
+enum Argument {
+  kCollective, kDtype, kInputs, kOutputs, kInputCounts, kOutputCounts, kOp, kScalar, kRoot, kUneven,
+  kAsync, kTimeout, kAlgorithm, kName, kArguments,
+};
+
+int integer(PyObject* object) {
+  const long value = PyLong_AsLong(object);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return static_cast<int>(std::clamp<long>(value, INT_MIN, INT_MAX));
+}
+
+double real(PyObject* object) {
+  const double value = PyFloat_AsDouble(object);
+  if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+std::string text(PyObject* object) {
+  return object == Py_None ? std::string() : py::handle(object).cast<std::string>();
+}
+
 // Returns None, or the Work of an asynchronous call.
-py::object run(HeldGroup& self, int collective, int dtype, py::object inputs, py::object outputs,
-               py::handle input_counts, py::handle output_counts, int op, double scalar, int root,
-               bool uneven, bool is_async, double timeout_s, int algorithm, py::handle name) {
-  auto held_name = std::make_unique<std::string>(name.is_none() ? "" : name.cast<std::string>());
-  const Side<ConstBuffer> input(inputs, static_cast<Dtype>(dtype));
-  const Side<Buffer> output(outputs, static_cast<Dtype>(dtype));
-  const std::vector<std::size_t> input_parts = counts_of(input_counts);
-  const std::vector<std::size_t> output_parts = counts_of(output_counts);
+py::object run(HeldGroup& self, PyObject* const* arguments) {
+  auto name = std::make_unique<std::string>(text(arguments[kName]));
+  const auto dtype = static_cast<Dtype>(integer(arguments[kDtype]));
+  const Side<ConstBuffer> input(arguments[kInputs], dtype);
+  const Side<Buffer> output(arguments[kOutputs], dtype);
+  const std::vector<std::size_t> input_parts = counts_of(arguments[kInputCounts]);
+  const std::vector<std::size_t> output_parts = counts_of(arguments[kOutputCounts]);
   tutti::Call call;
-  call.collective = static_cast<tutti::Collective>(collective);
+  call.collective = static_cast<tutti::Collective>(integer(arguments[kCollective]));
   call.input = input.span();
   call.output = output.span();
   call.input_counts = input_parts;
   call.output_counts = output_parts;
-  call.reduction.op = static_cast<tutti::ReduceOp>(op);
-  call.reduction.scalar = scalar;
-  call.root = root;
-  call.uneven = uneven;
-  call.options = options_of(timeout_s, algorithm, *held_name);
-  if (!is_async) {
+  call.reduction.op = static_cast<tutti::ReduceOp>(integer(arguments[kOp]));
+  call.reduction.scalar = real(arguments[kScalar]);
+  call.root = integer(arguments[kRoot]);
+  call.uneven = arguments[kUneven] == Py_True;
+  call.options = options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name);
+  if (arguments[kAsync] != Py_True) {
     run_blocking(self, call);
     return py::none();
   }
-  return start(self, py::make_tuple(std::move(inputs), std::move(outputs)), std::move(held_name),
+  py::object held = py::make_tuple(py::handle(arguments[kInputs]), py::handle(arguments[kOutputs]));
+  return start(self, std::move(held), std::move(name),
                [&](tutti::Group& group) { return group.start(call); });
+}
+
+// all_reduce of plain arrays: (x, op's number, out or None). NotImplemented: not a case for here.
+py::object fold_plain(HeldGroup& self, PyObject* const* arguments) {
+  const py::handle x(arguments[0]);
+  const Plain in = look_at(x);
+  if (in.dtype < 0) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  py::object out;
+  if (arguments[2] == Py_None) {
+    const auto array = py::reinterpret_borrow<py::array>(x);
+    if (array.ndim() == 0) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    out = py::array(array.dtype(), std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()));
+  } else {
+    const Plain target = look_at(arguments[2]);
+    if (target.dtype != in.dtype || !target.writable || target.bytes != in.bytes)
+      return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    out = py::reinterpret_borrow<py::object>(arguments[2]);
+  }
+  const auto dtype = static_cast<Dtype>(in.dtype);
+  const ConstBuffer input = buffer_of(x, dtype);
+  const Buffer output = buffer_of(out, dtype);
+  tutti::Call call;
+  call.collective = tutti::Collective::all_reduce;
+  call.input = {&input, 1};
+  call.output = {&output, 1};
+  call.reduction.op = static_cast<tutti::ReduceOp>(integer(arguments[1]));
+  call.options.interrupted = &was_interrupted;
+  run_blocking(self, call);
+  return out;
 }
 
 // `transfers`: (is_send, array, dtype, peer, tag) each.
@@ -145,7 +199,7 @@ std::vector<tutti::Transfer> transfers_of(const py::list& transfers) {
 // Returns what the last receive learned, or the Work of an asynchronous call.
 py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, double timeout_s,
                     py::handle name) {
-  auto held_name = std::make_unique<std::string>(name.is_none() ? "" : name.cast<std::string>());
+  auto held_name = std::make_unique<std::string>(text(name.ptr()));
   const std::vector<tutti::Transfer> list = transfers_of(transfers);
   const tutti::CallOptions options = options_of(timeout_s, 0, *held_name);
   if (is_async)
@@ -160,10 +214,52 @@ py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, d
   return py::make_tuple(received->source, received->tag, received->bytes);
 }
 
+// Plain functions of C: pybind11 would take longer to match fourteen arguments than a small
+// collective takes.
+constexpr const char* kGroupInside = "tutti.held_group";
+
+template <py::object (*F)(HeldGroup&, PyObject* const*), int kCount>
+PyObject* called(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != kCount) {
+    PyErr_Format(PyExc_TypeError, "%d arguments are wanted, %zd were given", kCount, count);
+    return nullptr;
+  }
+  try {
+    auto* held =
+        static_cast<std::shared_ptr<HeldGroup>*>(PyCapsule_GetPointer(capsule, kGroupInside));
+    return F(**held, arguments).release().ptr();
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+template <py::object (*F)(HeldGroup&, PyObject* const*), int kCount>
+py::object function_of(const std::shared_ptr<HeldGroup>& self, const char* name) {
+  using FastFunction = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+  static PyMethodDef definition{name, nullptr, METH_FASTCALL, nullptr};
+  const FastFunction function = &called<F, kCount>;
+  definition.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
+  auto* held = new std::shared_ptr<HeldGroup>(self);
+  const py::capsule inside(held, kGroupInside, [](PyObject* capsule) {
+    delete static_cast<std::shared_ptr<HeldGroup>*>(PyCapsule_GetPointer(capsule, kGroupInside));
+  });
+  return py::reinterpret_steal<py::object>(PyCFunction_New(&definition, inside.ptr()));
+}
+
 }  // namespace
 
 void bind_calls(GroupClass& group) {
-  group.def("run", &run).def("exchange", &exchange);
+  group.def("exchange", &exchange)
+      .def("runner",
+           [](const std::shared_ptr<HeldGroup>& self) {
+             return function_of<&run, kArguments>(self, "run");
+           })
+      .def("plain_fold", [](const std::shared_ptr<HeldGroup>& self) {
+        return function_of<&fold_plain, 3>(self, "plain_fold");
+      });
 }
 
 }  // namespace tutti_python

@@ -51,18 +51,18 @@ GroupOptions options_of(int rank, int size, std::string name, const std::string&
 
 // Runs `make` without the interpreter's lock: it meets other ranks.
 template <class F>
-std::unique_ptr<HeldGroup> made_by(F&& make) {
+std::shared_ptr<HeldGroup> made_by(F&& make) {
   Made made = [&] {
     const py::gil_scoped_release unlocked;
     return make();
   }();
   std::shared_ptr<Group> group = unwrap(std::move(made));
-  return group ? std::make_unique<HeldGroup>(std::move(group)) : nullptr;
+  return group ? std::make_shared<HeldGroup>(std::move(group)) : nullptr;
 }
 
 // The same for what all ranks of `parent` do together.
 template <class F>
-std::unique_ptr<HeldGroup> made_from(HeldGroup& parent, F&& make) {
+std::shared_ptr<HeldGroup> made_from(HeldGroup& parent, F&& make) {
   const std::shared_ptr<Group> group = parent.get();
   return made_by([&] {
     const std::scoped_lock turn(parent.turn());

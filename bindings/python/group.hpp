@@ -29,7 +29,7 @@ class HeldGroup {
   std::mutex turn_;
 };
 
-using GroupClass = pybind11::class_<HeldGroup, std::unique_ptr<HeldGroup>>;
+using GroupClass = pybind11::class_<HeldGroup, std::shared_ptr<HeldGroup>>;
 
 void bind_group(GroupClass& group);  // making groups, and asking about them
 void bind_calls(GroupClass& group);  // collectives and point to point

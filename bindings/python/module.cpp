@@ -6,6 +6,7 @@
 
 #include "dlpack.hpp"
 #include "group.hpp"
+#include "plain.hpp"
 #include "store.hpp"
 #include "work.hpp"
 
@@ -36,4 +37,6 @@ PYBIND11_MODULE(_tutti, module) {
   bind_group(group);
   bind_calls(group);
   module.def("from_dlpack", &from_dlpack);
+  // tutti's dtype of an array that can travel as it is, else -1.
+  module.def("plain_dtype", [](py::handle object) { return look_at(object).dtype; });
 }

@@ -1,5 +1,6 @@
 #include "work.hpp"
 
+#include <pybind11/stl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

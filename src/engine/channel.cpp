@@ -64,6 +64,9 @@ Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   if (has_stage() && baton_.try_lock()) {
     const bool begun = begin_at_once(launch);
     const bool ended = begun && watch_stage();
+    if (begun && tracer() != nullptr)
+      tracer()->wait(options_.id, at_once_.sequence, at_once_.traced_from.count(),
+                     engine_->clock().now().count());
     std::shared_ptr<WorkState> work;
     if (ended)
       end_at_once();

@@ -224,7 +224,7 @@ void weigh(const Stages& stages, const Cluster& cluster, StepPlan& plan) {
   plan.memory_limit = cluster.processor.memory_bytes * kUsableMemory;
 }
 
-void judge_speed(const Cluster& cluster, const Prices& prices, StepPlan& plan) {
+void judge_speed(const Cluster& cluster, Prices& prices, StepPlan& plan) {
   const Layout& layout = plan.layout;
   plan.step_s = plan.compute_s + plan.tensor_s + plan.context_s + plan.pipeline_s + plan.bubble_s +
                 plan.gradients_s + plan.weights_s + plan.update_s;
@@ -234,9 +234,7 @@ void judge_speed(const Cluster& cluster, const Prices& prices, StepPlan& plan) {
   plan.tokens_per_s = static_cast<double>(layout.global_batch) * layout.seq / plan.step_s;
   // T = (b/2)·q·F/B, with the bus bandwidth that large messages reach in this group.
   const double bytes = 1e9;
-  const double gather = layout.data_ranks() > 1 ? cost(cluster, Collective::all_gather,
-                                                       layout.data_group(), bytes).seconds
-                                                : 0;
+  const double gather = prices.collective(Collective::all_gather, layout.data_group(), bytes);
   plan.break_even_tokens = layout.precision.weight / 2 * prices.flops_per_s() * gather / bytes;
 }
 

@@ -1,0 +1,28 @@
+// tool/show/predictions.hpp - what the tuner expects of every algorithm, as data for the page.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "tuner/machine.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::tool {
+
+// Bytes of a call for which predictions are made.
+const std::vector<std::size_t>& prediction_sizes();
+
+// Hosts that a group of n is drawn with when none were named: as square as it goes; empty for
+// primes.
+std::vector<int> default_hosts(int n);
+
+// {"one_host": {"choice": […], "ring": [seconds, …], …}, "apart": …, "hosts": …}: one entry per
+// size, for ranks on one host, on a host each, and as in `host_of` (absent where that is empty).
+nlohmann::json predict(Collective collective, int ranks, std::span<const int> host_of,
+                       const tuner::Machine& machine);
+
+// α, o, β and γ of the cost formula, per kind of link.
+nlohmann::json machine_facts(const tuner::Machine& machine);
+
+}  // namespace tutti::tool

@@ -1,0 +1,318 @@
+// stage.js - the drawing: a plate per rank, a cell per chunk, arrows and travelling chunks.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const SPACE_WORDS = {input: 'in', output: 'out', scratch: 'tmp'};
+const MOST_PER_ROW = 16;
+
+function make(kind, attributes, parent) {
+  const element = document.createElementNS(SVG, kind);
+  for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
+  if (parent) parent.appendChild(element);
+  return element;
+}
+
+function clamp(value, low, high) { return Math.min(high, Math.max(low, value)); }
+
+// Draws one schedule; show(k, fraction) moves it to k completed steps and some way into the next.
+class Stage {
+  constructor(place, schedule, run, reduces) {
+    this.schedule = schedule;
+    this.run = run;
+    this.reduces = reduces;
+    this.size = schedule.size;
+    this.measure();
+    this.svg = make('svg', {viewBox: `0 0 ${this.width} ${this.height}`, role: 'img'});
+    this.drawHosts();
+    this.linkLayer = make('g', {'aria-hidden': 'true'}, this.svg);
+    this.pastLayer = make('g', {'aria-hidden': 'true'}, this.svg);
+    this.drawLinks();
+    this.plates = schedule.ranks.map((_, rank) => this.drawRank(rank));
+    this.tokenLayer = make('g', {'aria-hidden': 'true'}, this.svg);
+    place.replaceChildren(this.svg);
+  }
+
+  // ---- sizes
+
+  // Rows of cells in every plate, by space; long ones are broken.
+  rowsOf(rank) {
+    const rows = [];
+    for (const space of SPACES) {
+      const cells = this.schedule.ranks[rank].cells
+        .map((cell, index) => ({cell, index}))
+        .filter(({cell}) => SPACES[cell[0]] === space);
+      for (let at = 0; at < cells.length; at += MOST_PER_ROW)
+        rows.push({space, cells: cells.slice(at, at + MOST_PER_ROW)});
+    }
+    return rows;
+  }
+
+  measure() {
+    const n = this.size;
+    this.rows = this.schedule.ranks.map((_, rank) => this.rowsOf(rank));
+    this.isBarrier = this.schedule.measure.parts === 0;
+    if (this.isBarrier) this.rows = this.rows.map(() => [{space: 'heard', cells: [{cell: null, index: -1}]}]);
+    const longest = Math.max(1, ...this.rows.flat().map((row) => row.cells.length));
+    const room = n <= 4 ? 220 : n <= 8 ? 160 : n <= 16 ? 126 : 104;
+    this.cellWidth = clamp(room / longest, n <= 16 ? 7.5 : 6, 34);
+    this.cellHeight = n <= 8 ? 44 : n <= 16 ? 36 : 30;
+    const kinds = new Set(this.rows.flat().map((row) => row.space));
+    this.named = kinds.has('input') && kinds.has('output');
+    this.gutter = this.named || kinds.has('scratch') ? 26 : 8;
+    this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 58);
+    this.plateHeights = this.rows.map((rows) => 24 + rows.reduce((sum, row) => sum + this.rowHeight(row), 0) + 2);
+    this.plateHeight = Math.max(...this.plateHeights);
+    this.placePlates();
+  }
+
+  rowHeight(row) { return row.space === 'scratch' ? 19 : this.cellHeight + 15; }
+
+  placePlates() {
+    const {kind, x, y, hosts} = this.schedule.layout;
+    const n = this.size, w = this.plateWidth, h = this.plateHeight;
+    const levels = new Set(y).size, columns = new Set(x).size;
+    const round = kind === 'ring' || kind === 'star';
+    const margin = hosts.length > 0 ? 44 : 16;
+    if (round) {
+      // Neighbours at the top stand beside each other, at the sides above each other.
+      const apart = Math.sin(Math.PI / Math.max(n, 2));
+      this.width = Math.max(n <= 3 ? 560 : 680, w + (n > 2 ? (w + 34) / apart : w + 240) + 2 * margin);
+      this.height = n <= 2 ? h + 2 * margin + 60 : Math.max(h * 2.9, h + (h + 26) / apart * 0.94) + 2 * margin;
+      if (n <= 2) this.height = Math.max(this.height, 300);
+    } else if (kind === 'cube') {
+      const bits = Math.round(Math.log2(n));
+      this.width = Math.max(720, (w + 60) * (bits <= 3 ? 3.6 : 6.2)) + 2 * margin;
+      this.height = (h + 60) * (bits <= 2 ? 2 : bits <= 4 ? 3.1 : 6) + 2 * margin;
+    } else {
+      const tree = kind === 'tree' || kind === 'two_trees';
+      const across = kind === 'two_trees' ? Math.max(2.6, (columns + 1) * 0.44) : tree ? leavesOf(y, x) : columns;
+      this.width = Math.max(680, across * (w + (tree ? 16 : 64)) + 2 * margin);
+      this.height = levels * (h + (tree ? 36 : hosts.length > 0 ? 96 : 74)) + 2 * margin - 20;
+    }
+    const wide = this.width - w - 2 * margin, high = this.height - h - 2 * margin;
+    const flat = kind === 'ring' && n === 2;
+    this.at = x.map((_, rank) => ({
+      x: margin + w / 2 + (flat ? rank : x[rank]) * wide,
+      y: margin + h / 2 + (flat ? 0.5 : y[rank]) * high,
+    }));
+  }
+
+  // ---- what does not move
+
+  drawHosts() {
+    this.schedule.layout.hosts.forEach((ranks, host) => {
+      const xs = ranks.map((rank) => this.at[rank].x), ys = ranks.map((rank) => this.at[rank].y);
+      const left = Math.min(...xs) - this.plateWidth / 2 - 18, top = Math.min(...ys) - this.plateHeight / 2 - 28;
+      const group = make('g', {'aria-hidden': 'true'}, this.svg);
+      make('rect', {class: 'host', x: left, y: top, rx: 14,
+        width: Math.max(...xs) - Math.min(...xs) + this.plateWidth + 36,
+        height: Math.max(...ys) - Math.min(...ys) + this.plateHeight + 44}, group);
+      make('text', {class: 'host-name', x: left + 12, y: top + 18}, group).textContent = `host ${host}`;
+    });
+  }
+
+  drawLinks() {
+    const links = new Map();
+    for (const step of this.run.steps)
+      for (const message of step.messages) {
+        const key = [message.from, message.to].sort((a, b) => a - b).join(' ');
+        const half = (message.contents[0] || {extent: 0}).extent >= this.schedule.cut / 2;
+        if (!links.has(key)) links.set(key, half);
+      }
+    if (links.size > 2.2 * this.size + 2) return;  // all to all: the plates say it better
+    for (const [key, half] of links) {
+      const [a, b] = key.split(' ').map((rank) => this.at[rank]);
+      const second = half && this.schedule.layout.kind === 'two_trees';
+      make('line', {class: second ? 'link second' : 'link', x1: a.x, y1: a.y, x2: b.x, y2: b.y}, this.linkLayer);
+    }
+  }
+
+  drawRank(rank) {
+    const {x, y} = this.at[rank];
+    const height = this.plateHeights[rank];
+    const left = x - this.plateWidth / 2, top = y - height / 2;
+    const isRoot = rank === this.schedule.root && this.hasRoot();
+    const group = make('g', {class: isRoot ? 'rank root' : 'rank', 'data-rank': rank}, this.svg);
+    make('rect', {class: 'plate', x: left, y: top, width: this.plateWidth, height, rx: 8}, group);
+    make('text', {class: 'rank-name', x: left + 8, y: top + 16}, group)
+      .textContent = `${this.plateWidth > 70 ? 'rank ' : ''}${rank}${isRoot ? ' · root' : ''}`;
+    const cells = [];
+    let down = top + 23, previous = '';
+    for (const row of this.rows[rank]) {
+      const high = row.space === 'scratch' ? 13 : this.cellHeight;
+      if (row.space !== previous && (this.named || row.space === 'scratch'))
+        make('text', {class: 'space-name', x: left + 4, y: down + Math.min(high, 20) / 2 + 3}, group)
+          .textContent = SPACE_WORDS[row.space] || '';
+      previous = row.space;
+      const start = this.isBarrier ? x - this.cellWidth / 2 : left + this.gutter;
+      row.cells.forEach(({cell, index}, i) => {
+        const drawn = this.drawCell(group, rank, cell, index, start + i * this.cellWidth, down, high);
+        cells[Math.max(index, 0)] = drawn;
+      });
+      down += this.rowHeight(row);
+    }
+    return {group, cells, left, top, height};
+  }
+
+  hasRoot() { return this.schedule.rooted; }
+
+  drawCell(parent, rank, cell, index, x, y, height) {
+    const width = this.cellWidth - 1.5;
+    const space = cell ? SPACES[cell[0]] : 'heard';
+    const group = make('g', {class: 'cell', 'data-rank': rank, 'data-space': space}, parent);
+    if (cell) {
+      group.dataset.chunk = cell[1];
+      if (cell[5] > 0) group.dataset.goal = ranksIn(bitsOf(cell[4], cell[5])).join(' ');
+    } else {
+      group.dataset.chunk = 0;
+      group.dataset.goal = ranksIn(bitsOf(0, this.size)).join(' ');
+    }
+    const frame = make('rect', {class: 'frame', x, y, width, height, rx: Math.min(3, width / 4)}, group);
+    const fill = make('path', {class: 'fill'}, group);
+    const title = make('title', {}, group);
+    if (cell && space !== 'scratch' && this.cellWidth >= 11)
+      make('text', {class: 'chunk-name', x: x + width / 2, y: y + height + 10, 'text-anchor': 'middle'}, group)
+        .textContent = cell[1];
+    const goal = cell ? bitsOf(cell[4], cell[5]) : bitsOf(0, this.size);
+    return {group, frame, fill, title, x, y, width, height, goal: cell && cell[5] === 0 ? 0 : goal, cell};
+  }
+
+  // One slot per rank, from the top down; a cell of a collective without sums is simply full.
+  slots(bits, x, y, width, height, whole) {
+    if (bits === 0) return '';
+    if (whole || !(this.reduces || this.isBarrier))
+      return `M${x + 1} ${y + 1}h${width - 2}v${height - 2}h${2 - width}z`;
+    const each = (height - 2) / this.size, gap = each > 2.5 ? 0.8 : 0.3;
+    return ranksIn(bits).map((rank) =>
+      `M${x + 1} ${(y + 1 + rank * each).toFixed(2)}h${width - 2}v${(each - gap).toFixed(2)}h${2 - width}z`).join('');
+  }
+
+  hue(extent) {
+    return `var(--c${Math.floor(extent / this.schedule.extents_per_colour) % 16})`;
+  }
+
+  // ---- what moves
+
+  show(steps, fraction) {
+    const state = this.run.states[steps];
+    if (steps !== this.shown) {
+      this.shown = steps;
+      this.fillCells(state, steps === 0 ? [] : this.run.steps[steps - 1].changed);
+      this.drawPast(steps === 0 ? null : this.run.steps[steps - 1]);
+      this.startTokens(this.run.steps[steps]);
+    }
+    const moving = fraction > 0 && this.tokens.length > 0;
+    this.pastLayer.style.display = moving ? 'none' : '';
+    this.tokenLayer.style.display = moving ? '' : 'none';
+    if (moving) this.moveTokens(fraction);
+  }
+
+  fillCells(state, changed) {
+    const fresh = new Set(changed.map(([rank, cell]) => `${rank} ${cell}`));
+    this.plates.forEach((plate, rank) => plate.cells.forEach((drawn, index) => {
+      const content = this.isBarrier ? {from: state.heard[rank], extent: 0} : state.cells[rank][index];
+      this.fillCell(drawn, content, fresh.has(`${rank} ${index}`));
+    }));
+  }
+
+  fillCell(drawn, content, isFresh) {
+    const done = drawn.goal !== 0 && content.from === drawn.goal;
+    const state = `${content.from} ${content.extent} ${isFresh}`;
+    if (drawn.state === state) return;
+    drawn.state = state;
+    drawn.group.setAttribute('class', ['cell', content.from === 0 && 'empty', done && 'done', isFresh && 'fresh']
+      .filter(Boolean).join(' '));
+    drawn.group.style.setProperty('--hue', this.hue(content.extent));
+    drawn.group.dataset.from = ranksIn(content.from).join(' ');
+    drawn.group.dataset.done = done;
+    drawn.fill.setAttribute('d', this.slots(content.from, drawn.x, drawn.y, drawn.width, drawn.height, done));
+    drawn.title.textContent = this.cellWord(drawn, content, done);
+  }
+
+  cellWord(drawn, content, done) {
+    if (this.isBarrier) return `rank ${drawn.group.dataset.rank} knows that ${contributions(content.from)} came`;
+    const name = `rank ${drawn.group.dataset.rank}, ${drawn.group.dataset.space}[${drawn.group.dataset.chunk}]`;
+    if (content.from === 0) return `${name}: nothing yet`;
+    return `${name}: chunk ${content.extent}, from ${contributions(content.from)}${done ? ', complete' : ''}`;
+  }
+
+  // From plate edge to plate edge; two that cross each other keep to the right.
+  wayOf(from, to) {
+    const a = this.at[from], b = this.at[to];
+    const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
+    const bend = clamp(length * 0.07, 8, 30);
+    const middle = {x: (a.x + b.x) / 2 - dy / length * bend, y: (a.y + b.y) / 2 + dx / length * bend};
+    return {a: this.edge(from, middle), m: middle, b: this.edge(to, middle)};
+  }
+
+  edge(rank, towards) {
+    const {x, y} = this.at[rank];
+    const dx = towards.x - x, dy = towards.y - y;
+    const scale = Math.min((this.plateWidth / 2 + 3) / Math.max(Math.abs(dx), 1e-6),
+      (this.plateHeights[rank] / 2 + 3) / Math.max(Math.abs(dy), 1e-6), 1);
+    return {x: x + dx * scale, y: y + dy * scale};
+  }
+
+  arrow(message, parent) {
+    const {a, m, b} = this.wayOf(message.from, message.to);
+    const group = make('g', {class: 'arrow-group past', 'data-from': message.from, 'data-to': message.to}, parent);
+    group.style.setProperty('--hue', this.hue((message.contents[0] || {extent: 0}).extent));
+    const angle = Math.atan2(b.y - m.y, b.x - m.x), size = 9;
+    const back = {x: b.x - Math.cos(angle) * size * 0.7, y: b.y - Math.sin(angle) * size * 0.7};
+    make('path', {class: 'arrow', d: `M${a.x} ${a.y}Q${m.x} ${m.y} ${back.x} ${back.y}`}, group);
+    const wing = (turn) => `${b.x - Math.cos(angle + turn) * size} ${b.y - Math.sin(angle + turn) * size}`;
+    make('path', {class: 'arrow-head', d: `M${b.x} ${b.y}L${wing(0.45)}L${wing(-0.45)}z`}, group);
+  }
+
+  drawPast(step) {
+    this.pastLayer.replaceChildren();
+    if (step) for (const message of step.messages) this.arrow(message, this.pastLayer);
+  }
+
+  startTokens(step) {
+    this.tokenLayer.replaceChildren();
+    this.tokens = (step ? step.messages : []).map((message) => {
+      const group = make('g', {class: 'token', 'data-from': message.from, 'data-to': message.to}, this.tokenLayer);
+      this.drawToken(group, message);
+      return {group, way: this.wayOf(message.from, message.to)};
+    });
+    this.plates.forEach((plate) => plate.group.classList.remove('busy'));
+  }
+
+  // The chunks of a message side by side; of many the first few.
+  drawToken(group, message) {
+    const shown = message.contents.slice(0, 4);
+    const width = 17, height = 26, total = Math.max(1, shown.length) * (width + 2);
+    const list = shown.length > 0 ? shown : [{from: message.heard, extent: 0}];
+    list.forEach((content, i) => {
+      const x = -total / 2 + i * (width + 2), y = -height / 2;
+      const one = make('g', {}, group);
+      one.style.setProperty('--hue', this.hue(content.extent));
+      make('rect', {class: 'back', x, y, width, height, rx: 3}, one);
+      const bits = this.isBarrier ? message.heard : content.from;
+      make('path', {d: this.slots(bits, x + 0.8, y + 0.8, width - 1.6, height - 1.6, false)}, one);
+    });
+    if (message.contents.length > shown.length)
+      make('text', {x: total / 2 + 9, y: 4}, group).textContent = `+${message.contents.length - shown.length}`;
+  }
+
+  moveTokens(fraction) {
+    const t = fraction < 0.5 ? 2 * fraction * fraction : 1 - 2 * (1 - fraction) * (1 - fraction);
+    for (const {group, way: {a, m, b}} of this.tokens) {
+      const u = 1 - t;
+      const x = u * u * a.x + 2 * u * t * m.x + t * t * b.x, y = u * u * a.y + 2 * u * t * m.y + t * t * b.y;
+      group.setAttribute('transform', `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+    }
+  }
+}
+
+// How many plates the widest level of a tree has beside each other.
+function leavesOf(y, x) {
+  const levels = new Map();
+  y.forEach((level, i) => levels.set(level, (levels.get(level) || []).concat(x[i])));
+  let narrowest = 1;
+  for (const xs of levels.values()) {
+    xs.sort((a, b) => a - b);
+    for (let i = 1; i < xs.length; ++i) narrowest = Math.min(narrowest, xs[i] - xs[i - 1]);
+  }
+  return 1 + 1 / Math.max(narrowest, 0.05);
+}
