@@ -90,7 +90,8 @@ py::array_t<std::uint8_t> allocate(HeldGroup& self, std::size_t bytes) {
 py::tuple predict(HeldGroup& self, int collective, std::size_t bytes) {
   const auto prediction =
       unwrap(self.get()->predict(static_cast<tutti::Collective>(collective), bytes));
-  return py::make_tuple(Seconds(prediction.time).count(), Seconds(prediction.symmetric_time).count(),
+  return py::make_tuple(Seconds(prediction.time).count(),
+                        Seconds(prediction.symmetric_time).count(),
                         std::string(to_string(prediction.algorithm)));
 }
 
@@ -120,12 +121,12 @@ void bind_making(GroupClass& group) {
               const std::string& name) {
              return made_from(self, [&](Group& g) { return g.subgroup(ranks, tag, name); });
            })
-      .def("duplicate", [](HeldGroup& self, const std::string& name,
-                           const std::optional<std::string>& word) {
-        std::optional<tutti::ReductionOrder> order;
-        if (word) order = order_of(*word);
-        return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
-      });
+      .def("duplicate",
+           [](HeldGroup& self, const std::string& name, const std::optional<std::string>& word) {
+             std::optional<tutti::ReductionOrder> order;
+             if (word) order = order_of(*word);
+             return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
+           });
 }
 
 }  // namespace

@@ -13,10 +13,13 @@ import tutti
 
 
 def join(rank, size, folder, **options):
-    """Makes the default group; nobody is still joining when it returns."""
+    """Makes the default group. Nobody is still joining when it returns, on any rank: a failure that
+    comes soon would end that, too."""
     options.setdefault("timeout", 60)
     group = tutti.init(rank, size, f"file:{folder}/store", **options)
-    group.barrier()
+    (Path(folder) / f"joined.{rank}").touch()
+    flags = [Path(folder) / f"joined.{other}" for other in range(size)]
+    wait_for(lambda: all(flag.exists() for flag in flags), "all ranks have joined")
     return group
 
 
@@ -48,8 +51,8 @@ def different_calls(rank, size, folder):
 def one_never_comes(rank, size, folder):
     join(rank, size, folder, timeout=0.5)
     if rank == size - 1:
-        wait_for(lambda: all((Path(folder) / f"done.{other}").exists() for other in range(size - 1)),
-                 "the others gave up")
+        flags = [Path(folder) / f"done.{other}" for other in range(size - 1)]
+        wait_for(lambda: all(flag.exists() for flag in flags), "the others gave up")
         return None
     answer = told(lambda: tutti.all_reduce(np.ones(2)))
     (Path(folder) / f"done.{rank}").touch()
@@ -125,8 +128,8 @@ def a_wait_gives_up(rank, size, folder):
 
 
 def another_thread_runs_meanwhile(rank, size, folder):
-    """While a call waits, the interpreter's lock is free: rank 0's other thread sees it in there, and
-    only then lets rank 1 come."""
+    """While a call waits, the interpreter's lock is free: rank 0's other thread sees it in there,
+    and only then lets rank 1 come."""
     join(rank, size, folder)
     flag = Path(folder) / "come"
     main = threading.get_ident()
@@ -149,7 +152,7 @@ def another_thread_runs_meanwhile(rank, size, folder):
 
 
 def threads_take_turns(rank, size, folder):
-    """Several threads of a process use one group each, and one more together with others."""
+    """Several threads of a process use one group each, then one group together."""
     group = join(rank, size, folder)
     groups = [group.duplicate() for _ in range(4)]
     results = [None] * 4
@@ -157,6 +160,9 @@ def threads_take_turns(rank, size, folder):
     def work(i):
         for _ in range(50):
             results[i] = float(groups[i].all_reduce(float(i)))
+        for _ in range(50):  # the same call in all threads: which one goes first does not matter
+            if group.all_reduce(np.ones(3)).tolist() != [size] * 3:
+                results[i] = "a wrong sum"
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:

@@ -98,7 +98,7 @@ def read(x):
 
 
 def write(out):
-    """(contiguous array to write into, Kind, array to copy that to afterwards or None) of an output."""
+    """(contiguous array to write into, Kind, array to copy that to or None) of an output."""
     kind = None
     if isinstance(out, np.ndarray):
         _check_type(out)
@@ -119,8 +119,8 @@ def write(out):
 
 def new(shape, kind):
     if kind.dtype is None:
-        raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: say "
-                          "where the result goes with out=")
+        raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: "
+                          "say where the result goes with out=")
     return np.empty(shape, kind.dtype)
 
 

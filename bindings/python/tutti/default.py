@@ -6,7 +6,7 @@ import inspect
 
 from .collectives import Collectives
 from .errors import InvalidArgument
-from .group import Group, close_all
+from .groups import Group, close_all
 
 _default = None
 
