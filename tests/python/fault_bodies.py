@@ -17,10 +17,15 @@ def join(rank, size, folder, **options):
     comes soon would end that, too."""
     options.setdefault("timeout", 60)
     group = tutti.init(rank, size, f"file:{folder}/store", **options)
-    (Path(folder) / f"joined.{rank}").touch()
-    flags = [Path(folder) / f"joined.{other}" for other in range(size)]
-    wait_for(lambda: all(flag.exists() for flag in flags), "all ranks have joined")
+    meet(rank, size, folder, "joined")
     return group
+
+
+def meet(rank, size, folder, where):
+    """Waits until all ranks have come to the same place, by files alone."""
+    (Path(folder) / f"{where}.{rank}").touch()
+    flags = [Path(folder) / f"{where}.{other}" for other in range(size)]
+    wait_for(lambda: all(flag.exists() for flag in flags), f"all ranks have {where}")
 
 
 def told(call):
@@ -185,7 +190,9 @@ def a_child_of_fork(rank, size, folder):
 def nobody_says_goodbye(rank, size, folder):
     """Ends with works under way, groups open and arrays alive."""
     group = join(rank, size, folder)
-    globals()["kept"] = [group.split(0), tutti.empty(100), tutti.all_reduce_async(np.ones(10))]
+    globals()["kept"] = [group.split(0), tutti.empty(100)]
+    meet(rank, size, folder, "shared")  # the first to go would be missed by one that still allocates
+    kept.append(tutti.all_reduce_async(np.ones(10)))
     if rank == 0:
         kept.append(tutti.irecv(np.empty(4), 1))
     return True
