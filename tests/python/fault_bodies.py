@@ -178,11 +178,14 @@ def threads_take_turns(rank, size, folder):
 
 
 def a_child_of_fork(rank, size, folder):
-    join(rank, size, folder)
+    group = join(rank, size, folder)
     child = os.fork()
     if child == 0:  # leaves through Python's own exit: the parent's group must not notice
-        error = told(lambda: tutti.all_reduce(1.0))
-        raise SystemExit(0 if error and error["type"] == "Unsupported" else 3)
+        error = told(lambda: group.all_reduce(1.0))
+        assert error and error["type"] == "Unsupported", error
+        assert not tutti.is_initialized()
+        own = tutti.init(0, 1, f"file:{folder}/child{rank}")
+        raise SystemExit(0 if own.all_reduce(1.0) == 1.0 else 3)
     _, status = os.waitpid(child, 0)
     return [os.waitstatus_to_exitcode(status), float(tutti.all_reduce(1.0))]
 

@@ -3,6 +3,8 @@ import array
 import asyncio
 import gc
 import pickle
+import sys
+import weakref
 
 import numpy as np
 from dlpack_producer import Produced
@@ -219,6 +221,24 @@ def check_a_work_that_nobody_keeps_keeps_its_arrays(group):
         junk = np.full(100_000, 3.0)  # would land in the freed memory
     tutti.barrier()
     assert (junk == 3.0).all()
+
+
+def check_arrays_are_let_go(group):
+    x, out = np.ones(8), np.empty(8)
+    seen = [weakref.ref(x), weakref.ref(out)]
+    before = sys.getrefcount(x), sys.getrefcount(out)
+    for _ in range(10):
+        tutti.all_reduce(x, out=out)
+        tutti.all_reduce(x, out=out, name="slow way")
+        tutti.all_reduce_async(x, out=out).wait()
+        tutti.all_gather([x[:1]][0])
+        raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x, "bxor", out=out))
+    assert (sys.getrefcount(x), sys.getrefcount(out)) == before
+    tutti.all_reduce_async(x, out=out)  # nobody waits
+    del x, out
+    tutti.barrier()
+    tutti.barrier_async().wait()  # what is over is let go when the next is started
+    assert [ref() for ref in seen] == [None, None]
 
 
 def check_works_can_be_awaited(group):

@@ -132,6 +132,15 @@ class Group(Collectives):
         return f"<tutti.Group '{self.name}', rank {self.rank} of {self.size}{state}>"
 
 
+_inherited = []
+
+
+def forget_all():
+    """In a child of fork(): the groups are the parent's. They are kept, so that nothing ends them."""
+    _inherited.extend(_live)
+    _live.clear()
+
+
 def close_all():
     for group in list(_live):
         group.close()
