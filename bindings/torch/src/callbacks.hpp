@@ -12,4 +12,8 @@ namespace tutti_torch {
 // which they were handed in.
 void run_callback(std::function<void()> callback);
 
+// For the end of the interpreter: waits a moment for callbacks that run, and forgets all later ones,
+// which would find no interpreter any more.
+void end_callbacks();
+
 }  // namespace tutti_torch

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.hpp"
+#include "callbacks.hpp"
 #include "errors.hpp"
 
 namespace py = pybind11;
@@ -57,5 +58,6 @@ PYBIND11_MODULE(_C, m) {
     return backend_of(group).allocate(bytes);
   }, release);
   m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
+  m.def("end_callbacks", &end_callbacks, release);
   m.def("abort", [](const Handle& group) { backend_of(group).abort(); }, release);
 }

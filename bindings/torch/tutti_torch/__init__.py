@@ -9,6 +9,7 @@ Everything else is torch.distributed as it is documented. Failures are raised as
 tutti.errors, which are re-exported here.
 """
 
+import atexit
 import datetime
 
 import torch
@@ -38,6 +39,7 @@ def _register():
 
 
 _register()
+atexit.register(_C.end_callbacks)
 
 
 def _backend(group):
