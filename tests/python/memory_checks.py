@@ -31,6 +31,16 @@ class OnDevice(Boxed):
         return (2, 0)
 
 
+class Shown:
+    """An object that lets numpy look at its memory, as data frames do."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
 def raises(kind, call, *words):
     try:
         call()
@@ -76,6 +86,14 @@ def check_whatever_speaks_dlpack(group):
     same(turned, np.arange(6, dtype="i4").reshape(2, 3) * group.size)
     error = raises(tutti.Unsupported, lambda: tutti.all_reduce(OnDevice(x)), "CPU memory only")
     assert isinstance(error, NotImplementedError)
+
+
+def check_memory_that_objects_show_is_not_written(group):
+    shown = Shown(np.ones(3))
+    same(tutti.all_reduce(shown), np.full(3, float(group.size)))
+    same(tutti.broadcast(shown, 0), np.ones(3))
+    same(shown.values, np.ones(3))
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(shown, out=shown), "read-only", "Shown")
 
 
 def check_dlpack_of_both_versions(group):

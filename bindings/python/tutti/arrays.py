@@ -70,7 +70,9 @@ def _foreign(x):
         if code >= 0:
             array, kind = _adopt(code, array)
         return array, kind, False, writable
-    return np.asarray(x), None, True, False
+    # What numpy makes of numbers and lists is new; other objects may show it memory of their own.
+    shown = hasattr(x, "__array__") or hasattr(x, "__array_interface__")
+    return np.asarray(x), None, not shown, False
 
 
 def _check_type(array):
@@ -104,8 +106,8 @@ def write(out):
         _check_type(out)
         view, writable = np.asarray(out), out.flags.writeable
     else:
-        view, kind, new, writable = _foreign(out)
-        if new:
+        view, kind, _, writable = _foreign(out)
+        if not writable and isinstance(out, (list, tuple, int, float, complex)):
             raise InvalidArgument(f"out must be an array; this is a {type(out).__name__}")
     if not writable:
         raise InvalidArgument(f"out is read-only ({type(out).__name__})")
