@@ -78,11 +78,11 @@ void finish(const tutti::Status& status) {
 }
 
 void run_blocking(HeldGroup& self, const tutti::Call& call) {
-  const std::shared_ptr<tutti::Group> group = self.get();
+  const std::shared_ptr<tutti::Group> group = self.for_turn();
   tutti::Status status;
   {
     const py::gil_scoped_release unlocked;
-    const std::scoped_lock turn(self.turn());
+    const Turn turn(self);
     status = group->run(call);
   }
   finish(status);
@@ -91,11 +91,11 @@ void run_blocking(HeldGroup& self, const tutti::Call& call) {
 template <class Start>
 py::object start(HeldGroup& self, py::object held, std::unique_ptr<std::string> name,
                  Start&& start_it) {
-  const std::shared_ptr<tutti::Group> group = self.get();
+  const std::shared_ptr<tutti::Group> group = self.for_turn();
   tutti::Work work;
   {
     const py::gil_scoped_release unlocked;
-    const std::scoped_lock turn(self.turn());
+    const Turn turn(self);
     work = start_it(*group);
   }
   return py::cast(PendingWork(std::move(work), std::move(held), std::move(name)));

@@ -6,7 +6,6 @@
 
 #include "dlpack.hpp"
 #include "group.hpp"
-#include "plain.hpp"
 #include "store.hpp"
 #include "work.hpp"
 
@@ -46,6 +45,4 @@ PYBIND11_MODULE(_tutti, module) {
   bind_group(group);
   bind_calls(group);
   module.def("from_dlpack", &from_dlpack);
-  // tutti's dtype of an array that can travel as it is, else -1.
-  module.def("plain_dtype", [](py::handle object) { return look_at(object).dtype; });
 }

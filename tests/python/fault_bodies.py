@@ -40,6 +40,12 @@ def told(call):
     return None
 
 
+def is_in_all_reduce(frame):
+    while frame is not None and frame.f_code.co_name != "all_reduce":
+        frame = frame.f_back
+    return frame is not None
+
+
 def different_counts(rank, size, folder):
     group = join(rank, size, folder)
     answer = told(lambda: tutti.all_reduce(np.ones(3 if rank == 1 else 2)))
@@ -103,6 +109,30 @@ def one_is_interrupted(rank, size, folder):
     return "not interrupted"
 
 
+def a_signal_handler_runs_meanwhile(rank, size, folder):
+    """A handler that raises nothing leaves the call alone; it may not start another on the group."""
+    group = join(rank, size, folder)
+    if rank:
+        wait_for((Path(folder) / "interrupted").exists, "rank 0's handler ran")
+        return float(tutti.all_reduce(1.0))
+    inside, seen = [], []
+
+    def handler(_, frame):
+        # The first signal may come just before the wait begins; a later one cannot.
+        inside.append(is_in_all_reduce(frame))
+        if sum(inside) < 2:
+            return
+        seen.append(told(group.barrier))
+        (Path(folder) / "interrupted").touch()
+
+    signal.signal(signal.SIGINT, handler)
+    (Path(folder) / "waiting").touch()
+    result = float(tutti.all_reduce(1.0))
+    assert seen and all(error["type"] == "InvalidArgument" and "handler" in error["message"]
+               for error in seen), seen
+    return result
+
+
 def a_wait_is_interrupted(rank, size, folder):
     """The same in Work.wait: there the operation goes on."""
     join(rank, size, folder)
@@ -139,14 +169,8 @@ def another_thread_runs_meanwhile(rank, size, folder):
     flag = Path(folder) / "come"
     main = threading.get_ident()
 
-    def is_inside():
-        frame = sys._current_frames()[main]
-        while frame is not None and frame.f_code.co_name != "all_reduce":
-            frame = frame.f_back
-        return frame is not None
-
     def watch():
-        wait_for(is_inside, "the main thread is in all_reduce")
+        wait_for(lambda: is_in_all_reduce(sys._current_frames()[main]), "rank 0 is in all_reduce")
         flag.touch()
 
     if rank == 0:
