@@ -91,6 +91,8 @@ def main():
     body = getattr(importlib.import_module(module), function)
     try:
         answer = body(int(rank), int(size), folder)
+    except SystemExit:  # of a child
+        raise
     except BaseException:
         traceback.print_exc()
         sys.exit(1)
