@@ -43,7 +43,7 @@ TEST(board, long_names_are_cut_and_wrong_ranks_ignored) {
   auto board = Board::create(1);
   board->note(0,
               BoardNote::of(std::string(200, 'o'), std::string(200, 'g'), 7, BoardState::failed));
-  EXPECT_EQ(std::strlen(board->read(0)->operation), 39u);
+  EXPECT_EQ(std::strlen(board->read(0)->operation), 23u);
   EXPECT_EQ(std::strlen(board->read(0)->group), 55u);
   board->note(1, BoardNote());
   board->note(-1, BoardNote());
