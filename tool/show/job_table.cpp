@@ -1,6 +1,7 @@
 // A job's snapshot as a table.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
