@@ -96,6 +96,10 @@ void add_overlap(CLI::App& app, Flags& flags) {
   app.add_flag("--debug-stale-reads", flags.debug_stale_reads,
                "Look at every tensor that forward reads (slow)")
       ->group(group);
+  app.add_flag("--predict", flags.predict,
+               "Rehearse some steps without communication; predicted beside measured times at the "
+               "end")
+      ->group(group);
 }
 
 void add_checks(CLI::App& app, Flags& flags) {
@@ -116,6 +120,12 @@ void add_logs(CLI::App& app, Flags& flags) {
   const char* group = "Logs and checkpoints";
   app.add_option("--log-interval", flags.log_interval, "Print every so many steps")->group(group);
   app.add_option("--log-json", flags.log_json, "A JSON object for every step")->group(group);
+  app.add_option("--trace", flags.trace,
+                 "Folder for a trace of every rank, for tutti trace; as TUTTI_TRACE_DIR")
+      ->group(group);
+  app.add_option("--tensorboard-dir", flags.tensorboard_dir,
+                 "Folder for TensorBoard: loss, rate, norm, times and tokens/s of every step")
+      ->group(group);
   app.add_option("--save", flags.save, "Folder for checkpoints")->group(group);
   app.add_option("--save-interval", flags.save_interval, "Every so many steps, and at the end")
       ->group(group);

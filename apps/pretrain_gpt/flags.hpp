@@ -64,6 +64,7 @@ struct Flags {
   bool overlap_param_gather = false;
   bool async_log_all_reduce = false;
   bool debug_stale_reads = false;
+  bool predict = false;
 
   // Checks.
   bool check_for_nan = false;
@@ -74,6 +75,8 @@ struct Flags {
   // Logs and checkpoints.
   std::int64_t log_interval = 1;
   std::string log_json;
+  std::string trace;
+  std::string tensorboard_dir;
   std::string save;
   std::int64_t save_interval = 0;
   int keep = 0;

@@ -33,7 +33,14 @@ int main(int argc, char** argv) {
   auto data = pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed,
                                    flags.eod_mask_loss);
   if (!data.ok()) return refuse(data.status().message(), 2);
-  auto group = tutti::Group::from_environment();
+  tutti::GroupOptions options;
+  if (!flags.trace.empty()) {
+    auto config = tutti::Config::from_environment();
+    if (!config.ok()) return refuse(config.status().message(), 2);
+    config->trace_dir = flags.trace;
+    options.config = *std::move(config);
+  }
+  auto group = tutti::Group::from_environment(std::move(options));
   if (!group.ok()) {
     std::fprintf(stderr, "pretrain_gpt: %s\n", group.status().to_string().c_str());
     return 1;

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "prediction.hpp"
+
 namespace pretrain {
 
 namespace {
@@ -61,16 +63,12 @@ std::string with_line_end(const std::string& text) {
   return text.empty() || text.back() == '\n' ? text : text + "\n";
 }
 
-double per_second(std::int64_t tokens, double seconds) {
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-}
-
 std::string json_of(const StepLine& line) {
   return fmt::format(
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
       "\"outcome\":\"{}\",\"mean\":{},\"max\":{}}}",
       line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
-      number(per_second(line.tokens, line.overlap.max.step_s)),
+      number(line.tokens_per_s()),
       tutti::train::to_string(line.outcome), json_of(line.overlap.mean),
       json_of(line.overlap.max));
 }
@@ -107,6 +105,11 @@ tutti::Result<std::unique_ptr<Report>> Report::open(const Flags& flags, int rank
                                                 " cannot be written: " + std::strerror(errno));
     }
   }
+  if (!flags.tensorboard_dir.empty()) {
+    auto events = EventFile::create(flags.tensorboard_dir);
+    if (!events.ok()) return events.status().annotate("--tensorboard-dir");
+    report->events_ = *std::move(events);
+  }
   return report;
 }
 
@@ -114,6 +117,15 @@ void Report::write_log(const std::string& json) {
   if (log_ == nullptr) return;
   std::fprintf(log_, "%s\n", json.c_str());
   std::fflush(log_);
+}
+
+// A full disk does not end a training run; it is said once.
+void Report::write_events(std::int64_t step, std::span<const Scalar> scalars) {
+  if (!events_) return;
+  if (auto status = events_->write(step, scalars); !status.ok()) {
+    events_.reset();
+    warning(step, status.message());
+  }
 }
 
 void Report::begin(const std::string& model, const std::string& layout) {
@@ -131,6 +143,25 @@ void Report::begin(const std::string& model, const std::string& layout) {
                         flags_.global_batch_size, flags_.micro_batch_size, flags_.seq_length,
                         flags_.use_distributed_optimizer, flags_.overlap_grad_reduce,
                         flags_.overlap_param_gather, flags_.async_log_all_reduce));
+}
+
+void Report::predict(const tutti::plan::StepPrediction& prediction) {
+  prediction_ = prediction;
+  fmt::print("predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire\n",
+             prediction.step_s * 1e3, prediction.exposed_s * 1e3, prediction.wire_s * 1e3);
+  std::fflush(stdout);
+}
+
+void Report::tell_prediction() {
+  const double steps = static_cast<double>(steps_);
+  fmt::print("{}", compare(*prediction_, mean_.step_s / steps, mean_.exposed_s / steps,
+                           mean_.wire_s / steps));
+  write_log(fmt::format(
+      "{{\"event\":\"prediction\",\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}}}}",
+      number(prediction_->step_s), number(prediction_->exposed_s), number(prediction_->wire_s),
+      number(mean_.step_s / steps), number(mean_.exposed_s / steps),
+      number(mean_.wire_s / steps)));
 }
 
 void Report::layout(const std::string& layout) {
@@ -154,7 +185,7 @@ void Report::print_line(const StepLine& line) {
              "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
              "  ETA {}{}\n",
              line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr,
-             per_second(line.tokens, line.overlap.max.step_s), line.overlap.max.step_s * 1e3,
+             line.tokens_per_s(), line.overlap.max.step_s * 1e3,
              compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
              line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
              line.outcome == Outcome::updated ? "" : "  SKIPPED: a gradient is not finite");
@@ -168,6 +199,13 @@ void Report::step(const StepLine& line) {
                      line.step == flags_.train_iters || line.outcome != Outcome::updated;
   if (print) print_line(line);
   write_log(json_of(line));
+  write_events(line.step, std::array{Scalar{"loss/train", line.loss},
+                                     Scalar{"optimizer/learning_rate", line.lr},
+                                     Scalar{"optimizer/grad_norm", line.grad_norm},
+                                     Scalar{"time/step_s", line.overlap.max.step_s},
+                                     Scalar{"time/exposed_s", line.overlap.max.exposed_s},
+                                     Scalar{"time/hidden_share", line.overlap.mean.hidden},
+                                     Scalar{"throughput/tokens_per_s", line.tokens_per_s()}});
   // The first step also learns the order, moves the buckets and warms everything up.
   if (line.step > first_step_) add_to_table(line);
 }
@@ -185,6 +223,7 @@ void Report::add_to_table(const StepLine& line) {
 
 void Report::validation(std::int64_t step, double loss) {
   fmt::print("step {}  validation loss {:.6f}\n", step, loss);
+  write_events(step, std::array{Scalar{"loss/validation", loss}});
   std::fflush(stdout);
   write_log(
       fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
@@ -218,6 +257,7 @@ void Report::print_table() const {
 
 void Report::end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash) {
   if (steps_ > 0) print_table();
+  if (steps_ > 0 && prediction_) tell_prediction();
   fmt::print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_,
              last_loss_, skipped, skipped == 1 ? "" : "s", transient);
   if (!flags_.log_json.empty()) fmt::print("log in {}\n", flags_.log_json);

@@ -8,9 +8,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
+#include "event_file.hpp"
 #include "flags.hpp"
+#include "tutti/plan.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace pretrain {
@@ -24,6 +28,11 @@ struct StepLine {
   std::int64_t tokens = 0;
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;
+
+  // By the slowest rank.
+  double tokens_per_s() const {
+    return overlap.max.step_s > 0 ? static_cast<double>(tokens) / overlap.max.step_s : 0;
+  }
 };
 
 // io names a log that cannot be written: to be asked on all ranks, before they meet.
@@ -39,6 +48,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
+  // To be compared with what is measured, at the end.
+  void predict(const tutti::plan::StepPrediction& prediction);
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
@@ -51,8 +62,10 @@ class Report {
   Report(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
   void write_log(const std::string& json);
+  void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
   void print_table() const;
+  void tell_prediction();
   std::string time_left(std::int64_t step) const;
 
   Flags flags_;
@@ -60,7 +73,9 @@ class Report {
   std::int64_t first_step_;
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
+  std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;  // as told last
+  std::optional<tutti::plan::StepPrediction> prediction_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;

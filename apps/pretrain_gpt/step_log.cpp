@@ -12,6 +12,14 @@ namespace {
 
 std::string fault_name(int rank) { return "loss_not_finite_" + std::to_string(rank); }
 
+// What `tutti trace report` draws curves of.
+void trace_counters(tutti::trace::Sink& trace, const StepLine& line) {
+  trace.counter("loss", line.step, line.loss);
+  trace.counter("learning rate", line.step, line.lr);
+  trace.counter("gradient norm", line.step, line.grad_norm);
+  trace.counter("tokens/s", line.step, line.tokens_per_s());
+}
+
 }  // namespace
 
 tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, bool asynchronous,
@@ -21,6 +29,7 @@ tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, boo
   log->ranks_ = group.size();
   log->asynchronous_ = asynchronous;
   log->report_ = report;
+  if (report != nullptr) log->trace_ = group.trace();
   log->guard_ = guard;
   auto bus = tutti::train::MetricsBus::create(group, asynchronous);
   if (!bus.ok()) return bus.status();
@@ -68,6 +77,7 @@ Status StepLog::tell_oldest() {
   line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
   line.overlap = **overlap;
   if (report_ != nullptr) report_->step(line);
+  if (trace_ != nullptr) trace_counters(*trace_, line);
 
   std::vector<int> at_fault;
   for (int rank = 0; rank < ranks_; ++rank) {

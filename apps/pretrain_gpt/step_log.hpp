@@ -48,6 +48,7 @@ class StepLog {
   int ranks_ = 1;
   bool asynchronous_ = false;
   Report* report_ = nullptr;
+  tutti::trace::Sink* trace_ = nullptr;  // rank 0's
   tutti::train::LossGuard* guard_ = nullptr;
   std::unique_ptr<tutti::train::MetricsBus> bus_;
   std::unique_ptr<tutti::train::OverlapMeter> meter_;

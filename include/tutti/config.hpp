@@ -36,8 +36,10 @@ struct Config {
   std::string debug_subsystems;
   // Where the log goes; %h host, %p pid; empty: stderr.  TUTTI_DEBUG_FILE
   std::string debug_file;
-  // Folder for flight-recorder dumps; empty: a summary on stderr.  TUTTI_DUMP_DIR
+  // Folder for flight-recorder dumps; empty: trace_dir, or a summary on stderr.  TUTTI_DUMP_DIR
   std::string dump_dir;
+  // Folder into which every rank traces what it does; empty: nothing is traced.  TUTTI_TRACE_DIR
+  std::string trace_dir;
   // Records kept by the flight recorder.  TUTTI_RECORDER_SIZE
   std::size_t recorder_size = 4096;
   // Bytes of a segment that moves at once.  TUTTI_SEGMENT_BYTES

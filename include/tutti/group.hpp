@@ -26,6 +26,7 @@
 #include "tutti/config.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
+#include "tutti/trace.hpp"
 
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
@@ -88,6 +89,8 @@ class Group : public Collectives {
   virtual Status health() const = 0;
   // A few lines on who is linked to whom, and how.
   virtual std::string describe() const = 0;
+  // This rank's trace, for what the library does not know of; null unless TUTTI_TRACE_DIR is set.
+  virtual trace::Sink* trace() const { return nullptr; }
 };
 
 }  // namespace gnu::visibility("default")]]v1

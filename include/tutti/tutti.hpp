@@ -7,5 +7,6 @@
 #include "tutti/group.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
+#include "tutti/trace.hpp"
 #include "tutti/types.hpp"
 #include "tutti/work.hpp"

@@ -1,5 +1,10 @@
 #include "core/clock.hpp"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
 namespace tutti {
 namespace {
 
@@ -17,6 +22,14 @@ const Clock& steady_clock() {
   // Never destroyed: a thread that outlives main for a moment may still ask it.
   static const SteadyClock& clock = *new SteadyClock;
   return clock;
+}
+
+std::string clock_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space{};
+  if (boot.empty() || ::stat("/proc/self/ns/time", &space) != 0) return boot;
+  return fmt::format("{}/{}", boot, space.st_ino);
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace tutti {
 
@@ -16,6 +17,10 @@ class Clock {
 
 // The system's steady clock. Stateless; one for all.
 const Clock& steady_clock();
+
+// The same for all processes that share a steady clock: the kernel's boot and the time namespace.
+// Empty: the system does not say.
+std::string clock_identity();
 
 // Stands still until it is told otherwise: tests and transport/sim.
 class VirtualClock final : public Clock {

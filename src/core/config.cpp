@@ -191,6 +191,9 @@ const Row kRows[] = {
     {"TUTTI_DUMP_DIR", "folder for flight-recorder dumps; a summary on stderr when not set",
      [](Text text, Config& c) { return c.dump_dir = text, Status(); },
      [](Filled c) { return c.dump_dir; }},
+    {"TUTTI_TRACE_DIR", "folder into which every rank traces what it does; no trace when not set",
+     [](Text text, Config& c) { return c.trace_dir = text, Status(); },
+     [](Filled c) { return c.trace_dir; }},
     {"TUTTI_RECORDER_SIZE", "records the flight recorder keeps",
      [](Text text, Config& c) {
        return read_bytes(text, c.recorder_size, 1, std::size_t{1} << 24);

@@ -26,6 +26,8 @@ constexpr long kAlert = 64;
 // How often the board hears of calls that are over before anybody could read it: about a
 // millisecond.
 constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
+// How often a blocking call that waits asks whether it was interrupted.
+constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
 
 std::uint64_t key_of(const Launch& launch) {
   return static_cast<std::uint64_t>(launch.collective) |
@@ -51,16 +53,20 @@ void Channel::set_stage(std::unique_ptr<Stage> stage) {
   std::scoped_lock lock(baton_);
   stage_ = std::move(stage);
   stage_run_ = std::make_unique<StageRun>(*stage_);
+  stage_run_->trace_to(tracer(), options_.id);
   plans_.clear();  // what was made for messages may fit the stage
   last_ready_ = nullptr;
   last_key_ = ~std::uint64_t{0};
   patience_ = std::make_unique<Patience>(engine_->spins());
 }
 
-Status Channel::run(const Launch& launch) {
+Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   if (has_stage() && baton_.try_lock()) {
     const bool begun = begin_at_once(launch);
     const bool ended = begun && watch_stage();
+    if (begun && tracer() != nullptr)
+      tracer()->wait(options_.id, at_once_.sequence, at_once_.traced_from.count(),
+                     engine_->clock().now().count());
     std::shared_ptr<WorkState> work;
     if (ended)
       end_at_once();
@@ -70,11 +76,25 @@ Status Channel::run(const Launch& launch) {
     // Whoever wanted the baton meanwhile may have gone to sleep.
     if (has_news_.load(std::memory_order_relaxed)) engine_->kick();
     if (ended) return {};
-    if (work) return work->wait(std::chrono::nanoseconds::max());
+    if (work) return finish(*work, interrupted);
   }
   Queued queued;
   queued.lent = &launch;
-  return enqueue(std::move(queued), true)->wait(std::chrono::nanoseconds::max());
+  return finish(*enqueue(std::move(queued), true), interrupted);
+}
+
+Status Channel::finish(WorkState& work, bool (*interrupted)()) {
+  if (interrupted == nullptr) return work.wait(Nanoseconds::max());
+  for (Status status = work.wait(kAskEvery);; status = work.wait(kAskEvery)) {
+    if (work.done()) return status;
+    if (!interrupted()) continue;
+    fail({Code::aborted,
+          fmt::format("rank {} was interrupted in a call on group '{}'", options_.rank,
+                      options_.name),
+          {options_.rank, -1, 0}},
+         true);
+    return work.wait(Nanoseconds::max());
+  }
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
@@ -86,7 +106,9 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
 
 std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
-  queued.deadline = deadline_after(engine_->clock().now(), queued.lent->timeout);
+  const Nanoseconds now = engine_->clock().now();
+  queued.queued = now;
+  queued.deadline = deadline_after(now, queued.lent->timeout);
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -95,6 +117,7 @@ std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
     refused = failure_;
     if (refused.ok()) {
       queued.sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
+      work->set_sequence(queued.sequence);
       if (queued.counted) busy_.fetch_add(1);
       queue_.push_back(std::move(queued));
       queued_.fetch_add(1, std::memory_order_relaxed);
@@ -104,8 +127,14 @@ std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   if (!refused.ok())
     work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return work;
+}
+
+void Channel::leave_to_progress(Nanoseconds now) {
+  const bool waited_for = habit_.waits_at_once();
+  habit_.on_start(now);
+  engine_->kick(waited_for);
 }
 
 std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives) {
@@ -131,13 +160,21 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
   if (!refused.ok() || postings.empty())
     batch->work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return batch->work;
 }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
+  const Nanoseconds began = engine_->clock().now();
+  habit_.on_wait(began);
+  driven_.fetch_add(1);
   engine_->drive(
       *this, [&work] { return work.done(); }, timeout);
+  driven_.fetch_sub(1);
+  // What is left was nobody's while this thread drove it.
+  if (busy()) engine_->kick();
+  if (trace::Tracer* tracer = engine_->tracer())
+    tracer->wait(options_.id, work.sequence(), began.count(), engine_->clock().now().count());
 }
 
 // ---- stepping
@@ -251,6 +288,7 @@ bool Channel::begin_next() {
   }
   Ready& ready = ready_for(next->launch());
   begin(std::move(*next), ready);
+  if (tracer() != nullptr) current_->begun = engine_->clock().now();
   note(trace::Event::started, *current_, {});
   return true;
 }
@@ -299,6 +337,7 @@ bool Channel::begin_at_once(const Launch& launch) {
 void Channel::note_at_once() {
   const Launch& launch = *at_once_.launch;
   at_once_.began = ticks();
+  if (tracer() != nullptr) at_once_.traced_from = engine_->clock().now();
   if (last_print_ != launch.print) {
     std::scoped_lock lock(inbox_lock_);
     last_call_ = launch.fingerprint;
@@ -349,7 +388,9 @@ std::shared_ptr<WorkState> Channel::hand_over() {
   current_.emplace();
   current_->lent = at_once_.launch;
   current_->sequence = at_once_.sequence;
+  current_->queued = current_->begun = at_once_.traced_from;
   current_->work = std::make_shared<WorkState>(shared_from_this());
+  current_->work->set_sequence(at_once_.sequence);
   current_->deadline = deadline_after(engine_->clock().now(), at_once_.launch->timeout);
   choose_company();
   engine_->recorder().note(record_of(trace::Event::started, *at_once_.launch, at_once_.sequence));
@@ -360,6 +401,13 @@ std::shared_ptr<WorkState> Channel::hand_over() {
 void Channel::end_at_once() {
   at_once_.record.sequence = at_once_.sequence;
   engine_->recorder().note_span(at_once_.tickets, at_once_.record, at_once_.began, ticks());
+  if (tracer() != nullptr) {
+    Queued queued;
+    queued.lent = at_once_.launch;
+    queued.sequence = at_once_.sequence;
+    queued.queued = queued.begun = at_once_.traced_from;
+    trace_collective(queued, {});
+  }
   if (at_once_.told) tell_board(*at_once_.launch, at_once_.sequence, false);
   ready_ = nullptr;
   last_running_.store(false, std::memory_order_relaxed);
@@ -423,6 +471,7 @@ Channel::Ready& Channel::ready_for(const Launch& launch) {
 
 void Channel::finish_current() {
   note(trace::Event::finished, *current_, {});
+  if (tracer() != nullptr) trace_collective(*current_, {});
   {
     std::scoped_lock lock(inbox_lock_);
     last_running_ = false;
@@ -487,6 +536,7 @@ void Channel::tear_down() {
   if (current_) {
     if (ready_->plan) ready_->plan->abandon(*this);
     note(trace::Event::failed, *current_, status);
+    if (tracer() != nullptr) trace_collective(*current_, status);
     queued.push_front(std::move(*current_));
     current_.reset();
     ready_ = nullptr;
@@ -522,6 +572,29 @@ void Channel::note(trace::Event event, const Queued& queued, const Status& statu
   engine_->recorder().note(record);
   if (event == trace::Event::started) engine_->count_call(record.bytes);
   tell_board(queued.launch(), queued.sequence, event == trace::Event::started);
+}
+
+trace::Tracer* Channel::tracer() { return engine_->tracer(); }
+
+// It has ended just now; the baton's holder calls.
+void Channel::trace_collective(const Queued& queued, const Status& status) {
+  const Launch& launch = queued.launch();
+  const bool direct = ready_ != nullptr && ready_->staged && stage_run_->was_direct();
+  trace::Entry entry;
+  entry.flags = queued.owned ? 0 : trace::kBlocking;
+  entry.collective = static_cast<std::uint8_t>(launch.collective);
+  entry.algorithm = static_cast<std::uint8_t>(launch.algorithm);
+  entry.dtype = static_cast<std::uint8_t>(launch.dtype);
+  entry.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
+  entry.code = static_cast<std::uint8_t>(status.code());
+  entry.channel = options_.id;
+  entry.sequence = queued.sequence;
+  entry.begin = queued.begun.count();
+  entry.end = engine_->clock().now().count();
+  entry.origin = static_cast<std::uint64_t>(queued.queued.count());
+  entry.bytes = launch.fingerprint.count * size_of(launch.dtype);
+  entry.value = static_cast<double>((direct ? launch.predicted_shared : launch.predicted).count());
+  engine_->tracer()->collective(entry, launch.name);
 }
 
 void Channel::tell_board(const Launch& launch, std::uint64_t sequence, bool running) {

@@ -25,6 +25,7 @@
 
 #include "core/clock.hpp"
 #include "core/spin_lock.hpp"
+#include "engine/habit.hpp"
 #include "engine/launch.hpp"
 #include "engine/patience.hpp"
 #include "engine/plan.hpp"
@@ -61,16 +62,25 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
   // Runs a collective to its end in this thread. On a stage, while nothing else is under way, that
   // costs no allocation, no lock but the baton and no system call.
-  Status run(const Launch& launch);
+  // `interrupted`, where there is one, is asked now and then while it waits; true ends the group.
+  Status run(const Launch& launch, bool (*interrupted)() = nullptr);
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
   std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
 
+  // Waits for a work that the caller drives.
+  Status finish(WorkState& work, bool (*interrupted)());
+
   void drive(const WorkState& work, Nanoseconds timeout) override;
   // Steps once if nobody else does. True if anything moved.
   bool try_step();
-  // Whether there is anything that the progress thread should step for.
-  bool busy() const { return busy_.load(std::memory_order_seq_cst) > 0; }
+  // Whether there is anything that the progress thread should step for: asynchronous works, and
+  // nobody who drives them.
+  bool busy() const {
+    return busy_.load(std::memory_order_seq_cst) > 0 &&
+           driven_.load(std::memory_order_seq_cst) == 0;
+  }
+  Habit& habit() { return habit_; }
   Nanoseconds next_deadline() const { return Nanoseconds(next_deadline_.load()); }
 
   // Ends the group with `status`, and tells the other members if asked to.
@@ -96,12 +106,15 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool has_arrived(int peer) const override;
   transport::MemoryRef output_of(int peer) const override;
   std::uint32_t channel() const override { return options_.id; }
+  trace::Tracer* tracer() override;
 
  private:
   struct Queued {
     std::unique_ptr<const Launch> owned;  // empty: the caller waits and keeps it
     const Launch* lent = nullptr;
     std::uint64_t sequence = 0;
+    Nanoseconds queued{0};
+    Nanoseconds begun{0};  // only when there is a trace
     Nanoseconds deadline = Nanoseconds::max();
     std::shared_ptr<WorkState> work;
     bool counted = false;  // in busy_
@@ -138,6 +151,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   };
 
   std::shared_ptr<WorkState> enqueue(Queued queued, bool caller_drives);
+  void leave_to_progress(Nanoseconds now);
   bool step();
   bool drain_inbox();
   void handle(Incoming& message);
@@ -180,12 +194,15 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   trace::Record record_of(trace::Event event, const Launch& launch, std::uint64_t sequence) const;
   void tell_board(const Launch& launch, std::uint64_t sequence, bool running);
   void note(trace::Event event, const Queued& queued, const Status& status);
+  void trace_collective(const Queued& queued, const Status& status);
   std::string where(int peer) const;
 
   std::shared_ptr<Engine> engine_;
   ChannelOptions options_;
   SpinLock baton_;
-  std::atomic<int> busy_{0};  // asynchronous works that are not done
+  std::atomic<int> busy_{0};    // asynchronous works that are not done
+  std::atomic<int> driven_{0};  // threads that wait here
+  Habit habit_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
 
   // Handed over from any thread to the holder of the baton.
@@ -219,6 +236,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
     const Launch* launch = nullptr;
     std::uint64_t sequence = 0;
     std::uint64_t began = 0;      // in ticks
+    Nanoseconds traced_from{0};   // only when there is a trace
     std::uint64_t last_told = 0;  // when the board heard of one
     bool told = false;            //   and whether it heard of this one
     trace::Record record;

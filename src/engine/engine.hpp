@@ -28,6 +28,7 @@
 #include "engine/channel.hpp"
 #include "engine/patience.hpp"
 #include "trace/recorder.hpp"
+#include "trace/tracer.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/config.hpp"
 
@@ -53,6 +54,7 @@ struct EngineOptions {
   Log log;
   const Clock* clock = nullptr;  // null: the system's
   FailureSink* failures = nullptr;
+  std::unique_ptr<trace::Tracer> tracer;  // null: nothing is traced
 };
 
 class Engine final : private transport::Sink, public std::enable_shared_from_this<Engine> {
@@ -72,8 +74,9 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
 
   // Something has happened that a sleeping thread may wait for.
   void notify();
-  // There is asynchronous work for the progress thread.
-  void kick();
+  // There is asynchronous work for the progress thread. `waited_for`: its starter is expected to
+  // drive it in a moment, so that it is enough if the thread finds it when it looks next.
+  void kick(bool waited_for = false);
   // Runs `body` while nobody polls.
   void between_polls(const std::function<void(transport::Endpoint&)>& body);
 
@@ -82,6 +85,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Log& log() const { return log_; }
   const Clock& clock() const { return *clock_; }
   trace::Recorder& recorder() { return *recorder_; }
+  trace::Tracer* tracer() { return tracer_.get(); }
   FailureSink* failures() { return failures_; }
   // How often all links were polled, by whomever.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
@@ -123,6 +127,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   bool step_channels(const Channel* only);
   std::vector<std::shared_ptr<Channel>> channels();
   void progress_loop();
+  Nanoseconds time_to_idle();
   // `last_try` is asked just before falling asleep, with the doorbell set and no lock held.
   void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
             const std::function<bool()>& last_try);
@@ -135,6 +140,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Clock* clock_;
   FailureSink* failures_;
   std::unique_ptr<trace::Recorder> recorder_;
+  std::unique_ptr<trace::Tracer> tracer_;
   long spins_ = 0;
   int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way
   std::unique_ptr<Patience> patience_;  // of those who drive
@@ -160,6 +166,11 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> sleeping_idle_{false};
   std::atomic<int> drivers_{0};
+  // The progress thread looks every kWatch or sooner, busy or not: not every start must wake it.
+  std::atomic<bool> watching_{false};
+  std::atomic<std::uint64_t> kicks_{0};
+  std::uint64_t kicks_seen_ = 0;  // by the progress thread
+  int looks_in_vain_ = 0;
   std::atomic<bool> stop_{false};
   std::thread progress_;
 };

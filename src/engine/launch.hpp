@@ -39,6 +39,10 @@ struct Launch {
   std::vector<std::size_t> to_peer;
   std::vector<std::size_t> from_peer;
 
+  // What it should take, on any memory and on memory that all ranks have mapped; filled in for traces.
+  Nanoseconds predicted{0};
+  Nanoseconds predicted_shared{0};
+
   Nanoseconds timeout{0};
   std::string name;
 };

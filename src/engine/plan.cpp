@@ -286,8 +286,12 @@ bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
   bool moved = false;
   std::size_t budget = kQuantumBytes;
   while (running.done < limit && budget > 0 && !tainted_) {
+    trace::Tracer* tracer = host.tracer();
+    const std::int64_t began = tracer != nullptr ? trace::now_ns() : 0;
     const std::size_t bytes = fold_piece(index, std::min(limit, running.done + budget));
     if (bytes == 0) break;
+    if (tracer != nullptr && bytes >= trace::kLeastFold)
+      tracer->fold(host.channel(), sequence_, bytes, began, trace::now_ns());
     for (std::size_t s = 0; s < op.sources.size(); ++s)
       if (op.sources[s].peer != kLocal)
         consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer, host);

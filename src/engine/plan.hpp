@@ -19,6 +19,7 @@
 #include "engine/launch.hpp"
 #include "engine/layout.hpp"
 #include "engine/segments.hpp"
+#include "trace/tracer.hpp"
 #include "transport/link.hpp"
 #include "tutti/status.hpp"
 
@@ -32,6 +33,7 @@ class PlanHost {
   virtual bool has_arrived(int peer) const = 0;    // at the plan's collective, with the same call
   virtual transport::MemoryRef output_of(int peer) const = 0;
   virtual std::uint32_t channel() const = 0;
+  virtual trace::Tracer* tracer() { return nullptr; }
 };
 
 class Plan {

@@ -59,6 +59,7 @@ void StageRun::begin(StagePlan& plan, const Launch& launch, std::uint64_t sequen
   plan_ = &plan;
   launch_ = &launch;
   sequence_ = sequence;
+  was_direct_ = false;
   print_ = print;
   base_ = stage_.mark();
   stranger_ = -1;
@@ -252,6 +253,7 @@ void StageRun::begin_direct() {
   if (plan_->to_share) plan_ = plan_->to_share.get();
   bind(*plan_, *launch_, stage_);
   reach_everybody();
+  was_direct_ = true;
   phase_ = Phase::direct;
 }
 
@@ -310,6 +312,14 @@ void StageRun::copy_local(const Move& move, std::size_t begin, std::size_t end) 
 }
 
 void StageRun::fold_range(std::size_t begin, std::size_t end, std::byte* result) {
+  if (tracer_ == nullptr || end - begin < trace::kLeastFold)
+    return fold_untraced(begin, end, result);
+  const std::int64_t began = trace::now_ns();
+  fold_untraced(begin, end, result);
+  tracer_->fold(channel_, sequence_, end - begin, began, trace::now_ns());
+}
+
+void StageRun::fold_untraced(std::size_t begin, std::size_t end, std::byte* result) {
   const std::size_t element = size_of(launch_->dtype);
   const reduce::Folding folding{launch_->dtype, launch_->reduction, plan_->program.fold->finish,
                                 stage_.size()};

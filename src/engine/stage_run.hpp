@@ -22,12 +22,18 @@
 #include "engine/stage.hpp"
 #include "engine/stage_plan.hpp"
 #include "reduce/fold.hpp"
+#include "trace/tracer.hpp"
 
 namespace tutti::engine {
 
 class StageRun {
  public:
   explicit StageRun(Stage& stage);
+  // Folds are noted there, as those of `channel`; null: nowhere.
+  void trace_to(trace::Tracer* tracer, std::uint32_t channel) {
+    tracer_ = tracer;
+    channel_ = channel;
+  }
 
   void begin(StagePlan& plan, const Launch& launch, std::uint64_t sequence, std::uint32_t print);
   // True if anything moved.
@@ -37,6 +43,8 @@ class StageRun {
   int stranger() const { return stranger_; }
   // A peer's memory could not be reached, or the kernel refused to read it.
   Status failure() const { return failure_; }
+  // Whether all buffers were where every rank can reach them, so that nothing was copied.
+  bool was_direct() const { return was_direct_; }
   // Whom it waits for.
   std::vector<int> waiting_for() const;
 
@@ -89,6 +97,7 @@ class StageRun {
   void copy_local(const Move& move, std::size_t begin, std::size_t end) const;
   // Folds bytes [begin, end) of the own chunk; `found_` says where the peers' sources have `begin`.
   void fold_range(std::size_t begin, std::size_t end, std::byte* result);
+  void fold_untraced(std::size_t begin, std::size_t end, std::byte* result);
 
   void reach_everybody();
 
@@ -108,6 +117,9 @@ class StageRun {
   std::uint64_t base_ = 0;  // mark at which this collective began
   Phase phase_ = Phase::done;
   int stranger_ = -1;
+  bool was_direct_ = false;
+  trace::Tracer* tracer_ = nullptr;
+  std::uint32_t channel_ = 0;
   Status failure_;
   Side input_;
   Side output_;

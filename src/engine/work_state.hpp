@@ -29,6 +29,10 @@ class WorkState final : public Work::State {
  public:
   explicit WorkState(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
 
+  // Of the collective in its group, for traces; 0: messages. Set before anybody else has it.
+  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
+  std::uint64_t sequence() const { return sequence_; }
+
   Status wait(std::chrono::nanoseconds timeout) override;
   bool done() const override { return done_.load(std::memory_order_seq_cst); }
   Status status() const override;
@@ -40,6 +44,7 @@ class WorkState final : public Work::State {
 
  private:
   std::shared_ptr<Driver> driver_;
+  std::uint64_t sequence_ = 0;
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;
   Status status_;

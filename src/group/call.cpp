@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <tuple>
 
 namespace tutti::group {
 namespace {
@@ -286,6 +287,9 @@ class Resolver {
     if (!choice.ok()) return choice.status();
     launch_.algorithm = choice->algorithm;
     launch_.shots = choice->shots;
+    if (!setting_.config->trace_dir.empty())
+      std::tie(launch_.predicted, launch_.predicted_shared) =
+          chooser.predict(situation, launch_.algorithm);
     return {};
   }
 
@@ -364,6 +368,7 @@ void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
   machine_ = std::move(machine);
   log_ = std::move(log);
   chosen_.clear();
+  predicted_.clear();
 }
 
 Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
@@ -382,6 +387,24 @@ Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorit
                                                : tuner::choose_forced(rounded, forced, *machine_);
   if (choice.ok()) chosen_.emplace(key, *choice);
   return choice;
+}
+
+std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& situation,
+                                                     Algorithm algorithm) {
+  const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
+                            static_cast<std::uint64_t>(algorithm) << 8 |
+                            static_cast<std::uint64_t>(situation.bytes) << 16;
+  if (const auto at = predicted_.find(key); at != predicted_.end()) return at->second;
+  std::pair<Nanoseconds, Nanoseconds> times{0, 0};
+  tuner::Situation exact = situation;
+  if (auto any = tuner::choose_forced(exact, algorithm, *machine_); any.ok())
+    times.first = any->predicted;
+  exact.symmetric = true;
+  times.second = times.first;
+  if (auto shared = tuner::choose_forced(exact, algorithm, *machine_); shared.ok())
+    times.second = std::min(times.first, shared->predicted);
+  predicted_.emplace(key, times);
+  return times;
 }
 
 Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {

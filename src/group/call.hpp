@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/log.hpp"
@@ -36,6 +37,9 @@ class Chooser {
   void use(std::shared_ptr<const tuner::Machine> machine, Log log);
 
   Result<tuner::Choice> choose(const tuner::Situation& situation, Algorithm forced);
+  // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
+  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::Situation& situation,
+                                              Algorithm algorithm);
   // Whose costs choices go by.
   const tuner::Machine& machine() const { return *machine_; }
 
@@ -46,6 +50,7 @@ class Chooser {
       std::make_shared<const tuner::Machine>(tuner::built_in_machine());
   Log log_;
   std::unordered_map<std::uint64_t, tuner::Choice> chosen_;
+  std::unordered_map<std::uint64_t, std::pair<Nanoseconds, Nanoseconds>> predicted_;
 };
 
 // Code::invalid_argument or unsupported names the argument.

@@ -43,6 +43,7 @@ class RankGroup final : public Group {
   void abort(const std::string& reason) override;
   Status health() const override { return channel_->health(); }
   std::string describe() const override { return world_->describe(); }
+  trace::Sink* trace() const override { return world_->engine().tracer(); }
 
   // Gives the group its stage, if all its ranks are on one host. Collective; once, at the start.
   Status build_stage();

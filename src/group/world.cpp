@@ -7,10 +7,25 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <random>
 
 #include "group/bootstrap.hpp"
 
 namespace tutti::group {
+
+namespace {
+
+// The first rank to come names the run; nobody waits for anybody.
+Result<std::unique_ptr<trace::Tracer>> open_tracer(Store& store, const GroupOptions& options,
+                                                   const Config& config) {
+  std::random_device random;
+  const std::string mine = fmt::format("{:08x}", random());
+  auto job = store.compare_set(fmt::format("tutti/trace/{}", options.name), "", mine);
+  if (!job.ok()) return job.status().annotate("naming the trace");
+  return trace::Tracer::open({config.trace_dir, options.rank, options.size, *job});
+}
+
+}  // namespace
 
 Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
                                              const GroupOptions& options, Config config,
@@ -26,20 +41,27 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
     world->board_->note(options.rank,
                         BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
+  engine::EngineOptions engine_options;
+  if (!config.trace_dir.empty()) {
+    auto tracer = open_tracer(*store, options, config);
+    if (!tracer.ok()) return tracer.status();
+    engine_options.tracer = *std::move(tracer);
+  }
   auto linked = link_up(*store, options, config, rank_log);
   if (!linked.ok()) return linked.status();
   world->host_of_ = std::move(linked->host_of);
   world->tunes_ = linked->tunes && options.size > 1;
   world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
-  engine::EngineOptions engine_options;
   engine_options.endpoint = std::move(linked->endpoint);
-  if (!config.dump_dir.empty())
+  const std::string& dumps = config.dump_dir.empty() ? config.trace_dir : config.dump_dir;
+  if (!dumps.empty())
     world->dump_path_ =
-        fmt::format("{}/tutti.rank{}.pid{}.json", config.dump_dir, options.rank, ::getpid());
+        fmt::format("{}/tutti.rank{}.pid{}.json", dumps, options.rank, ::getpid());
   engine_options.config = std::move(config);
   engine_options.log = rank_log;
   engine_options.failures = world.get();
   world->engine_ = engine::Engine::create(std::move(engine_options));
+  world->engine_->recorder().set_ranks(options.size);
   world->dump_hook_ = Hook::on_dump(&World::dump_on_signal, world.get());
   if (options.rank == 0) rank_log.info(Subsystem::init, "{}", world->describe());
   return world;
@@ -49,7 +71,11 @@ World::~World() {
   dump_hook_.reset();
   if (!engine_) return;
   // In a child of fork() the progress thread does not exist, and the links belong to the parent.
-  if (!is_foreign()) engine_->shutdown();
+  if (is_foreign()) return;
+  if (trace::Tracer* tracer = engine_->tracer(); tracer != nullptr && !tracer->failure().ok())
+    engine_->log().warn(Subsystem::watch, "the trace is not complete: {}",
+                        tracer->failure().message());
+  engine_->shutdown();
 }
 
 std::string World::describe() const {

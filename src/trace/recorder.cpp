@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "core/ticks.hpp"
 #include "trace/json_writer.hpp"
@@ -184,6 +185,22 @@ void Recorder::for_each(std::size_t most, const Visit& visit) const {
     if (slots_[t & mask_].read(t, record)) visit(in_ns(record));
 }
 
+void Recorder::note_group(std::uint32_t channel, std::string_view name,
+                          std::string_view ranks) noexcept {
+  Record record;
+  record.event = Event::group_made;
+  record.channel = channel;
+  name.copy(record.label, sizeof record.label);
+  note(record);
+  std::scoped_lock lock(groups_lock_);
+  const std::size_t at = group_count_.load(std::memory_order_relaxed);
+  if (at == groups_.size()) return;
+  groups_[at].channel = channel;
+  name.copy(groups_[at].name, sizeof groups_[at].name - 1);
+  ranks.copy(groups_[at].ranks, sizeof groups_[at].ranks - 1);
+  group_count_.store(at + 1, std::memory_order_release);
+}
+
 std::vector<Record> Recorder::snapshot() const {
   std::vector<Record> records;
   for_each(mask_ + 1, [&](const Record& record) { records.push_back(record); });
@@ -201,6 +218,17 @@ void Recorder::write(JsonWriter& out, int rank, std::string_view reason) const {
   out.field("unix_time_ns", unix_time_ns());
   out.field("time_ns", clock_.now().count());
   out.field("noted", static_cast<std::int64_t>(noted));
+  out.field("ranks", std::int64_t{ranks_.load(std::memory_order_relaxed)});
+  out.key("groups");
+  out.open('[');
+  for (std::size_t i = 0; i < group_count_.load(std::memory_order_acquire); ++i) {
+    out.open('{');
+    out.field("channel", std::int64_t{groups_[i].channel});
+    out.field("name", std::string_view(groups_[i].name));
+    out.field("ranks", std::string_view(groups_[i].ranks));
+    out.close('}');
+  }
+  out.close(']');
   out.key("records");
   out.open('[');
   for_each(mask_ + 1, [&](const Record& record) { write_record(out, record); });

@@ -8,6 +8,7 @@
 //                being written.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/spin_lock.hpp"
 
 namespace tutti::trace {
 
@@ -67,6 +69,10 @@ class Recorder {
   // `tickets` are the writer's; it reserves some more when they are used up.
   void note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
                  std::uint64_t end) noexcept;
+  // For the head of a dump: how many ranks the job has, and its groups (the first 64 of them).
+  // `ranks`: the world ranks of the group, as text; both are cut off if they must be.
+  void set_ranks(int ranks) noexcept { ranks_.store(ranks, std::memory_order_relaxed); }
+  void note_group(std::uint32_t channel, std::string_view name, std::string_view ranks) noexcept;
   // Oldest first.
   std::vector<Record> snapshot() const;
   // One JSON object; `rank` and `reason` go into its head.
@@ -92,6 +98,16 @@ class Recorder {
   std::int64_t born_ns_;
   std::uint64_t born_ticks_;
   std::atomic<std::uint64_t> next_{0};
+
+  struct GroupNote {
+    std::uint32_t channel = 0;
+    char name[32] = {};
+    char ranks[92] = {};
+  };
+  std::atomic<int> ranks_{0};
+  SpinLock groups_lock_;  // of those who write; readers go by the count
+  std::array<GroupNote, 64> groups_;
+  std::atomic<std::size_t> group_count_{0};
 };
 
 }  // namespace tutti::trace

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "train/layout.hpp"
@@ -52,6 +53,8 @@ class Bucket {
   bool contains_value(const void* address) const;
   // Offset in elements of an address that the bucket contains.
   std::size_t offset_of(const void* address) const;
+
+  std::string name;  // of its collectives, in logs and traces
 
   // ---- this step
   std::size_t missing = 0;  // gradients that have not come yet

@@ -1,11 +1,7 @@
 #include "train/clock_offsets.hpp"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <limits>
 
 namespace tutti::train {
@@ -58,14 +54,6 @@ Result<std::vector<Identity>> all_identities(Group& group, const std::string& id
 }
 
 }  // namespace
-
-std::string clock_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat space{};
-  if (boot.empty() || ::stat("/proc/self/ns/time", &space) != 0) return boot;
-  return fmt::format("{}/{}", boot, space.st_ino);
-}
 
 Result<std::vector<std::int64_t>> measure_offsets(Group& group, const std::string& identity,
                                                   const Clock& clock) {

@@ -14,11 +14,7 @@
 
 namespace tutti::train {
 
-// The same for all processes that share a steady clock: the kernel's boot and the time namespace.
-// Empty: the system does not say.
-std::string clock_identity();
-
-// Collective. Per rank: what to add to its clock to get rank 0's, in ns.
+// Collective. `identity`: tutti::clock_identity(). Per rank: what to add to its clock to get rank 0's, in ns.
 Result<std::vector<std::int64_t>> measure_offsets(Group& group, const std::string& identity,
                                                   const Clock& clock);
 

@@ -120,6 +120,8 @@ Result<std::unique_ptr<OverlapMeter>> OverlapMeter::create(Group& group) {
   if (!own.ok()) return own.status().annotate("the overlap meter");
   auto offsets = measure_offsets(**own, clock_identity(), steady_clock());
   if (!offsets.ok()) return offsets.status().annotate("clock offsets of the overlap meter");
+  if (trace::Sink* sink = group.trace())
+    sink->clock_offset((*offsets)[static_cast<std::size_t>(group.rank())]);
   return std::unique_ptr<OverlapMeter>(
       new GatheringMeter(std::move(*own), std::move(*offsets)));
 }

@@ -107,6 +107,7 @@ Replica::~Replica() {
 }
 
 Status Replica::start() {
+  watch_.trace_to(group_->trace());
   if (Status status = agree(); !status.ok()) return status;
   if (Status status = choose_bucket_bytes(); !status.ok()) return status;
   learning_ = options_.order_hint.empty();
@@ -167,6 +168,7 @@ Result<Replica::Buckets> Replica::make_buckets(const Layout& layout) {
   for (const BucketPlan& plan : layout.buckets) {
     auto bucket = Bucket::create(*group_, plan, options_.use_distributed_optimizer);
     if (!bucket.ok()) return bucket.status();
+    (*bucket)->name = fmt::format("bucket {}", buckets.size());
     buckets.push_back(*std::move(bucket));
   }
   return buckets;

@@ -35,6 +35,7 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
     return Status(Code::invalid_argument,
                   fmt::format("{} step counts for {} parameters", counts.size(), steps_.size()));
   steps_.assign(counts.begin(), counts.end());
+  watch_.set_steps(counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end()));
   return {};
 }
 

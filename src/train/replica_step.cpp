@@ -86,9 +86,12 @@ void Replica::launch_reduction(std::size_t index) {
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   watch_.launch(bucket.reduction, collective, static_cast<int>(index), gradients.bytes(), [&] {
+    CallOptions call;
+    call.name = bucket.name.c_str();
     if (collective == Collective::all_reduce)
-      return group_->all_reduce_async(gradients, ReduceOp::sum);
-    return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum);
+      return group_->all_reduce_async(gradients, ReduceOp::sum, call);
+    return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum,
+                                        call);
   });
 }
 
@@ -169,7 +172,9 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   const std::span<std::int64_t> words = control_.vector();
   Flight flight;
   watch_.launch(flight, Collective::all_reduce, -1, words.size_bytes(), [&] {
-    return group_->all_reduce_async(Buffer::of(words.data(), words.size()), ReduceOp::sum);
+    CallOptions call;
+    call.name = "control";
+    return group_->all_reduce_async(Buffer::of(words.data(), words.size()), ReduceOp::sum, call);
   });
   return watch_.await(flight).annotate("agreeing on the step");
 }
@@ -251,7 +256,11 @@ void Replica::launch_gather(std::size_t index) {
   Bucket& bucket = *buckets_[index];
   const Buffer values = bucket.values();
   watch_.launch(bucket.gather, Collective::all_gather, static_cast<int>(index), values.bytes(),
-                [&] { return group_->all_gather_async(bucket.values(bucket.shard()), values); });
+                [&] {
+                  CallOptions call;
+                  call.name = bucket.name.c_str();
+                  return group_->all_gather_async(bucket.values(bucket.shard()), values, call);
+                });
 }
 
 void Replica::end_step(bool gathers_are_carried) {

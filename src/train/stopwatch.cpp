@@ -6,8 +6,20 @@ namespace tutti::train {
 
 std::int64_t now_ns() { return steady_clock().now().count(); }
 
+std::string_view Stopwatch::name_of(Phase phase) {
+  switch (phase) {
+    case Phase::none: break;
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::update: return "update";
+  }
+  return "";
+}
+
 void Stopwatch::close_phase() {
-  const std::int64_t spent = now_ns() - phase_begin_ - waited_;
+  const std::int64_t now = now_ns();
+  const std::int64_t spent = now - phase_begin_ - waited_;
+  if (sink_ != nullptr && phase_ != Phase::none) sink_->compute(name_of(phase_), phase_begin_, now);
   switch (phase_) {
     case Phase::none: break;
     case Phase::forward:
@@ -22,7 +34,7 @@ void Stopwatch::close_phase() {
     case Phase::update: times_.update += spent; break;
   }
   phase_ = Phase::none;
-  phase_begin_ = now_ns();
+  phase_begin_ = now;
   waited_ = 0;
 }
 
@@ -48,6 +60,8 @@ void Stopwatch::begin_update() {
 void Stopwatch::end_step(std::span<Flight* const> carried) {
   close_phase();
   times_.end = now_ns();
+  ++steps_;
+  if (sink_ != nullptr && times_.begin != 0) sink_->step(steps_, times_.begin, times_.end);
   for (std::size_t i = 0; i < done_.size(); ++i) {
     // The callback of a collective that was waited for may still be on its way.
     const std::int64_t done = done_[i]->load(std::memory_order_acquire);

@@ -15,6 +15,10 @@ std::int64_t now_ns();
 
 class Stopwatch {
  public:
+  // Phases and steps are noted there, too; null: nowhere.
+  void trace_to(trace::Sink* sink) { sink_ = sink; }
+  // Steps are counted from here on; a run may go on from a checkpoint.
+  void set_steps(std::int64_t steps) { steps_ = steps; }
   void begin_micro_batch();
   void begin_backward();
   void end_backward();
@@ -33,6 +37,9 @@ class Stopwatch {
   void close_phase();
 
   enum class Phase { none, forward, backward, update };
+  static std::string_view name_of(Phase phase);
+  trace::Sink* sink_ = nullptr;
+  std::int64_t steps_ = 0;
   StepTimes times_;
   StepTimes finished_;
   Phase phase_ = Phase::none;

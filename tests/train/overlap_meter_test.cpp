@@ -147,9 +147,9 @@ TEST_P(Meter, finds_the_offsets_of_other_hosts_clocks) {
 
 TEST_P(Meter, clocks_of_one_kernel_are_one_clock) {
   in_world([](Context& here) {
-    EXPECT_FALSE(train::clock_identity().empty());
+    EXPECT_FALSE(clock_identity().empty());
     const ShiftedClock clock{std::chrono::hours(here.rank)};  // never read
-    auto offsets = train::measure_offsets(*here.group, train::clock_identity(), clock);
+    auto offsets = train::measure_offsets(*here.group, clock_identity(), clock);
     ASSERT_TRUE(offsets.ok()) << offsets.status().to_string();
     EXPECT_THAT(*offsets, testing::Each(0));
   });

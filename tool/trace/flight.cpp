@@ -1,0 +1,231 @@
+#include "tool/trace/flight.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "trace/trace_file.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::tool::trace {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Dumped {
+  Flight flight;
+  int pid = 0;
+  int size = 0;
+};
+
+void take_record(const json& record, std::int64_t to_wall, Flight& flight) {
+  const std::string event = record.at("event");
+  if (event == "peer_down") {
+    flight.lost.push_back(record.at("peer"));
+    return;
+  }
+  if (event != "started" && event != "finished" && event != "failed") return;
+  if (record.at("collective") == "point_to_point") return;
+  Call call;
+  call.collective = record.at("collective");
+  call.dtype = record.at("dtype");
+  call.reduce_op = record.at("reduce_op");
+  call.bytes = record.at("bytes");
+  call.label = record.at("label");
+  call.finished = event == "finished";
+  call.time_ns = record.at("time_ns").get<std::int64_t>() + to_wall;
+  const std::uint32_t channel = record.at("channel");
+  FlightGroup& group = flight.groups[channel];
+  if (group.name.empty()) group.name = call.label;
+  const std::uint64_t sequence = record.at("sequence");
+  const auto known = group.calls.find(sequence);
+  // When it began is what tells who waited how long; `failed` comes to all at once.
+  if (event == "failed" && known != group.calls.end()) call.time_ns = known->second.time_ns;
+  group.calls[sequence] = std::move(call);
+}
+
+Dumped parse(const json& dump) {
+  Dumped dumped;
+  Flight& flight = dumped.flight;
+  flight.has_dump = true;
+  flight.rank = dump.at("rank");
+  flight.reason = dump.at("reason");
+  flight.dumped_ns = dump.at("unix_time_ns");
+  dumped.pid = dump.at("pid");
+  dumped.size = dump.value("ranks", 0);
+  const std::int64_t to_wall = flight.dumped_ns - dump.at("time_ns").get<std::int64_t>();
+  for (const json& group : dump.value("groups", json::array())) {
+    FlightGroup& mine = flight.groups[group.at("channel")];
+    mine.name = group.at("name");
+    mine.ranks = tutti::trace::ranks_of_text(group.at("ranks")).value_or(std::vector<int>());
+  }
+  for (const json& record : dump.at("records")) take_record(record, to_wall, flight);
+  return dumped;
+}
+
+Result<Dumped> parse_text(const std::string& path, const std::string& text) {
+  const json dump = json::parse(text, nullptr, false);
+  if (dump.is_discarded())
+    return Status(Code::corrupt, fmt::format("{}: not whole: this is no JSON", path));
+  if (!dump.is_object() || !dump.contains("tutti_recorder"))
+    return Status(Code::corrupt, fmt::format("{}: this is no dump of a flight recorder", path));
+  if (dump["tutti_recorder"] != 1)
+    return Status(Code::invalid_argument, fmt::format("{}: a dump of version {}; this tool reads "
+                                                      "version 1",
+                                                      path, dump["tutti_recorder"].dump()));
+  try {
+    return parse(dump);
+  } catch (const json::exception& error) {
+    return Status(Code::corrupt, fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+// Finished operations of a rank that left no dump.
+void add_trace(Flight& flight, const tutti::trace::RankTrace& trace) {
+  flight.has_trace = true;
+  flight.rank = trace.rank;
+  for (const auto& [channel, group] : trace.groups) {
+    FlightGroup& mine = flight.groups[channel];
+    mine.name = group.name;
+    mine.ranks = group.ranks;
+  }
+  const std::int64_t to_wall = trace.unix_time_ns - trace.time_ns;
+  for (const auto& entry : trace.collectives) {
+    auto& calls = flight.groups[entry.channel].calls;
+    if (calls.count(entry.sequence) != 0) continue;  // a dump knows better
+    Call call;
+    call.collective = to_string(static_cast<Collective>(entry.collective));
+    call.dtype = to_string(static_cast<Dtype>(entry.dtype));
+    call.reduce_op = to_string(static_cast<ReduceOp>(entry.reduce_op));
+    call.bytes = entry.bytes;
+    call.label = entry.name != 0 ? trace.text(entry.name) : flight.groups[entry.channel].name;
+    call.finished = entry.code == 0;
+    call.time_ns = (call.finished ? entry.end : entry.begin) + to_wall;
+    calls[entry.sequence] = std::move(call);
+  }
+}
+
+class Folder {
+ public:
+  explicit Folder(const std::string& folder) : folder_(folder) {}
+
+  Result<Flights> read() {
+    if (Status status = read_files(); !status.ok()) return status;
+    if (dumps_.empty() && traces_.empty())
+      return Status(Code::invalid_argument,
+                    fmt::format("{} holds neither dumps (tutti.rank*.json) nor traces "
+                                "(rank-*.trace); run the job with TUTTI_TRACE_DIR={} or "
+                                "TUTTI_DUMP_DIR={}",
+                                folder_, folder_, folder_));
+    keep_newest_dumps();
+    keep_one_job();
+    return join();
+  }
+
+ private:
+  Status read_files() {
+    std::error_code error;
+    if (!fs::is_directory(folder_, error))
+      return {Code::invalid_argument, fmt::format("there is no folder {}", folder_)};
+    std::vector<std::string> paths;
+    for (const auto& entry : fs::directory_iterator(folder_, error))
+      paths.push_back(entry.path().string());
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths)
+      if (Status status = read_file(path); !status.ok()) return status;
+    return {};
+  }
+
+  Status read_file(const std::string& path) {
+    const std::string name = fs::path(path).filename().string();
+    if (name.starts_with("rank-") && name.ends_with(".trace")) {
+      auto trace = tutti::trace::read_trace(path);
+      if (!trace.ok()) return trace.status();
+      traces_.push_back(*std::move(trace));
+    } else if (name.starts_with("tutti.rank") && name.ends_with(".json")) {
+      std::ifstream file(path);
+      std::stringstream text;
+      text << file.rdbuf();
+      auto dump = parse_text(path, text.str());
+      if (!dump.ok()) return dump.status();
+      dumps_.push_back(*std::move(dump));
+    }
+    return {};
+  }
+
+  // A rank may have failed in several runs.
+  void keep_newest_dumps() {
+    std::map<int, Dumped> newest;
+    for (Dumped& dump : dumps_) {
+      auto [at, is_new] = newest.try_emplace(dump.flight.rank);
+      if (!is_new)
+        remarks_.push_back(fmt::format("rank {} has several dumps: the newest counts",
+                                       dump.flight.rank));
+      if (is_new || at->second.flight.dumped_ns < dump.flight.dumped_ns) at->second = std::move(dump);
+    }
+    dumps_.clear();
+    for (auto& [rank, dump] : newest) dumps_.push_back(std::move(dump));
+  }
+
+  // Traces of the processes that left the dumps; without dumps, of the newest job.
+  void keep_one_job() {
+    if (traces_.empty()) return;
+    std::string job;
+    for (const auto& trace : traces_)
+      for (const Dumped& dump : dumps_)
+        if (dump.flight.rank == trace.rank && dump.pid == trace.pid) job = trace.job;
+    std::set<std::string> jobs;
+    std::int64_t newest = 0;
+    for (const auto& trace : traces_) {
+      jobs.insert(trace.job);
+      if (!dumps_.empty() || trace.unix_time_ns <= newest) continue;
+      newest = trace.unix_time_ns;
+      job = trace.job;
+    }
+    if (jobs.size() > 1 && !job.empty())
+      remarks_.push_back(fmt::format("the folder holds traces of {} jobs: {} counts", jobs.size(), job));
+    std::erase_if(traces_, [&](const auto& trace) { return trace.job != job; });
+  }
+
+  Flights join() {
+    std::map<int, Flight> ranks;
+    Flights flights;
+    for (Dumped& dump : dumps_) {
+      flights.size = std::max(flights.size, dump.size);
+      ranks[dump.flight.rank] = std::move(dump.flight);
+    }
+    for (const auto& trace : traces_) {
+      flights.size = std::max(flights.size, trace.ranks);
+      add_trace(ranks[trace.rank], trace);
+    }
+    for (auto& [rank, flight] : ranks) flights.ranks.push_back(std::move(flight));
+    std::sort(remarks_.begin(), remarks_.end());
+    remarks_.erase(std::unique(remarks_.begin(), remarks_.end()), remarks_.end());
+    flights.remarks = std::move(remarks_);
+    return flights;
+  }
+
+  std::string folder_;
+  std::vector<Dumped> dumps_;
+  std::vector<tutti::trace::RankTrace> traces_;
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace
+
+Result<Flight> parse_dump(const std::string& path, const std::string& text, int* size) {
+  auto dump = parse_text(path, text);
+  if (!dump.ok()) return dump.status();
+  if (size != nullptr) *size = dump->size;
+  return std::move(dump->flight);
+}
+
+Result<Flights> read_flights(const std::string& folder) { return Folder(folder).read(); }
+
+}  // namespace tutti::tool::trace
