@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What a collective costs from Python: µs per call of all_reduce on numpy arrays, beside the same call
-from C++ (tutti bench, where it is built).
+"""What a collective costs from Python: µs per call of all_reduce on numpy arrays.
 
     PYTHONPATH=build/python build/bin/tutti run -n 2 /usr/bin/python3 bench/python_latency.py
     … bench/python_latency.py --json --rounds 7
 
-Each figure is the median over rounds of the mean of a few thousand calls in a row, on the slowest rank.
-`in place` is out=x, `new` leaves the result's memory to numpy, `symmetric` is group.empty, `async` is
-start and wait. `binding` is the same path in a group of one: what Python adds to every call.
+Each figure is the median over rounds of the mean of a few thousand calls in a row, on the slowest
+rank. `in place` is out=x, `new` leaves the result's memory to numpy, `symmetric` is group.empty,
+`async` is start and wait. `binding` is the same in a group of one, where nobody is waited for:
+about what Python adds to every call. For the same from C++:
+
+    build/bin/tutti bench all_reduce -n 2 --dtype f64 --op max --memory plain --back-to-back
 """
 import argparse
 import json
@@ -60,13 +62,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds per figure (5)")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="bytes, with commas")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
+    try:
+        sizes = [int(word) for word in arguments.sizes.split(",")]
+    except ValueError:
+        parser.error(f"--sizes takes numbers with commas, not '{arguments.sizes}'")
     with tutti.init() as world:
         alone = world.split(world.rank, name="alone")
-        rows = [row(size, world, alone, arguments.rounds) for size in SIZES]
+        rows = [row(size, world, alone, arguments.rounds) for size in sizes]
         if world.rank == 0:
             report(rows, world.size, arguments.json)
 

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "prediction.hpp"
+
 namespace pretrain {
 
 namespace {
@@ -143,6 +145,25 @@ void Report::begin(const std::string& model, const std::string& layout) {
                         flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
+void Report::predict(const tutti::plan::StepPrediction& prediction) {
+  prediction_ = prediction;
+  fmt::print("predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire\n",
+             prediction.step_s * 1e3, prediction.exposed_s * 1e3, prediction.wire_s * 1e3);
+  std::fflush(stdout);
+}
+
+void Report::tell_prediction() {
+  const double steps = static_cast<double>(steps_);
+  fmt::print("{}", compare(*prediction_, mean_.step_s / steps, mean_.exposed_s / steps,
+                           mean_.wire_s / steps));
+  write_log(fmt::format(
+      "{{\"event\":\"prediction\",\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}}}}",
+      number(prediction_->step_s), number(prediction_->exposed_s), number(prediction_->wire_s),
+      number(mean_.step_s / steps), number(mean_.exposed_s / steps),
+      number(mean_.wire_s / steps)));
+}
+
 void Report::layout(const std::string& layout) {
   if (layout == layout_) return;
   layout_ = layout;
@@ -236,6 +257,7 @@ void Report::print_table() const {
 
 void Report::end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash) {
   if (steps_ > 0) print_table();
+  if (steps_ > 0 && prediction_) tell_prediction();
   fmt::print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_,
              last_loss_, skipped, skipped == 1 ? "" : "s", transient);
   if (!flags_.log_json.empty()) fmt::print("log in {}\n", flags_.log_json);

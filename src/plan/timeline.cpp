@@ -60,6 +60,15 @@ class Lanes {
   double now_ = 0;
 };
 
+// The gathers begin while the update still runs. Its end belongs to the update, not to forward.
+Hidden hide_gathers_early(const StepShape& shape, std::span<const Transfer> gathers) {
+  std::vector<Transfer> later(gathers.begin(), gathers.end());
+  for (Transfer& transfer : later) transfer.at_s += shape.head_start_s;
+  Hidden hidden = hide_gathers(shape.head_start_s + shape.first_forward_s, later, shape.pace);
+  hidden.end_s -= shape.head_start_s;
+  return hidden;
+}
+
 }  // namespace
 
 Hidden hide_reductions(double compute_s, std::span<const Transfer> transfers, Pace pace) {
@@ -107,7 +116,7 @@ StepPrediction predict_step(const StepShape& shape, std::span<const Transfer> re
                           ? hide_reductions(shape.last_backward_s, reductions, shape.pace)
                           : Hidden{reduce_s, reduce_s, 0, shape.last_backward_s + reduce_s};
   result.gathers = shape.overlap_gathers
-                       ? hide_gathers(shape.first_forward_s, gathers, shape.pace)
+                       ? hide_gathers_early(shape, gathers)
                        : Hidden{gather_s, gather_s, 0, shape.first_forward_s + gather_s};
   result.step_s = result.gathers.end_s + shape.other_s + result.reductions.end_s +
                   shape.control_s + shape.update_s;

@@ -9,7 +9,7 @@ forked, not spawned: importing torch four times for each of two hundred tests wo
     PYTHONPATH=build/python tests/torch/conformance.py -k all_gather -k test_ddp --verbose
     tests/torch/conformance.py --backend gloo --json gloo.json     # what torch's own backend passes
 
-Exit code 0: nothing failed that is not in known_to_fail below; 1: something did; 77: no suite here.
+Exit code 0: nothing failed; 1: something did; 77: there is no suite here.
 """
 import argparse
 import contextlib
@@ -28,7 +28,14 @@ SKIPPED = 77
 CPU_CAN = re.compile(
     r"get_future is only supported|Only gloo backend supports timeouts|GLOO Batch Send Recv CPU|"
     r"Only MPI supports|one of \{'gloo'\}|Only Nccl & Gloo backend support|supports? all_gather_v|"
-    r"supports? reduce_scatter_v|available \{'gloo'\}|sparse all reduce")
+    r"supports? reduce_scatter_v|available \{'gloo'\}|sparse all reduce|"
+    r"(one of|available) \{'(nccl|gloo)', '(nccl|gloo)'\}")
+# Cannot pass on any backend whose name is not in the suite, whatever it does.
+KNOWN_TO_FAIL = {
+    name: "makes its model for backends named gloo, mpi or nccl alone" for name in
+    ("test_accumulate_gradients_no_sync", "test_accumulate_gradients_no_sync_allreduce_hook",
+     "test_accumulate_gradients_no_sync_allreduce_with_then_hook",
+     "test_accumulate_gradients_no_sync_grad_is_view")}
 # One or two of each kind, well under a minute together.
 QUICK = """
 test_all_gather test_all_gather_group test_all_gather_complex test_all_gather_coalesced_simple
@@ -66,7 +73,8 @@ def parse():
 def load(options):
     """The suite's module, told that the backend exists."""
     os.environ.update(BACKEND=options.backend, WORLD_SIZE=str(options.world_size),
-                      INIT_METHOD="file:///nowhere", MASTER_ADDR="127.0.0.1")
+                      INIT_METHOD="file:///nowhere", MASTER_ADDR="127.0.0.1",
+                      CUDA_VISIBLE_DEVICES="")  # with fewer GPUs than ranks it would skip everything
     os.environ.setdefault("TUTTI_TUNING", "fixed")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.argv = sys.argv[:1]  # the suite's modules read it when they are imported
@@ -144,7 +152,8 @@ def run_one(case, name):
 
 def summary_of(why):
     """The line that says what was raised."""
-    lines = [line for line in why.splitlines() if re.match(r"\S*(Error|Exception|Failure)\b.*:", line)]
+    lines = [line for line in why.splitlines()
+             if re.match(r"[\w.]+: ", line) and "exited with error code" not in line]
     return (lines[0] if lines else why.strip().splitlines()[-1])[:300]
 
 
@@ -170,7 +179,10 @@ def main():
         return 0
     outcomes = {}
     for name in names:
-        outcome, why, took = run_one(case, name)
+        if name in KNOWN_TO_FAIL and options.backend == "tutti":
+            outcome, why, took = "skipped", KNOWN_TO_FAIL[name], 0.0
+        else:
+            outcome, why, took = run_one(case, name)
         outcomes[name] = {"outcome": outcome, "why": why, "seconds": round(took, 2)}
         if outcome != "skipped" or options.verbose:
             print(f"{outcome:8s}{took:6.1f} s  {name}", flush=True)
@@ -185,7 +197,9 @@ def main():
             json.dump({"backend": options.backend, "world_size": options.world_size,
                        "tests": outcomes}, file, indent=1)
     if not count["passed"]:
-        print("nothing was run", file=sys.stderr)
+        reasons = [o["why"] for o in outcomes.values() if o["outcome"] == "skipped"]
+        print(f"nothing was run; most often because: {max(set(reasons), key=reasons.count)}"
+              if reasons else "nothing passed", file=sys.stderr)
         return 1
     return 1 if count["failed"] else 0
 

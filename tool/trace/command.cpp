@@ -8,7 +8,8 @@ namespace tutti::tool {
 Command make_trace(CLI::App& app) {
   CLI::App* parser = app.add_subcommand("trace", "see what a job did: merge, report, hang");
   parser->require_subcommand(1);
-  const std::vector<Command> questions = {trace::make_merge(*parser), trace::make_hang(*parser)};
+  const std::vector<Command> questions = {trace::make_merge(*parser), trace::make_report(*parser),
+                                          trace::make_hang(*parser)};
   return {parser, [questions] {
             for (const Command& question : questions)
               if (question.parser->parsed()) return question.action();

@@ -95,6 +95,7 @@ class Page {
 
   slider(term) {
     const label = document.createElement('label');
+    label.htmlFor = term.key;  // else it would name the output
     label.innerHTML = `<i class="term-${term.key}"></i><span>${term.sign}, ${term.word}</span>` +
       `<output id="${term.key}-word"></output><input type="range" id="${term.key}" min="-2" max="2" step="0.02">`;
     return label;
@@ -182,10 +183,10 @@ class Page {
     if (this.time >= this.run.steps.length) this.time = 0;
     this.playing = true;
     this.namePlay();
-    let before = performance.now();
+    let before = null;  // a frame's time may lie before the moment in which it was asked for
     const tick = (now) => {
       if (!this.playing) return;
-      this.advance((now - before) / STEP_MS * Number($('speed').value));
+      this.advance(before === null ? 0 : (now - before) / STEP_MS * Number($('speed').value));
       before = now;
       if (this.playing) requestAnimationFrame(tick);
     };
@@ -320,8 +321,8 @@ class Page {
       [cell(0b1111, 'done'), 'Complete: everything that belongs into it is there.'],
       [cell(0, 'empty'), 'Nothing in it yet.'],
     ] : [
-      [cell(0b1111, ''), 'A chunk that is there. Its colour says which part of the message it is.'],
-      [cell(0b1111, 'fresh'), 'Just written in this step.'],
+      [cell(0b1111, 'done'), 'A chunk that is there. Its colour says which part of the message it is.'],
+      [cell(0b1111, 'done fresh'), 'Just written in this step.'],
       [cell(0, 'empty'), 'Nothing in it yet.'],
     ];
     $('legend').innerHTML = items.map(([picture, words]) => `<li>${picture}<span>${words}</span></li>`).join('');

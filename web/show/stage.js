@@ -22,6 +22,7 @@ class Stage {
     this.size = schedule.size;
     this.measure();
     this.svg = make('svg', {viewBox: `0 0 ${this.width} ${this.height}`, role: 'img'});
+    this.svg.classList.toggle('fine', this.cellWidth < 11);
     this.drawHosts();
     this.linkLayer = make('g', {'aria-hidden': 'true'}, this.svg);
     this.pastLayer = make('g', {'aria-hidden': 'true'}, this.svg);
@@ -58,7 +59,7 @@ class Stage {
     const kinds = new Set(this.rows.flat().map((row) => row.space));
     this.named = kinds.has('input') && kinds.has('output');
     this.gutter = this.named || kinds.has('scratch') ? 26 : 8;
-    this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 58);
+    this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 68);
     this.plateHeights = this.rows.map((rows) => 24 + rows.reduce((sum, row) => sum + this.rowHeight(row), 0) + 2);
     this.plateHeight = Math.max(...this.plateHeights);
     this.placePlates();
@@ -73,11 +74,7 @@ class Stage {
     const round = kind === 'ring' || kind === 'star';
     const margin = hosts.length > 0 ? 44 : 16;
     if (round) {
-      // Neighbours at the top stand beside each other, at the sides above each other.
-      const apart = Math.sin(Math.PI / Math.max(n, 2));
-      this.width = Math.max(n <= 3 ? 560 : 680, w + (n > 2 ? (w + 34) / apart : w + 240) + 2 * margin);
-      this.height = n <= 2 ? h + 2 * margin + 60 : Math.max(h * 2.9, h + (h + 26) / apart * 0.94) + 2 * margin;
-      if (n <= 2) this.height = Math.max(this.height, 300);
+      [this.width, this.height] = this.roomForCircle(x, y, margin);
     } else if (kind === 'cube') {
       const bits = Math.round(Math.log2(n));
       this.width = Math.max(720, (w + 60) * (bits <= 3 ? 3.6 : 6.2)) + 2 * margin;
@@ -85,8 +82,8 @@ class Stage {
     } else {
       const tree = kind === 'tree' || kind === 'two_trees';
       const across = kind === 'two_trees' ? Math.max(2.6, (columns + 1) * 0.44) : tree ? leavesOf(y, x) : columns;
-      this.width = Math.max(680, across * (w + (tree ? 16 : 64)) + 2 * margin);
-      this.height = levels * (h + (tree ? 36 : hosts.length > 0 ? 96 : 74)) + 2 * margin - 20;
+      this.width = Math.max(680, across * (w + (tree ? 16 : 46)) + 2 * margin);
+      this.height = levels * (h + (tree ? 36 : hosts.length > 0 ? 84 : 66)) + 2 * margin - 20;
     }
     const wide = this.width - w - 2 * margin, high = this.height - h - 2 * margin;
     const flat = kind === 'ring' && n === 2;
@@ -94,6 +91,18 @@ class Stage {
       x: margin + w / 2 + (flat ? rank : x[rank]) * wide,
       y: margin + h / 2 + (flat ? 0.5 : y[rank]) * high,
     }));
+  }
+
+  // The smallest oval on which no two plates touch.
+  roomForCircle(x, y, margin) {
+    const gap = this.size <= 8 ? 1 : 0.5;
+    const w = this.plateWidth + 44 * gap, h = this.plateHeight + 36 * gap;
+    if (this.size <= 2) return [Math.max(560, 2 * w + 200), Math.max(260, h + 80)];
+    const touch = (a, b, i, j) => Math.abs(x[i] - x[j]) * a < w && Math.abs(y[i] - y[j]) * b < h;
+    let a = Math.max(2 * w, 420), b = a * 0.62;
+    for (let free = false; !free; a *= 1.03, b *= 1.03)
+      free = x.every((_, i) => x.every((_, j) => i === j || !touch(a, b, i, j)));
+    return [a + this.plateWidth + 2 * margin, b + this.plateHeight + 2 * margin];
   }
 
   // ---- what does not move
@@ -134,7 +143,7 @@ class Stage {
     const group = make('g', {class: isRoot ? 'rank root' : 'rank', 'data-rank': rank}, this.svg);
     make('rect', {class: 'plate', x: left, y: top, width: this.plateWidth, height, rx: 8}, group);
     make('text', {class: 'rank-name', x: left + 8, y: top + 16}, group)
-      .textContent = `${this.plateWidth > 70 ? 'rank ' : ''}${rank}${isRoot ? ' · root' : ''}`;
+      .textContent = `${this.plateWidth > 100 || (this.plateWidth > 70 && !isRoot) ? 'rank ' : ''}${rank}${isRoot ? ' · root' : ''}`;
     const cells = [];
     let down = top + 23, previous = '';
     for (const row of this.rows[rank]) {

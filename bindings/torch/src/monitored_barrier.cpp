@@ -26,6 +26,7 @@ std::string sentence(const std::vector<int>& missing, milliseconds timeout) {
 }  // namespace
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  // Unset is negative; zero is asked for, and has passed already.
   const milliseconds timeout =
       options.timeout.count() >= 0 ? options.timeout : std::max(timeout_.load(), milliseconds(1));
   const auto deadline = Clock::now() + timeout;
@@ -37,9 +38,6 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
                                  "[Rank " + std::to_string(getRank()) + "]: " + message,
                                  {getRank(), peer, 0}));
   };
-  if (timeout.count() == 0)
-    throw failure("Rank " + std::to_string(getRank()) + " timed out in monitoredBarrier after 0 ms",
-                  getRank());
   check(store_->set(name_of(getRank()), "here"));
   if (getRank() != 0) {
     // Rank 0 may use the whole timeout, and then still has to write the verdict.
@@ -53,6 +51,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
                         "for send/recv from rank 0: " + *verdict,
                     -1);
     return;
+  }
+  if (timeout.count() == 0) {
+    const std::string verdict = "Rank 0 timed out in monitoredBarrier after 0 ms";
+    check(store_->set(verdict_key, verdict));
+    throw failure(verdict, 0);
   }
   std::vector<int> missing;
   for (int rank = 1; rank < getSize(); ++rank) {

@@ -12,6 +12,7 @@ tutti.errors, which are re-exported here.
 import atexit
 import datetime
 import os
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -40,7 +41,7 @@ def _register():
 
 
 _register()
-_slurm.fill_environment(os.environ)
+_slurm.fill_in(os.environ)
 atexit.register(_C.end_callbacks)
 
 
@@ -77,13 +78,16 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """A barrier whose error, raised on every rank that came, names the ranks that did not.
 
     The group is as good as before. With wait_all_ranks the error names all missing ranks, otherwise
-    the first. `timeout` is a datetime.timedelta, or seconds; absent: the group's. Ranks outside of the group
-    return at once.
+    the first. `timeout` is a datetime.timedelta or seconds; absent: the group's. A rank that is not in
+    the group returns at once.
     """
-    if group is not None and group == dist.GroupMember.NON_GROUP_MEMBER:
+    if dist.distributed_c10d._rank_not_in_group(group):
+        warnings.warn("monitored_barrier was called by a rank that is not in the group", stacklevel=2)
         return
     if timeout is None:
         timeout = datetime.timedelta(milliseconds=-1)
+    elif not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
     _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
 
 

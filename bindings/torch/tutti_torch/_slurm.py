@@ -1,32 +1,32 @@
-"""What srun says, in the words that torch's env:// reads: nothing else need be exported."""
+"""srun tells its tasks who they are, but not in the words that env:// reads.
 
+Where Slurm started this process and nobody set RANK, the variables of torch's rendezvous are filled in:
+`srun python3 train.py` then needs nothing else. What is set already is left alone.
+"""
 import re
+import zlib
+
+
+def fill_in(environment):
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from Slurm's, where missing."""
+    if "RANK" in environment or "SLURM_PROCID" not in environment:
+        return
+    if "SLURM_STEP_ID" not in environment:  # a batch script itself is no task
+        return
+    size = environment.get("SLURM_STEP_NUM_TASKS") or environment.get("SLURM_NTASKS")
+    if not size:
+        return
+    step = f"{environment.get('SLURM_JOB_ID', '')}.{environment['SLURM_STEP_ID']}"
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST") or "localhost"
+    environment["RANK"] = environment["SLURM_PROCID"]
+    environment.setdefault("WORLD_SIZE", size)
+    environment.setdefault("LOCAL_RANK", environment.get("SLURM_LOCALID", "0"))
+    environment.setdefault("MASTER_ADDR", first_host(hosts))
+    # Below the ports that systems hand out by themselves, and another one for every step.
+    environment.setdefault("MASTER_PORT", str(15000 + zlib.crc32(step.encode()) % 15000))
 
 
 def first_host(hosts):
-    """The first name in Slurm's list: "gpu[07-09,12],login" gives gpu07."""
-    match = re.match(r"([^,\[]+)(?:\[(\d+)[^\]]*\]([^,]*))?", hosts)
-    if match is None:
-        return "127.0.0.1"
+    """Of Slurm's short form: "a[03-07,9]b,c" -> "a03b"."""
+    match = re.match(r"([^,\[]*)(?:\[([0-9]+)[^\]]*\])?([^,\[]*)", hosts)
     return "".join(part or "" for part in match.groups())
-
-
-def port_of(environment):
-    """One that all tasks of a step agree on, and another step of the same job hardly shares."""
-    number = int(environment.get("SLURM_JOB_ID", 0)) * 31 + int(environment.get("SLURM_STEP_ID", 0))
-    return 20000 + number % 12000
-
-
-def fill_environment(environment):
-    """Adds RANK, WORLD_SIZE and the rest where srun started this task and nobody has set them."""
-    tasks = environment.get("SLURM_STEP_NUM_TASKS", environment.get("SLURM_NTASKS"))
-    started_by_srun = "SLURM_PROCID" in environment and "SLURM_STEP_ID" in environment
-    if not started_by_srun or tasks is None or "RANK" in environment or "WORLD_SIZE" in environment:
-        return
-    hosts = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_NODELIST", ""))
-    environment["RANK"] = environment["SLURM_PROCID"]
-    environment["WORLD_SIZE"] = tasks
-    if "SLURM_LOCALID" in environment:
-        environment.setdefault("LOCAL_RANK", environment["SLURM_LOCALID"])
-    environment.setdefault("MASTER_ADDR", first_host(hosts))
-    environment.setdefault("MASTER_PORT", str(port_of(environment)))

@@ -52,6 +52,7 @@ struct StepShape {
   double last_backward_s = 0;  // can hide reductions
   double other_s = 0;          // other micro-batches' forward and backward
   double update_s = 0;
+  double head_start_s = 0;     // end of the update, during which gathers are on their way already
   double control_s = 0;        // an all_reduce that nothing hides (norm, decision)
   bool overlap_reductions = true;
   bool overlap_gathers = true;

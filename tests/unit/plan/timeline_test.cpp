@@ -102,9 +102,13 @@ TEST(timeline, bounds_and_monotonicity_hold_for_random_buckets) {
 }
 
 TEST(step_prediction, without_overlap_everything_adds_up) {
-  StepShape shape{.first_forward_s = 2, .last_backward_s = 4, .other_s = 6, .update_s = 1,
-                  .control_s = 0.5, .overlap_reductions = false, .overlap_gathers = false,
-                  .pace = {}};
+  StepShape shape;
+  shape.first_forward_s = 2;
+  shape.last_backward_s = 4;
+  shape.other_s = 6;
+  shape.update_s = 1;
+  shape.control_s = 0.5;
+  shape.overlap_reductions = shape.overlap_gathers = false;
   const std::vector<Transfer> reductions = {{2, 1}, {4, 1}};
   const std::vector<Transfer> gathers = {{0, 0.25}, {1, 0.25}};
   const StepPrediction step = predict_step(shape, reductions, gathers);
@@ -117,13 +121,28 @@ TEST(step_prediction, without_overlap_everything_adds_up) {
 }
 
 TEST(step_prediction, with_overlap_the_tail_and_the_first_gather_stay) {
-  StepShape shape{.first_forward_s = 2, .last_backward_s = 4, .update_s = 1, .pace = {}};
+  StepShape shape;
+  shape.first_forward_s = 2;
+  shape.last_backward_s = 4;
+  shape.update_s = 1;
   const std::vector<Transfer> reductions = {{2, 1}, {4, 1}};
   const std::vector<Transfer> gathers = {{0, 0.25}, {1, 0.25}};
   const StepPrediction step = predict_step(shape, reductions, gathers);
   EXPECT_DOUBLE_EQ(step.exposed_s, 1 + 0.25);
   EXPECT_DOUBLE_EQ(step.step_s, 8.25);
   EXPECT_DOUBLE_EQ(step.bound_s, 2 + 4 + 1 + 1);
+}
+
+TEST(step_prediction, gathers_that_start_during_the_update_are_exposed_less) {
+  StepShape shape;
+  shape.first_forward_s = 2;
+  shape.last_backward_s = 4;
+  shape.update_s = 1;
+  const std::vector<Transfer> gathers = {{0, 0.25}, {1, 0.25}};
+  shape.head_start_s = 0.2;
+  const StepPrediction step = predict_step(shape, {}, gathers);
+  EXPECT_NEAR(step.exposed_s, 0.05, 1e-12);
+  EXPECT_NEAR(step.step_s, 7.05, 1e-12);
 }
 
 }  // namespace

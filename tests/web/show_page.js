@@ -1,0 +1,251 @@
+// `tutti show --html` in a real browser: what is drawn is what was exported, and it can be driven.
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const {promise, makePage, open, main, folder} = require('./browser.js');
+
+const allReduce = () => makePage('all_reduce', '--algorithm', 'double_binary_tree', '-n', '8');
+const everybody = (n) => [...Array(n).keys()].join(' ');
+
+// What the cells show: [{rank, space, chunk, from, goal, done}].
+const cellsOf = (page) => page.$$eval('.rank .cell', (cells) => cells.map((cell) => ({...cell.dataset})));
+
+async function choose(page, algorithm, n) {
+  await page.selectOption('#size', String(n));
+  await page.selectOption('#algorithm', algorithm);
+}
+
+promise('opens_quickly_without_a_complaint_or_a_request', async (browser) => {
+  const file = allReduce();
+  assert.ok(fs.statSync(file).size < 2 << 20, `${fs.statSync(file).size} bytes`);
+  const page = await open(browser, file);
+  const ready = await page.evaluate(() => performance.getEntriesByType('navigation')[0].domComplete);
+  assert.ok(ready < 5000, `${ready} ms`);  // 300 ms on a quiet machine
+  assert.match(await page.textContent('#title'), /all_reduce by double_binary_tree/);
+  assert.equal(await page.locator('.rank').count(), 8);
+  assert.deepEqual(page.complaints, []);
+});
+
+promise('every_algorithm_ends_with_all_contributions_everywhere', async (browser) => {
+  const page = await open(browser, allReduce());
+  for (const n of [2, 3, 7, 8, 16]) {
+    await page.selectOption('#size', String(n));
+    const algorithms = await page.$$eval('#algorithm option', (options) => options.map((option) => option.value));
+    assert.ok(algorithms.length >= 6, algorithms);
+    for (const algorithm of algorithms) {
+      await page.selectOption('#algorithm', algorithm);
+      await page.keyboard.press('Escape');
+      const first = (await cellsOf(page)).filter((cell) => cell.space === 'output');
+      assert.ok(first.every((cell) => cell.from === cell.rank && cell.done === 'false'), `${algorithm} ${n} at first`);
+      await page.click('#last');
+      const last = (await cellsOf(page)).filter((cell) => cell.space === 'output');
+      assert.equal(new Set(last.map((cell) => cell.rank)).size, n);
+      for (const cell of last) assert.equal(cell.from, everybody(n), `${algorithm} ${n} ${JSON.stringify(cell)}`);
+      assert.match(await page.textContent('#happening'), /All \d+ result chunks are complete/);
+    }
+  }
+  assert.deepEqual(page.complaints, []);
+});
+
+promise('every_collective_ends_with_what_belongs_there', async (browser) => {
+  // What rank r must hold in chunk c of its output at last, for n = 5, told once more by hand.
+  const n = 5;
+  const expected = {
+    broadcast: () => '2', reduce: (r) => r === 2 ? everybody(n) : null,
+    gather: (r, c, cut) => r === 2 ? String(Math.floor(c / cut)) : null,
+    all_gather: (r, c, cut) => String(Math.floor(c / cut)), all_to_all: (r, c, cut) => String(Math.floor(c / cut)),
+    scan: (r) => everybody(r + 1), exclusive_scan: (r) => everybody(r), scatter: () => '2',
+    reduce_scatter: () => everybody(n),
+  };
+  for (const [collective, rule] of Object.entries(expected)) {
+    const rooted = ['broadcast', 'reduce', 'gather', 'scatter'].includes(collective);
+    const page = await open(browser, makePage(collective, '-n', String(n), ...(rooted ? ['--root', '2'] : [])));
+    const algorithms = await page.$$eval('#algorithm option', (options) => options.map((option) => option.value));
+    for (const algorithm of algorithms) {
+      await page.selectOption('#algorithm', algorithm);
+      if (collective !== 'broadcast' && !(await page.isChecked('#apart'))) await page.check('#apart');
+      await page.click('#last');
+      const cut = await page.evaluate(() => window.page.schedule.cut);
+      const outputs = (await cellsOf(page)).filter((cell) => cell.space === 'output');
+      assert.ok(outputs.length > 0, `${collective} ${algorithm} shows no output`);
+      for (const cell of outputs)
+        assert.equal(cell.from, rule(Number(cell.rank), Number(cell.chunk), cut) ?? '',
+          `${collective} ${algorithm} ${JSON.stringify(cell)}`);
+    }
+    assert.deepEqual(page.complaints, []);
+  }
+});
+
+promise('a_barrier_ends_when_everybody_has_heard_of_everybody', async (browser) => {
+  const page = await open(browser, makePage('barrier', '-n', '6'));
+  for (const algorithm of await page.$$eval('#algorithm option', (options) => options.map((option) => option.value))) {
+    await page.selectOption('#algorithm', algorithm);
+    assert.deepEqual((await cellsOf(page)).map((cell) => cell.from), ['0', '1', '2', '3', '4', '5']);
+    await page.click('#last');
+    assert.ok((await cellsOf(page)).every((cell) => cell.from === everybody(6)), algorithm);
+  }
+});
+
+promise('play_moves_chunks_and_comes_to_the_end', async (browser) => {
+  const page = await open(browser, allReduce());
+  await choose(page, 'recursive_doubling', 4);
+  await page.selectOption('#speed', '2');
+  const places = new Set();
+  await page.click('#play');
+  await page.waitForFunction(() => document.querySelector('#stage .token') !== null);
+  const deadline = Date.now() + 60000;
+  while (await page.getAttribute('#play', 'aria-label') === 'Pause' && Date.now() < deadline)
+    for (const place of await page.$$eval('#stage .token', (tokens) => tokens.map((token) => token.getAttribute('transform'))))
+      places.add(place);
+  assert.ok(places.size > 8, `chunks were seen in ${places.size} places`);
+  assert.equal(await page.textContent('#clock'), 'step 2 of 2');
+  assert.ok((await cellsOf(page)).filter((cell) => cell.goal).every((cell) => cell.done === 'true'));
+  await page.click('#play');  // once more from the start
+  await page.waitForFunction(() => Number(document.getElementById('scrub').value) < 1.9);
+  await page.click('#play');
+  assert.equal(await page.getAttribute('#play', 'aria-label'), 'Play');
+});
+
+promise('keys_step_and_play', async (browser) => {
+  const page = await open(browser, allReduce());
+  const clock = () => page.textContent('#clock');
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  assert.match(await clock(), /^step 2 of/);
+  assert.match(await page.textContent('#happening'), /^Step 2 of \d+: 4 messages\. 0 → 1: chunk 4, from rank 0/);
+  assert.equal(await page.locator('.arrow-group').count(), 4);
+  await page.keyboard.press('ArrowLeft');
+  assert.match(await clock(), /^step 1 of/);
+  await page.keyboard.press('End');
+  assert.match(await clock(), /^step (\d+) of \1$/);
+  await page.keyboard.press('Home');
+  assert.match(await clock(), /^step 0 of/);
+  await page.keyboard.press(' ');
+  assert.equal(await page.getAttribute('#play', 'aria-label'), 'Pause');
+  assert.equal(await page.getAttribute('#happening', 'aria-live'), 'off');
+  await page.keyboard.press(' ');
+  assert.equal(await page.getAttribute('#happening', 'aria-live'), 'polite');
+  await page.focus('#scrub');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('ArrowRight');
+  assert.match(await clock(), /^step 1 of/);
+  await page.focus('#size');  // a list keeps its own keys
+  await page.keyboard.press('ArrowDown');
+  assert.match(await clock(), /^step 0 of/);
+  assert.equal(await page.locator('.rank').count(), 9);
+});
+
+promise('scrubbing_shows_chunks_on_their_way', async (browser) => {
+  const page = await open(browser, allReduce());
+  await page.evaluate(() => {
+    const scrub = document.getElementById('scrub');
+    scrub.value = 1.5;
+    scrub.dispatchEvent(new Event('input'));
+  });
+  assert.equal(await page.getAttribute('#stage', 'data-steps'), '1');
+  assert.equal(await page.locator('#stage .token:visible').count(), 4);
+});
+
+promise('size_and_placement_change_the_cost', async (browser) => {
+  const page = await open(browser, allReduce());
+  await choose(page, 'ring', 8);
+  assert.equal(await page.textContent('#formula'), 'T = 14·α + 14·o + 14/8·S·β + 7/8·S·γ');
+  const set = (id, value) => page.evaluate(([id, value]) => {
+    document.getElementById(id).value = value;
+    document.getElementById(id).dispatchEvent(new Event('input'));
+  }, [id, value]);
+  const seconds = async (id) => {
+    const [number, unit] = (await page.textContent(id)).split(' ');
+    return number * {ns: 1e-9, µs: 1e-6, ms: 1e-3, s: 1}[unit];
+  };
+  await set('bytes', 20);
+  const [formula, predicted] = [await seconds('#total'), await seconds('#predicted')];
+  // 14·3.88 µs + 14·2.2 µs + 1.75 MiB at 3.23 GB/s + 0.875 MiB at 23 GB/s
+  assert.ok(Math.abs(formula - 693e-6) < 2e-6, formula);
+  await set('bytes', 24);
+  assert.ok(await seconds('#total') > 8 * formula);
+  assert.ok(await seconds('#predicted') > 8 * predicted);
+  await page.selectOption('#placement', 'one_host');
+  assert.ok(await seconds('#predicted') < 16 * predicted);
+  const before = await seconds('#total');
+  await set('beta', 1);  // ten times the cost of a byte
+  assert.ok(await seconds('#total') > 5 * before);
+  await page.click('#reset');
+  assert.equal(await seconds('#total'), before);
+  assert.equal(await page.locator('#rivals button', {hasText: '★'}).count(), 1);
+  await page.click('#rivals button:has-text("pairwise")');
+  assert.match(await page.textContent('#title'), /by pairwise/);
+});
+
+promise('light_and_dark', async (browser) => {
+  const colour = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await open(browser, allReduce(), {colorScheme: 'light'});
+  const dark = await open(browser, allReduce(), {colorScheme: 'dark'});
+  const [day, night] = [await colour(light), await colour(dark)];
+  assert.notEqual(day, night);
+  await light.click('#theme');
+  assert.equal(await colour(light), night);
+  await dark.keyboard.press('t');
+  assert.equal(await colour(dark), day);
+});
+
+promise('fits_a_telephone_and_spares_those_who_dislike_motion', async (browser) => {
+  const page = await open(browser, allReduce(), {viewport: {width: 390, height: 800}, reducedMotion: 'reduce'});
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 390, `${wide} px wide`);
+  await page.selectOption('#speed', '4');
+  await page.click('#play');
+  await page.waitForFunction(() => document.getElementById('stage').dataset.steps >= 2);
+  assert.equal(await page.locator('#stage .token:visible').count(), 0);
+  assert.deepEqual(page.complaints, []);
+});
+
+promise('every_control_has_a_name_and_can_be_reached', async (browser) => {
+  const page = await open(browser, allReduce());
+  const unnamed = await page.$$eval('button, select, input', (all) => all.filter((element) =>
+    !element.getAttribute('aria-label') && !(element.labels && element.labels.length) && !element.textContent.trim())
+    .map((element) => element.id));
+  assert.deepEqual(unnamed, []);
+  const reached = new Set();
+  for (let i = 0; i < 40; ++i) {
+    await page.keyboard.press('Tab');
+    reached.add(await page.evaluate(() => document.activeElement.id));
+  }
+  for (const id of ['algorithm', 'size', 'bytes', 'play', 'scrub', 'speed', 'alpha', 'theme'])
+    assert.ok(reached.has(id), `${id} is not reached by the tab key`);
+});
+
+promise('draws_what_the_data_say_and_nothing_of_its_own', async (browser) => {
+  const text = fs.readFileSync(allReduce(), 'utf8');
+  const tamper = (name, change) => {
+    const file = path.join(folder, `${name}.html`);
+    fs.writeFileSync(file, text.replace(/(id="data">)(.*?)(<\/script>)/s, (_, head, json, tail) => {
+      const data = JSON.parse(json);
+      change(data);
+      return head + JSON.stringify(data).replaceAll('<', '\\u003c') + tail;
+    }));
+    return file;
+  };
+  // Rank 1 does not fold what it took: its contributions, and nobody else's, are missing at last.
+  const forgetful = tamper('forgetful', (data) => {
+    const ring = data.schedules.find((each) => each.algorithm === 'ring' && each.size === 8 && each.in_place);
+    for (const op of ring.ranks[1].ops) if (op[0] === 3) op[5] = op[5].slice(0, 1);
+  });
+  const page = await open(browser, forgetful);
+  await choose(page, 'ring', 8);
+  await page.click('#last');
+  const outputs = (await cellsOf(page)).filter((cell) => cell.space === 'output');
+  assert.ok(outputs.filter((cell) => cell.done === 'false').length >= 56);
+  assert.ok(outputs.filter((cell) => cell.chunk === '0').every((cell) => cell.from === '0 2 3 4 5 6 7'));
+  // A message that nobody sends.
+  const silent = tamper('silent', (data) => {
+    const start = data.schedules.find((each) => each.algorithm === 'double_binary_tree' && each.size === 8 && each.in_place);
+    start.ranks[0].ops = start.ranks[0].ops.filter((op) => op[0] !== 0);
+  });
+  const broken = await open(browser, silent);
+  assert.match(await broken.textContent('#trouble'), /does not come to its end/);
+  const stranger = await open(browser, tamper('stranger', (data) => { data.format = 'tutti page 99'; }));
+  assert.match(await stranger.textContent('#trouble'), /cannot read 'tutti page 99'/);
+});
+
+main();
