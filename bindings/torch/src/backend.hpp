@@ -107,6 +107,9 @@ class Backend : public BackendBase {
   WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
   WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
                       Tensors outputs);
+  // What the calls without "several" do for lists of other than one tensor.
+  WorkHandle all_reduce_several(Tensors& tensors, const c10d::AllreduceOptions& options);
+  WorkHandle broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options);
   void check_root(const char* operation, int64_t root) const;
   std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
 

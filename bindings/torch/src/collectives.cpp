@@ -77,6 +77,7 @@ void check_whole(const char* operation, const at::Tensor& part, const at::Tensor
 
 WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   static constexpr Title kTitle{OpType::BROADCAST, "tutti:broadcast"};
+  if (tensors.size() != 1) return broadcast_several(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   check_root(kTitle.name(), options.rootRank);
   if (options.rootTensor != 0)
@@ -94,6 +95,7 @@ WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
 WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   static constexpr Title kTitle{OpType::ALLREDUCE, "tutti:all_reduce"};
   if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
+  if (tensors.size() != 1) return all_reduce_several(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   tutti::Call call = call_of(Collective::all_reduce);
   call.reduction = reduction_of(kTitle.name(), options.reduceOp, tensor);
