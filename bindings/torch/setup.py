@@ -32,6 +32,7 @@ class CMakeBuild(build_ext):
         for program in ("cmake", "ninja"):
             if shutil.which(program) is None:
                 sys.exit(f"{program} is missing (Debian: apt-get install cmake ninja-build)")
+        shutil.rmtree(BUILD / "python", ignore_errors=True)  # files that are gone since the last build
         off = [f"-DTUTTI_{part}=OFF" for part in ("TESTS", "TOOL", "EXAMPLES", "BENCH", "LIBTORCH")]
         subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                         f"-DTUTTI_PYTHON={sys.executable}", *off], check=True)
@@ -42,7 +43,8 @@ class CMakeBuild(build_ext):
         # The build tree's Python files are links into the sources: copies go into the wheel.
         for package in ("tutti", "tutti_torch"):
             target = Path(self.build_lib) / package
-            shutil.copytree(BUILD / "python" / package, target, dirs_exist_ok=True,
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(BUILD / "python" / package, target,
                             ignore=shutil.ignore_patterns("__pycache__"))
         if not list((Path(self.build_lib) / "tutti_torch").glob("_C*.so")):
             sys.exit(f"tutti_torch was not built: {sys.executable} has no torch that can be built against")
