@@ -25,6 +25,12 @@ void without_gil(Function&& function) {
   }
 }
 
+// What a profiler calls the operation; null where none listens.
+const char* event_of(const char* text, const char* event) {
+  if (!at::hasCallbacks()) return nullptr;
+  return event != nullptr ? event : text;
+}
+
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> store, int rank,
@@ -113,7 +119,7 @@ WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds t
 
 WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loan,
                              Tensors outputs) {
-  const char* profiled = at::hasCallbacks() ? title.text : nullptr;
+  const char* profiled = event_of(title.text, title.event);
   auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operation),
                                         std::move(loan), std::move(outputs));
   if (coalescing_) coalesced_.push_back(work);
@@ -122,7 +128,7 @@ WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loa
 
 WorkHandle Backend::hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
                              Tensors outputs) {
-  const char* profiled = at::hasCallbacks() ? title.text : nullptr;
+  const char* profiled = event_of(title.text, title.event);
   auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operations),
                                         std::move(loan), std::move(outputs));
   if (coalescing_) coalesced_.push_back(work);
@@ -181,8 +187,8 @@ WorkHandle Backend::recv(Tensors& tensors, int peer, int tag) {
 }
 
 WorkHandle Backend::recvAnysource(Tensors& tensors, int tag) {
-  return transfer({c10d::OpType::RECVANYSOURCE, "tutti:recv_any_source"}, Transfer::Kind::recv,
-                  tensors, tutti::kAnySource, tag);
+  return transfer({c10d::OpType::RECVANYSOURCE, "tutti:recv_any_source", "tutti:recvAnySource"},
+                  Transfer::Kind::recv, tensors, tutti::kAnySource, tag);
 }
 
 }  // namespace tutti_torch

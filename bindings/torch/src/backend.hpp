@@ -34,6 +34,8 @@ class Backend : public BackendBase {
 
   WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // The sum of sparse tensors; blocks, for nobody knows how much the others have.
+  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   WorkHandle allreduce_coalesced(Tensors& tensors,
                                  const c10d::AllreduceCoalescedOptions& options) override;
   WorkHandle reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -92,6 +94,7 @@ class Backend : public BackendBase {
   struct Title {
     c10d::OpType type;
     const char* text;  // "tutti:all_reduce"
+    const char* event = nullptr;  // in a profile, where torch's backends share another name
     const char* name() const { return text + 6; }
   };
 

@@ -93,6 +93,7 @@ WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
 
 WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   static constexpr Title kTitle{OpType::ALLREDUCE, "tutti:all_reduce"};
+  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   tutti::Call call = call_of(Collective::all_reduce);
   call.reduction = reduction_of(kTitle.name(), options.reduceOp, tensor);
@@ -106,7 +107,8 @@ WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
 
 WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
                                         const c10d::AllreduceCoalescedOptions& options) {
-  static constexpr Title kTitle{OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced"};
+  static constexpr Title kTitle{OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced",
+                                "tutti:all_reduce"};
   if (tensors.empty()) refuse(kTitle.name(), "requires non-empty tensor list");
   check_same_type(kTitle.name(), tensors[0], tensors);
   tutti::Call call = call_of(Collective::all_reduce);
@@ -184,7 +186,8 @@ WorkHandle Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
 // outputs[i][r] is what rank r passed as inputs[i].
 WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& options) {
-  static constexpr Title kTitle{OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced"};
+  static constexpr Title kTitle{OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced",
+                                "tutti:all_gather"};
   if (inputs.empty()) refuse(kTitle.name(), "requires non-empty input tensor list");
   // torch documents outputs[rank][i]; its lists are turned here into one list per input.
   if (outputs.size() != ranks())
@@ -367,7 +370,7 @@ WorkHandle Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                   std::vector<int64_t>& output_splits,
                                   std::vector<int64_t>& input_splits,
                                   const c10d::AllToAllOptions& options) {
-  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all_single"};
+  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all_single", "tutti:all_to_all"};
   check_tensor(kTitle.name(), input);
   check_same_type(kTitle.name(), input, {output});
   const auto input_counts = parts_of("input", input, input_splits, ranks());

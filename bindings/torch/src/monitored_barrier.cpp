@@ -26,8 +26,9 @@ std::string sentence(const std::vector<int>& missing, milliseconds timeout) {
 }  // namespace
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  // Unset is negative; zero is asked for, and has passed already.
   const milliseconds timeout =
-      options.timeout.count() > 0 ? options.timeout : std::max(timeout_.load(), milliseconds(1));
+      options.timeout.count() >= 0 ? options.timeout : std::max(timeout_.load(), milliseconds(1));
   const auto deadline = Clock::now() + timeout;
   const std::string round = "tutti/monitored_barrier/" + std::to_string(++monitored_barriers_);
   const auto name_of = [&](int rank) { return round + "/" + std::to_string(rank); };
@@ -44,8 +45,17 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     if (!verdict.ok() && verdict.status().code() == tutti::Code::timed_out)
       throw failure(sentence({0}, timeout), 0);
     check(verdict.status());
-    if (*verdict != "all came") throw failure(*verdict, -1);
+    if (*verdict != "all came")
+      throw failure("Rank " + std::to_string(getRank()) +
+                        " successfully reached monitoredBarrier, but received errors while waiting "
+                        "for send/recv from rank 0: " + *verdict,
+                    -1);
     return;
+  }
+  if (timeout.count() == 0) {
+    const std::string verdict = "Rank 0 timed out in monitoredBarrier after 0 ms";
+    check(store_->set(verdict_key, verdict));
+    throw failure(verdict, 0);
   }
   std::vector<int> missing;
   for (int rank = 1; rank < getSize(); ++rank) {

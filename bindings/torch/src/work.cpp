@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "callbacks.hpp"
 #include "errors.hpp"
@@ -25,11 +26,23 @@ void when_done(const tutti::Work& first, const std::vector<tutti::Work>& others,
   for (const tutti::Work& other : others) tutti::Work(other).on_complete(count);
 }
 
+#if TUTTI_TORCH_AT_LEAST(2, 2)
+using MaybeTensors = std::optional<Tensors>;
+#else
+using MaybeTensors = c10::optional<Tensors>;
+#endif
+
+// Whose shapes a profiler shows: what goes in, or is written where nothing goes in.
+MaybeTensors inputs_of(const char* title, const Loan& loan, const Tensors& outputs) {
+  if (title == nullptr) return {};
+  return loan.profiled.empty() ? outputs : loan.profiled;
+}
+
 }  // namespace
 
 Work::Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
            Tensors outputs)
-    : c10d::Work(rank, type, title),
+    : c10d::Work(rank, type, title, inputs_of(title, loan, outputs)),
       first_(std::move(operation)),
       loan_(std::move(loan)),
       outputs_(std::move(outputs)) {}

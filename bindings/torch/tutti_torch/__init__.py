@@ -11,6 +11,8 @@ tutti.errors, which are re-exported here.
 
 import atexit
 import datetime
+import os
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,7 @@ import torch.distributed as dist
 from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, IoError, Mismatch,
                           OutOfMemory, PeerLost, TimedOut, Unsupported)
 
-from . import _C
+from . import _C, _slurm
 
 __version__ = "0.1.0"
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
@@ -39,6 +41,7 @@ def _register():
 
 
 _register()
+_slurm.fill_in(os.environ)
 atexit.register(_C.end_callbacks)
 
 
@@ -75,10 +78,16 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """A barrier whose error, raised on every rank that came, names the ranks that did not.
 
     The group is as good as before. With wait_all_ranks the error names all missing ranks, otherwise
-    the first. `timeout` is a datetime.timedelta; absent: the group's.
+    the first. `timeout` is a datetime.timedelta or seconds; absent: the group's. A rank that is not in
+    the group returns at once.
     """
+    if dist.distributed_c10d._rank_not_in_group(group):
+        warnings.warn("monitored_barrier was called by a rank that is not in the group", stacklevel=2)
+        return
     if timeout is None:
-        timeout = datetime.timedelta(0)
+        timeout = datetime.timedelta(milliseconds=-1)
+    elif not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
     _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
 
 

@@ -7,6 +7,7 @@ Three ranks, any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_POR
     tutti run -n 3 python3 course.py --backend gloo
 """
 import argparse
+import sys
 import time
 
 import torch
@@ -14,7 +15,8 @@ import torch.distributed as dist
 
 
 def say(text):
-    print(text, flush=True)
+    sys.stdout.write(f"{text}\n")  # in one piece, also where Python does not buffer
+    sys.stdout.flush()
 
 
 def own_values():

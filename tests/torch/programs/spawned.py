@@ -17,7 +17,8 @@ def rank_main(rank, size, backend):
     dist.init_process_group(backend, rank=rank, world_size=size)
     tensor = torch.ones(1) * rank
     dist.all_reduce(tensor, op=dist.ReduceOp.SUM)
-    print(f"rank {rank} of {size} has {tensor.item()}", flush=True)
+    sys.stdout.write(f"rank {rank} of {size} has {tensor.item()}\n")
+    sys.stdout.flush()
     dist.destroy_process_group()
 
 
