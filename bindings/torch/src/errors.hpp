@@ -11,13 +11,10 @@ namespace tutti_torch {
 
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(const tutti::Status& status);
+  explicit Failure(tutti::Status status);
   const tutti::Status& status() const noexcept { return status_; }
 
  private:
-  struct Explained {};
-  Failure(tutti::Status status, Explained);
-
   tutti::Status status_;
 };
 

@@ -53,7 +53,7 @@ WorkHandle Backend::allreduce_several(Tensors& tensors, const c10d::AllreduceOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, all);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
 }
 
 WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -72,7 +72,7 @@ WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, sent);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
 }
 
 // Of k inputs per rank, outputs[j][r * k + i] is input i of rank r, for every j.
@@ -104,7 +104,7 @@ WorkHandle Backend::allgather_several(std::vector<Tensors>& outputs, Tensors& in
                                               [static_cast<int64_t>(k % count)]);
       all.push_back(list[k]);
     }
-  return hand_out(kTitle, std::move(operation), std::move(loan), std::move(all));
+  return hand_out(kTitle, std::move(operation), std::move(loan), inputs, std::move(all));
 }
 
 }  // namespace tutti_torch

@@ -1,7 +1,6 @@
 #include "tensors.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 
 #include "compat.hpp"
 #include "errors.hpp"
@@ -32,13 +31,13 @@ Elements elements_of(const at::Tensor& tensor) {
     case at::kComplexFloat: return {Dtype::f32, 2};
     case at::kComplexDouble: return {Dtype::f64, 2};
 #if TUTTI_TORCH_AT_LEAST(2, 1)
-    case at::kFloat8_e4m3fn: return {Dtype::f8e4m3, 1};
-    case at::kFloat8_e5m2: return {Dtype::f8e5m2, 1};
+    case at::ScalarType::Float8_e4m3fn: return {Dtype::f8e4m3, 1};
+    case at::ScalarType::Float8_e5m2: return {Dtype::f8e5m2, 1};
 #endif
 #if TUTTI_TORCH_AT_LEAST(2, 3)
-    case at::kUInt16: return {Dtype::u16, 1};
-    case at::kUInt32: return {Dtype::u32, 1};
-    case at::kUInt64: return {Dtype::u64, 1};
+    case at::ScalarType::UInt16: return {Dtype::u16, 1};
+    case at::ScalarType::UInt32: return {Dtype::u32, 1};
+    case at::ScalarType::UInt64: return {Dtype::u64, 1};
 #endif
     default: return {Dtype::u8, static_cast<std::size_t>(tensor.element_size())};
   }
@@ -50,10 +49,10 @@ bool is_arithmetic(at::ScalarType type) {
     case at::kHalf: case at::kBFloat16: case at::kFloat: case at::kDouble: case at::kBool:
     case at::kComplexHalf: case at::kComplexFloat: case at::kComplexDouble:
 #if TUTTI_TORCH_AT_LEAST(2, 1)
-    case at::kFloat8_e4m3fn: case at::kFloat8_e5m2:
+    case at::ScalarType::Float8_e4m3fn: case at::ScalarType::Float8_e5m2:
 #endif
 #if TUTTI_TORCH_AT_LEAST(2, 3)
-    case at::kUInt16: case at::kUInt32: case at::kUInt64:
+    case at::ScalarType::UInt16: case at::ScalarType::UInt32: case at::ScalarType::UInt64:
 #endif
       return true;
     default: return false;
@@ -70,7 +69,6 @@ void Loan::give_back() {
 tutti::Buffer lend(Loan& loan, const at::Tensor& tensor, Use use) {
   const auto [dtype, per_element] = elements_of(tensor);
   const std::size_t count = static_cast<std::size_t>(tensor.numel()) * per_element;
-  if (use != Use::output && at::hasCallbacks()) loan.profiled.push_back(tensor);
   if (in_order(tensor)) {
     loan.held.push_back(tensor);
     return {tensor.data_ptr(), count, dtype};
