@@ -4,10 +4,12 @@
     PYTHONPATH=build/python build/bin/tutti run -n 2 /usr/bin/python3 bench/python_latency.py
     … bench/python_latency.py --json --rounds 7
 
-Each figure is the median over rounds of the mean of a few thousand calls in a row, on the slowest rank.
-`in place` is out=x, `new` leaves the result's memory to numpy, `symmetric` is group.empty, `async` is
-start and wait. `binding` is the same in a group of one, where nobody is waited for: about what Python
-adds to every call. For the same from C++: tutti bench all_reduce --dtype f64 --op max --back-to-back.
+Each figure is the median over rounds of the mean of a few thousand calls in a row, on the slowest
+rank. `in place` is out=x, `new` leaves the result's memory to numpy, `symmetric` is group.empty,
+`async` is start and wait. `binding` is the same in a group of one, where nobody is waited for:
+about what Python adds to every call. For the same from C++:
+
+    build/bin/tutti bench all_reduce -n 2 --dtype f64 --op max --memory plain --back-to-back
 """
 import argparse
 import json

@@ -26,8 +26,8 @@ using tutti::Dtype;
 
 Buffer buffer_of(py::handle object, Dtype dtype) {
   const auto array = py::reinterpret_borrow<py::array>(object);
-  return {const_cast<void*>(array.data()), static_cast<std::size_t>(array.nbytes()) / size_of(dtype),
-          dtype};
+  return {const_cast<void*>(array.data()),
+          static_cast<std::size_t>(array.nbytes()) / size_of(dtype), dtype};
 }
 
 // One side of a call: nothing, one array, or a tuple of them.
@@ -78,11 +78,11 @@ void finish(const tutti::Status& status) {
 }
 
 void run_blocking(HeldGroup& self, const tutti::Call& call) {
-  const std::shared_ptr<tutti::Group> group = self.get();
+  const std::shared_ptr<tutti::Group> group = self.for_turn();
   tutti::Status status;
   {
     const py::gil_scoped_release unlocked;
-    const std::scoped_lock turn(self.turn());
+    const Turn turn(self);
     status = group->run(call);
   }
   finish(status);
@@ -91,11 +91,11 @@ void run_blocking(HeldGroup& self, const tutti::Call& call) {
 template <class Start>
 py::object start(HeldGroup& self, py::object held, std::unique_ptr<std::string> name,
                  Start&& start_it) {
-  const std::shared_ptr<tutti::Group> group = self.get();
+  const std::shared_ptr<tutti::Group> group = self.for_turn();
   tutti::Work work;
   {
     const py::gil_scoped_release unlocked;
-    const std::scoped_lock turn(self.turn());
+    const Turn turn(self);
     work = start_it(*group);
   }
   return py::cast(PendingWork(std::move(work), std::move(held), std::move(name)));
@@ -103,8 +103,21 @@ py::object start(HeldGroup& self, py::object held, std::unique_ptr<std::string> 
 
 // The arguments of run, in their order.
 enum Argument {
-  kCollective, kDtype, kInputs, kOutputs, kInputCounts, kOutputCounts, kOp, kScalar, kRoot, kUneven,
-  kAsync, kTimeout, kAlgorithm, kName, kArguments,
+  kCollective,
+  kDtype,
+  kInputs,
+  kOutputs,
+  kInputCounts,
+  kOutputCounts,
+  kOp,
+  kScalar,
+  kRoot,
+  kUneven,
+  kAsync,
+  kTimeout,
+  kAlgorithm,
+  kName,
+  kArguments,
 };
 
 int integer(PyObject* object) {
@@ -160,7 +173,8 @@ py::object fold_plain(HeldGroup& self, PyObject* const* arguments) {
   if (arguments[2] == Py_None) {
     const auto array = py::reinterpret_borrow<py::array>(x);
     if (array.ndim() == 0) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
-    out = py::array(array.dtype(), std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()));
+    out = py::array(array.dtype(),
+                    std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()));
   } else {
     const Plain target = look_at(arguments[2]);
     if (target.dtype != in.dtype || !target.writable || target.bytes != in.bytes)

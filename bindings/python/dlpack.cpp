@@ -50,7 +50,16 @@ constexpr std::uint64_t kReadOnly = 1;
 constexpr int kCpu = 1;
 constexpr int kPinned = 3;  // CPU memory that a device can reach
 
-enum Kind { kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6, kE4m3 = 10, kE5m2 = 12 };
+enum Kind {
+  kInt = 0,
+  kUint = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kE4m3 = 10,
+  kE5m2 = 12
+};
 
 struct Element {
   const char* numpy = nullptr;  // a type of numpy's with the same size
@@ -61,8 +70,18 @@ Element element_of(ElementOf type) {
   if (type.lanes != 1) return {};
   const int bits = type.bits;
   switch (static_cast<Kind>(type.kind)) {
-    case kInt: return {bits == 8 ? "i1" : bits == 16 ? "i2" : bits == 32 ? "i4" : bits == 64 ? "i8" : nullptr};
-    case kUint: return {bits == 8 ? "u1" : bits == 16 ? "u2" : bits == 32 ? "u4" : bits == 64 ? "u8" : nullptr};
+    case kInt:
+      return {bits == 8    ? "i1"
+              : bits == 16 ? "i2"
+              : bits == 32 ? "i4"
+              : bits == 64 ? "i8"
+                           : nullptr};
+    case kUint:
+      return {bits == 8    ? "u1"
+              : bits == 16 ? "u2"
+              : bits == 32 ? "u4"
+              : bits == 64 ? "u8"
+                           : nullptr};
     case kFloat: return {bits == 16 ? "f2" : bits == 32 ? "f4" : bits == 64 ? "f8" : nullptr};
     case kComplex: return {bits == 64 ? "c8" : bits == 128 ? "c16" : nullptr};
     case kBool: return {bits == 8 ? "?" : nullptr};
@@ -95,7 +114,8 @@ py::object capsule_of(const py::object& producer) {
 template <class M>
 M* take(const py::object& capsule, const char* name, const char* used) {
   auto* managed = static_cast<M*>(PyCapsule_GetPointer(capsule.ptr(), name));
-  if (managed == nullptr || PyCapsule_SetName(capsule.ptr(), used) != 0) throw py::error_already_set();
+  if (managed == nullptr || PyCapsule_SetName(capsule.ptr(), used) != 0)
+    throw py::error_already_set();
   return managed;
 }
 

@@ -8,7 +8,8 @@
 
 namespace tutti_python {
 
-// (numpy array, index of the tutti dtype or -1 when numpy's own tells it, whether it may be written)
+// (numpy array, index of the tutti dtype or -1 when numpy's own tells it, whether it may be
+// written)
 pybind11::tuple from_dlpack(pybind11::object producer);
 
 }  // namespace tutti_python

@@ -5,10 +5,10 @@ namespace py = pybind11;
 namespace tutti_python {
 
 void raise(const tutti::Status& status) {
-  const py::object error = py::module_::import("tutti.errors")
-                               .attr("from_code")(std::string(to_string(status.code())),
-                                                  status.message(), status.rank(), status.peer(),
-                                                  status.sequence());
+  const py::object error =
+      py::module_::import("tutti.errors")
+          .attr("from_code")(std::string(to_string(status.code())), status.message(), status.rank(),
+                             status.peer(), status.sequence());
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw py::error_already_set();
 }

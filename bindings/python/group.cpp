@@ -63,19 +63,19 @@ std::shared_ptr<HeldGroup> made_by(F&& make) {
 // The same for what all ranks of `parent` do together.
 template <class F>
 std::shared_ptr<HeldGroup> made_from(HeldGroup& parent, F&& make) {
-  const std::shared_ptr<Group> group = parent.get();
+  const std::shared_ptr<Group> group = parent.for_turn();
   return made_by([&] {
-    const std::scoped_lock turn(parent.turn());
+    const Turn turn(parent);
     return make(*group);
   });
 }
 
 // Bytes of symmetric memory, as an array that keeps them alive.
 py::array_t<std::uint8_t> allocate(HeldGroup& self, std::size_t bytes) {
-  const std::shared_ptr<Group> group = self.get();
+  const std::shared_ptr<Group> group = self.for_turn();
   auto memory = [&] {
     const py::gil_scoped_release unlocked;
-    const std::scoped_lock turn(self.turn());
+    const Turn turn(self);
     return group->allocate(bytes);
   }();
   auto owned = std::make_unique<tutti::SymmetricMemory>(unwrap(std::move(memory)));
@@ -90,7 +90,8 @@ py::array_t<std::uint8_t> allocate(HeldGroup& self, std::size_t bytes) {
 py::tuple predict(HeldGroup& self, int collective, std::size_t bytes) {
   const auto prediction =
       unwrap(self.get()->predict(static_cast<tutti::Collective>(collective), bytes));
-  return py::make_tuple(Seconds(prediction.time).count(), Seconds(prediction.symmetric_time).count(),
+  return py::make_tuple(Seconds(prediction.time).count(),
+                        Seconds(prediction.symmetric_time).count(),
                         std::string(to_string(prediction.algorithm)));
 }
 
@@ -120,12 +121,12 @@ void bind_making(GroupClass& group) {
               const std::string& name) {
              return made_from(self, [&](Group& g) { return g.subgroup(ranks, tag, name); });
            })
-      .def("duplicate", [](HeldGroup& self, const std::string& name,
-                           const std::optional<std::string>& word) {
-        std::optional<tutti::ReductionOrder> order;
-        if (word) order = order_of(*word);
-        return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
-      });
+      .def("duplicate",
+           [](HeldGroup& self, const std::string& name, const std::optional<std::string>& word) {
+             std::optional<tutti::ReductionOrder> order;
+             if (word) order = order_of(*word);
+             return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
+           });
 }
 
 }  // namespace
@@ -133,6 +134,13 @@ void bind_making(GroupClass& group) {
 const std::shared_ptr<Group>& HeldGroup::get() const {
   if (!group_) raise(tutti::Code::invalid_argument, "the group was closed");
   return group_;
+}
+
+std::shared_ptr<Group> HeldGroup::for_turn() const {
+  if (whose_turn_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+    raise(tutti::Code::invalid_argument,
+          "this thread is in another call on the group: a signal handler may not start one");
+  return get();
 }
 
 void HeldGroup::close() {

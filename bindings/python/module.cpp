@@ -6,7 +6,6 @@
 
 #include "dlpack.hpp"
 #include "group.hpp"
-#include "plain.hpp"
 #include "store.hpp"
 #include "work.hpp"
 
@@ -18,15 +17,24 @@ namespace {
 template <class Enum>
 py::dict words(int count) {
   py::dict table;
-  for (int i = 0; i < count; ++i)
-    table[py::str(std::string(to_string(static_cast<Enum>(i))))] = i;
+  for (int i = 0; i < count; ++i) table[py::str(std::string(to_string(static_cast<Enum>(i))))] = i;
   return table;
+}
+
+// Older pybind11 reads the arrays of numpy 2 wrongly.
+void check_numpy() {
+  const auto version = py::module_::import("numpy").attr("__version__").cast<std::string>();
+  if (PYBIND11_VERSION_MAJOR * 100 + PYBIND11_VERSION_MINOR < 212 && version.substr(0, 2) != "1.")
+    throw py::import_error(
+        "tutti was built with a pybind11 before 2.12, which does not know numpy " + version +
+        ": build it again with a newer one");
 }
 
 }  // namespace
 
 PYBIND11_MODULE(_tutti, module) {
   using namespace tutti_python;
+  check_numpy();
   module.attr("DTYPES") = words<tutti::Dtype>(tutti::kDtypes);
   module.attr("OPS") = words<tutti::ReduceOp>(tutti::kReduceOps);
   module.attr("COLLECTIVES") = words<tutti::Collective>(tutti::kCollectives);
@@ -37,6 +45,4 @@ PYBIND11_MODULE(_tutti, module) {
   bind_group(group);
   bind_calls(group);
   module.def("from_dlpack", &from_dlpack);
-  // tutti's dtype of an array that can travel as it is, else -1.
-  module.def("plain_dtype", [](py::handle object) { return look_at(object).dtype; });
 }

@@ -12,7 +12,8 @@ using tutti::Dtype;
 namespace tutti_python {
 namespace {
 
-// By numpy's type number: bool, then signed and unsigned char … long long, float, double; half is 23.
+// By numpy's type number: bool, then signed and unsigned char … long long, float, double; half
+// is 23.
 constexpr int kHalf = 23;
 constexpr std::array<Dtype, 13> kByNumber = {
     Dtype::boolean, Dtype::i8,  Dtype::u8,  Dtype::i16, Dtype::u16, Dtype::i32, Dtype::u32,

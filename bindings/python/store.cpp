@@ -30,9 +30,8 @@ py::bytes get(tutti::Store& self, const std::string& key, double timeout) {
 
 std::shared_ptr<tutti::Store> connect(const std::string& address, const std::string& secret,
                                       double timeout) {
-  return unwrap(unlocked([&] {
-    return tutti::connect_store(address, secret, milliseconds(timeout));
-  }));
+  return unwrap(
+      unlocked([&] { return tutti::connect_store(address, secret, milliseconds(timeout)); }));
 }
 
 }  // namespace
@@ -41,43 +40,50 @@ void bind_store(py::module_& module) {
   using tutti::Store;
   py::class_<Store, std::shared_ptr<Store>>(module, "Store")
       .def_static("memory", [] { return tutti::make_memory_store(); })
-      .def_static("file", [](const std::string& path) { return unwrap(tutti::open_file_store(path)); },
-                  py::arg("path"))
+      .def_static(
+          "file", [](const std::string& path) { return unwrap(tutti::open_file_store(path)); },
+          py::arg("path"))
       .def_static("connect", &connect, py::arg("address"), py::arg("secret") = "",
                   py::arg("timeout") = 60.0)
-      .def("prefix",
-           [](std::shared_ptr<Store> self, std::string prefix) {
-             return tutti::make_prefix_store(std::move(prefix), std::move(self));
-           },
-           py::arg("prefix"))
-      .def("set",
-           [](Store& self, const std::string& key, const std::string& value) {
-             check(unlocked([&] { return self.set(key, value); }));
-           },
-           py::arg("key"), py::arg("value"))
+      .def(
+          "prefix",
+          [](std::shared_ptr<Store> self, std::string prefix) {
+            return tutti::make_prefix_store(std::move(prefix), std::move(self));
+          },
+          py::arg("prefix"))
+      .def(
+          "set",
+          [](Store& self, const std::string& key, const std::string& value) {
+            check(unlocked([&] { return self.set(key, value); }));
+          },
+          py::arg("key"), py::arg("value"))
       .def("get", &get, py::arg("key"), py::arg("timeout") = 60.0)
-      .def("wait",
-           [](Store& self, const std::string& key, double timeout) {
-             check(unlocked([&] { return self.wait(key, milliseconds(timeout)); }));
-           },
-           py::arg("key"), py::arg("timeout") = 60.0)
-      .def("add",
-           [](Store& self, const std::string& key, std::int64_t amount) {
-             return unwrap(unlocked([&] { return self.add(key, amount); }));
-           },
-           py::arg("key"), py::arg("amount") = 1)
-      .def("compare_set",
-           [](Store& self, const std::string& key, const std::string& expected,
-              const std::string& desired) {
-             return py::bytes(
-                 unwrap(unlocked([&] { return self.compare_set(key, expected, desired); })));
-           },
-           py::arg("key"), py::arg("expected"), py::arg("desired"))
-      .def("remove",
-           [](Store& self, const std::string& key) {
-             return unwrap(unlocked([&] { return self.remove(key); }));
-           },
-           py::arg("key"));
+      .def(
+          "wait",
+          [](Store& self, const std::string& key, double timeout) {
+            check(unlocked([&] { return self.wait(key, milliseconds(timeout)); }));
+          },
+          py::arg("key"), py::arg("timeout") = 60.0)
+      .def(
+          "add",
+          [](Store& self, const std::string& key, std::int64_t amount) {
+            return unwrap(unlocked([&] { return self.add(key, amount); }));
+          },
+          py::arg("key"), py::arg("amount") = 1)
+      .def(
+          "compare_set",
+          [](Store& self, const std::string& key, const std::string& expected,
+             const std::string& desired) {
+            return py::bytes(
+                unwrap(unlocked([&] { return self.compare_set(key, expected, desired); })));
+          },
+          py::arg("key"), py::arg("expected"), py::arg("desired"))
+      .def(
+          "remove",
+          [](Store& self, const std::string& key) {
+            return unwrap(unlocked([&] { return self.remove(key); }));
+          },
+          py::arg("key"));
 
   py::class_<ServedStore>(module, "StoreServer")
       .def(py::init([](const std::string& address, const std::string& secret) {
@@ -89,7 +95,8 @@ void bind_store(py::module_& module) {
       .def_property_readonly("address",
                              [](const ServedStore& self) {
                                if (!self.server)
-                                 raise(tutti::Code::invalid_argument, "the store's server was closed");
+                                 raise(tutti::Code::invalid_argument,
+                                       "the store's server was closed");
                                return self.server->address();
                              })
       .def("close",

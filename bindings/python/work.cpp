@@ -29,7 +29,8 @@ std::vector<PendingWork>& orphans() {
 
 void let_go_of_finished() {
   auto& list = orphans();
-  std::vector<PendingWork> finished;  // their arrays may run Python code when they go: after the sweep
+  std::vector<PendingWork>
+      finished;  // their arrays may run Python code when they go: after the sweep
   for (auto work = list.begin(); work != list.end();) {
     if (!work->done()) {
       ++work;

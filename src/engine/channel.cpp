@@ -347,6 +347,7 @@ void Channel::note_at_once() {
     at_once_.record = record_of(trace::Event::finished, launch, 0);
     at_once_.record_print = launch.name.empty() ? launch.print : 0;
   }
+  engine_->count_call(at_once_.record.bytes);
   last_sequence_.store(at_once_.sequence, std::memory_order_relaxed);
   last_running_.store(true, std::memory_order_relaxed);
   at_once_.told =
@@ -569,6 +570,7 @@ void Channel::note(trace::Event event, const Queued& queued, const Status& statu
   trace::Record record = record_of(event, queued.launch(), queued.sequence);
   record.code = static_cast<std::uint8_t>(status.code());
   engine_->recorder().note(record);
+  if (event == trace::Event::started) engine_->count_call(record.bytes);
   tell_board(queued.launch(), queued.sequence, event == trace::Event::started);
 }
 

@@ -91,6 +91,14 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.
   long spins() const { return spins_; }
+  // Of the collectives started so far, for the launcher's board. Two groups that count at once may
+  // lose one: an exact sum would cost every call a locked instruction.
+  void count_call(std::uint64_t bytes) {
+    calls_.store(calls() + 1, std::memory_order_relaxed);
+    called_bytes_.store(called_bytes() + bytes, std::memory_order_relaxed);
+  }
+  std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  std::uint64_t called_bytes() const { return called_bytes_.load(std::memory_order_relaxed); }
   // Ids of groups: any number that no group of these ranks has used.
   std::uint32_t next_channel() const { return next_channel_.load(); }
   void reserve_channels_below(std::uint32_t id);
@@ -139,6 +147,8 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
 
   SpinLock poll_lock_;
   std::atomic<std::uint64_t> polls_{0};
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> called_bytes_{0};
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;

@@ -92,6 +92,10 @@ def check_gathers_of_different_lengths(group):
         if group.rank == root:
             same(result, np.concatenate(inputs))
         outs = [np.empty((count, 3), dtype) for count in counts]
+        given = outs if group.rank == root else None
+        assert tutti.gather(inputs[group.rank], root, out=given, counts=counts) is given
+        if given is not None:
+            same(np.concatenate(outs), np.concatenate(inputs))
         assert tutti.all_gather(inputs[group.rank], out=outs) is outs
         for out, part in zip(outs, inputs):
             same(out, part)
@@ -120,6 +124,8 @@ def check_scatter_of_different_lengths(group):
         out = np.empty((counts[group.rank], 2), dtype)
         same(tutti.scatter(x if group.rank == 0 else None, out=out, counts=counts), mine)
         same(tutti.scatter(x, counts=counts), mine)
+        parts = np.split(x, ends[:-1]) if group.rank == 0 else None
+        same(tutti.scatter(parts, out=np.empty_like(out), counts=counts), mine)
 
 
 def check_reduce_scatter_folds_each_part(group):
@@ -142,7 +148,7 @@ def check_reduce_scatter_of_different_lengths(group):
     for dtype in ["i8", "f4", *COMPLEX]:
         inputs = everyones(group, (int(ends[-1]), 2), dtype)
         expected = fold(inputs, "sum")[ends[group.rank] - counts[group.rank]:ends[group.rank]]
-        same(tutti.reduce_scatter(inputs[group.rank], counts=counts), expected)
+        same(tutti.reduce_scatter(inputs[group.rank], counts=np.array(counts)), expected)
 
 
 def check_all_to_all_transposes_parts(group):

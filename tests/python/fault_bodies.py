@@ -13,11 +13,19 @@ import tutti
 
 
 def join(rank, size, folder, **options):
-    """Makes the default group; nobody is still joining when it returns."""
+    """Makes the default group. Nobody is still joining when it returns, on any rank: a failure that
+    comes soon would end that, too."""
     options.setdefault("timeout", 60)
     group = tutti.init(rank, size, f"file:{folder}/store", **options)
-    group.barrier()
+    meet(rank, size, folder, "joined")
     return group
+
+
+def meet(rank, size, folder, where):
+    """Waits until all ranks have come to the same place, by files alone."""
+    (Path(folder) / f"{where}.{rank}").touch()
+    flags = [Path(folder) / f"{where}.{other}" for other in range(size)]
+    wait_for(lambda: all(flag.exists() for flag in flags), f"all ranks have {where}")
 
 
 def told(call):
@@ -30,6 +38,12 @@ def told(call):
                 "timeout": isinstance(error, TimeoutError),
                 "connection": isinstance(error, ConnectionError)}
     return None
+
+
+def is_in_all_reduce(frame):
+    while frame is not None and frame.f_code.co_name != "all_reduce":
+        frame = frame.f_back
+    return frame is not None
 
 
 def different_counts(rank, size, folder):
@@ -48,8 +62,8 @@ def different_calls(rank, size, folder):
 def one_never_comes(rank, size, folder):
     join(rank, size, folder, timeout=0.5)
     if rank == size - 1:
-        wait_for(lambda: all((Path(folder) / f"done.{other}").exists() for other in range(size - 1)),
-                 "the others gave up")
+        flags = [Path(folder) / f"done.{other}" for other in range(size - 1)]
+        wait_for(lambda: all(flag.exists() for flag in flags), "the others gave up")
         return None
     answer = told(lambda: tutti.all_reduce(np.ones(2)))
     (Path(folder) / f"done.{rank}").touch()
@@ -95,6 +109,30 @@ def one_is_interrupted(rank, size, folder):
     return "not interrupted"
 
 
+def a_signal_handler_runs_meanwhile(rank, size, folder):
+    """A handler that raises nothing leaves the call alone; it may not start another on the group."""
+    group = join(rank, size, folder)
+    if rank:
+        wait_for((Path(folder) / "interrupted").exists, "rank 0's handler ran")
+        return float(tutti.all_reduce(1.0))
+    inside, seen = [], []
+
+    def handler(_, frame):
+        # The first signal may come just before the wait begins; a later one cannot.
+        inside.append(is_in_all_reduce(frame))
+        if sum(inside) < 2:
+            return
+        seen.append(told(group.barrier))
+        (Path(folder) / "interrupted").touch()
+
+    signal.signal(signal.SIGINT, handler)
+    (Path(folder) / "waiting").touch()
+    result = float(tutti.all_reduce(1.0))
+    assert seen and all(error["type"] == "InvalidArgument" and "handler" in error["message"]
+               for error in seen), seen
+    return result
+
+
 def a_wait_is_interrupted(rank, size, folder):
     """The same in Work.wait: there the operation goes on."""
     join(rank, size, folder)
@@ -125,20 +163,14 @@ def a_wait_gives_up(rank, size, folder):
 
 
 def another_thread_runs_meanwhile(rank, size, folder):
-    """While a call waits, the interpreter's lock is free: rank 0's other thread sees it in there, and
-    only then lets rank 1 come."""
+    """While a call waits, the interpreter's lock is free: rank 0's other thread sees it in there,
+    and only then lets rank 1 come."""
     join(rank, size, folder)
     flag = Path(folder) / "come"
     main = threading.get_ident()
 
-    def is_inside():
-        frame = sys._current_frames()[main]
-        while frame is not None and frame.f_code.co_name != "all_reduce":
-            frame = frame.f_back
-        return frame is not None
-
     def watch():
-        wait_for(is_inside, "the main thread is in all_reduce")
+        wait_for(lambda: is_in_all_reduce(sys._current_frames()[main]), "rank 0 is in all_reduce")
         flag.touch()
 
     if rank == 0:
@@ -149,7 +181,7 @@ def another_thread_runs_meanwhile(rank, size, folder):
 
 
 def threads_take_turns(rank, size, folder):
-    """Several threads of a process use one group each, and one more together with others."""
+    """Several threads of a process use one group each, then one group together."""
     group = join(rank, size, folder)
     groups = [group.duplicate() for _ in range(4)]
     results = [None] * 4
@@ -157,6 +189,9 @@ def threads_take_turns(rank, size, folder):
     def work(i):
         for _ in range(50):
             results[i] = float(groups[i].all_reduce(float(i)))
+        for _ in range(50):  # the same call in all threads: which one goes first does not matter
+            if group.all_reduce(np.ones(3)).tolist() != [size] * 3:
+                results[i] = "a wrong sum"
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -167,11 +202,14 @@ def threads_take_turns(rank, size, folder):
 
 
 def a_child_of_fork(rank, size, folder):
-    join(rank, size, folder)
+    group = join(rank, size, folder)
     child = os.fork()
     if child == 0:  # leaves through Python's own exit: the parent's group must not notice
-        error = told(lambda: tutti.all_reduce(1.0))
-        raise SystemExit(0 if error and error["type"] == "Unsupported" else 3)
+        error = told(lambda: group.all_reduce(1.0))
+        assert error and error["type"] == "Unsupported", error
+        assert not tutti.is_initialized()
+        own = tutti.init(0, 1, f"file:{folder}/child{rank}")
+        raise SystemExit(0 if own.all_reduce(1.0) == 1.0 else 3)
     _, status = os.waitpid(child, 0)
     return [os.waitstatus_to_exitcode(status), float(tutti.all_reduce(1.0))]
 
@@ -179,7 +217,9 @@ def a_child_of_fork(rank, size, folder):
 def nobody_says_goodbye(rank, size, folder):
     """Ends with works under way, groups open and arrays alive."""
     group = join(rank, size, folder)
-    globals()["kept"] = [group.split(0), tutti.empty(100), tutti.all_reduce_async(np.ones(10))]
+    globals()["kept"] = [group.split(0), tutti.empty(100)]
+    meet(rank, size, folder, "shared")  # the first to go would be missed by one that still allocates
+    kept.append(tutti.all_reduce_async(np.ones(10)))
     if rank == 0:
         kept.append(tutti.irecv(np.empty(4), 1))
     return True

@@ -29,17 +29,18 @@ def tutti_run(n, *words, **more):
 
 
 class Ranks:
-    """N processes that meet in a file store. Each runs module.function(rank, size, store), and hands
-    back what that returns (JSON) or the exception that it raised."""
+    """N processes with a folder in common. Each runs function(rank, size, folder) of its module,
+    and hands back what that returns, as JSON."""
 
     def __init__(self, n, function, **more):
         self.folder = tempfile.TemporaryDirectory(prefix="tutti_python_")
         self.n = n
-        words = [sys.executable, "-u", str(HERE / "jobs.py"), function.__module__, function.__name__]
+        words = [sys.executable, "-u", str(HERE / "jobs.py"), function.__module__,
+                 function.__name__]
         self.processes = [
-            subprocess.Popen([*words, str(rank), str(n), self.folder.name], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             env=environment(**more))
+            subprocess.Popen([*words, str(rank), str(n), self.folder.name],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, env=environment(**more))
             for rank in range(n)]
 
     def __enter__(self):

@@ -1,10 +1,13 @@
-"""What may be passed: contiguous or not, of which library, of which size; works; symmetric memory."""
+"""What may be passed: contiguous or not, of which library or size; works; symmetric memory."""
 import array
 import asyncio
 import gc
 import pickle
+import sys
+import weakref
 
 import numpy as np
+from dlpack_producer import Produced
 from values import same
 
 import tutti
@@ -26,6 +29,16 @@ class Boxed:
 class OnDevice(Boxed):
     def __dlpack_device__(self):
         return (2, 0)
+
+
+class Shown:
+    """An object that lets numpy look at its memory, as data frames do."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
 
 
 def raises(kind, call, *words):
@@ -51,7 +64,8 @@ def check_numbers_and_lists_give_new_results(group):
 
 def check_whatever_has_the_buffer_protocol(group):
     n = group.size
-    for made in (bytearray(b"\1\2\3"), memoryview(bytearray(b"\1\2\3")), array.array("B", [1, 2, 3])):
+    raw = b"\1\2\3"
+    for made in (bytearray(raw), memoryview(bytearray(raw)), array.array("B", raw)):
         same(tutti.all_reduce(made), np.array([1, 2, 3], "u1") * n)
         assert tutti.all_reduce(made, out=made) is made
         assert bytes(made) == bytes([n, 2 * n, 3 * n])
@@ -72,9 +86,51 @@ def check_whatever_speaks_dlpack(group):
     same(turned, np.arange(6, dtype="i4").reshape(2, 3) * group.size)
     error = raises(tutti.Unsupported, lambda: tutti.all_reduce(OnDevice(x)), "CPU memory only")
     assert isinstance(error, NotImplementedError)
-    before = x.copy()
-    gc.collect()
-    same(x, before)
+
+
+def check_memory_that_objects_show_is_not_written(group):
+    shown = Shown(np.ones(3))
+    same(tutti.all_reduce(shown), np.full(3, float(group.size)))
+    same(tutti.broadcast(shown, 0), np.ones(3))
+    same(shown.values, np.ones(3))
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(shown, out=shown), "read-only", "Shown")
+
+
+def check_dlpack_of_both_versions(group):
+    if group.size > 127:
+        return
+    for versioned in (False, True):
+        # bf16 1.0 is 3f80, 2.0 is 4000; fp8 e4m3 1.0 is 38, e5m2 1.0 is 3c; int16 with an offset
+        n = float(group.size)
+        for raw, kind, bits, expected in [
+            (b"\x80\x3f\x00\x40", 4, 16, np.array([n, 2 * n], "f4").view("u4").astype("u8") >> 16),
+            (b"\x38\x00", 10, 8, None), (b"\x3c\x00", 12, 8, None)]:
+            made = Produced(raw, kind, bits, [2], versioned=versioned)
+            assert tutti.all_reduce(made, "max", out=made) is made
+            assert made.bytes() == raw  # the largest of equals
+            if expected is not None:
+                tutti.all_reduce(made, out=made)
+                assert made.bytes() == expected.astype("u2").tobytes()
+            gc.collect()
+            assert made.taken == made.released > 0
+        made = Produced(b"\7\0\1\0\2\0", 0, 16, [2, 1], versioned=versioned, offset=2)
+        same(tutti.all_reduce(made), np.array([[1], [2]], "i2") * group.size)
+        same(tutti.all_reduce(Produced(b"", 2, 64, [0], versioned=versioned)), np.empty(0))
+        pointer = Produced(b"1234", 3, 32, [1], versioned=versioned)
+        raises(tutti.InvalidArgument, lambda: tutti.all_reduce(pointer), "kind 3")
+    frozen = Produced(b"\1\2", 1, 8, [2], versioned=True, read_only=True)
+    same(tutti.all_reduce(frozen), np.array([1, 2], "u1") * group.size)
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(frozen, out=frozen), "read-only")
+    later = Produced(b"\1\2", 1, 8, [2], versioned=True, major=2)
+    raises(tutti.Unsupported, lambda: tutti.all_reduce(later), "version")
+    raises(tutti.Unsupported, lambda: tutti.all_reduce(Produced(b"\1", 1, 8, [1], device=2)), "CPU")
+
+
+def check_arrays_of_jax_are_never_written(group):
+    # Its protocol cannot say so in the old version; its arrays are immutable all the same.
+    jax = type("ArrayImpl", (Boxed,), {"__module__": "jaxlib.xla_extension"})(np.ones(2))
+    same(tutti.all_reduce(jax), np.full(2, float(group.size)))
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(jax, out=jax), "read-only", "ArrayImpl")
 
 
 def check_arrays_that_are_not_contiguous(group):
@@ -139,8 +195,14 @@ def check_what_cannot_travel_is_refused(group):
     raises(tutti.InvalidArgument, lambda: tutti.broadcast(x, group.size), "root")
     raises(tutti.InvalidArgument, lambda: tutti.reduce(x, root=-1), "-1")
     raises(tutti.InvalidArgument, lambda: tutti.all_gather(x, counts=[4]*(group.size + 1)), "count")
-    raises(tutti.InvalidArgument, lambda: tutti.reduce_scatter(np.ones(group.size + 1), counts=[1]*group.size), "counts")
+    short = [1] * group.size
+    raises(tutti.InvalidArgument,
+           lambda: tutti.reduce_scatter(np.ones(group.size + 1), counts=short), "counts")
     raises(tutti.InvalidArgument, lambda: tutti.scatter(np.float64(1)), "first axis")
+    if group.size > 1:
+        parts = [np.ones(rank) for rank in range(group.size)]
+        raises(tutti.InvalidArgument, lambda: tutti.scatter(parts, group.rank), "counts")
+        raises(tutti.InvalidArgument, lambda: tutti.gather(x, group.rank, out=parts), "counts")
     raises(tutti.InvalidArgument, lambda: tutti.send(x, group.size), "not a rank")
     raises(tutti.InvalidArgument, lambda: tutti.init(), "finalize")
     raises(tutti.InvalidArgument, lambda: tutti.predict("all_reduction", 1), "all_reduce")
@@ -177,6 +239,24 @@ def check_a_work_that_nobody_keeps_keeps_its_arrays(group):
         junk = np.full(100_000, 3.0)  # would land in the freed memory
     tutti.barrier()
     assert (junk == 3.0).all()
+
+
+def check_arrays_are_let_go(group):
+    x, out = np.ones(8), np.empty(8)
+    seen = [weakref.ref(x), weakref.ref(out)]
+    before = sys.getrefcount(x), sys.getrefcount(out)
+    for _ in range(10):
+        tutti.all_reduce(x, out=out)
+        tutti.all_reduce(x, out=out, name="slow way")
+        tutti.all_reduce_async(x, out=out).wait()
+        tutti.all_gather([x[:1]][0])
+        raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x, "bxor", out=out))
+    assert (sys.getrefcount(x), sys.getrefcount(out)) == before
+    tutti.all_reduce_async(x, out=out)  # nobody waits
+    del x, out
+    tutti.barrier()
+    tutti.barrier_async().wait()  # what is over is let go when the next is started
+    assert [ref() for ref in seen] == [None, None]
 
 
 def check_works_can_be_awaited(group):

@@ -1,5 +1,5 @@
-"""Runs under `tutti run`: every check_* of the modules named, in one group. Each rank writes down what
-passed; the first check that fails ends the job."""
+"""Runs under `tutti run`: every check_* of the modules named, in one group. Each rank writes down
+what passed; the first check that fails ends the job."""
 import importlib
 import os
 import sys

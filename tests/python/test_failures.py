@@ -62,6 +62,10 @@ def test_ctrl_c_in_a_wait_leaves_the_operation_under_way():
     assert interrupted(bodies.a_wait_is_interrupted) == [2.0, 2.0]
 
 
+def test_a_signal_handler_that_raises_nothing_leaves_the_call_alone():
+    assert interrupted(bodies.a_signal_handler_runs_meanwhile) == [2.0, 2.0]
+
+
 @pytest.mark.parametrize("body, n, expected", [
     (bodies.a_wait_gives_up, 2, [2.0, 2.0]),
     (bodies.another_thread_runs_meanwhile, 2, [2.0, 2.0]),

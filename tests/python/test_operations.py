@@ -19,15 +19,15 @@ def names():
 
 @pytest.fixture(scope="module")
 def passed():
-    """Runs a job once per number of ranks; gives the checks that passed on all of them, and what the
-    job said."""
+    """Runs a job once per number of ranks; gives the checks that passed on all of them, and what
+    the job said."""
     seen = {}
 
     def of(n):
         if n not in seen:
             with tempfile.TemporaryDirectory(prefix="tutti_python_") as folder:
-                job = jobs.tutti_run(n, sys.executable, str(jobs.HERE / "rank_operations.py"), folder,
-                                     *MODULES)
+                job = jobs.tutti_run(n, sys.executable, str(jobs.HERE / "rank_operations.py"),
+                                     folder, *MODULES)
                 files = [Path(folder) / f"passed.{rank}" for rank in range(n)]
                 lists = [set(f.read_text().split()) if f.exists() else set() for f in files]
             seen[n] = set.intersection(*lists), job.returncode, job.stdout + job.stderr

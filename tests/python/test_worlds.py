@@ -13,7 +13,8 @@ ROOT = jobs.HERE.parent.parent
 
 
 def lacks(module):
-    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is missing")
+    absent = importlib.util.find_spec(module) is None
+    return pytest.mark.skipif(absent, reason=f"{module} is missing")
 
 
 def test_ranks_can_be_threads():
@@ -58,8 +59,9 @@ def test_errors_are_of_use_without_the_extension(tmp_path):
                "try: tutti.init()\n"
                "except ImportError as error: assert '_tutti' in str(error)\n"
                "else: raise SystemExit(1)\n")
+    environment = {**jobs.environment(), "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env={**jobs.environment(), "PYTHONPATH": str(tmp_path)}, timeout=jobs.LIMIT)
+                          env=environment, timeout=jobs.LIMIT)
     assert done.returncode == 0, done.stderr
 
 
@@ -67,14 +69,40 @@ def test_every_code_has_an_exception():
     import pickle
 
     from tutti import errors
-    words = ["invalid_argument", "mismatch", "unsupported", "timed_out", "peer_lost", "aborted", "io",
-             "out_of_memory", "corrupt", "internal"]
+    words = ["invalid_argument", "mismatch", "unsupported", "timed_out", "peer_lost", "aborted",
+             "io", "out_of_memory", "corrupt", "internal"]
     for word in words + ["of_tomorrow"]:
         error = errors.from_code(word, f"it is {word}", 1, 2, 3)
         for each in (error, pickle.loads(pickle.dumps(error))):
             assert (each.code, each.rank, each.peer, each.sequence) == (word, 1, 2, 3)
             assert str(each) == f"it is {word}" and each.args == (str(each),)
     assert {kind.code for kind in errors.Error.__subclasses__()} == set(words)
+
+
+def test_the_stubs_tell_of_everything():
+    import ast
+    import inspect
+
+    import tutti
+    tree = ast.parse((ROOT / "bindings/python/tutti/__init__.pyi").read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def told(body):
+        return {node.name: [a.arg for a in node.args.args] for node in body
+                if isinstance(node, ast.FunctionDef)}
+
+    def real(owner):
+        return {name: [p.name for p in inspect.signature(value).parameters.values()
+                       if p.kind is p.POSITIONAL_OR_KEYWORD]
+                for name, value in vars(owner).items()
+                if inspect.isfunction(value) and not name.startswith("_")}
+
+    assert told(tree.body) == real(tutti)
+    methods = {**real(tutti.Group.__mro__[1]), **real(tutti.Group)}
+    stubs = told(classes["Group"].body)
+    assert methods.items() <= stubs.items()
+    public = {name for name in vars(tutti) if name[0].isupper()}
+    assert public <= classes.keys() | set(tutti.errors.__all__)
 
 
 def test_the_latency_bench_prints_its_rows():

@@ -1,7 +1,7 @@
 """Inputs that every rank can compute for every other, and what must come out.
 
-Values are small whole numbers: every fold of them is exact in every type, so results are compared to
-the bit.
+Values are small whole numbers: every fold of them is exact in every type, so results are compared
+to the bit.
 """
 import functools
 

@@ -1,4 +1,4 @@
-"""Ranks that meet in other ways: threads, a server's store, actors of a pool, other libraries' arrays."""
+"""Ranks that meet in other ways: threads, a server's store, actors; other libraries' arrays."""
 import multiprocessing
 import os
 import threading
@@ -176,5 +176,6 @@ def added_types(rank, size, folder):
     tutti.init(rank, size, f"file:{folder}/store", timeout=60)
     for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
         result = tutti.all_reduce(np.arange(4).astype(dtype))
-        assert result.dtype == dtype and result.astype("f4").tolist() == [0, size, 2 * size, 3 * size]
+        assert result.dtype == dtype
+        assert result.astype("f4").tolist() == [0, size, 2 * size, 3 * size]
     return True

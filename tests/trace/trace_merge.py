@@ -4,7 +4,7 @@ import os
 import shutil
 import unittest
 
-from tracing import Merged, TOOL, TraceTest, crossing
+from tracing import Merged, RANK, TOOL, TraceTest, crossing
 
 
 class MergeTest(TraceTest):
@@ -53,6 +53,24 @@ class MergeTest(TraceTest):
         self.assertTrue(all(each["args"]["Bytes"] >= 16384 for each in folds))
         waits = [each for each in merged.lane(0, "wait") if "big one" in each["name"]]
         self.assertGreater(sum(each["dur"] for each in waits), 5 * 10_000)  # µs; rank 1 is 20 ms late
+
+    def test_ranks_with_other_clocks_are_put_on_one_line(self):
+        # A time namespace stands for another host: rank 1's steady clock is 5000 s ahead.
+        probe = self.run_words("unshare", "-T", "--monotonic", "5000", "--fork", "true")
+        if probe.returncode != 0:
+            self.skipTest("this machine has no time namespaces for us")
+        away = 'if [ "$RANK" = 1 ]; then exec unshare -T --monotonic 5000 --fork "$@"; fi; exec "$@"'
+        done = self.run_words(TOOL, "run", "-n", "2", "bash", "-c", away, "rank", RANK, "late",
+                              TUTTI_TRACE_DIR=self.traces)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        merged = self.merge()
+        self.assertEqual(merged.complaints(), [])
+        first, second = merged.about["clocks"]
+        self.assertEqual(first["offset_ns"], 0)
+        self.assertGreater(second["uncertainty_ns"], 0)
+        wrong_by = abs(second["offset_ns"] + 5000 * 10**9)
+        self.assertLessEqual(wrong_by, second["uncertainty_ns"] + 1000)
+        self.assertLess(wrong_by, 5 * 10**6)
 
     def test_a_killed_ranks_trace_is_read_as_far_as_it_goes(self):
         self.job("killed", code=None)

@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <span>
 
 #include "core/secret.hpp"
+#include "tool/run/snapshot.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -130,6 +133,9 @@ void Job::wait_for_events() {
     for (const LineStream* stream : {rank.out.get(), rank.err.get()})
       events.push_back({stream->wants_input() ? stream->descriptor() : -1, POLLIN, 0});
 
+  const std::size_t lookers = events.size();
+  if (socket_) socket_->add_to(events);
+
   std::optional<Nanoseconds> wake = escalation_.next();
   if (give_up_at_) wake = wake ? std::min(*wake, *give_up_at_) : give_up_at_;
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
@@ -138,6 +144,30 @@ void Job::wait_for_events() {
   for (const Rank& rank : ranks_)
     for (LineStream* stream : {rank.out.get(), rank.err.get()})
       if (events[next++].revents != 0) stream->pump();
+  if (socket_)
+    socket_->handle(std::span(events).subspan(lookers), [this] { return snapshot(); });
+}
+
+void Job::let_look(const std::string& path) {
+  if (auto socket = JobSocket::open(path); socket.ok()) socket_.emplace(*std::move(socket));
+}
+
+std::string Job::snapshot() const {
+  const World& world = rendezvous_.world();
+  JobView view;
+  view.job = world.job;
+  view.launcher = ::getpid();
+  view.host = host_name();
+  view.program = std::filesystem::path(options_.program.front()).filename().string();
+  view.node = world.node_rank;
+  view.nodes = world.nodes;
+  view.ranks_in_job = world.size;
+  view.now = steady_clock().now();
+  view.up = view.now - began_;
+  for (const Rank& rank : ranks_)
+    view.ranks.push_back(
+        {rank.rank, rank.pid, rank.alive, rank.exit_code, board_->read(rank.rank)});
+  return to_json(view);
 }
 
 void Job::handle_signals() {
@@ -170,6 +200,7 @@ void Job::handle_death(Rank& rank) {
   }
   rank.death.reset();
   rank.alive = false;
+  rank.exit_code = ending.exit_code();
   --alive_;
   const Nanoseconds now = steady_clock().now();
   if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);

@@ -1,6 +1,7 @@
 // The page of `tutti show --html`: web/show.html with style, script and data in it.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -136,7 +136,7 @@ class Writer {
   static std::string collective_arguments(const RankTrace& rank, const Entry& entry) {
     const auto& group = rank.groups.at(entry.channel);
     const auto collective = static_cast<Collective>(entry.collective);
-    const auto [in, out] = elements(rank.rank, group, entry);
+    const auto [in, out] = elements(group, entry);
     return fmt::format(
         R"("Collective name":"{}","dtype":"{}","In msg nelems":{},"Out msg nelems":{},)"
         R"("Group size":{},"Process Group Name":{},"Process Group Ranks":{},)"
@@ -154,7 +154,7 @@ class Writer {
 
   // What this rank puts in and gets out. `bytes` is the whole array.
   static std::pair<std::uint64_t, std::uint64_t> elements(
-      int, const tutti::trace::GroupOfTrace& group, const Entry& entry) {
+      const tutti::trace::GroupOfTrace& group, const Entry& entry) {
     const std::uint64_t all = entry.bytes / size_of(static_cast<Dtype>(entry.dtype));
     const std::uint64_t share = all / std::max<std::size_t>(group.ranks.size(), 1);
     switch (static_cast<Collective>(entry.collective)) {

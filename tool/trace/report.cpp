@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "tool/trace/output.hpp"
 #include "tool/trace/report_data.hpp"
 #include "tool/trace/trace.hpp"
+#include "tool/trace/words.hpp"
 
 namespace tutti::tool::trace {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 constexpr const char* kCommand = "trace report";
 // Slices on the page: about three megabytes, which a browser still draws at once.
 constexpr std::size_t kMostSlices = 100'000;
+constexpr std::size_t kMostRows = 12;  // in the terminal
 constexpr const char* kScripts[] = {"report/words.js", "report/timeline.js", "report/charts.js",
                                     "report/page.js"};
 
@@ -60,22 +63,39 @@ Status write_page(const std::string& path, const std::string& text) {
   return (*output)->finish();
 }
 
+// As a terminal counts: bytes of UTF-8 that go on with a letter are none.
+std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
 void print_table(const nlohmann::json& rows) {
-  fmt::print("\n{:<16}{:<12}{:<20}{:>10}{:>8}{:>14}{:>14}{:>12}\n", "collective", "group",
-             "algorithm", "size", "count", "predicted", "measured", "busbw");
-  std::size_t shown = 0;
-  for (const auto& row : rows) {
-    if (++shown > 12) break;
-    const auto time = [](const nlohmann::json& us) {
-      return us.is_null() ? std::string("-") : fmt::format("{:.1f} us", us.get<double>());
-    };
-    fmt::print("{:<16}{:<12}{:<20}{:>10}{:>8}{:>14}{:>14}{:>12}\n", row["collective"].get<std::string>(),
-               row["group"].get<std::string>().substr(0, 11), row["algorithm"].get<std::string>(),
-               row["size"].get<std::string>(), row["count"].get<std::size_t>(),
-               time(row["predicted_us"]), time(row["median_us"]),
-               fmt::format("{:.2f} GB/s", row["busbw_gbs"].get<double>()));
+  std::vector<std::vector<std::string>> lines = {{"collective", "group", "algorithm", "size", "count",
+                                                  "predicted", "measured", "busbw"}};
+  const auto time = [](const nlohmann::json& us) {
+    return us.is_null() ? std::string("-") : time_words(us.get<double>() * 1e3);
+  };
+  for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
+    const auto& row = rows[i];
+    lines.push_back({row["collective"], row["group"], row["algorithm"], row["size"],
+                     std::to_string(row["count"].get<std::size_t>()), time(row["predicted_us"]),
+                     time(row["median_us"]),
+                     fmt::format("{:.2f} GB/s", row["busbw_gbs"].get<double>())});
   }
-  if (rows.size() > 12) fmt::print("… and {} more; --json has all\n", rows.size() - 12);
+  fmt::print("\n");
+  constexpr std::size_t kWords = 3;  // columns that are not numbers
+  for (const auto& line : lines) {
+    std::string text;
+    for (std::size_t column = 0; column < line.size(); ++column) {
+      std::size_t width = 0;
+      for (const auto& other : lines) width = std::max(width, letters(other[column]));
+      const std::string room(width - letters(line[column]), ' ');
+      text += (column == 0 ? "" : "  ") +
+              (column < kWords ? line[column] + room : room + line[column]);
+    }
+    fmt::print("{}\n", text);
+  }
+  if (rows.size() > kMostRows) fmt::print("… and {} more; --json has all\n", rows.size() - kMostRows);
 }
 
 int report(const Options& options) {

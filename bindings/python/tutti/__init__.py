@@ -30,5 +30,5 @@ else:
     from ._tutti import Store, StoreServer
     from .collectives import Received, Recv, Send, any_source
     from .default import *
-    from .group import Group, Prediction
+    from .groups import Group, Prediction
     from .work import Work

@@ -70,7 +70,9 @@ def _foreign(x):
         if code >= 0:
             array, kind = _adopt(code, array)
         return array, kind, False, writable
-    return np.asarray(x), None, True, False
+    # What numpy makes of numbers and lists is new; other objects may show it memory of their own.
+    shown = hasattr(x, "__array__") or hasattr(x, "__array_interface__")
+    return np.asarray(x), None, not shown, False
 
 
 def _check_type(array):
@@ -98,14 +100,14 @@ def read(x):
 
 
 def write(out):
-    """(contiguous array to write into, Kind, array to copy that to afterwards or None) of an output."""
+    """(contiguous array to write into, Kind, array to copy that to or None) of an output."""
     kind = None
     if isinstance(out, np.ndarray):
         _check_type(out)
         view, writable = np.asarray(out), out.flags.writeable
     else:
-        view, kind, new, writable = _foreign(out)
-        if new:
+        view, kind, _, writable = _foreign(out)
+        if not writable and isinstance(out, (list, tuple, int, float, complex)):
             raise InvalidArgument(f"out must be an array; this is a {type(out).__name__}")
     if not writable:
         raise InvalidArgument(f"out is read-only ({type(out).__name__})")
@@ -119,8 +121,8 @@ def write(out):
 
 def new(shape, kind):
     if kind.dtype is None:
-        raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: say "
-                          "where the result goes with out=")
+        raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: "
+                          "say where the result goes with out=")
     return np.empty(shape, kind.dtype)
 
 

@@ -1,12 +1,12 @@
 """Every operation, by name.
 
-The rule for memory: only `out` is written. A call without it returns a new numpy array (for a number:
-a numpy number), a call with it returns `out`; `out=x` is in place.
+The rule for memory: only `out` is written. A call without it returns a new numpy array (for a
+number: a numpy number), a call with it returns `out`; `out=x` is in place.
 
 The rule for shapes: parts of different ranks lie one after another along the first axis, as
-np.concatenate joins and np.split cuts them. `counts` says how long each rank's part is; without it all
-are alike. `out` may have any shape with the right number of elements, or be a list of one array per
-rank.
+np.concatenate joins and np.split cuts them. `counts` says how long each rank's part is; without it
+all are alike. `out` may have any shape with the right number of elements, or be a list of one array
+per rank.
 """
 
 import collections
@@ -85,7 +85,8 @@ class _Several:
         for out in outs:
             array, its_kind, back = write(out)
             if its_kind != kind:
-                raise InvalidArgument(f"out has arrays of dtype {array.dtype}, the input {kind.dtype}")
+                raise InvalidArgument(f"out has arrays of dtype {array.dtype}, the input "
+                                      f"{kind.dtype}")
             self.targets.append(Target(array, kind, back, out))
         self.array = tuple(target.array for target in self.targets)
         self.sizes = [target.array.size for target in self.targets]
@@ -118,12 +119,13 @@ def _async(method):
 
 
 class Collectives:
-    """What a Group can do. Every operation takes `timeout` (seconds; ends the group when it passes),
-    `algorithm` (a word of `tutti show`) and `name` (for traces), and has a twin that ends in _async
-    and returns a Work."""
+    """What a Group can do. Every operation takes `timeout` (seconds; ends the group when it
+    passes), `algorithm` (a word of `tutti show`) and `name` (for traces), and has a twin that ends
+    in _async and returns a Work."""
 
     def _call(self, collective, kind, inputs, target, *, in_counts=None, out_counts=None, op=_SUM,
-              scalar=1.0, root=0, uneven=False, async_=False, timeout=None, algorithm=None, name=None):
+              scalar=1.0, root=0, uneven=False, async_=False, timeout=None, algorithm=None,
+              name=None):
         number = 0
         if algorithm is not None:
             number = _tutti.ALGORITHMS.get(algorithm)
@@ -145,7 +147,8 @@ class Collectives:
     def _fold(self, collective, x, op, out, scalar, options):
         array, kind, new = read(x)
         target = _target(out, array.shape, kind, array if new else None)
-        return self._call(collective, kind, array, target, op=_op(op, kind), scalar=scalar, **options)
+        return self._call(collective, kind, array, target, op=_op(op, kind), scalar=scalar,
+                          **options)
 
     def all_reduce(self, x, op="sum", *, out=None, scalar=1.0, **options):
         """Every rank gets the fold of all ranks' x. `op`: sum prod min max avg band bor bxor, or
@@ -170,8 +173,8 @@ class Collectives:
         return self._fold("scan", x, op, out, scalar, options)
 
     def exclusive_scan(self, x, op="sum", *, out=None, scalar=1.0, **options):
-        """Rank r gets the fold of x of the ranks 0 … r-1. Rank 0 has nothing to fold: its `out` stays
-        as it was, and without `out` it gets zeros."""
+        """Rank r gets the fold of x of the ranks 0 … r-1. Rank 0 has nothing to fold: its `out`
+        stays as it was, and without `out` it gets zeros."""
         array, kind, _ = read(x)
         target = _target(out, array.shape, kind)
         if out is None:
@@ -216,13 +219,15 @@ class Collectives:
         if root is None or root == self.rank:
             target = _Several(out, kind) if is_list(out) else _target(out, shape, kind)
         several = isinstance(target, _Several)
+        if several and root is not None and counts is None and len(set(target.sizes)) > 1:
+            raise InvalidArgument("gather: parts of different length need counts on all ranks")
         uneven = counts is not None or (several and root is None and len(set(target.sizes)) > 1)
         return self._call(collective, kind, array, target, out_counts=None if several else counts,
                           root=root or 0, uneven=uneven, **options)
 
     def scatter(self, x=None, root=0, *, out=None, counts=None, **options):
-        """Rank r gets part r of the root's x, which may be a list of one array per rank. Other ranks
-        pass an x that is like it, or `out`. If there are counts, all ranks pass them."""
+        """Rank r gets part r of the root's x, which may be a list of one array per rank. Other
+        ranks pass an x that is like it, or `out`. If there are counts, all ranks pass them."""
         self._check_root(root)
         if self.rank != root and out is not None:
             array, kind, back = write(out)
@@ -231,16 +236,19 @@ class Collectives:
                               **options)
         if x is None:
             raise InvalidArgument("scatter: the root has to say x, the others out= or an x like it")
-        return self._spread("scatter", x, out, counts, options, root=root, uneven=counts is not None)
+        return self._spread("scatter", x, out, counts, options, root=root,
+                            uneven=counts is not None)
 
     def reduce_scatter(self, x, op="sum", *, out=None, counts=None, scalar=1.0, **options):
-        """Rank r gets the fold of all ranks' part r. x may be a list of one array per rank. All ranks
-        pass the same counts."""
+        """Rank r gets the fold of all ranks' part r. x may be a list of one array per rank. All
+        ranks pass the same counts."""
         return self._spread("reduce_scatter", x, out, counts, options, op=op, scalar=scalar)
 
     def _spread(self, collective, x, out, counts, options, op=None, root=None, **more):
         if is_list(x) and len(x) == self.size:
             parts, kind = _read_list(x, self.size, collective)
+            if root is not None and counts is None and len({part.size for part in parts}) > 1:
+                raise InvalidArgument("scatter: parts of different length need counts on all ranks")
             shape, inputs, counts = parts[self.rank].shape, tuple(parts), None
         else:
             inputs, kind, _ = read(x)
@@ -249,8 +257,8 @@ class Collectives:
             else:
                 shape = (int(counts[self.rank]), *inputs.shape[1:])
                 if sum(counts) != inputs.shape[0]:
-                    raise InvalidArgument(f"{collective}: counts {list(counts)} do not fill the first "
-                                          f"axis of shape {inputs.shape}")
+                    raise InvalidArgument(f"{collective}: counts {list(counts)} do not fill the "
+                                          f"first axis of shape {inputs.shape}")
                 counts = _elements(counts, inputs.shape, kind, self.size, collective)
         target = _target(out, shape, kind)
         if op is not None:
@@ -263,7 +271,8 @@ class Collectives:
 
     def all_to_all(self, x, *, out=None, counts=None, out_counts=None, **options):
         """Part r of rank s's x becomes part s of rank r's result. `counts` cuts x, `out_counts` the
-        result: both on all ranks, or none. x may be a list of one array per rank; `out` is one, too."""
+        result: both on all ranks, or none. x may be a list of one array per rank; `out` is one,
+        too."""
         if (counts is None) != (out_counts is None):
             raise InvalidArgument("all_to_all: counts and out_counts go together")
         if is_list(x) and is_list(out):
@@ -276,8 +285,8 @@ class Collectives:
             _cut(shape, self.size, "all_to_all")
         else:
             if sum(counts) != shape[0]:
-                raise InvalidArgument(f"all_to_all: counts {list(counts)} do not fill the first axis "
-                                      f"of shape {shape}")
+                raise InvalidArgument(f"all_to_all: counts {list(counts)} do not fill the first "
+                                      f"axis of shape {shape}")
             counts = _elements(counts, shape, kind, self.size, "all_to_all")
             shape = (sum(out_counts), *shape[1:])
             out_counts = _elements(out_counts, shape, kind, self.size, "all_to_all")
@@ -305,8 +314,8 @@ class Collectives:
         return self._exchange([Recv(out, source, tag)], True, **options)
 
     def exchange(self, transfers, *, async_=False, **options):
-        """Runs a list of tutti.Send and tutti.Recv as one: in whatever order they stand, they cannot
-        deadlock. Returns what the last receive of the list got."""
+        """Runs a list of tutti.Send and tutti.Recv as one: in whatever order they stand, they
+        cannot deadlock. Returns what the last receive of the list got."""
         return self._exchange(transfers, async_, **options)
 
     def _exchange(self, transfers, async_, timeout=None, name=None):

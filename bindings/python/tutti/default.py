@@ -3,10 +3,11 @@
 import atexit
 import functools
 import inspect
+import os
 
 from .collectives import Collectives
 from .errors import InvalidArgument
-from .group import Group, close_all
+from .groups import Group, close_all, forget_all
 
 _default = None
 
@@ -82,5 +83,13 @@ del _name
 
 __all__ = ["init", "is_initialized", "group", "finalize", "rank", "size", *_operations, *_of_group]
 
+def _after_fork():
+    global _default
+    forget_all()
+    _default = None
+
+
 # Forgotten groups are left in good order, so that other ranks see this one go at once.
 atexit.register(close_all)
+# A child may make groups of its own.
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,8 +1,8 @@
 """What tutti raises, in Python.
 
-Every failure is a `tutti.Error`. Its class says what happened (docs/errors.md tells each), and it is
-also the built-in exception that Python programs expect for such a thing: `except TimeoutError` and
-`except ConnectionError` work. It carries the whole message and where it happened:
+Every failure is a `tutti.Error`. Its class says what happened (docs/errors.md tells each), and it
+is also the built-in exception that Python programs expect for such a thing: `except TimeoutError`
+and `except ConnectionError` work. It carries the whole message and where it happened:
 
     try:
         tutti.all_reduce(x, out=x)

@@ -25,8 +25,8 @@ class Work:
         self._value = None
 
     def wait(self, timeout=None):
-        """The result, once it is there. After `timeout` seconds it gives up with TimedOut and leaves
-        the operation under way; so does Ctrl-C."""
+        """The result, once it is there. After `timeout` seconds it gives up with TimedOut and
+        leaves the operation under way; so does Ctrl-C."""
         if not self._work.wait(timeout):
             raise TimedOut(f"the operation is not over after {timeout:g} s; it stays under way")
         finish, self._finish = self._finish, None

@@ -25,6 +25,12 @@ void without_gil(Function&& function) {
   }
 }
 
+// What a profiler calls the operation; null where none listens.
+const char* event_of(const char* text, const char* event) {
+  if (!at::hasCallbacks()) return nullptr;
+  return event != nullptr ? event : text;
+}
+
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> store, int rank,
@@ -106,14 +112,14 @@ tutti::Work Backend::start(const tutti::Call& call) {
 }
 
 WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
-                           const Tensors& inputs, Tensors outputs) {
+                           Tensors outputs) {
   call.options.timeout = timeout_of(timeout);
-  return hand_out(title, start(call), std::move(loan), inputs, std::move(outputs));
+  return hand_out(title, start(call), std::move(loan), std::move(outputs));
 }
 
 WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loan,
-                             const Tensors& inputs, Tensors outputs) {
-  const Profiled profiled = at::hasCallbacks() ? Profiled{title.text, inputs} : Profiled();
+                             Tensors outputs) {
+  const char* profiled = event_of(title.text, title.event);
   auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operation),
                                         std::move(loan), std::move(outputs));
   if (coalescing_) coalesced_.push_back(work);
@@ -121,8 +127,8 @@ WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loa
 }
 
 WorkHandle Backend::hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
-                             const Tensors& inputs, Tensors outputs) {
-  const Profiled profiled = at::hasCallbacks() ? Profiled{title.text, inputs} : Profiled();
+                             Tensors outputs) {
+  const char* profiled = event_of(title.text, title.event);
   auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operations),
                                         std::move(loan), std::move(outputs));
   if (coalescing_) coalesced_.push_back(work);
@@ -169,8 +175,7 @@ WorkHandle Backend::transfer(const Title& title, Transfer::Kind kind, const Tens
     std::scoped_lock lock(starting_);
     operation = group().transfer({&part, 1}, options);
   }
-  return hand_out(title, std::move(operation), std::move(loan), tensors,
-                  sends ? Tensors() : tensors);
+  return hand_out(title, std::move(operation), std::move(loan), sends ? Tensors() : tensors);
 }
 
 WorkHandle Backend::send(Tensors& tensors, int peer, int tag) {
@@ -182,8 +187,8 @@ WorkHandle Backend::recv(Tensors& tensors, int peer, int tag) {
 }
 
 WorkHandle Backend::recvAnysource(Tensors& tensors, int tag) {
-  return transfer({c10d::OpType::RECVANYSOURCE, "tutti:recvAnySource"}, Transfer::Kind::recv,
-                  tensors, tutti::kAnySource, tag);
+  return transfer({c10d::OpType::RECVANYSOURCE, "tutti:recv_any_source", "tutti:recvAnySource"},
+                  Transfer::Kind::recv, tensors, tutti::kAnySource, tag);
 }
 
 }  // namespace tutti_torch

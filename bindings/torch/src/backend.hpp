@@ -34,11 +34,10 @@ class Backend : public BackendBase {
 
   WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // The sum of sparse tensors; blocks, for nobody knows how much the others have.
+  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
   WorkHandle allreduce_coalesced(Tensors& tensors,
                                  const c10d::AllreduceCoalescedOptions& options) override;
-  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-    return allreduce(tensors, options);
-  }
   WorkHandle reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkHandle allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                        const c10d::AllgatherOptions& options) override;
@@ -95,21 +94,19 @@ class Backend : public BackendBase {
   struct Title {
     c10d::OpType type;
     const char* text;  // "tutti:all_reduce"
+    const char* event = nullptr;  // in a profile, where torch's backends share another name
     const char* name() const { return text + 6; }
   };
 
   std::chrono::nanoseconds timeout_of(Milliseconds asked) const;
   WorkHandle launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
-                    const Tensors& inputs, Tensors outputs);
+                    Tensors outputs);
   tutti::Work start(const tutti::Call& call);
   WorkHandle transfer(const Title& title, tutti::Transfer::Kind kind, const Tensors& tensors,
                       int peer, int tag);
-  // `inputs` are for the profiler alone.
-  WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, const Tensors& inputs,
-                      Tensors outputs);
+  WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
   WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
-                      const Tensors& inputs, Tensors outputs);
-  WorkHandle all_reduce_sparse(at::Tensor& tensor, const c10d::AllreduceOptions& options);
+                      Tensors outputs);
   void check_root(const char* operation, int64_t root) const;
   std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
 

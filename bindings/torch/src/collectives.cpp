@@ -55,8 +55,6 @@ ConstBuffers inputs_of(Loan& loan, const Tensors& tensors) {
   return buffers;
 }
 
-Tensors flat(const std::vector<Tensors>& lists) { return lists.empty() ? Tensors() : lists[0]; }
-
 // The only list in `lists`, with one tensor per rank of the type of `like`.
 const Tensors& check_list(const char* operation, const char* side, const std::vector<Tensors>& lists,
                           std::size_t ranks, const at::Tensor& like) {
@@ -109,13 +107,13 @@ WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   static constexpr Title kTitle{OpType::ALLREDUCE, "tutti:all_reduce"};
   if (tensors.size() != 1) return allreduce_several(tensors, options);
-  if (tensors[0].is_sparse()) return all_reduce_sparse(tensors[0], options);
+  if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   tutti::Call call = call_of(Collective::all_reduce);
   call.reduction = reduction_of(kTitle.name(), options.reduceOp, tensor);
@@ -124,12 +122,13 @@ WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
                                         const c10d::AllreduceCoalescedOptions& options) {
-  static constexpr Title kTitle{OpType::ALLREDUCE_COALESCED, "tutti:all_reduce"};
+  static constexpr Title kTitle{OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced",
+                                "tutti:all_reduce"};
   if (tensors.empty()) refuse(kTitle.name(), "requires non-empty tensor list");
   for (const at::Tensor& tensor : tensors)
     if (tensor.scalar_type() != tensors[0].scalar_type())
@@ -142,7 +141,7 @@ WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   const ConstBuffers inputs(buffers.begin(), buffers.end());
   call.input = span_of(inputs);
   call.output = span_of(buffers);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -159,7 +158,7 @@ WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   if (is_root) call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 // ---- gathering
@@ -204,21 +203,22 @@ WorkHandle Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
   const Tensors& parts = check_list(kTitle.name(), "output", outputs, ranks(), input);
   Loan loan;
   tutti::Work operation = start_gather(kTitle, input, parts, options.timeout, loan);
-  return hand_out(kTitle, std::move(operation), std::move(loan), inputs, parts);
+  return hand_out(kTitle, std::move(operation), std::move(loan), parts);
 }
 
 WorkHandle Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                     const c10d::AllgatherOptions& options) {
-  static constexpr Title kTitle{OpType::_ALLGATHER_BASE, "tutti:all_gather"};
+  static constexpr Title kTitle{OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor"};
   Loan loan;
   tutti::Work operation = start_gather(kTitle, input, output, options.timeout, loan);
-  return hand_out(kTitle, std::move(operation), std::move(loan), {input}, {output});
+  return hand_out(kTitle, std::move(operation), std::move(loan), {output});
 }
 
 // outputs[i][r] is what rank r passed as inputs[i].
 WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& options) {
-  static constexpr Title kTitle{OpType::ALLGATHER_COALESCED, "tutti:all_gather"};
+  static constexpr Title kTitle{OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced",
+                                "tutti:all_gather"};
   if (inputs.empty()) refuse(kTitle.name(), "requires non-empty input tensor list");
   // torch documents outputs[rank][i]; its lists are turned here into one list per input.
   if (outputs.size() != ranks())
@@ -240,13 +240,13 @@ WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
   for (std::size_t i = 0; i < inputs.size(); ++i)
     operations.push_back(start_gather(kTitle, inputs[i], by_input[i], options.timeout, loan));
   for (const Tensors& list : outputs) all.insert(all.end(), list.begin(), list.end());
-  return hand_out(kTitle, std::move(operations), std::move(loan), inputs, std::move(all));
+  return hand_out(kTitle, std::move(operations), std::move(loan), std::move(all));
 }
 
 WorkHandle Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllgatherOptions& options) {
   static constexpr Title kTitle{OpType::ALLGATHER_COALESCED,
-                                "tutti:all_gather"};
+                                "tutti:all_gather_into_tensor_coalesced"};
   if (inputs.empty() || inputs.size() != outputs.size())
     refuse(kTitle.name(), "requires input/output tensor lists of the same length, not empty");
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -255,7 +255,7 @@ WorkHandle Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   std::vector<tutti::Work> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     operations.push_back(start_gather(kTitle, inputs[i], outputs[i], options.timeout, loan));
-  return hand_out(kTitle, std::move(operations), std::move(loan), inputs, outputs);
+  return hand_out(kTitle, std::move(operations), std::move(loan), outputs);
 }
 
 WorkHandle Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -278,8 +278,7 @@ WorkHandle Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   } else if (!outputs.empty() && !(outputs.size() == 1 && outputs[0].empty())) {
     refuse(kTitle.name(), "requires empty output on non-root");
   }
-  return launch(kTitle, call, options.timeout, std::move(loan), inputs,
-                std::move(results));
+  return launch(kTitle, call, options.timeout, std::move(loan), std::move(results));
 }
 
 WorkHandle Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -301,7 +300,7 @@ WorkHandle Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   } else if (!inputs.empty() && !(inputs.size() == 1 && inputs[0].empty())) {
     refuse(kTitle.name(), "requires empty input on non-root");
   }
-  return launch(kTitle, call, options.timeout, std::move(loan), flat(inputs), outputs);
+  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
 }
 
 // ---- reduce_scatter
@@ -320,7 +319,7 @@ WorkHandle Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& input
   for (const tutti::ConstBuffer& part : parts) call.uneven |= part.count != target.count;
   call.input = span_of(parts);
   call.output = {&target, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), list, outputs);
+  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
 }
 
 tutti::Work Backend::start_reduce_scatter(const Title& title, const at::Tensor& input,
@@ -339,16 +338,16 @@ tutti::Work Backend::start_reduce_scatter(const Title& title, const at::Tensor& 
 
 WorkHandle Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                          const c10d::ReduceScatterOptions& options) {
-  static constexpr Title kTitle{OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter"};
+  static constexpr Title kTitle{OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter_tensor"};
   Loan loan;
   tutti::Work operation = start_reduce_scatter(kTitle, input, output, options, loan);
-  return hand_out(kTitle, std::move(operation), std::move(loan), {input}, {output});
+  return hand_out(kTitle, std::move(operation), std::move(loan), {output});
 }
 
 WorkHandle Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::ReduceScatterOptions& options) {
   static constexpr Title kTitle{OpType::_REDUCE_SCATTER_BASE,
-                                "tutti:reduce_scatter"};
+                                "tutti:reduce_scatter_tensor_coalesced"};
   if (inputs.empty() || inputs.size() != outputs.size())
     refuse(kTitle.name(), "requires input/output tensor lists of the same length, not empty");
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -357,7 +356,7 @@ WorkHandle Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
   std::vector<tutti::Work> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     operations.push_back(start_reduce_scatter(kTitle, inputs[i], outputs[i], options, loan));
-  return hand_out(kTitle, std::move(operations), std::move(loan), inputs, outputs);
+  return hand_out(kTitle, std::move(operations), std::move(loan), outputs);
 }
 
 // ---- all_to_all
@@ -367,7 +366,7 @@ namespace {
 // Elements for each rank: rows by `splits`, or evenly.
 std::vector<std::size_t> parts_of(const char* side, const at::Tensor& tensor,
                                   const std::vector<int64_t>& splits, std::size_t ranks) {
-  static constexpr const char* kName = "all_to_all";
+  static constexpr const char* kName = "all_to_all_single";
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   std::vector<std::size_t> counts(ranks);
   const std::size_t width =
@@ -402,7 +401,7 @@ WorkHandle Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                   std::vector<int64_t>& output_splits,
                                   std::vector<int64_t>& input_splits,
                                   const c10d::AllToAllOptions& options) {
-  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all"};
+  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all_single", "tutti:all_to_all"};
   check_tensor(kTitle.name(), input);
   check_same_type(kTitle.name(), input, {output});
   const auto input_counts = parts_of("input", input, input_splits, ranks());
@@ -417,7 +416,7 @@ WorkHandle Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   call.output = {&target, 1};
   call.input_counts = input_counts;
   call.output_counts = output_counts;
-  return launch(kTitle, call, options.timeout, std::move(loan), {input}, {output});
+  return launch(kTitle, call, options.timeout, std::move(loan), {output});
 }
 
 WorkHandle Backend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -438,13 +437,13 @@ WorkHandle Backend::alltoall(Tensors& outputs, Tensors& inputs,
   const Buffers targets = lend_all(loan, outputs, Use::output);
   call.input = span_of(sources);
   call.output = span_of(targets);
-  return launch(kTitle, call, options.timeout, std::move(loan), inputs, outputs);
+  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
 }
 
 WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
   static constexpr Title kTitle{OpType::BARRIER, "tutti:barrier"};
   tutti::Call call = call_of(Collective::barrier);
-  return launch(kTitle, call, options.timeout, Loan(), {}, {});
+  return launch(kTitle, call, options.timeout, Loan(), {});
 }
 
 }  // namespace tutti_torch

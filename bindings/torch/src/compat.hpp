@@ -8,8 +8,6 @@
 
 #include <torch/version.h>
 
-#include <optional>
-
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -30,14 +28,6 @@ namespace tutti_torch {
 using BackendBase = c10d::Backend;
 #else
 using BackendBase = c10d::ProcessGroup;
-#endif
-
-#if TUTTI_TORCH_AT_LEAST(2, 5)
-template <class T>
-using Optional = std::optional<T>;
-#else
-template <class T>
-using Optional = c10::optional<T>;
 #endif
 
 using WorkHandle = c10::intrusive_ptr<c10d::Work>;

@@ -1,20 +1,22 @@
 #include "errors.hpp"
 
 namespace tutti_torch {
-
 namespace {
 
-std::string sentence(const tutti::Status& status) {
-  std::string text = status.to_string();
-  // Programs look for torch's own word.
-  if (status.code() == tutti::Code::timed_out) text += " (the timeout is over)";
-  return text;
+// Where a deadline came from, for those who only know torch's calls.
+tutti::Status explained(tutti::Status status) {
+  if (status.code() != tutti::Code::timed_out) return status;
+  return {tutti::Code::timed_out,
+          status.message() + " (its timeout was given to init_process_group, new_group or the call)",
+          {status.rank(), status.peer(), status.sequence()}};
 }
 
 }  // namespace
 
-Failure::Failure(tutti::Status status)
-    : std::runtime_error(sentence(status)), status_(std::move(status)) {}
+Failure::Failure(const tutti::Status& status) : Failure(explained(status), Explained()) {}
+
+Failure::Failure(tutti::Status status, Explained)
+    : std::runtime_error(status.to_string()), status_(std::move(status)) {}
 
 void refuse(const char* operation, const std::string& message) {
   throw Failure(tutti::Status(tutti::Code::invalid_argument,

@@ -11,10 +11,13 @@ namespace tutti_torch {
 
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(tutti::Status status);
+  explicit Failure(const tutti::Status& status);
   const tutti::Status& status() const noexcept { return status_; }
 
  private:
+  struct Explained {};
+  Failure(tutti::Status status, Explained);
+
   tutti::Status status_;
 };
 

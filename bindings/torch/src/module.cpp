@@ -27,7 +27,7 @@ void translate(std::exception_ptr thrown) {
     const tutti::Status& status = failure.status();
     py::object error = py::module_::import("tutti.errors")
                            .attr("from_code")(std::string(tutti::to_string(status.code())),
-                                              std::string(failure.what()), status.rank(), status.peer(),
+                                              status.to_string(), status.rank(), status.peer(),
                                               status.sequence());
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   }

@@ -25,13 +25,13 @@ at::Tensor folded(const char* operation, const Tensors& tensors, const c10d::Red
   at::NoGradGuard no_grad;
   at::Tensor result = tensors[0].clone(at::MemoryFormat::Contiguous);
   for (std::size_t i = 1; i < tensors.size(); ++i) {
-    if (op == c10d::ReduceOp::SUM) result.add_(tensors[i]);
-    else if (op == c10d::ReduceOp::PRODUCT) result.mul_(tensors[i]);
-    else if (op == c10d::ReduceOp::MIN) result.copy_(at::minimum(result, tensors[i]));
-    else if (op == c10d::ReduceOp::MAX) result.copy_(at::maximum(result, tensors[i]));
-    else if (op == c10d::ReduceOp::BAND) result.bitwise_and_(tensors[i]);
-    else if (op == c10d::ReduceOp::BOR) result.bitwise_or_(tensors[i]);
-    else if (op == c10d::ReduceOp::BXOR) result.bitwise_xor_(tensors[i]);
+    if (op.op_ == c10d::ReduceOp::SUM) result.add_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::PRODUCT) result.mul_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::MIN) result.copy_(at::minimum(result, tensors[i]));
+    else if (op.op_ == c10d::ReduceOp::MAX) result.copy_(at::maximum(result, tensors[i]));
+    else if (op.op_ == c10d::ReduceOp::BAND) result.bitwise_and_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::BOR) result.bitwise_or_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::BXOR) result.bitwise_xor_(tensors[i]);
     else unsupported(operation, "of several tensors per rank does not know this reduction");
   }
   return result;
@@ -53,7 +53,7 @@ WorkHandle Backend::allreduce_several(Tensors& tensors, const c10d::AllreduceOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, all);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -72,7 +72,7 @@ WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, sent);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors, tensors);
+  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
 }
 
 // Of k inputs per rank, outputs[j][r * k + i] is input i of rank r, for every j.
@@ -104,7 +104,7 @@ WorkHandle Backend::allgather_several(std::vector<Tensors>& outputs, Tensors& in
                                               [static_cast<int64_t>(k % count)]);
       all.push_back(list[k]);
     }
-  return hand_out(kTitle, std::move(operation), std::move(loan), inputs, std::move(all));
+  return hand_out(kTitle, std::move(operation), std::move(loan), std::move(all));
 }
 
 }  // namespace tutti_torch

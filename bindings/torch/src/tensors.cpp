@@ -1,6 +1,7 @@
 #include "tensors.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include "compat.hpp"
 #include "errors.hpp"
@@ -69,6 +70,7 @@ void Loan::give_back() {
 tutti::Buffer lend(Loan& loan, const at::Tensor& tensor, Use use) {
   const auto [dtype, per_element] = elements_of(tensor);
   const std::size_t count = static_cast<std::size_t>(tensor.numel()) * per_element;
+  if (use != Use::output && at::hasCallbacks()) loan.profiled.push_back(tensor);
   if (in_order(tensor)) {
     loan.held.push_back(tensor);
     return {tensor.data_ptr(), count, dtype};

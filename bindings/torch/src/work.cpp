@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "callbacks.hpp"
 #include "errors.hpp"
@@ -25,18 +26,30 @@ void when_done(const tutti::Work& first, const std::vector<tutti::Work>& others,
   for (const tutti::Work& other : others) tutti::Work(other).on_complete(count);
 }
 
+#if TUTTI_TORCH_AT_LEAST(2, 2)
+using MaybeTensors = std::optional<Tensors>;
+#else
+using MaybeTensors = c10::optional<Tensors>;
+#endif
+
+// Whose shapes a profiler shows: what goes in, or is written where nothing goes in.
+MaybeTensors inputs_of(const char* title, const Loan& loan, const Tensors& outputs) {
+  if (title == nullptr) return {};
+  return loan.profiled.empty() ? outputs : loan.profiled;
+}
+
 }  // namespace
 
-Work::Work(int rank, c10d::OpType type, const Profiled& profiled, tutti::Work operation, Loan loan,
+Work::Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
            Tensors outputs)
-    : c10d::Work(rank, type, profiled.title, profiled.inputs),
+    : c10d::Work(rank, type, title, inputs_of(title, loan, outputs)),
       first_(std::move(operation)),
       loan_(std::move(loan)),
       outputs_(std::move(outputs)) {}
 
-Work::Work(int rank, c10d::OpType type, const Profiled& profiled,
-           std::vector<tutti::Work> operations, Loan loan, Tensors outputs)
-    : Work(rank, type, profiled, tutti::Work(), std::move(loan), std::move(outputs)) {
+Work::Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
+           Loan loan, Tensors outputs)
+    : Work(rank, type, title, tutti::Work(), std::move(loan), std::move(outputs)) {
   others_ = std::move(operations);
 }
 

@@ -15,18 +15,12 @@
 
 namespace tutti_torch {
 
-// What a running profiler shows of an operation; nothing when none runs.
-struct Profiled {
-  const char* title = nullptr;
-  Optional<Tensors> inputs{};
-};
-
 class Work : public c10d::Work {
  public:
-  Work(int rank, c10d::OpType type, const Profiled& profiled, tutti::Work operation, Loan loan,
-       Tensors outputs);
-  Work(int rank, c10d::OpType type, const Profiled& profiled, std::vector<tutti::Work> operations,
+  Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
        Loan loan, Tensors outputs);
+  Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
+       Tensors outputs);
   // One Work for several that are under way.
   Work(int rank, std::vector<c10::intrusive_ptr<Work>> parts);
   ~Work() override;

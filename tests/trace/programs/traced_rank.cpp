@@ -1,6 +1,7 @@
 // A rank that does what its argument says; the tests look at the trace and the dumps that it leaves.
 //
 //   well       steps of compute and collectives on two groups
+//   bare       one collective, no steps, no compute
 //   late       the same, but rank 1 comes 20 ms late to every step
 //   mismatch   after 5 steps rank 2 calls broadcast where the others call all_reduce
 //   killed     after 5 steps rank 1 kills itself
@@ -83,6 +84,7 @@ int main(int count, char** words) {
   auto pairs = rank.world->split(rank.world->rank() / 2, 0, "pair");
   if (!pairs.ok()) return std::fprintf(stderr, "%s\n", pairs.status().to_string().c_str()), 1;
   rank.pairs = *pairs;
+  if (rank.manner == "bare") return rank.world->barrier().ok() ? 0 : 1;
   for (int number = 1; number <= 5; ++number)
     if (Status status = rank.step(number); !status.ok())
       return std::fprintf(stderr, "%s\n", status.to_string().c_str()), 1;

@@ -50,13 +50,13 @@ class Group(Collectives):
                reduction_order="any", secret=""):
         """Meets the other ranks in `store`. Seconds: `timeout` of an operation, `join_timeout` of
         this meeting; without them the environment's (TUTTI_TIMEOUT, TUTTI_JOIN_TIMEOUT)."""
-        return cls(_tutti.Group.create(open_store(store), rank, size, name, reduction_order, timeout,
-                                       join_timeout, secret))
+        return cls(_tutti.Group.create(open_store(store), rank, size, name, reduction_order,
+                                       timeout, join_timeout, secret))
 
     @classmethod
     def from_environment(cls, *, name="world", timeout=None, join_timeout=None,
                          reduction_order="any"):
-        """The ranks that tutti run, torchrun, mpirun or srun started; without them a group of one."""
+        """The ranks that tutti run, torchrun, mpirun or srun started; else a group of one."""
         return cls(_tutti.Group.from_environment(name, reduction_order, timeout, join_timeout))
 
     def split(self, color, key=0, name=""):
@@ -66,8 +66,8 @@ class Group(Collectives):
         return None if made is None else Group(made)
 
     def subgroup(self, ranks, tag=0, name=""):
-        """A group of these ranks. Its members call it with the same list and tag; others may, and get
-        None."""
+        """A group of these ranks. Its members call it with the same list and tag; others may, and
+        get None."""
         ranks = [int(rank) for rank in ranks]
         if self.rank not in ranks:
             return None
@@ -78,8 +78,8 @@ class Group(Collectives):
         return Group(self._group.duplicate(name, reduction_order))
 
     def empty(self, shape, dtype=float):
-        """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks of
-        the group call it alike."""
+        """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
+        of the group call it alike."""
         dtype = np.dtype(dtype)
         arrays.kind_of(dtype)
         shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
@@ -130,6 +130,15 @@ class Group(Collectives):
     def __repr__(self):
         state = ", closed" if self.closed else ""
         return f"<tutti.Group '{self.name}', rank {self.rank} of {self.size}{state}>"
+
+
+_inherited = []
+
+
+def forget_all():
+    """In a child of fork(): the groups are the parent's. They are kept, so that nothing ends them."""
+    _inherited.extend(_live)
+    _live.clear()
 
 
 def close_all():

@@ -1,0 +1,117 @@
+#include "tool/trace/divergence.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::tool::trace {
+namespace {
+
+Call call(const std::string& collective, bool finished, std::int64_t time = 0,
+          std::uint64_t bytes = 64) {
+  return {collective, "f32", "sum", bytes, "dp", finished, time};
+}
+
+Flight flight(int rank, std::map<std::uint64_t, Call> calls, std::vector<int> lost = {}) {
+  Flight made;
+  made.rank = rank;
+  made.has_dump = true;
+  made.reason = "it failed";
+  made.lost = std::move(lost);
+  made.groups[3] = {"dp", {0, 1, 2, 3}, std::move(calls)};
+  return made;
+}
+
+Divergence verdict(std::vector<Flight> ranks) {
+  Flights flights;
+  flights.size = 4;
+  flights.ranks = std::move(ranks);
+  return find_divergence(flights);
+}
+
+TEST(divergence, the_rank_that_called_something_else_is_named) {
+  const auto common = [] {
+    return std::map<std::uint64_t, Call>{{1040, call("all_gather", true)},
+                                         {1041, call("all_reduce", false)}};
+  };
+  const auto found = verdict({flight(0, common()), flight(1, common()),
+                              flight(2, {{1040, call("all_gather", true)},
+                                         {1041, call("broadcast", false)}}),
+                              flight(3, common())});
+  EXPECT_EQ(found.kind, Divergence::Kind::mismatch);
+  EXPECT_EQ(found.ranks, std::vector<int>{2});
+  EXPECT_EQ(found.text,
+            "Rank 2 diverged first: it called broadcast #1041 (64 B of f32) on group 'dp' while ranks "
+            "0, 1 and 3 called all_reduce #1041 (64 B of f32, sum). Up to #1040, all_gather, all ranks "
+            "had agreed.");
+}
+
+TEST(divergence, the_same_collective_with_other_sizes_is_a_mismatch_too) {
+  const auto found = verdict({flight(0, {{5, call("all_reduce", false)}}),
+                              flight(1, {{5, call("all_reduce", false, 0, 128)}}),
+                              flight(2, {{5, call("all_reduce", false)}})});
+  EXPECT_EQ(found.kind, Divergence::Kind::mismatch);
+  EXPECT_EQ(found.ranks, std::vector<int>{1});
+  EXPECT_NE(found.text.find("(128 B of f32, sum)"), std::string::npos) << found.text;
+}
+
+TEST(divergence, of_two_groups_the_one_that_differed_first_counts) {
+  std::vector<Flight> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    Flight each = flight(rank, {{7, call(rank == 1 ? "reduce" : "scan", false, 500)}});
+    each.groups[4] = {"tp", {0, 1, 2, 3}, {{9, call(rank == 3 ? "barrier" : "all_reduce", false, 400)}}};
+    ranks.push_back(std::move(each));
+  }
+  const auto found = verdict(std::move(ranks));
+  EXPECT_EQ(found.group, "tp");
+  EXPECT_EQ(found.ranks, std::vector<int>{3});
+}
+
+TEST(divergence, a_rank_without_a_dump_that_others_lost_was_killed) {
+  const auto there = [](int rank) {
+    return flight(rank, {{8, call("all_reduce", true)}, {9, call("all_reduce", false)}}, {3});
+  };
+  const auto found = verdict({there(0), there(1), there(2)});
+  EXPECT_EQ(found.kind, Divergence::Kind::absent);
+  EXPECT_EQ(found.ranks, std::vector<int>{3});
+  EXPECT_NE(found.text.find("Rank 3 never reached all_reduce #9"), std::string::npos) << found.text;
+  EXPECT_NE(found.text.find("killed or crashed"), std::string::npos) << found.text;
+}
+
+TEST(divergence, who_heard_of_a_death_before_it_came_is_not_to_blame) {
+  const auto found = verdict({flight(0, {{9, call("all_reduce", false)}}, {3}),
+                              flight(1, {{8, call("all_reduce", true)}}, {3}),
+                              flight(2, {{9, call("all_reduce", false)}}, {3})});
+  EXPECT_EQ(found.ranks, std::vector<int>{3});
+  EXPECT_NE(found.text.find("Rank 1 had heard of it"), std::string::npos) << found.text;
+}
+
+TEST(divergence, a_rank_that_is_in_another_group_is_found_there) {
+  Flight late = flight(1, {{8, call("all_reduce", true, 1000)}});
+  late.groups[4] = {"tp", {0, 1, 2, 3}, {{2, call("barrier", false, 1100)}}};
+  const auto there = [](int rank) {
+    Flight made = flight(rank, {{8, call("all_reduce", true, 1000)}, {9, call("scan", false, 5'001'000)}});
+    made.groups[4] = {"tp", {0, 1, 2, 3}, {}};
+    return made;
+  };
+  const auto found = verdict({there(0), late, there(2), there(3)});
+  EXPECT_EQ(found.kind, Divergence::Kind::absent);
+  // The first that somebody was left alone in: rank 1 went to the barrier of 'tp' before.
+  EXPECT_EQ(found.group, "tp");
+  EXPECT_EQ(found.others, std::vector<int>{1});
+}
+
+TEST(divergence, ranks_that_agree_have_no_culprit) {
+  const auto found = verdict({flight(0, {{1, call("barrier", true)}}),
+                              flight(1, {{1, call("barrier", true)}})});
+  EXPECT_EQ(found.kind, Divergence::Kind::none);
+  EXPECT_NE(found.text.find("They gave: it failed."), std::string::npos) << found.text;
+}
+
+TEST(parse_dump, a_dump_that_lacks_a_field_is_named) {
+  const auto dump = parse_dump("d.json", R"({"tutti_recorder":1,"rank":0})", nullptr);
+  ASSERT_FALSE(dump.ok());
+  EXPECT_EQ(dump.status().code(), Code::corrupt);
+  EXPECT_NE(dump.status().message().find("d.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::tool::trace
