@@ -302,7 +302,7 @@ Command make_collective(CLI::App& plan) {
                    "a preset's name, or a file (docs/formats/cluster.md)")
       ->capture_default_str();
   parser->add_flag("--simulate", options->simulate, "run every schedule in virtual time");
-  parser->add_flag("--json", options->json, "as JSON");
+  parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
   parser->footer(kFooter);
   return {parser, [options] { return answer(*options); }};
 }

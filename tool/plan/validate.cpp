@@ -275,7 +275,7 @@ Command make_validate(CLI::App& plan) {
   parser->add_option("--cluster", options->cluster, "what tutti plan calibrate wrote")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_flag("--summary", options->summary, "without the table of cells");
-  parser->add_flag("--json", options->json, "as JSON");
+  parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
   parser->footer(kFooter);
   return {parser, [options] { return answer(*options); }};
 }
