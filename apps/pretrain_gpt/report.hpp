@@ -12,7 +12,7 @@
 #include <string>
 
 #include "flags.hpp"
-#include "tutti/plan.hpp"
+#include "prediction.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace pretrain {
@@ -42,7 +42,7 @@ class Report {
 
   void begin(const std::string& model, const std::string& layout);
   // To be compared with what is measured, at the end.
-  void predict(const tutti::plan::StepPrediction& prediction);
+  void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
@@ -66,7 +66,7 @@ class Report {
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
   std::string layout_;  // as told last
-  std::optional<tutti::plan::StepPrediction> prediction_;
+  std::optional<Foretold> prediction_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;
