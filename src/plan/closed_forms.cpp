@@ -119,16 +119,25 @@ ClosedForms::Sum ClosedForms::everyone(double bytes, double folded) const {
   return {std::max(seconds, core + latency) + fold(folded), (ranks_ - 1) * bytes, 1};
 }
 
-ClosedForms::Sum ClosedForms::round(int steps, double bytes, bool folds) const {
+// One message after another along neighbours, some of them on other hosts.
+ClosedForms::Sum ClosedForms::line(int steps, double bytes, bool folds) const {
   const double work = folds ? fold(bytes) : 0;
-  if (hosts_ == 1 || per_host_ == 1)
-    return {steps * (farthest().message(bytes) + work), steps * bytes, steps};
+  const double crossings = hosts_ == 1 ? 0 : static_cast<double>(hosts_) / ranks_;
+  const double hop = hosts_ == 1 || per_host_ == 1
+                         ? farthest().message(bytes)
+                         : (1 - crossings) * near_.message(bytes) + crossings * far_.message(bytes);
+  return {steps * (hop + work), bytes, steps};
+}
+
+ClosedForms::Sum ClosedForms::round(int ranks, double bytes, bool folds) const {
+  const int steps = ranks - 1;
+  const double work = folds ? fold(bytes) : 0;
+  if (per_host_ % ranks == 0)
+    return {steps * (near_.message(bytes) + work), steps * bytes, steps};
   // A chunk travels over every edge in turn, or queues up before the slow ones.
-  const double crossings = static_cast<double>(hosts_) / ranks_;
-  const double path =
-      steps * ((1 - crossings) * near_.message(bytes) + crossings * far_.message(bytes) + work);
-  const double queue = far_.latency + steps * far_.gap(bytes) + work;
-  return {std::max(path, queue), steps * bytes, steps};
+  const Sum path = line(steps, bytes, folds);
+  const double queue = farthest().message(bytes) + (steps - 1) * farthest().gap(bytes) + work;
+  return {std::max(path.seconds, queue), steps * bytes, steps};
 }
 
 ClosedForms::Sum ClosedForms::pairs(double bytes) const {
@@ -150,8 +159,14 @@ ClosedForms::Sum ClosedForms::pairs(double bytes) const {
 ClosedForms::Sum ClosedForms::doubling(int ranks, double first, double factor, bool folds,
                                        bool in_pairs) const {
   Sum sum;
-  for (int distance = 1; distance < ranks; distance *= 2, first *= factor)
-    sum = sum + exchange(distance, first, folds, in_pairs);
+  bool has_left = false;
+  for (int distance = 1; distance < ranks; distance *= 2, first *= factor) {
+    // Shorter distances together are less than a host: one of them leaves it.
+    const bool inside = !in_pairs && 2 * distance <= per_host_ && has_left;
+    has_left |= !stays_inside(distance, in_pairs);
+    sum = sum + (inside ? Sum{near_.message(first) + (folds ? fold(first) : 0), first, 1}
+                        : exchange(distance, first, folds, in_pairs));
+  }
   return sum;
 }
 
@@ -166,7 +181,7 @@ ClosedForms::Sum ClosedForms::tree(int ranks, int spacing, double bytes, bool fo
 
 ClosedForms::Sum ClosedForms::chain(double bytes, bool folds) const {
   const double piece = bytes / kChain;
-  Sum first = round(ranks_ - 1, piece, folds);
+  const Sum first = line(ranks_ - 1, piece, folds);
   const double gap = std::max(2 * farthest().overhead, piece / farthest().bandwidth) +
                      (folds ? fold(piece) : 0);
   return {first.seconds + (kChain - 1) * gap, bytes, ranks_ - 1};
@@ -204,15 +219,20 @@ ClosedForms::Sum ClosedForms::rails(double bytes, int ways, bool folds) const {
 
 // reduce is broadcast backwards, with folds.
 ClosedForms::Maybe ClosedForms::broadcast(Algorithm algorithm, double bytes, bool folds) const {
+  // Backwards every rank sends once.
+  const auto sent_once = [&](Sum sum) {
+    if (folds) sum.bytes = bytes;
+    return sum;
+  };
   const auto all_folds = [&](Sum sum) {
     if (folds) sum.seconds += fold((ranks_ - 1) * bytes);
-    return sum;
+    return sent_once(sum);
   };
   switch (algorithm) {
     case Algorithm::direct:
     case Algorithm::linear: return all_folds(fan(ranks_ - 1, bytes));
     case Algorithm::ring: return chain(bytes, folds);
-    case Algorithm::binomial_tree: return tree(ranks_, 1, bytes, folds);
+    case Algorithm::binomial_tree: return sent_once(tree(ranks_, 1, bytes, folds));
     case Algorithm::double_binary_tree: {
       const Sum feed{farthest().message(bytes / (2 * kPipe)), bytes, 1};
       return double_tree(bytes, 1, folds) + Sum{feed.seconds, 0, 1};
@@ -227,7 +247,7 @@ ClosedForms::Maybe ClosedForms::broadcast(Algorithm algorithm, double bytes, boo
       const Sum inside = folds ? fan(per_host_ - 1, bytes) : tree(per_host_, 1, bytes, false);
       Sum sum = tree(hosts_, per_host_, bytes, folds) + inside;
       if (folds) sum.seconds += fold((per_host_ - 1) * bytes);
-      return sum;
+      return sent_once(sum);
     }
     default: return std::nullopt;
   }
@@ -247,9 +267,9 @@ ClosedForms::Maybe ClosedForms::all_reduce(Algorithm algorithm, double bytes) co
       const Sum two = everyone(part, (ranks_ - 1) * part) + everyone(part, 0);
       return one.seconds < two.seconds ? one : two;
     }
-    case Algorithm::ring: return round(ranks_ - 1, part, true) + round(ranks_ - 1, part, false);
+    case Algorithm::ring: return round(ranks_, part, true) + round(ranks_, part, false);
     case Algorithm::binomial_tree:
-      return tree(ranks_, 1, bytes, true) + tree(ranks_, 1, bytes, false);
+      return *broadcast(Algorithm::binomial_tree, bytes, true) + tree(ranks_, 1, bytes, false);
     case Algorithm::double_binary_tree: return double_tree(bytes, 2, true);
     case Algorithm::recursive_doubling: return extras + doubling(core, bytes, 1, true);
     case Algorithm::halving_doubling:
@@ -257,13 +277,13 @@ ClosedForms::Maybe ClosedForms::all_reduce(Algorithm algorithm, double bytes) co
     case Algorithm::pairwise: {
       Sum scatter = pairs(part);
       scatter.seconds += fold((ranks_ - 1) * part);
-      return scatter + round(ranks_ - 1, part, false);
+      return scatter + round(ranks_, part, false);
     }
     case Algorithm::torus_2d: {
       const auto torus = topology::near_square(ranks_);
       if (torus.rows < 2) return std::nullopt;
       const double slice = bytes / torus.columns;
-      const Sum rows = round(torus.columns - 1, slice, true) + round(torus.columns - 1, slice, false);
+      const Sum rows = round(torus.columns, slice, true) + round(torus.columns, slice, false);
       const Sum hop = exchange(torus.columns, part, false);
       const double steps = torus.rows - 1;
       return rows + Sum{2 * steps * hop.seconds + steps * fold(part), 2 * steps * part,
@@ -276,7 +296,7 @@ ClosedForms::Maybe ClosedForms::all_reduce(Algorithm algorithm, double bytes) co
   }
 }
 
-ClosedForms::Maybe ClosedForms::gather(Algorithm algorithm, double bytes) const {
+ClosedForms::Maybe ClosedForms::scatter(Algorithm algorithm, double bytes) const {
   switch (algorithm) {
     case Algorithm::direct:
     case Algorithm::linear: return fan(ranks_ - 1, bytes / ranks_);
@@ -295,12 +315,22 @@ ClosedForms::Maybe ClosedForms::gather(Algorithm algorithm, double bytes) const 
   }
 }
 
+// scatter backwards; the busiest sender is the root's last child, with nearly half of all.
+ClosedForms::Maybe ClosedForms::gather(Algorithm algorithm, double bytes) const {
+  Maybe sum = scatter(algorithm, bytes);
+  if (!sum) return sum;
+  const int core = floor_power(ranks_);
+  const int blocks = core < ranks_ ? std::max(ranks_ - core, core / 2) : core / 2;
+  sum->bytes = (algorithm == Algorithm::binomial_tree ? blocks : 1) * bytes / ranks_;
+  return sum;
+}
+
 ClosedForms::Maybe ClosedForms::all_gather(Algorithm algorithm, double bytes) const {
   const double part = bytes / ranks_;
   const int core = floor_power(ranks_);
   switch (algorithm) {
     case Algorithm::direct: return everyone(part, 0);
-    case Algorithm::ring: return round(ranks_ - 1, part, false);
+    case Algorithm::ring: return round(ranks_, part, false);
     case Algorithm::recursive_doubling: {
       Sum sum = doubling(core, bytes / core, 2, false);
       if (core < ranks_) sum = sum + exchange(core, part, false) + exchange(core, bytes, false);
@@ -320,10 +350,16 @@ ClosedForms::Maybe ClosedForms::all_gather(Algorithm algorithm, double bytes) co
       if (torus.rows < 2) return std::nullopt;
       const Sum hop = exchange(torus.columns, bytes / torus.rows, false);
       const int steps = torus.rows - 1;
-      return round(torus.columns - 1, part, false) +
+      return round(torus.columns, part, false) +
              Sum{steps * hop.seconds, steps * hop.bytes, steps};
     }
-    case Algorithm::hierarchical: return rails(bytes, 1, false);
+    case Algorithm::hierarchical: {
+      // Leaders pass whole hosts round.
+      const double host = bytes / hosts_;
+      const int steps = hosts_ - 1;
+      return fan(per_host_ - 1, part) + Sum{steps * far_.message(host), steps * host, steps} +
+             tree(per_host_, 1, bytes, false);
+    }
     default: return std::nullopt;
   }
 }
@@ -332,7 +368,7 @@ ClosedForms::Maybe ClosedForms::reduce_scatter(Algorithm algorithm, double bytes
   const double part = bytes / ranks_;
   switch (algorithm) {
     case Algorithm::direct: return everyone(part, (ranks_ - 1) * part);
-    case Algorithm::ring: return round(ranks_ - 1, part, true);
+    case Algorithm::ring: return round(ranks_, part, true);
     case Algorithm::halving_doubling:
       if (floor_power(ranks_) < ranks_) return std::nullopt;
       return doubling(ranks_, part, 2, true);
@@ -341,7 +377,6 @@ ClosedForms::Maybe ClosedForms::reduce_scatter(Algorithm algorithm, double bytes
       sum.seconds += fold((ranks_ - 1) * part);
       return sum;
     }
-    case Algorithm::hierarchical: return rails(bytes, 1, true);
     default: return std::nullopt;
   }
 }
@@ -384,7 +419,7 @@ ClosedForms::Maybe ClosedForms::scan(Algorithm algorithm, double bytes) const {
       sum.seconds += fold((ranks_ - 1) * bytes);
       return sum;
     }
-    case Algorithm::linear: return round(ranks_ - 1, bytes, true);
+    case Algorithm::linear: return line(ranks_ - 1, bytes, true);
     case Algorithm::recursive_doubling: return doubling(ranks_, bytes, 1, true, false);
     default: return std::nullopt;
   }
@@ -397,8 +432,8 @@ ClosedForms::Maybe ClosedForms::of_collective(Collective collective, Algorithm a
     case Collective::broadcast: return broadcast(algorithm, bytes, false);
     case Collective::reduce: return broadcast(algorithm, bytes, true);
     case Collective::all_reduce: return all_reduce(algorithm, bytes);
-    case Collective::gather:
-    case Collective::scatter: return gather(algorithm, bytes);
+    case Collective::gather: return gather(algorithm, bytes);
+    case Collective::scatter: return scatter(algorithm, bytes);
     case Collective::all_gather: return all_gather(algorithm, bytes);
     case Collective::reduce_scatter: return reduce_scatter(algorithm, bytes);
     case Collective::all_to_all: return all_to_all(algorithm, bytes);
@@ -414,6 +449,14 @@ std::optional<CollectiveCost> ClosedForms::of(Collective collective, Algorithm a
   const Maybe sum = of_collective(collective, algorithm, bytes);
   if (!sum) return std::nullopt;
   return CollectiveCost{sum->seconds, algorithm, sum->bytes, 0, sum->steps};
+}
+
+std::optional<CollectiveCost> ClosedForms::by_rails(Collective collective, double bytes) const {
+  const bool folds = collective == Collective::reduce_scatter;
+  if (hosts_ == 1 || per_host_ == 1 || !even_) return std::nullopt;
+  if (!folds && collective != Collective::all_gather) return std::nullopt;
+  const Sum sum = rails(bytes, 1, folds);
+  return CollectiveCost{sum.seconds, Algorithm::hierarchical, sum.bytes, 0, sum.steps};
 }
 
 CollectiveCost ClosedForms::in_network(double bytes) const {

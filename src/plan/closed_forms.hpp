@@ -16,6 +16,9 @@ class ClosedForms {
   ClosedForms(const Cluster& cluster, const Placement& placement);
 
   std::optional<CollectiveCost> of(Collective collective, Algorithm algorithm, double bytes) const;
+  // all_gather and reduce_scatter inside hosts and, on every rank's own way out, between them: what
+  // libraries do on machines with a way out per rank. The catalog has it for all_reduce alone.
+  std::optional<CollectiveCost> by_rails(Collective collective, double bytes) const;
   // Switches that fold: one way up and one way down for what is left after folding inside hosts.
   CollectiveCost in_network(double bytes) const;
   double lower_bound(Collective collective, double bytes) const;
@@ -48,7 +51,8 @@ class ClosedForms {
   Sum exchange(int distance, double bytes, bool folds, bool in_pairs = true) const;
   Sum fan(int peers, double bytes) const;                           // one rank with many others
   Sum everyone(double bytes, double folded) const;                  // each pair at once
-  Sum round(int steps, double bytes, bool folds) const;             // a ring's steps
+  Sum line(int steps, double bytes, bool folds) const;
+  Sum round(int ranks, double bytes, bool folds) const;             // once round a ring of them
   Sum pairs(double bytes) const;                                    // p-1 perfect exchanges
   Sum doubling(int ranks, double first, double factor, bool folds, bool in_pairs = true) const;
   Sum tree(int ranks, int spacing, double bytes, bool folds) const;  // binomial, whole messages
@@ -58,6 +62,7 @@ class ClosedForms {
 
   Maybe broadcast(Algorithm algorithm, double bytes, bool folds) const;
   Maybe all_reduce(Algorithm algorithm, double bytes) const;
+  Maybe scatter(Algorithm algorithm, double bytes) const;
   Maybe gather(Algorithm algorithm, double bytes) const;
   Maybe all_gather(Algorithm algorithm, double bytes) const;
   Maybe reduce_scatter(Algorithm algorithm, double bytes) const;

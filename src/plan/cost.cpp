@@ -78,13 +78,6 @@ bool switches_fold(const Cluster& cluster, Collective collective, const Placemen
          placement.hosts(cluster) > 1 && !cluster.machine;
 }
 
-// Rings, trees and so on; schedules that exist, and for planning the two that every library with a
-// way out per rank has, though the catalog has them in another form or not at all.
-bool is_listed(Collective collective, Algorithm algorithm) {
-  return schedule::find(collective, algorithm) != nullptr ||
-         (collective == Collective::reduce_scatter && algorithm == Algorithm::hierarchical);
-}
-
 }  // namespace
 
 int Placement::per_host(const Cluster& cluster) const {
@@ -116,7 +109,7 @@ double bus_factor(Collective collective, int ranks) {
 
 std::optional<CollectiveCost> cost(const Cluster& cluster, Collective collective,
                                    Algorithm algorithm, const Placement& placement, double bytes) {
-  if (!is_listed(collective, algorithm)) return std::nullopt;
+  if (schedule::find(collective, algorithm) == nullptr) return std::nullopt;
   if (placement.ranks < 2) return CollectiveCost{0, algorithm, 0, 0, 0};
   const ClosedForms forms(cluster, placement);
   auto found = forms.of(collective, algorithm, bytes);
@@ -151,10 +144,11 @@ CollectiveCost cost(const Cluster& cluster, Collective collective, const Placeme
   };
   for (int i = 1; i < kAlgorithms; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
-    if (!is_listed(collective, algorithm)) continue;
+    if (schedule::find(collective, algorithm) == nullptr) continue;
     consider(cluster.machine ? cost(cluster, collective, algorithm, placement, bytes)
                              : forms.of(collective, algorithm, bytes));
   }
+  if (!cluster.machine) consider(forms.by_rails(collective, bytes));
   if (switches_fold(cluster, collective, placement)) consider(forms.in_network(bytes));
   return best ? finished(*best, placement, collective, bytes) : CollectiveCost{};
 }

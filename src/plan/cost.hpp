@@ -35,13 +35,14 @@ struct CollectiveCost {
   int steps = 0;                               // messages one after another, on the longest way
 };
 
-// The cheapest algorithm for `bytes` (the whole array, as nccl-tests count it).
+// The cheapest algorithm for `bytes` (the whole array, as nccl-tests count it). Beside the catalog
+// it knows all_gather and reduce_scatter by rails (closed_forms.hpp), named hierarchical.
 CollectiveCost cost(const Cluster& cluster, Collective collective, const Placement& placement,
                     double bytes);
 // One algorithm; nothing where it does not exist for this collective and placement.
 std::optional<CollectiveCost> cost(const Cluster& cluster, Collective collective,
                                    Algorithm algorithm, const Placement& placement, double bytes);
-// All of them, in the catalog's order; the switches' own last.
+// All of the catalog, in the order of Algorithm; the switches' own last.
 std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
                                   const Placement& placement, double bytes);
 // What no algorithm beats: the bytes that a rank and a host must move, and how fast one message can
