@@ -141,7 +141,7 @@ std::string ratio_formula(const Traffic& traffic, const Layout& l) {
   const bool three = l.zero == 3;
   if (traffic.kind == "tensor") return "linear: b·(tp − 1)·F/(2·h·B), by width";
   if (traffic.kind == "context") return "g·b·cp·F/(s·B), causal";
-  if (traffic.kind == "pipeline") return "b·h·F/(2·P_stage·B)";
+  if (traffic.kind == "pipeline") return "b·h·F/(2·P_stage·B) against forward; both ways 2/3 of it";
   if (traffic.kind == "weights") return "(b/2T)·q·F/B";
   if (traffic.kind == "gradients")
     return three ? "((b_p + b_g)/4T)·q·F/B" : l.zero == 0 ? "(b/2T)·q·F/B" : "(b/4T)·q·F/B";

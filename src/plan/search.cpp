@@ -12,6 +12,7 @@ constexpr int kLongestMicroBatch = 16;
 constexpr int kLongSequence = 16384;
 constexpr int kShortestPart = 2048;
 constexpr int kMostVirtualStages = 8;
+constexpr int kTensorWithoutHosts = 8;  // largest tp where every rank is a host of its own
 
 std::vector<int> divisors(int number, int most) {
   std::vector<int> result;
@@ -44,7 +45,7 @@ class Search {
       : model_(model), cluster_(cluster), options_(options), prices_(cluster) {}
 
   SearchResult run() {
-    const int host = std::max(cluster_.ranks_per_host, 1);
+    const int host = cluster_.ranks_per_host > 1 ? cluster_.ranks_per_host : kTensorWithoutHosts;
     const int most_tp = options_.most_tp > 0 ? options_.most_tp : host;
     for (const int tp : divisors(options_.ranks, most_tp))
       for (const int pp : divisors(options_.ranks / tp, static_cast<int>(model_.layers)))

@@ -165,8 +165,9 @@ void add_inner_traffic(StepPlan& plan) {
     plan.traffic.push_back(
         {"tensor", layout.sequence_parallel ? "all_gather, reduce_scatter" : "all_reduce",
          layout.tp, m * each.calls, each.call_bytes, m * each.calls * each.call_bytes * share,
-         m * each.seconds.both(), layout.overlap_tp ? "its matrix products" : "nothing",
-         layout.overlap_tp ? m * each.hider.both() : 0, plan.tensor_s});
+         m * each.seconds.both(),
+         layout.overlap_tp ? "its matrix products" : "(its matrix products: off)",
+         m * each.hider.both(), plan.tensor_s});
   }
   if (layout.cp > 1) {
     const ContextTraffic& each = plan.stage.context;
@@ -183,8 +184,9 @@ void add_inner_traffic(StepPlan& plan) {
     plan.traffic.push_back({"pipeline", "send to the next stage, and back", layout.pp, each.calls,
                             each.message_bytes, each.calls * each.message_bytes,
                             each.calls * each.message_s,
-                            layout.virtual_stages > 1 ? "another piece of the stage" : "nothing",
-                            layout.virtual_stages > 1 ? plan.compute_s : 0, plan.pipeline_s});
+                            layout.virtual_stages > 1 ? "another piece of the stage"
+                                                      : "(the stage's compute: v 1)",
+                            plan.compute_s, plan.pipeline_s});
   }
 }
 

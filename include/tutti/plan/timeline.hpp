@@ -31,7 +31,7 @@ struct Transfer {
 };
 
 struct Hidden {
-  double wire_s = 0;     // sum of the transfers
+  double wire_s = 0;     // time in which the channel is busy: the transfers' sum, longer where slowed
   double exposed_s = 0;  // time in which compute waits for the channel, or the step for its end
   double stolen_s = 0;   // by which compute got longer, because the channel took of its cores
   double end_s = 0;      // compute + stolen + exposed

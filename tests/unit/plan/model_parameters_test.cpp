@@ -92,6 +92,9 @@ TEST(model_shape, contradictions_are_named) {
   EXPECT_NE(message({.name = "", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 3, .vocab = 10})
                 .find("kv_heads 3"),
             std::string::npos);
+  EXPECT_NE(message({.name = "", .layers = 2, .hidden = 1 << 30, .heads = 1, .vocab = 10})
+                .find("more than 10^17"),
+            std::string::npos);
   EXPECT_NE(message({.name = "", .layers = 0, .hidden = 64, .heads = 4, .vocab = 10}).find("layers"),
             std::string::npos);
 }
