@@ -211,7 +211,7 @@ class Analyst {
   Step& step_of(std::int64_t number) {
     for (auto step = result_.steps.rbegin(); step != result_.steps.rend(); ++step)
       if (step->number == number) return *step;
-    result_.steps.push_back({number, {}});
+    result_.steps.push_back({number, -1, {}});
     return result_.steps.back();
   }
 
