@@ -1,4 +1,5 @@
-// A rank that does what its argument says; the tests look at the trace and the dumps that it leaves.
+// A rank that does what its argument says; the tests look at the trace and the dumps that it
+// leaves.
 //
 //   well       steps of compute and collectives on two groups
 //   bare       one collective, no steps, no compute
