@@ -16,10 +16,10 @@ using tutti::Status;
 
 namespace {
 
-constexpr int kQueueRounds = 5;        // and one before, which does not count
+constexpr int kQueueRounds = 5;  // and one before, which does not count
 constexpr int kPaceRounds = 3;
-constexpr double kPaceSeconds = 0.2;   // of compute in one round
-constexpr double kSlowest = 0.02;      // a pace below this is a hiccup
+constexpr double kPaceSeconds = 0.2;  // of compute in one round
+constexpr double kSlowest = 0.02;     // a pace below this is a hiccup
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) {
@@ -88,7 +88,10 @@ class Trial {
     for (int round = 0; round <= kQueueRounds; ++round) {
       if (Status status = group_.barrier(); !status.ok()) return status;
       std::vector<double> ended;
-      if (Status status = run_queue(calls, [] {}, ended); !status.ok()) return status;
+      if (Status status = run_queue(
+              calls, [] {}, ended);
+          !status.ok())
+        return status;
       for (std::size_t i = 0; i < sums.size() && round > 0; ++i)
         sums[i] += (ended[i] - (i > 0 ? ended[i - 1] : 0)) / kQueueRounds;
     }
@@ -134,7 +137,10 @@ class Trial {
       if (Status status = group_.barrier(); !status.ok()) return status;
       sums[0] += multiply(*products);
       if (Status status = group_.barrier(); !status.ok()) return status;
-      if (Status status = run_queue(queue, [] {}, ended); !status.ok()) return status;
+      if (Status status = run_queue(
+              queue, [] {}, ended);
+          !status.ok())
+        return status;
       sums[1] += ended.back();
       if (Status status = group_.barrier(); !status.ok()) return status;
       const auto compute = [&] { beside = multiply(*products); };
