@@ -3,8 +3,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <functional>
+#include <memory>
 
 namespace pretrain {
 
@@ -16,10 +17,10 @@ using tutti::Status;
 
 namespace {
 
-constexpr int kQueueRounds = 5;        // and one before, which does not count
+constexpr int kQueueRounds = 5;  // and one before, which does not count
 constexpr int kPaceRounds = 3;
-constexpr double kPaceSeconds = 0.2;   // of compute in one round
-constexpr double kSlowest = 0.02;      // a pace below this is a hiccup
+constexpr double kPaceSeconds = 0.2;  // of compute in one round
+constexpr double kSlowest = 0.02;     // a pace below this is a hiccup
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) {
@@ -66,13 +67,11 @@ class Trial {
     return group_.all_reduce_async(all, ReduceOp::sum);
   }
 
-  // `meanwhile` runs when all have been started; `ended` gets the time of each end.
-  Status run_queue(const std::vector<PlannedCollective>& calls,
-                   const std::function<void()>& meanwhile, std::vector<double>& ended) {
+  // `ended` gets the time of each end.
+  Status run_queue(const std::vector<PlannedCollective>& calls, std::vector<double>& ended) {
     const auto begin = Clock::now();
     std::vector<tutti::Work> works;
     for (const PlannedCollective& call : calls) works.push_back(start(call));
-    meanwhile();
     ended.clear();
     for (tutti::Work& work : works) {
       if (Status status = work.wait(); !status.ok()) return status;
@@ -88,7 +87,7 @@ class Trial {
     for (int round = 0; round <= kQueueRounds; ++round) {
       if (Status status = group_.barrier(); !status.ok()) return status;
       std::vector<double> ended;
-      if (Status status = run_queue(calls, [] {}, ended); !status.ok()) return status;
+      if (Status status = run_queue(calls, ended); !status.ok()) return status;
       for (std::size_t i = 0; i < sums.size() && round > 0; ++i)
         sums[i] += (ended[i] - (i > 0 ? ended[i - 1] : 0)) / kQueueRounds;
     }
@@ -123,31 +122,54 @@ class Trial {
     return queue;
   }
 
+  // Products and queue started together: how long each took, from the common beginning.
+  struct Together {
+    double products_s = 0;
+    double queue_s = 0;
+  };
+  Result<Together> run_together(const std::vector<PlannedCollective>& queue, int products) {
+    // By callback: nobody waits while products are computed.
+    auto end = std::make_shared<std::atomic<double>>(0);
+    Together both;
+    const auto begin = Clock::now();
+    std::vector<tutti::Work> works;
+    for (const PlannedCollective& call : queue) works.push_back(start(call));
+    works.back().on_complete([end, begin](const Status&) { end->store(since(begin)); });
+    multiply(products);
+    both.products_s = since(begin);
+    for (tutti::Work& work : works)
+      if (Status status = work.wait(); !status.ok()) return status;
+    const double waited = since(begin);
+    both.queue_s = end->load() > 0 ? end->load() : waited;
+    return both;
+  }
+
   Result<tutti::plan::Pace> find_pace(const std::vector<PlannedCollective>& calls) {
     auto products = products_of_a_round();
     if (!products.ok()) return products.status();
     const auto queue = long_queue(calls);
-    double sums[4] = {};  // products alone, queue alone, products beside it, both to the end
+    double sums[4] = {};  // products alone, queue alone, products and queue together
     for (int round = 0; round < kPaceRounds; ++round) {
       std::vector<double> ended;
-      double beside = 0;
       if (Status status = group_.barrier(); !status.ok()) return status;
       sums[0] += multiply(*products);
       if (Status status = group_.barrier(); !status.ok()) return status;
-      if (Status status = run_queue(queue, [] {}, ended); !status.ok()) return status;
+      if (Status status = run_queue(queue, ended); !status.ok()) return status;
       sums[1] += ended.back();
       if (Status status = group_.barrier(); !status.ok()) return status;
-      const auto compute = [&] { beside = multiply(*products); };
-      if (Status status = run_queue(queue, compute, ended); !status.ok()) return status;
-      sums[2] += beside;
-      sums[3] += std::max(ended.back(), beside);
+      auto both = run_together(queue, *products);
+      if (!both.ok()) return both.status();
+      sums[2] += both->products_s;
+      sums[3] += both->queue_s;
     }
     if (Status status = group_.all_reduce(Buffer::of(sums, 4), ReduceOp::avg); !status.ok())
       return status;
-    // What was left of the queue when the products were through ran alone.
-    const double queue_beside = sums[1] - (sums[3] - sums[2]);
-    return tutti::plan::Pace{std::clamp(sums[0] / sums[2], kSlowest, 1.0),
-                             std::clamp(queue_beside / sums[2], kSlowest, 1.0)};
+    // Whoever was through last ran alone from then on.
+    const double beside = std::min(sums[2], sums[3]);
+    const double products_beside = sums[0] - (sums[2] - beside);
+    const double queue_beside = sums[1] - (sums[3] - beside);
+    return tutti::plan::Pace{std::clamp(products_beside / beside, kSlowest, 1.0),
+                             std::clamp(queue_beside / beside, kSlowest, 1.0)};
   }
 
   tutti::Group& group_;

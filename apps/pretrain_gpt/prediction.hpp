@@ -21,7 +21,7 @@ struct PlannedCollective {
 
 // Means over the rehearsed steps and over all ranks; alike on every rank.
 struct Rehearsal {
-  tutti::plan::StepShape shape;  // without control_s
+  tutti::plan::StepShape shape;               // without control_s
   std::vector<PlannedCollective> reductions;  // in the order of launch
   std::vector<PlannedCollective> gathers;     // in the order of use
   PlannedCollective control;

@@ -39,7 +39,8 @@ struct SoloStep {
 
 class Solo {
  public:
-  Solo(tutti::Group& group, const Flags& flags, Data& data) : group_(group), flags_(flags), data_(data) {}
+  Solo(tutti::Group& group, const Flags& flags, Data& data)
+      : group_(group), flags_(flags), data_(data) {}
 
   Result<std::vector<SoloStep>> run(tutti::libtorch::Options options) {
     auto alone = group_.split(group_.rank(), 0, "rehearsal");
@@ -50,8 +51,8 @@ class Solo {
     model_ = *model;
     std::vector<SoloStep> steps;
     double spent = 0;  // by the rank that is ahead; alike on all
-    for (int i = 0; steps.size() < kFewestSteps ||
-                    (steps.size() < kMostSteps && spent < kEnoughSeconds);
+    for (int i = 0;
+         steps.size() < kFewestSteps || (steps.size() < kMostSteps && spent < kEnoughSeconds);
          ++i) {
       auto step = one_step(i);
       if (!step.ok()) return step.status();
@@ -75,7 +76,8 @@ class Solo {
     SoloStep step;
     std::int64_t tokens = 0;
     for (int micro = 0; micro < batches; ++micro) {
-      if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok()) return status;
+      if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok())
+        return status;
       const auto index = static_cast<std::uint64_t>(number * batches + micro);
       const Batch batch = data_.training(index * static_cast<std::uint64_t>(size), size);
       const torch::Tensor loss = loss_sum(*net_, batch, size, model_.get());
@@ -108,8 +110,8 @@ Rehearsal read(const SoloStep& step, const Flags& flags, int ranks) {
   tutti::plan::StepShape& shape = rehearsal.shape;
   shape.first_forward_s = seconds(times.first_forward);
   shape.last_backward_s = seconds(times.last_backward);
-  shape.other_s = seconds(times.forward + times.backward) - shape.first_forward_s -
-                  shape.last_backward_s;
+  shape.other_s =
+      seconds(times.forward + times.backward) - shape.first_forward_s - shape.last_backward_s;
   // Alone, a rank updates everything and takes the norm of everything.
   const double own = 1.0 / ranks;
   const double updated = flags.use_distributed_optimizer ? own : 1;
@@ -174,7 +176,8 @@ Result<Rehearsal> mean_of(tutti::Group& group, const Flags& flags,
   std::vector<double> slowest, mean;
   for (const SoloStep& step : steps) slowest.push_back(step.compute_s());
   mean = slowest;
-  if (auto status = group.all_reduce(tutti::Buffer::of(slowest), tutti::ReduceOp::max); !status.ok())
+  if (auto status = group.all_reduce(tutti::Buffer::of(slowest), tutti::ReduceOp::max);
+      !status.ok())
     return status;
   if (auto status = group.all_reduce(tutti::Buffer::of(mean), tutti::ReduceOp::avg); !status.ok())
     return status;

@@ -159,8 +159,10 @@ void Report::tell_prediction() {
   fmt::print("{}", compare(*prediction_, measured));
   const auto& step = prediction_->step;
   write_log(fmt::format(
-      "{{\"event\":\"prediction\",\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
-      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},\"alone_s\":{},\"tuner_s\":{}}}",
+      "{{\"event\":\"prediction\","
+      "\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"alone_s\":{},\"tuner_s\":{}}}",
       number(step.step_s), number(step.exposed_s), number(step.wire_s), number(measured.step_s),
       number(measured.exposed_s), number(measured.wire_s), number(prediction_->alone_s),
       number(prediction_->tuner_s)));

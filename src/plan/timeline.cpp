@@ -124,20 +124,19 @@ StepPrediction predict_step(const StepShape& shape, std::span<const Transfer> re
   result.gathers = shape.overlap_gathers
                        ? hide_gathers_early(shape, gathers)
                        : Hidden{gather_s, gather_s, 0, shape.first_forward_s + gather_s};
-  result.step_s = result.gathers.end_s + shape.other_s + result.reductions.end_s +
-                  shape.control_s + shape.update_s;
+  result.step_s = result.gathers.end_s + shape.other_s + result.reductions.end_s + shape.control_s +
+                  shape.update_s;
   result.exposed_s = result.reductions.exposed_s + result.gathers.exposed_s + shape.control_s;
   result.wire_s = result.reductions.wire_s + result.gathers.wire_s + shape.control_s;
-  if (result.wire_s > 0)
-    result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
+  if (result.wire_s > 0) result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
   const double tail = reductions.empty() ? 0 : reductions.back().seconds;
   result.bound_s = std::max(shape.first_forward_s, gather_s) +
                    std::max(shape.last_backward_s, reduce_s - tail) + tail + shape.other_s +
                    shape.update_s;
   const double plain = shape.first_forward_s + shape.last_backward_s + shape.other_s +
                        shape.update_s + shape.control_s + reduce_s + gather_s;
-  const double can_hide = std::min(shape.first_forward_s, gather_s) +
-                          std::min(shape.last_backward_s, reduce_s);
+  const double can_hide =
+      std::min(shape.first_forward_s, gather_s) + std::min(shape.last_backward_s, reduce_s);
   result.most_gain = plain > 0 ? can_hide / plain : 0;
   return result;
 }

@@ -20,7 +20,7 @@ class Predict(PretrainTest):
             self.assertIn("prediction, ms", run.out)
             self.assertIn("predicted: step", run.out)
             line = self.prediction(run)
-            # Not a bound on the machine's noise: a wrong unit or a forgotten part would be off by more.
+            # No bound on the machine's noise: a wrong unit or a forgotten part is off by more.
             ratio = line["predicted"]["step_s"] / line["measured"]["step_s"]
             self.assertTrue(0.2 < ratio < 5, line)
             for side in ("predicted", "measured"):
