@@ -193,6 +193,7 @@ struct Timing {
   double median_us = 0;
   double p99_us = 0;
   double min_us = 0;
+  double low_us = 0;           // a quarter of the iterations took no longer
   double back_to_back_us = 0;  // mean of calls without a barrier between them
   double cpu_s = 0;            // of this process, per call
   int iterations = 0;
@@ -257,6 +258,7 @@ Timing measure(M& meeting, const Effort& effort, Operation&& operation, Prepare&
   timing.median_us = median_of(times);
   timing.p99_us = quantile_of(times, 0.99);
   timing.min_us = *std::min_element(times.begin(), times.end());
+  timing.low_us = quantile_of(times, 0.25);
 
   const double fit = effort.budget_us / 4 / std::max(timing.median_us, 0.05);
   const int calls = static_cast<int>(std::clamp(fit, 2.0, 2000.0));

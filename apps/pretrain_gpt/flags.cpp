@@ -96,6 +96,10 @@ void add_overlap(CLI::App& app, Flags& flags) {
   app.add_flag("--debug-stale-reads", flags.debug_stale_reads,
                "Look at every tensor that forward reads (slow)")
       ->group(group);
+  app.add_flag("--predict", flags.predict,
+               "Rehearse some steps without communication; predicted beside measured times at the "
+               "end")
+      ->group(group);
 }
 
 void add_checks(CLI::App& app, Flags& flags) {

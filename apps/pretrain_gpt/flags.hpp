@@ -64,6 +64,7 @@ struct Flags {
   bool overlap_param_gather = false;
   bool async_log_all_reduce = false;
   bool debug_stale_reads = false;
+  bool predict = false;
 
   // Checks.
   bool check_for_nan = false;

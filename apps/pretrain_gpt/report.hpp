@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "event_file.hpp"
 #include "flags.hpp"
+#include "prediction.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace pretrain {
@@ -46,6 +48,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
+  // To be compared with what is measured, at the end.
+  void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
@@ -61,6 +65,7 @@ class Report {
   void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
   void print_table() const;
+  void tell_prediction();
   std::string time_left(std::int64_t step) const;
 
   Flags flags_;
@@ -70,6 +75,7 @@ class Report {
   std::FILE* log_ = nullptr;
   std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;  // as told last
+  std::optional<Foretold> prediction_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;

@@ -10,6 +10,7 @@
 
 #include "model.hpp"
 #include "position.hpp"
+#include "rehearsal.hpp"
 #include "step_log.hpp"
 #include "tutti/libtorch.hpp"
 
@@ -63,6 +64,7 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
+  Status look_ahead();
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
   Status micro_batch(std::int64_t step, int number, int micro);
@@ -121,9 +123,21 @@ Status Trainer::set_up() {
                                flags_.bf16 ? "bf16" : "fp32"),
                    model_->layer().describe());
   }
+  if (flags_.predict) {
+    if (auto status = look_ahead(); !status.ok()) return status;
+  }
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
+  return {};
+}
+
+Status Trainer::look_ahead() {
+  auto rehearsal = rehearse(*group_, flags_, data_, wrap_options(flags_), model_->layer());
+  if (!rehearsal.ok()) return rehearsal.status();
+  auto foretold = foretell(model_->layer().group(), *rehearsal);
+  if (!foretold.ok()) return foretold.status().annotate("--predict");
+  if (report_) report_->predict(*foretold);
   return {};
 }
 

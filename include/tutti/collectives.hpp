@@ -28,6 +28,9 @@ struct CallOptions {
   Algorithm algorithm = Algorithm::automatic;
   void* stream = nullptr;  // opaque; null on CPU
   const char* name = "";   // shown in logs and traces; lent until the Work is done
+  // A blocking call that has to wait asks this some ten times a second, in its own thread; true
+  // aborts the group. For callers with a Ctrl-C of their own, such as interpreters.
+  bool (*interrupted)() = nullptr;
 };
 
 // One collective call, spelled out. The named methods of Group fill one in; bindings may do so too.

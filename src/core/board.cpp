@@ -14,7 +14,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
 // A reader gives up on a line that stays torn: its writer died in the middle.

@@ -30,7 +30,9 @@ struct BoardNote {
   std::int32_t pid = 0;      // filled in by note()
   BoardState state = BoardState::nothing;
   std::uint8_t spare[3] = {};
-  char operation[40] = {};  // "all_reduce", "send", "creating group"; zero-filled, cut off
+  std::uint64_t calls = 0;  // collectives of all groups that the rank has started so far
+  std::uint64_t bytes = 0;  // of its own arguments to them
+  char operation[24] = {};  // "all_reduce", "send", "creating group"; zero-filled, cut off
   char group[56] = {};
 
   static BoardNote of(std::string_view operation, std::string_view group, std::uint64_t sequence,

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <fstream>
+#include "core/files.hpp"
 
 namespace tutti {
 namespace {
@@ -25,8 +25,7 @@ const Clock& steady_clock() {
 }
 
 std::string clock_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const std::string boot(first_word(read_text("/proc/sys/kernel/random/boot_id")));
   struct stat space{};
   if (boot.empty() || ::stat("/proc/self/ns/time", &space) != 0) return boot;
   return fmt::format("{}/{}", boot, space.st_ino);

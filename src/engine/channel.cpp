@@ -26,6 +26,8 @@ constexpr long kAlert = 64;
 // How often the board hears of calls that are over before anybody could read it: about a
 // millisecond.
 constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
+// How often a blocking call that waits asks whether it was interrupted.
+constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
 
 std::uint64_t key_of(const Launch& launch) {
   return static_cast<std::uint64_t>(launch.collective) |
@@ -58,7 +60,7 @@ void Channel::set_stage(std::unique_ptr<Stage> stage) {
   patience_ = std::make_unique<Patience>(engine_->spins());
 }
 
-Status Channel::run(const Launch& launch) {
+Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   if (has_stage() && baton_.try_lock()) {
     const bool begun = begin_at_once(launch);
     const bool ended = begun && watch_stage();
@@ -74,11 +76,25 @@ Status Channel::run(const Launch& launch) {
     // Whoever wanted the baton meanwhile may have gone to sleep.
     if (has_news_.load(std::memory_order_relaxed)) engine_->kick();
     if (ended) return {};
-    if (work) return work->wait(std::chrono::nanoseconds::max());
+    if (work) return finish(*work, interrupted);
   }
   Queued queued;
   queued.lent = &launch;
-  return enqueue(std::move(queued), true)->wait(std::chrono::nanoseconds::max());
+  return finish(*enqueue(std::move(queued), true), interrupted);
+}
+
+Status Channel::finish(WorkState& work, bool (*interrupted)()) {
+  if (interrupted == nullptr) return work.wait(Nanoseconds::max());
+  for (Status status = work.wait(kAskEvery);; status = work.wait(kAskEvery)) {
+    if (work.done()) return status;
+    if (!interrupted()) continue;
+    fail({Code::aborted,
+          fmt::format("rank {} was interrupted in a call on group '{}'", options_.rank,
+                      options_.name),
+          {options_.rank, -1, 0}},
+         true);
+    return work.wait(Nanoseconds::max());
+  }
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
@@ -90,8 +106,9 @@ std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
 
 std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   auto work = std::make_shared<WorkState>(shared_from_this());
-  queued.queued = engine_->clock().now();
-  queued.deadline = deadline_after(queued.queued, queued.lent->timeout);
+  const Nanoseconds now = engine_->clock().now();
+  queued.queued = now;
+  queued.deadline = deadline_after(now, queued.lent->timeout);
   queued.work = work;
   queued.counted = !caller_drives;
   Status refused;
@@ -110,8 +127,14 @@ std::shared_ptr<WorkState> Channel::enqueue(Queued queued, bool caller_drives) {
   if (!refused.ok())
     work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return work;
+}
+
+void Channel::leave_to_progress(Nanoseconds now) {
+  const bool waited_for = habit_.waits_at_once();
+  habit_.on_start(now);
+  engine_->kick(waited_for);
 }
 
 std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives) {
@@ -137,17 +160,21 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
   if (!refused.ok() || postings.empty())
     batch->work->complete(refused);
   else if (!caller_drives)
-    engine_->kick();
+    leave_to_progress(now);
   return batch->work;
 }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
-  trace::Tracer* tracer = engine_->tracer();
-  const std::int64_t began = tracer != nullptr ? engine_->clock().now().count() : 0;
+  const Nanoseconds began = engine_->clock().now();
+  habit_.on_wait(began);
+  driven_.fetch_add(1);
   engine_->drive(
       *this, [&work] { return work.done(); }, timeout);
-  if (tracer != nullptr)
-    tracer->wait(options_.id, work.sequence(), began, engine_->clock().now().count());
+  driven_.fetch_sub(1);
+  // What is left was nobody's while this thread drove it.
+  if (busy()) engine_->kick();
+  if (trace::Tracer* tracer = engine_->tracer())
+    tracer->wait(options_.id, work.sequence(), began.count(), engine_->clock().now().count());
 }
 
 // ---- stepping
@@ -320,6 +347,7 @@ void Channel::note_at_once() {
     at_once_.record = record_of(trace::Event::finished, launch, 0);
     at_once_.record_print = launch.name.empty() ? launch.print : 0;
   }
+  engine_->count_call(at_once_.record.bytes);
   last_sequence_.store(at_once_.sequence, std::memory_order_relaxed);
   last_running_.store(true, std::memory_order_relaxed);
   at_once_.told =
@@ -542,6 +570,7 @@ void Channel::note(trace::Event event, const Queued& queued, const Status& statu
   trace::Record record = record_of(event, queued.launch(), queued.sequence);
   record.code = static_cast<std::uint8_t>(status.code());
   engine_->recorder().note(record);
+  if (event == trace::Event::started) engine_->count_call(record.bytes);
   tell_board(queued.launch(), queued.sequence, event == trace::Event::started);
 }
 

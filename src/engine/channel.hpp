@@ -25,6 +25,7 @@
 
 #include "core/clock.hpp"
 #include "core/spin_lock.hpp"
+#include "engine/habit.hpp"
 #include "engine/launch.hpp"
 #include "engine/patience.hpp"
 #include "engine/plan.hpp"
@@ -61,16 +62,25 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
 
   // Runs a collective to its end in this thread. On a stage, while nothing else is under way, that
   // costs no allocation, no lock but the baton and no system call.
-  Status run(const Launch& launch);
+  // `interrupted`, where there is one, is asked now and then while it waits; true ends the group.
+  Status run(const Launch& launch, bool (*interrupted)() = nullptr);
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
   std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
 
+  // Waits for a work that the caller drives.
+  Status finish(WorkState& work, bool (*interrupted)());
+
   void drive(const WorkState& work, Nanoseconds timeout) override;
   // Steps once if nobody else does. True if anything moved.
   bool try_step();
-  // Whether there is anything that the progress thread should step for.
-  bool busy() const { return busy_.load(std::memory_order_seq_cst) > 0; }
+  // Whether there is anything that the progress thread should step for: asynchronous works, and
+  // nobody who drives them.
+  bool busy() const {
+    return busy_.load(std::memory_order_seq_cst) > 0 &&
+           driven_.load(std::memory_order_seq_cst) == 0;
+  }
+  Habit& habit() { return habit_; }
   Nanoseconds next_deadline() const { return Nanoseconds(next_deadline_.load()); }
 
   // Ends the group with `status`, and tells the other members if asked to.
@@ -141,6 +151,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   };
 
   std::shared_ptr<WorkState> enqueue(Queued queued, bool caller_drives);
+  void leave_to_progress(Nanoseconds now);
   bool step();
   bool drain_inbox();
   void handle(Incoming& message);
@@ -189,7 +200,9 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   std::shared_ptr<Engine> engine_;
   ChannelOptions options_;
   SpinLock baton_;
-  std::atomic<int> busy_{0};  // asynchronous works that are not done
+  std::atomic<int> busy_{0};    // asynchronous works that are not done
+  std::atomic<int> driven_{0};  // threads that wait here
+  Habit habit_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
 
   // Handed over from any thread to the holder of the baton.

@@ -17,6 +17,10 @@ namespace {
 // The longest sleep while something is under way: bounds the damage of a lost wake-up.
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
+// While works are started and waited for at once, the idle progress thread looks this often for one
+// that was not, and goes back to sleep for good when none was started during so many looks.
+constexpr Nanoseconds kWatch = 2ms;
+constexpr int kLooksInVain = 10;
 
 // How often the progress thread looks again before it sleeps, where it has a core for itself.
 // Elsewhere it sleeps at once and never yields: compute runs beside it, and since Linux 6.16 a thread
@@ -300,7 +304,9 @@ void Engine::notify() {
   }
 }
 
-void Engine::kick() {
+void Engine::kick(bool waited_for) {
+  kicks_.fetch_add(1, std::memory_order_relaxed);
+  if (waited_for && watching_.load(std::memory_order_seq_cst)) return;
   if (sleeping_.load()) endpoint_->wake();
   {
     std::scoped_lock lock(sleep_mutex_);
@@ -335,6 +341,15 @@ class Engine::Allowance {
   Nanoseconds owed_{0};
 };
 
+// How long the progress thread may sleep with nothing to do.
+Nanoseconds Engine::time_to_idle() {
+  const std::uint64_t kicks = kicks_.load(std::memory_order_relaxed);
+  looks_in_vain_ = kicks == kicks_seen_ ? looks_in_vain_ + 1 : 0;
+  kicks_seen_ = kicks;
+  watching_.store(looks_in_vain_ < kLooksInVain, std::memory_order_seq_cst);
+  return watching_.load(std::memory_order_relaxed) ? kWatch : kLongestIdleSleep;
+}
+
 void Engine::progress_loop() {
   if (!config_.progress_cpus.empty() && !pin_this_thread(config_.progress_cpus))
     log_.warn(Subsystem::init, "TUTTI_PROGRESS_CPUS names cores that this process may not use");
@@ -345,9 +360,13 @@ void Engine::progress_loop() {
     bool moved = false;
     Nanoseconds deadline = Nanoseconds::max();
     for (const auto& channel : channels()) {
-      busy |= channel->busy();
+      if (channel->busy()) {
+        busy = true;
+        channel->habit().on_left_alone();
+      }
       deadline = std::min(deadline, channel->next_deadline());
     }
+    if (busy) watching_.store(false, std::memory_order_seq_cst);
     // While a caller drives the only work there is, stay out of its way.
     if (busy || drivers_.load() == 0) {
       allowance.begin();
@@ -369,7 +388,7 @@ void Engine::progress_loop() {
       const auto all = channels();
       return std::any_of(all.begin(), all.end(), [](const auto& c) { return c->busy(); });
     };
-    doze(busy ? time_to_sleep(deadline) : kLongestIdleSleep, !busy, over,
+    doze(busy ? time_to_sleep(deadline) : time_to_idle(), !busy, over,
          [&] { return busy && step_channels(nullptr); });
   }
 }

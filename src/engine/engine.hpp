@@ -74,8 +74,9 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
 
   // Something has happened that a sleeping thread may wait for.
   void notify();
-  // There is asynchronous work for the progress thread.
-  void kick();
+  // There is asynchronous work for the progress thread. `waited_for`: its starter is expected to
+  // drive it in a moment, so that it is enough if the thread finds it when it looks next.
+  void kick(bool waited_for = false);
   // Runs `body` while nobody polls.
   void between_polls(const std::function<void(transport::Endpoint&)>& body);
 
@@ -90,6 +91,14 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.
   long spins() const { return spins_; }
+  // Of the collectives started so far, for the launcher's board. Two groups that count at once may
+  // lose one: an exact sum would cost every call a locked instruction.
+  void count_call(std::uint64_t bytes) {
+    calls_.store(calls() + 1, std::memory_order_relaxed);
+    called_bytes_.store(called_bytes() + bytes, std::memory_order_relaxed);
+  }
+  std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  std::uint64_t called_bytes() const { return called_bytes_.load(std::memory_order_relaxed); }
   // Ids of groups: any number that no group of these ranks has used.
   std::uint32_t next_channel() const { return next_channel_.load(); }
   void reserve_channels_below(std::uint32_t id);
@@ -118,6 +127,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   bool step_channels(const Channel* only);
   std::vector<std::shared_ptr<Channel>> channels();
   void progress_loop();
+  Nanoseconds time_to_idle();
   // `last_try` is asked just before falling asleep, with the doorbell set and no lock held.
   void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
             const std::function<bool()>& last_try);
@@ -137,6 +147,8 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
 
   SpinLock poll_lock_;
   std::atomic<std::uint64_t> polls_{0};
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> called_bytes_{0};
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;
@@ -154,6 +166,11 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> sleeping_idle_{false};
   std::atomic<int> drivers_{0};
+  // The progress thread looks every kWatch or sooner, busy or not: not every start must wake it.
+  std::atomic<bool> watching_{false};
+  std::atomic<std::uint64_t> kicks_{0};
+  std::uint64_t kicks_seen_ = 0;  // by the progress thread
+  int looks_in_vain_ = 0;
   std::atomic<bool> stop_{false};
   std::thread progress_;
 };

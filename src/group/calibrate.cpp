@@ -8,12 +8,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <system_error>
 #include <thread>
 
+#include "core/files.hpp"
 #include "core/sockets.hpp"
 #include "core/threads.hpp"
 #include "reduce/fold.hpp"
@@ -42,10 +42,10 @@ double now_s() { return static_cast<double>(steady_clock().now().count()) * 1e-9
 
 // How long this thread has stood in the queue of a processor: the second number of schedstat.
 double run_delay_s() {
-  std::ifstream file("/proc/thread-self/schedstat");
-  double ran = 0;
-  double waited = 0;
-  return file >> ran >> waited ? waited * 1e-9 : 0;
+  const std::string text = read_text("/proc/thread-self/schedstat");
+  const std::string_view ran = first_word(text);
+  const auto waited = first_number(std::string_view(text).substr(ran.size()));
+  return static_cast<double>(waited.value_or(0)) * 1e-9;
 }
 
 struct Free {

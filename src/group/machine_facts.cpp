@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "core/files.hpp"
 #include "engine/fingerprint.hpp"
 #include "topology/discover.hpp"
 
@@ -19,11 +19,11 @@ static_assert(kMostCpus <= CPU_SETSIZE);
 
 // "Intel(R) Xeon(R) …"; what /proc/cpuinfo calls it differs between processors.
 std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    for (const char* key : {"model name", "cpu model", "CPU part"})
-      if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos)
-        return line.substr(line.find(": ") + 2);
+  const std::string text = read_text("/proc/cpuinfo");
+  for (const char* key : {"model name", "cpu model", "CPU part"})
+    if (const auto line = value_after(text, key))
+      if (const std::size_t at = line->find(": "); at != std::string_view::npos)
+        return std::string(line->substr(at + 2));
   return "processor of unknown make";
 }
 
@@ -62,8 +62,7 @@ std::vector<int> CpuSet::list() const {
 }
 
 std::uint64_t kernel_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  const std::string id(first_word(read_text("/proc/sys/kernel/random/boot_id")));
   return id.empty() ? 0 : engine::fnv1a(id.data(), id.size());
 }
 

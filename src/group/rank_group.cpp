@@ -57,11 +57,13 @@ Status RankGroup::check_process() const {
 
 Status RankGroup::run(const Call& call) {
   if (world_->is_foreign()) return check_process();
-  if (const engine::Launch* launch = recent_.find(call)) return channel_->run(*launch);
+  if (const engine::Launch* launch = recent_.find(call))
+    return channel_->run(*launch, call.options.interrupted);
   auto launch = make_launch(call, setting_, chooser_);
   if (!launch.ok()) return launch.status();
-  if (const engine::Launch* kept = recent_.keep(call, *launch)) return channel_->run(*kept);
-  return channel_->run(*launch);
+  if (const engine::Launch* kept = recent_.keep(call, *launch))
+    return channel_->run(*kept, call.options.interrupted);
+  return channel_->run(*launch, call.options.interrupted);
 }
 
 Work RankGroup::start(const Call& call) {
@@ -115,7 +117,7 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
   auto postings = postings_of(transfers, options);
   if (!postings.ok()) return postings.status();
   const auto work = channel_->post(*std::move(postings), true);
-  if (Status status = work->wait(std::chrono::nanoseconds::max()); !status.ok()) return status;
+  if (Status status = channel_->finish(*work, options.interrupted); !status.ok()) return status;
   return work->received();
 }
 

@@ -123,9 +123,12 @@ void World::on_failure(const engine::Channel& channel, const Status& status) {
 
 void World::on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
                         bool running) {
-  if (board_)
-    board_->note(rank_, BoardNote::of(collective, group, sequence,
-                                      running ? BoardState::running : BoardState::done));
+  if (!board_) return;
+  BoardNote note = BoardNote::of(collective, group, sequence,
+                                 running ? BoardState::running : BoardState::done);
+  note.calls = engine_->calls();
+  note.bytes = engine_->called_bytes();
+  board_->note(rank_, note);
 }
 
 // In a signal handler: only what is async-signal-safe.

@@ -5,9 +5,9 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 
+#include "core/files.hpp"
 #include "topology/discover.hpp"
 
 namespace tutti::topology {
@@ -15,10 +15,9 @@ namespace {
 
 // Virtual interfaces say -1 or refuse to be read.
 std::optional<int> speed_of(const std::string& name) {
-  std::ifstream file("/sys/class/net/" + name + "/speed");
-  int megabits = 0;
-  if (file >> megabits && megabits > 0) return megabits;
-  return std::nullopt;
+  const auto megabits = first_number(read_text("/sys/class/net/" + name + "/speed"));
+  if (!megabits || *megabits <= 0) return std::nullopt;
+  return static_cast<int>(*megabits);
 }
 
 std::optional<std::string> address_text(const sockaddr* address) {

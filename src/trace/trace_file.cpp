@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 
+#include "core/files.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::trace {
@@ -172,15 +172,9 @@ Result<RankTrace> parse_trace(const std::string& path, const std::string& bytes)
 }
 
 Result<RankTrace> read_trace(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto failed = [&] {
-    return Status(Code::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
-  };
-  if (!file) return failed();
-  std::string bytes(static_cast<std::size_t>(file.tellg()), '\0');
-  file.seekg(0);
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) return failed();
-  return parse_trace(path, bytes);
+  const auto bytes = read_file(path);
+  if (!bytes.ok()) return bytes.status();
+  return parse_trace(path, *bytes);
 }
 
 }  // namespace tutti::trace

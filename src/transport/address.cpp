@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
 
 #include "core/auth.hpp"
 #include "core/bytes.hpp"
+#include "core/files.hpp"
 #include "core/words.hpp"
 
 namespace tutti::transport {
@@ -75,8 +75,7 @@ Result<Address> Address::decode(const std::string& bytes) {
 std::string Address::whereabouts() const { return fmt::format("host {}, pid {}", host, pid); }
 
 std::string this_host_id() {
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  const std::string boot_id(first_word(read_text("/proc/sys/kernel/random/boot_id")));
   struct stat space {};
   if (::stat("/proc/thread-self/ns/net", &space) != 0) return boot_id;
   return fmt::format("{}/{}/{}", boot_id, space.st_dev, space.st_ino);

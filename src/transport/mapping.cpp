@@ -9,27 +9,28 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
+
+#include "core/files.hpp"
 
 namespace tutti::transport {
 namespace {
 
 // The number in a file of one; what cannot be read ("max", or no such file) is no limit.
 std::uint64_t number_in(const char* path) {
-  std::uint64_t number = 0;
-  return std::ifstream(path) >> number ? number : std::numeric_limits<std::uint64_t>::max();
+  const auto number = first_number(read_text(path));
+  return number ? static_cast<std::uint64_t>(*number) : std::numeric_limits<std::uint64_t>::max();
 }
 
 // Of the host and of the container.
 std::uint64_t available_bytes() {
   constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t available = kNone;
-  std::ifstream host("/proc/meminfo");
-  for (std::string word; host >> word;)
-    if (std::uint64_t kib = 0; word == "MemAvailable:" && host >> kib) available = kib * 1024;
+  const std::string host = read_text("/proc/meminfo");
+  if (const auto value = value_after(host, "MemAvailable:"))
+    if (const auto kib = first_number(*value)) available = static_cast<std::uint64_t>(*kib) * 1024;
   const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
   if (limit != kNone && used != kNone)

@@ -18,6 +18,10 @@
 #include "tuner/curve.hpp"
 #include "tutti/status.hpp"
 
+namespace tutti {
+struct Json;
+}
+
 namespace tutti::tuner {
 
 // A kind of link, as the engine's messages see it.
@@ -73,6 +77,8 @@ const Machine& built_in_machine();
 std::string to_json(const Machine& machine);
 // Code::corrupt where it is no JSON, else Code::invalid_argument; both say where and what.
 Result<Machine> parse_machine(std::string_view json);
+// The same of a document that is part of another.
+Result<Machine> parse_machine(const Json& document);
 
 // For people: a few lines.
 std::string describe(const Machine& machine);

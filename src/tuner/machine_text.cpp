@@ -206,7 +206,9 @@ std::string to_json(const Machine& machine) {
 Result<Machine> parse_machine(std::string_view json) {
   auto document = Json::parse(json);
   if (!document.ok()) return document.status();
-  return Reader(*document).machine();
+  return parse_machine(*document);
 }
+
+Result<Machine> parse_machine(const Json& document) { return Reader(document).machine(); }
 
 }  // namespace tutti::tuner

@@ -1,4 +1,5 @@
 // Group::abort reaches every rank, and no other group.
+#include <atomic>
 #include <thread>
 
 #include "support/trial.hpp"
@@ -48,6 +49,31 @@ TEST_P(Abort, may_come_from_another_thread_while_one_waits) {
     if (here.rank == 0) other = std::thread([&] { (*group)->abort("the soup is cold"); });
     expect_aborted(barrier.wait());
     if (other.joinable()) other.join();
+  });
+}
+
+// Threads of one world share it; only rank 0's calls ask.
+std::atomic<bool> signalled{false};
+
+TEST_P(Abort, of_a_blocking_call_that_was_interrupted_ends_the_group) {
+  in_world([](Context& here) {
+    auto group = here.group->duplicate();
+    ASSERT_TRUE(group.ok());
+    Status status;
+    if (here.rank == 0) {
+      signalled = false;
+      CallOptions options;
+      options.interrupted = [] { return signalled.exchange(true); };  // from the second time on
+      status = (*group)->barrier(options);
+      EXPECT_TRUE(here.store->set("interrupted", "").ok());
+    } else {
+      ASSERT_TRUE(here.store->wait("interrupted", std::chrono::seconds(30)).ok());
+      status = (*group)->barrier();
+    }
+    EXPECT_EQ(status.code(), Code::aborted) << status.to_string();
+    EXPECT_NE(status.message().find("rank 0 was interrupted"), std::string::npos)
+        << status.to_string();
+    try_out(*here.group, {.count = 1000});
   });
 }
 

@@ -42,6 +42,22 @@ TEST_P(Works, finish_without_anybody_waiting) {
   });
 }
 
+TEST_P(Works, finish_without_anybody_waiting_after_a_row_that_was_waited_for) {
+  in_world([](Context& here) {
+    std::vector<std::int32_t> values(3, 1);
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 20; ++i)
+        EXPECT_TRUE(here.group->all_reduce_async(Buffer::of(values), ReduceOp::max).wait().ok());
+      Trial trial(*here.group, {.count = 4099});
+      std::promise<Status> finished;
+      trial.start().on_complete([&](const Status& status) { finished.set_value(status); });
+      auto outcome = finished.get_future();
+      ASSERT_EQ(outcome.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+      trial.check(outcome.get());
+    }
+  });
+}
+
 TEST_P(Works, call_back_once_and_callbacks_may_start_operations) {
   in_world([](Context& here) {
     constexpr int kLinks = 20;

@@ -8,7 +8,9 @@ namespace tutti::tool {
 Command make_plan(CLI::App& app) {
   CLI::App* parser = app.add_subcommand("plan", "say beforehand what a job will cost");
   parser->require_subcommand(1);
-  std::vector<Command> questions;
+  std::vector<Command> questions = {plan::make_model(*parser), plan::make_search(*parser),
+                                    plan::make_collective(*parser), plan::make_calibrate(*parser),
+                                    plan::make_validate(*parser), plan::make_measure(*parser)};
   return {parser, [questions] {
             for (const Command& question : questions)
               if (question.parser->parsed()) return question.action();

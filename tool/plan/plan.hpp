@@ -11,5 +11,7 @@ Command make_search(CLI::App& plan);
 Command make_collective(CLI::App& plan);
 Command make_calibrate(CLI::App& plan);
 Command make_validate(CLI::App& plan);
+// Hidden: what calibrate and validate start their ranks with.
+Command make_measure(CLI::App& plan);
 
 }  // namespace tutti::tool::plan

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 
 #include "core/secret.hpp"
 
@@ -130,6 +131,9 @@ void Job::wait_for_events() {
     for (const LineStream* stream : {rank.out.get(), rank.err.get()})
       events.push_back({stream->wants_input() ? stream->descriptor() : -1, POLLIN, 0});
 
+  const std::size_t lookers = events.size();
+  if (socket_) socket_->add_to(events);
+
   std::optional<Nanoseconds> wake = escalation_.next();
   if (give_up_at_) wake = wake ? std::min(*wake, *give_up_at_) : give_up_at_;
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
@@ -138,6 +142,8 @@ void Job::wait_for_events() {
   for (const Rank& rank : ranks_)
     for (LineStream* stream : {rank.out.get(), rank.err.get()})
       if (events[next++].revents != 0) stream->pump();
+  if (socket_)
+    socket_->handle(std::span(events).subspan(lookers), [this] { return snapshot(); });
 }
 
 void Job::handle_signals() {
@@ -170,6 +176,7 @@ void Job::handle_death(Rank& rank) {
   }
   rank.death.reset();
   rank.alive = false;
+  rank.exit_code = ending.exit_code();
   --alive_;
   const Nanoseconds now = steady_clock().now();
   if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);

@@ -14,6 +14,7 @@
 
 #include "core/board.hpp"
 #include "tool/run/input.hpp"
+#include "tool/run/job_socket.hpp"
 #include "tool/run/keeper.hpp"
 #include "tool/run/nodes.hpp"
 #include "tool/run/options.hpp"
@@ -31,6 +32,8 @@ class Job {
         escalation_(options.grace), sinks_(Sinks::of_this_process()) {}
   ~Job();
 
+  // Opens the socket of `tutti show job`. A job that cannot be looked at runs all the same.
+  void let_look(const std::string& path);
   // Starts every rank. One that cannot be started is a failure that run() reports.
   void start(Launch launch, const std::string& secret);
   // Returns the exit code: the first failing rank's, else 0.
@@ -44,6 +47,7 @@ class Job {
     std::unique_ptr<LineStream> out;
     std::unique_ptr<LineStream> err;
     bool alive = true;
+    int exit_code = 0;  // when it is not
   };
 
   Status start_ranks(Launch launch, const std::string& secret);
@@ -52,6 +56,7 @@ class Job {
   std::string prefix_of(int rank) const;
 
   void wait_for_events();
+  std::string snapshot() const;
   void handle_signals();
   void handle_deaths();
   void handle_death(Rank& rank);
@@ -71,6 +76,7 @@ class Job {
   Sinks sinks_;
   std::optional<Input> input_;
   std::optional<Board> board_;
+  std::optional<JobSocket> socket_;
   Descriptor secret_;
   Descriptor deaths_;  // an epoll of pidfds: it keeps the order of events
   std::vector<Rank> ranks_;

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <vector>
 
+#include "tool/run/job_folder.hpp"
+
 namespace tutti::tool {
 namespace {
 
-[[noreturn]] void keep(int pipe) {
+[[noreturn]] void keep(int pipe, const std::string& socket) {
   // A session of its own: whatever ends the launcher's process group must not end the keeper.
   ::setsid();
   sigset_t all;
@@ -33,12 +35,13 @@ namespace {
       groups.erase(std::remove(groups.begin(), groups.end(), -word), groups.end());
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
+  remove_job_socket(socket);
   ::_exit(0);
 }
 
 }  // namespace
 
-Result<Keeper> Keeper::start() {
+Result<Keeper> Keeper::start(const std::string& socket) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status("cannot make a pipe");
   Descriptor read_end(ends[0]);
@@ -47,7 +50,7 @@ Result<Keeper> Keeper::start() {
   if (pid < 0) return errno_status("cannot fork");
   if (pid == 0) {
     write_end.reset();
-    keep(read_end.get());
+    keep(read_end.get(), socket);
   }
   return Keeper(std::move(write_end), pid);
 }

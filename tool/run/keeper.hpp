@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "core/sockets.hpp"
 #include "tutti/status.hpp"
 
@@ -14,8 +16,9 @@ namespace tutti::tool {
 
 class Keeper {
  public:
-  // Forks; call it before any thread is started.
-  static Result<Keeper> start();
+  // Forks; call it before any thread is started. `socket` is the job's socket, which the keeper
+  // removes where the launcher could not; empty: none.
+  static Result<Keeper> start(const std::string& socket);
   Keeper(Keeper&&) = default;
   ~Keeper();  // lets it end, and waits for that
 

@@ -13,6 +13,7 @@
 #include "core/words.hpp"
 #include "tool/command.hpp"
 #include "tool/run/job.hpp"
+#include "tool/run/job_folder.hpp"
 #include "tool/run/launch.hpp"
 #include "tutti/config.hpp"
 
@@ -127,7 +128,8 @@ int launch_job(const RunOptions& options) {
   if (!secret.ok()) return complain("run", secret.status());
 
   fill_standard_descriptors();
-  auto keeper = Keeper::start();
+  const std::string socket = new_job_socket_path();
+  auto keeper = Keeper::start(socket);
   if (!keeper.ok()) return complain("run", keeper.status());
   auto signals = Signals::capture();
   if (!signals.ok()) return complain("run", signals.status());
@@ -146,6 +148,7 @@ int launch_job(const RunOptions& options) {
   launch.signal_mask = signals->former_mask();
   launch.open_files = raise_descriptor_limit();
   Job job(options, **rendezvous, *keeper, *signals);
+  job.let_look(socket);
   job.start(std::move(launch), *secret);
   return job.run();
 }

@@ -1,4 +1,6 @@
 // tutti show - a schedule as text, as a page or as a drawing, after it was proved right.
+#include "tool/command.hpp"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +11,7 @@
 
 #include "core/words.hpp"
 #include "schedule/catalog.hpp"
-#include "tool/command.hpp"
+#include "tool/show/job_view.hpp"
 #include "tool/show/show.hpp"
 #include "tuner/choose.hpp"
 
@@ -23,6 +25,13 @@ constexpr const char* kFooter = R"(Examples:
   tutti show all_reduce --algorithm hierarchical --hosts 2x2
   tutti show all_reduce --algorithm double_binary_tree -n 8 --html trees.html   # animated
   tutti show all_reduce --algorithm ring -n 4 --svg ring.svg
+)";
+
+constexpr const char* kJobFooter = R"(Examples:
+  tutti show job                  # the running job, every second; Ctrl-C leaves, the job goes on
+  tutti show job --once --json
+
+Ranks of this host's launcher only; on several hosts, look on each.
 )";
 
 template <class Enum>
@@ -95,9 +104,9 @@ Result<Algorithm> read_algorithm(ShowOptions& options, const schedule::Request& 
   std::vector<std::string_view> words;
   for (const Algorithm each : schedule::algorithms_for(request.collective))
     words.push_back(to_string(each));
-  return Status(Code::invalid_argument,
-                unknown_word(fmt::format("algorithm for {}", options.collective),
-                             options.algorithm, words));
+  return Status(
+      Code::invalid_argument,
+      unknown_word(fmt::format("algorithm for {}", options.collective), options.algorithm, words));
 }
 
 Status check_outputs(const ShowOptions& options, const schedule::Request& request) {
@@ -121,7 +130,8 @@ int write(const std::string& path, const std::string& text) {
 
 int show(ShowOptions options) {
   if (options.collective.empty())
-    return complain("show", "say what to show: a collective, such as all_reduce, or job", kBadInput);
+    return complain("show", "say what to show: a collective, such as all_reduce, or job",
+                    kBadInput);
   std::vector<int> host_of;
   const auto request = read_request(options, host_of);
   if (!request.ok()) return complain("show", request.status());
@@ -141,11 +151,24 @@ int show(ShowOptions options) {
                              : write(options.svg, make_svg(*shown));
 }
 
+CLI::App* add_job_parser(CLI::App& show_parser, JobViewOptions& options) {
+  CLI::App* parser = show_parser.add_subcommand(
+      "job", "live view of a job started by tutti run: who does what, who waits for whom");
+  parser->add_option("job", options.job,
+                     "its name, the beginning of it, or the launcher's pid; none: the only one");
+  parser->add_option("--interval", options.interval, "seconds between two looks (default 1)");
+  parser->add_flag("--once", options.once, "look once and end");
+  parser->add_flag("--json", options.json, "one JSON object a line for every look");
+  parser->footer(kJobFooter);
+  return parser;
+}
+
 }  // namespace
 
 Command make_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* show_parser = app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
+  CLI::App* show_parser =
+      app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
   show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …");
   show_parser->add_option("-a,--algorithm", options->algorithm,
                           "ring, direct, …; none: list them all");
@@ -168,7 +191,11 @@ Command make_show(CLI::App& app) {
   show_parser->add_option("--tuning", options->tuning,
                           "the page's costs: a tuning table (default: the built-in one)");
   show_parser->footer(kFooter);
-  return {show_parser, [options] { return show(*options); }};
+  auto job_options = std::make_shared<JobViewOptions>();
+  CLI::App* job_parser = add_job_parser(*show_parser, *job_options);
+  return {show_parser, [options, job_parser, job_options] {
+            return job_parser->parsed() ? show_job(*job_options) : show(*options);
+          }};
 }
 
 }  // namespace tutti::tool

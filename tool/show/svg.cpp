@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "schedule/drawing.hpp"
@@ -28,6 +29,11 @@ using schedule::Space;
 constexpr double kLeft = 64, kTop = 84, kCellsHeight = 30, kBandPadding = 14;
 constexpr int kColours = 16;
 
+// As in web/style.css. Written out as plain fills and strokes, which every renderer understands.
+constexpr const char* kPalette[kColours] = {
+    "#3b6fd4", "#e07b28", "#2e9e6b", "#c8434f", "#8a62c9", "#b08f1a", "#2897b5", "#cf5c9c",
+    "#6c8f2c", "#5560c9", "#c06a4a", "#1f8f8f", "#a84fb8", "#8d7a53", "#5f9bd8", "#7b8794"};
+
 constexpr const char* kStyle = R"(<style>
   .paper{fill:#fff} .life{stroke:#c9c5ba;stroke-width:1.5} .band{fill:#f4f2ec}
   text{font:12px system-ui,"DejaVu Sans",sans-serif;fill:#1b1f27} .muted{fill:#59616d}
@@ -35,10 +41,6 @@ constexpr const char* kStyle = R"(<style>
   .chip{stroke:#fff;stroke-width:1} .empty{fill:none;stroke:#a8a498;stroke-dasharray:2 2}
   .label{font-size:10px;text-anchor:middle;paint-order:stroke;stroke:#fff;stroke-width:3px}
   .arrow{fill:none;stroke-width:1.8} .knob{fill:#1b1f27}
-  .c0{--c:#3b6fd4}.c1{--c:#e07b28}.c2{--c:#2e9e6b}.c3{--c:#c8434f}.c4{--c:#8a62c9}.c5{--c:#b08f1a}
-  .c6{--c:#2897b5}.c7{--c:#cf5c9c}.c8{--c:#6c8f2c}.c9{--c:#5560c9}.c10{--c:#c06a4a}
-  .c11{--c:#1f8f8f}.c12{--c:#a84fb8}.c13{--c:#8d7a53}.c14{--c:#5f9bd8}.c15{--c:#7b8794}
-  .arrow{stroke:var(--c)} .chip,.head{fill:var(--c)}
   @media (prefers-color-scheme:dark){ .paper{fill:#12151a} .life{stroke:#414856}
     .band{fill:#1a1e25} text{fill:#e9e7e1} .muted{fill:#a0a8b4} .chip{stroke:#12151a}
     .label{stroke:#12151a} .empty{stroke:#586070} .knob{fill:#e9e7e1} }
@@ -86,7 +88,7 @@ class Sheet {
       for (const Cell& cell : cells_.back().all()) visible += cell.space != Space::scratch;
       most = std::max(most, visible);
     }
-    column_ = std::clamp(static_cast<double>(most) * 14 + 26, 70.0, 260.0);
+    column_ = std::clamp(static_cast<double>(most) * 14 + 26, 84.0, 260.0);
     chip_ = std::min(14.0, (column_ - 14) / static_cast<double>(std::max<std::size_t>(most, 1)));
   }
 
@@ -100,8 +102,10 @@ class Sheet {
     const double first = y;
     bands(y);
     for (std::size_t rank = 0; rank < cells_.size(); ++rank) {
-      lines_ += fmt::format(R"(<line class="life" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)"
-                            "\n", x(rank), first, y);
+      lines_ +=
+          fmt::format(R"(<line class="life" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)"
+                      "\n",
+                      x(rank), first, y);
       row_of_cells(rank, y + 6, true);
     }
     return page(y + kCellsHeight + 8);
@@ -110,17 +114,24 @@ class Sheet {
  private:
   double x(std::size_t rank) const { return kLeft + (static_cast<double>(rank) + 0.5) * column_; }
   void text(double x, double y, const char* kind, const std::string& words) {
-    body_ += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, words);
+    body_ +=
+        fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, words);
   }
 
   void title() {
     const Program& model = shown_.programs.front();
-    body_ += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{} by {}, {}<tspan class=\"muted\" "
-                         "font-weight=\"400\" font-size=\"12\" dx=\"12\">{}, {}</tspan></text>\n",
-                         to_string(model.collective), to_string(model.algorithm),
-                         count_of(shown_.programs.size(), "rank"),
-                         count_of(shown_.report.steps, "step"),
-                         count_of(shown_.report.messages, "message"));
+    body_ += fmt::format(
+        "<text class=\"title\" x=\"16\" y=\"28\">{} by {}, {}<tspan class=\"muted\" "
+        "font-weight=\"400\" font-size=\"12\" dx=\"12\">{}, {}</tspan></text>\n",
+        to_string(model.collective), to_string(model.algorithm),
+        count_of(shown_.programs.size(), "rank"), count_of(steps(), "step"),
+        count_of(shown_.report.messages, "message"));
+  }
+
+  std::uint64_t steps() const {
+    std::set<std::uint32_t> numbers;
+    for (const Message& message : messages_) numbers.insert(message.step);
+    return numbers.size();
   }
 
   // Empty frames for what is not there yet, or not promised.
@@ -132,10 +143,12 @@ class Sheet {
     double left = x(rank) - chip_ * static_cast<double>(row.size()) / 2;
     for (const Cell* cell : row) {
       const bool full = at_last || cell->start.count > 0;
-      const std::string kind =
-          full ? fmt::format("chip c{}", cell->extent / per_colour % kColours) : "empty";
-      body_ += fmt::format(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="12" rx="2"/>)"
-                           "\n", kind, left + 0.5, y, chip_ - 1);
+      const std::string kind = full ? fmt::format("class=\"chip\" fill=\"{}\"",
+                                                  kPalette[cell->extent / per_colour % kColours])
+                                    : "class=\"empty\"";
+      body_ += fmt::format(R"(<rect {} x="{:.1f}" y="{:.1f}" width="{:.1f}" height="12" rx="2"/>)"
+                           "\n",
+                           kind, left + 0.5, y, chip_ - 1);
       left += chip_;
     }
   }
@@ -153,8 +166,10 @@ class Sheet {
       for (const auto& [rank, count] : sent) most = std::max(most, count);
       const double height = 2 * kBandPadding + 22 + 12 * (most - 1);
       if ((shaded = !shaded))
-        lines_ += fmt::format(R"(<rect class="band" x="0" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
-                              "\n", y, width(), height);
+        lines_ +=
+            fmt::format(R"(<rect class="band" x="0" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
+                        "\n",
+                        y, width(), height);
       text(16, y + height / 2 + 4, "muted", fmt::format("step {}", begin->step));
       sent.clear();
       for (; begin != end; ++begin) arrow(*begin, y + kBandPadding + 12 * sent[begin->from]++);
@@ -169,21 +184,25 @@ class Sheet {
     // Long arrows bow, so that they do not lie on the short ones.
     const double bow = std::min(16.0, std::abs(to - from) / column_ * 3);
     body_ += fmt::format(
-        "<g class=\"c{}\"><path class=\"arrow\" d=\"M{:.1f} {:.1f} Q{:.1f} {:.1f} {:.1f} {:.1f}\"/>"
-        "<path class=\"head\" d=\"M{:.1f} {:.1f} l{:.1f} -4.5 l1 7.5z\"/>"
-        "<circle class=\"head\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\"/></g>\n",
-        message.colour, from, y, (from + to) / 2, y + drop / 2 - bow, to - 4 * side, y + drop - 1, to,
-        y + drop, -8 * side, from, y);
+        "<g class=\"message\" fill=\"{0}\" stroke=\"{0}\"><path class=\"arrow\" "
+        "d=\"M{1:.1f} {2:.1f} Q{3:.1f} {4:.1f} {5:.1f} {6:.1f}\"/>"
+        "<path stroke=\"none\" d=\"M{7:.1f} {8:.1f} l{9:.1f} -4.5 l1 7.5z\"/>"
+        "<circle stroke=\"none\" cx=\"{1:.1f}\" cy=\"{2:.1f}\" r=\"2.6\"/></g>\n",
+        kPalette[message.colour], from, y, (from + to) / 2, y + drop / 2 - bow, to - 4 * side,
+        y + drop - 1, to, y + drop, -8 * side);
     // Near the sender, where arrows are still apart.
+    const double way = std::min(0.35, column_ * 0.35 / std::abs(to - from));
     if (!message.label.empty())
-      text(from + (to - from) * 0.3, y + drop * 0.3 - bow * 0.42 - 2, "label", message.label);
+      text(from + (to - from) * way, y + drop * way - 2 * bow * way * (1 - way) - 2, "label",
+           message.label);
   }
 
   double width() const { return kLeft + column_ * static_cast<double>(cells_.size()) + 16; }
   std::string page(double height) const {
     const Program& model = shown_.programs.front();
     return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2} by {3} on {4} ranks, step by step\">\n"
         "{5}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{6}{7}</svg>\n",
         std::max(width(), 380.0), height, to_string(model.collective), to_string(model.algorithm),

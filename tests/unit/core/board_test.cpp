@@ -43,7 +43,7 @@ TEST(board, long_names_are_cut_and_wrong_ranks_ignored) {
   auto board = Board::create(1);
   board->note(0,
               BoardNote::of(std::string(200, 'o'), std::string(200, 'g'), 7, BoardState::failed));
-  EXPECT_EQ(std::strlen(board->read(0)->operation), 39u);
+  EXPECT_EQ(std::strlen(board->read(0)->operation), 23u);
   EXPECT_EQ(std::strlen(board->read(0)->group), 55u);
   board->note(1, BoardNote());
   board->note(-1, BoardNote());
@@ -67,7 +67,7 @@ TEST(board, notes_are_never_read_torn) {
   for (char letter : {'a', 'b'})
     writers.emplace_back([&, letter] {
       for (std::uint64_t i = 1; i <= 20000; ++i) {
-        BoardNote note = BoardNote::of(std::string(30, letter), std::string(50, letter), i,
+        BoardNote note = BoardNote::of(std::string(20, letter), std::string(50, letter), i,
                                        BoardState::running);
         note.time_ns = static_cast<std::int64_t>(i);
         board->note(0, note);
@@ -80,7 +80,7 @@ TEST(board, notes_are_never_read_torn) {
     if (!note) continue;
     ++seen;
     ASSERT_EQ(note->sequence, static_cast<std::uint64_t>(note->time_ns));
-    ASSERT_EQ(std::string(note->operation), std::string(30, note->group[0]));
+    ASSERT_EQ(std::string(note->operation), std::string(20, note->group[0]));
     ASSERT_EQ(std::string(note->group), std::string(50, note->operation[0]));
   } while (running > 0 || seen == 0);
   for (auto& writer : writers) writer.join();

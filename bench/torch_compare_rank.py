@@ -1,0 +1,163 @@
+#!/usr/bin/python3
+"""One rank of bench/torch_compare.py, which starts it; the same program for both backends.
+
+    RANK=0 WORLD_SIZE=1 bench/torch_compare_rank.py --backend gloo --folder /tmp/x --out /dev/stdout
+
+Prints one JSON object: "all_reduce/4/plain" -> seconds, the median over iterations of the slowest rank.
+"""
+import argparse
+import gc
+import json
+import mmap
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+LINE = 8  # words of 8 bytes: each rank's flag has a cache line of its own
+WARM_UPS = 5
+SPINS = 500  # looks before the first yield, which gives up a slice of time; about 50 µs
+
+
+class Meeting:
+    """A barrier in shared memory, which is neither backend's: ranks start each call together."""
+
+    def __init__(self, path, rank, size):
+        with open(path, "r+b") as file:
+            self.words = memoryview(mmap.mmap(file.fileno(), 8 * LINE * size)).cast("Q")
+        self.own, self.flags = rank * LINE, [r * LINE for r in range(size)]
+        self.count = 0
+
+    def wait(self):
+        self.count += 1
+        words, count = self.words, self.count
+        words[self.own] = count
+        looks = 0
+        for flag in self.flags:
+            while words[flag] < count:
+                looks += 1
+                if looks > SPINS:  # somebody else needs the core: a rank too many, another program
+                    os.sched_yield()
+
+
+def allocate(kind, count):
+    if kind == "symmetric":
+        import tutti_torch
+        return tutti_torch.empty(count)
+    return torch.empty(count)
+
+
+def make_call(collective, kind, count, rank, size):
+    """(what to time, the tensors to touch before it, a check of the result after a call)."""
+    if collective == "all_reduce":
+        tensor = allocate(kind, count)
+        return lambda: dist.all_reduce(tensor), [tensor], lambda: tensor[-1].item() == size
+    share = max(1, count // size)
+    whole, part = allocate(kind, share * size), allocate(kind, share)
+    parts = list(whole.view(size, share).unbind(0))
+    if collective == "all_gather":
+        return lambda: dist.all_gather(parts, part), [part, whole], lambda: whole.sum() == share * size
+    return lambda: dist.reduce_scatter(part, parts), [part, whole], lambda: part[-1].item() == size
+
+
+def slowest(durations):
+    """By iteration, over the ranks; collective."""
+    table = torch.tensor(durations, dtype=torch.float64)
+    dist.all_reduce(table, op=dist.ReduceOp.MAX)
+    return table
+
+
+def iterations_for(seconds, options):
+    """As many as the budget allows; every rank takes rank 0's number."""
+    count = torch.tensor([min(options.iterations, max(5, int(options.budget / max(seconds, 1e-7))))])
+    dist.broadcast(count, 0)
+    return int(count)
+
+
+def timed(call, tensors, meeting, count):
+    durations = []
+    for _ in range(count):
+        for tensor in tensors:
+            tensor.fill_(1.0)  # as a step that has just written its gradients
+        meeting.wait()
+        begin = time.perf_counter()
+        call()
+        durations.append(time.perf_counter() - begin)
+    return slowest(durations)
+
+
+def time_call(options, meeting, collective, kind, nbytes):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    call, tensors, right = make_call(collective, kind, max(1, nbytes // 4), rank, size)
+    warm = timed(call, tensors, meeting, WARM_UPS)
+    if not right():
+        sys.exit(f"{collective} of {nbytes} bytes gave wrong values on rank {rank}")
+    count = iterations_for(warm.min().item(), options)
+    return timed(call, tensors, meeting, count).median().item()
+
+
+def time_steps(options, meeting, width, layers, batch):
+    """Forward, backward with its reductions, and update."""
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
+    model = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x = torch.randn(batch, width)
+
+    def step():
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    warm = timed(step, [], meeting, WARM_UPS)
+    return timed(step, [], meeting, iterations_for(warm.min().item(), options)).median().item()
+
+
+def run(options):
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if options.backend == "tutti":
+        import tutti_torch  # noqa: F401
+    torch.set_num_threads(1)
+    gc.disable()
+    dist.init_process_group(options.backend, init_method=f"file://{options.folder}/store", rank=rank,
+                            world_size=size)
+    meeting = Meeting(f"{options.folder}/meeting", rank, size)
+    kinds = ["plain", "symmetric"] if options.backend == "tutti" else ["plain"]
+    results = {}
+    for collective in options.collectives:
+        for nbytes in options.sizes:
+            for kind in kinds:
+                try:
+                    results[f"{collective}/{nbytes}/{kind}"] = time_call(options, meeting, collective,
+                                                                         kind, nbytes)
+                except RuntimeError as error:
+                    if options.backend == "tutti" or "support" not in str(error):
+                        raise  # gloo of torch 1.13 has no reduce_scatter
+    for name, (width, layers, batch) in options.models.items():
+        results[f"ddp/{name}/plain"] = time_steps(options, meeting, width, layers, batch)
+    if rank == 0:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump(results, file)
+    dist.barrier()
+    os._exit(0)  # no tear-down: Gloo's may wait for a peer that is gone already
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", required=True)
+    parser.add_argument("--folder", required=True, help="holds the store and the meeting place")
+    parser.add_argument("--out", required=True, help="rank 0 writes its JSON there")
+    parser.add_argument("--collectives", default="all_reduce", type=lambda text: text.split(","))
+    parser.add_argument("--sizes", default="4", type=lambda text: [int(n) for n in text.split(",")])
+    parser.add_argument("--models", default="{}", type=json.loads)
+    parser.add_argument("--budget", type=float, default=0.3, help="seconds of one cell")
+    parser.add_argument("--iterations", type=int, default=2000, help="of one cell, at most")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

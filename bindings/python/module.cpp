@@ -1,0 +1,48 @@
+// The extension module tutti._tutti: what the Python package is built on, and nothing to call
+// directly.
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "dlpack.hpp"
+#include "group.hpp"
+#include "store.hpp"
+#include "work.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+// word -> number, for every enumerator: the words are tutti's own.
+template <class Enum>
+py::dict words(int count) {
+  py::dict table;
+  for (int i = 0; i < count; ++i) table[py::str(std::string(to_string(static_cast<Enum>(i))))] = i;
+  return table;
+}
+
+// Older pybind11 reads the arrays of numpy 2 wrongly.
+void check_numpy() {
+  const auto version = py::module_::import("numpy").attr("__version__").cast<std::string>();
+  if (PYBIND11_VERSION_MAJOR * 100 + PYBIND11_VERSION_MINOR < 212 && version.substr(0, 2) != "1.")
+    throw py::import_error(
+        "tutti was built with a pybind11 before 2.12, which does not know numpy " + version +
+        ": build it again with a newer one");
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tutti, module) {
+  using namespace tutti_python;
+  check_numpy();
+  module.attr("DTYPES") = words<tutti::Dtype>(tutti::kDtypes);
+  module.attr("OPS") = words<tutti::ReduceOp>(tutti::kReduceOps);
+  module.attr("COLLECTIVES") = words<tutti::Collective>(tutti::kCollectives);
+  module.attr("ALGORITHMS") = words<tutti::Algorithm>(tutti::kAlgorithms);
+  bind_store(module);
+  bind_work(module);
+  GroupClass group(module, "Group");
+  bind_group(group);
+  bind_calls(group);
+  module.def("from_dlpack", &from_dlpack);
+}

@@ -1,0 +1,134 @@
+"""What users pass as memory that tutti can use: contiguous numpy arrays with a type of tutti's.
+
+Accepted are numpy arrays, whatever has the buffer protocol (bytearray, memoryview, array.array),
+whatever speaks DLPack and lies in CPU memory (torch, JAX, …), and numbers and lists of numbers.
+Arrays that are not contiguous, or not in the machine's byte order, are copied on the way.
+"""
+
+import collections
+
+import numpy as np
+
+from . import _tutti
+from .errors import InvalidArgument, Unsupported
+
+# How elements travel: tutti's type, how many of it make one element (2 for complex), and numpy's
+# type for new results; None where numpy has none.
+Kind = collections.namedtuple("Kind", "code parts dtype")
+
+_KINDS = {}
+for _word, _dtype in {"i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2", "i32": "i4", "u32": "u4",
+                      "i64": "i8", "u64": "u8", "f16": "f2", "f32": "f4", "f64": "f8",
+                      "bool": "?"}.items():
+    _KINDS[np.dtype(_dtype)] = Kind(_tutti.DTYPES[_word], 1, np.dtype(_dtype))
+_KINDS[np.dtype("c8")] = Kind(_tutti.DTYPES["f32"], 2, np.dtype("c8"))
+_KINDS[np.dtype("c16")] = Kind(_tutti.DTYPES["f64"], 2, np.dtype("c16"))
+
+# Types that the package ml_dtypes adds to numpy. Found by name: tutti does not need the package.
+_ADDED = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}
+_ADDED_NAMES = {_tutti.DTYPES[word]: name for name, word in _ADDED.items()}
+
+
+def kind_of(dtype):
+    """The Kind of a numpy type in the machine's byte order; raises for what cannot travel."""
+    kind = _KINDS.get(dtype)
+    if kind is not None:
+        return kind
+    word = _ADDED.get(dtype.name)
+    if word is None:
+        hint = "; its integers can: x.view('i8')" if dtype.kind in "mM" else ""
+        raise InvalidArgument(f"arrays of dtype {dtype} cannot travel{hint}")
+    kind = _KINDS[dtype] = Kind(_tutti.DTYPES[word], 1, dtype)
+    return kind
+
+
+def _adopt(code, array):
+    """An array of a type that numpy lacks: with ml_dtypes it gets its type, without it keeps a Kind
+    of its own."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return array, Kind(code, 1, None)
+    array = array.view(np.dtype(getattr(ml_dtypes, _ADDED_NAMES[code])))
+    return array, kind_of(array.dtype)
+
+
+def _foreign(x):
+    """(array, Kind or None, new, may be written) for something that is no numpy array."""
+    try:
+        view = memoryview(x)
+    except TypeError:
+        pass
+    else:
+        return np.asarray(view), None, False, not view.readonly
+    if hasattr(x, "__dlpack__"):
+        array, code, writable = _tutti.from_dlpack(x)
+        # Producers of the old protocol cannot say that memory is read-only; JAX's always is.
+        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+            writable = False
+        kind = None
+        if code >= 0:
+            array, kind = _adopt(code, array)
+        return array, kind, False, writable
+    # What numpy makes of numbers and lists is new; other objects may show it memory of their own.
+    shown = hasattr(x, "__array__") or hasattr(x, "__array_interface__")
+    return np.asarray(x), None, not shown, False
+
+
+def _check_type(array):
+    if isinstance(array, np.ma.MaskedArray):
+        raise InvalidArgument("masked arrays cannot travel: the mask would be lost; use x.filled()")
+
+
+def read(x):
+    """(contiguous array, Kind, whether the array is a new one) of an input."""
+    kind, new = None, False
+    if type(x) is np.ndarray:
+        array = x
+    elif isinstance(x, np.ndarray):
+        _check_type(x)
+        array = np.asarray(x)
+    else:
+        array, kind, new, _ = _foreign(x)
+    if kind is None:
+        if not array.dtype.isnative:
+            array, new = array.astype(array.dtype.newbyteorder("=")), True
+        kind = _KINDS.get(array.dtype) or kind_of(array.dtype)
+    if not array.flags.c_contiguous:
+        array, new = array.copy(order="C"), True
+    return array, kind, new
+
+
+def write(out):
+    """(contiguous array to write into, Kind, array to copy that to or None) of an output."""
+    kind = None
+    if isinstance(out, np.ndarray):
+        _check_type(out)
+        view, writable = np.asarray(out), out.flags.writeable
+    else:
+        view, kind, _, writable = _foreign(out)
+        if not writable and isinstance(out, (list, tuple, int, float, complex)):
+            raise InvalidArgument(f"out must be an array; this is a {type(out).__name__}")
+    if not writable:
+        raise InvalidArgument(f"out is read-only ({type(out).__name__})")
+    native = view.dtype if view.dtype.isnative else view.dtype.newbyteorder("=")
+    kind = kind or kind_of(native)
+    if view.flags.c_contiguous and native is view.dtype:
+        return view, kind, None
+    # Some operations leave a part of the output as it was: so the copy starts with its contents.
+    return view.astype(native, order="C", copy=True), kind, view
+
+
+def new(shape, kind):
+    if kind.dtype is None:
+        raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: "
+                          "say where the result goes with out=")
+    return np.empty(shape, kind.dtype)
+
+
+def is_list(x):
+    """Whether it is one array per rank, rather than a list of numbers."""
+    if not isinstance(x, (list, tuple)):
+        return False
+    return bool(x) and all(isinstance(part, (np.ndarray, memoryview, bytearray)) or
+                           hasattr(part, "__dlpack__") for part in x)

@@ -1,0 +1,146 @@
+"""Groups of ranks, and what they can do together."""
+
+import collections
+import weakref
+
+import numpy as np
+
+from . import _tutti, arrays
+from .collectives import Collectives
+from .errors import Error, InvalidArgument
+
+Prediction = collections.namedtuple("Prediction", "seconds symmetric_seconds algorithm")
+Prediction.__doc__ = "What an operation should cost, on memory of any kind and on symmetric memory."
+
+# Left in good order at exit, whoever still holds them.
+_live = weakref.WeakSet()
+
+
+def open_store(store):
+    """A Store from a Store, or from "file:PATH", "tcp:HOST:PORT" or "HOST:PORT"."""
+    if not isinstance(store, str):
+        return store
+    scheme, colon, rest = store.partition(":")
+    if colon and scheme == "file":
+        return _tutti.Store.file(rest)
+    if colon and rest:
+        return _tutti.Store.connect(rest if scheme == "tcp" else store)
+    raise InvalidArgument(f"store is a tutti.Store, 'file:PATH' or 'tcp:HOST:PORT', not '{store}'")
+
+
+class Group(Collectives):
+    """A fixed set of ranks. Attributes: rank, size, name, reduction_order.
+
+    All ranks make the same calls in the same order. A group is left with close(), at the end of a
+    `with` block, or when the program ends.
+    """
+
+    def __init__(self, group):
+        self._group = group
+        self._run = group.runner()
+        self._plain_fold = group.plain_fold()
+        self.rank = group.rank()
+        self.size = group.size()
+        self.name = group.name()
+        self.reduction_order = group.reduction_order()
+        _live.add(self)
+
+    @classmethod
+    def create(cls, store, rank, size, *, name="world", timeout=None, join_timeout=None,
+               reduction_order="any", secret=""):
+        """Meets the other ranks in `store`. Seconds: `timeout` of an operation, `join_timeout` of
+        this meeting; without them the environment's (TUTTI_TIMEOUT, TUTTI_JOIN_TIMEOUT)."""
+        return cls(_tutti.Group.create(open_store(store), rank, size, name, reduction_order,
+                                       timeout, join_timeout, secret))
+
+    @classmethod
+    def from_environment(cls, *, name="world", timeout=None, join_timeout=None,
+                         reduction_order="any"):
+        """The ranks that tutti run, torchrun, mpirun or srun started; else a group of one."""
+        return cls(_tutti.Group.from_environment(name, reduction_order, timeout, join_timeout))
+
+    def split(self, color, key=0, name=""):
+        """One new group per color, called by all ranks. A negative color gets None; the others are
+        ordered by key, ties by rank."""
+        made = self._group.split(color, key, name)
+        return None if made is None else Group(made)
+
+    def subgroup(self, ranks, tag=0, name=""):
+        """A group of these ranks. Its members call it with the same list and tag; others may, and
+        get None."""
+        ranks = [int(rank) for rank in ranks]
+        if self.rank not in ranks:
+            return None
+        return Group(self._group.subgroup(ranks, tag, name))
+
+    def duplicate(self, name="", reduction_order=None):
+        """The same ranks once more, for traffic that must not queue behind this group's."""
+        return Group(self._group.duplicate(name, reduction_order))
+
+    def empty(self, shape, dtype=float):
+        """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
+        of the group call it alike."""
+        dtype = np.dtype(dtype)
+        arrays.kind_of(dtype)
+        shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        if count == 0:
+            return np.empty(shape, dtype)
+        return self._group.allocate(count * dtype.itemsize).view(dtype).reshape(shape)
+
+    def predict(self, collective, bytes):
+        """What the library expects it to cost; `bytes` is the whole array."""
+        number = _tutti.COLLECTIVES.get(collective)
+        if number is None:
+            raise InvalidArgument(f"'{collective}' is no collective; there are "
+                                  f"{', '.join(_tutti.COLLECTIVES)}")
+        return Prediction(*self._group.predict(number, bytes))
+
+    def abort(self, reason="no reason was given"):
+        """Ends all pending and later operations of the group, on every rank, with Aborted."""
+        self._group.abort(reason)
+
+    @property
+    def health(self):
+        """None, or the error that ended this group."""
+        try:
+            self._group.check_health()
+        except Error as error:
+            return error
+        return None
+
+    def describe(self):
+        """A few lines on who is linked to whom, and how."""
+        return self._group.describe()
+
+    def close(self):
+        """Leaves the group. Whatever is under way ends; calling it again does nothing."""
+        self._group.close()
+
+    @property
+    def closed(self):
+        return self._group.closed()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        state = ", closed" if self.closed else ""
+        return f"<tutti.Group '{self.name}', rank {self.rank} of {self.size}{state}>"
+
+
+_inherited = []
+
+
+def forget_all():
+    """In a child of fork(): the groups are the parent's. They are kept, so that nothing ends them."""
+    _inherited.extend(_live)
+    _live.clear()
+
+
+def close_all():
+    for group in list(_live):
+        group.close()

@@ -1,0 +1,194 @@
+#include "backend.hpp"
+
+#include <ATen/record_function.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdlib>
+
+#include "errors.hpp"
+#include "store.hpp"
+#include "work.hpp"
+
+namespace tutti_torch {
+namespace {
+
+using tutti::Transfer;
+
+// Other threads may need the interpreter to get on with what `function` waits for.
+template <class Function>
+void without_gil(Function&& function) {
+  if (Py_IsInitialized() && PyGILState_Check()) {
+    pybind11::gil_scoped_release release;
+    function();
+  } else {
+    function();
+  }
+}
+
+// What a profiler calls the operation; null where none listens.
+const char* event_of(const char* text, const char* event) {
+  if (!at::hasCallbacks()) return nullptr;
+  return event != nullptr ? event : text;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                            int size, Milliseconds timeout,
+                                            const std::string& name) {
+  tutti::Config config = take(tutti::Config::from_environment());
+  if (timeout.count() > 0) {
+    config.timeout = timeout;
+    if (std::getenv("TUTTI_JOIN_TIMEOUT") == nullptr) config.join_timeout = timeout;
+  }
+  auto meeting = adapt(std::move(store));
+  tutti::GroupOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.name = name;
+  options.config = std::move(config);
+  auto group = take(tutti::Group::create(meeting, std::move(options)));
+  return c10::make_intrusive<Backend>(std::move(meeting), std::move(group), timeout);
+}
+
+Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
+                 Milliseconds timeout)
+    : BackendBase(group->rank(), group->size()),
+      store_(std::move(store)),
+      group_(std::move(group)),
+      timeout_(timeout) {
+  init();
+}
+
+Backend::~Backend() {
+  without_gil([this] {
+    coalesced_.clear();
+    group_.reset();
+    store_.reset();
+  });
+}
+
+tutti::Group& Backend::group() {
+  if (!group_)
+    throw Failure(tutti::Status(tutti::Code::aborted, "the process group was shut down"));
+  return *group_;
+}
+
+void Backend::abort() {
+  without_gil([this] { group().abort("torch aborted the process group"); });
+}
+
+void Backend::shutdown() {
+  std::shared_ptr<tutti::Group> group;
+  {
+    std::scoped_lock lock(starting_);
+    group.swap(group_);
+  }
+  without_gil([&] { group.reset(); });
+}
+
+// ---- starting
+
+std::chrono::nanoseconds Backend::timeout_of(Milliseconds asked) const {
+  if (asked.count() > 0) return asked;
+  return std::max(timeout_.load(), Milliseconds(0));
+}
+
+void Backend::check_root(const char* operation, int64_t root) const {
+  if (root < 0 || root >= getSize())
+    refuse(operation, "invalid root rank: " + std::to_string(root) + " in a group of " +
+                          std::to_string(getSize()));
+}
+
+tutti::Work Backend::start(const tutti::Call& call) {
+  std::scoped_lock lock(starting_);
+  tutti::Work work = group().start(call);
+  // Nothing was started: the caller learns it here, not from the Work.
+  if (work.done())
+    if (tutti::Status status = work.status(); status.code() == tutti::Code::invalid_argument)
+      throw Failure(status);
+  sequence_.fetch_add(1, std::memory_order_relaxed);
+  return work;
+}
+
+WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
+                           Tensors outputs) {
+  call.options.timeout = timeout_of(timeout);
+  return hand_out(title, start(call), std::move(loan), std::move(outputs));
+}
+
+WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loan,
+                             Tensors outputs) {
+  const char* profiled = event_of(title.text, title.event);
+  auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operation),
+                                        std::move(loan), std::move(outputs));
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+WorkHandle Backend::hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
+                             Tensors outputs) {
+  const char* profiled = event_of(title.text, title.event);
+  auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operations),
+                                        std::move(loan), std::move(outputs));
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+// ---- coalescing: operations start at once, and are waited for together
+
+void Backend::startCoalescing() {
+  coalescing_ = true;
+  coalesced_.clear();
+}
+
+#if TUTTI_TORCH_AT_LEAST(2, 0)
+WorkHandle Backend::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<Work>(getRank(), std::exchange(coalesced_, {}));
+}
+#else
+// 1.13 hands out the Work of each operation already.
+void Backend::endCoalescing(std::vector<WorkHandle>&) {
+  coalescing_ = false;
+  coalesced_.clear();
+}
+#endif
+
+// ---- point to point
+
+WorkHandle Backend::transfer(const Title& title, Transfer::Kind kind, const Tensors& tensors,
+                             int peer, int tag) {
+  const at::Tensor& tensor = check_single(title.name(), tensors);
+  if (tag < 0) refuse(title.name(), "invalid tag " + std::to_string(tag) + ": tags are not negative");
+  if (peer != tutti::kAnySource && (peer < 0 || peer >= getSize()))
+    refuse(title.name(), "invalid rank " + std::to_string(peer) + " in a group of " +
+                             std::to_string(getSize()));
+  Loan loan;
+  const bool sends = kind == Transfer::Kind::send;
+  const Transfer part{kind, lend(loan, tensor, sends ? Use::input : Use::output), peer,
+                      static_cast<std::uint32_t>(tag)};
+  tutti::CallOptions options;
+  options.timeout = timeout_of(Milliseconds(0));
+  tutti::Work operation;
+  {
+    std::scoped_lock lock(starting_);
+    operation = group().transfer({&part, 1}, options);
+  }
+  return hand_out(title, std::move(operation), std::move(loan), sends ? Tensors() : tensors);
+}
+
+WorkHandle Backend::send(Tensors& tensors, int peer, int tag) {
+  return transfer({c10d::OpType::SEND, "tutti:send"}, Transfer::Kind::send, tensors, peer, tag);
+}
+
+WorkHandle Backend::recv(Tensors& tensors, int peer, int tag) {
+  return transfer({c10d::OpType::RECV, "tutti:recv"}, Transfer::Kind::recv, tensors, peer, tag);
+}
+
+WorkHandle Backend::recvAnysource(Tensors& tensors, int tag) {
+  return transfer({c10d::OpType::RECVANYSOURCE, "tutti:recv_any_source", "tutti:recvAnySource"},
+                  Transfer::Kind::recv, tensors, tutti::kAnySource, tag);
+}
+
+}  // namespace tutti_torch

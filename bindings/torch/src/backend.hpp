@@ -1,0 +1,137 @@
+// backend.hpp - a tutti::Group as torch.distributed's backend "tutti".
+//
+// Ordering       as torch asks: all ranks call the same collectives in the same order.
+// Thread-safety  any thread may call; operations are started one at a time.
+// Failure        the caller's mistakes are thrown at once, everything else by the Work.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "compat.hpp"
+#include "tensors.hpp"
+#include "tutti/group.hpp"
+#include "work.hpp"
+
+namespace tutti_torch {
+
+class Backend : public BackendBase {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  // Meets the other ranks in `store`; blocks, at most `timeout`.
+  static c10::intrusive_ptr<Backend> create(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                            int size, Milliseconds timeout,
+                                            const std::string& name);
+  Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
+          Milliseconds timeout);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return "tutti"; }
+
+  WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // The sum of sparse tensors; blocks, for nobody knows how much the others have.
+  WorkHandle allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options);
+  WorkHandle allreduce_coalesced(Tensors& tensors,
+                                 const c10d::AllreduceCoalescedOptions& options) override;
+  WorkHandle reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkHandle allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                       const c10d::AllgatherOptions& options) override;
+  WorkHandle _allgather_base(at::Tensor& output, at::Tensor& input,
+                             const c10d::AllgatherOptions& options) override;
+  WorkHandle allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                 const c10d::AllgatherOptions& options) override;
+  WorkHandle allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const c10d::AllgatherOptions& options);
+  WorkHandle gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::GatherOptions& options) override;
+  WorkHandle scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                     const c10d::ScatterOptions& options) override;
+  WorkHandle reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                            const c10d::ReduceScatterOptions& options) override;
+  WorkHandle _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                  const c10d::ReduceScatterOptions& options) override;
+  WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const c10d::ReduceScatterOptions& options);
+  WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input,
+                           std::vector<int64_t>& output_splits,
+                           std::vector<int64_t>& input_splits,
+                           const c10d::AllToAllOptions& options) override;
+  WorkHandle alltoall(Tensors& outputs, Tensors& inputs,
+                      const c10d::AllToAllOptions& options) override;
+  WorkHandle barrier(const c10d::BarrierOptions& options) override;
+  // Through the store, so that the group lives on when somebody does not come.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  WorkHandle send(Tensors& tensors, int peer, int tag) override;
+  WorkHandle recv(Tensors& tensors, int peer, int tag) override;
+  WorkHandle recvAnysource(Tensors& tensors, int tag) override;
+
+  void startCoalescing() override;
+#if TUTTI_TORCH_AT_LEAST(2, 0)
+  WorkHandle endCoalescing() override;
+#else
+  void endCoalescing(std::vector<WorkHandle>& works) override;
+#endif
+
+  // Counts collectives; all ranks start at zero, so there is nothing to agree on.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_.load(); }
+
+  void setTimeout(Milliseconds timeout) { timeout_ = timeout; }
+  void abort();
+  void shutdown();
+
+  tutti::Group& group();
+  // A tensor of `bytes` bytes in memory that all ranks of this host have mapped. Collective.
+  at::Tensor allocate(std::size_t bytes);
+
+ private:
+  struct Title {
+    c10d::OpType type;
+    const char* text;  // "tutti:all_reduce"
+    const char* event = nullptr;  // in a profile, where torch's backends share another name
+    const char* name() const { return text + 6; }
+  };
+
+  std::chrono::nanoseconds timeout_of(Milliseconds asked) const;
+  WorkHandle launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
+                    Tensors outputs);
+  tutti::Work start(const tutti::Call& call);
+  WorkHandle transfer(const Title& title, tutti::Transfer::Kind kind, const Tensors& tensors,
+                      int peer, int tag);
+  WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
+  WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
+                      Tensors outputs);
+  void check_root(const char* operation, int64_t root) const;
+  std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
+
+  // Several tensors per rank in one call (several.cpp).
+  WorkHandle allreduce_several(Tensors& tensors, const c10d::AllreduceOptions& options);
+  WorkHandle broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options);
+  WorkHandle allgather_several(std::vector<Tensors>& outputs, Tensors& inputs,
+                               const c10d::AllgatherOptions& options);
+
+  tutti::Work start_gather(const Title& title, const at::Tensor& input, const Tensors& outputs,
+                           Milliseconds timeout, Loan& loan);
+  tutti::Work start_gather(const Title& title, const at::Tensor& input, const at::Tensor& output,
+                           Milliseconds timeout, Loan& loan);
+  tutti::Work start_reduce_scatter(const Title& title, const at::Tensor& input,
+                                   const at::Tensor& output,
+                                   const c10d::ReduceScatterOptions& options, Loan& loan);
+
+  std::shared_ptr<tutti::Store> store_;
+  std::shared_ptr<tutti::Group> group_;
+  std::atomic<Milliseconds> timeout_;
+  std::mutex starting_;
+  std::atomic<std::uint64_t> sequence_{0};
+  std::uint64_t monitored_barriers_ = 0;
+  bool coalescing_ = false;
+  std::vector<c10::intrusive_ptr<Work>> coalesced_;
+};
+
+}  // namespace tutti_torch

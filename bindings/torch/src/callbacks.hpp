@@ -1,0 +1,19 @@
+// callbacks.hpp - threads in which futures are completed, and with them whatever users chained.
+//
+// Not the thread that completed the operation: a chained function may wait for another operation
+// (torch's PowerSGD hook does), and the progress thread must be free to drive that one.
+#pragma once
+
+#include <functional>
+
+namespace tutti_torch {
+
+// Runs `callback` soon, in a thread that no other callback is using. Callbacks start in the order in
+// which they were handed in.
+void run_callback(std::function<void()> callback);
+
+// For the end of the interpreter: waits a moment for callbacks that run, and forgets all later ones,
+// which would find no interpreter any more.
+void end_callbacks();
+
+}  // namespace tutti_torch

@@ -1,0 +1,63 @@
+// tutti_torch._C: what the Python package needs from C++.
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.hpp"
+#include "callbacks.hpp"
+#include "errors.hpp"
+
+namespace py = pybind11;
+
+namespace tutti_torch {
+namespace {
+
+using Handle = c10::intrusive_ptr<BackendBase>;
+
+Backend& backend_of(const Handle& handle) {
+  if (auto* backend = dynamic_cast<Backend*>(handle.get())) return *backend;
+  refuse("group", "this process group is not one of backend \"tutti\"");
+}
+
+// Called with the interpreter's lock, in torch's bindings too: pybind11 keeps one list of translators.
+void translate(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const Failure& failure) {
+    const tutti::Status& status = failure.status();
+    py::object error = py::module_::import("tutti.errors")
+                           .attr("from_code")(std::string(tutti::to_string(status.code())),
+                                              status.to_string(), status.rank(), status.peer(),
+                                              status.sequence());
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  }
+}
+
+Handle create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+              std::chrono::milliseconds timeout, const std::string& name) {
+  return Backend::create(store, rank, size, timeout, name);
+}
+
+void monitored_barrier(const Handle& handle, std::chrono::milliseconds timeout, bool all) {
+  c10d::BarrierOptions options;
+  options.timeout = timeout;
+  backend_of(handle).monitoredBarrier(options, all);
+}
+
+}  // namespace
+}  // namespace tutti_torch
+
+PYBIND11_MODULE(_C, m) {
+  using namespace tutti_torch;
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::register_exception_translator(&translate);
+  m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+        py::arg("name"), release);
+  m.def("monitored_barrier", &monitored_barrier, release);
+  m.def("allocate", [](const Handle& group, std::size_t bytes) {
+    return backend_of(group).allocate(bytes);
+  }, release);
+  m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
+  m.def("end_callbacks", &end_callbacks, release);
+  m.def("abort", [](const Handle& group) { backend_of(group).abort(); }, release);
+}

@@ -1,0 +1,57 @@
+// work.hpp - one operation of tutti's, as torch sees it.
+//
+// Buffers        the tensors are kept until the operation is done, also when the handle is dropped.
+// Thread-safety  any thread may call any method.
+// Failure        wait throws Failure; a timeout given to wait leaves the operation under way.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "compat.hpp"
+#include "tensors.hpp"
+#include "tutti/work.hpp"
+
+namespace tutti_torch {
+
+class Work : public c10d::Work {
+ public:
+  Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
+       Loan loan, Tensors outputs);
+  Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
+       Tensors outputs);
+  // One Work for several that are under way.
+  Work(int rank, std::vector<c10::intrusive_ptr<Work>> parts);
+  ~Work() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  // Completed in a thread of its own; its value is the list of output tensors.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  bool done() const;
+  tutti::Status status() const;
+  tutti::Status wait_all(std::chrono::milliseconds timeout);
+  // Copies back and notes the outcome, once, when all operations are done.
+  void settle();
+  void settle_or_complete(const c10::intrusive_ptr<c10::ivalue::Future>& future);
+
+  tutti::Work first_;
+  std::vector<tutti::Work> others_;
+  std::vector<c10::intrusive_ptr<Work>> parts_;  // what others_ belong to, where they were joined
+  Loan loan_;
+  Tensors outputs_;
+  mutable std::mutex settling_;
+  bool settled_ = false;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace tutti_torch

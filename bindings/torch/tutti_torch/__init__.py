@@ -1,0 +1,101 @@
+"""tutti as a backend of torch.distributed.
+
+    import torch.distributed as dist
+    import tutti_torch
+
+    dist.init_process_group("tutti")
+
+Everything else is torch.distributed as it is documented. Failures are raised as the exceptions of
+tutti.errors, which are re-exported here.
+"""
+
+import atexit
+import datetime
+import os
+import warnings
+
+import torch
+import torch.distributed as dist
+
+from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, IoError, Mismatch,
+                          OutOfMemory, PeerLost, TimedOut, Unsupported)
+
+from . import _C, _slurm
+
+__version__ = "0.1.0"
+__all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
+           "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
+           "monitored_barrier"]
+
+
+def _create(options, _):
+    name = f"group_{options.group_id}" if options.global_ranks_in_group else "world"
+    return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
+
+
+def _register():
+    if int(torch.__version__.split(".")[0]) >= 2:
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+    else:
+        dist.Backend.register_backend("tutti", _create, extended_api=True)
+
+
+_register()
+_slurm.fill_in(os.environ)
+atexit.register(_C.end_callbacks)
+
+
+def _backend(group):
+    """What _C takes: the backend inside of a process group."""
+    if group is None:
+        group = dist.distributed_c10d._get_default_group()
+    if hasattr(group, "_get_backend"):
+        group = group._get_backend(torch.device("cpu"))
+        return getattr(group, "wrapped_pg", group)
+    return group
+
+
+def empty(*size, dtype=None, group=None):
+    """A tensor of zeros in symmetric memory: collectives of `group` on it copy nothing.
+
+    Collective: all ranks of the group call it, with the same arguments. The memory lives as long as
+    the tensor and its views.
+
+        bucket = tutti_torch.empty(1 << 20)
+        dist.all_reduce(bucket)
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    dtype = dtype or torch.get_default_dtype()
+    count = 1
+    for length in size:
+        count *= length
+    item_bytes = torch.empty(0, dtype=dtype).element_size()
+    return _C.allocate(_backend(group), count * item_bytes).view(dtype).view(size)
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """A barrier whose error, raised on every rank that came, names the ranks that did not.
+
+    The group is as good as before. With wait_all_ranks the error names all missing ranks, otherwise
+    the first. `timeout` is a datetime.timedelta or seconds; absent: the group's. A rank that is not in
+    the group returns at once.
+    """
+    if dist.distributed_c10d._rank_not_in_group(group):
+        warnings.warn("monitored_barrier was called by a rank that is not in the group", stacklevel=2)
+        return
+    if timeout is None:
+        timeout = datetime.timedelta(milliseconds=-1)
+    elif not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
+    _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
+
+
+def describe(group=None):
+    """A few lines on who is linked to whom, and how."""
+    return _C.describe(_backend(group))
+
+
+def abort(group=None):
+    """Ends all pending and later operations of the group, on every rank, with tutti.Aborted."""
+    _C.abort(_backend(group))

@@ -1,0 +1,91 @@
+#include "plan/memory.hpp"
+
+#include <algorithm>
+
+namespace tutti::plan {
+namespace {
+
+// The first stage keeps the embedding's dropout mask, the last one the final norm's and the head's
+// input and f32 logits.
+double ends_activations(const Model& model, const Layout& layout, const Stage& stage,
+                        double in_flight) {
+  const double tokens = layout.tokens();
+  const auto h = static_cast<double>(model.hidden);
+  const double split = layout.sequence_parallel ? layout.tp : 1;
+  double bytes = 0;
+  if (stage.index == 0 && model.dropout) bytes += tokens * h / split * in_flight;
+  if (stage.index == layout.pp - 1)
+    bytes += tokens * (2 * layout.precision.weight * h / split +
+                       4 * static_cast<double>(model.vocab) / layout.tp);
+  return bytes;
+}
+
+double layer_elements(const Model& model, const Layout& layout) {
+  double sum = 0;
+  for (const Piece& piece : layer_pieces(model, layout)) sum += piece.elements;
+  return sum;
+}
+
+}  // namespace
+
+LayerActivations layer_activations(const Model& model, const Layout& layout, Recompute recompute) {
+  const double tokens = layout.tokens();
+  const double element = layout.precision.weight;
+  const auto h = static_cast<double>(model.hidden);
+  const double split = layout.sequence_parallel ? layout.tp : 1;
+  LayerActivations bytes;
+  if (recompute == Recompute::full) {
+    bytes.by_sequence = tokens * element * h / split;  // the layer's input alone
+    return bytes;
+  }
+  // Inputs of two norms, of qkv and of the MLP; two dropout masks of a byte.
+  bytes.by_sequence = tokens * h * (4 * element + (model.dropout ? 2 : 0)) / split;
+  // Q, K, V and the projection's input; the MLP's before and behind its activation function.
+  const auto width = static_cast<double>(2 * model.query_width() + 2 * model.kv_width());
+  const double inside = static_cast<double>(model.ffn) * (model.glu ? 3 : 2);
+  bytes.by_tensor = tokens * element * (width + inside) / layout.tp;
+  // Softmax; with dropout also its mask and what it left.
+  if (recompute == Recompute::none)
+    bytes.scores = tokens * layout.seq * static_cast<double>(model.heads) / layout.tp *
+                   (model.dropout ? 2 * element + 1 : element);
+  return bytes;
+}
+
+double bytes_per_parameter(const Precision& precision, int zero, int data_ranks) {
+  const double d = data_ranks;
+  return precision.weight / (zero >= 3 ? d : 1) + precision.gradient / (zero >= 2 ? d : 1) +
+         precision.optimizer / (zero >= 1 ? d : 1);
+}
+
+// 1F1B: as many as there are stages from here on. Interleaved, in pieces of 1/v of a stage: twice
+// the stages behind, the other pieces' pp each, and the one at work.
+double micro_batches_in_flight(const Layout& layout, int stage) {
+  const int behind = layout.pp - 1 - stage;
+  const int v = layout.virtual_stages;
+  const double pieces = v == 1 ? behind + 1 : 2 * behind + (v - 1) * layout.pp + 1;
+  return std::min(pieces / v, static_cast<double>(layout.micro_batches()));
+}
+
+Memory stage_memory(const Model& model, const Layout& layout, const Stage& stage) {
+  const double d = layout.data_ranks();
+  const Precision& precision = layout.precision;
+  Memory memory;
+  memory.stage = stage.index;
+  memory.weights = stage.elements * precision.weight / (layout.zero >= 3 ? d : 1);
+  memory.gradients = stage.elements * precision.gradient / (layout.zero >= 2 ? d : 1);
+  memory.optimizer = stage.elements * precision.optimizer / (layout.zero >= 1 ? d : 1);
+  memory.in_flight = micro_batches_in_flight(layout, stage.index);
+  memory.activations = memory.in_flight * stage.layers *
+                           layer_activations(model, layout, layout.recompute).total() +
+                       ends_activations(model, layout, stage, memory.in_flight);
+  if (layout.recompute == Recompute::full)  // one layer at a time is whole again, but its scores
+    memory.activations += layer_activations(model, layout, Recompute::selective).total();
+  if (layout.zero >= 2 && d > 1) {
+    const double layer = layer_elements(model, layout);
+    memory.buffers = layer * precision.gradient;
+    if (layout.zero == 3) memory.buffers += 2 * layer * precision.weight;  // at work, and the next
+  }
+  return memory;
+}
+
+}  // namespace tutti::plan

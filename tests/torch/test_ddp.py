@@ -1,0 +1,205 @@
+"""DistributedDataParallel: the same losses as gloo's, the same bits on all ranks, every comm hook."""
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+import training
+from bodies import TORCH, every_rank, same_on_all
+
+OPTIONS = [{}, {"gradient_as_bucket_view": True}, {"static_graph": True},
+           {"find_unused_parameters": True}, {"broadcast_buffers": False}]
+
+
+def one_digest(model):
+    return len(set(training.digests(model))) == 1
+
+
+def losses_of_gloo(me, **options):
+    """The same training over gloo, in the same processes; remembered, for it is slow."""
+    group = getattr(me, "gloo", None)
+    if group is None:
+        group = me.gloo = dist.new_group(backend="gloo")
+    return training.train(me.rank, group=group, **options)[0]
+
+
+@every_rank(1, 2, 4)
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: next(iter(o), "plain"))
+def test_losses_are_gloos_and_ranks_agree_to_the_bit(me, options):
+    losses, model = training.train(me.rank, **options)
+    assert losses[-1] < losses[0]
+    assert training.close(losses, losses_of_gloo(me, **options), 1e-5)
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_ranks_agree_on_the_first_weights_even_if_they_began_differently(me):
+    torch.manual_seed(me.rank)
+    model = torch.nn.parallel.DistributedDataParallel(training.Toy())
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_gradients_are_the_average_over_ranks(me):
+    torch.manual_seed(3)
+    reference, module = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    module.load_state_dict(reference.state_dict())
+    model = torch.nn.parallel.DistributedDataParallel(module)
+    inputs = [torch.full((2, 5), float(rank + 1)) for rank in range(me.size)]
+    model(inputs[me.rank]).pow(2).mean().backward()
+    torch.stack([reference(x).pow(2).mean() for x in inputs]).mean().backward()
+    for mine, wanted in zip(module.parameters(), reference.parameters()):
+        assert torch.allclose(mine.grad, wanted.grad, rtol=1e-6)
+
+
+@every_rank(2)
+def test_accumulation_without_synchronisation(me):
+    losses, model = training.train(me.rank, accumulate=3, steps=6)
+    assert training.close(losses, losses_of_gloo(me, accumulate=3, steps=6), 1e-5)
+    assert one_digest(model)
+
+
+@every_rank(2, 3)
+def test_parameters_that_a_step_does_not_use(me):
+    torch.manual_seed(5)
+    model = torch.nn.parallel.DistributedDataParallel(training.Branches(),
+                                                      find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        which = (step + me.rank) % 2  # ranks use different branches in one step
+        optimizer.zero_grad()
+        model(torch.ones(2, 8) * (me.rank + 1), which).sum().backward()
+        optimizer.step()
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_the_hook_for_plain_reduction(me):
+    losses, model = training.train(me.rank, hook=default_hooks.allreduce_hook)
+    assert training.close(losses, losses_of_gloo(me), 1e-5)
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_a_hook_that_compresses(me):
+    losses, model = training.train(me.rank, hook=default_hooks.fp16_compress_hook)
+    assert training.close(losses, losses_of_gloo(me), 0.05)  # half precision on the wire
+    assert one_digest(model)
+
+
+def scale_in_python(group, bucket):
+    """Sums, then divides in a chain of callbacks."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    future = work.get_future()
+    return future.then(lambda done: done.value()[0]).then(
+        lambda done: done.value() / dist.get_world_size(group))
+
+
+@every_rank(2, 3)
+def test_a_hook_with_a_chain_of_python_callbacks(me):
+    losses, model = training.train(me.rank, hook=scale_in_python)
+    assert training.close(losses, losses_of_gloo(me), 1e-5)
+    assert one_digest(model)
+
+
+def two_collectives(group, bucket):
+    """A reduce_scatter whose callback starts an all_gather, as sharding hooks do."""
+    size, buffer = dist.get_world_size(group), bucket.buffer()
+    padded = torch.zeros(-(-buffer.numel() // size) * size)
+    padded[:buffer.numel()] = buffer
+    share = torch.zeros(padded.numel() // size)
+    future = dist.reduce_scatter_tensor(share, padded, group=group, async_op=True).get_future()
+
+    def gather(_):
+        share.div_(size)
+        dist.all_gather_into_tensor(padded, share, group=group)
+        return padded[:buffer.numel()]
+
+    result = torch.futures.Future()
+    future.wait()
+    result.set_result(gather(future))
+    return result
+
+
+@every_rank(2, 3)
+def test_a_hook_of_reduce_scatter_and_all_gather(me):
+    if me.backend == "gloo":
+        pytest.skip("gloo has no reduce_scatter")
+    losses, model = training.train(me.rank, hook=two_collectives)
+    assert training.close(losses, losses_of_gloo(me), 1e-5)
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_power_sgd(me):
+    powerSGD = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook")
+    state = powerSGD.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=3)
+    # One bucket: with several, their chains of callbacks start collectives in an order that ranks may
+    # not share, on any backend.
+    losses, model = training.train(me.rank, hook=powerSGD.powerSGD_hook, hook_state=state,
+                                   bucket_cap_mb=25)
+    assert losses[-1] < losses[0]
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_builtin_hooks(me):
+    kinds = torch.distributed.BuiltinCommHookType
+    torch.manual_seed(7)
+    for kind in (kinds.ALLREDUCE, kinds.FP16_COMPRESS):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 4))
+        model._register_builtin_comm_hook(kind)
+        model(torch.ones(2, 10) * (me.rank + 1)).sum().backward()
+        expected = torch.full((10,), 2 * sum(range(1, me.size + 1)) / me.size)
+        assert torch.allclose(model.module.weight.grad[0], expected, rtol=1e-3)
+        assert same_on_all(model.module.weight.grad)
+
+
+@every_rank(2)
+def test_uneven_inputs_with_join(me):
+    torch.manual_seed(7)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = 0
+    with model.join():
+        for _ in range(3 + 2 * me.rank):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += 1
+    assert steps == 3 + 2 * me.rank
+    assert one_digest(model)
+
+
+@every_rank(2)
+def test_buffers_are_broadcast(me):
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
+    for step in range(3):
+        model(torch.randn(8, 4) + me.rank).sum().backward()
+    model(torch.randn(8, 4))  # brings rank 0's buffers
+    model.eval()
+    if TORCH >= (1, 13):
+        dist.broadcast(model.module[1].num_batches_tracked, 0)
+    gathered = [None] * me.size
+    dist.all_gather_object(gathered, int(model.module[1].num_batches_tracked))
+    assert len(set(gathered)) == 1
+
+
+def wrap_another_model(me):
+    with pytest.raises(RuntimeError):
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2 + me.rank))
+        dist.barrier()  # rank 0 may learn of it here
+
+
+def test_models_that_differ_are_refused_on_every_rank(lone_world):
+    lone_world(2, timeout_s=3.0).run(wrap_another_model)  # rank 1 gives up, rank 0 misses it
+
+
+@every_rank(2)
+def test_post_local_sgd(me):
+    hooks = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook")
+    state = hooks.PostLocalSGDState(process_group=None, subgroup=dist.new_group(),
+                                    start_localSGD_iter=3)
+    losses, _ = training.train(me.rank, hook=hooks.post_localSGD_hook, hook_state=state, steps=8)
+    assert losses[-1] < losses[0]

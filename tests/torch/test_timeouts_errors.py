@@ -1,0 +1,233 @@
+"""What goes wrong ends in an exception, in bounded time, that says who did what."""
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from bodies import every_rank, tutti_only
+
+BOUND_S = 20.0  # a busy machine's; the timeouts asked for are a second or two
+
+
+def caught(call):
+    """(seconds until it raised, type's name, whether it is a RuntimeError, message)."""
+    begin = time.monotonic()
+    try:
+        call()
+    except Exception as error:
+        return (time.monotonic() - begin, type(error).__name__, isinstance(error, RuntimeError),
+                str(error))
+    raise AssertionError("nothing was raised")
+
+
+def check(answer, *words):
+    took, _, is_runtime_error, message = answer
+    assert took < BOUND_S, answer
+    assert is_runtime_error, answer
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+def reduce_alone(me, absent, asynchronous=False):
+    if me.rank == absent:
+        return None
+    if asynchronous:
+        return caught(lambda: dist.all_reduce(torch.ones(4), async_op=True).wait())
+    return caught(lambda: dist.all_reduce(torch.ones(4)))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_rank_that_does_not_come_is_named_after_the_timeout(lone_world, asynchronous):
+    answers = lone_world(3, timeout_s=2.0).run(
+        reduce_alone, {"absent": 1, "asynchronous": asynchronous})
+    for rank in (0, 2):
+        check(answers[rank])
+        assert answers[rank][0] > 1.0
+
+
+@tutti_only
+def test_the_timeout_says_who_is_missing_and_in_what(lone_world):
+    answers = lone_world(3, timeout_s=2.0).run(reduce_alone, {"absent": 1})
+    for rank in (0, 2):
+        check(answers[rank], "rank 1", "all_reduce")
+
+
+def wait_briefly(me):
+    if me.rank == 0:
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        return caught(lambda: work.wait(timeout=timedelta(milliseconds=300)))
+    return None
+
+
+def test_a_wait_with_a_short_timeout_raises_soon(lone_world):
+    answers = lone_world(2).run(wait_briefly)
+    check(answers[0])
+    assert answers[0][0] < 10
+
+
+def receive_alone(me):
+    if me.rank == 0:
+        return caught(lambda: dist.recv(torch.zeros(4), src=1))
+    return None
+
+
+def test_a_receive_that_nobody_answers_ends(lone_world):
+    check(lone_world(2, timeout_s=2.0).run(receive_alone)[0])
+
+
+def join_alone(me):
+    if me.rank == 1:
+        return None
+    return caught(lambda: dist.init_process_group(
+        me.backend, init_method=f"file://{me.folder}/store", rank=me.rank, world_size=me.size,
+        timeout=timedelta(seconds=2)))
+
+
+def test_joining_ends_when_somebody_does_not_come(lone_ranks):
+    answers = lone_ranks(3).run(join_alone)
+    for rank in (0, 2):
+        check(answers[rank])
+
+
+@tutti_only
+def test_joining_names_who_did_not_come(lone_ranks):
+    answers = lone_ranks(3).run(join_alone)
+    for rank in (0, 2):
+        check(answers[rank], "1")
+
+
+def different_calls(me, how):
+    calls = {
+        "operation": [lambda: dist.all_reduce(torch.ones(4)), lambda: dist.broadcast(torch.ones(4), 0)],
+        "count": [lambda: dist.all_reduce(torch.ones(4)), lambda: dist.all_reduce(torch.ones(5))],
+        "dtype": [lambda: dist.all_reduce(torch.ones(4)),
+                  lambda: dist.all_reduce(torch.ones(4, dtype=torch.float64))],
+        "root": [lambda: dist.broadcast(torch.ones(4), 0), lambda: dist.broadcast(torch.ones(4), 1)],
+        "reduction": [lambda: dist.all_reduce(torch.ones(4)),
+                      lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.MAX)],
+    }[how]
+    return caught(calls[1 if me.rank == me.size - 1 else 0])
+
+
+@tutti_only
+@pytest.mark.parametrize("how", ["operation", "count", "dtype", "root", "reduction"])
+def test_different_calls_fail_on_every_rank(lone_world, how):
+    for answer in lone_world(3).run(different_calls, {"how": how}):
+        check(answer)
+        assert "rank 2" in answer[3] or "rank 0" in answer[3], answer
+
+
+def wait_for_the_doomed(me, call):
+    """Rank 1 never calls; it is killed meanwhile."""
+    calls = {"all_reduce": lambda: dist.all_reduce(torch.ones(4)),
+             "async": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(),
+             "future": lambda: dist.all_reduce(torch.ones(4), async_op=True).get_future().wait(),
+             "large": lambda: dist.all_reduce(torch.ones(1 << 20)),
+             "recv": lambda: dist.recv(torch.ones(4), src=1),
+             "barrier": dist.barrier}
+    open(f"{me.folder}/waiting_{me.rank}", "w").close()
+    return caught(calls[call])
+
+
+def kill_while_others_wait(world, call):
+    """Answers of ranks 0 and 2 once rank 1 is gone."""
+    import os
+    world.start(wait_for_the_doomed, {"call": call}, only=[0, 2])
+    deadline = time.monotonic() + 30
+    while not all(os.path.exists(f"{world.folder}/waiting_{rank}") for rank in (0, 2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    world.kill(1)
+    answers = world.collect(only=[0, 2])
+    assert all(kind == "result" for kind, _ in answers.values()), answers
+    return [answers[rank][1] for rank in (0, 2)]
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "async", "recv", "barrier"])
+def test_survivors_of_a_killed_rank_raise(lone_world, call):
+    for answer in kill_while_others_wait(lone_world(3), call):
+        check(answer)
+
+
+@tutti_only
+@pytest.mark.parametrize("call", ["all_reduce", "future", "large", "barrier"])
+def test_survivors_name_the_killed_rank(lone_world, call):
+    for took, _, _, message in kill_while_others_wait(lone_world(3), call):
+        assert took < BOUND_S
+        assert "rank 1" in message, message
+
+
+def after_failure(me):
+    first = caught(lambda: dist.all_reduce(torch.ones(4)))
+    return first, caught(lambda: dist.all_reduce(torch.ones(4)))
+
+
+@tutti_only
+def test_later_calls_of_a_failed_group_fail_at_once_with_the_same_cause(lone_world):
+    world = lone_world(3)
+    world.kill(1)
+    world.start(after_failure, only=[0, 2])
+    answers = world.collect(only=[0, 2])
+    for rank in (0, 2):
+        kind, answer = answers[rank]
+        assert kind == "result", answer
+        first, second = answer
+        assert "rank 1" in first[3] and "rank 1" in second[3]
+        assert second[0] < 2.0
+
+
+def types_of_errors(me):
+    import tutti_torch
+    error = None
+    try:
+        dist.all_reduce(torch.ones(4 + me.rank))
+    except Exception as caught_error:
+        error = caught_error
+    return isinstance(error, tutti_torch.Error), isinstance(error, RuntimeError)
+
+
+@tutti_only
+def test_errors_are_of_the_documented_type(lone_world):
+    assert lone_world(2).run(types_of_errors) == [(True, True)] * 2
+
+
+def exit_with_work_pending(me):
+    """Returns with an operation under way that nobody will ever finish."""
+    me.works = [dist.all_reduce(torch.ones(4), async_op=True),
+                dist.irecv(torch.ones(4), src=me.previous)] if me.rank == 0 else []
+
+
+def leave(me):
+    import os
+    import sys
+    import threading
+    # As the interpreter's end does: destructors run, then the process is gone.
+    threading.Timer(30, lambda: os._exit(3)).start()
+    me.works = None
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+@tutti_only
+def test_leaving_with_operations_under_way_does_not_hang(lone_world):
+    world = lone_world(2)
+    world.run(exit_with_work_pending)
+    world.start(leave)
+    answers = world.collect()
+    assert {rank: kind for rank, (kind, _) in answers.items()} == {0: "died", 1: "died"}
+    assert [process.exitcode for process in world.processes] == [0, 0]
+
+
+@every_rank(2)
+def test_bad_arguments_are_refused_on_the_spot(me):
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        dist.broadcast(torch.ones(2), src=17)
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        dist.all_gather([torch.ones(2)] * (me.size + 1), torch.ones(2))
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        dist.scatter(torch.ones(2), [torch.ones(2)] * (me.size + 2) if me.rank == 0 else [torch.ones(2)],
+                     src=0)
+    dist.barrier()

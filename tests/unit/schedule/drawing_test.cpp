@@ -1,0 +1,69 @@
+// What pages read: cells with aliasing resolved, and what they hold at first and at last.
+#include "schedule/drawing.hpp"
+
+#include <gtest/gtest.h>
+
+#include "schedule/hazards.hpp"
+#include "worlds.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+Program program_of(Collective collective, Algorithm algorithm, int n, int rank, bool in_place) {
+  auto program =
+      build(algorithm, {.collective = collective, .size = n, .rank = rank, .in_place = in_place});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return *std::move(program);
+}
+
+TEST(Drawing, in_place_input_and_output_are_one_cell) {
+  const Program apart = program_of(Collective::all_reduce, Algorithm::ring, 4, 1, false);
+  const Program together = program_of(Collective::all_reduce, Algorithm::ring, 4, 1, true);
+  EXPECT_EQ(Cells(apart).all().size(), 4 + Cells(together).all().size());
+  const Cells cells(together);
+  EXPECT_EQ(cells.index(Space::input, 2), cells.index(Space::output, 2));
+  const Cell& cell = cells.all()[cells.index(Space::input, 2)];
+  EXPECT_EQ(cell.space, Space::output);
+  EXPECT_EQ(cell.start, (Contributors{1, 1}));
+  EXPECT_EQ(cell.goal, (Contributors{0, 4}));
+}
+
+TEST(Drawing, sides_that_a_rank_lacks_have_no_cells) {
+  const Cells cells(program_of(Collective::reduce, Algorithm::ring, 4, 2, false));
+  for (const Cell& cell : cells.all()) EXPECT_NE(cell.space, Space::output);
+}
+
+TEST(Drawing, scans_promise_what_came_before) {
+  const Cells cells(program_of(Collective::exclusive_scan, Algorithm::linear, 4, 2, false));
+  EXPECT_EQ(cells.all()[cells.index(Space::output, 0)].goal, (Contributors{0, 2}));
+}
+
+// Regions are printed as a first cell and a count, so their cells must be neighbours.
+TEST(Drawing, every_region_is_a_run_of_cells) {
+  for (const Entry& entry : catalog())
+    each_request(entry, 1, 9, [&](const Request& request) {
+      auto world = build_world(entry.algorithm, request, Mode::mixed);
+      ASSERT_TRUE(world.ok());
+      for (const Program& program : *world) {
+        const Cells cells(program);
+        for (const Op& op : program.ops)
+          each_access(op, [&](const Region& region, bool) {
+            for (std::uint32_t c = 0; c < region.count; ++c)
+              ASSERT_EQ(cells.index(region.space, region.first + c),
+                        cells.index(region.space, region.first) + c);
+          });
+      }
+    });
+}
+
+TEST(Drawing, prints_short_json) {
+  const auto world = build_world(Algorithm::linear,
+                                 {.collective = Collective::broadcast, .size = 2}, Mode::in_place);
+  ASSERT_TRUE(world.ok());
+  EXPECT_EQ(print_drawing(*world),
+            "[\n{\"cells\":[[1,0,0,0,0,1]],\"ops\":[[0,0,1,0,1]]},"
+            "\n{\"cells\":[[1,0,0,-1,0,1]],\"ops\":[[1,0,0,0,1]]}]");
+}
+
+}  // namespace
+}  // namespace tutti::schedule

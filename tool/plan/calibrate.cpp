@@ -1,0 +1,293 @@
+// tutti plan calibrate - measures this machine and writes it down as a cluster.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+
+#include "core/words.hpp"
+#include "plan/cost.hpp"
+#include "plan/units.hpp"
+#include "tool/plan/measure.hpp"
+#include "tool/plan/plan.hpp"
+
+namespace tutti::tool::plan {
+namespace {
+
+namespace planner = tutti::plan;
+using planner::Cluster;
+
+constexpr const char* kName = "plan calibrate";
+constexpr const char* kFooter = R"(Examples:
+  tutti plan calibrate -n 4 -o here.json
+  tutti plan collective all_reduce --ranks 4 --bytes 64K --cluster here.json
+  TUTTI_TUNING=machine.json tutti run -n 4 ./train    # with --machine machine.json: the tuner's table
+
+Measures latency, bandwidth and reduction per kind of link (as groups do when they are made), then every
+algorithm of every collective at a few sizes and numbers of ranks, which correct the model. At most
+--time seconds. Other programs on the machine disturb it.
+)";
+
+// Every algorithm is measured at these sizes; what lies between is what validate asks about.
+constexpr std::size_t kSizes[] = {64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20};
+constexpr double kStartSeconds = 2;  // of a job that measures the machine
+constexpr double kJobSeconds = 0.5;  // of any other
+
+struct Options {
+  int ranks = 0;
+  std::string output;
+  std::string machine;
+  std::string time = "60";
+  std::string peak;
+  bool json = false;
+};
+
+planner::Wire wire_of(const tuner::LinkCost& link) {
+  constexpr double kLong = 1 << 20;
+  planner::Wire wire;
+  wire.latency = link.latency_s;
+  wire.overhead = std::min(link.message_s, link.latency_s);
+  const double seconds = link.bytes.seconds(kLong) + link.byte_s * kLong;
+  wire.bandwidth = seconds > 0 ? kLong / seconds : 1e12;
+  return wire;
+}
+
+std::string host_name() {
+  char name[256] = "here";
+  (void)::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+Cluster describe_machine(const tuner::Machine& machine, int ranks) {
+  constexpr double kLong = 16 << 20;
+  Cluster cluster;
+  cluster.name = host_name();
+  cluster.source = fmt::format("measured {:%Y-%m-%dT%H:%M:%SZ}, {}",
+                               fmt::gmtime(std::time(nullptr)), machine.name);
+  cluster.ranks_per_host = ranks;
+  cluster.within = wire_of(machine.memory);
+  cluster.between = wire_of(machine.tcp);
+  cluster.host_bandwidth = cluster.between.bandwidth;
+  cluster.processor.reduce_bandwidth = kLong / machine.fold.seconds(kLong);
+  cluster.processor.memory_bandwidth = 2 * kLong / machine.copy.seconds(kLong);
+  struct sysinfo facts {};
+  if (::sysinfo(&facts) == 0)
+    cluster.processor.memory_bytes = static_cast<double>(facts.totalram) * facts.mem_unit / ranks;
+  cluster.machine = machine;
+  return cluster;
+}
+
+// Few visits leave some cells disturbed, which only ever adds time: a ratio that stands out above
+// both neighbours is brought down to the higher one.
+void flatten_peaks(std::vector<planner::Correction::Point>& points) {
+  constexpr double kStandsOut = 1.25;
+  for (std::size_t i = 1; i + 1 < points.size(); ++i) {
+    const double beside = std::max(points[i - 1].ratio, points[i + 1].ratio);
+    if (points[i].ratio > kStandsOut * beside) points[i].ratio = beside;
+  }
+}
+
+// Of one algorithm on one number of ranks: measured, made monotone in size, over modelled.
+planner::Correction correction_of(const Cluster& cluster, std::span<const MeasuredCell> cells) {
+  std::vector<tuner::Sample> samples;
+  int fewest_visits = cells.front().visits;
+  for (const MeasuredCell& cell : cells) {
+    samples.push_back({std::max(1.0, static_cast<double>(cell.bytes)), cell.seconds});
+    fewest_visits = std::min(fewest_visits, cell.visits);
+  }
+  const MeasuredCell& first = cells.front();
+  planner::Correction correction{first.collective, first.algorithm, first.ranks, {}};
+  const tuner::Curve curve = tuner::Curve::fit(samples);
+  for (const auto& [bytes, seconds] : curve.knots()) {
+    const bool empty = first.collective == Collective::barrier;
+    const auto modelled = planner::cost(cluster, first.collective, first.algorithm,
+                                        {.ranks = first.ranks}, empty ? 0 : bytes);
+    if (modelled && modelled->seconds > 0)
+      correction.points.push_back({bytes, seconds / modelled->seconds});
+  }
+  constexpr int kEnoughVisits = 4;
+  if (fewest_visits < kEnoughVisits) flatten_peaks(correction.points);
+  return correction;
+}
+
+std::vector<planner::Correction> corrections_of(const Cluster& cluster,
+                                                const std::vector<MeasuredCell>& cells) {
+  std::vector<planner::Correction> corrections;
+  const auto is_alike = [](const MeasuredCell& a, const MeasuredCell& b) {
+    return a.collective == b.collective && a.algorithm == b.algorithm && a.ranks == b.ranks;
+  };
+  for (std::size_t first = 0, last = 0; first < cells.size(); first = last) {
+    while (last < cells.size() && is_alike(cells[first], cells[last])) ++last;
+    auto correction = correction_of(cluster, std::span(cells).subspan(first, last - first));
+    if (!correction.points.empty()) corrections.push_back(std::move(correction));
+  }
+  return corrections;
+}
+
+// 2 to 4, and doubled up to n: what lies between is interpolated. Small numbers are not, because
+// that is where ranks begin to outnumber the cores of small machines.
+std::set<int> rank_counts(int ranks) {
+  std::set<int> counts = {ranks};
+  for (int n = 2; n < ranks; n = n < 4 ? n + 1 : 2 * n) counts.insert(n);
+  return counts;
+}
+
+class Calibration {
+ public:
+  Calibration(int ranks, double seconds) : ranks_(ranks), seconds_(seconds) {}
+
+  Result<Cluster> run() {
+    if (Status status = measure_machine(); !status.ok()) return status;
+    Cluster cluster = describe_machine(machine_, ranks_);
+    const std::string table = folder_.path() + "/machine.json";
+    std::ofstream(table) << tuner::to_json(machine_);
+    const auto counts = rank_counts(ranks_);
+    const double left =
+        seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
+    std::vector<MeasuredCell> all;
+    for (const int n : counts) {
+      auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
+      MeasureJob job{n, left / static_cast<double>(counts.size()), table, "shm",
+                     fmt::format("{} ranks", n)};
+      if (Status status = measure_cells(folder_, job, cells); !status.ok()) return status;
+      all.insert(all.end(), cells.begin(), cells.end());
+      cells_ += cells.size();
+      for (const MeasuredCell& cell : cells) visits_ += static_cast<std::size_t>(cell.visits);
+    }
+    cluster.corrections = corrections_of(cluster, all);
+    if (Status status = planner::check_cluster(cluster); !status.ok()) return status;
+    return cluster;
+  }
+
+  std::size_t cells() const { return cells_; }
+  std::size_t visits() const { return visits_; }
+
+ private:
+  // What groups measure when they are made, once per kind of link.
+  Status measure_machine() {
+    std::vector<MeasuredCell> none;
+    MeasureJob job{ranks_, 0, "measure", "shm", "memory links"};
+    if (Status status = measure_cells(folder_, job, none); !status.ok()) return status;
+    auto memory = measured_machine(folder_);
+    if (!memory.ok()) return memory.status();
+    machine_ = *std::move(memory);
+    job = {2, 0, "measure", "tcp", "tcp links"};
+    if (Status status = measure_cells(folder_, job, none); !status.ok()) return status;
+    auto tcp = measured_machine(folder_);
+    if (!tcp.ok()) return tcp.status();
+    machine_.tcp = tcp->tcp;
+    machine_.streams = tcp->streams;
+    return {};
+  }
+
+  int ranks_;
+  double seconds_;
+  WorkFolder folder_;
+  tuner::Machine machine_;
+  std::size_t cells_ = 0;
+  std::size_t visits_ = 0;
+};
+
+Status write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (file.flush()) return {};
+  return {Code::invalid_argument, fmt::format("{} cannot be written", path)};
+}
+
+void print_summary(const Cluster& cluster, const Calibration& calibration, const Options& options,
+                   double took) {
+  using planner::short_text;
+  using planner::Unit;
+  const auto wire = [](const char* name, const planner::Wire& wire, bool measured) {
+    fmt::print("  {:<10}latency {:>8}  per message {:>8}  {:>9}{}\n", name,
+               short_text(wire.latency, Unit::seconds), short_text(wire.overhead, Unit::seconds),
+               short_text(wire.bandwidth, Unit::bytes_per_s), measured ? "" : "  (built in)");
+  };
+  const tuner::Machine& machine = *cluster.machine;
+  fmt::print("{} ({}, {} core{})\n", cluster.name, machine.name, machine.cores,
+             machine.cores == 1 ? "" : "s");
+  wire("memory", cluster.within, machine.memory.measured);
+  wire("tcp", cluster.between, machine.tcp.measured);
+  fmt::print("  {:<10}{:>9} folded, {:>9} copied, tcp takes {:.2f} s of a core per GB\n", "core",
+             short_text(cluster.processor.reduce_bandwidth, Unit::bytes_per_s),
+             short_text(cluster.processor.memory_bandwidth / 2, Unit::bytes_per_s),
+             machine.tcp.byte_s * 1e9);
+  fmt::print("{} cells, {:.1f} visits each, {:.0f} s; written to {}\n", calibration.cells(),
+             static_cast<double>(calibration.visits()) /
+                 static_cast<double>(std::max<std::size_t>(1, calibration.cells())),
+             took, options.output);
+  fmt::print("next: tutti plan validate -n {} --cluster {}\n", options.ranks, options.output);
+}
+
+int answer(Options& options) {
+  const auto time = parse_duration(options.time);
+  if (!time.ok()) return complain(kName, time.status().annotate("--time"));
+  const double seconds = std::chrono::duration<double>(*time).count();
+  if (seconds < 8 || seconds > 3600)
+    return complain(kName, fmt::format("--time {} lies outside 8 s … 1 h", options.time),
+                    kBadInput);
+  if (options.ranks < 2 || options.ranks > 64)
+    return complain(kName, fmt::format("-n {} lies outside 2 … 64", options.ranks), kBadInput);
+  double peak = 0;
+  if (!options.peak.empty()) {
+    const auto read = planner::read_quantity(options.peak, planner::Unit::flops);
+    if (!read.ok()) return complain(kName, read.status().annotate("--peak"));
+    peak = *read;
+  }
+  if (!std::ofstream(options.output, std::ios::app))
+    return complain(kName, fmt::format("-o {} cannot be written", options.output), kBadInput);
+  const std::time_t began = std::time(nullptr);
+  Calibration calibration(options.ranks, seconds);
+  auto cluster = calibration.run();
+  if (!cluster.ok()) return complain(kName, cluster.status().message(), kFailed);
+  if (peak > 0) {
+    cluster->processor.peak_flops = peak;
+    cluster->processor.efficiency = 0.5;
+  }
+  const std::string text = planner::to_json(*cluster);
+  if (Status status = write(options.output, text); !status.ok()) return complain(kName, status);
+  if (!options.machine.empty())
+    if (Status status = write(options.machine, tuner::to_json(*cluster->machine)); !status.ok())
+      return complain(kName, status);
+  if (options.json)
+    fmt::print("{}", text);
+  else
+    print_summary(*cluster, calibration, options, std::difftime(std::time(nullptr), began));
+  return kDone;
+}
+
+}  // namespace
+
+Command make_calibrate(CLI::App& plan) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = plan.add_subcommand("calibrate", "measure this machine, for --cluster");
+  parser->add_option("-n,--ranks", options->ranks, "rank processes to measure with")->required();
+  parser->add_option("-o,--output", options->output, "cluster file to write")->required();
+  parser->add_option("--time", options->time, "at most this long")->capture_default_str();
+  parser->add_option("--machine", options->machine,
+                     "write the tuner's table here too, for TUTTI_TUNING (docs/formats/tuning.md)");
+  parser->add_option("--peak", options->peak,
+                     "what a rank computes, such as \"90 GFLOP/s\": not measured here");
+  parser->add_flag("--json", options->json, "print the cluster file instead of a summary");
+  parser->footer(kFooter);
+  return {parser, [options] { return answer(*options); }};
+}
+
+Command make_measure(CLI::App& plan) {
+  auto words = std::make_shared<MeasureWords>();
+  CLI::App* parser = plan.add_subcommand("measure", "one rank of calibrate or validate");
+  parser->group("");  // not listed
+  parser->add_option("--request", words->request, "what to measure")->required();
+  parser->add_option("--terminal", words->terminal, "where a progress bar may be drawn");
+  return {parser, [words] { return measure_as_rank(*words); }};
+}
+
+}  // namespace tutti::tool::plan

@@ -1,0 +1,310 @@
+// tutti plan collective - every algorithm of a collective on a described cluster, and the choice.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/words.hpp"
+#include "plan/cost.hpp"
+#include "plan/simulate.hpp"
+#include "plan/units.hpp"
+#include "schedule/catalog.hpp"
+#include "tool/bench/arithmetic.hpp"
+#include "tool/plan/plan.hpp"
+#include "tool/plan/read_cluster.hpp"
+
+namespace tutti::tool::plan {
+namespace {
+
+namespace planner = tutti::plan;
+using nlohmann::json;
+using planner::CollectiveCost;
+using planner::Unit;
+
+constexpr const char* kName = "plan collective";
+constexpr const char* kFooter = R"(Examples:
+  tutti plan collective all_reduce --ranks 24576 --bytes 8 --cluster summit
+  tutti plan collective all_reduce --ranks 512 --bytes 64M --cluster h100-ib400 --simulate
+  tutti plan collective reduce_scatter --ranks 64 --stride 8 --bytes 1G --cluster here.json --json
+
+Bytes are those of the whole array; K, M, G are powers of 1024. Steps are messages one after another.
+--simulate runs each schedule itself in virtual time (docs/algorithms/simulator.md).
+)";
+
+constexpr double kLargestCrossover = 1e12;
+constexpr int kManyRanks = 10000;
+
+struct Options {
+  std::string collective;
+  std::string bytes = "1M";
+  std::string cluster = "h100-ib400";
+  int ranks = 0;
+  int stride = 1;
+  bool simulate = false;
+  bool json = false;
+};
+
+struct Question {
+  planner::Cluster cluster;
+  Collective collective = Collective::all_reduce;
+  planner::Placement placement;
+  double bytes = 0;
+};
+
+struct Row {
+  CollectiveCost cost;
+  std::optional<planner::Simulated> simulated;
+  std::string complaint;  // why it was not simulated
+
+  double seconds() const { return simulated ? simulated->seconds : cost.seconds; }
+};
+
+std::string name_of(const CollectiveCost& cost) {
+  return cost.algorithm == Algorithm::automatic ? "in_network"
+                                                : std::string(to_string(cost.algorithm));
+}
+
+Result<Question> understand(const Options& options) {
+  Question question;
+  const auto collective = parse_collective(options.collective);
+  if (!collective) {
+    std::vector<std::string_view> words;
+    for (int i = 0; i < kCollectives; ++i) words.push_back(to_string(static_cast<Collective>(i)));
+    return Status(Code::invalid_argument, unknown_word("collective", options.collective, words));
+  }
+  auto cluster = read_cluster(options.cluster);
+  if (!cluster.ok()) return cluster.status();
+  const auto bytes = parse_bytes(options.bytes);
+  if (!bytes.ok()) return bytes.status().annotate("--bytes");
+  question.cluster = *std::move(cluster);
+  question.collective = *collective;
+  question.bytes = *collective == Collective::barrier ? 0 : static_cast<double>(*bytes);
+  const int ranks = options.ranks != 0 ? options.ranks : 2 * question.cluster.ranks_per_host;
+  question.placement = {ranks, options.stride};
+  if (ranks < 2)
+    return Status(Code::invalid_argument, "--ranks is below 2: there is nobody to talk to");
+  if (options.stride < 1) return Status(Code::invalid_argument, "--stride is below 1");
+  const double last = static_cast<double>(ranks) * options.stride;
+  const int most = question.cluster.max_ranks;
+  if (most > 0 && last - options.stride + 1 > most)
+    return Status(Code::invalid_argument,
+                  fmt::format("--ranks {}{} does not fit cluster '{}', which has {} ranks", ranks,
+                              options.stride > 1 ? fmt::format(" --stride {}", options.stride) : "",
+                              question.cluster.name, most));
+  if (last > 1 << 24)
+    return Status(Code::invalid_argument,
+                  fmt::format("--ranks {} is more than can be planned", ranks));
+  return question;
+}
+
+void simulate_row(const Question& question, Row& row) {
+  const bool two_forms =
+      row.cost.algorithm == Algorithm::direct && question.collective == Collective::all_reduce;
+  for (int shots = 2; shots >= (two_forms ? 1 : 2); --shots) {
+    planner::Job job;
+    job.collective = question.collective;
+    job.algorithm = row.cost.algorithm;
+    job.ranks = question.placement.ranks;
+    job.stride = question.placement.stride;
+    job.bytes = question.bytes;
+    job.shots = shots;
+    const auto answer = planner::simulate(question.cluster, {job});
+    if (!answer.ok()) {
+      row.complaint = answer.status().message();
+    } else if (!row.simulated || answer->front().seconds < row.simulated->seconds) {
+      row.simulated = answer->front();
+    }
+  }
+}
+
+// By rising time.
+std::vector<Row> rows_for(const Question& question, bool simulate) {
+  std::vector<Row> rows;
+  for (const CollectiveCost& cost :
+       planner::costs(question.cluster, question.collective, question.placement, question.bytes)) {
+    rows.push_back({cost, std::nullopt, {}});
+    if (simulate) simulate_row(question, rows.back());
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.seconds() < b.seconds(); });
+  return rows;
+}
+
+// ---- ring against trees ----
+
+struct Contest {
+  double ratio = 0;                 // ring / tree at these bytes
+  std::optional<double> crossover;  // bytes from which the ring is cheaper
+  Algorithm tree = Algorithm::double_binary_tree;
+};
+
+std::optional<double> seconds_of(const Question& question, Algorithm algorithm, double bytes) {
+  const auto found =
+      planner::cost(question.cluster, question.collective, algorithm, question.placement, bytes);
+  return found ? std::optional(found->seconds) : std::nullopt;
+}
+
+std::optional<Contest> ring_against_trees(const Question& question, const std::vector<Row>& rows) {
+  const auto at = [&](Algorithm algorithm) {
+    return std::find_if(rows.begin(), rows.end(),
+                        [&](const Row& row) { return row.cost.algorithm == algorithm; });
+  };
+  Contest contest;
+  auto tree = at(Algorithm::double_binary_tree);
+  if (tree == rows.end()) tree = at(Algorithm::binomial_tree);
+  const auto ring = at(Algorithm::ring);
+  if (ring == rows.end() || tree == rows.end() || tree->seconds() <= 0) return std::nullopt;
+  contest.tree = tree->cost.algorithm;
+  contest.ratio = ring->seconds() / tree->seconds();
+  const auto ring_wins = [&](double bytes) {
+    const auto a = seconds_of(question, Algorithm::ring, bytes);
+    const auto b = seconds_of(question, contest.tree, bytes);
+    return a && b && *a < *b;
+  };
+  if (question.bytes == 0 || ring_wins(1) || !ring_wins(kLargestCrossover)) return contest;
+  double below = 1;
+  double above = kLargestCrossover;
+  while (above / below > 1.01)
+    (ring_wins(std::sqrt(below * above)) ? above : below) = std::sqrt(below * above);
+  contest.crossover = above;
+  return contest;
+}
+
+// ---- telling it ----
+
+std::string share_text(double bound, double seconds) {
+  if (seconds <= 0) return "-";
+  const double share = 100 * bound / seconds;
+  return share < 0.1 ? "< 0.1 %" : fmt::format("{:.1f} %", share);
+}
+
+// Whole bytes below a kilobyte, else three digits.
+std::string bytes_text(double bytes) {
+  return bytes < 1000 ? fmt::format("{:.4g} B", bytes) : planner::short_text(bytes, Unit::bytes);
+}
+
+void print_table(const Question& question, const std::vector<Row>& rows, double bound,
+                 bool simulated) {
+  const int hosts = question.placement.hosts(question.cluster);
+  fmt::print("{}, {} on {} ranks of '{}' ({} host{} with {} each){}\n",
+             to_string(question.collective), bytes_text(question.bytes), question.placement.ranks,
+             question.cluster.name, hosts, hosts == 1 ? "" : "s",
+             question.placement.per_host(question.cluster),
+             question.cluster.machine ? ", as measured here" : "");
+  fmt::print("lower bound {}\n\n", planner::short_text(bound, Unit::seconds));
+  fmt::print("  {:<20}{:>12}{}{:>8}{:>14}{:>10}{:>14}\n", "algorithm", "predicted",
+             simulated ? fmt::format("{:>12}", "simulated") : "", "steps", "bytes/rank", "of bound",
+             "bus bandwidth");
+  for (const Row& row : rows) {
+    const std::string time =
+        !simulated
+            ? ""
+            : fmt::format("{:>12}", row.simulated
+                                        ? planner::short_text(row.simulated->seconds, Unit::seconds)
+                                        : "-");
+    fmt::print("{} {:<20}{:>12}{}{:>8}{:>14}{:>10}{:>14}\n", &row == rows.data() ? '*' : ' ',
+               name_of(row.cost), planner::short_text(row.cost.seconds, Unit::seconds), time,
+               row.cost.steps, bytes_text(row.cost.bytes_per_rank),
+               share_text(bound, row.seconds()),
+               planner::short_text(row.cost.bus_bandwidth, Unit::bytes_per_s));
+  }
+  for (const Row& row : rows)
+    if (!row.complaint.empty() && !row.simulated)
+      fmt::print("  {} was not simulated: {}\n", name_of(row.cost), row.complaint);
+}
+
+void print_contest(const Contest& contest, bool is_large) {
+  const bool tree_wins = contest.ratio >= 1;
+  const double times = tree_wins ? contest.ratio : 1 / contest.ratio;
+  fmt::print("ring against {}: {} is {:.{}f} times faster here", to_string(contest.tree),
+             tree_wins ? "the tree" : "the ring", times, times < 10 ? 1 : 0);
+  if (contest.crossover)
+    fmt::print("; the ring wins from about {} on", bytes_text(*contest.crossover));
+  fmt::print(".\n");
+  if (is_large) fmt::print("NCCL reported about 180 times, for small messages on 24,576 GPUs.\n");
+}
+
+json to_json(const Question& question, const std::vector<Row>& rows, double bound,
+             const std::optional<Contest>& contest) {
+  json document = {{"collective", std::string(to_string(question.collective))},
+                   {"cluster", question.cluster.name},
+                   {"ranks", question.placement.ranks},
+                   {"stride", question.placement.stride},
+                   {"hosts", question.placement.hosts(question.cluster)},
+                   {"bytes", question.bytes},
+                   {"lower_bound_s", bound},
+                   {"choice", name_of(rows.front().cost)},
+                   {"algorithms", json::array()}};
+  for (const Row& row : rows) {
+    json line = {{"algorithm", name_of(row.cost)},
+                 {"predicted_s", row.cost.seconds},
+                 {"steps", row.cost.steps},
+                 {"bytes_per_rank", row.cost.bytes_per_rank},
+                 {"share_of_bound", row.seconds() > 0 ? bound / row.seconds() : 0},
+                 {"bus_bandwidth_bytes_s", row.cost.bus_bandwidth}};
+    if (row.simulated)
+      line["simulated"] = {{"seconds", row.simulated->seconds},
+                           {"steps", row.simulated->steps},
+                           {"bytes_per_rank", row.simulated->bytes_per_rank},
+                           {"messages", row.simulated->messages},
+                           {"simulated_ranks", row.simulated->simulated_ranks}};
+    else if (!row.complaint.empty())
+      line["not_simulated"] = row.complaint;
+    document["algorithms"].push_back(std::move(line));
+  }
+  if (contest) {
+    document["ring_over_tree"] = contest->ratio;
+    if (contest->crossover) document["ring_wins_from_bytes"] = *contest->crossover;
+  }
+  return document;
+}
+
+int answer(const Options& options) {
+  const auto question = understand(options);
+  if (!question.ok()) return complain(kName, question.status());
+  const std::vector<Row> rows = rows_for(*question, options.simulate);
+  if (rows.empty()) return complain(kName, "no algorithm exists for this", kFailed);
+  const double bound = planner::lower_bound(question->cluster, question->collective,
+                                            question->placement, question->bytes);
+  const auto contest = ring_against_trees(*question, rows);
+  if (options.json) {
+    fmt::print("{}\n", to_json(*question, rows, bound, contest).dump(1));
+    return kDone;
+  }
+  print_table(*question, rows, bound, options.simulate);
+  fmt::print("\nchoice: {}, {}.\n", name_of(rows.front().cost),
+             planner::short_text(rows.front().seconds(), Unit::seconds));
+  if (contest)
+    print_contest(*contest, question->collective == Collective::all_reduce &&
+                                question->placement.ranks >= kManyRanks);
+  return kDone;
+}
+
+}  // namespace
+
+Command make_collective(CLI::App& plan) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = plan.add_subcommand(
+      "collective", "every algorithm of a collective on a cluster, and the choice");
+  parser->add_option("collective", options->collective, "all_reduce, broadcast, …")->required();
+  parser->add_option("-n,--ranks", options->ranks, "ranks of the group (default: two hosts)");
+  parser
+      ->add_option("--stride", options->stride, "ranks of the cluster from one member to the next")
+      ->capture_default_str();
+  parser->add_option("-b,--bytes", options->bytes, "of the whole array: 8, 64K, 1M, 2G")
+      ->capture_default_str();
+  parser
+      ->add_option("--cluster", options->cluster,
+                   "a preset's name, or a file (docs/formats/cluster.md)")
+      ->capture_default_str();
+  parser->add_flag("--simulate", options->simulate, "run every schedule in virtual time");
+  parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
+  parser->footer(kFooter);
+  return {parser, [options] { return answer(*options); }};
+}
+
+}  // namespace tutti::tool::plan

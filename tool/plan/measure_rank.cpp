@@ -1,0 +1,158 @@
+// The ranks' side of tutti plan measure.
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "tool/bench/meeting.hpp"
+#include "tool/bench/progress.hpp"
+#include "tool/bench/task.hpp"
+#include "tool/command.hpp"
+#include "tool/plan/measure.hpp"
+#include "tutti/group.hpp"
+
+namespace tutti::tool::plan {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kName = "plan measure";
+constexpr double kVisitsAimedAt = 5;
+constexpr double kShortestVisitUs = 1e3;
+constexpr double kLongestVisitUs = 20e3;
+constexpr double kLineEveryUs = 5e6;
+
+class Visits {
+ public:
+  Visits(Group& group, const json& request, const std::string& terminal)
+      : group_(group), terminal_(terminal), label_(request["label"]), result_(request["result"]) {
+    seconds_ = request["seconds"];
+    for (const json& item : request["cells"]) {
+      Cell cell;
+      cell.collective = *parse_collective(item[0].get<std::string>());
+      cell.algorithm = *parse_algorithm(item[1].get<std::string>());
+      cell.bytes = item[2];
+      cell.in_place = !has_placement(cell.collective, false);
+      cells_.push_back(cell);
+    }
+    samples_.resize(cells_.size());
+  }
+  ~Visits() {
+    if (memory_ != nullptr) ::munmap(memory_, 2 * area_bytes_);
+  }
+  Visits(const Visits&) = delete;
+
+  Status run() {
+    if (Status status = prepare(); !status.ok()) return status;
+    Progress progress(group_.rank() == 0 ? terminal_ : "", cells_.size() * 3);
+    const double began = bench::now_us();
+    double next_line = began + kLineEveryUs;
+    std::size_t done = 0;
+    for (; !cells_.empty(); ++done) {
+      // Everybody stops after the same visit.
+      const double spent = meeting_->largest(bench::now_us() - began);
+      if (spent > seconds_ * 1e6) break;
+      if (group_.rank() == 0) tell(progress, done, spent, next_line, began);
+      if (Status status = visit(in_turn(done)); !status.ok()) return status;
+    }
+    return finish();
+  }
+
+ private:
+  // Neighbours in the list are far from each other in time, so that a disturbance, or an early end,
+  // does not take a whole collective.
+  std::size_t in_turn(std::size_t visit) const {
+    std::size_t step = std::max<std::size_t>(1, cells_.size() * 5 / 8);
+    while (std::gcd(step, cells_.size()) != 1) ++step;
+    return visit % cells_.size() * step % cells_.size();
+  }
+
+  Status prepare() {
+    auto meeting = BenchMeeting::create(group_);
+    if (!meeting.ok()) return meeting.status();
+    meeting_ = *std::move(meeting);
+    const std::vector<int> cpus = bench::own_cpus();
+    if (meeting_->shared() && !meeting_->crowded())
+      bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
+    area_bytes_ = 2UL << 20;
+    for (const Cell& cell : cells_)
+      area_bytes_ = std::max(area_bytes_, (cell.bytes + 4095) / 4096 * 4096);
+    void* memory = ::mmap(nullptr, 2 * area_bytes_, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) return {Code::out_of_memory, "no memory for the buffers"};
+    memory_ = memory;
+    areas_ = {memory, static_cast<std::byte*>(memory) + area_bytes_};
+    const double each = seconds_ * 1e6 / kVisitsAimedAt /
+                        static_cast<double>(std::max<std::size_t>(1, cells_.size()));
+    effort_.budget_us = std::clamp(each / 2, kShortestVisitUs, kLongestVisitUs);
+    return {};
+  }
+
+  Status visit(std::size_t index) {
+    const Task task(cells_[index], group_.rank(), group_.size(), areas_);
+    Status failure;
+    const auto timing = bench::measure(
+        *meeting_, effort_,
+        [&] {
+          if (Status status = group_.run(task.call()); !status.ok() && failure.ok())
+            failure = status;
+        },
+        [&] { task.fill(); });
+    if (!failure.ok()) return failure;
+    samples_[index].push_back(timing.low_us * 1e-6);
+    return meeting_->health();
+  }
+
+  void tell(Progress& progress, std::size_t done, double spent, double& next_line, double began) {
+    const std::string what = fmt::format("{}, {} of {} s", label_, static_cast<int>(spent * 1e-6),
+                                         static_cast<int>(seconds_));
+    progress.show(std::min(done, cells_.size() * 3 - 1), what);
+    const double now = bench::now_us();
+    if (!terminal_.empty() || now < next_line) return;
+    fmt::print(stderr, "  {}: {} visits to {} cells\n", what, done, cells_.size());
+    next_line = std::max(next_line + kLineEveryUs, began);
+  }
+
+  Status finish() {
+    if (group_.rank() != 0) return {};
+    json list = json::array();
+    for (const auto& samples : samples_) list.push_back(json(samples));
+    std::ofstream file(result_);
+    file << list.dump();
+    return file.flush() ? Status() : Status(Code::io, result_ + " cannot be written");
+  }
+
+  Group& group_;
+  std::string terminal_;
+  std::string label_;
+  std::string result_;
+  double seconds_ = 0;
+  std::vector<Cell> cells_;
+  std::vector<std::vector<double>> samples_;  // by cell, a time for every visit
+  std::unique_ptr<BenchMeeting> meeting_;
+  bench::Effort effort_;
+  void* memory_ = nullptr;
+  std::size_t area_bytes_ = 0;
+  Areas areas_;
+};
+
+}  // namespace
+
+int measure_as_rank(const MeasureWords& words) {
+  std::ifstream file(words.request, std::ios::binary);
+  const json request = json::parse(file, nullptr, false);
+  if (request.is_discarded() || !request.contains("cells"))
+    return complain(kName, fmt::format("--request {} cannot be read", words.request), kBadInput);
+  auto group = Group::from_environment();
+  if (!group.ok()) return complain(kName, group.status());
+  Visits visits(**group, request, words.terminal);
+  if (Status status = visits.run(); !status.ok()) return complain(kName, status);
+  return kDone;
+}
+
+}  // namespace tutti::tool::plan

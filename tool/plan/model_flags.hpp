@@ -1,0 +1,35 @@
+// tool/plan/model_flags.hpp - the flags by which `plan model` and `plan search` are told of a model
+// and of its batches.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "plan/layout.hpp"
+
+namespace tutti::tool::plan {
+
+namespace planner = tutti::plan;
+
+struct ModelWords {
+  std::string preset;
+  planner::Model shape;  // 0: not said
+  bool glu = false, tied = false, bias = false, dropout = false;
+  std::string precision = "bf16";
+  std::string bucket_bytes;
+  std::string cluster = "h100-ib400";
+  double efficiency = 0;  // 0: the cluster's
+};
+
+void add_model_flags(CLI::App& app, ModelWords& words);
+// Sequence, batch, precision, overlaps.
+void add_batch_flags(CLI::App& app, ModelWords& words, planner::Layout& layout);
+
+// The preset, changed by what was said besides, or a model of one's own.
+Result<planner::Model> read_model(const ModelWords& words);
+// With the efficiency that was said.
+Result<planner::Cluster> read_cluster(const ModelWords& words);
+// Fills the layout's precision and bucket size.
+Status read_precision(const ModelWords& words, planner::Layout& layout);
+
+}  // namespace tutti::tool::plan

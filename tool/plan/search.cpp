@@ -1,0 +1,147 @@
+// tutti plan search - which layout of a model on so many ranks is fastest, and what binds it.
+#include "plan/search.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "plan/units.hpp"
+#include "tool/plan/model_flags.hpp"
+#include "tool/plan/model_report.hpp"
+#include "tool/plan/plan.hpp"
+
+namespace tutti::tool::plan {
+namespace {
+
+constexpr const char* kName = "plan search";
+constexpr const char* kFooter = R"(Examples:
+  tutti plan search --preset llama2-70b --gpus 512 --cluster h100-ib400
+  tutti plan search --preset gpt3-175b --gpus 1024 --global-batch 1536 --top 20 --json
+
+All dp × tp × pp × cp × ZeRO × recompute × micro-batch × virtual stages that are sensible: tp within a
+host, ZeRO-2 and 3 without a pipeline. Exit code 1: no layout fits into memory; 2: wrong flags.
+)";
+
+struct State {
+  ModelWords words;
+  planner::SearchOptions options;
+  std::int64_t top = 10;
+  bool json = false;
+};
+
+std::string counts_of(const std::map<std::string, std::int64_t>& counts) {
+  std::string text;
+  for (const auto& [what, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  return text;
+}
+
+std::string table(const planner::SearchResult& result) {
+  std::string text = fmt::format(
+      "{:>4} {:>5} {:>4} {:>4} {:>4} {:>3} {:>5} {:<10} {:>6} {:>10} {:>7} {:>12} {:>10}  {}\n",
+      "rank", "dp", "tp", "pp", "cp", "v", "ZeRO", "recompute", "micro", "step", "MFU", "tokens/s",
+      "memory", "binds");
+  int place = 0;
+  for (const planner::Candidate& each : result.best) {
+    const planner::Layout& l = each.layout;
+    text += fmt::format(
+        "{:>4} {:>5} {:>4} {:>4} {:>4} {:>3} {:>5} {:<10} {:>6} {:>10} {:>5.1f} % {:>12.0f} {:>10}"
+        "  {}\n",
+        ++place, l.dp, l.tp, l.pp, l.cp, l.virtual_stages, l.zero, to_string(l.recompute),
+        l.micro_batch, planner::short_text(each.step_s, planner::Unit::seconds), each.mfu * 100,
+        each.tokens_per_s, planner::short_text(each.memory_bytes, planner::Unit::bytes),
+        to_string(each.constraint));
+  }
+  return text;
+}
+
+std::string summary(const planner::SearchResult& result) {
+  std::int64_t too_large = result.planned - result.fitting;
+  std::string text = fmt::format("{} layouts: {} fit", result.planned, result.fitting);
+  if (result.fitting > 0) text += fmt::format(" (bound by: {})", counts_of(result.constraints));
+  text += fmt::format(", {} do not fit into memory", too_large);
+  if (too_large > 0) text += fmt::format(" (most of it: {})", counts_of(result.too_large));
+  if (!result.impossible.empty())
+    text += fmt::format("; not possible: {}", counts_of(result.impossible));
+  return text + "\n";
+}
+
+nlohmann::ordered_json candidate_json(const planner::Candidate& each) {
+  return {{"layout", layout_json(each.layout)}, {"step_s", each.step_s},
+          {"mfu", each.mfu},                    {"tokens_per_s", each.tokens_per_s},
+          {"memory_bytes", each.memory_bytes},  {"binds", to_string(each.constraint)}};
+}
+
+nlohmann::ordered_json to_json(const planner::SearchResult& result, const planner::Model& model,
+                               const planner::Cluster& cluster, int ranks) {
+  nlohmann::ordered_json document = {{"version", 1},
+                                     {"model", model.name},
+                                     {"cluster", cluster.name},
+                                     {"ranks", ranks},
+                                     {"planned", result.planned},
+                                     {"fitting", result.fitting},
+                                     {"bound_by", result.constraints},
+                                     {"too_large_by", result.too_large},
+                                     {"impossible_by", result.impossible},
+                                     {"best", nlohmann::ordered_json::array()}};
+  for (const planner::Candidate& each : result.best)
+    document["best"].push_back(candidate_json(each));
+  return document;
+}
+
+// What to do with the winner, or what is missing where nothing fits.
+std::string last_line(const planner::SearchResult& result, const planner::Model& model,
+                      const planner::Cluster& cluster) {
+  planner::Prices prices(cluster);
+  const planner::Candidate& shown = result.best.empty() ? result.nearest : result.best.front();
+  const auto plan = planner::plan_step(model, shown.layout, prices);
+  const planner::Layout& l = shown.layout;
+  return fmt::format("{}: dp {} tp {} pp {} cp {} ZeRO {}: {}\n",
+                     result.best.empty() ? "nothing fits; the smallest is" : "verdict on the first",
+                     l.dp, l.tp, l.pp, l.cp, l.zero, planner::verdict(plan, cluster));
+}
+
+int answer(State& state) {
+  if (state.top < 1) return complain(kName, "--top must be at least 1", kBadInput);
+  state.options.keep = static_cast<std::size_t>(state.top);
+  if (Status status = read_precision(state.words, state.options.base); !status.ok())
+    return complain(kName, status);
+  const auto model = read_model(state.words);
+  if (!model.ok()) return complain(kName, model.status());
+  const auto cluster = read_cluster(state.words);
+  if (!cluster.ok()) return complain(kName, cluster.status());
+  const auto result = planner::search_layouts(*model, *cluster, state.options);
+  if (!result.ok()) return complain(kName, result.status());
+  const int code = result->best.empty() ? kFailed : kDone;
+  if (state.json) {
+    fmt::print("{}\n", to_json(*result, *model, *cluster, state.options.ranks).dump(2));
+    return code;
+  }
+  const planner::Layout& first =
+      result->best.empty() ? result->nearest.layout : result->best.front().layout;
+  fmt::print("{} on {} ranks of {}, {} sequences of {} tokens a step\n", model->name,
+             state.options.ranks, cluster->name, first.global_batch, first.seq);
+  if (!result->best.empty()) fmt::print("{}", table(*result));
+  fmt::print("{}{}", summary(*result), last_line(*result, *model, *cluster));
+  return code;
+}
+
+}  // namespace
+
+Command make_search(CLI::App& plan) {
+  auto state = std::make_shared<State>();
+  CLI::App* parser =
+      plan.add_subcommand("search", "the fastest layouts of a model on so many ranks");
+  add_model_flags(*parser, state->words);
+  add_batch_flags(*parser, state->words, state->options.base);
+  parser->add_option("--gpus,--ranks", state->options.ranks, "ranks to use, all of them")
+      ->required();
+  parser->add_option("--most-tp", state->options.most_tp,
+                     "largest tp (default: the ranks of a host)");
+  parser->add_option("--top", state->top, "layouts to show")->capture_default_str();
+  parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
+  parser->footer(kFooter);
+  return {parser, [state] { return answer(*state); }};
+}
+
+}  // namespace tutti::tool::plan

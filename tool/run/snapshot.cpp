@@ -1,0 +1,93 @@
+#include "tool/run/snapshot.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+// Calls that are over sooner are noted only now and then, so a shorter wait says nothing.
+constexpr std::int64_t kShortestWait = 2'000'000;  // ns
+
+// Every job's first group.
+constexpr const char* kWorld = "world";
+
+bool same_group(const BoardNote& a, const BoardNote& b) {
+  return std::strncmp(a.group, b.group, sizeof a.group) == 0;
+}
+
+// Whether `other` has yet to come to the call that `self` is in.
+bool is_awaited(const BoardNote& self, const RankView& other) {
+  if (!other.note) return true;
+  if (same_group(self, *other.note)) return other.note->sequence < self.sequence;
+  return std::strncmp(self.group, kWorld, sizeof self.group) == 0;
+}
+
+// A rank may write into its line what it likes; JSON must be UTF-8 all the same.
+std::string clean(const char* text, std::size_t room) {
+  std::string word(text, ::strnlen(text, room));
+  for (char& letter : word)
+    if (static_cast<unsigned char>(letter) < 0x20 || static_cast<unsigned char>(letter) > 0x7e)
+      letter = '?';
+  return word;
+}
+
+json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds now) {
+  json row = {{"rank", rank.rank}, {"pid", rank.pid}, {"alive", rank.alive}};
+  if (!rank.alive) row["exit_code"] = rank.exit_code;
+  if (!rank.note) {
+    row["state"] = rank.alive ? "starting" : "ended";
+    row["waits_for"] = json::array();
+    return row;
+  }
+  const BoardNote& note = *rank.note;
+  row["state"] = rank.alive ? std::string(to_string(note.state)) : "ended";
+  row["operation"] = clean(note.operation, sizeof note.operation);
+  row["group"] = clean(note.group, sizeof note.group);
+  row["sequence"] = note.sequence;
+  row["for_s"] = std::max(0.0, static_cast<double>(now.count() - note.time_ns) * 1e-9);
+  row["calls"] = note.calls;
+  row["bytes"] = note.bytes;
+  row["waits_for"] = awaited;
+  return row;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> waits_for(const JobView& view) {
+  std::vector<std::vector<int>> awaited(view.ranks.size());
+  for (std::size_t i = 0; i < view.ranks.size(); ++i) {
+    const RankView& self = view.ranks[i];
+    if (!self.alive || !self.note || self.note->state != BoardState::running) continue;
+    if (view.now.count() - self.note->time_ns < kShortestWait) continue;
+    for (const RankView& other : view.ranks)
+      if (other.rank != self.rank && is_awaited(*self.note, other))
+        awaited[i].push_back(other.rank);
+  }
+  return awaited;
+}
+
+std::string to_json(const JobView& view) {
+  const auto awaited = waits_for(view);
+  json ranks = json::array();
+  for (std::size_t i = 0; i < view.ranks.size(); ++i)
+    ranks.push_back(describe(view.ranks[i], awaited[i], view.now));
+  const json document = {{"format", "tutti job 1"},
+                         {"job", view.job},
+                         {"launcher_pid", view.launcher},
+                         {"host", view.host},
+                         {"program", view.program},
+                         {"node", view.node},
+                         {"nodes", view.nodes},
+                         {"ranks_in_job", view.ranks_in_job},
+                         {"up_s", static_cast<double>(view.up.count()) * 1e-9},
+                         {"time_s", static_cast<double>(view.now.count()) * 1e-9},
+                         {"ranks", ranks}};
+  // A program's name may be any bytes.
+  return document.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,128 @@
+// A job's snapshot as a table.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tool/show/job_view.hpp"
+#include "tool/show/show.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+std::string seconds(double time) {
+  if (time < 1e-3) return fmt::format("{:.0f} us", time * 1e6);
+  if (time < 1) return fmt::format("{:.1f} ms", time * 1e3);
+  if (time < 100) return fmt::format("{:.1f} s", time);
+  return fmt::format("{:.0f} min {:02.0f} s", std::floor(time / 60), std::fmod(time, 60));
+}
+
+std::string rate(double value, bool of_bytes) {
+  const char* units[] = {"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit < 4; ++unit) value /= 1000;
+  return fmt::format("{:.{}f} {}{}/s", value,
+                     value < 10    ? 2
+                     : value < 100 ? 1
+                                   : 0,
+                     units[unit], of_bytes ? "B" : "");
+}
+
+// "0–2, 5"
+std::string list(const std::set<int>& ranks) {
+  std::string text;
+  for (auto it = ranks.begin(); it != ranks.end();) {
+    const int first = *it;
+    int last = first;
+    for (++it; it != ranks.end() && *it == last + 1; ++it) last = *it;
+    text += text.empty() ? "" : ", ";
+    text += first == last       ? fmt::format("{}", first)
+            : last == first + 1 ? fmt::format("{}, {}", first, last)
+                                : fmt::format("{}–{}", first, last);
+  }
+  return text;
+}
+
+// fmt counts bytes of "–" as one column each; this counts what is seen.
+std::string padded(const std::string& text, std::size_t width) {
+  std::size_t seen = 0;
+  for (const char letter : text) seen += (static_cast<unsigned char>(letter) & 0xc0) != 0x80;
+  return text + std::string(seen < width ? width - seen : 0, ' ');
+}
+
+std::string row(const json& rank) {
+  const bool noted = rank.contains("operation");
+  std::string state = rank["state"];
+  if (rank.contains("exit_code")) state = fmt::format("ended ({})", rank["exit_code"].get<int>());
+  std::string operation;
+  if (noted) {
+    operation = rank["operation"];
+    if (rank["sequence"].get<std::uint64_t>() > 0)
+      operation += fmt::format(" #{}", rank["sequence"].get<std::uint64_t>());
+  }
+  const auto waits = rank["waits_for"].get<std::set<int>>();
+  const auto figure = [&](const char* name, bool of_bytes) {
+    return rank.contains(name) ? rate(rank[name].get<double>(), of_bytes) : std::string("-");
+  };
+  return fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {} {:>12} {:>13}\n",
+                     rank["rank"].get<int>(), rank["pid"].get<int>(), state,
+                     noted ? seconds(rank["for_s"].get<double>()) : "-", operation,
+                     noted ? rank["group"].get<std::string>() : "", padded(list(waits), 14),
+                     figure("calls_per_s", false), figure("bytes_per_s", true));
+}
+
+// One line per rank that others wait for.
+std::string findings(const json& job) {
+  std::map<int, std::set<int>> waiting;
+  for (const json& rank : job["ranks"])
+    for (const int other : rank["waits_for"]) waiting[other].insert(rank["rank"].get<int>());
+  std::string text;
+  for (const auto& [other, ranks] : waiting)
+    text += fmt::format("rank{} {} wait{} for rank {}\n", ranks.size() == 1 ? "" : "s", list(ranks),
+                        ranks.size() == 1 ? "s" : "", other);
+  return text.empty() ? "nobody waits for anybody\n" : text;
+}
+
+}  // namespace
+
+std::string job_table(const json& job, std::size_t rows) {
+  const int nodes = job["nodes"];
+  std::string text = fmt::format(
+      "job {}  {}  on {}  {}  up {}\n", job["job"].get<std::string>(),
+      job["program"].get<std::string>(), job["host"].get<std::string>(),
+      nodes == 1 ? count_of(job["ranks"].size(), "rank")
+                 : fmt::format("{} of {} ranks (node {} of {}; each launcher shows its own)",
+                               job["ranks"].size(), job["ranks_in_job"].get<int>(),
+                               job["node"].get<int>(), nodes),
+      seconds(job["up_s"].get<double>()));
+  text +=
+      fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {:<14} {:>12} {:>13}\n", "rank", "pid",
+                  "state", "for", "last operation", "group", "waits for", "calls", "bytes");
+  std::size_t shown = 0;
+  for (const json& rank : job["ranks"]) {
+    if (shown++ == rows) break;
+    text += row(rank);
+  }
+  if (shown > rows) text += fmt::format("  … and {} more\n", job["ranks"].size() - rows);
+  return text + findings(job);
+}
+
+void add_rates(const json& before, json& now) {
+  const double passed = now["time_s"].get<double>() - before["time_s"].get<double>();
+  if (passed <= 0 || before["ranks"].size() != now["ranks"].size()) return;
+  for (std::size_t i = 0; i < now["ranks"].size(); ++i) {
+    const json& old = before["ranks"][i];
+    json& rank = now["ranks"][i];
+    if (!rank.contains("calls")) continue;
+    for (const char* name : {"calls", "bytes"}) {
+      const double had = old.contains(name) ? old[name].get<double>() : 0;
+      rank[fmt::format("{}_per_s", name)] =
+          std::max(0.0, (rank[name].get<double>() - had) / passed);
+    }
+  }
+}
+
+}  // namespace tutti::tool
