@@ -9,25 +9,20 @@ using tutti::plan::Transfer;
 namespace {
 
 // Buckets lie in symmetric memory.
-tutti::Result<double> cost(tutti::Group& group, const PlannedCollective& call) {
+tutti::Result<double> by_tuner(tutti::Group& group, const PlannedCollective& call) {
   auto prediction = group.predict(call.collective, call.bytes);
   if (!prediction.ok()) return prediction.status();
   return std::chrono::duration<double>(prediction->symmetric_time).count();
 }
 
-tutti::Result<std::vector<Transfer>> priced(tutti::Group& group,
-                                            const std::vector<PlannedCollective>& calls) {
+std::vector<Transfer> transfers_of(const std::vector<PlannedCollective>& calls) {
   std::vector<Transfer> transfers;
-  for (const PlannedCollective& call : calls) {
-    auto seconds = cost(group, call);
-    if (!seconds.ok()) return seconds.status();
-    transfers.push_back({call.at_s, *seconds});
-  }
+  for (const PlannedCollective& call : calls) transfers.push_back({call.at_s, call.alone_s});
   return transfers;
 }
 
 std::string row(const char* name, double predicted, double measured, double whole) {
-  // Of something tiny the share is meaningless: it is told beside the step.
+  // Of something tiny the share says little: it is told of the step, too.
   const std::string off =
       measured > 0 ? fmt::format("{:+.1f} %", (predicted / measured - 1) * 100) : "-";
   return fmt::format("{:<26}{:>14.3f}{:>14.3f}{:>12}{:>14}\n", name, predicted * 1e3,
@@ -37,31 +32,35 @@ std::string row(const char* name, double predicted, double measured, double whol
 
 }  // namespace
 
-tutti::Result<tutti::plan::StepPrediction> predict(tutti::Group& group,
-                                                   const Rehearsal& rehearsal) {
-  auto reductions = priced(group, rehearsal.reductions);
-  if (!reductions.ok()) return reductions.status();
-  auto gathers = priced(group, rehearsal.gathers);
-  if (!gathers.ok()) return gathers.status();
-  tutti::plan::StepShape shape = rehearsal.shape;
-  if (rehearsal.control_bytes > 0 && group.size() > 1) {
-    auto control =
-        cost(group, {tutti::Collective::all_reduce, rehearsal.control_bytes, 0});
-    if (!control.ok()) return control.status();
-    shape.control_s = *control;
+tutti::Result<Foretold> foretell(tutti::Group& group, const Rehearsal& rehearsal) {
+  Foretold foretold;
+  foretold.pace = rehearsal.shape.pace;
+  if (group.size() > 1) {
+    for (const auto* calls : {&rehearsal.reductions, &rehearsal.gathers})
+      for (const PlannedCollective& call : *calls) {
+        auto seconds = by_tuner(group, call);
+        if (!seconds.ok()) return seconds.status();
+        foretold.tuner_s += *seconds;
+        foretold.alone_s += call.alone_s;
+      }
   }
-  auto prediction = tutti::plan::predict_step(shape, *reductions, *gathers);
-  prediction.step_s += rehearsal.waiting_s;
-  return prediction;
+  tutti::plan::StepShape shape = rehearsal.shape;
+  shape.control_s = rehearsal.control.alone_s;
+  foretold.step = tutti::plan::predict_step(shape, transfers_of(rehearsal.reductions),
+                                            transfers_of(rehearsal.gathers));
+  foretold.step.step_s += rehearsal.waiting_s;
+  return foretold;
 }
 
-std::string compare(const tutti::plan::StepPrediction& predicted, double measured_step_s,
-                    double measured_exposed_s, double measured_wire_s) {
+std::string compare(const Foretold& foretold, const Measured& measured) {
+  const auto& step = foretold.step;
   std::string text = fmt::format("\n{:<26}{:>14}{:>14}{:>12}{:>14}\n", "prediction, ms",
                                  "predicted", "measured", "off by", "of the step");
-  text += row("step", predicted.step_s, measured_step_s, measured_step_s);
-  text += row("exposed communication", predicted.exposed_s, measured_exposed_s, measured_step_s);
-  text += row("communication (wire)", predicted.wire_s, measured_wire_s, measured_step_s);
+  text += row("step", step.step_s, measured.step_s, measured.step_s);
+  text += row("exposed communication", step.exposed_s, measured.exposed_s, measured.step_s);
+  text += row("communication (wire)", step.wire_s, measured.wire_s, measured.step_s);
+  text += fmt::format("buckets alone: {:.3f} ms measured, {:.3f} ms by the tuner\n",
+                      foretold.alone_s * 1e3, foretold.tuner_s * 1e3);
   return text;
 }
 

@@ -16,22 +16,31 @@ struct PlannedCollective {
   tutti::Collective collective = tutti::Collective::barrier;
   std::size_t bytes = 0;
   double at_s = 0;
+  double alone_s = 0;  // measured in a queue of its like, while nothing was computed
 };
 
 // Means over the rehearsed steps and over all ranks; alike on every rank.
 struct Rehearsal {
-  tutti::plan::StepShape shape;  // without control_s
+  tutti::plan::StepShape shape;               // without control_s
   std::vector<PlannedCollective> reductions;  // in the order of launch
   std::vector<PlannedCollective> gathers;     // in the order of use
-  std::size_t control_bytes = 0;
+  PlannedCollective control;
   double waiting_s = 0;  // by which the slowest rank of a step is behind the mean
 };
 
-// With the group's own prediction of what each collective costs.
-tutti::Result<tutti::plan::StepPrediction> predict(tutti::Group& group, const Rehearsal& rehearsal);
+struct Foretold {
+  tutti::plan::StepPrediction step;
+  double alone_s = 0;  // all collectives, measured alone
+  double tuner_s = 0;  // the same by Group::predict, for comparison
+  tutti::plan::Pace pace;
+};
+tutti::Result<Foretold> foretell(tutti::Group& group, const Rehearsal& rehearsal);
 
-// Lines for people: predicted beside measured (means over ranks and steps), and the difference.
-std::string compare(const tutti::plan::StepPrediction& predicted, double measured_step_s,
-                    double measured_exposed_s, double measured_wire_s);
+// Means over ranks and steps.
+struct Measured {
+  double step_s = 0, exposed_s = 0, wire_s = 0;
+};
+// Lines for people: predicted beside measured, and the difference.
+std::string compare(const Foretold& foretold, const Measured& measured);
 
 }  // namespace pretrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "channel_trial.hpp"
 #include "model.hpp"
 
 namespace pretrain {
@@ -15,9 +16,8 @@ using tutti::Status;
 namespace {
 
 constexpr int kWarmUp = 2;  // the order is learned, memory is touched
-constexpr int kSteps = 5;
-constexpr int kPaceRounds = 5;
-constexpr double kPaceSeconds = 0.02;  // of compute in one round
+constexpr int kFewestSteps = 5, kMostSteps = 50;
+constexpr double kEnoughSeconds = 3;
 // Adam touches 28 bytes of each element, the norm 4 and zeroing 4.
 constexpr double kUpdateShare = 28.0 / 36, kNormShare = 4.0 / 36;
 
@@ -27,12 +27,6 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 struct SoloStep {
@@ -45,7 +39,8 @@ struct SoloStep {
 
 class Solo {
  public:
-  Solo(tutti::Group& group, const Flags& flags, Data& data) : group_(group), flags_(flags), data_(data) {}
+  Solo(tutti::Group& group, const Flags& flags, Data& data)
+      : group_(group), flags_(flags), data_(data) {}
 
   Result<std::vector<SoloStep>> run(tutti::libtorch::Options options) {
     auto alone = group_.split(group_.rank(), 0, "rehearsal");
@@ -55,12 +50,20 @@ class Solo {
     if (!model.ok()) return model.status();
     model_ = *model;
     std::vector<SoloStep> steps;
-    for (int i = 0; i < kWarmUp + kSteps; ++i) {
-      // Ranks of one host compute at the same time, as they will.
-      if (auto status = group_.barrier(); !status.ok()) return status;
+    double spent = 0;  // by the rank that is ahead; alike on all
+    for (int i = 0;
+         steps.size() < kFewestSteps || (steps.size() < kMostSteps && spent < kEnoughSeconds);
+         ++i) {
       auto step = one_step(i);
       if (!step.ok()) return step.status();
-      if (i >= kWarmUp) steps.push_back(*std::move(step));
+      if (i >= kWarmUp) {
+        spent += step->compute_s();
+        steps.push_back(*std::move(step));
+      }
+      // Ranks of one host compute at the same time, as they will.
+      if (auto status = group_.all_reduce(tutti::Buffer::of(&spent, 1), tutti::ReduceOp::min);
+          !status.ok())
+        return status;
     }
     if (auto status = model_->layer().parameters_ready(); !status.ok()) return status;
     return steps;
@@ -73,7 +76,8 @@ class Solo {
     SoloStep step;
     std::int64_t tokens = 0;
     for (int micro = 0; micro < batches; ++micro) {
-      if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok()) return status;
+      if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok())
+        return status;
       const auto index = static_cast<std::uint64_t>(number * batches + micro);
       const Batch batch = data_.training(index * static_cast<std::uint64_t>(size), size);
       const torch::Tensor loss = loss_sum(*net_, batch, size, model_.get());
@@ -106,8 +110,8 @@ Rehearsal read(const SoloStep& step, const Flags& flags, int ranks) {
   tutti::plan::StepShape& shape = rehearsal.shape;
   shape.first_forward_s = seconds(times.first_forward);
   shape.last_backward_s = seconds(times.last_backward);
-  shape.other_s = seconds(times.forward + times.backward) - shape.first_forward_s -
-                  shape.last_backward_s;
+  shape.other_s =
+      seconds(times.forward + times.backward) - shape.first_forward_s - shape.last_backward_s;
   // Alone, a rank updates everything and takes the norm of everything.
   const double own = 1.0 / ranks;
   const double updated = flags.use_distributed_optimizer ? own : 1;
@@ -117,13 +121,13 @@ Rehearsal read(const SoloStep& step, const Flags& flags, int ranks) {
   for (const train_::CollectiveTimes& call : times.collectives) {
     if (is_reduction(call)) {
       rehearsal.reductions.push_back(
-          {call.collective, call.bytes, seconds(call.joined - step.backward_begin)});
+          {call.collective, call.bytes, seconds(call.joined - step.backward_begin), 0});
     } else if (call.collective == Collective::all_gather) {
       rehearsal.gathers.push_back(
-          {call.collective, call.bytes, seconds(call.wait_begin - times.begin)});
+          {call.collective, call.bytes, seconds(call.wait_begin - times.begin), 0});
       first_gather = std::min(first_gather, call.joined);
     } else {
-      rehearsal.control_bytes = call.bytes;
+      rehearsal.control = {call.collective, call.bytes, 0, 0};
     }
   }
   if (flags.overlap_param_gather)
@@ -172,7 +176,8 @@ Result<Rehearsal> mean_of(tutti::Group& group, const Flags& flags,
   std::vector<double> slowest, mean;
   for (const SoloStep& step : steps) slowest.push_back(step.compute_s());
   mean = slowest;
-  if (auto status = group.all_reduce(tutti::Buffer::of(slowest), tutti::ReduceOp::max); !status.ok())
+  if (auto status = group.all_reduce(tutti::Buffer::of(slowest), tutti::ReduceOp::max);
+      !status.ok())
     return status;
   if (auto status = group.all_reduce(tutti::Buffer::of(mean), tutti::ReduceOp::avg); !status.ok())
     return status;
@@ -180,102 +185,6 @@ Result<Rehearsal> mean_of(tutti::Group& group, const Flags& flags,
     result.waiting_s += (slowest[i] - mean[i]) / static_cast<double>(steps.size());
   return result;
 }
-
-// ---- compute and channel at once
-
-// How fast matrix products and a queue of buckets are beside each other, of what they are alone.
-class PaceProbe {
- public:
-  PaceProbe(tutti::Group& group, Collective collective, std::size_t bytes)
-      : group_(group), collective_(collective), left_(torch::rand({192, 192})),
-        right_(torch::rand({192, 192})) {
-    const auto ranks = static_cast<std::size_t>(group.size());
-    count_ = std::max<std::size_t>(bytes / sizeof(float) / ranks, 1) * ranks;
-  }
-
-  Result<tutti::plan::Pace> run() {
-    auto memory = group_.allocate(count_ * sizeof(float));
-    if (!memory.ok()) return memory.status();
-    memory_ = *std::move(memory);
-    if (auto status = choose_amounts(); !status.ok()) return status;
-    std::vector<double> compute, channel;
-    for (int round = 0; round < kPaceRounds; ++round) {
-      auto both = one_round();
-      if (!both.ok()) return both.status();
-      compute.push_back(both->compute);
-      channel.push_back(both->channel);
-    }
-    double paces[2] = {median(compute), median(channel)};
-    if (auto status = group_.all_reduce(tutti::Buffer::of(paces, 2), tutti::ReduceOp::avg);
-        !status.ok())
-      return status;
-    return tutti::plan::Pace{std::clamp(paces[0], 0.05, 1.0), std::clamp(paces[1], 0.05, 1.0)};
-  }
-
- private:
-  double compute() {
-    const auto begin = now_ns();
-    for (int i = 0; i < products_; ++i) torch::mm(left_, right_);
-    return seconds(now_ns() - begin);
-  }
-  tutti::Work start() {
-    const tutti::Buffer all{memory_.data, count_, tutti::Dtype::f32};
-    if (collective_ == Collective::all_reduce)
-      return group_.all_reduce_async(all, tutti::ReduceOp::sum);
-    const std::size_t each = count_ / static_cast<std::size_t>(group_.size());
-    auto* own = static_cast<float*>(memory_.data) + each * static_cast<std::size_t>(group_.rank());
-    return group_.reduce_scatter_async(all, tutti::Buffer::of(own, each), tutti::ReduceOp::sum);
-  }
-  Status communicate(const std::function<void()>& meanwhile) {
-    std::vector<tutti::Work> works;
-    for (int i = 0; i < transfers_; ++i) works.push_back(start());
-    meanwhile();
-    for (tutti::Work& work : works)
-      if (auto status = work.wait(); !status.ok()) return status;
-    return {};
-  }
-  // Enough products for a round, and transfers for about twice as long: compute ends first.
-  Status choose_amounts() {
-    products_ = 4;
-    compute();
-    double each = compute() / products_;
-    transfers_ = 4;
-    (void)communicate([] {}).ok();
-    const auto begin = now_ns();
-    if (auto status = communicate([] {}); !status.ok()) return status;
-    const double transfer = seconds(now_ns() - begin) / transfers_;
-    double amounts[2] = {kPaceSeconds / each, 2 * kPaceSeconds / transfer};
-    if (auto status = group_.all_reduce(tutti::Buffer::of(amounts, 2), tutti::ReduceOp::avg);
-        !status.ok())
-      return status;
-    products_ = static_cast<int>(std::clamp(amounts[0], 1.0, 1e5));
-    transfers_ = static_cast<int>(std::clamp(amounts[1], 1.0, 1e4));
-    return {};
-  }
-  Result<tutti::plan::Pace> one_round() {
-    if (auto status = group_.barrier(); !status.ok()) return status;
-    const double compute_alone = compute();
-    if (auto status = group_.barrier(); !status.ok()) return status;
-    auto begin = now_ns();
-    if (auto status = communicate([] {}); !status.ok()) return status;
-    const double channel_alone = seconds(now_ns() - begin);
-    if (auto status = group_.barrier(); !status.ok()) return status;
-    begin = now_ns();
-    double compute_both = 0;
-    if (auto status = communicate([&] { compute_both = compute(); }); !status.ok()) return status;
-    const double whole = seconds(now_ns() - begin);
-    // What was left of the channel's work when compute was through ran alone.
-    const double beside = channel_alone - (whole - compute_both);
-    return tutti::plan::Pace{compute_alone / compute_both, beside / compute_both};
-  }
-
-  tutti::Group& group_;
-  Collective collective_;
-  torch::Tensor left_, right_;
-  std::size_t count_ = 1;
-  tutti::SymmetricMemory memory_;
-  int products_ = 1, transfers_ = 1;
-};
 
 }  // namespace
 
@@ -290,13 +199,7 @@ Result<Rehearsal> rehearse(tutti::Group& group, const Flags& flags, Data& data,
   result->shape.overlap_reductions = flags.overlap_grad_reduce;
   result->shape.overlap_gathers = flags.overlap_param_gather;
   if (group.size() == 1 || result->reductions.empty()) return result;
-  auto own = group.duplicate("rehearsal", tutti::ReductionOrder::rank);
-  if (!own.ok()) return own.status();
-  auto pace = PaceProbe(**own, result->reductions.front().collective,
-                        result->reductions.front().bytes)
-                  .run();
-  if (!pace.ok()) return pace.status().annotate("rehearsal");
-  result->shape.pace = *pace;
+  if (auto status = try_channel(group, *result); !status.ok()) return status.annotate("rehearsal");
   return result;
 }
 

@@ -2,8 +2,8 @@
 // some steps on a copy of the model, each rank for itself, all at once.
 //
 // Every rank is its own data-parallel group of one: the same buckets and hooks, and nothing that
-// travels. Then a bucket's collective runs alone, compute runs alone, and both run at once: on a CPU
-// they share cores.
+// travels. Then a bucket's collective runs alone, compute runs alone, and both run at once: on a
+// CPU they share cores.
 //
 // Ordering       collective.
 #pragma once

@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "prediction.hpp"
-
 namespace pretrain {
 
 namespace {
@@ -145,23 +143,29 @@ void Report::begin(const std::string& model, const std::string& layout) {
                         flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
-void Report::predict(const tutti::plan::StepPrediction& prediction) {
+void Report::predict(const Foretold& prediction) {
   prediction_ = prediction;
-  fmt::print("predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire\n",
-             prediction.step_s * 1e3, prediction.exposed_s * 1e3, prediction.wire_s * 1e3);
+  const auto& step = prediction.step;
+  fmt::print("predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire; "
+             "beside each other compute keeps {:.0f} % of its pace, communication {:.0f} %\n",
+             step.step_s * 1e3, step.exposed_s * 1e3, step.wire_s * 1e3,
+             prediction.pace.compute * 100, prediction.pace.channel * 100);
   std::fflush(stdout);
 }
 
 void Report::tell_prediction() {
   const double steps = static_cast<double>(steps_);
-  fmt::print("{}", compare(*prediction_, mean_.step_s / steps, mean_.exposed_s / steps,
-                           mean_.wire_s / steps));
+  const Measured measured{mean_.step_s / steps, mean_.exposed_s / steps, mean_.wire_s / steps};
+  fmt::print("{}", compare(*prediction_, measured));
+  const auto& step = prediction_->step;
   write_log(fmt::format(
-      "{{\"event\":\"prediction\",\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
-      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}}}}",
-      number(prediction_->step_s), number(prediction_->exposed_s), number(prediction_->wire_s),
-      number(mean_.step_s / steps), number(mean_.exposed_s / steps),
-      number(mean_.wire_s / steps)));
+      "{{\"event\":\"prediction\","
+      "\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+      "\"alone_s\":{},\"tuner_s\":{}}}",
+      number(step.step_s), number(step.exposed_s), number(step.wire_s), number(measured.step_s),
+      number(measured.exposed_s), number(measured.wire_s), number(prediction_->alone_s),
+      number(prediction_->tuner_s)));
 }
 
 void Report::layout(const std::string& layout) {

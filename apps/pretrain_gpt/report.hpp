@@ -14,7 +14,7 @@
 
 #include "event_file.hpp"
 #include "flags.hpp"
-#include "tutti/plan.hpp"
+#include "prediction.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace pretrain {
@@ -49,7 +49,7 @@ class Report {
 
   void begin(const std::string& model, const std::string& layout);
   // To be compared with what is measured, at the end.
-  void predict(const tutti::plan::StepPrediction& prediction);
+  void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
@@ -75,7 +75,7 @@ class Report {
   std::FILE* log_ = nullptr;
   std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;  // as told last
-  std::optional<tutti::plan::StepPrediction> prediction_;
+  std::optional<Foretold> prediction_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;

@@ -64,7 +64,7 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
-  Status foretell();
+  Status look_ahead();
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
   Status micro_batch(std::int64_t step, int number, int micro);
@@ -124,7 +124,7 @@ Status Trainer::set_up() {
                    model_->layer().describe());
   }
   if (flags_.predict) {
-    if (auto status = foretell(); !status.ok()) return status;
+    if (auto status = look_ahead(); !status.ok()) return status;
   }
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
@@ -132,12 +132,12 @@ Status Trainer::set_up() {
   return {};
 }
 
-Status Trainer::foretell() {
+Status Trainer::look_ahead() {
   auto rehearsal = rehearse(*group_, flags_, data_, wrap_options(flags_), model_->layer());
   if (!rehearsal.ok()) return rehearsal.status();
-  auto prediction = predict(model_->layer().group(), *rehearsal);
-  if (!prediction.ok()) return prediction.status().annotate("--predict");
-  if (report_) report_->predict(*prediction);
+  auto foretold = foretell(model_->layer().group(), *rehearsal);
+  if (!foretold.ok()) return foretold.status().annotate("--predict");
+  if (report_) report_->predict(*foretold);
   return {};
 }
 

@@ -88,17 +88,15 @@ void run_blocking(HeldGroup& self, const tutti::Call& call) {
   finish(status);
 }
 
-template <class Start>
-py::object start(HeldGroup& self, py::object held, std::unique_ptr<std::string> name,
-                 Start&& start_it) {
-  const std::shared_ptr<tutti::Group> group = self.for_turn();
-  tutti::Work work;
-  {
-    const py::gil_scoped_release unlocked;
-    const Turn turn(self);
-    work = start_it(*group);
-  }
+py::object pending(tutti::Work work, py::object held, std::unique_ptr<std::string> name) {
   return py::cast(PendingWork(std::move(work), std::move(held), std::move(name)));
+}
+
+tutti::Work start(HeldGroup& self, const tutti::Call& call) {
+  const std::shared_ptr<tutti::Group> group = self.for_turn();
+  const py::gil_scoped_release unlocked;
+  const Turn turn(self);
+  return group->start(call);
 }
 
 // The arguments of run, in their order.
@@ -160,8 +158,7 @@ py::object run(HeldGroup& self, PyObject* const* arguments) {
     return py::none();
   }
   py::object held = py::make_tuple(py::handle(arguments[kInputs]), py::handle(arguments[kOutputs]));
-  return start(self, std::move(held), std::move(name),
-               [&](tutti::Group& group) { return group.start(call); });
+  return pending(start(self, call), std::move(held), std::move(name));
 }
 
 // all_reduce of plain arrays: (x, op's number, out or None). NotImplemented: not a case for here.
@@ -210,17 +207,16 @@ std::vector<tutti::Transfer> transfers_of(const py::list& transfers) {
   return list;
 }
 
-// Returns what the last receive learned, or the Work of an asynchronous call.
+// Returns what the last receive learned, or the Work of an asynchronous call. Takes no turn: the
+// other side of a message may be waited for by a thread that is in a collective.
 py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, double timeout_s,
                     py::handle name) {
   auto held_name = std::make_unique<std::string>(text(name.ptr()));
   const std::vector<tutti::Transfer> list = transfers_of(transfers);
   const tutti::CallOptions options = options_of(timeout_s, 0, *held_name);
-  if (is_async)
-    return start(self, transfers, std::move(held_name),
-                 [&](tutti::Group& group) { return group.transfer(list, options); });
   const std::shared_ptr<tutti::Group> group = self.get();
-  const auto received = [&] {  // takes no turn: a receive may wait long, and sends go on meanwhile
+  if (is_async) return pending(group->transfer(list, options), transfers, std::move(held_name));
+  const auto received = [&] {
     const py::gil_scoped_release unlocked;
     return group->exchange(list, options);
   }();

@@ -32,11 +32,10 @@ std::vector<PlannedBucket> cut_buckets(const Stage& stage, double elements_each)
 
 std::vector<Transfer> reduction_transfers(const Stage& stage,
                                           const std::vector<PlannedBucket>& buckets,
-                                          const Layout& layout, double backward_s,
-                                          Prices& prices) {
+                                          const Layout& layout, double backward_s, Prices& prices) {
   const std::vector<double> before = shares_before(stage);
-  const Collective collective = layout.zero == 0 ? Collective::all_reduce
-                                                 : Collective::reduce_scatter;
+  const Collective collective =
+      layout.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
   std::vector<Transfer> transfers;
   for (const PlannedBucket& bucket : buckets)
     transfers.push_back({backward_s * (1 - before[bucket.first]),

@@ -51,8 +51,7 @@ ClosedForms::ClosedForms(const Cluster& cluster, const Placement& placement)
   near_ = {within.latency, within.overhead, within.bandwidth};
   far_ = {between.latency, between.overhead, between.bandwidth};
   way_out_ = far_.bandwidth;
-  if (cluster.host_bandwidth > 0)
-    way_out_ = std::min(way_out_, cluster.host_bandwidth / per_host_);
+  if (cluster.host_bandwidth > 0) way_out_ = std::min(way_out_, cluster.host_bandwidth / per_host_);
   crowd_ = far_;
   crowd_.bandwidth = way_out_;
   beyond_ = crowd_;
@@ -101,8 +100,8 @@ ClosedForms::Sum ClosedForms::fan(int peers, double bytes) const {
   double seconds = 0;
   if (inside > 0) seconds = (inside - 1) * near_.gap(bytes) + near_.message(bytes);
   if (outside > 0)
-    seconds = std::max(seconds, (outside - 1) * far_.gap(bytes) + far_.message(bytes) +
-                                    inside * near_.overhead);
+    seconds = std::max(
+        seconds, (outside - 1) * far_.gap(bytes) + far_.message(bytes) + inside * near_.overhead);
   return {seconds, peers * bytes, 1};
 }
 
@@ -115,7 +114,8 @@ ClosedForms::Sum ClosedForms::everyone(double bytes, double folded) const {
   double seconds = 0;
   if (inside > 0) seconds = near_.latency + inside * bytes / near_.bandwidth;
   if (outside > 0) seconds = std::max(seconds, away.latency + outside * bytes / away.bandwidth);
-  const double latency = outside > 0 ? away.latency - away.overhead : near_.latency - near_.overhead;
+  const double latency =
+      outside > 0 ? away.latency - away.overhead : near_.latency - near_.overhead;
   return {std::max(seconds, core + latency) + fold(folded), (ranks_ - 1) * bytes, 1};
 }
 
@@ -132,8 +132,7 @@ ClosedForms::Sum ClosedForms::line(int steps, double bytes, bool folds) const {
 ClosedForms::Sum ClosedForms::round(int ranks, double bytes, bool folds) const {
   const int steps = ranks - 1;
   const double work = folds ? fold(bytes) : 0;
-  if (per_host_ % ranks == 0)
-    return {steps * (near_.message(bytes) + work), steps * bytes, steps};
+  if (per_host_ % ranks == 0) return {steps * (near_.message(bytes) + work), steps * bytes, steps};
   // A chunk travels over every edge in turn, or queues up before the slow ones.
   const Sum path = line(steps, bytes, folds);
   const double queue = farthest().message(bytes) + (steps - 1) * farthest().gap(bytes) + work;
@@ -182,8 +181,8 @@ ClosedForms::Sum ClosedForms::tree(int ranks, int spacing, double bytes, bool fo
 ClosedForms::Sum ClosedForms::chain(double bytes, bool folds) const {
   const double piece = bytes / kChain;
   const Sum first = line(ranks_ - 1, piece, folds);
-  const double gap = std::max(2 * farthest().overhead, piece / farthest().bandwidth) +
-                     (folds ? fold(piece) : 0);
+  const double gap =
+      std::max(2 * farthest().overhead, piece / farthest().bandwidth) + (folds ? fold(piece) : 0);
   return {first.seconds + (kChain - 1) * gap, bytes, ranks_ - 1};
 }
 
@@ -211,8 +210,7 @@ ClosedForms::Sum ClosedForms::rails(double bytes, int ways, bool folds) const {
   const double pieces = std::clamp(std::floor(slice / kSegment), 1.0, kMostSegments);
   const double seconds = latency + std::max(inside, outside) + std::min(inside, outside) / pieces +
                          (folds ? fold((per_host_ - 1) * slice + (hosts_ - 1) * part) : 0);
-  return {seconds, ways * ((per_host_ - 1) * slice + (hosts_ - 1) * part),
-          ways * (1 + hosts_ - 1)};
+  return {seconds, ways * ((per_host_ - 1) * slice + (hosts_ - 1) * part), ways * (1 + hosts_ - 1)};
 }
 
 // ---- algorithms ----
@@ -273,7 +271,8 @@ ClosedForms::Maybe ClosedForms::all_reduce(Algorithm algorithm, double bytes) co
     case Algorithm::double_binary_tree: return double_tree(bytes, 2, true);
     case Algorithm::recursive_doubling: return extras + doubling(core, bytes, 1, true);
     case Algorithm::halving_doubling:
-      return extras + doubling(core, bytes / core, 2, true) + doubling(core, bytes / core, 2, false);
+      return extras + doubling(core, bytes / core, 2, true) +
+             doubling(core, bytes / core, 2, false);
     case Algorithm::pairwise: {
       Sum scatter = pairs(part);
       scatter.seconds += fold((ranks_ - 1) * part);
@@ -350,8 +349,7 @@ ClosedForms::Maybe ClosedForms::all_gather(Algorithm algorithm, double bytes) co
       if (torus.rows < 2) return std::nullopt;
       const Sum hop = exchange(torus.columns, bytes / torus.rows, false);
       const int steps = torus.rows - 1;
-      return round(torus.columns, part, false) +
-             Sum{steps * hop.seconds, steps * hop.bytes, steps};
+      return round(torus.columns, part, false) + Sum{steps * hop.seconds, steps * hop.bytes, steps};
     }
     case Algorithm::hierarchical: {
       // Leaders pass whole hosts round.
@@ -465,8 +463,7 @@ CollectiveCost ClosedForms::in_network(double bytes) const {
   const double outside = slice / crowd_.bandwidth;  // up and down at once
   const double pieces = std::clamp(std::floor(slice / kSegment), 1.0, kMostSegments);
   const double latency = 2 * far_.latency + (per_host_ > 1 ? 2 * near_.latency : 0);
-  const double seconds = latency + std::max(inside, outside) +
-                         std::min(inside, outside) / pieces +
+  const double seconds = latency + std::max(inside, outside) + std::min(inside, outside) / pieces +
                          fold((per_host_ - 1) * slice);
   return {seconds, Algorithm::automatic, 2 * (per_host_ - 1) * slice + slice, 0,
           per_host_ > 1 ? 4 : 2};
@@ -485,7 +482,8 @@ double ClosedForms::lower_bound(Collective collective, double bytes) const {
   const bool all_hear = collective != Collective::gather && collective != Collective::scatter;
   const double least = hosts_ > 1 ? far_.latency : near_.latency;
   double news = least;
-  if (all_hear && !by_switches && collective != Collective::scan && collective != Collective::exclusive_scan)
+  if (all_hear && !by_switches && collective != Collective::scan &&
+      collective != Collective::exclusive_scan)
     news = hosts_ > 1 ? spreading(hosts_, far_.latency, std::max(far_.overhead, 1e-9) / per_host_)
                       : spreading(ranks_, near_.latency, std::max(near_.overhead, 1e-9));
   return std::max({at_rank, at_host, news, least});

@@ -2,7 +2,8 @@
 //
 // p ranks, g to a host on H hosts; α, o, 1/β of each wire; γ to fold a byte. Where all ranks are on
 // one kind of wire these are the formulas of docs/algorithms/simulator.md, and the simulation gives
-// the same; on two kinds each step counts the wire that it goes over, and what ranks of a host share.
+// the same; on two kinds each step counts the wire that it goes over, and what ranks of a host
+// share.
 #pragma once
 
 #include <optional>
@@ -49,11 +50,11 @@ class ClosedForms {
   // Pieces that algorithms are made of. `folds`: what arrives is folded.
   // Everybody with its partner, whose rank differs in one bit (in_pairs), or is that much higher.
   Sum exchange(int distance, double bytes, bool folds, bool in_pairs = true) const;
-  Sum fan(int peers, double bytes) const;                           // one rank with many others
-  Sum everyone(double bytes, double folded) const;                  // each pair at once
+  Sum fan(int peers, double bytes) const;           // one rank with many others
+  Sum everyone(double bytes, double folded) const;  // each pair at once
   Sum line(int steps, double bytes, bool folds) const;
-  Sum round(int ranks, double bytes, bool folds) const;             // once round a ring of them
-  Sum pairs(double bytes) const;                                    // p-1 perfect exchanges
+  Sum round(int ranks, double bytes, bool folds) const;  // once round a ring of them
+  Sum pairs(double bytes) const;                         // p-1 perfect exchanges
   Sum doubling(int ranks, double first, double factor, bool folds, bool in_pairs = true) const;
   Sum tree(int ranks, int spacing, double bytes, bool folds) const;  // binomial, whole messages
   Sum chain(double bytes, bool folds) const;
@@ -74,12 +75,12 @@ class ClosedForms {
   int ranks_;
   int per_host_;
   int hosts_;
-  bool even_;      // every host has as many
+  bool even_;       // every host has as many
   int leaf_hosts_;  // under one switch; 0: no oversubscription
   Way near_{};
-  Way far_{};      // one rank of a host sends
-  Way crowd_{};    // all of them do
-  Way beyond_{};   // and further than their switch
+  Way far_{};           // one rank of a host sends
+  Way crowd_{};         // all of them do
+  Way beyond_{};        // and further than their switch
   double way_out_ = 0;  // of a rank, while its whole host sends
   double fold_s_ = 0;
   bool switches_fold_ = false;

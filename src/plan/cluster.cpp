@@ -49,8 +49,8 @@ Cluster h200() {
 }
 
 Cluster a100() {
-  return dgx("a100-ib200", "data sheets: DGX A100 80 GB, HDR InfiniBand; latencies assumed", 300, 25,
-             {312 * kTera, 0.5, 80 * kGiga, 2.039 * kTera, 2.039 * kTera / 3});
+  return dgx("a100-ib200", "data sheets: DGX A100 80 GB, HDR InfiniBand; latencies assumed", 300,
+             25, {312 * kTera, 0.5, 80 * kGiga, 2.039 * kTera, 2.039 * kTera / 3});
 }
 
 // 4,608 hosts of six V100; two EDR ports for all six; 18 hosts under a leaf, not oversubscribed.
@@ -170,8 +170,8 @@ Status check_cluster(const Cluster& cluster) {
 }
 
 const std::vector<Cluster>& preset_clusters() {
-  static const std::vector<Cluster> presets = {h100(),         h100_sharp(), h200(), a100(), summit(),
-                                               gpu_ethernet(), tpu(),        cpu_ethernet()};
+  static const std::vector<Cluster> presets = {h100(),   h100_sharp(),   h200(), a100(),
+                                               summit(), gpu_ethernet(), tpu(),  cpu_ethernet()};
   return presets;
 }
 

@@ -35,9 +35,9 @@ struct Wire {
 
 // What a rank computes with; 0: not known.
 struct Processor {
-  double peak_flops = 0;        // FLOP/s, dense, of the training type (bf16)
-  double efficiency = 0;        // share of the peak that large matrix products reach: the MFU aimed at
-  double memory_bytes = 0;      // of one rank
+  double peak_flops = 0;    // FLOP/s, dense, of the training type (bf16)
+  double efficiency = 0;    // share of the peak that large matrix products reach: the MFU aimed at
+  double memory_bytes = 0;  // of one rank
   double memory_bandwidth = 0;  // bytes/s
   double reduce_bandwidth = 0;  // bytes/s folded, a += b, by the bytes of b
 
@@ -68,9 +68,10 @@ struct Cluster {
   int max_ranks = 0;  // 0: as many as are asked for
   Wire within;        // between ranks of a host
   Wire between;       // between ranks of different hosts; torus_2d: its latency counts per hop
-  double host_bandwidth = 0;          // bytes/s that a host's ranks send elsewhere together; 0: each its own
-  double oversubscription = 1;      // fat_tree: uplinks carry 1/this of what hosts could send
-  int hosts_per_switch = 0;         // fat_tree: hosts under one leaf
+  double host_bandwidth =
+      0;  // bytes/s that a host's ranks send elsewhere together; 0: each its own
+  double oversubscription = 1;        // fat_tree: uplinks carry 1/this of what hosts could send
+  int hosts_per_switch = 0;           // fat_tree: hosts under one leaf
   bool in_network_reduction = false;  // switches fold, as SHARP does
   Processor processor;
   // What was measured, for a cluster of one machine or a few: the tuner's own figures. Where it is

@@ -45,14 +45,13 @@ class Reader {
       bool known = false;
       for (const std::string_view right : names) known |= name == right;
       if (!known)
-        refuse(full_name(within, name),
-               fmt::format("is no field of this format; there are: {}",
-                           list_words({names.begin(), names.size()})));
+        refuse(full_name(within, name), fmt::format("is no field of this format; there are: {}",
+                                                    list_words({names.begin(), names.size()})));
     }
   }
 
-  const Json* find(const Json& object, std::string_view within, std::string_view name,
-                   bool needed, Json::Kind kind, std::string_view kind_name) {
+  const Json* find(const Json& object, std::string_view within, std::string_view name, bool needed,
+                   Json::Kind kind, std::string_view kind_name) {
     const Json* value = object.find(name);
     if (value == nullptr) {
       if (needed) refuse(full_name(within, name), "is missing");
@@ -205,8 +204,7 @@ class Reader {
     fabric();
     count(document_, "", "ranks_per_host", false, cluster_.ranks_per_host);
     count(document_, "", "max_ranks", false, cluster_.max_ranks);
-    const bool one_host =
-        cluster_.max_ranks > 0 && cluster_.max_ranks <= cluster_.ranks_per_host;
+    const bool one_host = cluster_.max_ranks > 0 && cluster_.max_ranks <= cluster_.ranks_per_host;
     wire("within", cluster_.ranks_per_host > 1, cluster_.within);
     wire("between", !one_host, cluster_.between);
     if (cluster_.ranks_per_host == 1 && document_.find("within") != nullptr)
@@ -256,7 +254,8 @@ std::string corrections_text(const std::vector<Correction>& corrections) {
     for (const auto& point : each.points)
       points += fmt::format("{}[{}, {}]", points.empty() ? "" : ", ", point.bytes, point.ratio);
     text += fmt::format(
-        "{}\n    {{\"collective\": \"{}\", \"algorithm\": \"{}\", \"ranks\": {}, \"ratios\": [{}]}}",
+        "{}\n    {{\"collective\": \"{}\", \"algorithm\": \"{}\", \"ranks\": {}, \"ratios\": "
+        "[{}]}}",
         text.empty() ? "" : ",", to_string(each.collective), to_string(each.algorithm), each.ranks,
         points);
   }

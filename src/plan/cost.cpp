@@ -129,8 +129,8 @@ std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
     if (auto found = cost(cluster, collective, static_cast<Algorithm>(i), placement, bytes))
       rows.push_back(*found);
   if (switches_fold(cluster, collective, placement))
-    rows.push_back(finished(ClosedForms(cluster, placement).in_network(bytes), placement,
-                            collective, bytes));
+    rows.push_back(
+        finished(ClosedForms(cluster, placement).in_network(bytes), placement, collective, bytes));
   return rows;
 }
 

@@ -23,10 +23,11 @@ Section explain_parameters(const StepPlan& plan) {
                    fmt::format("{}", p.attention)});
   terms.push_back({"mlp", m.glu ? "3·h·ffn (gated)" : "2·h·ffn",
                    fmt::format("{}·{}·{}", gates, m.hidden, m.ffn), fmt::format("{}", p.mlp)});
-  terms.push_back({"norms", m.bias ? "2·2·h" : "2·h", fmt::format("{}·{}", m.bias ? "2·2" : "2", m.hidden),
+  terms.push_back({"norms", m.bias ? "2·2·h" : "2·h",
+                   fmt::format("{}·{}", m.bias ? "2·2" : "2", m.hidden),
                    fmt::format("{}", p.norms)});
-  terms.push_back({"biases", m.bias ? "q + 2·kv + h + fc1 + h" : "none", "",
-                   fmt::format("{}", p.biases)});
+  terms.push_back(
+      {"biases", m.bias ? "q + 2·kv + h + fc1 + h" : "none", "", fmt::format("{}", p.biases)});
   terms.push_back({"layers", "layers · layer", fmt::format("{} · {}", m.layers, p.layer),
                    fmt::format("{}", m.layers * p.layer)});
   terms.push_back({"embedding", "vocab·h", fmt::format("{}·{}", m.vocab, m.hidden),
@@ -49,14 +50,15 @@ Section explain_flops(const StepPlan& plan) {
   const double tokens = static_cast<double>(l.global_batch) * l.seq;
   Section section{"FLOPs", {}};
   auto& terms = section.terms;
-  terms.push_back({"linear, a token", "2 · layers · (attention + mlp)",
-                   fmt::format("2 · {} · {}", m.layers, plan.parameters.attention + plan.parameters.mlp),
-                   flops(token.linear)});
+  terms.push_back(
+      {"linear, a token", "2 · layers · (attention + mlp)",
+       fmt::format("2 · {} · {}", m.layers, plan.parameters.attention + plan.parameters.mlp),
+       flops(token.linear)});
   terms.push_back({"scores, a token", "layers · 4·s·q / 2 (causal)",
                    fmt::format("{} · 4·{}·{} / 2", m.layers, l.seq, m.query_width()),
                    flops(token.scores)});
-  terms.push_back({"head, a token", "2·vocab·h", fmt::format("2·{}·{}", m.vocab, m.hidden),
-                   flops(token.head)});
+  terms.push_back(
+      {"head, a token", "2·vocab·h", fmt::format("2·{}·{}", m.vocab, m.hidden), flops(token.head)});
   terms.push_back({"step", "tokens · 3 · forward (backward is twice forward)",
                    fmt::format("{:.0f} · 3 · {:.5g}", tokens, token.forward()),
                    flops(plan.model_flops)});
@@ -93,8 +95,8 @@ Section explain_memory(const StepPlan& plan) {
                                bytes(layer.total())),
                    bytes(memory.activations)});
   if (memory.buffers > 0)
-    terms.push_back({"buffers", "gathered and not yet scattered layers", "",
-                     bytes(memory.buffers)});
+    terms.push_back(
+        {"buffers", "gathered and not yet scattered layers", "", bytes(memory.buffers)});
   return section;
 }
 
@@ -141,7 +143,7 @@ std::string ratio_formula(const Traffic& traffic, const Layout& l) {
   const bool three = l.zero == 3;
   if (traffic.kind == "tensor") return "linear: b·(tp − 1)·F/(2·h·B), by width";
   if (traffic.kind == "context") return "g·b·cp·F/(s·B), causal";
-  if (traffic.kind == "pipeline") return "b·h·F/(2·P_stage·B)";
+  if (traffic.kind == "pipeline") return "b·h·F/(2·P_stage·B) against forward; both ways 2/3 of it";
   if (traffic.kind == "weights") return "(b/2T)·q·F/B";
   if (traffic.kind == "gradients")
     return three ? "((b_p + b_g)/4T)·q·F/B" : l.zero == 0 ? "(b/2T)·q·F/B" : "(b/4T)·q·F/B";
@@ -151,11 +153,11 @@ std::string ratio_formula(const Traffic& traffic, const Layout& l) {
 Section explain_traffic(const StepPlan& plan, double f) {
   Section section{"communication of a rank", {}};
   for (const Traffic& each : plan.traffic) {
-    section.terms.push_back({each.kind, each.operation + ", calls · time of one",
-                             fmt::format("{:.0f} · {} of {} over {} ranks", each.calls,
-                                         seconds(each.seconds / each.calls), bytes(each.call_bytes),
-                                         each.ranks),
-                             seconds(each.seconds)});
+    section.terms.push_back(
+        {each.kind, each.operation + ", calls · time of one",
+         fmt::format("{:.0f} · {} of {} over {} ranks", each.calls,
+                     seconds(each.seconds / each.calls), bytes(each.call_bytes), each.ranks),
+         seconds(each.seconds)});
     if (each.hider_s > 0)
       section.terms.push_back({"", fmt::format("ratio {}", ratio_formula(each, plan.layout)),
                                fmt::format("{} / {} of {}", seconds(each.seconds),

@@ -35,7 +35,7 @@ class SwitchTree {
   schedule::Program of_leaf(int leaf) const;
   schedule::Program of_spine() const;
 
-  std::vector<int> host_;                        // of each rank, dense
+  std::vector<int> host_;  // of each rank, dense
   std::vector<std::vector<int>> ranks_of_host_;
   std::vector<std::vector<int>> hosts_of_leaf_;
   std::vector<int> leaf_of_host_;

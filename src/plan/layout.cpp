@@ -14,9 +14,12 @@ Status check_numbers(const Layout& layout) {
     const char* name;
     std::int64_t value;
   };
-  for (const auto& [name, value] :
-       {Positive{"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp},
-        {"virtual_stages", layout.virtual_stages}, {"micro_batch", layout.micro_batch}})
+  for (const auto& [name, value] : {Positive{"dp", layout.dp},
+                                    {"tp", layout.tp},
+                                    {"pp", layout.pp},
+                                    {"cp", layout.cp},
+                                    {"virtual_stages", layout.virtual_stages},
+                                    {"micro_batch", layout.micro_batch}})
     if (value < 1) return wrong(fmt::format("{} must be at least 1, not {}", name, value));
   if (layout.zero < 0 || layout.zero > 3)
     return wrong(fmt::format("zero must be 0, 1, 2 or 3, not {}", layout.zero));
@@ -44,8 +47,8 @@ Status check_split(const Layout& layout, const Model& model) {
   if (layout.virtual_stages > 1 && layout.pp == 1)
     return wrong("virtual_stages needs pp of at least 2");
   if (layout.seq % layout.cp != 0)
-    return wrong(fmt::format("cp {} does not divide the sequence of {} tokens", layout.cp,
-                             layout.seq));
+    return wrong(
+        fmt::format("cp {} does not divide the sequence of {} tokens", layout.cp, layout.seq));
   if (layout.sequence_parallel && layout.seq / layout.cp % layout.tp != 0)
     return wrong(fmt::format("sequence parallelism: tp {} does not divide the {} tokens of a rank",
                              layout.tp, layout.seq / layout.cp));
@@ -110,9 +113,10 @@ Result<Layout> complete(Layout layout, const Model& model, const Cluster& cluste
                              cluster.name, cluster.max_ranks));
   const Processor& processor = cluster.processor;
   if (!(processor.peak_flops > 0 && processor.efficiency > 0 && processor.memory_bytes > 0))
-    return wrong(fmt::format("cluster {} does not say what its ranks compute with: peak_flops, "
-                             "efficiency and memory_bytes of its processor are needed",
-                             cluster.name));
+    return wrong(
+        fmt::format("cluster {} does not say what its ranks compute with: peak_flops, "
+                    "efficiency and memory_bytes of its processor are needed",
+                    cluster.name));
   return layout;
 }
 

@@ -44,8 +44,8 @@ struct Layout {
   std::int64_t global_batch = 0;  // sequences; 0: one micro-batch a data-parallel rank
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
-  bool overlap_tp = false;    // collectives in pieces beside the matrix product that they feed
-  double bucket_bytes = 0;    // of gradients; 0: as Megatron chooses
+  bool overlap_tp = false;  // collectives in pieces beside the matrix product that they feed
+  double bucket_bytes = 0;  // of gradients; 0: as Megatron chooses
   Precision precision{"bf16", 2, 4, 12};
 
   int ranks() const { return dp * tp * pp * cp; }

@@ -75,9 +75,9 @@ Memory stage_memory(const Model& model, const Layout& layout, const Stage& stage
   memory.gradients = stage.elements * precision.gradient / (layout.zero >= 2 ? d : 1);
   memory.optimizer = stage.elements * precision.optimizer / (layout.zero >= 1 ? d : 1);
   memory.in_flight = micro_batches_in_flight(layout, stage.index);
-  memory.activations = memory.in_flight * stage.layers *
-                           layer_activations(model, layout, layout.recompute).total() +
-                       ends_activations(model, layout, stage, memory.in_flight);
+  memory.activations =
+      memory.in_flight * stage.layers * layer_activations(model, layout, layout.recompute).total() +
+      ends_activations(model, layout, stage, memory.in_flight);
   if (layout.recompute == Recompute::full)  // one layer at a time is whole again, but its scores
     memory.activations += layer_activations(model, layout, Recompute::selective).total();
   if (layout.zero >= 2 && d > 1) {

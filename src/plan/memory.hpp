@@ -7,9 +7,10 @@ namespace tutti::plan {
 
 // Bytes of activations that one layer keeps for backward, for one micro-batch.
 struct LayerActivations {
-  double by_sequence = 0;  // norms' and linears' inputs, masks: split by tp only with sequence parallelism
-  double by_tensor = 0;    // queries, keys, values, the MLP's inside: always split
-  double scores = 0;       // softmax and its masks
+  double by_sequence =
+      0;  // norms' and linears' inputs, masks: split by tp only with sequence parallelism
+  double by_tensor = 0;  // queries, keys, values, the MLP's inside: always split
+  double scores = 0;     // softmax and its masks
   double total() const { return by_sequence + by_tensor + scores; }
 };
 // With `recompute` instead of the layout's own.

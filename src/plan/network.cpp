@@ -21,9 +21,9 @@ Standing everybody(const Cluster& cluster, int seats) {
 }
 
 std::size_t most(const std::vector<int>& numbers) {
-  return numbers.empty() ? 0
-                         : static_cast<std::size_t>(
-                               1 + *std::max_element(numbers.begin(), numbers.end()));
+  return numbers.empty()
+             ? 0
+             : static_cast<std::size_t>(1 + *std::max_element(numbers.begin(), numbers.end()));
 }
 
 // Steps to go on a ring of `size`, the shorter way round; positive: upwards.
@@ -40,8 +40,7 @@ double take(double& until, double from, double seconds) {
   return start;
 }
 
-Network::Network(const Cluster& cluster, int seats)
-    : Network(cluster, everybody(cluster, seats)) {}
+Network::Network(const Cluster& cluster, int seats) : Network(cluster, everybody(cluster, seats)) {}
 
 Network::Network(const Cluster& cluster, Standing standing)
     : cluster_(cluster),
@@ -159,7 +158,8 @@ Network::Passage Network::send(int from, int to, double bytes, double pieces, Fl
     pass(near_[here].out, cluster_.within.bandwidth);
     pass(near_[there].in, cluster_.within.bandwidth);
   }
-  const double flight = latency(from, to) * latency_factor - (is_switch(to) ? 0 : overhead(from, to));
+  const double flight =
+      latency(from, to) * latency_factor - (is_switch(to) ? 0 : overhead(from, to));
   const double at_least = std::max(0.0, flight);
   return {end_, {end_.first + at_least, end_.last + at_least}};
 }

@@ -5,8 +5,9 @@
 //                    └ torus: the links of the hosts that it passes, first along the row ┘
 //
 // A message goes through all of them at once (cut-through) and takes each for its bytes; where one
-// is taken it queues up there, in the order in which messages begin. Seats are ranks of the cluster.
-// By symmetry many seats may stand for one: then they have one way together, and take it for one.
+// is taken it queues up there, in the order in which messages begin. Seats are ranks of the
+// cluster. By symmetry many seats may stand for one: then they have one way together, and take it
+// for one.
 #pragma once
 
 #include <algorithm>

@@ -199,9 +199,10 @@ Status OpGraph::match(int modulus) {
     return std::tie(a.job, a.step, a.from, a.to) == std::tie(b.job, b.step, b.from, b.to);
   };
   const auto refuse = [](const Message& message) {
-    return Status(Code::corrupt, fmt::format("the message of step {} from rank {} to rank {} has no "
-                                             "other end that is certain",
-                                             message.step, message.from, message.to));
+    return Status(Code::corrupt,
+                  fmt::format("the message of step {} from rank {} to rank {} has no "
+                              "other end that is certain",
+                              message.step, message.from, message.to));
   };
   for (std::size_t i = 0; i < std::max(sends_.size(), receives_.size()); ++i) {
     if (i >= sends_.size()) return refuse(receives_[i]);

@@ -2,8 +2,8 @@
 // between ranks. Compact, for millions of them.
 //
 // Within a rank ops wait where they touch the same chunk and one writes (schedule/hazards.hpp says
-// the same chunk by chunk; here by runs of chunks, since schedules of 24,576 ranks move thousands at
-// once). Between ranks a receive waits for its send.
+// the same chunk by chunk; here by runs of chunks, since schedules of 24,576 ranks move thousands
+// at once). Between ranks a receive waits for its send.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace tutti::plan {
 struct Node {
   enum class Does : std::uint8_t { sends, receives, folds, copies };
   Does does = Does::copies;
-  std::uint32_t rank = 0;    // number of its program here
-  std::int32_t seat = 0;     // where it sits
-  std::int32_t peer = 0;     // sends, receives: where the other end sits
-  std::uint32_t match = 0;   // sends: the receive; receives: the send
-  std::uint32_t waits = 0;   // for so many others, its message included
-  float operands = 1;        // folds: beyond the first
+  std::uint32_t rank = 0;   // number of its program here
+  std::int32_t seat = 0;    // where it sits
+  std::int32_t peer = 0;    // sends, receives: where the other end sits
+  std::uint32_t match = 0;  // sends: the receive; receives: the send
+  std::uint32_t waits = 0;  // for so many others, its message included
+  float operands = 1;       // folds: beyond the first
   double bytes = 0;
 };
 

@@ -15,25 +15,38 @@ Result<Model> complete(Model model) {
     const char* name;
     std::int64_t value;
   };
-  for (const auto& [name, value] : {Positive{"layers", model.layers}, {"hidden", model.hidden},
-                                    {"heads", model.heads}, {"vocab", model.vocab}})
+  for (const auto& [name, value] : {Positive{"layers", model.layers},
+                                    {"hidden", model.hidden},
+                                    {"heads", model.heads},
+                                    {"vocab", model.vocab}})
     if (value < 1) return wrong(fmt::format("{} must be at least 1, not {}", name, value));
-  for (const auto& [name, value] :
-       {Positive{"kv_heads", model.kv_heads}, {"head_dim", model.head_dim}, {"ffn", model.ffn},
-        {"max_positions", model.max_positions}, {"context", model.context}})
+  for (const auto& [name, value] : {Positive{"kv_heads", model.kv_heads},
+                                    {"head_dim", model.head_dim},
+                                    {"ffn", model.ffn},
+                                    {"max_positions", model.max_positions},
+                                    {"context", model.context}})
     if (value < 0) return wrong(fmt::format("{} must not be negative: {}", name, value));
+  if (model.layers > 100000) return wrong(fmt::format("{} layers are too many", model.layers));
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.heads % model.kv_heads != 0)
-    return wrong(fmt::format("heads {} is not a multiple of kv_heads {}", model.heads,
-                             model.kv_heads));
+    return wrong(
+        fmt::format("heads {} is not a multiple of kv_heads {}", model.heads, model.kv_heads));
   if (model.head_dim == 0) {
     if (model.hidden % model.heads != 0)
-      return wrong(fmt::format("hidden {} is not a multiple of heads {}; give head_dim if that is "
-                               "meant",
-                               model.hidden, model.heads));
+      return wrong(
+          fmt::format("hidden {} is not a multiple of heads {}; give head_dim if that is "
+                      "meant",
+                      model.hidden, model.heads));
     model.head_dim = model.hidden / model.heads;
   }
   if (model.ffn == 0) model.ffn = 4 * model.hidden;
+  // Counts are 64 bits wide.
+  const double width = static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
+  const double rows = 4 * width + 3 * static_cast<double>(model.ffn) +
+                      2 * static_cast<double>(model.vocab) +
+                      static_cast<double>(model.max_positions);
+  if (static_cast<double>(model.layers) * static_cast<double>(model.hidden) * rows > 1e17)
+    return wrong("the model has more than 10^17 parameters");
   if (model.context == 0) model.context = model.max_positions != 0 ? model.max_positions : 4096;
   return model;
 }

@@ -1,5 +1,5 @@
-// plan/prices.hpp - what collectives cost on one cluster, each asked for once: a plan has hundreds of
-// equal buckets, a search thousands of equal plans.
+// plan/prices.hpp - what collectives cost on one cluster, each asked for once: a plan has hundreds
+// of equal buckets, a search thousands of equal plans.
 //
 // Thread-safety  one thread at a time.
 #pragma once

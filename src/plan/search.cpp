@@ -12,6 +12,7 @@ constexpr int kLongestMicroBatch = 16;
 constexpr int kLongSequence = 16384;
 constexpr int kShortestPart = 2048;
 constexpr int kMostVirtualStages = 8;
+constexpr int kTensorWithoutHosts = 8;  // largest tp where every rank is a host of its own
 
 std::vector<int> divisors(int number, int most) {
   std::vector<int> result;
@@ -44,7 +45,7 @@ class Search {
       : model_(model), cluster_(cluster), options_(options), prices_(cluster) {}
 
   SearchResult run() {
-    const int host = std::max(cluster_.ranks_per_host, 1);
+    const int host = cluster_.ranks_per_host > 1 ? cluster_.ranks_per_host : kTensorWithoutHosts;
     const int most_tp = options_.most_tp > 0 ? options_.most_tp : host;
     for (const int tp : divisors(options_.ranks, most_tp))
       for (const int pp : divisors(options_.ranks / tp, static_cast<int>(model_.layers)))
@@ -95,8 +96,8 @@ class Search {
 
   void judge(const StepPlan& plan) {
     ++result_.planned;
-    const Candidate candidate{plan.layout,         plan.step_s, plan.mfu, plan.tokens_per_s,
-                              plan.memory.total(), binding_constraint(plan)};
+    const Candidate candidate{plan.layout,       plan.step_s,         plan.mfu,
+                              plan.tokens_per_s, plan.memory.total(), binding_constraint(plan)};
     if (!plan.fits()) {
       ++result_.too_large[std::string(largest_part(plan.memory))];
       if (result_.nearest.memory_bytes == 0 ||
@@ -146,14 +147,13 @@ Result<SearchResult> search_layouts(const Model& model, const Cluster& cluster,
                              cluster.max_ranks, cluster.name));
   SearchOptions filled = options;
   if (filled.base.seq == 0) filled.base.seq = static_cast<int>(model.context);
-  if (filled.base.global_batch == 0)
-    filled.base.global_batch = usual_global_batch(filled.base.seq);
+  if (filled.base.global_batch == 0) filled.base.global_batch = usual_global_batch(filled.base.seq);
   SearchResult result = Search(model, cluster, filled).run();
   if (result.planned > 0) return result;
   // All fail for a reason; the most frequent one says most.
-  const auto most = std::max_element(
-      result.impossible.begin(), result.impossible.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(result.impossible.begin(), result.impossible.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   return wrong(fmt::format("no layout of {} on {} ranks is possible with a global batch of {}: {}",
                            model.name, options.ranks, filled.base.global_batch,
                            most == result.impossible.end() ? "nothing divides" : most->first));

@@ -91,7 +91,8 @@ class Run {
 
   Flow send(std::uint32_t i, const Node& node) {
     const double k = pieces(node);
-    const double handling = network_.is_switch(node.seat) ? 0 : network_.overhead(node.seat, node.peer);
+    const double handling =
+        network_.is_switch(node.seat) ? 0 : network_.overhead(node.seat, node.peer);
     const double start = take(network_.core(node.seat), ready_[i].first, handling * k);
     const Flow begin{start, std::max(ready_[i].last, start + handling * (k - 1))};
     const double slower = options_.jitter > 0 ? 1 + options_.jitter * draw(options_.seed, i) : 1;
@@ -132,8 +133,7 @@ class Run {
     if (--open_[later] > 0) return;
     const Node& node = graph_.nodes()[later];
     const bool comes = node.does == Node::Does::receives;
-    enqueue(comes ? std::max(ready_[later].first, arrived_[node.match].first)
-                  : ready_[later].first,
+    enqueue(comes ? std::max(ready_[later].first, arrived_[node.match].first) : ready_[later].first,
             later);
   }
 
@@ -280,7 +280,8 @@ class Simulation {
         modulus > 0 ? Network(cluster_, standing_) : Network(cluster_, last_seat_ + 1);
     Run run(graph_, network, cluster_, options_);
     const auto ends = run.ends(jobs_);
-    if (!run.all_played()) return Status(Code::corrupt, "the programs wait for each other for ever");
+    if (!run.all_played())
+      return Status(Code::corrupt, "the programs wait for each other for ever");
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       answers_[i].seconds = std::max(0.0, ends[i].seconds - jobs_[i].start);
       answers_[i].steps = ends[i].steps;

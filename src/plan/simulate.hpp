@@ -1,7 +1,8 @@
 // plan/simulate.hpp - runs schedules in virtual time on a described cluster.
 //
 //   rank 0  core ▌  ▓▓    ▌           An op begins as soon as what it reads is there and what it
-//           out  ██████    ██████     needs is free: its core (▌ handling a message, ▓ folding), its
+//           out  ██████    ██████     needs is free: its core (▌ handling a message, ▓ folding),
+//           its
 //   rank 1  in     ██████    ██████   ways out and in, its host's, the switches'. Messages longer
 //           core        ▌▓▓▓▓         than a segment hand on their first piece early.
 //
@@ -9,7 +10,8 @@
 // programs are alike are simulated once (docs/algorithms/simulator.md), which is exact.
 // Deterministic: equal arguments give equal bits.
 //
-//   auto times = simulate(cluster, std::vector<Job>{{.algorithm = Algorithm::ring, .ranks = 1024, .bytes = 1e6}});
+//   auto times = simulate(cluster, std::vector<Job>{{.algorithm = Algorithm::ring, .ranks = 1024,
+//   .bytes = 1e6}});
 //   (*times)[0].seconds
 //
 // Thread-safety  a pure function.
@@ -40,8 +42,8 @@ struct Job {
 struct SimulateOptions {
   double segment_bytes = 128 << 10;  // 0: messages go whole
   bool use_symmetry = true;
-  double jitter = 0;       // every message's latency grows by up to this share of it …
-  std::uint64_t seed = 1;  // … drawn from this
+  double jitter = 0;                  // every message's latency grows by up to this share of it …
+  std::uint64_t seed = 1;             // … drawn from this
   std::size_t most_ops = 12'000'000;  // about 150 bytes each
 };
 
@@ -50,7 +52,7 @@ struct Simulated {
   double bytes_per_rank = 0;  // that the busiest rank sends
   int steps = 0;              // messages one after another on the longest way
   std::uint64_t messages = 0;
-  int simulated_ranks = 0;    // fewer than there are where ranks are alike
+  int simulated_ranks = 0;  // fewer than there are where ranks are alike
 };
 
 // One answer per job; jobs share the cluster's wires and cores. Code::invalid_argument where a job

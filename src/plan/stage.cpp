@@ -17,10 +17,10 @@ double repeated(const Piece& piece, Recompute recompute) {
 
 void add_embedding(const Model& model, const Layout& layout, Stage& stage) {
   const auto h = static_cast<double>(model.hidden);
-  stage.pieces.push_back(
-      {Role::embedding,
-       static_cast<double>(model.vocab) * h / layout.tp + static_cast<double>(model.max_positions) * h,
-       0});
+  stage.pieces.push_back({Role::embedding,
+                          static_cast<double>(model.vocab) * h / layout.tp +
+                              static_cast<double>(model.max_positions) * h,
+                          0});
 }
 
 // A tied head on another stage than the embedding is a copy of it.

@@ -10,7 +10,15 @@ namespace tutti::plan {
 // A piece of a rank's forward, in its order. Attention scores are one without weights.
 struct Piece {
   enum class Role : std::uint8_t {
-    embedding, norm, qkv, scores, projection, into_mlp, out_of_mlp, final_norm, head,
+    embedding,
+    norm,
+    qkv,
+    scores,
+    projection,
+    into_mlp,
+    out_of_mlp,
+    final_norm,
+    head,
   };
   Role role = Role::norm;
   double elements = 0;  // of weights, on this rank
@@ -26,10 +34,10 @@ std::vector<Piece> layer_pieces(const Model& model, const Layout& layout);
 struct Stage {
   int index = 0;
   int layers = 0;
-  std::vector<Piece> pieces;    // forward order
-  double elements = 0;          // sum
-  double forward_flops = 0;     // for a micro-batch
-  double recompute_flops = 0;   // forward that backward computes again
+  std::vector<Piece> pieces;   // forward order
+  double elements = 0;         // sum
+  double forward_flops = 0;    // for a micro-batch
+  double recompute_flops = 0;  // forward that backward computes again
   double backward_flops() const { return 2 * forward_flops + recompute_flops; }
 };
 Stage make_stage(const Model& model, const Layout& layout, int index);

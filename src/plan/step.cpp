@@ -98,9 +98,8 @@ void add_gradients(const StageTime& first, const Stage& stage, StepPlan& plan) {
   const Hidden hidden = hide_reductions(first.backward_s(), plan.reductions);
   const double rounds = layout.zero == 2 ? static_cast<double>(layout.micro_batches()) : 1;
   plan.gradients_s = layout.overlap_grad_reduce ? hidden.exposed_s : hidden.wire_s;
-  const double earlier = layout.overlap_grad_reduce
-                             ? std::max(0.0, hidden.wire_s - whole(first))
-                             : hidden.wire_s;
+  const double earlier =
+      layout.overlap_grad_reduce ? std::max(0.0, hidden.wire_s - whole(first)) : hidden.wire_s;
   plan.gradients_s += (rounds - 1) * earlier;
   const double bytes = stage.elements * layout.precision.gradient;
   const double calls = static_cast<double>(plan.reductions.size());
@@ -149,11 +148,10 @@ void add_gathered_layers(const StageTime& first, const Stage& stage, Prices& pri
   plan.traffic.push_back({"weights", "all_gather a layer, forward", group.ranks, m * layers,
                           weight_bytes, m * layers * weight_bytes * share, m * layers * gather,
                           "forward", m * first.forward_s(), plan.weights_s});
-  plan.traffic.push_back({"gradients", "all_gather + reduce_scatter a layer, backward", group.ranks,
-                          2 * m * layers, weight_bytes + gradient_bytes,
-                          m * layers * (weight_bytes + gradient_bytes) * share,
-                          m * layers * (gather + scatter), "backward", m * first.backward_s(),
-                          plan.gradients_s});
+  plan.traffic.push_back(
+      {"gradients", "all_gather + reduce_scatter a layer, backward", group.ranks, 2 * m * layers,
+       weight_bytes + gradient_bytes, m * layers * (weight_bytes + gradient_bytes) * share,
+       m * layers * (gather + scatter), "backward", m * first.backward_s(), plan.gradients_s});
 }
 
 void add_inner_traffic(StepPlan& plan) {
@@ -165,26 +163,26 @@ void add_inner_traffic(StepPlan& plan) {
     plan.traffic.push_back(
         {"tensor", layout.sequence_parallel ? "all_gather, reduce_scatter" : "all_reduce",
          layout.tp, m * each.calls, each.call_bytes, m * each.calls * each.call_bytes * share,
-         m * each.seconds.both(), layout.overlap_tp ? "its matrix products" : "nothing",
-         layout.overlap_tp ? m * each.hider.both() : 0, plan.tensor_s});
+         m * each.seconds.both(),
+         layout.overlap_tp ? "its matrix products" : "(its matrix products: off)",
+         m * each.hider.both(), plan.tensor_s});
   }
   if (layout.cp > 1) {
     const ContextTraffic& each = plan.stage.context;
-    const double hops = each.seconds.both() > 0
-                            ? m * (plan.model.layers / layout.pp) * each.hops *
-                                  (layout.recompute == Recompute::full ? 4 : 3)
-                            : 0;
+    const double hops = each.seconds.both() > 0 ? m * (plan.model.layers / layout.pp) * each.hops *
+                                                      (layout.recompute == Recompute::full ? 4 : 3)
+                                                : 0;
     plan.traffic.push_back({"context", "keys and values round a ring", layout.cp, hops,
                             each.hop_bytes, hops * each.hop_bytes, m * each.seconds.both(),
                             "attention of a block", m * each.hider.both(), plan.context_s});
   }
   if (layout.pp > 1) {
     const PipelineTraffic& each = plan.pipeline;
-    plan.traffic.push_back({"pipeline", "send to the next stage, and back", layout.pp, each.calls,
-                            each.message_bytes, each.calls * each.message_bytes,
-                            each.calls * each.message_s,
-                            layout.virtual_stages > 1 ? "another piece of the stage" : "nothing",
-                            layout.virtual_stages > 1 ? plan.compute_s : 0, plan.pipeline_s});
+    plan.traffic.push_back(
+        {"pipeline", "send to the next stage, and back", layout.pp, each.calls, each.message_bytes,
+         each.calls * each.message_bytes, each.calls * each.message_s,
+         layout.virtual_stages > 1 ? "another piece of the stage" : "(the stage's compute: v 1)",
+         plan.compute_s, plan.pipeline_s});
   }
 }
 
@@ -197,9 +195,8 @@ void add_tied_embedding(Prices& prices, StepPlan& plan) {
   const Placement ends{2, layout.tp * layout.cp * layout.dp * (layout.pp - 1)};
   const double seconds = prices.collective(Collective::all_reduce, ends, bytes);
   plan.gradients_s += seconds;
-  plan.traffic.push_back(
-      {"tied head", "all_reduce, first and last stage", 2, 1, bytes, bytes, seconds, "nothing", 0,
-       seconds});
+  plan.traffic.push_back({"tied head", "all_reduce, first and last stage", 2, 1, bytes, bytes,
+                          seconds, "nothing", 0, seconds});
 }
 
 void count_flops(StepPlan& plan) {
@@ -250,8 +247,10 @@ StepPlan plan_step(const Model& model, const Layout& layout, Prices& prices) {
   weigh(stages, prices.cluster(), plan);
   const StageTime first = time_pipeline(stages, prices, plan);
   add_inner_traffic(plan);
-  if (layout.zero == 3) add_gathered_layers(first, stages.first, prices, plan);
-  else add_data_parallel(first, stages.first, prices, plan);
+  if (layout.zero == 3)
+    add_gathered_layers(first, stages.first, prices, plan);
+  else
+    add_data_parallel(first, stages.first, prices, plan);
   add_tied_embedding(prices, plan);
   plan.update_s = update_seconds(plan.rank_parameters, layout, prices.cluster());
   judge_speed(prices.cluster(), prices, plan);
@@ -276,10 +275,11 @@ std::optional<GatherGain> gather_gain(const StepPlan& plan, Prices& prices) {
   result.most_gain = std::min(result.gather_s, with.stage.forward_s()) / result.without_s;
   // The saved time does not depend on the number of micro-batches, the step does, linearly.
   const double saved = result.without_s - result.with_s;
-  const double each = with.step_s - with.bubble_s - with.gradients_s - with.weights_s - with.update_s;
+  const double each =
+      with.step_s - with.bubble_s - with.gradients_s - with.weights_s - with.update_s;
   const double fixed = with.step_s - each;
-  const double batches = (saved / kReportedGain - fixed) /
-                         (each / static_cast<double>(plan.layout.micro_batches()));
+  const double batches =
+      (saved / kReportedGain - fixed) / (each / static_cast<double>(plan.layout.micro_batches()));
   if (batches >= 0.5)
     result.global_batch_for_reported =
         std::llround(batches) * plan.layout.dp * plan.layout.micro_batch;

@@ -24,7 +24,9 @@ struct StageTime {
   TwoWays compute;
   TensorTraffic tensor;
   ContextTraffic context;
-  double forward_s() const { return compute.forward + tensor.exposed.forward + context.exposed.forward; }
+  double forward_s() const {
+    return compute.forward + tensor.exposed.forward + context.exposed.forward;
+  }
   double backward_s() const {
     return compute.backward + tensor.exposed.backward + context.exposed.backward;
   }
@@ -39,12 +41,12 @@ struct StepPlan {
   double model_flops = 0;     // of the step, all ranks, nothing computed twice
   double hardware_flops = 0;  // with what recompute repeats
   Memory memory;
-  double memory_limit = 0;    // bytes that may be used
+  double memory_limit = 0;  // bytes that may be used
   bool fits() const { return memory.total() <= memory_limit; }
 
-  StageTime stage;                // of the slowest
+  StageTime stage;  // of the slowest
   PipelineTraffic pipeline;
-  std::vector<Traffic> traffic;   // one line for each kind that travels
+  std::vector<Traffic> traffic;               // one line for each kind that travels
   std::vector<Transfer> reductions, gathers;  // buckets of the first stage
   std::size_t buckets = 0;
 
@@ -68,15 +70,17 @@ struct StepPlan {
 // `layout` is complete.
 StepPlan plan_step(const Model& model, const Layout& layout, Prices& prices);
 
-// By how much weight gathers beside forward shorten the step; absent without a distributed optimizer.
+// By how much weight gathers beside forward shorten the step; absent without a distributed
+// optimizer.
 struct GatherGain {
   double without_s = 0, with_s = 0;
-  double gain = 0;         // without / with − 1
-  double most_gain = 0;    // min(gather, first forward) / step without
+  double gain = 0;       // without / with − 1
+  double most_gain = 0;  // min(gather, first forward) / step without
   double gather_s = 0;
   std::int64_t global_batch_for_reported = 0;  // where the gain would be kReportedGain; 0: nowhere
 };
-// MindSpeed reports this for Llama-2-70B, end to end, on a cluster and a batch that it does not name.
+// MindSpeed reports this for Llama-2-70B, end to end, on a cluster and a batch that it does not
+// name.
 inline constexpr double kReportedGain = 0.034;
 std::optional<GatherGain> gather_gain(const StepPlan& plan, Prices& prices);
 

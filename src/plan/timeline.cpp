@@ -25,6 +25,7 @@ class Lanes {
   bool channel_busy() const { return current_ < released_; }
   std::size_t finished() const { return current_; }
   double now() const { return now_; }
+  double busy() const { return busy_; }
   void release(std::size_t count) { released_ = std::max(released_, count); }
 
   // Until `work` seconds of compute are done, or a transfer has ended. Returns the work done.
@@ -34,12 +35,16 @@ class Lanes {
     const double until_end = both ? left_ / pace_.channel : kNever;
     const double span = std::min(work / rate, until_end);
     now_ += span;
-    if (both) advance_channel(span * pace_.channel, until_end <= work / rate);
+    if (both) {
+      busy_ += span;
+      advance_channel(span * pace_.channel, until_end <= work / rate);
+    }
     return until_end < work / rate ? span * rate : work;
   }
   // The channel alone, until the transfer under way has ended.
   void run_channel() {
     now_ += left_;
+    busy_ += left_;
     advance_channel(left_, true);
   }
 
@@ -58,6 +63,7 @@ class Lanes {
   std::size_t current_ = 0;   // under way, or the next one
   double left_ = 0;           // of it
   double now_ = 0;
+  double busy_ = 0;
 };
 
 // The gathers begin while the update still runs. Its end belongs to the update, not to forward.
@@ -82,7 +88,7 @@ Hidden hide_reductions(double compute_s, std::span<const Transfer> transfers, Pa
   while (done < compute_s) done += lanes.run_compute(compute_s - done);
   const double compute_end = lanes.now();
   while (lanes.channel_busy()) lanes.run_channel();
-  return {sum_of(transfers), lanes.now() - compute_end, compute_end - compute_s, lanes.now()};
+  return {lanes.busy(), lanes.now() - compute_end, compute_end - compute_s, lanes.now()};
 }
 
 Hidden hide_gathers(double compute_s, std::span<const Transfer> transfers, Pace pace) {
@@ -98,7 +104,7 @@ Hidden hide_gathers(double compute_s, std::span<const Transfer> transfers, Pace 
     exposed += lanes.now() - stall_begin;
   }
   while (done < compute_s) done += lanes.run_compute(compute_s - done);
-  return {sum_of(transfers), exposed, lanes.now() - exposed - compute_s, lanes.now()};
+  return {lanes.busy(), exposed, lanes.now() - exposed - compute_s, lanes.now()};
 }
 
 double exposed_of_uniform(double communication_s, double backward_s, int buckets, double alpha_s) {
@@ -118,20 +124,19 @@ StepPrediction predict_step(const StepShape& shape, std::span<const Transfer> re
   result.gathers = shape.overlap_gathers
                        ? hide_gathers_early(shape, gathers)
                        : Hidden{gather_s, gather_s, 0, shape.first_forward_s + gather_s};
-  result.step_s = result.gathers.end_s + shape.other_s + result.reductions.end_s +
-                  shape.control_s + shape.update_s;
+  result.step_s = result.gathers.end_s + shape.other_s + result.reductions.end_s + shape.control_s +
+                  shape.update_s;
   result.exposed_s = result.reductions.exposed_s + result.gathers.exposed_s + shape.control_s;
-  result.wire_s = reduce_s + gather_s + shape.control_s;
-  if (result.wire_s > 0)
-    result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
+  result.wire_s = result.reductions.wire_s + result.gathers.wire_s + shape.control_s;
+  if (result.wire_s > 0) result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
   const double tail = reductions.empty() ? 0 : reductions.back().seconds;
   result.bound_s = std::max(shape.first_forward_s, gather_s) +
                    std::max(shape.last_backward_s, reduce_s - tail) + tail + shape.other_s +
                    shape.update_s;
   const double plain = shape.first_forward_s + shape.last_backward_s + shape.other_s +
                        shape.update_s + shape.control_s + reduce_s + gather_s;
-  const double can_hide = std::min(shape.first_forward_s, gather_s) +
-                          std::min(shape.last_backward_s, reduce_s);
+  const double can_hide =
+      std::min(shape.first_forward_s, gather_s) + std::min(shape.last_backward_s, reduce_s);
   result.most_gain = plain > 0 ? can_hide / plain : 0;
   return result;
 }

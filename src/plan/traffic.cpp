@@ -14,8 +14,8 @@ bool is_linear(Role role) {
 bool is_column(Role role) { return role == Role::qkv || role == Role::into_mlp; }
 
 // What one linear's collectives cost and hide behind. Columns gather their input (in backward once
-// more) and scatter its gradient; rows scatter their output and gather its gradient. In backward two
-// products, for the input and for the weights, can hide them.
+// more) and scatter its gradient; rows scatter their output and gather its gradient. In backward
+// two products, for the input and for the weights, can hide them.
 void add_linear(const Piece& piece, const Layout& layout, double gather_s, double scatter_s,
                 double product_s, TensorTraffic& traffic) {
   const bool column = is_column(piece.role);
@@ -71,8 +71,10 @@ TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Sta
   for (const Piece& piece : stage.pieces) {
     const double product_s = piece.flops / prices.flops_per_s();
     if (is_linear(piece.role)) {
-      if (split) add_linear(piece, layout, gather, scatter, product_s, traffic);
-      else add_all_reduce(piece, layout, gather, product_s, traffic);
+      if (split)
+        add_linear(piece, layout, gather, scatter, product_s, traffic);
+      else
+        add_all_reduce(piece, layout, gather, product_s, traffic);
     } else if (piece.role == Role::embedding) {  // rows of the vocabulary: summed, gathered back
       traffic.calls += split ? 2 : 1;
       traffic.seconds.forward += scatter;

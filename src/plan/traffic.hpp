@@ -20,7 +20,7 @@ struct Traffic {
   double rank_bytes = 0;  // that a rank sends
   double seconds = 0;
   std::string hidden_by;
-  double hider_s = 0;     // compute that can hide it
+  double hider_s = 0;  // compute that can hide it
   double exposed_s = 0;
   double ratio() const { return hider_s > 0 ? seconds / hider_s : 0; }
 };
@@ -43,8 +43,8 @@ struct TensorTraffic {
 TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Stage& stage,
                              Prices& prices);
 
-// Context parallelism of one stage for one micro-batch: keys and values go round a ring of cp ranks,
-// in backward with their gradients; each hop beside the attention of the block before.
+// Context parallelism of one stage for one micro-batch: keys and values go round a ring of cp
+// ranks, in backward with their gradients; each hop beside the attention of the block before.
 struct ContextTraffic {
   TwoWays seconds, exposed, hider;
   double hops = 0;

@@ -16,18 +16,27 @@ struct Scale {
 };
 
 // Largest first.
-constexpr Scale kSeconds[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"µs", 1e-6, false}, {"ns", 1e-9}};
-constexpr Scale kBytes[] = {{"TB", 1e12},          {"GB", 1e9},
-                            {"MB", 1e6},           {"kB", 1e3},
-                            {"TiB", 0x1p40, false}, {"GiB", 0x1p30, false},
-                            {"MiB", 0x1p20, false}, {"KiB", 0x1p10, false},
+constexpr Scale kSeconds[] = {
+    {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"µs", 1e-6, false}, {"ns", 1e-9}};
+constexpr Scale kBytes[] = {{"TB", 1e12},
+                            {"GB", 1e9},
+                            {"MB", 1e6},
+                            {"kB", 1e3},
+                            {"TiB", 0x1p40, false},
+                            {"GiB", 0x1p30, false},
+                            {"MiB", 0x1p20, false},
+                            {"KiB", 0x1p10, false},
                             {"B", 1}};
-constexpr Scale kBytesPerSecond[] = {{"TB/s", 1e12},           {"GB/s", 1e9},
-                                     {"MB/s", 1e6},            {"kB/s", 1e3},
-                                     {"Tbit/s", 125e9, false}, {"Gbit/s", 125e6, false},
-                                     {"Mbit/s", 125e3, false}, {"B/s", 1}};
-constexpr Scale kFlops[] = {{"PFLOP/s", 1e15}, {"TFLOP/s", 1e12}, {"GFLOP/s", 1e9},
-                            {"MFLOP/s", 1e6},  {"FLOP/s", 1}};
+constexpr Scale kBytesPerSecond[] = {{"TB/s", 1e12},
+                                     {"GB/s", 1e9},
+                                     {"MB/s", 1e6},
+                                     {"kB/s", 1e3},
+                                     {"Tbit/s", 125e9, false},
+                                     {"Gbit/s", 125e6, false},
+                                     {"Mbit/s", 125e3, false},
+                                     {"B/s", 1}};
+constexpr Scale kFlops[] = {
+    {"PFLOP/s", 1e15}, {"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}, {"MFLOP/s", 1e6}, {"FLOP/s", 1}};
 
 std::span<const Scale> scales(Unit unit) {
   switch (unit) {
@@ -47,8 +56,7 @@ std::string words_of(Unit unit) {
 }
 
 Status refusal(std::string_view text, Unit unit, std::string_view what) {
-  return {Code::invalid_argument,
-          fmt::format("'{}' {}; units are {}", text, what, words_of(unit))};
+  return {Code::invalid_argument, fmt::format("'{}' {}; units are {}", text, what, words_of(unit))};
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 //   read_quantity("1.5 us", Unit::seconds)    1.5e-6
 //   quantity_text(25e9, Unit::bytes_per_s)    "25 GB/s"
 //
-// Decimal prefixes are powers of 1000, KiB and its like of 1024. Text that was printed reads back as
-// the same bits.
+// Decimal prefixes are powers of 1000, KiB and its like of 1024. Text that was printed reads back
+// as the same bits.
 #pragma once
 
 #include <string>

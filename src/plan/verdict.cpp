@@ -43,16 +43,19 @@ std::string advise_tensor(const StepPlan& plan, const Cluster& cluster) {
 std::string advise_data(const StepPlan& plan, bool overlaps, const char* flag) {
   const Layout& layout = plan.layout;
   if (layout.zero == 3)
-    return fmt::format("every micro-batch moves all weights: {:.0f} tokens a micro-batch, {:.0f} "
-                       "would hide it; raise --micro-batch, or --zero 1 if memory permits",
-                       layout.tokens(), std::ceil(plan.break_even_tokens * 1.5));
+    return fmt::format(
+        "every micro-batch moves all weights: {:.0f} tokens a micro-batch, {:.0f} "
+        "would hide it; raise --micro-batch, or --zero 1 if memory permits",
+        layout.tokens(), std::ceil(plan.break_even_tokens * 1.5));
   if (layout.zero == 2 && layout.micro_batches() > 1)
     return "ZeRO-2 reduces after every micro-batch: --zero 1 if memory permits";
-  if (!overlaps) return fmt::format("{} hides up to {}", flag,
-                                    short_text(plan.stage.backward_s(), Unit::seconds));
-  return fmt::format("{:.0f} tokens of a micro-batch hide less than {:.0f} would; raise "
-                     "--micro-batch, or --global-batch: it is paid once a step",
-                     layout.tokens(), std::ceil(plan.break_even_tokens));
+  if (!overlaps)
+    return fmt::format("{} hides up to {}", flag,
+                       short_text(plan.stage.backward_s(), Unit::seconds));
+  return fmt::format(
+      "{:.0f} tokens of a micro-batch hide less than {:.0f} would; raise "
+      "--micro-batch, or --global-batch: it is paid once a step",
+      layout.tokens(), std::ceil(plan.break_even_tokens));
 }
 
 std::string advise_compute(const StepPlan& plan) {
@@ -82,7 +85,8 @@ std::string advice(const StepPlan& plan, Constraint constraint, const Cluster& c
     case Constraint::weights:
       return advise_data(plan, layout.overlap_param_gather, "--overlap-param-gather");
     case Constraint::update:
-      return layout.zero == 0 ? "--zero 1 shares it" : "raise --global-batch: it is paid once a step";
+      return layout.zero == 0 ? "--zero 1 shares it"
+                              : "raise --global-batch: it is paid once a step";
   }
   return "";
 }
@@ -134,9 +138,9 @@ std::string_view largest_part(const Memory& memory) {
                                                        {memory.optimizer, "optimizer"},
                                                        {memory.activations, "activations"},
                                                        {memory.buffers, "buffers"}};
-  return std::max_element(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) {
-           return a.first < b.first;
-         })->second;
+  return std::max_element(std::begin(parts), std::end(parts),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
 }
 
 std::string verdict(const StepPlan& plan, const Cluster& cluster) {

@@ -9,7 +9,15 @@
 namespace tutti::plan {
 
 enum class Constraint : std::uint8_t {
-  memory, compute, bubble, tensor, context, pipeline, gradients, weights, update,
+  memory,
+  compute,
+  bubble,
+  tensor,
+  context,
+  pipeline,
+  gradients,
+  weights,
+  update,
 };
 inline constexpr int kConstraints = 9;
 std::string_view to_string(Constraint constraint) noexcept;

@@ -103,8 +103,7 @@ std::uint64_t extents_per_colour(const Program& program) {
     case Collective::all_gather:
     case Collective::scatter:
     case Collective::reduce_scatter: return program.cut;
-    case Collective::all_to_all:
-      return static_cast<std::uint64_t>(program.size) * program.cut;
+    case Collective::all_to_all: return static_cast<std::uint64_t>(program.size) * program.cut;
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::all_reduce:

@@ -42,7 +42,8 @@ class Cells {
   std::vector<Cell> cells_;
 };
 
-// How many neighbouring extents are one thing to the eye: a chunk, a rank's block, what a rank sends.
+// How many neighbouring extents are one thing to the eye: a chunk, a rank's block, what a rank
+// sends.
 std::uint64_t extents_per_colour(const Program& program);
 
 // {"cells":[…],"ops":[…]} for each rank, as a list.

@@ -32,8 +32,7 @@ std::uint64_t folds_in(const Op& op) {
 
 class Walk {
  public:
-  explicit Walk(const Graph& graph)
-      : graph_(graph), ways_(graph.ops()), waits_(graph.ops(), 0) {}
+  explicit Walk(const Graph& graph) : graph_(graph), ways_(graph.ops()), waits_(graph.ops(), 0) {}
 
   // Events in an order in which they can run.
   Way longest() {

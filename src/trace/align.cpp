@@ -13,7 +13,8 @@ namespace tutti::trace {
 namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 4;
-// Wall clocks that are kept in step by NTP are about this good: tighter bounds are believed instead.
+// Wall clocks that are kept in step by NTP are about this good: tighter bounds are believed
+// instead.
 constexpr std::int64_t kWallClock = 2'000'000;
 
 // When one clock's ranks had all begun an operation, and when the first of them ended it.
@@ -120,10 +121,9 @@ class Aligner {
     const RankTrace& rank = ranks_[static_cast<std::size_t>(
         std::find(clock_of_.begin(), clock_of_.end(), clock) - clock_of_.begin())];
     const bool measured = rank.clock_offset.has_value() && first.clock_offset.has_value();
-    const std::int64_t guess = measured
-                                   ? *rank.clock_offset - *first.clock_offset
-                                   : (rank.unix_time_ns - rank.time_ns) -
-                                         (first.unix_time_ns - first.time_ns);
+    const std::int64_t guess =
+        measured ? *rank.clock_offset - *first.clock_offset
+                 : (rank.unix_time_ns - rank.time_ns) - (first.unix_time_ns - first.time_ns);
     if (least == kNone || most == -kNone) return {guess, -1};
     // Clocks that drift apart may contradict themselves over a long run: then the middle is best.
     const std::int64_t middle = least + (most - least) / 2;

@@ -23,7 +23,7 @@ struct FileHead {
   std::int32_t pid = 0;
   std::int64_t unix_time_ns = 0;  // the same moment by both clocks
   std::int64_t time_ns = 0;
-  char job[32] = {};     // the same in all files of a job, different between jobs
+  char job[32] = {};  // the same in all files of a job, different between jobs
   char host[96] = {};
   char clock[128] = {};  // ranks with the same one share a steady clock; empty: nobody knows
   char spare[200] = {};
@@ -32,10 +32,11 @@ struct FileHead {
 static_assert(sizeof(FileHead) == 512);
 
 enum class Kind : std::uint8_t {
-  none,        // nothing was written here
-  text,        // a piece of the text with number `name`: `channel` bytes of it, from `begin` on
-  group,       // `channel` has `sequence` ranks, is called text `name`, its world ranks are text `end`
-  collective,  // queued at `origin`, on its way from `begin` to `end`; `value`: ns that were predicted
+  none,   // nothing was written here
+  text,   // a piece of the text with number `name`: `channel` bytes of it, from `begin` on
+  group,  // `channel` has `sequence` ranks, is called text `name`, its world ranks are text `end`
+  collective,  // queued at `origin`, on its way from `begin` to `end`; `value`: ns that were
+               // predicted
   wait,        // thread `origin` was blocked on operation `sequence` of `channel` (0: a message)
   fold,        // a reduction of `bytes`, for that operation
   compute,     // thread `origin` did what text `name` says

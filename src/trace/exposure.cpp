@@ -53,14 +53,15 @@ class Analyst {
     make_rows();
     for (std::size_t i = 0; i < run_.ranks.size(); ++i) judge_rank(run_.ranks[i]);
     name_buckets();
+    name_stragglers();
     std::sort(result_.steps.begin(), result_.steps.end(),
               [](const Step& a, const Step& b) { return a.number < b.number; });
     return std::move(result_);
   }
 
  private:
-  using RowKey = std::tuple<std::string, std::uint8_t, std::uint8_t, std::uint8_t, std::uint64_t,
-                            std::size_t>;
+  using RowKey =
+      std::tuple<std::string, std::uint8_t, std::uint8_t, std::uint8_t, std::uint64_t, std::size_t>;
   using Place = std::tuple<std::uint32_t, std::string, std::uint64_t>;
 
   static Place place_of(const RankTrace& rank, std::uint32_t channel, std::uint64_t sequence) {
@@ -112,8 +113,8 @@ class Analyst {
   }
 
   static RowKey row_key(const Operation& each) {
-    return {each.group, each.collective, each.algorithm, each.dtype, each.bytes,
-            each.members.size()};
+    return {each.group, each.collective, each.algorithm,
+            each.dtype, each.bytes,      each.members.size()};
   }
 
   void make_rows() {
@@ -210,7 +211,7 @@ class Analyst {
   Step& step_of(std::int64_t number) {
     for (auto step = result_.steps.rbegin(); step != result_.steps.rend(); ++step)
       if (step->number == number) return *step;
-    result_.steps.push_back({number, {}});
+    result_.steps.push_back({number, -1, {}});
     return result_.steps.back();
   }
 
@@ -245,8 +246,26 @@ class Analyst {
     for (auto& [number, step] : steps) step_of(number).ranks.push_back(step);
   }
 
+  // Per rank: how long others waited for it to come.
+  using Blame = std::map<int, double>;
+  static int most_blamed(const Blame& blame) {
+    int rank = -1;
+    double most = 0;
+    for (const auto& [each, ns] : blame)
+      if (ns > most) std::tie(rank, most) = std::tie(each, ns);
+    return rank;
+  }
+
+  void name_stragglers() {
+    std::map<std::int64_t, Blame> steps;
+    for (const Wait& wait : result_.waits)
+      steps[wait.step][result_.operations[wait.operation].last_rank] += wait.causes[0];
+    for (Step& step : result_.steps) step.straggler = most_blamed(steps[step.number]);
+  }
+
   void name_buckets() {
     std::map<std::string, Named> named;
+    std::map<std::string, Blame> blame;
     const auto key = [](const Operation& each) {
       const std::string word(to_string(static_cast<Collective>(each.collective)));
       return each.name.empty() ? word + " of group " + each.group : word + " " + each.name;
@@ -257,17 +276,20 @@ class Analyst {
       entry.bytes = std::max(entry.bytes, each.bytes);
     }
     for (const Wait& wait : result_.waits) {
-      Named& entry = named[key(result_.operations[wait.operation])];
+      const Operation& operation = result_.operations[wait.operation];
+      Named& entry = named[key(operation)];
+      blame[key(operation)][operation.last_rank] += wait.causes[0];
       entry.wait_ns += static_cast<double>(wait.end - wait.begin);
       for (std::size_t c = 0; c < kCauses; ++c) entry.causes[c] += wait.causes[c];
     }
     for (auto& [name, entry] : named) {
       entry.name = name;
+      entry.straggler = most_blamed(blame[name]);
       result_.named.push_back(std::move(entry));
     }
-    std::stable_sort(result_.named.begin(), result_.named.end(), [](const Named& a, const Named& b) {
-      return a.exposed_ns() > b.exposed_ns();
-    });
+    std::stable_sort(
+        result_.named.begin(), result_.named.end(),
+        [](const Named& a, const Named& b) { return a.exposed_ns() > b.exposed_ns(); });
     std::stable_sort(result_.rows.begin(), result_.rows.end(),
                      [](const Row& a, const Row& b) { return a.total_ns > b.total_ns; });
   }

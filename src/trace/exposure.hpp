@@ -1,19 +1,19 @@
 // trace/exposure.hpp - where the time went: who waited, for what, and why it was not hidden.
 //
 // An operation is one collective, seen by all its ranks: a rank joins it (puts it into its queue),
-// begins it (the ones before it are done), and ends it. Every moment that a thread was blocked on an
-// operation has one cause:
+// begins it (the ones before it are done), and ends it. Every moment that a thread was blocked on
+// an operation has one cause:
 //
 //   straggler      somebody had not joined yet; the last one to come is named
-//   queued behind  all had joined, but some rank still had earlier collectives of the group under way
+//   queued behind  all had joined, but some rank was still in an earlier collective of the group
 //   slow link      it was under way for longer than half as long again as predicted: the excess
 //   late ready     the rest: it went as it should, but was joined too late to be hidden
 //
 //     joined by the first … by the last │ begun by the last │ expected time │ … ended here
 //     └────────── straggler ───────────┘└── queued behind ─┘└─ late ready ─┘└─ slow link ─┘
 //
-// Exposed is all but the straggler's share, as tutti/train/overlap.hpp has it. Overlap is HTA's: the
-// share of the time with communication under way in which this rank computed.
+// Exposed is all but the straggler's share, as tutti/train/overlap.hpp has it. Overlap is HTA's:
+// the share of the time with communication under way in which this rank computed.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct Operation {
   std::size_t seen = 0;     // by how many ranks
   bool failed = false;
   std::int64_t first_join = 0, last_join = 0;
-  int last_rank = -1;         // who joined last
+  int last_rank = -1;  // who joined last
   std::int64_t all_begun = 0;
   std::int64_t last_end = 0;
   double measured_ns() const { return static_cast<double>(last_end - all_begun); }
@@ -68,6 +68,7 @@ struct RankStep {
 
 struct Step {
   std::int64_t number = 0;
+  int straggler = -1;  // whom the others waited for most; -1: nobody
   std::vector<RankStep> ranks;
 };
 
@@ -100,6 +101,7 @@ struct Named {
   std::uint64_t bytes = 0;
   double wait_ns = 0;  // of all ranks
   Causes causes{};
+  int straggler = -1;  // as in Step
   double exposed_ns() const { return wait_ns - causes[0]; }
 };
 
@@ -108,8 +110,8 @@ struct Analysis {
   std::vector<Wait> waits;
   std::vector<Step> steps;
   std::vector<RankTotals> ranks;
-  std::vector<Row> rows;      // the most time first
-  std::vector<Named> named;   // the most exposed first
+  std::vector<Row> rows;     // the most time first
+  std::vector<Named> named;  // the most exposed first
 };
 
 Analysis analyse(const Run& run);

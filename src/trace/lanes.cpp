@@ -41,8 +41,10 @@ Stretches common_of(const Stretches& a, const Stretches& b) {
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const Stretch both{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
     if (both.end > both.begin) common.push_back(both);
-    if (a[i].end < b[j].end) ++i;
-    else ++j;
+    if (a[i].end < b[j].end)
+      ++i;
+    else
+      ++j;
   }
   return common;
 }

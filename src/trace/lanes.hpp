@@ -24,9 +24,9 @@ struct Slice {
 
 struct Lane {
   LaneKind kind = LaneKind::compute;
-  std::string name;            // "compute", "world", "reduce world (2)"
-  std::uint32_t channel = 0;   // of communication and reduce
-  std::vector<Slice> slices;   // by begin; the longer first
+  std::string name;           // "compute", "world", "reduce world (2)"
+  std::uint32_t channel = 0;  // of communication and reduce
+  std::vector<Slice> slices;  // by begin; the longer first
 };
 
 // In the order in which they are to be drawn. Empty lanes are left out.
@@ -44,9 +44,9 @@ struct Stretch {
   std::int64_t end = 0;
 };
 using Stretches = std::vector<Stretch>;
-Stretches union_of(Stretches stretches);                              // sorted, apart
-Stretches common_of(const Stretches& a, const Stretches& b);          // of two unions
-Stretches without(const Stretches& a, const Stretches& b);            // a − b, of two unions
-std::int64_t length_of(const Stretches& stretches);                   // of a union
+Stretches union_of(Stretches stretches);                      // sorted, apart
+Stretches common_of(const Stretches& a, const Stretches& b);  // of two unions
+Stretches without(const Stretches& a, const Stretches& b);    // a − b, of two unions
+std::int64_t length_of(const Stretches& stretches);           // of a union
 
 }  // namespace tutti::trace

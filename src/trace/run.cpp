@@ -33,9 +33,10 @@ Result<std::vector<std::string>> trace_files(const std::string& folder) {
   std::sort(paths.begin(), paths.end());
   std::sort(others.begin(), others.end());
   if (paths.empty())
-    return bad(fmt::format("{} holds no traces (rank-*.trace) but {}{}; run the job with "
-                           "TUTTI_TRACE_DIR={}",
-                           folder, others.front(), others.size() > 1 ? " and others" : "", folder));
+    return bad(
+        fmt::format("{} holds no traces (rank-*.trace) but {}{}; run the job with "
+                    "TUTTI_TRACE_DIR={}",
+                    folder, others.front(), others.size() > 1 ? " and others" : "", folder));
   return paths;
 }
 
@@ -53,10 +54,10 @@ Status choose_job(std::vector<RankTrace>& traces, const std::string& wanted,
   const auto other = std::find_if(traces.begin(), traces.end(), [&](const RankTrace& trace) {
     return trace.job != traces.front().job;
   });
-  return bad(fmt::format("{} holds traces of {} jobs ({}): {} is not of the same job as {}; choose one "
-                         "with --job, or empty the folder",
-                         folder, jobs.size(), fmt::join(jobs, ", "), other->path,
-                         traces.front().path));
+  return bad(
+      fmt::format("{} holds traces of {} jobs ({}): {} is not of the same job as {}; choose one "
+                  "with --job, or empty the folder",
+                  folder, jobs.size(), fmt::join(jobs, ", "), other->path, traces.front().path));
 }
 
 Status check_ranks(const std::vector<RankTrace>& traces) {
@@ -111,8 +112,10 @@ Result<Run> make_run(std::vector<RankTrace> traces, const std::string& job,
   run.ranks = std::move(traces);
   std::size_t next = 0;
   for (int rank = 0; rank < run.size; ++rank) {
-    if (next < run.ranks.size() && run.ranks[next].rank == rank) ++next;
-    else run.missing.push_back(rank);
+    if (next < run.ranks.size() && run.ranks[next].rank == rank)
+      ++next;
+    else
+      run.missing.push_back(rank);
   }
   find_extent(run);
   return run;

@@ -88,8 +88,8 @@ class Parser {
       case Kind::none: break;
       case Kind::text: return take_text(entry, at);
       case Kind::group:
-        trace_.groups[entry.channel] = {trace_.text(entry.name),
-                                        trace_.text(static_cast<std::uint32_t>(entry.end)), {}};
+        trace_.groups[entry.channel] = {
+            trace_.text(entry.name), trace_.text(static_cast<std::uint32_t>(entry.end)), {}};
         break;
       case Kind::collective: trace_.collectives.push_back(entry); break;
       case Kind::wait: trace_.waits.push_back(entry); break;

@@ -1,8 +1,8 @@
 // trace/trace_file.hpp - reads what a Tracer wrote.
 //
-// A file that ends early (its rank was killed, or is still running) is read as far as it goes: parts
-// that were never written are zero. Anything else that is not as docs/formats/trace.md says is an
-// error that names the file and the place.
+// A file that ends early (its rank was killed, or is still running) is read as far as it goes:
+// parts that were never written are zero. Anything else that is not as docs/formats/trace.md says
+// is an error that names the file and the place.
 #pragma once
 
 #include <map>

@@ -25,7 +25,8 @@ constexpr int kMostFiles = 1000;  // of one job and rank
 std::uint64_t this_thread() noexcept { return static_cast<std::uint64_t>(::pthread_self()); }
 
 Status failed(const std::string& path, const char* what, int error) {
-  return {Code::io, fmt::format("TUTTI_TRACE_DIR: cannot {} {}: {}", what, path, std::strerror(error))};
+  return {Code::io,
+          fmt::format("TUTTI_TRACE_DIR: cannot {} {}: {}", what, path, std::strerror(error))};
 }
 
 template <std::size_t Size>
@@ -67,8 +68,8 @@ std::string text_of_ranks(std::span<const int> ranks) {
   return text;
 }
 
-// A program may make several worlds of one job, one after the other: each has a file of its own, and
-// all ranks count alike.
+// A program may make several worlds of one job, one after the other: each has a file of its own,
+// and all ranks count alike.
 Result<std::unique_ptr<Tracer>> Tracer::open(const TracerOptions& options) {
   std::unique_ptr<Tracer> tracer(new Tracer);
   if (::mkdir(options.folder.c_str(), 0777) != 0 && errno != EEXIST)
@@ -94,7 +95,8 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const TracerOptions& options) {
 Tracer::~Tracer() {
   if (part_ != nullptr) ::munmap(part_, kPartBytes);
   if (file_ < 0) return;
-  // What was taken and not used goes back; were this to fail, zeros would stay, which readers expect.
+  // What was taken and not used goes back; were this to fail, zeros would stay, which readers
+  // expect.
   if (!fork_guard_.crossed() && failure_.ok())
     (void)!::ftruncate(file_, static_cast<off_t>(part_at_ + used_));
   ::close(file_);

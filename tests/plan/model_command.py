@@ -14,7 +14,8 @@ failures = []
 
 
 def tutti(words):
-    return subprocess.run([TUTTI, "plan", *words.split()], capture_output=True, text=True, timeout=60)
+    return subprocess.run([TUTTI, "plan", *words.split()], capture_output=True, text=True,
+                          timeout=60)
 
 
 def expect(truth, text):
@@ -36,10 +37,11 @@ def figures():
     parts = sum(step[f"{part}_s"] for part in ("compute", "tensor", "context", "pipeline", "bubble",
                                                "gradients", "weights", "update"))
     expect(abs(parts - step["step_s"]) < 1e-9 * parts, "the parts do not add up to the step")
-    expect({"tensor", "pipeline", "gradients", "weights"} == {row["kind"] for row in plan["traffic"]},
-           "kinds of traffic")
+    kinds = {row["kind"] for row in plan["traffic"]}
+    expect(kinds == {"tensor", "pipeline", "gradients", "weights"}, "kinds of traffic")
     memory = plan["memory"]
-    expect(abs(memory["weights_bytes"] * 2 - memory["gradients_bytes"]) < 1, "bf16 weights, f32 gradients")
+    expect(abs(memory["weights_bytes"] * 2 - memory["gradients_bytes"]) < 1,
+           "bf16 weights, f32 gradients")
     slower = answer("model " + LLAMA + " --no-overlap-param-gather")
     expect(slower["step"]["step_s"] > step["step_s"], "overlap of the gathers gains nothing")
     gain = slower["step"]["step_s"] / step["step_s"] - 1
@@ -51,12 +53,12 @@ def text():
     for word in ("68.98 B", "MindSpeed reports 3.4 %", "verdict: ", "optimizer", "break-even",
                  "bucket 0", "MFU"):
         expect(word in done.stdout, f"plan model does not say {word!r}")
-    own = tutti("model --layers 2 --hidden 64 --heads 4 --kv-heads 2 --ffn 96 --vocab 100 --glu --tied "
-                "--max-positions 32 --bias --seq 32")
+    own = tutti("model --layers 2 --hidden 64 --heads 4 --kv-heads 2 --ffn 96 --vocab 100 --glu "
+                "--tied --max-positions 32 --bias --seq 32")
     # 2·(64·(64 + 2·32) + 64·64 + 3·64·96 + 4·64 + (128 + 64 + 192 + 64)) + 100·64 + 32·64 + 128
     expect("(71424)" in own.stdout, "a model of one's own: " + own.stdout + own.stderr)
     help_text = tutti("model --help").stdout
-    expect("Examples:" in help_text and "--preset llama2-70b" in help_text, "help without an example")
+    expect("Examples:" in help_text and "--preset llama2-70b" in help_text, "help, no example")
 
 
 def search():

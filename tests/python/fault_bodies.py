@@ -201,6 +201,23 @@ def threads_take_turns(rank, size, folder):
     return results
 
 
+def one_thread_sends_while_another_waits(rank, size, folder):
+    """Rank 1 comes to the collective only after a message from rank 0, whose main thread is in it."""
+    group = join(rank, size, folder)
+    if rank:
+        into = np.empty(1)
+        tutti.recv(into, 0)
+        return float(tutti.all_reduce(into[0]))
+    main = threading.get_ident()
+
+    def send():
+        wait_for(lambda: is_in_all_reduce(sys._current_frames()[main]), "rank 0 is in all_reduce")
+        group.isend(np.array([41.0]), 1).wait()
+
+    threading.Thread(target=send).start()
+    return float(tutti.all_reduce(1.0))
+
+
 def a_child_of_fork(rank, size, folder):
     group = join(rank, size, folder)
     child = os.fork()

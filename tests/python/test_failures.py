@@ -70,6 +70,7 @@ def test_a_signal_handler_that_raises_nothing_leaves_the_call_alone():
     (bodies.a_wait_gives_up, 2, [2.0, 2.0]),
     (bodies.another_thread_runs_meanwhile, 2, [2.0, 2.0]),
     (bodies.threads_take_turns, 2, [[0.0, 2.0, 4.0, 6.0]] * 2),
+    (bodies.one_thread_sends_while_another_waits, 2, [42.0, 42.0]),
     (bodies.a_child_of_fork, 2, [[0, 2.0]] * 2),
     (bodies.nobody_says_goodbye, 3, [True] * 3),
 ], ids=lambda value: getattr(value, "__name__", None))

@@ -106,7 +106,7 @@ def test_the_stubs_tell_of_everything():
 
 
 def test_the_latency_bench_prints_its_rows():
-    done = jobs.tutti_run(2, sys.executable, str(ROOT / "bench/python_latency.py"), "--rounds", "1",
+    done = jobs.tutti_run(2, sys.executable, str(ROOT / "bench/python_latency.py"), "--calls", "50",
                           "--sizes", "8,65536", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -27,15 +27,16 @@ SKIPPED = 77
 # Reasons of the suite to skip a test that a backend for CPU tensors can run all the same.
 CPU_CAN = re.compile(
     r"get_future is only supported|Only gloo backend supports timeouts|GLOO Batch Send Recv CPU|"
-    r"Only MPI supports|one of \{'gloo'\}|Only Nccl & Gloo backend support|supports? all_gather_v|"
+    r"Only MPI supports|one of \{[^}]*'gloo'|Only Nccl & Gloo backend support|supports? all_gather_v|"
     r"supports? reduce_scatter_v|available \{'gloo'\}|sparse all reduce|"
-    r"(one of|available) \{'(nccl|gloo)', '(nccl|gloo)'\}")
+    r"available \{'(nccl|gloo)', '(nccl|gloo)'\}")
 # Cannot pass on any backend whose name is not in the suite, whatever it does.
 KNOWN_TO_FAIL = {
     name: "makes its model for backends named gloo, mpi or nccl alone" for name in
     ("test_accumulate_gradients_no_sync", "test_accumulate_gradients_no_sync_allreduce_hook",
      "test_accumulate_gradients_no_sync_allreduce_with_then_hook",
      "test_accumulate_gradients_no_sync_grad_is_view")}
+KNOWN_TO_FAIL_ON_2 = {"test_ddp_logging_data_cpu": "torch 2 calls every backend but its own 'custom'"}
 # One or two of each kind, well under a minute together.
 QUICK = """
 test_all_gather test_all_gather_group test_all_gather_complex test_all_gather_coalesced_simple
@@ -59,7 +60,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="tutti")
-    parser.add_argument("--world-size", type=int, default=3, help="ranks (default 3, as torch's own runs)")
+    parser.add_argument("--world-size", type=int, default=4 if (os.cpu_count() or 1) >= 4 else 3,
+                        help="ranks (default 4, or 3 on fewer than 4 cores)")
     parser.add_argument("-k", dest="patterns", action="append", default=[], metavar="PART",
                         help="only tests whose name has this part; repeatable")
     parser.add_argument("--quick", action="store_true", help="a selection of under a minute")
@@ -169,6 +171,8 @@ def main():
     options = parse()
     suite = load(options)
     unlock(suite)
+    if not suite.torch.__version__.startswith("1."):
+        KNOWN_TO_FAIL.update(KNOWN_TO_FAIL_ON_2)
     case = make_case(suite)
     names = selected(case, options)
     if not names:

@@ -2,7 +2,7 @@
 import torch
 import torch.distributed as dist
 
-from bodies import TORCH, every_rank, needs_torch_2, ramp, tutti_only
+from bodies import every_rank, needs_torch_2, ramp, tutti_only
 
 
 @every_rank(1, 2, 3)
@@ -30,21 +30,6 @@ def test_all_gather_coalesced(me):
     for rank in range(me.size):
         assert torch.equal(outputs[rank][0], ramp(rank, 3))
         assert torch.equal(outputs[rank][1], ramp(rank + 5, 8).view(2, 4))
-
-
-@tutti_only
-@every_rank(2)
-def test_coalesced_parts_may_have_different_dtypes(me):
-    tensors = [ramp(me.rank, 5, torch.float32), ramp(me.rank, 5, torch.int64)]
-    if TORCH >= (2, 0):
-        with dist._coalescing_manager():
-            for tensor in tensors:
-                dist.all_reduce(tensor)
-    else:
-        for tensor in tensors:
-            dist.all_reduce(tensor)
-    for tensor in tensors:
-        assert torch.equal(tensor, sum(ramp(rank, 5, tensor.dtype) for rank in range(me.size)))
 
 
 @needs_torch_2

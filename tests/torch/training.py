@@ -60,7 +60,8 @@ def train(rank, group=None, steps=STEPS, hook=None, hook_state=None, optimizer=N
           accumulate=1, **ddp_options):
     """(losses averaged over the ranks, the model)."""
     torch.manual_seed(7)
-    model = DistributedDataParallel(Toy(), process_group=group, bucket_cap_mb=0.02, **ddp_options)
+    ddp_options.setdefault("bucket_cap_mb", 0.02)  # several buckets
+    model = DistributedDataParallel(Toy(), process_group=group, **ddp_options)
     if hook is not None:
         model.register_comm_hook(hook_state, hook)
     optimizer = (optimizer or (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)))(model.parameters())

@@ -26,13 +26,14 @@ TEST(event_file, the_mask_turns_by_fifteen_and_adds_its_constant) {
 TEST(event_file, an_event_of_one_scalar_is_these_bytes) {
   const std::array scalars = {Scalar{"loss", 1.5}};
   const std::string event = scalar_event(2.0, 300, scalars);
-  const std::string wanted("\x09\0\0\0\0\0\0\0\x40"      // wall_time = 2.0
-                           "\x10\xac\x02"                // step = 300
-                           "\x2a\x0d"                    // summary, 13 bytes
-                           "\x0a\x0b"                    //   value, 11 bytes
-                           "\x0a\x04loss"                //     tag
-                           "\x15\0\0\xc0\x3f",           //     simple_value = 1.5
-                           9 + 3 + 2 + 2 + 6 + 5);
+  const std::string wanted(
+      "\x09\0\0\0\0\0\0\0\x40"  // wall_time = 2.0
+      "\x10\xac\x02"            // step = 300
+      "\x2a\x0d"                // summary, 13 bytes
+      "\x0a\x0b"                //   value, 11 bytes
+      "\x0a\x04loss"            //     tag
+      "\x15\0\0\xc0\x3f",       //     simple_value = 1.5
+      9 + 3 + 2 + 2 + 6 + 5);
   EXPECT_EQ(event, wanted);
 }
 

@@ -54,6 +54,30 @@ class MergeTest(TraceTest):
         waits = [each for each in merged.lane(0, "wait") if "big one" in each["name"]]
         self.assertGreater(sum(each["dur"] for each in waits), 5 * 10_000)  # µs; rank 1 is 20 ms late
 
+    def test_ranks_that_are_threads_of_one_process_have_a_file_each(self):
+        done = self.run_words(RANK, "threads", TUTTI_TRACE_DIR=self.traces)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        merged = self.merge()
+        self.assertEqual(merged.complaints(), [])
+        for rank in range(3):
+            self.assertEqual([each["args"]["step"] for each in merged.lane(rank, "steps")],
+                             [1, 2, 3, 4, 5])
+            named = [each for each in merged.lane(rank, "world") if each["args"]["Call"] == "big one"]
+            self.assertEqual(len(named), 5)
+
+    def test_messages_over_sockets_are_traced_as_well(self):
+        self.job("well", TUTTI_TRANSPORT="tcp")
+        merged = self.merge()
+        self.assertEqual(merged.complaints(), [])
+        named = [each for each in merged.lane(3, "world") if each["args"]["Call"] == "big one"]
+        self.assertEqual(len(named), 5)
+        folds = merged.lane(0, "reduce world")
+        self.assertTrue(folds)
+        within = [fold for fold in folds if any(
+            op["ts"] <= fold["ts"] and fold["ts"] + fold["dur"] <= op["ts"] + op["dur"]
+            and op["args"]["Sequence"] == fold["args"]["Sequence"] for op in merged.lane(0, "world"))]
+        self.assertEqual(len(within), len(folds), "every fold lies in its collective")
+
     def test_ranks_with_other_clocks_are_put_on_one_line(self):
         # A time namespace stands for another host: rank 1's steady clock is 5000 s ahead.
         probe = self.run_words("unshare", "-T", "--monotonic", "5000", "--fork", "true")

@@ -28,6 +28,7 @@ class ReportTest(TraceTest):
         self.assertIn("for rank 1,", straggler[0])
         big = next(each for each in report["buckets"] if each["name"] == "all_reduce big one")
         self.assertGreater(big["causes_us"][0], 5000)
+        self.assertEqual(big["straggler"], 1)
         self.assertLess(big["exposed_us"], big["causes_us"][0])
 
     def test_causes_add_up_to_the_waiting_of_every_step(self):

@@ -75,7 +75,7 @@ promise('pointing_at_a_slice_tells_what_it_is_and_who_was_late', async (browser)
   // Rank 0 waits for rank 1 in the first part of the step: lanes are steps, compute, wait …
   const box = await page.locator('#timeline').boundingBox();
   let text = '';
-  for (let x = 200; x < box.width && !text.includes('straggler'); x += 12) {
+  for (let x = 200; x < box.width && !(text.includes('big one') && text.includes('straggler')); x += 8) {
     await page.mouse.move(box.x + x, box.y + 24 + 17 * 2.5);
     text = await page.locator('#tip').isVisible() ? await page.locator('#tip').textContent() : '';
   }

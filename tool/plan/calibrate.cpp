@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <ctime>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "core/words.hpp"
 #include "plan/cost.hpp"
@@ -69,46 +69,73 @@ Cluster describe_machine(const tuner::Machine& machine, int ranks) {
   constexpr double kLong = 16 << 20;
   Cluster cluster;
   cluster.name = host_name();
-  cluster.source = fmt::format("measured {:%Y-%m-%dT%H:%M:%SZ}, {}", fmt::gmtime(std::time(nullptr)),
-                               machine.name);
+  cluster.source = fmt::format("measured {:%Y-%m-%dT%H:%M:%SZ}, {}",
+                               fmt::gmtime(std::time(nullptr)), machine.name);
   cluster.ranks_per_host = ranks;
   cluster.within = wire_of(machine.memory);
   cluster.between = wire_of(machine.tcp);
   cluster.host_bandwidth = cluster.between.bandwidth;
   cluster.processor.reduce_bandwidth = kLong / machine.fold.seconds(kLong);
   cluster.processor.memory_bandwidth = 2 * kLong / machine.copy.seconds(kLong);
-  struct sysinfo facts{};
+  struct sysinfo facts {};
   if (::sysinfo(&facts) == 0)
-    cluster.processor.memory_bytes =
-        static_cast<double>(facts.totalram) * facts.mem_unit / ranks;
+    cluster.processor.memory_bytes = static_cast<double>(facts.totalram) * facts.mem_unit / ranks;
   cluster.machine = machine;
   return cluster;
 }
 
-// measured / modelled, by collective, algorithm and number of ranks.
+// Few visits leave some cells disturbed, which only ever adds time: a ratio that stands out above
+// both neighbours is brought down to the higher one.
+void flatten_peaks(std::vector<planner::Correction::Point>& points) {
+  constexpr double kStandsOut = 1.25;
+  for (std::size_t i = 1; i + 1 < points.size(); ++i) {
+    const double beside = std::max(points[i - 1].ratio, points[i + 1].ratio);
+    if (points[i].ratio > kStandsOut * beside) points[i].ratio = beside;
+  }
+}
+
+// Of one algorithm on one number of ranks: measured, made monotone in size, over modelled.
+planner::Correction correction_of(const Cluster& cluster, std::span<const MeasuredCell> cells) {
+  std::vector<tuner::Sample> samples;
+  int fewest_visits = cells.front().visits;
+  for (const MeasuredCell& cell : cells) {
+    samples.push_back({std::max(1.0, static_cast<double>(cell.bytes)), cell.seconds});
+    fewest_visits = std::min(fewest_visits, cell.visits);
+  }
+  const MeasuredCell& first = cells.front();
+  planner::Correction correction{first.collective, first.algorithm, first.ranks, {}};
+  const tuner::Curve curve = tuner::Curve::fit(samples);
+  for (const auto& [bytes, seconds] : curve.knots()) {
+    const bool empty = first.collective == Collective::barrier;
+    const auto modelled = planner::cost(cluster, first.collective, first.algorithm,
+                                        {.ranks = first.ranks}, empty ? 0 : bytes);
+    if (modelled && modelled->seconds > 0)
+      correction.points.push_back({bytes, seconds / modelled->seconds});
+  }
+  constexpr int kEnoughVisits = 4;
+  if (fewest_visits < kEnoughVisits) flatten_peaks(correction.points);
+  return correction;
+}
+
 std::vector<planner::Correction> corrections_of(const Cluster& cluster,
                                                 const std::vector<MeasuredCell>& cells) {
   std::vector<planner::Correction> corrections;
-  for (const MeasuredCell& cell : cells) {
-    const auto modelled =
-        planner::cost(cluster, cell.collective, cell.algorithm, {.ranks = cell.ranks},
-                      static_cast<double>(cell.bytes));
-    if (!modelled || modelled->seconds <= 0 || cell.seconds <= 0) continue;
-    const bool goes_on = !corrections.empty() &&
-                         corrections.back().collective == cell.collective &&
-                         corrections.back().algorithm == cell.algorithm &&
-                         corrections.back().ranks == cell.ranks;
-    if (!goes_on) corrections.push_back({cell.collective, cell.algorithm, cell.ranks, {}});
-    corrections.back().points.push_back(
-        {std::max(1.0, static_cast<double>(cell.bytes)), cell.seconds / modelled->seconds});
+  const auto is_alike = [](const MeasuredCell& a, const MeasuredCell& b) {
+    return a.collective == b.collective && a.algorithm == b.algorithm && a.ranks == b.ranks;
+  };
+  for (std::size_t first = 0, last = 0; first < cells.size(); first = last) {
+    while (last < cells.size() && is_alike(cells[first], cells[last])) ++last;
+    auto correction = correction_of(cluster, std::span(cells).subspan(first, last - first));
+    if (!correction.points.empty()) corrections.push_back(std::move(correction));
   }
   return corrections;
 }
 
-// 2, and doubled up to n: what lies between is interpolated.
+// 2 to 4, and doubled up to n: what lies between is interpolated. Small numbers are not, because
+// that is where ranks begin to outnumber the cores of small machines.
 std::set<int> rank_counts(int ranks) {
   std::set<int> counts = {ranks};
-  for (int n = 2; n < ranks; n *= 2) counts.insert(n);
+  for (int n = 2; n < ranks; n = n < 4 ? n + 1 : 2 * n) counts.insert(n);
   return counts;
 }
 
@@ -122,7 +149,8 @@ class Calibration {
     const std::string table = folder_.path() + "/machine.json";
     std::ofstream(table) << tuner::to_json(machine_);
     const auto counts = rank_counts(ranks_);
-    const double left = seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
+    const double left =
+        seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
     std::vector<MeasuredCell> all;
     for (const int n : counts) {
       auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
@@ -204,7 +232,8 @@ int answer(Options& options) {
   if (!time.ok()) return complain(kName, time.status().annotate("--time"));
   const double seconds = std::chrono::duration<double>(*time).count();
   if (seconds < 8 || seconds > 3600)
-    return complain(kName, fmt::format("--time {} lies outside 8 s … 1 h", options.time), kBadInput);
+    return complain(kName, fmt::format("--time {} lies outside 8 s … 1 h", options.time),
+                    kBadInput);
   if (options.ranks < 2 || options.ranks > 64)
     return complain(kName, fmt::format("-n {} lies outside 2 … 64", options.ranks), kBadInput);
   double peak = 0;
@@ -245,7 +274,8 @@ Command make_calibrate(CLI::App& plan) {
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_option("--machine", options->machine,
                      "write the tuner's table here too, for TUTTI_TUNING (docs/formats/tuning.md)");
-  parser->add_option("--peak", options->peak, "what a rank computes, such as \"90 GFLOP/s\": not measured here");
+  parser->add_option("--peak", options->peak,
+                     "what a rank computes, such as \"90 GFLOP/s\": not measured here");
   parser->add_flag("--json", options->json, "print the cluster file instead of a summary");
   parser->footer(kFooter);
   return {parser, [options] { return answer(*options); }};

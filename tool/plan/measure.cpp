@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,8 @@ namespace fs = std::filesystem;
 
 Result<std::string> read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(Code::io, fmt::format("{} is missing: the ranks did not write it", path));
+  if (!file)
+    return Status(Code::io, fmt::format("{} is missing: the ranks did not write it", path));
   return std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
@@ -65,8 +67,11 @@ Status read_times(const std::string& path, std::vector<MeasuredCell>& cells) {
   if (document.is_discarded() || document.size() != cells.size())
     return {Code::corrupt, "the ranks' times cannot be read"};
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    cells[i].seconds = document[i][0].get<double>();
-    cells[i].visits = document[i][1].get<int>();
+    auto seconds = document[i].get<std::vector<double>>();
+    std::sort(seconds.begin(), seconds.end());
+    cells[i].visits = static_cast<int>(seconds.size());
+    if (!seconds.empty()) cells[i].seconds = seconds[0];
+    if (seconds.size() > 1 && seconds[0] > 0) cells[i].spread = seconds[1] / seconds[0] - 1;
   }
   return {};
 }
@@ -84,7 +89,8 @@ std::vector<MeasuredCell> cells_for(int ranks, const std::vector<std::size_t>& s
     for (const std::size_t size : sizes) {
       const std::size_t bytes = fitting_bytes(entry.collective, size, Dtype::f32, ranks);
       const bool empty = entry.collective == Collective::barrier;
-      if (bytes != last) cells.push_back({entry.collective, entry.algorithm, ranks, empty ? 0 : bytes});
+      if (bytes != last)
+        cells.push_back({entry.collective, entry.algorithm, ranks, empty ? 0 : bytes});
       last = bytes;
       if (empty) break;
     }

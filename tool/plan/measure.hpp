@@ -6,7 +6,10 @@
 //   result.json  ◀────────────────   by bench/protocol.hpp; rank 0 writes
 //
 // Cells are visited in turn, several times, so that a disturbance of the machine hits all alike. A
-// cell's time is that of its undisturbed visits: whatever else runs only ever adds to it.
+// visit's time is the lower quartile of its calls, a cell's time the least of its visits: whatever
+// else runs only ever adds to it. Of the estimators that were tried on a busy machine (minimum,
+// lower quartile and median, of calls and of visits) this is the steadiest but for plain minima,
+// which are no time that a user sees.
 #pragma once
 
 #include <string>
@@ -30,6 +33,7 @@ struct MeasuredCell {
   std::size_t bytes = 0;
   double seconds = 0;
   int visits = 0;
+  double spread = 0;  // how much longer the second fastest visit took; 0 with one visit
 };
 
 // Every algorithm of every collective that exists for this many ranks on one host.

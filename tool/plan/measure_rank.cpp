@@ -80,13 +80,15 @@ class Visits {
     if (meeting_->shared() && !meeting_->crowded())
       bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
     area_bytes_ = 2UL << 20;
-    for (const Cell& cell : cells_) area_bytes_ = std::max(area_bytes_, (cell.bytes + 4095) / 4096 * 4096);
+    for (const Cell& cell : cells_)
+      area_bytes_ = std::max(area_bytes_, (cell.bytes + 4095) / 4096 * 4096);
     void* memory = ::mmap(nullptr, 2 * area_bytes_, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) return {Code::out_of_memory, "no memory for the buffers"};
     memory_ = memory;
     areas_ = {memory, static_cast<std::byte*>(memory) + area_bytes_};
-    const double each = seconds_ * 1e6 / kVisitsAimedAt / static_cast<double>(std::max<std::size_t>(1, cells_.size()));
+    const double each = seconds_ * 1e6 / kVisitsAimedAt /
+                        static_cast<double>(std::max<std::size_t>(1, cells_.size()));
     effort_.budget_us = std::clamp(each / 2, kShortestVisitUs, kLongestVisitUs);
     return {};
   }
@@ -97,7 +99,8 @@ class Visits {
     const auto timing = bench::measure(
         *meeting_, effort_,
         [&] {
-          if (Status status = group_.run(task.call()); !status.ok() && failure.ok()) failure = status;
+          if (Status status = group_.run(task.call()); !status.ok() && failure.ok())
+            failure = status;
         },
         [&] { task.fill(); });
     if (!failure.ok()) return failure;
@@ -106,8 +109,8 @@ class Visits {
   }
 
   void tell(Progress& progress, std::size_t done, double spent, double& next_line, double began) {
-    const std::string what =
-        fmt::format("{}, {} of {} s", label_, static_cast<int>(spent * 1e-6), static_cast<int>(seconds_));
+    const std::string what = fmt::format("{}, {} of {} s", label_, static_cast<int>(spent * 1e-6),
+                                         static_cast<int>(seconds_));
     progress.show(std::min(done, cells_.size() * 3 - 1), what);
     const double now = bench::now_us();
     if (!terminal_.empty() || now < next_line) return;
@@ -118,8 +121,7 @@ class Visits {
   Status finish() {
     if (group_.rank() != 0) return {};
     json list = json::array();
-    for (const auto& samples : samples_)
-      list.push_back({bench::quantile_of(samples, 0.25), samples.size()});
+    for (const auto& samples : samples_) list.push_back(json(samples));
     std::ofstream file(result_);
     file << list.dump();
     return file.flush() ? Status() : Status(Code::io, result_ + " cannot be written");
@@ -131,7 +133,7 @@ class Visits {
   std::string result_;
   double seconds_ = 0;
   std::vector<Cell> cells_;
-  std::vector<std::vector<double>> samples_;
+  std::vector<std::vector<double>> samples_;  // by cell, a time for every visit
   std::unique_ptr<BenchMeeting> meeting_;
   bench::Effort effort_;
   void* memory_ = nullptr;

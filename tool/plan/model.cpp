@@ -39,11 +39,11 @@ void add_layout_flags(CLI::App& app, State& state) {
   app.add_option("--tp", layout.tp, "tensor parallel ranks")->capture_default_str()->group(group);
   app.add_option("--pp", layout.pp, "pipeline stages")->capture_default_str()->group(group);
   app.add_option("--cp", layout.cp, "context parallel ranks")->capture_default_str()->group(group);
-  app.add_option("--virtual-stages", layout.virtual_stages, "pieces of the model on a pipeline rank")
+  app.add_option("--virtual-stages", layout.virtual_stages,
+                 "pieces of the model on a pipeline rank")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--zero", layout.zero,
-                 "1: optimizer sharded, 2: and gradients, 3: and weights")
+  app.add_option("--zero", layout.zero, "1: optimizer sharded, 2: and gradients, 3: and weights")
       ->capture_default_str()
       ->group(group);
   app.add_option("--recompute", state.recompute, "none, selective (the scores) or full")
@@ -89,9 +89,10 @@ int answer(State& state) {
     if (state.explain)
       for (const auto& section : sections)
         for (const auto& term : section.terms)
-          document["explain"][section.title].push_back(
-              {{"term", term.name}, {"formula", term.formula}, {"numbers", term.numbers},
-               {"result", term.result}});
+          document["explain"][section.title].push_back({{"term", term.name},
+                                                        {"formula", term.formula},
+                                                        {"numbers", term.numbers},
+                                                        {"result", term.result}});
     fmt::print("{}\n", document.dump(2));
     return kDone;
   }

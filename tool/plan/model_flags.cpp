@@ -83,13 +83,13 @@ Result<planner::Model> read_model(const ModelWords& words) {
     model.head_dim = 0;
     if (said.heads != 0) model.kv_heads = 0;
   }
-  const auto take = [&](std::int64_t planner::Model::* field) {
+  const auto take = [&](std::int64_t planner::Model::*field) {
     if (said.*field != 0) model.*field = said.*field;
   };
-  for (const auto field : {&planner::Model::layers, &planner::Model::hidden,
-                           &planner::Model::heads, &planner::Model::kv_heads,
-                           &planner::Model::head_dim, &planner::Model::ffn,
-                           &planner::Model::vocab, &planner::Model::max_positions})
+  for (const auto field :
+       {&planner::Model::layers, &planner::Model::hidden, &planner::Model::heads,
+        &planner::Model::kv_heads, &planner::Model::head_dim, &planner::Model::ffn,
+        &planner::Model::vocab, &planner::Model::max_positions})
     take(field);
   model.glu |= words.glu;
   model.tied |= words.tied;

@@ -26,25 +26,24 @@ std::string head(const ModelAnswer& answer) {
   const StepPlan& plan = answer.plan;
   const auto& p = plan.parameters;
   const auto& l = plan.layout;
-  std::string text = fmt::format(
-      "{}: {} parameters ({})\n", plan.model.name, parameters(static_cast<double>(p.total)), p.total);
+  std::string text = fmt::format("{}: {} parameters ({})\n", plan.model.name,
+                                 parameters(static_cast<double>(p.total)), p.total);
   const auto part = [](std::int64_t count) { return parameters(static_cast<double>(count)); };
   text += fmt::format("  {} layers of {}: attention {}, mlp {}, norms {}, biases {}\n",
                       plan.model.layers, part(p.layer), part(p.attention), part(p.mlp),
                       part(p.norms), part(p.biases));
-  text += fmt::format("  embedding {}, positions {}, final norm {}, head {}\n", part(p.embedding),
-                      part(p.positions), part(p.final_norm),
-                      plan.model.tied ? "tied" : part(p.head));
-  text += fmt::format("{} ranks of {}: dp {} × tp {} × pp {} × cp {}, ZeRO {}, {} recompute{}{}\n",
-                      l.ranks(), answer.cluster, l.dp, l.tp, l.pp, l.cp, l.zero,
-                      to_string(l.recompute), l.sequence_parallel ? ", sequence parallel" : "",
-                      l.virtual_stages > 1
-                          ? fmt::format(", {} virtual stages", l.virtual_stages)
-                          : "");
-  text += fmt::format("  {} sequences of {} tokens a step: {} micro-batches of {} on each of {} "
-                      "replicas; {:.4g} FLOP a step\n",
-                      l.global_batch, l.seq, l.micro_batches(), l.micro_batch, l.dp,
-                      plan.model_flops);
+  text +=
+      fmt::format("  embedding {}, positions {}, final norm {}, head {}\n", part(p.embedding),
+                  part(p.positions), part(p.final_norm), plan.model.tied ? "tied" : part(p.head));
+  text +=
+      fmt::format("{} ranks of {}: dp {} × tp {} × pp {} × cp {}, ZeRO {}, {} recompute{}{}\n",
+                  l.ranks(), answer.cluster, l.dp, l.tp, l.pp, l.cp, l.zero, to_string(l.recompute),
+                  l.sequence_parallel ? ", sequence parallel" : "",
+                  l.virtual_stages > 1 ? fmt::format(", {} virtual stages", l.virtual_stages) : "");
+  text += fmt::format(
+      "  {} sequences of {} tokens a step: {} micro-batches of {} on each of {} "
+      "replicas; {:.4g} FLOP a step\n",
+      l.global_batch, l.seq, l.micro_batches(), l.micro_batch, l.dp, plan.model_flops);
   return text;
 }
 
@@ -53,39 +52,43 @@ std::string memory_table(const StepPlan& plan) {
   std::string text = fmt::format("\nmemory of a rank (stage {}, {} parameters)\n", memory.stage,
                                  parameters(plan.rank_parameters));
   const std::pair<const char*, double> rows[] = {
-      {"weights", memory.weights},         {"gradients", memory.gradients},
-      {"optimizer", memory.optimizer},     {"activations", memory.activations},
-      {"buffers", memory.buffers},         {"total", memory.total()},
+      {"weights", memory.weights},     {"gradients", memory.gradients},
+      {"optimizer", memory.optimizer}, {"activations", memory.activations},
+      {"buffers", memory.buffers},     {"total", memory.total()},
       {"usable", plan.memory_limit}};
-  for (const auto& [name, value] : rows) text += fmt::format("  {:<14}{:>12}\n", name, bytes(value));
+  for (const auto& [name, value] : rows)
+    text += fmt::format("  {:<14}{:>12}\n", name, bytes(value));
   return text;
 }
 
 std::string traffic_table(const StepPlan& plan) {
   if (plan.traffic.empty()) return "\nno communication: one rank\n";
-  std::string text = fmt::format("\n{:<10} {:<46} {:>6} {:>8} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n",
-                                 "traffic", "operation", "ranks", "calls", "array", "sent/rank",
-                                 "time", "hidden by", "ratio", "exposed");
+  std::string text = fmt::format(
+      "\n{:<10} {:<46} {:>6} {:>8} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n", "traffic",
+      "operation", "ranks", "calls", "array", "sent/rank", "time", "hidden by", "ratio", "exposed");
   for (const Traffic& each : plan.traffic)
-    text += fmt::format(
-        "{:<10} {:<46} {:>6} {:>8.0f} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n", each.kind,
-        each.operation, each.ranks, each.calls, bytes(each.call_bytes), bytes(each.rank_bytes),
-        seconds(each.seconds), each.hidden_by,
-        each.hider_s > 0 ? fmt::format("{:.3f}", each.ratio()) : "-", seconds(each.exposed_s));
+    text += fmt::format("{:<10} {:<46} {:>6} {:>8.0f} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n",
+                        each.kind, each.operation, each.ranks, each.calls, bytes(each.call_bytes),
+                        bytes(each.rank_bytes), seconds(each.seconds), each.hidden_by,
+                        each.hider_s > 0 ? fmt::format("{:.3f}", each.ratio()) : "-",
+                        seconds(each.exposed_s));
   return text;
 }
 
 std::string step_table(const StepPlan& plan) {
   std::string text = "\nstep\n";
-  const std::pair<const char*, double> rows[] = {
-      {"compute", plan.compute_s},       {"tensor, exposed", plan.tensor_s},
-      {"context, exposed", plan.context_s}, {"pipeline, exposed", plan.pipeline_s},
-      {"bubble", plan.bubble_s},         {"gradients, exposed", plan.gradients_s},
-      {"weights, exposed", plan.weights_s}, {"update", plan.update_s},
-      {"step", plan.step_s}};
+  const std::pair<const char*, double> rows[] = {{"compute", plan.compute_s},
+                                                 {"tensor, exposed", plan.tensor_s},
+                                                 {"context, exposed", plan.context_s},
+                                                 {"pipeline, exposed", plan.pipeline_s},
+                                                 {"bubble", plan.bubble_s},
+                                                 {"gradients, exposed", plan.gradients_s},
+                                                 {"weights, exposed", plan.weights_s},
+                                                 {"update", plan.update_s},
+                                                 {"step", plan.step_s}};
   for (const auto& [name, value] : rows)
-    text += fmt::format("  {:<20}{:>12}{:>9.2f} %\n", name, seconds(value),
-                        value / plan.step_s * 100);
+    text +=
+        fmt::format("  {:<20}{:>12}{:>9.2f} %\n", name, seconds(value), value / plan.step_s * 100);
   text += fmt::format("MFU {:.1f} %   HFU {:.1f} %   {:.0f} tokens/s   {:.0f} tokens/s a rank\n",
                       plan.mfu * 100, plan.hfu * 100, plan.tokens_per_s,
                       plan.tokens_per_s / plan.layout.ranks());
@@ -99,8 +102,9 @@ std::string gain_line(const ModelAnswer& answer) {
       "weight gathers beside forward: step {} instead of {}, gain {:.2f} % (at most {:.2f} %)",
       seconds(gain.with_s), seconds(gain.without_s), gain.gain * 100, gain.most_gain * 100);
   if (answer.plan.model.name == "llama2-70b") {
-    text += fmt::format("; MindSpeed reports {:.1f} % for this model, its cluster and batch unnamed",
-                        tutti::plan::kReportedGain * 100);
+    text +=
+        fmt::format("; MindSpeed reports {:.1f} % for this model, its cluster and batch unnamed",
+                    tutti::plan::kReportedGain * 100);
     if (gain.global_batch_for_reported > 0)
       text += fmt::format(": here that would be a global batch of about {}",
                           gain.global_batch_for_reported);
@@ -110,10 +114,17 @@ std::string gain_line(const ModelAnswer& answer) {
 
 nlohmann::ordered_json parameters_json(const StepPlan& plan) {
   const auto& p = plan.parameters;
-  return {{"total", p.total},         {"layer", p.layer},         {"attention", p.attention},
-          {"mlp", p.mlp},             {"norms", p.norms},         {"biases", p.biases},
-          {"embedding", p.embedding}, {"positions", p.positions}, {"final_norm", p.final_norm},
-          {"head", p.head},           {"of_rank", plan.rank_parameters}};
+  return {{"total", p.total},
+          {"layer", p.layer},
+          {"attention", p.attention},
+          {"mlp", p.mlp},
+          {"norms", p.norms},
+          {"biases", p.biases},
+          {"embedding", p.embedding},
+          {"positions", p.positions},
+          {"final_norm", p.final_norm},
+          {"head", p.head},
+          {"of_rank", plan.rank_parameters}};
 }
 
 nlohmann::ordered_json memory_json(const StepPlan& plan) {
@@ -132,17 +143,11 @@ nlohmann::ordered_json memory_json(const StepPlan& plan) {
 nlohmann::ordered_json traffic_json(const StepPlan& plan) {
   auto list = nlohmann::ordered_json::array();
   for (const Traffic& each : plan.traffic) {
-    nlohmann::ordered_json row = {{"kind", each.kind},
-                                  {"operation", each.operation},
-                                  {"ranks", each.ranks},
-                                  {"calls", each.calls},
-                                  {"call_bytes", each.call_bytes},
-                                  {"rank_bytes", each.rank_bytes},
-                                  {"seconds", each.seconds},
-                                  {"hidden_by", each.hidden_by},
-                                  {"hider_s", each.hider_s},
-                                  {"ratio", nullptr},
-                                  {"exposed_s", each.exposed_s}};
+    nlohmann::ordered_json row = {
+        {"kind", each.kind},       {"operation", each.operation},   {"ranks", each.ranks},
+        {"calls", each.calls},     {"call_bytes", each.call_bytes}, {"rank_bytes", each.rank_bytes},
+        {"seconds", each.seconds}, {"hidden_by", each.hidden_by},   {"hider_s", each.hider_s},
+        {"ratio", nullptr},        {"exposed_s", each.exposed_s}};
     if (each.hider_s > 0) row["ratio"] = each.ratio();
     list.push_back(std::move(row));
   }

@@ -67,9 +67,12 @@ std::string summary(const planner::SearchResult& result) {
 }
 
 nlohmann::ordered_json candidate_json(const planner::Candidate& each) {
-  return {{"layout", layout_json(each.layout)}, {"step_s", each.step_s},
-          {"mfu", each.mfu},                    {"tokens_per_s", each.tokens_per_s},
-          {"memory_bytes", each.memory_bytes},  {"binds", to_string(each.constraint)}};
+  return {{"layout", layout_json(each.layout)},
+          {"step_s", each.step_s},
+          {"mfu", each.mfu},
+          {"tokens_per_s", each.tokens_per_s},
+          {"memory_bytes", each.memory_bytes},
+          {"binds", to_string(each.constraint)}};
 }
 
 nlohmann::ordered_json to_json(const planner::SearchResult& result, const planner::Model& model,

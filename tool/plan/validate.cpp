@@ -71,6 +71,8 @@ struct Verdict {
   double high = 0;
   double regret_share = 0;  // of choices within the aim
   double worst_regret = 0;
+  double spread = 0;  // between the two fastest visits to a cell, its median
+  double visits = 0;
   bool reached() const {
     return median <= kMedianAim && high <= kHighAim && regret_share >= kShare;
   }
@@ -109,15 +111,13 @@ Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, do
   for (const int n : counts) {
     auto cells = cells_for(n, held_out_sizes(cluster));
     // A barrier has no sizes: the one there is was measured.
-    std::erase_if(cells, [](const MeasuredCell& cell) {
-      return cell.collective == Collective::barrier;
-    });
+    std::erase_if(cells,
+                  [](const MeasuredCell& cell) { return cell.collective == Collective::barrier; });
     const MeasureJob job{n, each, table, "shm", fmt::format("{} ranks", n)};
     if (Status status = measure_cells(folder, job, cells); !status.ok()) return status;
     for (const MeasuredCell& cell : cells) {
-      const auto predicted =
-          planner::cost(cluster, cell.collective, cell.algorithm, {.ranks = cell.ranks},
-                        static_cast<double>(cell.bytes));
+      const auto predicted = planner::cost(cluster, cell.collective, cell.algorithm,
+                                           {.ranks = cell.ranks}, static_cast<double>(cell.bytes));
       if (predicted && cell.seconds > 0) judged.push_back({cell, predicted->seconds});
     }
   }
@@ -143,7 +143,13 @@ std::vector<Regret> regrets_of(const std::vector<Judged>& judged) {
 Verdict verdict_of(const std::vector<Judged>& judged, const std::vector<Regret>& regrets) {
   Verdict verdict;
   std::vector<double> errors;
-  for (const Judged& row : judged) errors.push_back(std::abs(row.error()));
+  std::vector<double> spreads;
+  for (const Judged& row : judged) {
+    errors.push_back(std::abs(row.error()));
+    if (row.cell.visits > 1) spreads.push_back(row.cell.spread);
+    verdict.visits += row.cell.visits / static_cast<double>(judged.size());
+  }
+  verdict.spread = bench::median_of(spreads);
   verdict.median = bench::median_of(errors);
   verdict.high = bench::quantile_of(errors, 0.95);
   double within = 0;
@@ -163,8 +169,8 @@ void print_cells(const std::vector<Judged>& judged) {
   for (const Judged& row : judged)
     fmt::print("{:<15} {:<20}{:>6}{:>12}{:>12}{:>12}{:>8.1f} %\n", to_string(row.cell.collective),
                to_string(row.cell.algorithm), row.cell.ranks, row.cell.bytes,
-               short_text(row.predicted, Unit::seconds), short_text(row.cell.seconds, Unit::seconds),
-               100 * row.error());
+               short_text(row.predicted, Unit::seconds),
+               short_text(row.cell.seconds, Unit::seconds), 100 * row.error());
   fmt::print("\n");
 }
 
@@ -172,7 +178,8 @@ void print_collectives(const std::vector<Judged>& judged) {
   std::map<std::pair<Collective, int>, std::vector<double>> errors;
   for (const Judged& row : judged)
     errors[{row.cell.collective, row.cell.ranks}].push_back(std::abs(row.error()));
-  fmt::print("{:<15}{:>6}{:>8}{:>14}{:>10}\n", "collective", "ranks", "cells", "median error", "95 %");
+  fmt::print("{:<15}{:>6}{:>8}{:>14}{:>10}\n", "collective", "ranks", "cells", "median error",
+             "95 %");
   for (const auto& [key, list] : errors)
     fmt::print("{:<15}{:>6}{:>8}{:>12.1f} %{:>8.1f} %\n", to_string(key.first), key.second,
                list.size(), 100 * bench::median_of(list), 100 * bench::quantile_of(list, 0.95));
@@ -180,14 +187,19 @@ void print_collectives(const std::vector<Judged>& judged) {
 }
 
 void print_verdict(const Verdict& verdict, std::size_t cells, const std::vector<Regret>& regrets) {
-  fmt::print("{} cells: median error {:.1f} % (aim {:.0f}), 95th percentile {:.1f} % (aim {:.0f})\n",
-             cells, 100 * verdict.median, 100 * kMedianAim, 100 * verdict.high, 100 * kHighAim);
-  fmt::print("{} choices: {:.1f} % within {:.0f} % of the fastest (aim {:.0f}), worst {:.0f} % slower\n",
-             regrets.size(), 100 * verdict.regret_share, 100 * kRegretAim, 100 * kShare,
-             100 * verdict.worst_regret);
-  fmt::print("{}\n", verdict.reached() ? "all aims reached"
-                                       : "aims missed: a busy machine, or one that has changed since "
-                                         "it was calibrated, is the usual reason");
+  fmt::print(
+      "{} cells: median error {:.1f} % (aim {:.0f}), 95th percentile {:.1f} % (aim {:.0f})\n",
+      cells, 100 * verdict.median, 100 * kMedianAim, 100 * verdict.high, 100 * kHighAim);
+  fmt::print(
+      "{} choices: {:.1f} % within {:.0f} % of the fastest (aim {:.0f}), worst {:.0f} % slower\n",
+      regrets.size(), 100 * verdict.regret_share, 100 * kRegretAim, 100 * kShare,
+      100 * verdict.worst_regret);
+  fmt::print("{:.1f} visits to a cell, of which the two fastest differ by {:.1f} % (median)\n",
+             verdict.visits, 100 * verdict.spread);
+  fmt::print("{}\n", verdict.reached()
+                         ? "all aims reached"
+                         : "aims missed: a busy machine, or one that has changed since "
+                           "it was calibrated, is the usual reason");
 }
 
 json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regrets,
@@ -196,6 +208,8 @@ json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regre
                    {"p95_error", verdict.high},
                    {"choices_within_5_percent", verdict.regret_share},
                    {"worst_regret", verdict.worst_regret},
+                   {"visits", verdict.visits},
+                   {"spread_of_visits", verdict.spread},
                    {"reached", verdict.reached()},
                    {"cells", json::array()},
                    {"choices", json::array()}};
@@ -222,19 +236,22 @@ int answer(const Options& options) {
   const auto cluster = read_cluster(options.cluster);
   if (!cluster.ok()) return complain(kName, cluster.status());
   if (!cluster->machine)
-    return complain(kName,
-                    fmt::format("--cluster {} was not measured: tutti plan calibrate -n {} -o here.json",
-                                options.cluster, std::max(2, options.ranks)),
-                    kBadInput);
+    return complain(
+        kName,
+        fmt::format("--cluster {} was not measured: tutti plan calibrate -n {} -o here.json",
+                    options.cluster, std::max(2, options.ranks)),
+        kBadInput);
   if (options.ranks < 2 || options.ranks > cluster->ranks_per_host)
-    return complain(kName, fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
-                                       options.ranks, cluster->ranks_per_host, options.cluster),
+    return complain(kName,
+                    fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
+                                options.ranks, cluster->ranks_per_host, options.cluster),
                     kBadInput);
   const auto time = parse_duration(options.time);
   if (!time.ok()) return complain(kName, time.status().annotate("--time"));
   const double seconds = std::chrono::duration<double>(*time).count();
   if (seconds < 4 || seconds > 3600)
-    return complain(kName, fmt::format("--time {} lies outside 4 s … 1 h", options.time), kBadInput);
+    return complain(kName, fmt::format("--time {} lies outside 4 s … 1 h", options.time),
+                    kBadInput);
   const auto judged = judge(*cluster, options.ranks, seconds);
   if (!judged.ok()) return complain(kName, judged.status().message(), kFailed);
   const auto regrets = regrets_of(*judged);
@@ -258,7 +275,7 @@ Command make_validate(CLI::App& plan) {
   parser->add_option("--cluster", options->cluster, "what tutti plan calibrate wrote")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_flag("--summary", options->summary, "without the table of cells");
-  parser->add_flag("--json", options->json, "as JSON");
+  parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
   parser->footer(kFooter);
   return {parser, [options] { return answer(*options); }};
 }

@@ -20,7 +20,8 @@ constexpr const char* kEnding = ".sock";
 // A link, a stranger's folder or one that others may enter would let them listen in our name.
 Status check_folder(const std::string& folder) {
   struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0) return errno_status(fmt::format("cannot use {}", folder));
+  if (::lstat(folder.c_str(), &info) != 0)
+    return errno_status(fmt::format("cannot use {}", folder));
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 0077) != 0)
     return {Code::io, fmt::format("{} is not a folder that only this user may enter", folder)};
   return {};
@@ -36,7 +37,8 @@ std::string job_folder() {
 
 std::string new_job_socket_path() {
   std::string mark;
-  for (const char byte : random_bytes(4)) mark += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  for (const char byte : random_bytes(4))
+    mark += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return fmt::format("{}/{}-{}{}", job_folder(), ::getpid(), mark, kEnding);
 }
 

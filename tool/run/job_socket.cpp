@@ -60,7 +60,8 @@ void JobSocket::add_to(std::vector<pollfd>& events) const {
   events.push_back({listener_.get(), POLLIN, 0});
   // A client is heard again once it has taken its answer.
   for (const Client& client : clients_)
-    events.push_back({client.socket.get(), static_cast<short>(client.out.empty() ? POLLIN : POLLOUT), 0});
+    events.push_back(
+        {client.socket.get(), static_cast<short>(client.out.empty() ? POLLIN : POLLOUT), 0});
 }
 
 void JobSocket::handle(std::span<const pollfd> events,

@@ -1,4 +1,5 @@
-// tool/run/job_socket.hpp - the launcher's socket for `tutti show job` (docs/formats/job_socket.md).
+// tool/run/job_socket.hpp - the launcher's socket for `tutti show job`
+// (docs/formats/job_socket.md).
 //
 // Part of the launcher's poll loop: nothing blocks, a client that does not read keeps one answer
 // and its descriptor, and more than a few clients push out the oldest. Only processes of the same

@@ -64,7 +64,8 @@ std::vector<std::vector<int>> waits_for(const JobView& view) {
     if (!self.alive || !self.note || self.note->state != BoardState::running) continue;
     if (view.now.count() - self.note->time_ns < kShortestWait) continue;
     for (const RankView& other : view.ranks)
-      if (other.rank != self.rank && is_awaited(*self.note, other)) awaited[i].push_back(other.rank);
+      if (other.rank != self.rank && is_awaited(*self.note, other))
+        awaited[i].push_back(other.rank);
   }
   return awaited;
 }

@@ -30,7 +30,7 @@ struct JobView {
   int nodes = 1;
   int ranks_in_job = 1;
   Nanoseconds up{0};
-  Nanoseconds now{0};  // of steady_clock(), as the notes are
+  Nanoseconds now{0};           // of steady_clock(), as the notes are
   std::vector<RankView> ranks;  // of this launcher
 };
 

@@ -1,4 +1,6 @@
 // tutti show - a schedule as text, as a page or as a drawing, after it was proved right.
+#include "tool/command.hpp"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +11,6 @@
 
 #include "core/words.hpp"
 #include "schedule/catalog.hpp"
-#include "tool/command.hpp"
 #include "tool/show/job_view.hpp"
 #include "tool/show/show.hpp"
 #include "tuner/choose.hpp"
@@ -103,9 +104,9 @@ Result<Algorithm> read_algorithm(ShowOptions& options, const schedule::Request& 
   std::vector<std::string_view> words;
   for (const Algorithm each : schedule::algorithms_for(request.collective))
     words.push_back(to_string(each));
-  return Status(Code::invalid_argument,
-                unknown_word(fmt::format("algorithm for {}", options.collective),
-                             options.algorithm, words));
+  return Status(
+      Code::invalid_argument,
+      unknown_word(fmt::format("algorithm for {}", options.collective), options.algorithm, words));
 }
 
 Status check_outputs(const ShowOptions& options, const schedule::Request& request) {
@@ -129,7 +130,8 @@ int write(const std::string& path, const std::string& text) {
 
 int show(ShowOptions options) {
   if (options.collective.empty())
-    return complain("show", "say what to show: a collective, such as all_reduce, or job", kBadInput);
+    return complain("show", "say what to show: a collective, such as all_reduce, or job",
+                    kBadInput);
   std::vector<int> host_of;
   const auto request = read_request(options, host_of);
   if (!request.ok()) return complain("show", request.status());
@@ -165,7 +167,8 @@ CLI::App* add_job_parser(CLI::App& show_parser, JobViewOptions& options) {
 
 Command make_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* show_parser = app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
+  CLI::App* show_parser =
+      app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
   show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …");
   show_parser->add_option("-a,--algorithm", options->algorithm,
                           "ring, direct, …; none: list them all");

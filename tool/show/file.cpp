@@ -23,8 +23,8 @@ Status write_whole(const std::string& path, const std::string& text) {
   if (std::filesystem::is_directory(target, error))
     return {Code::invalid_argument, fmt::format("cannot write {}: it is a folder", path)};
   // Pipes and devices are written as they are; beside a file a new one grows, and takes its place.
-  const bool special = std::filesystem::exists(target, error) &&
-                       !std::filesystem::is_regular_file(target, error);
+  const bool special =
+      std::filesystem::exists(target, error) && !std::filesystem::is_regular_file(target, error);
   const std::string beside = special ? path : fmt::format("{}.{}.part", path, ::getpid());
   const int flags = O_WRONLY | O_CLOEXEC | (special ? 0 : O_CREAT | O_TRUNC);
   Descriptor file(::open(beside.c_str(), flags, 0666));

@@ -24,8 +24,11 @@ std::string rate(double value, bool of_bytes) {
   const char* units[] = {"", "k", "M", "G", "T"};
   std::size_t unit = 0;
   for (; value >= 1000 && unit < 4; ++unit) value /= 1000;
-  return fmt::format("{:.{}f} {}{}/s", value, value < 10 ? 2 : value < 100 ? 1 : 0, units[unit],
-                     of_bytes ? "B" : "");
+  return fmt::format("{:.{}f} {}{}/s", value,
+                     value < 10    ? 2
+                     : value < 100 ? 1
+                                   : 0,
+                     units[unit], of_bytes ? "B" : "");
 }
 
 // "0–2, 5"
@@ -95,9 +98,9 @@ std::string job_table(const json& job, std::size_t rows) {
                                job["ranks"].size(), job["ranks_in_job"].get<int>(),
                                job["node"].get<int>(), nodes),
       seconds(job["up_s"].get<double>()));
-  text += fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {:<14} {:>12} {:>13}\n", "rank",
-                      "pid", "state", "for", "last operation", "group", "waits for", "calls",
-                      "bytes");
+  text +=
+      fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {:<14} {:>12} {:>13}\n", "rank", "pid",
+                  "state", "for", "last operation", "group", "waits for", "calls", "bytes");
   std::size_t shown = 0;
   for (const json& rank : job["ranks"]) {
     if (shown++ == rows) break;

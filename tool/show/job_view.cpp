@@ -21,8 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kPatience{5};        // with a launcher that does not answer
-constexpr std::chrono::milliseconds kGlance{200};   // between the two looks of --once
+constexpr std::chrono::seconds kPatience{5};       // with a launcher that does not answer
+constexpr std::chrono::milliseconds kGlance{200};  // between the two looks of --once
 constexpr std::size_t kLongestAnswer = 16 << 20;
 
 struct Found {
@@ -155,12 +155,11 @@ int show_job(const JobViewOptions& options) {
   const bool any = !found->empty();
   std::erase_if(*found, [&](const Found& each) { return !is_meant(each.job, options.job); });
   if (found->empty())
-    return complain("show job",
-                    any ? fmt::format("no running job is called '{}'; tutti show job lists them",
-                                      options.job)
-                        : fmt::format("no job of this user runs on this host (none in {})",
-                                      job_folder()),
-                    kFailed);
+    return complain(
+        "show job",
+        any ? fmt::format("no running job is called '{}'; tutti show job lists them", options.job)
+            : fmt::format("no job of this user runs on this host (none in {})", job_folder()),
+        kFailed);
   if (found->size() > 1) return list_jobs(*found, options.json);
   return watch(std::move(found->front()), options, *interval);
 }

@@ -166,8 +166,8 @@ Layout circle(std::size_t n, int centre = -1) {
 
 // Each bit of a rank's number is a direction, as one draws a cube on paper.
 Layout cube(std::size_t n) {
-  static constexpr double kAlong[][2] = {{1, 0}, {0, 1}, {0.42, -0.38}, {2, 0.16},
-                                         {0.2, 2}, {4.5, 0.1}};
+  static constexpr double kAlong[][2] = {{1, 0},    {0, 1},   {0.42, -0.38},
+                                         {2, 0.16}, {0.2, 2}, {4.5, 0.1}};
   Layout layout{"cube", std::vector<double>(n), std::vector<double>(n), {}};
   for (std::size_t r = 0; r < n; ++r)
     for (std::size_t bit = 0; bit < std::size(kAlong); ++bit) {

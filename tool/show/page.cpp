@@ -22,7 +22,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kAlwaysDrawn = 16;  // groups of 2 … 16 are in every page
-constexpr int kBothForms = 12;    // up to here also with input and output apart: two megabytes are enough
+constexpr int kBothForms =
+    12;  // up to here also with input and output apart: two megabytes are enough
 constexpr const char* kScripts[] = {"show/run.js", "show/words.js", "show/stage.js", "show/cost.js",
                                     "show/page.js"};
 
@@ -176,9 +177,9 @@ Result<std::string> make_page(const ShowOptions& options, const schedule::Reques
                {"predictions", predictions}};
   std::string data = head.dump();
   data.back() = ',';
-  return assemble(fmt::format("{} by {} on {} ranks", options.collective, options.algorithm,
-                              request.size),
-                  data + "\"schedules\":[" + schedules + "]}");
+  return assemble(
+      fmt::format("{} by {} on {} ranks", options.collective, options.algorithm, request.size),
+      data + "\"schedules\":[" + schedules + "]}");
 }
 
 }  // namespace tutti::tool

@@ -29,8 +29,8 @@ json predict_placement(const tuner::Situation& model, const tuner::Machine& mach
     for (const tuner::Choice& choice : tuner::candidates(situation, machine)) {
       const std::string name(to_string(choice.algorithm));
       if (std::exchange(first, false)) rows["choice"].push_back(name);
-      rows[name].push_back(static_cast<std::int64_t>(
-          rounded(static_cast<double>(choice.predicted.count()))));
+      rows[name].push_back(
+          static_cast<std::int64_t>(rounded(static_cast<double>(choice.predicted.count()))));
     }
   }
   return rows;

@@ -102,8 +102,10 @@ class Sheet {
     const double first = y;
     bands(y);
     for (std::size_t rank = 0; rank < cells_.size(); ++rank) {
-      lines_ += fmt::format(R"(<line class="life" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)"
-                            "\n", x(rank), first, y);
+      lines_ +=
+          fmt::format(R"(<line class="life" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)"
+                      "\n",
+                      x(rank), first, y);
       row_of_cells(rank, y + 6, true);
     }
     return page(y + kCellsHeight + 8);
@@ -112,17 +114,18 @@ class Sheet {
  private:
   double x(std::size_t rank) const { return kLeft + (static_cast<double>(rank) + 0.5) * column_; }
   void text(double x, double y, const char* kind, const std::string& words) {
-    body_ += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, words);
+    body_ +=
+        fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kind, x, y, words);
   }
 
   void title() {
     const Program& model = shown_.programs.front();
-    body_ += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{} by {}, {}<tspan class=\"muted\" "
-                         "font-weight=\"400\" font-size=\"12\" dx=\"12\">{}, {}</tspan></text>\n",
-                         to_string(model.collective), to_string(model.algorithm),
-                         count_of(shown_.programs.size(), "rank"),
-                         count_of(steps(), "step"),
-                         count_of(shown_.report.messages, "message"));
+    body_ += fmt::format(
+        "<text class=\"title\" x=\"16\" y=\"28\">{} by {}, {}<tspan class=\"muted\" "
+        "font-weight=\"400\" font-size=\"12\" dx=\"12\">{}, {}</tspan></text>\n",
+        to_string(model.collective), to_string(model.algorithm),
+        count_of(shown_.programs.size(), "rank"), count_of(steps(), "step"),
+        count_of(shown_.report.messages, "message"));
   }
 
   std::uint64_t steps() const {
@@ -140,12 +143,12 @@ class Sheet {
     double left = x(rank) - chip_ * static_cast<double>(row.size()) / 2;
     for (const Cell* cell : row) {
       const bool full = at_last || cell->start.count > 0;
-      const std::string kind =
-          full ? fmt::format("class=\"chip\" fill=\"{}\"",
-                             kPalette[cell->extent / per_colour % kColours])
-               : "class=\"empty\"";
+      const std::string kind = full ? fmt::format("class=\"chip\" fill=\"{}\"",
+                                                  kPalette[cell->extent / per_colour % kColours])
+                                    : "class=\"empty\"";
       body_ += fmt::format(R"(<rect {} x="{:.1f}" y="{:.1f}" width="{:.1f}" height="12" rx="2"/>)"
-                           "\n", kind, left + 0.5, y, chip_ - 1);
+                           "\n",
+                           kind, left + 0.5, y, chip_ - 1);
       left += chip_;
     }
   }
@@ -163,8 +166,10 @@ class Sheet {
       for (const auto& [rank, count] : sent) most = std::max(most, count);
       const double height = 2 * kBandPadding + 22 + 12 * (most - 1);
       if ((shaded = !shaded))
-        lines_ += fmt::format(R"(<rect class="band" x="0" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
-                              "\n", y, width(), height);
+        lines_ +=
+            fmt::format(R"(<rect class="band" x="0" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
+                        "\n",
+                        y, width(), height);
       text(16, y + height / 2 + 4, "muted", fmt::format("step {}", begin->step));
       sent.clear();
       for (; begin != end; ++begin) arrow(*begin, y + kBandPadding + 12 * sent[begin->from]++);
@@ -196,7 +201,8 @@ class Sheet {
   std::string page(double height) const {
     const Program& model = shown_.programs.front();
     return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2} by {3} on {4} ranks, step by step\">\n"
         "{5}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{6}{7}</svg>\n",
         std::max(width(), 380.0), height, to_string(model.collective), to_string(model.algorithm),

@@ -41,9 +41,10 @@ class Writer {
       : run_(run), write_(write) {}
 
   ChromeCounts write(const std::function<void(std::size_t, std::size_t)>& progress) {
-    text_ = fmt::format("{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"otherData\":{},"
-                        "\"traceEvents\":[",
-                        about());
+    text_ = fmt::format(
+        "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"otherData\":{},"
+        "\"traceEvents\":[",
+        about());
     for (std::size_t i = 0; i < run_.ranks.size(); ++i) {
       if (progress) progress(i, run_.ranks.size());
       write_rank(run_.ranks[i]);
@@ -153,8 +154,8 @@ class Writer {
   }
 
   // What this rank puts in and gets out. `bytes` is the whole array.
-  static std::pair<std::uint64_t, std::uint64_t> elements(
-      const tutti::trace::GroupOfTrace& group, const Entry& entry) {
+  static std::pair<std::uint64_t, std::uint64_t> elements(const tutti::trace::GroupOfTrace& group,
+                                                          const Entry& entry) {
     const std::uint64_t all = entry.bytes / size_of(static_cast<Dtype>(entry.dtype));
     const std::uint64_t share = all / std::max<std::size_t>(group.ranks.size(), 1);
     switch (static_cast<Collective>(entry.collective)) {
@@ -176,8 +177,8 @@ class Writer {
   void write_counter(const RankTrace& rank, const Entry& counter) {
     if (!std::isfinite(counter.value)) return;  // JSON has no NaN
     const std::string name = quoted(rank.text(counter.name));
-    event(fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{:.3f},"args":{{{}:{}}}}})", name,
-                      rank.rank, micros(std::max(counter.begin, run_.begin_ns)), name,
+    event(fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{:.3f},"args":{{{}:{}}}}})",
+                      name, rank.rank, micros(std::max(counter.begin, run_.begin_ns)), name,
                       counter.value));
   }
 

@@ -1,4 +1,5 @@
-// tool/trace/chrome.hpp - a run in the form that Perfetto, chrome://tracing and Kineto's tools read.
+// tool/trace/chrome.hpp - a run in the form that Perfetto, chrome://tracing and Kineto's tools
+// read.
 //
 // pid = rank, tid = lane; slices of one lane never overlap. Ranks of one collective are joined by a
 // flow, in the order in which they began it. docs/formats/trace.md lists the arguments of slices.

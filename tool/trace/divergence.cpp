@@ -108,11 +108,12 @@ class Inquest {
       const auto at = mine->calls.find(sequence);
       if (at == mine->calls.end()) continue;
       time = std::min(time, at->second.time_ns);
-      const auto party = std::find_if(parties.begin(), parties.end(), [&](const Party& p) {
-        return same(*p.call, at->second);
-      });
-      if (party == parties.end()) parties.push_back({&at->second, {rank}});
-      else party->ranks.push_back(rank);
+      const auto party = std::find_if(parties.begin(), parties.end(),
+                                      [&](const Party& p) { return same(*p.call, at->second); });
+      if (party == parties.end())
+        parties.push_back({&at->second, {rank}});
+      else
+        party->ranks.push_back(rank);
     }
     if (parties.size() < 2) return {std::nullopt, time};
     // Most are taken to be right; of two, the one with rank 0.
@@ -130,9 +131,10 @@ class Inquest {
       found.ranks.insert(found.ranks.end(), parties[i].ranks.begin(), parties[i].ranks.end());
     found.text = fmt::format("{} diverged first: ", capital(rank_words(found.ranks)));
     for (std::size_t i = 1; i < parties.size(); ++i)
-      found.text += fmt::format("{}{} called {} #{}{}", i > 1 ? ", " : "",
-                                parties.size() > 2 ? rank_words(parties[i].ranks) : it(found.ranks),
-                                parties[i].call->collective, sequence, call_words(*parties[i].call));
+      found.text +=
+          fmt::format("{}{} called {} #{}{}", i > 1 ? ", " : "",
+                      parties.size() > 2 ? rank_words(parties[i].ranks) : it(found.ranks),
+                      parties[i].call->collective, sequence, call_words(*parties[i].call));
     found.text += fmt::format(" on group '{}' while {} called {} #{}{}.{}", group.name,
                               rank_words(found.others), found.from, sequence,
                               call_words(*parties[0].call), agreed_before(group, sequence));
@@ -152,12 +154,13 @@ class Inquest {
         before = &at->second;
     if (sequence <= 1) return " It was the first operation of the group.";
     if (before == nullptr) return "";
-    return fmt::format(" Up to #{}, {}{}, all ranks had agreed.", sequence - 1,
-                       before->collective, named(group, *before));
+    return fmt::format(" Up to #{}, {}{}, all ranks had agreed.", sequence - 1, before->collective,
+                       named(group, *before));
   }
 
   static std::string named(const Shared& group, const Call& call) {
-    const bool own = !call.label.empty() && group.name.compare(0, call.label.size(), call.label) != 0;
+    const bool own =
+        !call.label.empty() && group.name.compare(0, call.label.size(), call.label) != 0;
     return own ? fmt::format(" '{}'", call.label) : "";
   }
 
@@ -252,13 +255,15 @@ class Inquest {
       text += fmt::format(" {} left no dump: killed, or stuck where nothing could tell it?",
                           capital(it));
     else
-      text += fmt::format(" It was alive and wrote its dump ({}): it did something else, or waited "
-                          "outside of the library.",
-                          flight->reason);
+      text += fmt::format(
+          " It was alive and wrote its dump ({}): it did something else, or waited "
+          "outside of the library.",
+          flight->reason);
     return text;
   }
 
-  static std::string last_words(const std::string& who, const Flight& flight, const Wanted& wanted) {
+  static std::string last_words(const std::string& who, const Flight& flight,
+                                const Wanted& wanted) {
     const auto mine = flight.groups.find(wanted.group->channel);
     std::string text;
     if (mine == flight.groups.end() || mine->second.calls.empty()) {
@@ -301,12 +306,14 @@ class Inquest {
       dumped |= flight.has_dump;
       if (flight.has_dump && flight.reason != "signal") reasons.insert(flight.reason);
     }
-    found.text = fmt::format("No rank diverged: {} called the same operations in the same order as "
-                             "far as {} tell.",
-                             rank_words(found.others), dumped ? "their dumps" : "their traces");
+    found.text = fmt::format(
+        "No rank diverged: {} called the same operations in the same order as "
+        "far as {} tell.",
+        rank_words(found.others), dumped ? "their dumps" : "their traces");
     if (!dumped)
-      found.text += " There are no flight-recorder dumps: the job did not fail, or nobody sent "
-                    "SIGUSR1 to ranks that hang.";
+      found.text +=
+          " There are no flight-recorder dumps: the job did not fail, or nobody sent "
+          "SIGUSR1 to ranks that hang.";
     for (const std::string& reason : reasons) found.text += fmt::format(" They gave: {}.", reason);
     return found;
   }

@@ -14,7 +14,7 @@ namespace tutti::tool::trace {
 struct Divergence {
   enum class Kind { mismatch, absent, none };
   Kind kind = Kind::none;
-  std::vector<int> ranks;   // that diverged
+  std::vector<int> ranks;  // that diverged
   std::vector<int> others;
   std::string group;
   std::uint64_t sequence = 0;

@@ -29,19 +29,24 @@ constexpr double kWorthAWord = 0.01;
 
 double sum_of(const Causes& causes) { return causes[0] + causes[1] + causes[2] + causes[3]; }
 
-std::string percent(double share) { return fmt::format("{:.{}f} %", share * 100, share < 0.1 ? 1 : 0); }
+std::string percent(double share) {
+  return fmt::format("{:.{}f} %", share * 100, share < 0.1 ? 1 : 0);
+}
 
 const char* advice(Cause cause) {
   switch (cause) {
     case Cause::straggler: return "";
     case Cause::queued_behind:
-      return "traffic that must not queue can have a group of its own (Group::duplicate), and fewer, "
+      return "traffic that must not queue can have a group of its own (Group::duplicate), and "
+             "fewer, "
              "larger buckets spend less on each";
     case Cause::slow_link:
-      return "look for cores that ranks and progress threads share, for other jobs, or a slow link; "
+      return "look for cores that ranks and progress threads share, for other jobs, or a slow "
+             "link; "
              "measure again with TUTTI_TUNING=measure if the machine has changed";
     case Cause::late_ready:
-      return "smaller buckets become ready earlier; the last one of a backward is always exposed, so "
+      return "smaller buckets become ready earlier; the last one of a backward is always exposed, "
+             "so "
              "make it small";
   }
   return "";
@@ -80,16 +85,18 @@ class Finder {
     }
     const double share = summary_.exposed_ns / summary_.step_ns;
     add(share < 0.05 ? "good" : "warn",
-        fmt::format("A step takes {} (slowest rank, mean of steps {} … {}); {} of it, {}, is exposed "
-                    "communication, and {} more is waiting for ranks that come late.",
-                    time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
-                    time_words(summary_.exposed_ns), percent(share), time_words(summary_.causes[0])));
+        fmt::format(
+            "A step takes {} (slowest rank, mean of steps {} … {}); {} of it, {}, is exposed "
+            "communication, and {} more is waiting for ranks that come late.",
+            time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
+            time_words(summary_.exposed_ns), percent(share), time_words(summary_.causes[0])));
   }
 
   void hidden() {
     if (summary_.overlap < 0) {
-      add("note", "Nothing says what was computed (tutti::trace::Span, or the training layer does): "
-                  "there is no overlap to tell.");
+      add("note",
+          "Nothing says what was computed (tutti::trace::Span, or the training layer does): "
+          "there is no overlap to tell.");
       return;
     }
     add(summary_.overlap >= 0.5 ? "good" : "note",
@@ -113,20 +120,24 @@ class Finder {
         ++operations;
       }
     if (all <= 0 || operations == 0 || !matters(all)) return;
-    const auto worst = std::max_element(cost.begin(), cost.end(), [](const auto& a, const auto& b) {
-      return a.second < b.second;
-    });
+    const auto worst = std::max_element(
+        cost.begin(), cost.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     const double share = worst->second / all;
     const double fair = 1.0 / static_cast<double>(std::max(run_.size, 1));
     if (share > std::min(0.9, 1.6 * fair))
-      add("warn", fmt::format("Straggler: {} of all waiting for others is for rank {}, which comes "
-                              "last to {} of {} collectives. Look at what it computes and at its host{}.",
-                              percent(share), worst->first, times[worst->first], operations,
-                              host_of(worst->first)));
+      add("warn",
+          fmt::format("Straggler: {} of all waiting for others is for rank {}, which comes "
+                      "last to {} of {} collectives. Look at what it computes and at its host{}.",
+                      percent(share), worst->first, times[worst->first], operations,
+                      host_of(worst->first)));
     else
-      add("note", fmt::format("No rank is the straggler: the waiting for others ({} a rank and step) "
-                              "is spread over all of them, rank {} leading with {}.",
-                              time_words(summary_.causes[0]), worst->first, percent(share)));
+      add("note",
+          fmt::format("No rank is the straggler: the waiting for others{} is spread over all of "
+                      "them, rank {} leading with {}.",
+                      summary_.steps == 0 ? ""
+                                          : fmt::format(" ({} a rank and step)",
+                                                        time_words(summary_.causes[0])),
+                      worst->first, percent(share)));
   }
 
   std::string host_of(int rank) const {
@@ -162,9 +173,9 @@ class Finder {
         std::max_element(worst.causes.begin() + 1, worst.causes.end()) - worst.causes.begin());
     const double each = worst.exposed_ns() / static_cast<double>(worst.count) /
                         static_cast<double>(std::max<std::size_t>(run_.ranks.size(), 1));
-    add("note", fmt::format("The most exposed call is {} ({}): {} each time on every rank, mostly {}.",
-                            worst.name, size_words(worst.bytes), time_words(each),
-                            to_string(cause)));
+    add("note",
+        fmt::format("The most exposed call is {} ({}): {} each time on every rank, mostly {}.",
+                    worst.name, size_words(worst.bytes), time_words(each), to_string(cause)));
   }
 
   void slow_calls() {
@@ -172,13 +183,13 @@ class Finder {
       if (row.predicted_ns <= 0 || row.count < 3 || row.median_ns < 2 * row.predicted_ns ||
           !matters(row.total_ns * row.ranks))
         continue;
-      add("note", fmt::format("{} of {} on group '{}' ({}) took {} where {} was predicted, {:.1f} "
-                              "times as long.",
-                              to_string(static_cast<Collective>(row.collective)),
-                              size_words(row.bytes), row.group,
-                              to_string(static_cast<Algorithm>(row.algorithm)),
-                              time_words(row.median_ns), time_words(row.predicted_ns),
-                              row.median_ns / row.predicted_ns));
+      add("note",
+          fmt::format("{} of {} on group '{}' ({}) took {} where {} was predicted, {:.1f} "
+                      "times as long.",
+                      to_string(static_cast<Collective>(row.collective)), size_words(row.bytes),
+                      row.group, to_string(static_cast<Algorithm>(row.algorithm)),
+                      time_words(row.median_ns), time_words(row.predicted_ns),
+                      row.median_ns / row.predicted_ns));
       return;
     }
   }
@@ -245,7 +256,8 @@ Summary summarise(const Analysis& analysis) {
   }
   if (ranks > 0) {
     summary.step_ns /= static_cast<double>(summary.steps);
-    for (double* field : {&summary.compute_ns, &summary.wait_ns, &summary.exposed_ns}) *field /= ranks;
+    for (double* field : {&summary.compute_ns, &summary.wait_ns, &summary.exposed_ns})
+      *field /= ranks;
     for (double& cause : summary.causes) cause /= ranks;
     summary.communication_ns = communication / ranks;
   } else {

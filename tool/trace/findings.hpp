@@ -15,13 +15,13 @@ struct Finding {
 
 // Means over ranks and steps; without the first step where there are others, which warms up.
 struct Summary {
-  std::size_t steps = 0;       // that count
+  std::size_t steps = 0;  // that count
   std::int64_t first_step = 0;
   std::int64_t last_step = 0;
-  double step_ns = 0;          // of the slowest rank
+  double step_ns = 0;  // of the slowest rank
   double compute_ns = 0, communication_ns = 0, wait_ns = 0, exposed_ns = 0;
   tutti::trace::Causes causes{};
-  double overlap = -1;         // HTA's; -1: nothing says what was computed
+  double overlap = -1;  // HTA's; -1: nothing says what was computed
 };
 
 // The steps that Summary counts.

@@ -165,9 +165,10 @@ class Folder {
     for (Dumped& dump : dumps_) {
       auto [at, is_new] = newest.try_emplace(dump.flight.rank);
       if (!is_new)
-        remarks_.push_back(fmt::format("rank {} has several dumps: the newest counts",
-                                       dump.flight.rank));
-      if (is_new || at->second.flight.dumped_ns < dump.flight.dumped_ns) at->second = std::move(dump);
+        remarks_.push_back(
+            fmt::format("rank {} has several dumps: the newest counts", dump.flight.rank));
+      if (is_new || at->second.flight.dumped_ns < dump.flight.dumped_ns)
+        at->second = std::move(dump);
     }
     dumps_.clear();
     for (auto& [rank, dump] : newest) dumps_.push_back(std::move(dump));
@@ -189,7 +190,8 @@ class Folder {
       job = trace.job;
     }
     if (jobs.size() > 1 && !job.empty())
-      remarks_.push_back(fmt::format("the folder holds traces of {} jobs: {} counts", jobs.size(), job));
+      remarks_.push_back(
+          fmt::format("the folder holds traces of {} jobs: {} counts", jobs.size(), job));
     std::erase_if(traces_, [&](const auto& trace) { return trace.job != job; });
   }
 

@@ -16,14 +16,14 @@ namespace tutti::tool::trace {
 struct Call {
   std::string collective, dtype, reduce_op;
   std::uint64_t bytes = 0;
-  std::string label;        // of the call, or of its group
-  bool finished = false;    // else it was under way, or failed
-  std::int64_t time_ns = 0; // wall clock: when it was begun, or ended if it has
+  std::string label;         // of the call, or of its group
+  bool finished = false;     // else it was under way, or failed
+  std::int64_t time_ns = 0;  // wall clock: when it was begun, or ended if it has
 };
 
 struct FlightGroup {
   std::string name;
-  std::vector<int> ranks;  // world ranks; empty: not known
+  std::vector<int> ranks;               // world ranks; empty: not known
   std::map<std::uint64_t, Call> calls;  // by sequence; the older ones are gone
 };
 
@@ -31,19 +31,20 @@ struct Flight {
   int rank = 0;
   bool has_dump = false;
   bool has_trace = false;
-  std::string reason;             // why it was dumped
-  std::int64_t dumped_ns = 0;     // wall clock
-  std::vector<int> lost;          // world ranks whose link broke
+  std::string reason;                           // why it was dumped
+  std::int64_t dumped_ns = 0;                   // wall clock
+  std::vector<int> lost;                        // world ranks whose link broke
   std::map<std::uint32_t, FlightGroup> groups;  // by channel
 };
 
 struct Flights {
-  int size = 0;                 // ranks of the job; 0: nobody says
-  std::vector<Flight> ranks;    // by rank; those that left something
+  int size = 0;               // ranks of the job; 0: nobody says
+  std::vector<Flight> ranks;  // by rank; those that left something
   std::vector<std::string> remarks;
 };
 
-// Reads every dump and trace of `folder`. invalid_argument: there is neither; corrupt names the file.
+// Reads every dump and trace of `folder`. invalid_argument: there is neither; corrupt names the
+// file.
 Result<Flights> read_flights(const std::string& folder);
 // One dump; `path` is for messages. For tests.
 Result<Flight> parse_dump(const std::string& path, const std::string& text, int* size);

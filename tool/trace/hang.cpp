@@ -76,10 +76,12 @@ Command make_hang(CLI::App& trace) {
   auto options = std::make_shared<Options>();
   parser->add_option("folder", options->folder, "what TUTTI_DUMP_DIR or TUTTI_TRACE_DIR was")
       ->required();
-  parser->add_flag("--json", options->json, "print the verdict and every rank's last calls as JSON");
-  parser->footer("Ranks write their dumps when a group fails; a rank that merely hangs does on "
-                 "SIGUSR1.\nExample:\n  TUTTI_TRACE_DIR=d tutti run -n 4 ./my_program\n"
-                 "  tutti trace hang d\n");
+  parser->add_flag("--json", options->json,
+                   "print the verdict and every rank's last calls as JSON");
+  parser->footer(
+      "Ranks write their dumps when a group fails; a rank that merely hangs does on "
+      "SIGUSR1.\nExample:\n  TUTTI_TRACE_DIR=d tutti run -n 4 ./my_program\n"
+      "  tutti trace hang d\n");
   return {parser, [options] { return hang(*options); }};
 }
 

@@ -40,7 +40,8 @@ int merge(const Options& options) {
         [&](std::size_t done, std::size_t all) { writing.at(done, all); });
   }
   if (Status status = (*output)->finish(); !status.ok()) return complain(kCommand, status);
-  for (const std::string& remark : remarks_on(*run)) fmt::print(stderr, "tutti {}: {}\n", kCommand, remark);
+  for (const std::string& remark : remarks_on(*run))
+    fmt::print(stderr, "tutti {}: {}\n", kCommand, remark);
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"output", options.output},
                                       {"job", run->job},
@@ -52,10 +53,11 @@ int merge(const Options& options) {
                                       {"seconds", seconds_of(*run)}}
                            .dump());
   } else {
-    fmt::print("{}: {} ranks, {:.3f} s, {} slices in {} lanes, {} collectives joined; open it at "
-               "ui.perfetto.dev\n",
-               options.output, run->ranks.size(), seconds_of(*run), counts.slices, counts.lanes,
-               counts.flows);
+    fmt::print(
+        "{}: {} ranks, {:.3f} s, {} slices in {} lanes, {} collectives joined; open it at "
+        "ui.perfetto.dev\n",
+        options.output, run->ranks.size(), seconds_of(*run), counts.slices, counts.lanes,
+        counts.flows);
   }
   return kDone;
 }
@@ -70,8 +72,9 @@ Command make_merge(CLI::App& trace) {
       ->required();
   parser->add_option("--job", options->job, "which job, if the folder holds several");
   parser->add_flag("--json", options->json, "print what was written as JSON");
-  parser->footer("Example:\n  TUTTI_TRACE_DIR=d tutti run -n 4 ./my_program\n"
-                 "  tutti trace merge d -o run.json.gz\n");
+  parser->footer(
+      "Example:\n  TUTTI_TRACE_DIR=d tutti run -n 4 ./my_program\n"
+      "  tutti trace merge d -o run.json.gz\n");
   return {parser, [options] { return merge(*options); }};
 }
 

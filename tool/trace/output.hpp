@@ -27,7 +27,7 @@ class Output {
 
   std::string path_;
   std::string temporary_;
-  void* zipped_ = nullptr;       // gzFile
+  void* zipped_ = nullptr;  // gzFile
   std::FILE* plain_ = nullptr;
   int error_ = 0;
 };

@@ -65,13 +65,13 @@ Status write_page(const std::string& path, const std::string& text) {
 
 // As a terminal counts: bytes of UTF-8 that go on with a letter are none.
 std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
 }
 
 void print_table(const nlohmann::json& rows) {
-  std::vector<std::vector<std::string>> lines = {{"collective", "group", "algorithm", "size", "count",
-                                                  "predicted", "measured", "busbw"}};
+  std::vector<std::vector<std::string>> lines = {
+      {"collective", "group", "algorithm", "size", "count", "predicted", "measured", "busbw"}};
   const auto time = [](const nlohmann::json& us) {
     return us.is_null() ? std::string("-") : time_words(us.get<double>() * 1e3);
   };
@@ -90,12 +90,13 @@ void print_table(const nlohmann::json& rows) {
       std::size_t width = 0;
       for (const auto& other : lines) width = std::max(width, letters(other[column]));
       const std::string room(width - letters(line[column]), ' ');
-      text += (column == 0 ? "" : "  ") +
-              (column < kWords ? line[column] + room : room + line[column]);
+      text +=
+          (column == 0 ? "" : "  ") + (column < kWords ? line[column] + room : room + line[column]);
     }
     fmt::print("{}\n", text);
   }
-  if (rows.size() > kMostRows) fmt::print("… and {} more; --json has all\n", rows.size() - kMostRows);
+  if (rows.size() > kMostRows)
+    fmt::print("… and {} more; --json has all\n", rows.size() - kMostRows);
 }
 
 int report(const Options& options) {
@@ -136,8 +137,9 @@ Command make_report(CLI::App& trace) {
   parser->add_option("--html", options->html, "page to write: one file, opens without a network");
   parser->add_option("--job", options->job, "which job, if the folder holds several");
   parser->add_flag("--json", options->json, "print everything but the timeline as JSON");
-  parser->footer("Example:\n  tutti run -n 4 pretrain_gpt … --trace d\n"
-                 "  tutti trace report d --html report.html\n");
+  parser->footer(
+      "Example:\n  tutti run -n 4 pretrain_gpt … --trace d\n"
+      "  tutti trace report d --html report.html\n");
   return {parser, [options] { return report(*options); }};
 }
 

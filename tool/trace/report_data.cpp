@@ -57,7 +57,7 @@ json step_json(const Run& run, const Step& step) {
                      {"wait_us", micros(rank.wait_ns)},
                      {"exposed_us", micros(rank.exposed_ns())},
                      {"causes_us", causes_json(rank.causes)}});
-  return {{"step", step.number}, {"ranks", ranks}};
+  return {{"step", step.number}, {"straggler", step.straggler}, {"ranks", ranks}};
 }
 
 json row_json(const Row& row) {
@@ -91,6 +91,7 @@ json named_json(const Named& named, std::size_t ranks) {
           {"size", size_words(named.bytes)},
           {"wait_us", micros(named.wait_ns / each)},
           {"exposed_us", micros(named.exposed_ns() / each)},
+          {"straggler", named.straggler},
           {"causes_us", causes_json(causes)}};
 }
 
@@ -135,7 +136,8 @@ class Timeline {
     // The finer it may be, the more it holds: doubled until it fits.
     std::int64_t finest = 0;
     for (; slices > most; slices = count_of(finest))
-      finest = finest == 0 ? std::max<std::int64_t>(1, (run_.end_ns - run_.begin_ns) >> 20) : finest * 2;
+      finest =
+          finest == 0 ? std::max<std::int64_t>(1, (run_.end_ns - run_.begin_ns) >> 20) : finest * 2;
     json lanes = json::array();
     for (const auto& [rank, lane] : lanes_)
       lanes.push_back({{"rank", rank},
@@ -299,12 +301,18 @@ json report_json(const Run& run, const Analysis& analysis, const Summary& summar
       points.push_back({step, std::isfinite(value) ? json(value) : json()});
     lines.push_back({{"name", curve.name}, {"points", points}});
   }
-  return {{"tutti_report", 1}, {"job", run.job},
-          {"size", run.size},  {"missing_ranks", run.missing},
-          {"seconds", seconds_of(run)}, {"causes", cause_words()},
-          {"findings", told},  {"summary", summary_json(summary)},
-          {"ranks", ranks},    {"steps", steps},
-          {"buckets", buckets}, {"collectives", rows},
+  return {{"tutti_report", 1},
+          {"job", run.job},
+          {"size", run.size},
+          {"missing_ranks", run.missing},
+          {"seconds", seconds_of(run)},
+          {"causes", cause_words()},
+          {"findings", told},
+          {"summary", summary_json(summary)},
+          {"ranks", ranks},
+          {"steps", steps},
+          {"buckets", buckets},
+          {"collectives", rows},
           {"curves", lines}};
 }
 

@@ -16,8 +16,8 @@ struct Curve {
   std::string name;
   std::vector<std::pair<std::int64_t, double>> points;
 };
-// From the counters of rank 0's trace; else from a training log (docs/formats/training_log.md) in the
-// folder, if there is one.
+// From the counters of rank 0's trace; else from a training log (docs/formats/training_log.md) in
+// the folder, if there is one.
 std::vector<Curve> curves_of(const tutti::trace::Run& run, const std::string& folder);
 
 // Everything but the timeline.

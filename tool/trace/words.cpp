@@ -32,13 +32,14 @@ std::string time_words(double ns) {
 std::vector<std::string> remarks_on(const tutti::trace::Run& run) {
   std::vector<std::string> remarks;
   if (!run.missing.empty())
-    remarks.push_back(fmt::format("{} of {} left no trace here", rank_words(run.missing), run.size));
+    remarks.push_back(
+        fmt::format("{} of {} left no trace here", rank_words(run.missing), run.size));
   std::vector<int> cut;
   for (const auto& rank : run.ranks)
     if (rank.cut_off) cut.push_back(rank.rank);
   if (!cut.empty())
-    remarks.push_back(fmt::format("the trace of {} ends early: killed, or still running",
-                                  rank_words(cut)));
+    remarks.push_back(
+        fmt::format("the trace of {} ends early: killed, or still running", rank_words(cut)));
   std::vector<int> unbounded;
   std::int64_t worst = 0;
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
@@ -46,9 +47,10 @@ std::vector<std::string> remarks_on(const tutti::trace::Run& run) {
     worst = std::max(worst, run.alignments[i].uncertainty_ns);
   }
   if (!unbounded.empty())
-    remarks.push_back(fmt::format("the clock of {} is set by the wall clock alone: no collective "
-                                  "with the first rank bounds it",
-                                  rank_words(unbounded)));
+    remarks.push_back(
+        fmt::format("the clock of {} is set by the wall clock alone: no collective "
+                    "with the first rank bounds it",
+                    rank_words(unbounded)));
   if (worst > 0)
     remarks.push_back(fmt::format("clocks of several hosts agree to ± {}",
                                   time_words(static_cast<double>(worst))));

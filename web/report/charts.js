@@ -4,7 +4,8 @@ const CHART = {width: 1100, height: 210, left: 62, bottom: 26, top: 8};
 
 // Means over ranks; many steps are put together.
 function stepBars(data) {
-  const steps = data.steps.map(({step, ranks}) => ({
+  const steps = data.steps.map(({step, straggler, ranks}) => ({
+    straggler,
     first: step,
     last: step,
     causes: data.causes.map((_, c) => ranks.reduce((sum, rank) => sum + rank.causes_us[c], 0) / ranks.length),
@@ -65,10 +66,12 @@ function stepBar(data, bar, x, width, room, y, show) {
 function stepTable(data, steps) {
   const rows = steps.slice(0, 1000).map((each) => [
     {text: `${each.first}`, value: each.first}, timeCell(each.length),
-    ...each.causes.map((us) => timeCell(us)),
+    ...each.causes.map((us) => timeCell(us)), rankCell(each.straggler),
   ]);
-  table($('steps-table'), ['step', 'slowest rank', ...data.causes], rows);
+  table($('steps-table'), ['step', 'slowest rank', ...data.causes, 'waited for most'], rows);
 }
+
+function rankCell(rank) { return {text: rank < 0 ? '–' : `rank ${rank}`, value: rank}; }
 
 function timeCell(us) { return {text: us === null ? '–' : time(us), value: us ?? -1}; }
 

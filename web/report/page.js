@@ -95,9 +95,9 @@ class Page {
   tables() {
     const {data} = this;
     const most = Math.max(1e-3, ...data.buckets.map((each) => each.wait_us));
-    table($('buckets'), ['call', 'size', 'times', 'waiting each', 'exposed', 'why'], data.buckets.map((each) => [
+    table($('buckets'), ['call', 'size', 'times', 'waiting each', 'exposed', 'why', 'straggler'], data.buckets.map((each) => [
       each.name, {text: each.size, value: each.bytes}, {text: `${each.count}`, value: each.count}, timeCell(each.wait_us),
-      timeCell(each.exposed_us), strip(each.causes_us, most, data.causes)]));
+      timeCell(each.exposed_us), strip(each.causes_us, most, data.causes), rankCell(each.straggler)]));
     if (data.buckets.length === 0) $('buckets-card').remove();
     table($('ranks'), ['rank', 'host', 'compute', 'communication', 'blocked', 'reducing', 'overlap'], data.ranks.map((rank) => [
       {text: `${rank.rank}${rank.cut_off ? ' (cut off)' : ''}`, value: rank.rank}, rank.host, timeCell(rank.compute_us), timeCell(rank.communication_us),

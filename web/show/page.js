@@ -2,6 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 const STEP_MS = 1100;  // of one step at speed 1
+const MOST_PER_FRAME = 0.15;  // of a step: on a busy machine it slows down rather than jumps
 const PLACEMENTS = {one_host: 'on one host', apart: 'on a host each', hosts: 'on several hosts'};
 
 class Page {
@@ -186,7 +187,8 @@ class Page {
     let before = null;  // a frame's time may lie before the moment in which it was asked for
     const tick = (now) => {
       if (!this.playing) return;
-      this.advance(before === null ? 0 : (now - before) / STEP_MS * Number($('speed').value));
+      const passed = before === null ? 0 : (now - before) / STEP_MS * Number($('speed').value);
+      this.advance(Math.min(passed, MOST_PER_FRAME));
       before = now;
       if (this.playing) requestAnimationFrame(tick);
     };

@@ -248,7 +248,7 @@ class Stage {
   wayOf(from, to) {
     const a = this.at[from], b = this.at[to];
     const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
-    const bend = clamp(length * 0.07, 8, 30);
+    const bend = clamp(length * 0.1, 12, 38);
     const middle = {x: (a.x + b.x) / 2 - dy / length * bend, y: (a.y + b.y) / 2 + dx / length * bend};
     return {a: this.edge(from, middle), m: middle, b: this.edge(to, middle)};
   }

@@ -1,6 +1,5 @@
 """Operations under way."""
 
-import asyncio
 import os
 
 import numpy as np
@@ -40,6 +39,7 @@ class Work:
 
     def __await__(self):
         if not self._work.done():
+            import asyncio  # here: programs that never await need not load it
             loop = asyncio.get_running_loop()
             over = loop.create_future()
             descriptor = self._work.event_fd()

@@ -107,11 +107,14 @@ class Backend : public BackendBase {
   WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
   WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
                       Tensors outputs);
-  // What the calls without "several" do for lists of other than one tensor.
-  WorkHandle all_reduce_several(Tensors& tensors, const c10d::AllreduceOptions& options);
-  WorkHandle broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options);
   void check_root(const char* operation, int64_t root) const;
   std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
+
+  // Several tensors per rank in one call (several.cpp).
+  WorkHandle allreduce_several(Tensors& tensors, const c10d::AllreduceOptions& options);
+  WorkHandle broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options);
+  WorkHandle allgather_several(std::vector<Tensors>& outputs, Tensors& inputs,
+                               const c10d::AllgatherOptions& options);
 
   tutti::Work start_gather(const Title& title, const at::Tensor& input, const Tensors& outputs,
                            Milliseconds timeout, Loan& loan);

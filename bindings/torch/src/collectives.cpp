@@ -1,6 +1,8 @@
 // The collectives of the backend: each checks its arguments, lends the tensors and starts a call.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "backend.hpp"
 #include "errors.hpp"
 #include "reduction.hpp"
@@ -32,6 +34,21 @@ Buffers lend_all(Loan& loan, const Tensors& tensors, Use use) {
   return buffers;
 }
 
+// The same tensors, or copies to be returned where one is there twice: each is written on its own.
+Tensors apart(Loan& loan, const Tensors& tensors) {
+  std::vector<const void*> places;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.numel() > 0) places.push_back(tensor.data_ptr());
+  std::sort(places.begin(), places.end());
+  if (std::adjacent_find(places.begin(), places.end()) == places.end()) return tensors;
+  Tensors copies;
+  for (const at::Tensor& tensor : tensors) {
+    copies.push_back(tensor.clone(at::MemoryFormat::Contiguous));
+    loan.returns.emplace_back(tensor, copies.back());
+  }
+  return copies;
+}
+
 ConstBuffers inputs_of(Loan& loan, const Tensors& tensors) {
   ConstBuffers buffers;
   for (const at::Tensor& tensor : tensors) buffers.push_back(lend(loan, tensor, Use::input));
@@ -45,9 +62,10 @@ const Tensors& check_list(const char* operation, const char* side, const std::ve
     refuse(operation, std::string("requires a single-element ") + side +
                           " list containing a list with " + std::to_string(ranks) + " tensors");
   if (lists[0].size() != ranks)
-    refuse(operation, std::string("incorrect ") + side + " list size " +
-                          std::to_string(lists[0].size()) + "; it should be " +
-                          std::to_string(ranks) + ", the size of the process group");
+    refuse(operation, std::string("Incorrect ") + side + " list size " +
+                          std::to_string(lists[0].size()) + ". " +
+                          (side[0] == 'i' ? "Input" : "Output") + " list size should be " +
+                          std::to_string(ranks) + ", same as size of the process group.");
   check_same_type(operation, like, lists[0]);
   return lists[0];
 }
@@ -77,11 +95,11 @@ void check_whole(const char* operation, const at::Tensor& part, const at::Tensor
 
 WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   static constexpr Title kTitle{OpType::BROADCAST, "tutti:broadcast"};
-  if (tensors.size() != 1) return broadcast_several(tensors, options);
+  if (options.rootTensor < 0 || options.rootTensor >= static_cast<int64_t>(tensors.size()))
+    refuse(kTitle.name(), "invalid root tensor: " + std::to_string(options.rootTensor));
+  if (tensors.size() > 1) return broadcast_several(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   check_root(kTitle.name(), options.rootRank);
-  if (options.rootTensor != 0)
-    refuse(kTitle.name(), "invalid root tensor: " + std::to_string(options.rootTensor));
   tutti::Call call = call_of(Collective::broadcast, options.rootRank);
   Loan loan;
   const bool is_root = options.rootRank == getRank();
@@ -94,8 +112,8 @@ WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
 
 WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   static constexpr Title kTitle{OpType::ALLREDUCE, "tutti:all_reduce"};
-  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
-  if (tensors.size() != 1) return all_reduce_several(tensors, options);
+  if (tensors.size() != 1) return allreduce_several(tensors, options);
+  if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   const at::Tensor& tensor = check_single(kTitle.name(), tensors);
   tutti::Call call = call_of(Collective::all_reduce);
   call.reduction = reduction_of(kTitle.name(), options.reduceOp, tensor);
@@ -112,11 +130,14 @@ WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   static constexpr Title kTitle{OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced",
                                 "tutti:all_reduce"};
   if (tensors.empty()) refuse(kTitle.name(), "requires non-empty tensor list");
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.scalar_type() != tensors[0].scalar_type())
+      refuse(kTitle.name(), "tensors must all have the same type");
   check_same_type(kTitle.name(), tensors[0], tensors);
   tutti::Call call = call_of(Collective::all_reduce);
   call.reduction = reduction_of(kTitle.name(), options.reduceOp, tensors[0]);
   Loan loan;
-  const Buffers buffers = lend_all(loan, tensors, Use::in_place);
+  const Buffers buffers = lend_all(loan, apart(loan, tensors), Use::in_place);
   const ConstBuffers inputs(buffers.begin(), buffers.end());
   call.input = span_of(inputs);
   call.output = span_of(buffers);
@@ -170,6 +191,14 @@ tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
 WorkHandle Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) {
   static constexpr Title kTitle{OpType::ALLGATHER, "tutti:all_gather"};
+  if (inputs.empty()) refuse(kTitle.name(), "requires non-empty input tensor list");
+  if (inputs.size() != outputs.size())
+    refuse(kTitle.name(), "requires input/output tensor lists to have the same length");
+  if (inputs.size() > 1) return allgather_several(outputs, inputs, options);
+  if (outputs[0].size() != ranks())
+    refuse(kTitle.name(), "invalid output tensor list at index 0 (expected length " +
+                              std::to_string(ranks()) + ", got " +
+                              std::to_string(outputs[0].size()) + ")");
   const at::Tensor& input = check_single(kTitle.name(), inputs);
   const Tensors& parts = check_list(kTitle.name(), "output", outputs, ranks(), input);
   Loan loan;
@@ -232,7 +261,7 @@ WorkHandle Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
 WorkHandle Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                            const c10d::GatherOptions& options) {
   static constexpr Title kTitle{OpType::GATHER, "tutti:gather"};
-  const at::Tensor& input = check_single(kTitle.name(), inputs);
+  const at::Tensor& input = check_single(kTitle.name(), inputs, "input ");
   check_root(kTitle.name(), options.rootRank);
   tutti::Call call = call_of(Collective::gather, options.rootRank);
   call.uneven = true;
@@ -255,7 +284,7 @@ WorkHandle Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 WorkHandle Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                             const c10d::ScatterOptions& options) {
   static constexpr Title kTitle{OpType::SCATTER, "tutti:scatter"};
-  const at::Tensor& output = check_single(kTitle.name(), outputs);
+  const at::Tensor& output = check_single(kTitle.name(), outputs, "output ");
   check_root(kTitle.name(), options.rootRank);
   tutti::Call call = call_of(Collective::scatter, options.rootRank);
   call.uneven = true;

@@ -15,7 +15,7 @@ void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   if (!tensor.device().is_cpu())
     refuse(kName, "only supports CPU tensors, got one on " + tensor.device().str());
   if (op.op_ != c10d::ReduceOp::SUM)
-    refuse(kName, "of sparse tensors only works with ReduceOp.SUM");
+    refuse(kName, "unsupported reduction operation (sparse tensors only work with ReduceOp.SUM)");
 }
 
 }  // namespace

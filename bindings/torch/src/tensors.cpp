@@ -93,9 +93,9 @@ void check_tensor(const char* operation, const at::Tensor& tensor) {
     unsupported(operation, "does not support quantized tensors; send int_repr() of it");
 }
 
-const at::Tensor& check_single(const char* operation, const Tensors& tensors) {
+const at::Tensor& check_single(const char* operation, const Tensors& tensors, const char* side) {
   if (tensors.size() != 1)
-    refuse(operation, "requires a single-element tensor list, got one of " +
+    refuse(operation, std::string("requires a single-element ") + side + "tensor list, got one of " +
                           std::to_string(tensors.size()));
   check_tensor(operation, tensors[0]);
   return tensors[0];

@@ -43,7 +43,9 @@ tutti::Buffer lend(Loan& loan, const at::Tensor& tensor, Use use);
 
 // Refuses what no operation takes: undefined, not on the CPU, sparse, quantized.
 void check_tensor(const char* operation, const at::Tensor& tensor);
-const at::Tensor& check_single(const char* operation, const Tensors& tensors);
+// `side` is "", "input " or "output ".
+const at::Tensor& check_single(const char* operation, const Tensors& tensors,
+                               const char* side = "");
 void check_same_type(const char* operation, const at::Tensor& expected, const Tensors& tensors);
 // "(2, 3)".
 std::string shape_of(const at::Tensor& tensor);

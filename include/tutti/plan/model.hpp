@@ -52,7 +52,7 @@ struct ParameterCount {
   std::int64_t attention = 0;  // matrices: query, key, value, projection
   std::int64_t mlp = 0;        // matrices
   std::int64_t norms = 0;
-  std::int64_t biases = 0;     // of the linears
+  std::int64_t biases = 0;  // of the linears
   std::int64_t layer = 0;
   // The rest.
   std::int64_t embedding = 0;
@@ -67,10 +67,10 @@ ParameterCount count_parameters(const Model& model);
 struct TokenFlops {
   double linear = 0;  // matrices of all layers, 2 a weight
   double scores = 0;  // softmax(QKᵀ)V of all layers: 4·seq·heads·head_dim each, half of it: causal
-  double head = 0;    // 2·vocab·hidden
+  double head = 0;  // 2·vocab·hidden
   double forward() const { return linear + scores + head; }
 };
 TokenFlops token_flops(const Model& model, std::int64_t seq);
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti::plan

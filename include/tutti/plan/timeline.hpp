@@ -26,12 +26,12 @@ struct Pace {
 
 // A transfer in the channel, and the point of compute that it depends on.
 struct Transfer {
-  double at_s = 0;       // reductions: compute after which it may start; gathers: before it is needed
-  double seconds = 0;    // alone on the channel
+  double at_s = 0;     // reductions: compute after which it may start; gathers: before it is needed
+  double seconds = 0;  // alone on the channel
 };
 
 struct Hidden {
-  double wire_s = 0;     // sum of the transfers
+  double wire_s = 0;  // time in which the channel is busy: the transfers' sum, longer where slowed
   double exposed_s = 0;  // time in which compute waits for the channel, or the step for its end
   double stolen_s = 0;   // by which compute got longer, because the channel took of its cores
   double end_s = 0;      // compute + stolen + exposed
@@ -52,8 +52,8 @@ struct StepShape {
   double last_backward_s = 0;  // can hide reductions
   double other_s = 0;          // other micro-batches' forward and backward
   double update_s = 0;
-  double head_start_s = 0;     // end of the update, during which gathers are on their way already
-  double control_s = 0;        // an all_reduce that nothing hides (norm, decision)
+  double head_start_s = 0;  // end of the update, during which gathers are on their way already
+  double control_s = 0;     // an all_reduce that nothing hides (norm, decision)
   bool overlap_reductions = true;
   bool overlap_gathers = true;
   Pace pace;
@@ -63,16 +63,16 @@ struct StepPrediction {
   Hidden reductions;
   Hidden gathers;
   double step_s = 0;
-  double exposed_s = 0;   // reductions, gathers and control
+  double exposed_s = 0;  // reductions, gathers and control
   double wire_s = 0;
-  double hidden = 1;      // share: 1 − exposed / wire
-  double bound_s = 0;     // max(forward, gathers) + max(backward, reductions but the last) + …
-  double most_gain = 0;   // share of a step without overlap that overlap can save at most
+  double hidden = 1;     // share: 1 − exposed / wire
+  double bound_s = 0;    // max(forward, gathers) + max(backward, reductions but the last) + …
+  double most_gain = 0;  // share of a step without overlap that overlap can save at most
 };
 
 // `reductions` by readiness, `gathers` by first use (empty: none).
 StepPrediction predict_step(const StepShape& shape, std::span<const Transfer> reductions,
                             std::span<const Transfer> gathers);
 
-}  // namespace v1
+}  // namespace gnu::visibility("default")]]v1
 }  // namespace tutti::plan

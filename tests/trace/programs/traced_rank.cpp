@@ -1,13 +1,16 @@
-// A rank that does what its argument says; the tests look at the trace and the dumps that it leaves.
+// A rank that does what its argument says; the tests look at the trace and the dumps that it
+// leaves.
 //
 //   well       steps of compute and collectives on two groups
 //   bare       one collective, no steps, no compute
+//   threads    three ranks in this process, each a thread; no launcher
 //   late       the same, but rank 1 comes 20 ms late to every step
 //   mismatch   after 5 steps rank 2 calls broadcast where the others call all_reduce
 //   killed     after 5 steps rank 1 kills itself
 //   stuck      after 5 steps rank 1 never comes; the others give up
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -75,7 +78,25 @@ struct Rank {
 
 }  // namespace
 
+// All ranks trace at once, each into its own file.
+static int run_threads() {
+  auto store = tutti::make_memory_store();
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 3; ++number)
+    threads.emplace_back([&, number] {
+      auto world = tutti::Group::create(store, {.rank = number, .size = 3});
+      if (!world.ok()) return static_cast<void>(++failures);
+      Rank rank;
+      rank.world = rank.pairs = *world;
+      for (int step = 1; step <= 5; ++step) failures += rank.step(step).ok() ? 0 : 1;
+    });
+  for (std::thread& thread : threads) thread.join();
+  return failures == 0 ? 0 : 1;
+}
+
 int main(int count, char** words) {
+  if (count > 1 && std::strcmp(words[1], "threads") == 0) return run_threads();
   Rank rank;
   rank.manner = count > 1 ? words[1] : "well";
   auto world = tutti::Group::from_environment();

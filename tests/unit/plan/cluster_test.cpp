@@ -81,7 +81,8 @@ TEST(Cluster, contradictions_are_named) {
               HasSubstr("'oversubscription'"));
   EXPECT_THAT(complaint(with(kSmall, "\"name\"", "\"host_bandwidth\": \"1 GB/s\", \"name\"")),
               HasSubstr("'host_bandwidth'"));
-  EXPECT_THAT(complaint(with(kSmall, "\"hosts\"", "\"fat_tree\"")), HasSubstr("'hosts_per_switch'"));
+  EXPECT_THAT(complaint(with(kSmall, "\"hosts\"", "\"fat_tree\"")),
+              HasSubstr("'hosts_per_switch'"));
 }
 
 TEST(Cluster, an_unknown_preset_lists_those_there_are) {

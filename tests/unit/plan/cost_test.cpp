@@ -53,7 +53,8 @@ TEST(Cost, other_collectives_have_the_textbook_cost_by_hand) {
   EXPECT_NEAR(seconds(c, Collective::reduce_scatter, Algorithm::halving_doubling, 8, 8e6),
               3 * a + 7.0 / 8 * (nb + ng), 1e-12);
   // Bruck's all_to_all moves n/2 in each of lg p rounds.
-  EXPECT_NEAR(seconds(c, Collective::all_to_all, Algorithm::bruck, 8, 8e6), 3 * a + 1.5 * nb, 1e-12);
+  EXPECT_NEAR(seconds(c, Collective::all_to_all, Algorithm::bruck, 8, 8e6), 3 * a + 1.5 * nb,
+              1e-12);
 }
 
 TEST(Cost, the_choice_is_the_cheapest_row_and_never_below_the_bound) {
@@ -70,8 +71,8 @@ TEST(Cost, the_choice_is_the_cheapest_row_and_never_below_the_bound) {
             for (const auto& row : costs(cluster, collective, placement, bytes)) {
               least = std::min(least, row.seconds);
               EXPECT_GE(row.seconds, bound * (1 - 1e-9))
-                  << cluster.name << " " << to_string(collective) << " "
-                  << to_string(row.algorithm) << " " << ranks << "/" << stride << " " << bytes;
+                  << cluster.name << " " << to_string(collective) << " " << to_string(row.algorithm)
+                  << " " << ranks << "/" << stride << " " << bytes;
             }
             EXPECT_LE(best.seconds, least);
             EXPECT_GE(best.seconds, bound * (1 - 1e-9));
@@ -88,14 +89,16 @@ TEST(Cost, every_schedule_of_the_catalog_has_a_closed_form) {
 TEST(Cost, trees_beat_a_ring_by_two_orders_at_24576_ranks) {
   const Cluster summit = *preset_cluster("summit");
   const double ring = seconds(summit, Collective::all_reduce, Algorithm::ring, 24576, 8);
-  const double tree = seconds(summit, Collective::all_reduce, Algorithm::double_binary_tree, 24576, 8);
+  const double tree =
+      seconds(summit, Collective::all_reduce, Algorithm::double_binary_tree, 24576, 8);
   EXPECT_GT(ring / tree, 100);
   EXPECT_LT(ring / tree, 2000);
 }
 
 TEST(Cost, folding_switches_win_where_there_are_any) {
   const Placement placement{.ranks = 512};
-  const auto with = cost(*preset_cluster("h100-ib400-sharp"), Collective::all_reduce, placement, 1e8);
+  const auto with =
+      cost(*preset_cluster("h100-ib400-sharp"), Collective::all_reduce, placement, 1e8);
   const auto without = cost(*preset_cluster("h100-ib400"), Collective::all_reduce, placement, 1e8);
   EXPECT_EQ(with.algorithm, Algorithm::automatic);
   EXPECT_LT(with.seconds, without.seconds);
@@ -121,8 +124,14 @@ TEST(Cost, corrections_lie_between_measured_sizes_and_ranks) {
   EXPECT_NEAR(plain(2, 4096), 2 * at_2, 1e-12);
   EXPECT_NEAR(plain(4, 4096), 2 * at_4, 1e-12);  // half way between 1 and 4, in logarithms
   EXPECT_NEAR(plain(3, 4096), 2 * at_3, 1e-12);
-  EXPECT_NEAR(plain(4, 1 << 20), 4 * seconds([&] { Cluster c = here; c.corrections.clear(); return c; }(),
-                                             Collective::all_reduce, Algorithm::ring, 4, 1 << 20),
+  EXPECT_NEAR(plain(4, 1 << 20),
+              4 * seconds(
+                      [&] {
+                        Cluster c = here;
+                        c.corrections.clear();
+                        return c;
+                      }(),
+                      Collective::all_reduce, Algorithm::ring, 4, 1 << 20),
               1e-12);
 }
 
@@ -133,7 +142,8 @@ TEST(Cost, answers_are_cheap) {
   double sum = 0;
   for (int i = 0; i < 20000; ++i)
     sum += cost(cluster, Collective::all_reduce, {.ranks = 512}, 1e6 + i).seconds;
-  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double took =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_GT(sum, 0);
   RecordProperty("answers_per_second", std::to_string(20000 / took));
   EXPECT_LT(took, 5);

@@ -84,8 +84,8 @@ TEST(model_memory, a_rank_holds_its_share_of_weights) {
   EXPECT_DOUBLE_EQ(memory.gradients, 4 * elements);
   EXPECT_DOUBLE_EQ(memory.optimizer, 12 * elements / 8);
   EXPECT_DOUBLE_EQ(memory.buffers, 0);
-  EXPECT_DOUBLE_EQ(memory.total(), memory.weights + memory.gradients + memory.optimizer +
-                                       memory.activations);
+  EXPECT_DOUBLE_EQ(memory.total(),
+                   memory.weights + memory.gradients + memory.optimizer + memory.activations);
 }
 
 TEST(model_memory, stages_and_tensor_ranks_hold_the_model_once) {

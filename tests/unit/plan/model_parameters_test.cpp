@@ -35,10 +35,9 @@ TEST(model_parameters, gpt3_175b_by_hand) {
 }
 
 TEST(model_parameters, gpt3_sizes_are_those_of_its_table) {
-  const std::pair<const char*, double> sizes[] = {{"gpt3-125m", 125e6}, {"gpt3-350m", 350e6},
-                                                  {"gpt3-760m", 760e6}, {"gpt3-1.3b", 1.3e9},
-                                                  {"gpt3-2.7b", 2.7e9}, {"gpt3-6.7b", 6.7e9},
-                                                  {"gpt3-13b", 13e9}};
+  const std::pair<const char*, double> sizes[] = {
+      {"gpt3-125m", 125e6}, {"gpt3-350m", 350e6}, {"gpt3-760m", 760e6}, {"gpt3-1.3b", 1.3e9},
+      {"gpt3-2.7b", 2.7e9}, {"gpt3-6.7b", 6.7e9}, {"gpt3-13b", 13e9}};
   for (const auto& [name, size] : sizes)
     EXPECT_NEAR(static_cast<double>(total(name)), size, 0.03 * size) << name;
 }
@@ -55,15 +54,22 @@ TEST(model_parameters, a_layer_of_llama2_70b_by_hand) {
 }
 
 TEST(model_parameters, sixteen_h_squared_is_the_gated_4h_case_only) {
-  Model model{.name = "x", .layers = 1, .hidden = 64, .heads = 4, .ffn = 256, .vocab = 10, .glu = true};
+  Model model{
+      .name = "x", .layers = 1, .hidden = 64, .heads = 4, .ffn = 256, .vocab = 10, .glu = true};
   const ParameterCount count = count_parameters(*complete(model));
   EXPECT_EQ(count.attention + count.mlp, 16 * 64 * 64);
 }
 
 TEST(model_flops, a_tiny_model_by_hand) {
   // 2 layers, h 8, 2 heads, 1 kv head of 4, ffn 12 gated, vocab 10, seq 6.
-  Model model{.name = "tiny", .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 1, .ffn = 12,
-              .vocab = 10, .glu = true};
+  Model model{.name = "tiny",
+              .layers = 2,
+              .hidden = 8,
+              .heads = 2,
+              .kv_heads = 1,
+              .ffn = 12,
+              .vocab = 10,
+              .glu = true};
   const TokenFlops flops = token_flops(*complete(model), 6);
   // Products a layer: q 8·8, k 8·4, v 8·4, projection 8·8, gate 8·12, up 8·12, down 12·8.
   EXPECT_EQ(flops.linear, 2 * 2 * (64 + 32 + 32 + 64 + 96 + 96 + 96));
@@ -87,13 +93,18 @@ TEST(model_shape, what_is_not_said_follows_from_the_rest) {
 
 TEST(model_shape, contradictions_are_named) {
   const auto message = [](Model model) { return complete(std::move(model)).status().message(); };
-  EXPECT_NE(message({.name = "", .layers = 2, .hidden = 64, .heads = 6, .vocab = 10}).find("heads 6"),
-            std::string::npos);
+  EXPECT_NE(
+      message({.name = "", .layers = 2, .hidden = 64, .heads = 6, .vocab = 10}).find("heads 6"),
+      std::string::npos);
   EXPECT_NE(message({.name = "", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 3, .vocab = 10})
                 .find("kv_heads 3"),
             std::string::npos);
-  EXPECT_NE(message({.name = "", .layers = 0, .hidden = 64, .heads = 4, .vocab = 10}).find("layers"),
+  EXPECT_NE(message({.name = "", .layers = 2, .hidden = 1 << 30, .heads = 1, .vocab = 10})
+                .find("more than 10^17"),
             std::string::npos);
+  EXPECT_NE(
+      message({.name = "", .layers = 0, .hidden = 64, .heads = 4, .vocab = 10}).find("layers"),
+      std::string::npos);
 }
 
 TEST(model_shape, an_unknown_preset_lists_the_names) {

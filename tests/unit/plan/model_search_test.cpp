@@ -1,10 +1,10 @@
 // The search finds what plan_step would have said, in order, and says why the rest is out.
-#include "plan/search.hpp"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <numeric>
+
+#include "plan/search.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -52,8 +52,8 @@ TEST(model_search, keeping_few_keeps_the_best) {
 }
 
 TEST(model_search, nothing_fits_on_one_device_and_the_nearest_is_named) {
-  const SearchResult result = *search_layouts(*preset_model("gpt3-175b"),
-                                              *preset_cluster("h100-ib400"), options_of(8));
+  const SearchResult result =
+      *search_layouts(*preset_model("gpt3-175b"), *preset_cluster("h100-ib400"), options_of(8));
   EXPECT_EQ(result.fitting, 0);
   EXPECT_TRUE(result.best.empty());
   EXPECT_GT(result.nearest.memory_bytes, 80e9);

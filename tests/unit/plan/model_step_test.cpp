@@ -1,10 +1,9 @@
 // A planned step against the ratios and limits that can be derived by hand.
-#include "plan/step.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "plan/step.hpp"
 #include "plan/verdict.hpp"
 
 namespace tutti::plan {
@@ -22,8 +21,13 @@ Cluster plain_cluster(double bandwidth = 50e9, double latency = 0) {
 
 // Layers of 16h² and hardly anything else, so that P is what computes.
 Model square_model(std::int64_t hidden = 8192, std::int64_t layers = 8) {
-  return *complete({.name = "square", .layers = layers, .hidden = hidden, .heads = 64,
-                    .ffn = 4 * hidden, .vocab = 64, .glu = true});
+  return *complete({.name = "square",
+                    .layers = layers,
+                    .hidden = hidden,
+                    .heads = 64,
+                    .ffn = 4 * hidden,
+                    .vocab = 64,
+                    .glu = true});
 }
 
 Layout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch, int micro_batches) {
@@ -65,8 +69,8 @@ TEST(model_step, break_even_of_an_h100_is_about_8900_tokens) {
 }
 
 TEST(model_step, flops_of_a_step_by_hand) {
-  const StepPlan plan = plan_of(*preset_model("llama2-7b"), layout_of(4, 1, 1, 0, 4096, 1, 2),
-                                plain_cluster());
+  const StepPlan plan =
+      plan_of(*preset_model("llama2-7b"), layout_of(4, 1, 1, 0, 4096, 1, 2), plain_cluster());
   const double h = 4096, s = 4096, tokens = 8 * s;
   const double layer = 2 * (4 * h * h + 3 * h * 11008) + 4 * s * h / 2;
   EXPECT_DOUBLE_EQ(plan.model_flops, 3 * tokens * (32 * layer + 2 * 32000 * h));
@@ -131,8 +135,7 @@ TEST(model_step, tensor_parallel_collective_before_a_linear_has_the_known_ratio)
   const Model model = square_model();
   const Layout layout = *complete(layout_of(1, 8, 1, 0, 4096, 1, 1), model, cluster);
   Prices prices(cluster);
-  const TensorTraffic traffic =
-      tensor_traffic(model, layout, make_stage(model, layout, 0), prices);
+  const TensorTraffic traffic = tensor_traffic(model, layout, make_stage(model, layout, 0), prices);
   const double collective = prices.collective(Collective::all_gather, {8, 1}, traffic.call_bytes);
   const double square = 2.0 * 4096 * 8192 * 8192 / 8 / kF;  // an h×h linear
   EXPECT_NEAR(collective / square, 2.0 * 7 / (2 * 8192) * kF / kB, 1e-9);
@@ -254,8 +257,9 @@ TEST(model_step, gather_gain_is_within_its_bound) {
     EXPECT_GT(gain->gain, 0);
     EXPECT_LE(1 - gain->with_s / gain->without_s, gain->most_gain + 1e-12);
   }
-  EXPECT_FALSE(gather_gain(plan_of(square_model(), layout_of(8, 1, 1, 0, 64, 1, 1), cluster), prices)
-                   .has_value());
+  EXPECT_FALSE(
+      gather_gain(plan_of(square_model(), layout_of(8, 1, 1, 0, 64, 1, 1), cluster), prices)
+          .has_value());
 }
 
 TEST(model_step, gain_at_the_batch_that_is_named_is_the_reported_one) {

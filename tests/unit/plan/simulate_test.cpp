@@ -47,27 +47,34 @@ bool exists(const schedule::Entry& entry, int ranks, const std::vector<int>& hos
 // ---- by hand ----
 
 TEST(Simulate, a_message_takes_its_latency_and_its_bytes) {
-  const Job job{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 2,
+  const Job job{.collective = Collective::broadcast,
+                .algorithm = Algorithm::linear,
+                .ranks = 2,
                 .bytes = 1e6};
   EXPECT_NEAR(one(flat(), job, whole_messages()).seconds, 10e-6 + 1e-3, 1e-12);
 }
 
 TEST(Simulate, a_roots_messages_queue_up_in_its_way_out) {
   // The third of three begins after two times 1 ms.
-  const Job job{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 4,
+  const Job job{.collective = Collective::broadcast,
+                .algorithm = Algorithm::linear,
+                .ranks = 4,
                 .bytes = 1e6};
   EXPECT_NEAR(one(flat(), job, whole_messages()).seconds, 3e-3 + 10e-6, 1e-12);
   // Without bytes a core begins one every microsecond.
-  const Job empty{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 4,
-                  .bytes = 0};
+  const Job empty{
+      .collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 4, .bytes = 0};
   EXPECT_NEAR(one(flat(), empty).seconds, 2e-6 + 10e-6, 1e-12);
 }
 
 TEST(Simulate, a_hosts_ways_are_shared) {
   Cluster cluster = *preset_cluster("cpu-ethernet-1g");  // 4 ranks and 125 MB/s a host
   // Each rank of host 0 sends 1 MB to one of host 1: alone 8 ms, together 32 ms.
-  const Job alone{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 2,
-                  .bytes = 1e6, .stride = 4};
+  const Job alone{.collective = Collective::broadcast,
+                  .algorithm = Algorithm::linear,
+                  .ranks = 2,
+                  .bytes = 1e6,
+                  .stride = 4};
   EXPECT_NEAR(one(cluster, alone, whole_messages()).seconds, 8e-3 + 30e-6, 1e-9);
   std::vector<Job> four;
   for (int seat = 0; seat < 4; ++seat) {
@@ -88,8 +95,12 @@ TEST(Simulate, uplinks_carry_what_oversubscription_leaves) {
   cluster.oversubscription = 4;  // four hosts share 1 GB/s
   std::vector<Job> jobs;
   for (int seat = 0; seat < 4; ++seat)
-    jobs.push_back({.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 2,
-                    .bytes = 1e6, .first_seat = seat, .stride = 4});
+    jobs.push_back({.collective = Collective::broadcast,
+                    .algorithm = Algorithm::linear,
+                    .ranks = 2,
+                    .bytes = 1e6,
+                    .first_seat = seat,
+                    .stride = 4});
   const auto together = simulate(cluster, jobs, whole_messages());
   ASSERT_TRUE(together.ok());
   double last = 0;
@@ -102,17 +113,25 @@ TEST(Simulate, a_torus_counts_hops_and_shares_links) {
   cluster.fabric = Fabric::torus_2d;
   // 16 hosts are 4 x 4: from 0 to 5 it is one hop east and one south; from 0 to 3 one hop west.
   const auto message = [&](int stride) {
-    const Job job{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 2,
-                  .bytes = 1e6, .stride = stride};
-    const Job far_away{.collective = Collective::barrier, .algorithm = Algorithm::linear,
-                       .ranks = 1, .first_seat = 15};
+    const Job job{.collective = Collective::broadcast,
+                  .algorithm = Algorithm::linear,
+                  .ranks = 2,
+                  .bytes = 1e6,
+                  .stride = stride};
+    const Job far_away{.collective = Collective::barrier,
+                       .algorithm = Algorithm::linear,
+                       .ranks = 1,
+                       .first_seat = 15};
     return (*simulate(cluster, {job, far_away}, whole_messages()))[0].seconds;
   };
   EXPECT_NEAR(message(5), 1e-3 + 20e-6, 1e-12);
   EXPECT_NEAR(message(3), 1e-3 + 10e-6, 1e-12);
   // 0 -> 2 and 1 -> 2 both go over the link from 1 to 2.
-  const Job a{.collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 2,
-              .bytes = 1e6, .stride = 2};
+  const Job a{.collective = Collective::broadcast,
+              .algorithm = Algorithm::linear,
+              .ranks = 2,
+              .bytes = 1e6,
+              .stride = 2};
   Job b = a;
   b.first_seat = 1;
   b.stride = 1;
@@ -141,8 +160,8 @@ TEST(Simulate, a_job_that_starts_later_is_counted_from_its_start) {
 }
 
 TEST(Simulate, segments_let_a_chain_overlap) {
-  const Job job{.collective = Collective::scan, .algorithm = Algorithm::linear, .ranks = 8,
-                .bytes = 8 << 20};
+  const Job job{
+      .collective = Collective::scan, .algorithm = Algorithm::linear, .ranks = 8, .bytes = 8 << 20};
   const double whole = one(flat(), job, whole_messages()).seconds;
   const double cut = one(flat(), job).seconds;
   EXPECT_LT(cut, whole / 3);
@@ -170,16 +189,24 @@ struct Exact {
 TEST(Simulate, agrees_with_the_closed_forms_where_both_are_exact) {
   using C = Collective;
   using A = Algorithm;
-  const Exact powers_of_two[] = {
-      {C::all_reduce, A::recursive_doubling}, {C::all_reduce, A::halving_doubling},
-      {C::broadcast, A::binomial_tree},       {C::all_gather, A::hypercube},
-      {C::all_gather, A::recursive_doubling}, {C::reduce_scatter, A::halving_doubling},
-      {C::gather, A::binomial_tree},          {C::scatter, A::binomial_tree},
-      {C::all_to_all, A::bruck},              {C::barrier, A::binomial_tree}};
-  const Exact any_number[] = {{C::all_reduce, A::ring},        {C::all_gather, A::ring},
-                              {C::reduce_scatter, A::ring},    {C::scan, A::linear},
-                              {C::broadcast, A::linear},       {C::scatter, A::linear},
-                              {C::barrier, A::recursive_doubling}, {C::scatter, A::direct}};
+  const Exact powers_of_two[] = {{C::all_reduce, A::recursive_doubling},
+                                 {C::all_reduce, A::halving_doubling},
+                                 {C::broadcast, A::binomial_tree},
+                                 {C::all_gather, A::hypercube},
+                                 {C::all_gather, A::recursive_doubling},
+                                 {C::reduce_scatter, A::halving_doubling},
+                                 {C::gather, A::binomial_tree},
+                                 {C::scatter, A::binomial_tree},
+                                 {C::all_to_all, A::bruck},
+                                 {C::barrier, A::binomial_tree}};
+  const Exact any_number[] = {{C::all_reduce, A::ring},
+                              {C::all_gather, A::ring},
+                              {C::reduce_scatter, A::ring},
+                              {C::scan, A::linear},
+                              {C::broadcast, A::linear},
+                              {C::scatter, A::linear},
+                              {C::barrier, A::recursive_doubling},
+                              {C::scatter, A::direct}};
   const auto check = [](const Exact& exact, int ranks, double bytes) {
     const Job job{exact.collective, exact.algorithm, ranks, bytes};
     const double simulated = one(flat(), job, whole_messages()).seconds;
@@ -206,15 +233,18 @@ TEST(Simulate, closed_forms_of_every_algorithm_are_near) {
           cost(cluster, entry.collective, entry.algorithm, {.ranks = 16}, bytes)->seconds;
       double simulated = 1e9;
       for (const int shots : {1, 2})
-        simulated = std::min(simulated, one(cluster, {.collective = entry.collective,
-                                                      .algorithm = entry.algorithm, .ranks = 16,
-                                                      .bytes = bytes, .shots = shots},
+        simulated = std::min(simulated, one(cluster,
+                                            {.collective = entry.collective,
+                                             .algorithm = entry.algorithm,
+                                             .ranks = 16,
+                                             .bytes = bytes,
+                                             .shots = shots},
                                             whole_messages())
                                             .seconds);
-      EXPECT_LT(simulated / formula, 1.5) << to_string(entry.collective) << " "
-                                          << to_string(entry.algorithm) << " " << bytes;
-      EXPECT_GT(simulated / formula, 0.6) << to_string(entry.collective) << " "
-                                          << to_string(entry.algorithm) << " " << bytes;
+      EXPECT_LT(simulated / formula, 1.5)
+          << to_string(entry.collective) << " " << to_string(entry.algorithm) << " " << bytes;
+      EXPECT_GT(simulated / formula, 0.6)
+          << to_string(entry.collective) << " " << to_string(entry.algorithm) << " " << bytes;
     }
   }
 }
@@ -254,16 +284,15 @@ TEST(Simulate, one_rank_for_many_gives_the_same_bits_as_all_of_them) {
 
 TEST(Simulate, schedules_with_a_step_per_rank_have_symmetry_to_use) {
   const Cluster cluster = *preset_cluster("summit");
-  for (const auto& [collective, algorithm] :
-       {std::pair{Collective::all_reduce, Algorithm::ring},
-        {Collective::all_reduce, Algorithm::direct},
-        {Collective::all_reduce, Algorithm::pairwise},
-        {Collective::all_reduce, Algorithm::torus_2d},
-        {Collective::all_reduce, Algorithm::hierarchical},
-        {Collective::all_gather, Algorithm::ring},
-        {Collective::reduce_scatter, Algorithm::pairwise},
-        {Collective::all_to_all, Algorithm::bruck},
-        {Collective::all_to_all, Algorithm::direct}})
+  for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, Algorithm::ring},
+                                              {Collective::all_reduce, Algorithm::direct},
+                                              {Collective::all_reduce, Algorithm::pairwise},
+                                              {Collective::all_reduce, Algorithm::torus_2d},
+                                              {Collective::all_reduce, Algorithm::hierarchical},
+                                              {Collective::all_gather, Algorithm::ring},
+                                              {Collective::reduce_scatter, Algorithm::pairwise},
+                                              {Collective::all_to_all, Algorithm::bruck},
+                                              {Collective::all_to_all, Algorithm::direct}})
     EXPECT_EQ(one(cluster, {collective, algorithm, 96, 8}).simulated_ranks, 6)
         << to_string(collective) << " " << to_string(algorithm);
 }
@@ -291,7 +320,8 @@ TEST(Simulate, a_ring_of_1024_ranks_is_simulated_in_a_moment) {
 
 TEST(Simulate, fused_programs_run_too) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::binomial_tree}) {
-    auto programs = *schedule::build_all(algorithm, {.collective = Collective::all_reduce, .size = 6});
+    auto programs =
+        *schedule::build_all(algorithm, {.collective = Collective::all_reduce, .size = 6});
     const auto plain = simulate_programs(flat(), programs, 6e6, whole_messages());
     for (auto& program : programs) program = schedule::fuse_folds(std::move(program));
     const auto fused = simulate_programs(flat(), programs, 6e6, whole_messages());
@@ -302,7 +332,8 @@ TEST(Simulate, fused_programs_run_too) {
 }
 
 TEST(Simulate, a_receive_without_a_send_is_refused) {
-  auto programs = *schedule::build_all(Algorithm::ring, {.collective = Collective::all_gather, .size = 3});
+  auto programs =
+      *schedule::build_all(Algorithm::ring, {.collective = Collective::all_gather, .size = 3});
   std::erase_if(programs[1].ops, [](const auto& op) { return op.kind == schedule::OpKind::send; });
   const auto answer = simulate_programs(flat(), programs, 3e3);
   ASSERT_FALSE(answer.ok());
@@ -317,15 +348,17 @@ TEST(Simulate, what_does_not_fit_is_refused) {
   };
   EXPECT_THAT(refused(*preset_cluster("tpu-v5e"), {.ranks = 257}), HasSubstr("do not fit"));
   EXPECT_THAT(refused(flat(), {.collective = Collective::all_gather,
-                               .algorithm = Algorithm::hypercube, .ranks = 6}),
+                               .algorithm = Algorithm::hypercube,
+                               .ranks = 6}),
               HasSubstr("hypercube"));
   EXPECT_THAT(refused(flat(), {.algorithm = Algorithm::automatic, .ranks = 6}),
               HasSubstr("do not fold"));
   SimulateOptions small;
   small.most_ops = 100;
-  EXPECT_THAT(refused(flat(), {.collective = Collective::scan, .algorithm = Algorithm::direct,
-                               .ranks = 64}, small),
-              HasSubstr("more than 100 ops"));
+  EXPECT_THAT(
+      refused(flat(), {.collective = Collective::scan, .algorithm = Algorithm::direct, .ranks = 64},
+              small),
+      HasSubstr("more than 100 ops"));
 }
 
 }  // namespace

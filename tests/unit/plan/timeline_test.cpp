@@ -72,6 +72,7 @@ TEST(timeline, a_shared_core_slows_both_and_loses_nothing) {
   EXPECT_DOUBLE_EQ(tail.stolen_s, 1);
   EXPECT_DOUBLE_EQ(tail.exposed_s, 4);
   EXPECT_DOUBLE_EQ(tail.end_s, 15);
+  EXPECT_DOUBLE_EQ(tail.wire_s, 2 + 4);  // half speed for 2 s, then alone
 }
 
 TEST(timeline, bounds_and_monotonicity_hold_for_random_buckets) {

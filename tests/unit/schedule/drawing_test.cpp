@@ -10,8 +10,8 @@ namespace tutti::schedule {
 namespace {
 
 Program program_of(Collective collective, Algorithm algorithm, int n, int rank, bool in_place) {
-  auto program = build(algorithm, {.collective = collective, .size = n, .rank = rank,
-                                   .in_place = in_place});
+  auto program =
+      build(algorithm, {.collective = collective, .size = n, .rank = rank, .in_place = in_place});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
 }
@@ -57,8 +57,8 @@ TEST(Drawing, every_region_is_a_run_of_cells) {
 }
 
 TEST(Drawing, prints_short_json) {
-  const auto world = build_world(Algorithm::linear, {.collective = Collective::broadcast, .size = 2},
-                                 Mode::in_place);
+  const auto world = build_world(Algorithm::linear,
+                                 {.collective = Collective::broadcast, .size = 2}, Mode::in_place);
   ASSERT_TRUE(world.ok());
   EXPECT_EQ(print_drawing(*world),
             "[\n{\"cells\":[[1,0,0,0,0,1]],\"ops\":[[0,0,1,0,1]]},"

@@ -50,8 +50,8 @@ TEST(Measure, powers_of_two_have_logarithms) {
 
 TEST(Measure, every_rank_of_a_double_tree_moves_the_message_twice) {
   for (int n : {4, 8, 16, 32})
-    EXPECT_DOUBLE_EQ(measured(Collective::all_reduce, Algorithm::double_binary_tree, n).bytes_share(),
-                     2);
+    EXPECT_DOUBLE_EQ(
+        measured(Collective::all_reduce, Algorithm::double_binary_tree, n).bytes_share(), 2);
 }
 
 TEST(Measure, all_gather_and_all_to_all_move_what_others_have) {

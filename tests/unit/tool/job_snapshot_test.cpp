@@ -1,9 +1,9 @@
 // Who waits for whom, read off the ranks' last notes.
-#include "tool/run/snapshot.hpp"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "tool/run/snapshot.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -55,8 +55,8 @@ TEST(JobSnapshot, who_is_in_another_group_may_not_be_a_member) {
 }
 
 TEST(JobSnapshot, the_dead_wait_for_nobody_but_are_waited_for) {
-  auto view = view_of({rank(0, "world", 7, BoardState::running),
-                       rank(1, "world", 6, BoardState::running)});
+  auto view =
+      view_of({rank(0, "world", 7, BoardState::running), rank(1, "world", 6, BoardState::running)});
   view.ranks[1].alive = false;
   view.ranks[1].exit_code = 137;
   EXPECT_EQ(waits_for(view), (Lists{{1}, {}}));

@@ -1,12 +1,11 @@
 // Where ranks are drawn: shapes are read off the schedules, and no two ranks share a place.
-#include "tool/show/layout.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 
 #include "schedule/catalog.hpp"
+#include "tool/show/layout.hpp"
 
 namespace tutti::tool {
 namespace {

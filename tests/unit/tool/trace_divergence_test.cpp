@@ -1,6 +1,6 @@
-#include "tool/trace/divergence.hpp"
-
 #include <gtest/gtest.h>
+
+#include "tool/trace/divergence.hpp"
 
 namespace tutti::tool::trace {
 namespace {
@@ -32,16 +32,17 @@ TEST(divergence, the_rank_that_called_something_else_is_named) {
     return std::map<std::uint64_t, Call>{{1040, call("all_gather", true)},
                                          {1041, call("all_reduce", false)}};
   };
-  const auto found = verdict({flight(0, common()), flight(1, common()),
-                              flight(2, {{1040, call("all_gather", true)},
-                                         {1041, call("broadcast", false)}}),
-                              flight(3, common())});
+  const auto found =
+      verdict({flight(0, common()), flight(1, common()),
+               flight(2, {{1040, call("all_gather", true)}, {1041, call("broadcast", false)}}),
+               flight(3, common())});
   EXPECT_EQ(found.kind, Divergence::Kind::mismatch);
   EXPECT_EQ(found.ranks, std::vector<int>{2});
-  EXPECT_EQ(found.text,
-            "Rank 2 diverged first: it called broadcast #1041 (64 B of f32) on group 'dp' while ranks "
-            "0, 1 and 3 called all_reduce #1041 (64 B of f32, sum). Up to #1040, all_gather, all ranks "
-            "had agreed.");
+  EXPECT_EQ(
+      found.text,
+      "Rank 2 diverged first: it called broadcast #1041 (64 B of f32) on group 'dp' while ranks "
+      "0, 1 and 3 called all_reduce #1041 (64 B of f32, sum). Up to #1040, all_gather, all ranks "
+      "had agreed.");
 }
 
 TEST(divergence, the_same_collective_with_other_sizes_is_a_mismatch_too) {
@@ -57,7 +58,8 @@ TEST(divergence, of_two_groups_the_one_that_differed_first_counts) {
   std::vector<Flight> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     Flight each = flight(rank, {{7, call(rank == 1 ? "reduce" : "scan", false, 500)}});
-    each.groups[4] = {"tp", {0, 1, 2, 3}, {{9, call(rank == 3 ? "barrier" : "all_reduce", false, 400)}}};
+    each.groups[4] = {
+        "tp", {0, 1, 2, 3}, {{9, call(rank == 3 ? "barrier" : "all_reduce", false, 400)}}};
     ranks.push_back(std::move(each));
   }
   const auto found = verdict(std::move(ranks));
@@ -88,7 +90,8 @@ TEST(divergence, a_rank_that_is_in_another_group_is_found_there) {
   Flight late = flight(1, {{8, call("all_reduce", true, 1000)}});
   late.groups[4] = {"tp", {0, 1, 2, 3}, {{2, call("barrier", false, 1100)}}};
   const auto there = [](int rank) {
-    Flight made = flight(rank, {{8, call("all_reduce", true, 1000)}, {9, call("scan", false, 5'001'000)}});
+    Flight made =
+        flight(rank, {{8, call("all_reduce", true, 1000)}, {9, call("scan", false, 5'001'000)}});
     made.groups[4] = {"tp", {0, 1, 2, 3}, {}};
     return made;
   };
@@ -100,8 +103,8 @@ TEST(divergence, a_rank_that_is_in_another_group_is_found_there) {
 }
 
 TEST(divergence, ranks_that_agree_have_no_culprit) {
-  const auto found = verdict({flight(0, {{1, call("barrier", true)}}),
-                              flight(1, {{1, call("barrier", true)}})});
+  const auto found =
+      verdict({flight(0, {{1, call("barrier", true)}}), flight(1, {{1, call("barrier", true)}})});
   EXPECT_EQ(found.kind, Divergence::Kind::none);
   EXPECT_NE(found.text.find("They gave: it failed."), std::string::npos) << found.text;
 }

@@ -34,6 +34,7 @@ TEST(exposure, waiting_for_a_rank_that_joins_late_is_the_stragglers) {
       analysis_of({HandMade(0, 2).collective(1, 0, 0, 120, 20).wait(1, 10, 120),
                    HandMade(1, 2).collective(1, 100, 100, 120, 20).wait(1, 105, 120)});
   EXPECT_EQ(analysis.operations.at(0).last_rank, 1);
+  EXPECT_EQ(analysis.named.at(0).straggler, 1);
   expect_causes(causes_of(analysis, 0), 90, 0, 0, 20);
   expect_causes(causes_of(analysis, 1), 0, 0, 0, 15);
 }
@@ -41,7 +42,10 @@ TEST(exposure, waiting_for_a_rank_that_joins_late_is_the_stragglers) {
 // Both joined at 0, but the one before it is under way until 50.
 TEST(exposure, what_stands_behind_an_earlier_collective_is_queued) {
   const auto one = [](int rank) {
-    return HandMade(rank, 2).collective(1, 0, 0, 50, 50).collective(2, 0, 50, 80, 30).wait(2, 10, 80);
+    return HandMade(rank, 2)
+        .collective(1, 0, 0, 50, 50)
+        .collective(2, 0, 50, 80, 30)
+        .wait(2, 10, 80);
   };
   const auto analysis = analysis_of({one(0), one(1)});
   expect_causes(causes_of(analysis, 0), 0, 40, 0, 30);
@@ -130,7 +134,8 @@ TEST(exposure, buckets_are_listed_by_what_of_them_was_exposed) {
 TEST(exposure, equal_calls_make_a_row_with_median_and_prediction) {
   HandMade made(0, 1);
   for (int i = 0; i < 5; ++i)
-    made.collective(static_cast<std::uint64_t>(i + 1), 100 * i, 100 * i, 100 * i + 10 * (i + 1), 25);
+    made.collective(static_cast<std::uint64_t>(i + 1), 100 * i, 100 * i, 100 * i + 10 * (i + 1),
+                    25);
   const auto analysis = analysis_of({made});
   ASSERT_EQ(analysis.rows.size(), 1u);
   EXPECT_EQ(analysis.rows[0].count, 5u);
