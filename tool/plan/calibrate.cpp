@@ -37,7 +37,8 @@ algorithm of every collective at a few sizes and numbers of ranks, which correct
 
 // Every algorithm is measured at these sizes, nearer to each other where caches end; what lies
 // between is what validate asks about.
-constexpr std::size_t kSizes[] = {64, 512, 4 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20};
+constexpr std::size_t kSizes[] = {64,       512,       4 << 10, 16 << 10,
+                                  64 << 10, 256 << 10, 1 << 20, 2 << 20};
 constexpr double kStartSeconds = 2;  // of a job that measures the machine
 constexpr double kJobSeconds = 0.5;  // of any other
 
