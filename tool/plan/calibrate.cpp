@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -153,11 +154,12 @@ class Calibration {
     const auto counts = rank_counts(ranks_);
     const double left =
         seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
+    // More ranks take longer, and are disturbed more.
+    const double ranks = std::accumulate(counts.begin(), counts.end(), 0.0);
     std::vector<MeasuredCell> all;
     for (const int n : counts) {
       auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
-      MeasureJob job{n, left / static_cast<double>(counts.size()), table, "shm",
-                     fmt::format("{} ranks", n)};
+      MeasureJob job{n, left * n / ranks, table, "shm", fmt::format("{} ranks", n)};
       if (Status status = measure_cells(folder_, job, cells); !status.ok()) return status;
       all.insert(all.end(), cells.begin(), cells.end());
       cells_ += cells.size();
