@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -35,8 +36,10 @@ algorithm of every collective at a few sizes and numbers of ranks, which correct
 --time seconds. Other programs on the machine disturb it.
 )";
 
-// Every algorithm is measured at these sizes; what lies between is what validate asks about.
-constexpr std::size_t kSizes[] = {64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20};
+// Every algorithm is measured at these sizes, nearer to each other where caches end; what lies
+// between is what validate asks about.
+constexpr std::size_t kSizes[] = {64,       512,       4 << 10, 16 << 10,
+                                  64 << 10, 256 << 10, 1 << 20, 2 << 20};
 constexpr double kStartSeconds = 2;  // of a job that measures the machine
 constexpr double kJobSeconds = 0.5;  // of any other
 
@@ -151,11 +154,12 @@ class Calibration {
     const auto counts = rank_counts(ranks_);
     const double left =
         seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
+    // More ranks take longer, and are disturbed more.
+    const double ranks = std::accumulate(counts.begin(), counts.end(), 0.0);
     std::vector<MeasuredCell> all;
     for (const int n : counts) {
       auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
-      MeasureJob job{n, left / static_cast<double>(counts.size()), table, "shm",
-                     fmt::format("{} ranks", n)};
+      MeasureJob job{n, left * n / ranks, table, "shm", fmt::format("{} ranks", n)};
       if (Status status = measure_cells(folder_, job, cells); !status.ok()) return status;
       all.insert(all.end(), cells.begin(), cells.end());
       cells_ += cells.size();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -106,14 +107,16 @@ Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, do
   const std::string table = folder.path() + "/machine.json";
   std::ofstream(table) << tuner::to_json(*cluster.machine);
   const auto counts = rank_counts(ranks);
-  const double each = seconds / static_cast<double>(counts.size()) - kJobSeconds;
+  // More ranks take longer, and are disturbed more.
+  const double ranks_in_all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double left = seconds - kJobSeconds * static_cast<double>(counts.size());
   std::vector<Judged> judged;
   for (const int n : counts) {
     auto cells = cells_for(n, held_out_sizes(cluster));
     // A barrier has no sizes: the one there is was measured.
     std::erase_if(cells,
                   [](const MeasuredCell& cell) { return cell.collective == Collective::barrier; });
-    const MeasureJob job{n, each, table, "shm", fmt::format("{} ranks", n)};
+    const MeasureJob job{n, left * n / ranks_in_all, table, "shm", fmt::format("{} ranks", n)};
     if (Status status = measure_cells(folder, job, cells); !status.ok()) return status;
     for (const MeasuredCell& cell : cells) {
       const auto predicted = planner::cost(cluster, cell.collective, cell.algorithm,
