@@ -24,12 +24,14 @@ std::vector<int> divisors(int number, int most) {
 // "tp 16 does not divide the 40 heads" → "tp does not divide the heads".
 std::string without_numbers(std::string_view text) {
   std::string words;
-  for (const char letter : text.substr(0, text.find('(')))
+  for (const char letter : text)
     if (std::isdigit(static_cast<unsigned char>(letter)) == 0) words += letter;
   std::string result;
   for (const char letter : words)
-    if (letter != ' ' || (!result.empty() && result.back() != ' ')) result += letter;
-  while (!result.empty() && result.back() == ' ') result.pop_back();
+    if (letter != ' ' || (!result.empty() && result.back() != ' ')) {
+      if (letter == ')' && !result.empty() && result.back() == ' ') result.pop_back();
+      result += letter;
+    }
   return result;
 }
 
