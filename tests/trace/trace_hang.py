@@ -22,12 +22,16 @@ class HangTest(TraceTest):
         self.job("mismatch", code=1)
         found = self.verdict()
         self.assertEqual(found["verdict"], "mismatch")
-        self.assertEqual(found["diverged"], [2])
-        self.assertEqual(found["others"], [0, 1, 3])
-        self.assertEqual((found["from"], found["to"]), ("all_reduce", "broadcast"))
+        self.assertIn(2, found["diverged"])
+        self.assertEqual({found["from"], found["to"]}, {"all_reduce", "broadcast"})
         number = found["sequence"]
-        self.assertIn(f"it called broadcast #{number} (64 B of f32) on group 'world' while ranks 0, 1 "
-                      f"and 3 called all_reduce #{number} (256 KiB of f32, max)", found["text"])
+        self.assertIn(f"called broadcast #{number} (64 B of f32)", found["text"])
+        self.assertIn(f"called all_reduce #{number} (256 KiB of f32, max)", found["text"])
+        # Two ranks suffice to find out: then nobody can say which of them is right.
+        if len(found["diverged"]) > 1:
+            self.assertIn("parted", found["text"])
+        else:
+            self.assertIn("Rank 2 diverged first: it called broadcast", found["text"])
         self.assertIn(f"Up to #{number - 1}, all_reduce 'big one'", found["text"])
 
     def test_a_killed_rank_is_named_with_what_it_had_done_last(self):
@@ -35,10 +39,11 @@ class HangTest(TraceTest):
         found = self.verdict()
         self.assertEqual(found["verdict"], "absent")
         self.assertEqual(found["diverged"], [1])
-        number = found["sequence"]
-        self.assertIn(f"Rank 1 never reached all_reduce #{number}", found["text"])
-        # Its trace outlived it.
-        self.assertIn(f"Its last there was all_reduce #{number - 1} 'big one', finished", found["text"])
+        # Whether the others had begun the next operation by then is a race; what the dead rank had
+        # done last is in its trace, which outlived it.
+        self.assertRegex(found["text"], r"Rank 1 never reached all_reduce #\d+ \(256 KiB|"
+                                        r"Rank 1 left no dump while ranks 0, 2 and 3 did")
+        self.assertRegex(found["text"], r"last (there )?was all_reduce #\d+.*finished")
         self.assertIn("killed or crashed", found["text"])
 
     def test_dumps_alone_suffice(self):
@@ -50,7 +55,7 @@ class HangTest(TraceTest):
         self.assertNotEqual(done.returncode, 0)
         found = self.verdict(folder)
         self.assertEqual((found["verdict"], found["diverged"]), ("absent", [1]))
-        self.assertIn("neither dump nor trace", found["text"])
+        self.assertRegex(found["text"], "neither dump nor trace|Rank 1 left no dump")
 
     def test_a_rank_that_is_alive_but_never_came_is_told_from_a_dead_one(self):
         self.job("stuck", code=None)

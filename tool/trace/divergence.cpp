@@ -42,8 +42,9 @@ class Inquest {
 
   Divergence decide() {
     if (auto found = first_mismatch()) return *std::move(found);
+    find_dead();
     if (auto found = first_absence()) return *std::move(found);
-    return no_difference();
+    return dead_.empty() ? no_difference() : tell_death();
   }
 
  private:
@@ -129,6 +130,11 @@ class Inquest {
     found.others = parties[0].ranks;
     for (std::size_t i = 1; i < parties.size(); ++i)
       found.ranks.insert(found.ranks.end(), parties[i].ranks.begin(), parties[i].ranks.end());
+    if (parties[0].ranks.size() == parties[1].ranks.size() &&
+        2 * parties[0].ranks.size() < group.members.size())
+      return {tell_tie(group, sequence, parties[0].ranks, *parties[0].call, parties[1].ranks,
+                       *parties[1].call),
+              time};
     found.text = fmt::format("{} diverged first: ", capital(rank_words(found.ranks)));
     for (std::size_t i = 1; i < parties.size(); ++i)
       found.text +=
@@ -139,6 +145,32 @@ class Inquest {
                               rank_words(found.others), found.from, sequence,
                               call_words(*parties[0].call), agreed_before(group, sequence));
     return {found, time};
+  }
+
+  // Too few had begun it to say who is right.
+  static Divergence tell_tie(const Shared& group, std::uint64_t sequence,
+                             const std::vector<int>& some, const Call& one,
+                             const std::vector<int>& others, const Call& other) {
+    Divergence found;
+    found.kind = Divergence::Kind::mismatch;
+    found.group = group.name;
+    found.sequence = sequence;
+    found.from = one.collective;
+    found.to = other.collective;
+    found.ranks = some;
+    found.ranks.insert(found.ranks.end(), others.begin(), others.end());
+    std::sort(found.ranks.begin(), found.ranks.end());
+    for (const int rank : group.members)
+      if (std::find(found.ranks.begin(), found.ranks.end(), rank) == found.ranks.end())
+        found.others.push_back(rank);
+    found.text = fmt::format(
+        "{} parted: {} called {} #{}{} on group '{}' while {} called {} #{}{}; {} had not begun "
+        "it, "
+        "so neither call is the rule.{}",
+        capital(rank_words(found.ranks)), rank_words(some), one.collective, sequence,
+        call_words(one), group.name, rank_words(others), other.collective, sequence,
+        call_words(other), rank_words(found.others), agreed_before(group, sequence));
+    return found;
   }
 
   static std::string it(const std::vector<int>& ranks) { return ranks.size() == 1 ? "it" : "they"; }
@@ -180,6 +212,9 @@ class Inquest {
       for (const std::uint64_t sequence : sequences_of(group)) {
         Wanted wanted = wanted_at(group, sequence);
         if (wanted.call == nullptr || wanted.absent.empty()) continue;
+        if (!dead_.empty() && std::none_of(wanted.absent.begin(), wanted.absent.end(),
+                                           [&](int rank) { return is_dead(rank); }))
+          continue;
         if (!first || wanted.call->time_ns < first->call->time_ns) first = std::move(wanted);
         break;
       }
@@ -190,14 +225,67 @@ class Inquest {
 
   // Where somebody died, those that heard of it before they came are not to blame.
   void leave_out_victims(Wanted& wanted) const {
-    const auto died = [&](int rank) {
-      const Flight* flight = flight_of(rank);
-      return !who_lost(rank).empty() || flight == nullptr || !flight->has_dump;
-    };
-    if (std::none_of(wanted.absent.begin(), wanted.absent.end(), died)) return;
+    if (dead_.empty()) return;
     for (const int rank : wanted.absent)
-      if (!died(rank)) wanted.spared.push_back(rank);
-    std::erase_if(wanted.absent, [&](int rank) { return !died(rank); });
+      if (!is_dead(rank)) wanted.spared.push_back(rank);
+    std::erase_if(wanted.absent, [&](int rank) { return !is_dead(rank); });
+  }
+
+  bool is_dead(int rank) const {
+    return std::find(dead_.begin(), dead_.end(), rank) != dead_.end();
+  }
+
+  // Ranks that fail leave a dump, and links to them break when they end: only one that left none,
+  // where others did, was killed.
+  void find_dead() {
+    const auto dumped = [&](int rank) {
+      const Flight* flight = flight_of(rank);
+      return flight != nullptr && flight->has_dump;
+    };
+    std::set<int> all;
+    bool any = false;
+    for (const Shared& group : groups_) all.insert(group.members.begin(), group.members.end());
+    for (const int rank : all) any |= dumped(rank);
+    for (const int rank : all)
+      if (any && !dumped(rank)) dead_.push_back(rank);
+  }
+
+  // Nobody had begun anything that the dead were missing from.
+  Divergence tell_death() const {
+    Divergence found;
+    found.kind = Divergence::Kind::absent;
+    found.ranks = dead_;
+    for (const Flight& flight : flights_.ranks)
+      if (!is_dead(flight.rank)) found.others.push_back(flight.rank);
+    found.text = fmt::format(
+        "{} left no dump while {} did, and nobody had begun an operation "
+        "without {}.",
+        capital(rank_words(dead_)), rank_words(found.others), dead_.size() == 1 ? "it" : "them");
+    for (const int rank : dead_) {
+      const std::vector<int> losers = who_lost(rank);
+      if (const Flight* flight = flight_of(rank)) found.text += latest_words(*flight, found);
+      if (!losers.empty())
+        found.text += fmt::format(" {} lost the link to rank {}: it was killed or crashed.",
+                                  capital(rank_words(losers)), rank);
+    }
+    return found;
+  }
+
+  // The last thing that a rank has finished, in any group.
+  static std::string latest_words(const Flight& flight, Divergence& found) {
+    const Call* last = nullptr;
+    for (const auto& [channel, group] : flight.groups)
+      for (const auto& [sequence, call] : group.calls)
+        if (last == nullptr || call.time_ns > last->time_ns) {
+          last = &call;
+          found.group = group.name;
+          found.sequence = sequence;
+        }
+    if (last == nullptr) return "";
+    found.from = last->collective;
+    return fmt::format(" Rank {}'s last was {} #{}{} on group '{}', {}.", flight.rank,
+                       last->collective, found.sequence, call_words(*last), found.group,
+                       last->finished ? "finished" : "begun");
   }
 
   // Somebody had begun it and not finished; who has nothing of it or of any later one?
@@ -320,6 +408,7 @@ class Inquest {
 
   const Flights& flights_;
   std::vector<Shared> groups_;
+  std::vector<int> dead_;
 };
 
 }  // namespace

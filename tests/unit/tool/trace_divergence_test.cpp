@@ -45,6 +45,15 @@ TEST(divergence, the_rank_that_called_something_else_is_named) {
       "had agreed.");
 }
 
+TEST(divergence, one_against_one_blames_neither) {
+  const auto found = verdict(
+      {flight(0, {{4, call("scan", true)}}), flight(1, {{4, call("scan", true)}}),
+       flight(2, {{5, call("broadcast", false)}}), flight(3, {{5, call("all_reduce", false)}})});
+  EXPECT_EQ(found.kind, Divergence::Kind::mismatch);
+  EXPECT_EQ(found.ranks, (std::vector<int>{2, 3}));
+  EXPECT_NE(found.text.find("Ranks 2 and 3 parted"), std::string::npos) << found.text;
+}
+
 TEST(divergence, the_same_collective_with_other_sizes_is_a_mismatch_too) {
   const auto found = verdict({flight(0, {{5, call("all_reduce", false)}}),
                               flight(1, {{5, call("all_reduce", false, 0, 128)}}),
@@ -86,6 +95,26 @@ TEST(divergence, who_heard_of_a_death_before_it_came_is_not_to_blame) {
   EXPECT_NE(found.text.find("Rank 1 had heard of it"), std::string::npos) << found.text;
 }
 
+TEST(divergence, links_to_ranks_that_failed_and_left_do_not_make_them_dead) {
+  const auto found = verdict({flight(0, {{9, call("all_reduce", false)}}, {3, 2}),
+                              flight(1, {{9, call("all_reduce", false)}}, {3}),
+                              flight(2, {{8, call("all_reduce", true)}}, {3})});
+  EXPECT_EQ(found.ranks, std::vector<int>{3});
+}
+
+TEST(divergence, a_rank_that_died_between_operations_is_named_with_its_last) {
+  Flight dead = flight(3, {{8, call("all_gather", true, 700)}});
+  dead.has_dump = false;
+  dead.has_trace = true;
+  const auto found = verdict({flight(0, {{8, call("all_gather", true)}}, {3}),
+                              flight(1, {{8, call("all_gather", true)}}),
+                              flight(2, {{8, call("all_gather", true)}}), dead});
+  EXPECT_EQ(found.kind, Divergence::Kind::absent);
+  EXPECT_EQ(found.ranks, std::vector<int>{3});
+  EXPECT_NE(found.text.find("Rank 3's last was all_gather #8"), std::string::npos) << found.text;
+  EXPECT_NE(found.text.find("Rank 0 lost the link to rank 3"), std::string::npos) << found.text;
+}
+
 TEST(divergence, a_rank_that_is_in_another_group_is_found_there) {
   Flight late = flight(1, {{8, call("all_reduce", true, 1000)}});
   late.groups[4] = {"tp", {0, 1, 2, 3}, {{2, call("barrier", false, 1100)}}};
@@ -103,8 +132,9 @@ TEST(divergence, a_rank_that_is_in_another_group_is_found_there) {
 }
 
 TEST(divergence, ranks_that_agree_have_no_culprit) {
-  const auto found =
-      verdict({flight(0, {{1, call("barrier", true)}}), flight(1, {{1, call("barrier", true)}})});
+  std::vector<Flight> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(flight(rank, {{1, call("barrier", true)}}));
+  const auto found = verdict(std::move(ranks));
   EXPECT_EQ(found.kind, Divergence::Kind::none);
   EXPECT_NE(found.text.find("They gave: it failed."), std::string::npos) << found.text;
 }
