@@ -240,7 +240,8 @@ class Tensors:
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=[words for words, _ in REFUSED])
 def test_refusals_are_torchs_words_and_leave_the_group_intact(me, number):
     words, call = REFUSED[number]
-    with pytest.raises((RuntimeError, ValueError), match=words):
+    # torch 2 itself refuses calls without a tensor.
+    with pytest.raises((RuntimeError, ValueError), match=words + "|no tensor arguments"):
         call(world(), Tensors)
     check = torch.ones(1)
     dist.all_reduce(check)
