@@ -85,7 +85,10 @@ static int run_threads() {
   std::vector<std::thread> threads;
   for (int number = 0; number < 3; ++number)
     threads.emplace_back([&, number] {
-      auto world = tutti::Group::create(store, {.rank = number, .size = 3});
+      tutti::GroupOptions options;
+      options.rank = number;
+      options.size = 3;
+      auto world = tutti::Group::create(store, options);
       if (!world.ok()) return static_cast<void>(++failures);
       Rank rank;
       rank.world = rank.pairs = *world;
