@@ -8,8 +8,7 @@
 
 namespace tutti_torch {
 
-// Runs `callback` soon, in a thread that no other callback is using. Callbacks start in the order in
-// which they were handed in.
+// Runs `callback` when those before it have returned, or the last of them has not for 100 ms.
 void run_callback(std::function<void()> callback);
 
 // For the end of the interpreter: waits a moment for callbacks that run, and forgets all later ones,
