@@ -1,6 +1,7 @@
 #include "tool/run/job_folder.hpp"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <filesystem>
 
 #include "core/auth.hpp"
-#include "core/sockets.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -28,6 +28,17 @@ Status check_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+Result<JobEnd> make_job_end(const std::string& path) {
+  JobEnd end;
+  end.address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof end.address.sun_path)
+    return Status(Code::io, fmt::format("{} is too long for a socket's name", path));
+  path.copy(end.address.sun_path, path.size());
+  end.socket = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!end.socket) return errno_status("cannot make a socket");
+  return end;
+}
 
 std::string job_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,22 +21,18 @@ constexpr std::string_view kRequest = "snapshot";
 constexpr std::chrono::milliseconds kFresh{10};
 
 Result<Descriptor> listen_at(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Status(Code::io, fmt::format("{} is too long for a socket's name", path));
-  path.copy(address.sun_path, path.size());
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return errno_status("cannot make a socket");
+  auto end = make_job_end(path);
+  if (!end.ok()) return end.status();
+  Descriptor& socket = end->socket;
   // The folder lets nobody else in, so there is no moment in which others could connect.
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (::bind(socket.get(), end->where(), sizeof end->address) != 0)
     return errno_status(fmt::format("cannot bind {}", path));
   if (::chmod(path.c_str(), 0600) != 0 || ::listen(socket.get(), 8) != 0) {
     Status status = errno_status(fmt::format("cannot listen at {}", path));
     ::unlink(path.c_str());
     return status;
   }
-  return socket;
+  return std::move(socket);
 }
 
 }  // namespace

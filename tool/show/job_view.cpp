@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -104,14 +103,10 @@ int watch(Found found, const JobViewOptions& options, Nanoseconds interval) {
 }  // namespace
 
 Result<JobLine> JobLine::connect(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Status(Code::io, fmt::format("{} is too long for a socket's name", path));
-  path.copy(address.sun_path, path.size());
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return errno_status("cannot make a socket");
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  auto end = make_job_end(path);
+  if (!end.ok()) return end.status();
+  Descriptor& socket = end->socket;
+  if (::connect(socket.get(), end->where(), sizeof end->address) != 0)
     return errno_status(fmt::format("cannot connect to {}", path));
   const auto peer = peer_credentials(socket.get());
   if (!peer.ok()) return peer.status();
