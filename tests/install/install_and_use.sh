@@ -29,13 +29,13 @@ done
 readelf -d "$library" >"$work/dynamic"
 grep -q 'SONAME.*libtutti\.so\.[0-9]' "$work/dynamic" || fail "libtutti.so has no soname"
 
-# Only tutti::v1, tutti::train::v1 and the C API are promised to anybody. (typeinfo and vtables print with a prefix.)
+# Only v1 of tutti, tutti::train, tutti::plan and tutti::trace, and the C API, are promised to anybody. (typeinfo and vtables print with a prefix.)
 nm -D --defined-only "$library" >"$work/symbols"
 grep -q ' T tutti_all_reduce$' "$work/symbols" || fail "the C API is not visible"
 prefix='^(typeinfo for |typeinfo name for |vtable for )?tutti::'
 cut -d' ' -f3- "$work/symbols" | c++filt >"$work/names"
 grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not visible"
-breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}(train::)?v1::" || true)
+breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((train|plan|trace)::)?v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
 
 cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" >/dev/null
