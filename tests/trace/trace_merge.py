@@ -93,7 +93,9 @@ class MergeTest(TraceTest):
         self.assertEqual(first["offset_ns"], 0)
         self.assertGreater(second["uncertainty_ns"], 0)
         wrong_by = abs(second["offset_ns"] + 5000 * 10**9)
-        self.assertLessEqual(wrong_by, second["uncertainty_ns"] + 1000)
+        # Times of short calls come from the processor's ticks, which drift against the clock by
+        # microseconds; what is looked for here is off by hours.
+        self.assertLessEqual(wrong_by, second["uncertainty_ns"] + 100_000)
         self.assertLess(wrong_by, 5 * 10**6)
 
     def test_a_killed_ranks_trace_is_read_as_far_as_it_goes(self):
