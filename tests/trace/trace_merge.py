@@ -96,7 +96,7 @@ class MergeTest(TraceTest):
         # Times of short calls come from the processor's ticks, which drift against the clock by
         # microseconds; what is looked for here is off by hours.
         self.assertLessEqual(wrong_by, second["uncertainty_ns"] + 100_000)
-        self.assertLess(wrong_by, 5 * 10**6)
+        self.assertLess(wrong_by, 10**8)
 
     def test_a_killed_ranks_trace_is_read_as_far_as_it_goes(self):
         self.job("killed", code=None)
