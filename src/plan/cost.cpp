@@ -68,7 +68,7 @@ std::optional<double> measured_seconds(const Cluster& cluster, Collective collec
 
 CollectiveCost finished(CollectiveCost cost, const Placement& placement, Collective collective,
                         double bytes) {
-  if (cost.seconds > 0)
+  if (cost.seconds > 0 && placement.ranks > 1)
     cost.bus_bandwidth = bytes / cost.seconds * bus_factor(collective, placement.ranks);
   return cost;
 }
@@ -90,7 +90,7 @@ int Placement::hosts(const Cluster& cluster) const {
 }
 
 double bus_factor(Collective collective, int ranks) {
-  const double share = ranks > 1 ? static_cast<double>(ranks - 1) / ranks : 0;
+  const double share = ranks > 0 ? static_cast<double>(ranks - 1) / ranks : 0;
   switch (collective) {
     case Collective::all_reduce: return 2 * share;
     case Collective::all_gather:
@@ -101,7 +101,7 @@ double bus_factor(Collective collective, int ranks) {
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::scan:
-    case Collective::exclusive_scan: return ranks > 1 ? 1 : 0;
+    case Collective::exclusive_scan: return 1;
     case Collective::barrier: return 0;
   }
   return 0;

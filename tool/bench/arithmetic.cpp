@@ -7,24 +7,6 @@
 
 namespace tutti::tool {
 
-double bus_factor(Collective collective, int ranks) {
-  const double share = ranks > 0 ? static_cast<double>(ranks - 1) / ranks : 0;
-  switch (collective) {
-    case Collective::all_reduce: return 2 * share;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter: return share;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return 1;
-    case Collective::barrier: return 0;
-  }
-  return 0;
-}
-
 double algbw_gbs(std::size_t bytes, double time_us) {
   return time_us > 0 ? static_cast<double>(bytes) / time_us * 1e-3 : 0;
 }

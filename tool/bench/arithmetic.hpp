@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "plan/cost.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::tool {
 
-// busbw = algbw × this (nccl-tests' convention): what a rank's busiest wire must carry, relative to
-// the array.
-double bus_factor(Collective collective, int ranks);
+using tutti::plan::bus_factor;
 
 // GB/s, GB = 1e9 bytes.
 double algbw_gbs(std::size_t bytes, double time_us);

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/files.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/contestants.hpp"
@@ -22,11 +22,10 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(Code::io, fmt::format("{} is missing: the ranks did not write it", path));
-  return std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+Result<std::string> written_by_ranks(const std::string& path) {
+  auto text = read_file(path);
+  if (text.ok()) return text;
+  return Status(Code::io, fmt::format("{} is missing: the ranks did not write it", path));
 }
 
 json request_for(const MeasureJob& job, const std::vector<MeasuredCell>& cells,
@@ -61,7 +60,7 @@ class Settings {
 };
 
 Status read_times(const std::string& path, std::vector<MeasuredCell>& cells) {
-  const auto text = read_text(path);
+  const auto text = written_by_ranks(path);
   if (!text.ok()) return text.status();
   const json document = json::parse(*text, nullptr, false);
   if (document.is_discarded() || document.size() != cells.size())
@@ -135,7 +134,7 @@ Status measure_cells(const WorkFolder& folder, const MeasureJob& job,
 Result<tuner::Machine> measured_machine(const WorkFolder& folder) {
   for (const auto& file : fs::directory_iterator(folder.path())) {
     if (!file.path().filename().string().starts_with("tuning-")) continue;
-    const auto text = read_text(file.path().string());
+    const auto text = written_by_ranks(file.path().string());
     if (!text.ok()) return text.status();
     auto machine = tuner::parse_machine(*text);
     std::error_code ignored;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/files.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/task.hpp"
@@ -155,8 +156,7 @@ class Visits {
 }  // namespace
 
 int measure_as_rank(const MeasureWords& words) {
-  std::ifstream file(words.request, std::ios::binary);
-  const json request = json::parse(file, nullptr, false);
+  const json request = json::parse(read_text(words.request), nullptr, false);
   if (request.is_discarded() || !request.contains("cells"))
     return complain(kName, fmt::format("--request {} cannot be read", words.request), kBadInput);
   auto group = Group::from_environment();

@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "core/check.hpp"
+#include "core/files.hpp"
 #include "core/words.hpp"
 #include "schedule/drawing.hpp"
 #include "schedule/measure.hpp"
@@ -105,11 +104,10 @@ Status draw_size(const ShowOptions& options, schedule::Request request,
 
 Result<tuner::Machine> read_machine(const std::string& path) {
   if (path.empty()) return tuner::built_in_machine();
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return Status(Code::invalid_argument, fmt::format("--tuning {} cannot be read", path));
-  auto machine = tuner::parse_machine(text.str());
+  const auto text = read_file(path);
+  if (!text.ok())
+    return Status(Code::invalid_argument, fmt::format("--tuning {}", text.status().message()));
+  auto machine = tuner::parse_machine(*text);
   if (!machine.ok())
     return Status(Code::invalid_argument,
                   fmt::format("--tuning {}: {}", path, machine.status().message()));

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
+#include "core/files.hpp"
 #include "trace/trace_file.hpp"
 #include "tutti/types.hpp"
 
@@ -149,10 +148,7 @@ class Folder {
       if (!trace.ok()) return trace.status();
       traces_.push_back(*std::move(trace));
     } else if (name.starts_with("tutti.rank") && name.ends_with(".json")) {
-      std::ifstream file(path);
-      std::stringstream text;
-      text << file.rdbuf();
-      auto dump = parse_text(path, text.str());
+      auto dump = parse_text(path, read_text(path));
       if (!dump.ok()) return dump.status();
       dumps_.push_back(*std::move(dump));
     }
