@@ -87,7 +87,9 @@ class Experiment {
     check(group_.all_reduce(tutti::Buffer::of(times), tutti::ReduceOp::max));
     if (!ok_ || group_.rank() != 0) return;
     std::sort(times.begin(), times.end());
-    const auto at = [&](std::size_t per_cent) { return times[times.size() * per_cent / 100] / 1e3; };
+    const auto at = [&](std::size_t per_cent) {
+      return times[times.size() * per_cent / 100] / 1e3;
+    };
     std::printf(" %8s %7zu %10.3f %10.3f %10.3f", how, times.size(), at(50), at(99),
                 times.back() / 1e3);
     if (bulk_us > 0) std::printf(" %16.1f", bulk_us / 1e3);

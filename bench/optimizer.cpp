@@ -95,7 +95,11 @@ struct Arrays {
   std::vector<std::uint16_t> half;
   std::vector<double> sums;
   explicit Arrays(std::size_t count)
-      : w(count, 1.0F), g(count, 0.5F), m(count, 0.1F), v(count, 0.2F), half(count, 0x3f80),
+      : w(count, 1.0F),
+        g(count, 0.5F),
+        m(count, 0.1F),
+        v(count, 0.2F),
+        half(count, 0x3f80),
         sums((count + 63) / 64) {}
 };
 
@@ -155,11 +159,9 @@ std::vector<Row> rows() {
       {"sgd", 20,
        [](const K& k, A& a) { k.sgd(kSgd, a.w.data(), a.g.data(), a.m.data(), a.w.size()); },
        [](const K&, A& a) { sgd_loop(kSgd, a.w.data(), a.g.data(), a.m.data(), a.w.size()); }},
-      {"narrow", 6,
-       [](const K& k, A& a) { k.narrow(a.w.data(), a.half.data(), a.w.size()); },
+      {"narrow", 6, [](const K& k, A& a) { k.narrow(a.w.data(), a.half.data(), a.w.size()); },
        [](const K&, A& a) { narrow_loop(a.w.data(), a.half.data(), a.w.size()); }},
-      {"widen", 6,
-       [](const K& k, A& a) { k.widen(a.half.data(), a.w.data(), a.w.size()); },
+      {"widen", 6, [](const K& k, A& a) { k.widen(a.half.data(), a.w.data(), a.w.size()); },
        [](const K&, A& a) { widen_loop(a.half.data(), a.w.data(), a.w.size()); }},
       {"block_squares", 4, squares,
        [](const K&, A& a) { benchmark::DoNotOptimize(squares_loop(a.g.data(), a.g.size())); }},

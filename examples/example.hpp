@@ -25,9 +25,7 @@ T value_of(tutti::Result<T> result) {
 }
 
 // The ranks that `tutti run -n …` started; a program started by hand is a group of one.
-inline std::shared_ptr<tutti::Group> join() {
-  return value_of(tutti::Group::from_environment());
-}
+inline std::shared_ptr<tutti::Group> join() { return value_of(tutti::Group::from_environment()); }
 
 // For an example that tells its story with a certain number of ranks.
 inline std::shared_ptr<tutti::Group> join(int ranks, const char* name) {

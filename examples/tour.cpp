@@ -94,13 +94,13 @@ std::vector<Stop> stops(int ranks) {
          return g.exclusive_scan(in, out, ReduceOp::sum);
        },
        [](Place p, std::size_t i) { return sum(p.rank, i); }, 1},
-      {Collective::barrier, false, false,
-       [](Group& g, ConstBuffer, Buffer) { return g.barrier(); }, nullptr, 0},
+      {Collective::barrier, false, false, [](Group& g, ConstBuffer, Buffer) { return g.barrier(); },
+       nullptr, 0},
   };
 }
 
 struct Measured {
-  double time_s;     // of the slowest rank, mean over the rounds
+  double time_s;       // of the slowest rank, mean over the rounds
   std::int64_t wrong;  // elements, over all ranks
 };
 
@@ -113,9 +113,7 @@ Measured visit(Group& group, const Stop& stop, std::size_t count, int rounds) {
   std::vector<float> output(stop.whole_output ? place.part * ranks : place.part, 0.0f);
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = value(place.rank, i);
 
-  const auto once = [&] {
-    check(stop.run(group, ConstBuffer::of(input), Buffer::of(output)));
-  };
+  const auto once = [&] { check(stop.run(group, ConstBuffer::of(input), Buffer::of(output))); };
   once();  // the first call pays for what later ones find ready
   std::int64_t wrong = 0;
   for (std::size_t i = 0; stop.expected && i < output.size(); ++i)
@@ -139,8 +137,7 @@ void print_row(Group& group, const Stop& stop, std::size_t count, const Measured
   const auto prediction = value_of(group.predict(stop.collective, count * sizeof(float)));
   say("%-15s %10.0f %9zu  %-5s %-5s %10.1f %8.2f %8.2f %6lld  %s",
       std::string(to_string(stop.collective)).c_str(), bytes, count, "f32", reduces ? "sum" : "-",
-      measured.time_s * 1e6, algbw, algbw * stop.bus_factor,
-      static_cast<long long>(measured.wrong),
+      measured.time_s * 1e6, algbw, algbw * stop.bus_factor, static_cast<long long>(measured.wrong),
       std::string(to_string(prediction.algorithm)).c_str());
 }
 
@@ -168,7 +165,8 @@ int main() {
       if (!sized) break;
     }
   }
-  if (speaks) say("# %lld elements wrong; algbw and busbw in GB/s (1e9 bytes)",
-                  static_cast<long long>(wrong));
+  if (speaks)
+    say("# %lld elements wrong; algbw and busbw in GB/s (1e9 bytes)",
+        static_cast<long long>(wrong));
   return wrong == 0 ? 0 : 1;
 }

@@ -61,8 +61,11 @@ int run_tool(int count, char** arguments) {
   app.set_version_flag("--version", "tutti " TUTTI_VERSION, "print the version");
   app.require_subcommand(1);
   app.footer("Example:\n  tutti run -n 4 ./my_program\n");
-  const std::vector<Command> commands = {make_run(app, std::move(after_mark)), make_show(app),
-                                         make_info(app), make_bench(app, words), make_plan(app),
+  const std::vector<Command> commands = {make_run(app, std::move(after_mark)),
+                                         make_show(app),
+                                         make_info(app),
+                                         make_bench(app, words),
+                                         make_plan(app),
                                          make_trace(app)};
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));

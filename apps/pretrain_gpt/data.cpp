@@ -1,10 +1,11 @@
 #include "data.hpp"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <numeric>
-#include <sys/stat.h>
 
 namespace pretrain {
 

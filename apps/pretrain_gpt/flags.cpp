@@ -190,8 +190,8 @@ tutti::train::LearningRate Flags::schedule() const {
   rate.min_lr = min_lr;
   rate.warmup_steps = lr_warmup_iters;
   rate.decay_steps = lr_decay_iters > 0 ? lr_decay_iters : train_iters;
-  rate.style = tutti::train::parse_decay_style(lr_decay_style)
-                   .value_or(tutti::train::DecayStyle::constant);
+  rate.style =
+      tutti::train::parse_decay_style(lr_decay_style).value_or(tutti::train::DecayStyle::constant);
   return rate;
 }
 
@@ -249,13 +249,16 @@ tutti::Status check_flags(const Flags& flags) {
     return bad(fmt::format("--dropout must be in [0, 1), not {}", flags.dropout));
   }
   if (!tutti::train::parse_decay_style(flags.lr_decay_style)) {
-    return bad(fmt::format("--lr-decay-style '{}' is none of constant, linear, cosine, "
-                           "inverse-square-root", flags.lr_decay_style));
+    return bad(
+        fmt::format("--lr-decay-style '{}' is none of constant, linear, cosine, "
+                    "inverse-square-root",
+                    flags.lr_decay_style));
   }
   if (flags.overlap_param_gather &&
       !(flags.use_distributed_optimizer && flags.overlap_grad_reduce)) {
-    return bad("--overlap-param-gather needs --use-distributed-optimizer and "
-               "--overlap-grad-reduce");
+    return bad(
+        "--overlap-param-gather needs --use-distributed-optimizer and "
+        "--overlap-grad-reduce");
   }
   if (flags.strict_loss_check && !flags.check_for_nan) {
     return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");
@@ -270,10 +273,10 @@ tutti::Status check_batches(Flags& flags, int ranks) {
   const int at_once = flags.micro_batch_size * ranks;
   if (flags.global_batch_size == 0) flags.global_batch_size = at_once;
   if (flags.global_batch_size < 1 || flags.global_batch_size % at_once != 0) {
-    return bad(fmt::format("--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "
-                           "times {} rank{})",
-                           flags.global_batch_size, at_once, flags.micro_batch_size, ranks,
-                           ranks == 1 ? "" : "s"));
+    return bad(fmt::format(
+        "--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "
+        "times {} rank{})",
+        flags.global_batch_size, at_once, flags.micro_batch_size, ranks, ranks == 1 ? "" : "s"));
   }
   return {};
 }

@@ -17,8 +17,10 @@ namespace {
 int refuse(const std::string& text, int exit_code) {
   const char* rank = std::getenv("TUTTI_RANK");
   if (rank == nullptr || std::string(rank) == "0") {
-    if (exit_code == 0) std::printf("%s", text.c_str());
-    else std::fprintf(stderr, "pretrain_gpt: %s\n", text.c_str());
+    if (exit_code == 0)
+      std::printf("%s", text.c_str());
+    else
+      std::fprintf(stderr, "pretrain_gpt: %s\n", text.c_str());
   }
   return exit_code;
 }
@@ -30,8 +32,8 @@ int main(int argc, char** argv) {
   if (parsed.exit_code) return refuse(parsed.text, *parsed.exit_code);
   pretrain::Flags& flags = parsed.flags;
   if (auto status = pretrain::check_log(flags); !status.ok()) return refuse(status.message(), 2);
-  auto data = pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed,
-                                   flags.eod_mask_loss);
+  auto data =
+      pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
   if (!data.ok()) return refuse(data.status().message(), 2);
   tutti::GroupOptions options;
   if (!flags.trace.empty()) {

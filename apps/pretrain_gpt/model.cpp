@@ -29,8 +29,8 @@ class Attention : public nn::Module {
     auto parts =
         linear_qkv->forward(x).view({b, s, 3, heads_, h / heads_}).permute({2, 0, 3, 1, 4});
     const auto query = parts[0], key = parts[1], value = parts[2];
-    auto scores = torch::matmul(query, key.transpose(-2, -1)) /
-                  std::sqrt(static_cast<double>(h / heads_));
+    auto scores =
+        torch::matmul(query, key.transpose(-2, -1)) / std::sqrt(static_cast<double>(h / heads_));
     scores = scores.masked_fill(mask.slice(0, 0, s).slice(1, 0, s), -1e4);
     auto weights = torch::dropout(torch::softmax(scores, -1), dropout_, is_training());
     auto mixed = torch::matmul(weights, value).transpose(1, 2).reshape({b, s, h});
@@ -84,9 +84,7 @@ class Block : public nn::Module {
   }
 
  private:
-  torch::Tensor drop(const torch::Tensor& x) {
-    return torch::dropout(x, dropout_, is_training());
-  }
+  torch::Tensor drop(const torch::Tensor& x) { return torch::dropout(x, dropout_, is_training()); }
 
   double dropout_;
   nn::LayerNorm input_layernorm{nullptr}, pre_mlp_layernorm{nullptr};

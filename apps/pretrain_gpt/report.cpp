@@ -18,7 +18,7 @@ using tutti::train::RankOverlap;
 struct Field {
   const char* name;  // in the log, without its unit
   const char* words;
-  double RankOverlap::* value;
+  double RankOverlap::*value;
 };
 constexpr std::array kTimes = {
     Field{"step", "step", &RankOverlap::step_s},
@@ -42,9 +42,12 @@ std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char letter : text) {
     if (letter == '"' || letter == '\\') out += '\\';
-    if (letter == '\n') out += "\\n";
-    else if (static_cast<unsigned char>(letter) < 0x20) out += ' ';
-    else out += letter;
+    if (letter == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(letter) < 0x20)
+      out += ' ';
+    else
+      out += letter;
   }
   return out + "\"";
 }
@@ -66,9 +69,8 @@ std::string json_of(const StepLine& line) {
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
       "\"outcome\":\"{}\",\"mean\":{},\"max\":{}}}",
       line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
-      number(line.tokens_per_s()),
-      tutti::train::to_string(line.outcome), json_of(line.overlap.mean),
-      json_of(line.overlap.max));
+      number(line.tokens_per_s()), tutti::train::to_string(line.outcome),
+      json_of(line.overlap.mean), json_of(line.overlap.max));
 }
 
 }  // namespace
@@ -84,7 +86,9 @@ tutti::Status check_log(const Flags& flags) {
 }
 
 Report::Report(const Flags& flags, int ranks, std::int64_t first_step)
-    : flags_(flags), ranks_(ranks), first_step_(first_step),
+    : flags_(flags),
+      ranks_(ranks),
+      first_step_(first_step),
       begin_(std::chrono::steady_clock::now()) {
   mean_.hidden = max_.hidden = 0;  // sums, from here on
 }
@@ -132,24 +136,25 @@ void Report::begin(const std::string& model, const std::string& layout) {
              with_line_end(layout));
   std::fflush(stdout);
   layout_ = layout;
-  write_log(fmt::format("{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
-                        "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
-                        "\"micro_batch_size\":{},\"seq_length\":{},"
-                        "\"use_distributed_optimizer\":{},\"overlap_grad_reduce\":{},"
-                        "\"overlap_param_gather\":{},\"async_log\":{}}}",
-                        quoted(model), ranks_, first_step_, flags_.train_iters,
-                        flags_.global_batch_size, flags_.micro_batch_size, flags_.seq_length,
-                        flags_.use_distributed_optimizer, flags_.overlap_grad_reduce,
-                        flags_.overlap_param_gather, flags_.async_log_all_reduce));
+  write_log(fmt::format(
+      "{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
+      "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
+      "\"micro_batch_size\":{},\"seq_length\":{},"
+      "\"use_distributed_optimizer\":{},\"overlap_grad_reduce\":{},"
+      "\"overlap_param_gather\":{},\"async_log\":{}}}",
+      quoted(model), ranks_, first_step_, flags_.train_iters, flags_.global_batch_size,
+      flags_.micro_batch_size, flags_.seq_length, flags_.use_distributed_optimizer,
+      flags_.overlap_grad_reduce, flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
 void Report::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;
-  fmt::print("predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire; "
-             "beside each other compute keeps {:.0f} % of its pace, communication {:.0f} %\n",
-             step.step_s * 1e3, step.exposed_s * 1e3, step.wire_s * 1e3,
-             prediction.pace.compute * 100, prediction.pace.channel * 100);
+  fmt::print(
+      "predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire; "
+      "beside each other compute keeps {:.0f} % of its pace, communication {:.0f} %\n",
+      step.step_s * 1e3, step.exposed_s * 1e3, step.wire_s * 1e3, prediction.pace.compute * 100,
+      prediction.pace.channel * 100);
   std::fflush(stdout);
 }
 
@@ -158,14 +163,14 @@ void Report::tell_prediction() {
   const Measured measured{mean_.step_s / steps, mean_.exposed_s / steps, mean_.wire_s / steps};
   fmt::print("{}", compare(*prediction_, measured));
   const auto& step = prediction_->step;
-  write_log(fmt::format(
-      "{{\"event\":\"prediction\","
-      "\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
-      "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
-      "\"alone_s\":{},\"tuner_s\":{}}}",
-      number(step.step_s), number(step.exposed_s), number(step.wire_s), number(measured.step_s),
-      number(measured.exposed_s), number(measured.wire_s), number(prediction_->alone_s),
-      number(prediction_->tuner_s)));
+  write_log(
+      fmt::format("{{\"event\":\"prediction\","
+                  "\"predicted\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+                  "\"measured\":{{\"step_s\":{},\"exposed_s\":{},\"wire_s\":{}}},"
+                  "\"alone_s\":{},\"tuner_s\":{}}}",
+                  number(step.step_s), number(step.exposed_s), number(step.wire_s),
+                  number(measured.step_s), number(measured.exposed_s), number(measured.wire_s),
+                  number(prediction_->alone_s), number(prediction_->tuner_s)));
 }
 
 void Report::layout(const std::string& layout) {
@@ -185,14 +190,14 @@ std::string Report::time_left(std::int64_t step) const {
 void Report::print_line(const StepLine& line) {
   const RankOverlap& mean = line.overlap.mean;
   const double compute = mean.forward_s + mean.backward_s + mean.update_s;
-  fmt::print("step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
-             "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
-             "  ETA {}{}\n",
-             line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr,
-             line.tokens_per_s(), line.overlap.max.step_s * 1e3,
-             compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
-             line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
-             line.outcome == Outcome::updated ? "" : "  SKIPPED: a gradient is not finite");
+  fmt::print(
+      "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
+      "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
+      "  ETA {}{}\n",
+      line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr, line.tokens_per_s(),
+      line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
+      line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
+      line.outcome == Outcome::updated ? "" : "  SKIPPED: a gradient is not finite");
   std::fflush(stdout);
 }
 
@@ -242,14 +247,15 @@ void Report::warning(std::int64_t step, const std::string& text) {
 void Report::checkpoint(std::int64_t step, const std::string& folder) {
   fmt::print("step {}  saved to {}\n", step, folder);
   std::fflush(stdout);
-  write_log(fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step,
-                        quoted(folder)));
+  write_log(
+      fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step, quoted(folder)));
 }
 
 void Report::print_table() const {
   const double steps = static_cast<double>(steps_);
-  fmt::print("\n{:<26}{:>14}{:>14}\n", fmt::format("ms, steps {} … {}", first_step_ + 1,
-             flags_.train_iters), "mean of ranks", "max of ranks");
+  fmt::print("\n{:<26}{:>14}{:>14}\n",
+             fmt::format("ms, steps {} … {}", first_step_ + 1, flags_.train_iters), "mean of ranks",
+             "max of ranks");
   for (const Field& field : kTimes) {
     fmt::print("{:<26}{:>14.3f}{:>14.3f}\n", field.words, mean_.*field.value / steps * 1e3,
                max_.*field.value / steps * 1e3);
@@ -267,9 +273,10 @@ void Report::end(std::int64_t skipped, std::int64_t transient, const std::string
   if (!flags_.log_json.empty()) fmt::print("log in {}\n", flags_.log_json);
   if (!weight_hash.empty()) fmt::print("weights sha256 {}\n", weight_hash);
   std::fflush(stdout);
-  write_log(fmt::format("{{\"event\":\"end\",\"step\":{},\"skipped\":{},\"transient\":{},"
-                        "\"weights\":{}}}",
-                        flags_.train_iters, skipped, transient, quoted(weight_hash)));
+  write_log(
+      fmt::format("{{\"event\":\"end\",\"step\":{},\"skipped\":{},\"transient\":{},"
+                  "\"weights\":{}}}",
+                  flags_.train_iters, skipped, transient, quoted(weight_hash)));
 }
 
 }  // namespace pretrain

@@ -74,7 +74,7 @@ class Report {
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
   std::unique_ptr<EventFile> events_;  // for TensorBoard
-  std::string layout_;  // as told last
+  std::string layout_;                 // as told last
   std::optional<Foretold> prediction_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;

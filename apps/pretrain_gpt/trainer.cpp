@@ -17,9 +17,9 @@
 namespace pretrain {
 
 namespace train_ = tutti::train;
+using train_::LossGuard;
 using tutti::Code;
 using tutti::Status;
-using train_::LossGuard;
 
 namespace {
 
@@ -54,7 +54,9 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
 class Trainer {
  public:
   Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data)
-      : group_(std::move(group)), flags_(flags), data_(std::move(data)),
+      : group_(std::move(group)),
+        flags_(flags),
+        data_(std::move(data)),
         accumulation_(flags.global_batch_size / (flags.micro_batch_size * group_->size())),
         guard_({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss}) {}
 
@@ -118,10 +120,10 @@ Status Trainer::set_up() {
     report_ = *std::move(report);
     std::size_t elements = 0;
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
-    report_->begin(fmt::format("GPT of {} parameters ({} layers of {}), {}", elements,
-                               flags_.num_layers, flags_.hidden_size,
-                               flags_.bf16 ? "bf16" : "fp32"),
-                   model_->layer().describe());
+    report_->begin(
+        fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
+                    flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
+        model_->layer().describe());
   }
   if (flags_.predict) {
     if (auto status = look_ahead(); !status.ok()) return status;
@@ -167,11 +169,11 @@ Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
   }
   const auto index = static_cast<std::uint64_t>(group_->rank() * accumulation_ + micro);
   const auto size = flags_.micro_batch_size;
-  const Batch batch = data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
+  const Batch batch =
+      data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
   // Dropout depends on nothing that a checkpoint does not hold.
   torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
-  const torch::Tensor loss =
-      plant(loss_sum(*net_, batch, size, model_.get()), step, number);
+  const torch::Tensor loss = plant(loss_sum(*net_, batch, size, model_.get()), step, number);
   loss_sum_ += static_cast<double>(loss.item<float>());
   tokens_ += batch.counted;
   return model_->backward(loss);
@@ -226,10 +228,11 @@ Status Trainer::validate(std::int64_t step) {
   double sums[2] = {0, 0};
   for (int round = 0; round < flags_.eval_iters; ++round) {
     for (int micro = 0; micro < accumulation_; ++micro) {
-      const auto index = (static_cast<std::uint64_t>(round) * group_->size() + group_->rank()) *
-                             accumulation_ + micro;
-      const Batch batch = data_.validation(index * flags_.micro_batch_size,
-                                           flags_.micro_batch_size);
+      const auto index =
+          (static_cast<std::uint64_t>(round) * group_->size() + group_->rank()) * accumulation_ +
+          micro;
+      const Batch batch =
+          data_.validation(index * flags_.micro_batch_size, flags_.micro_batch_size);
       sums[0] += loss_sum(*net_, batch, flags_.micro_batch_size, nullptr).item<float>();
       sums[1] += static_cast<double>(batch.counted);
     }

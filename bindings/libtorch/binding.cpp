@@ -42,9 +42,8 @@ class Binding::ReadyHook : public torch::autograd::FunctionPostHook {
   ReadyHook(std::shared_ptr<Binding*> binding, std::size_t index, std::size_t member)
       : binding_(std::move(binding)), index_(index), member_(member) {}
 
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs,
-      const torch::autograd::variable_list& inputs) override {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& inputs) override {
     if (Binding* binding = *binding_) {
       // Autograd may run an accumulator without a gradient; torch's optimizers skip it then.
       const bool defined = !inputs.empty() && inputs[0].defined();
@@ -82,8 +81,10 @@ Status Binding::add(const std::string& name, torch::Tensor tensor) {
     tensor.set_data(tensor.contiguous());
   }
   std::size_t index = entries_.size();
-  if (known_object) index = by_object_.at(object);
-  else if (known_address) index = by_address_.at(tensor.data_ptr());
+  if (known_object)
+    index = by_object_.at(object);
+  else if (known_address)
+    index = by_address_.at(tensor.data_ptr());
   if (index == entries_.size()) entries_.emplace_back();
   by_object_[object] = index;
   if (tensor.numel() > 0) by_address_[tensor.data_ptr()] = index;

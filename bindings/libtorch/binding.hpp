@@ -59,7 +59,7 @@ class Binding {
     std::string name;
     torch::Tensor tensor;
     std::shared_ptr<torch::autograd::Node> accumulator;  // kept alive, or its hook is lost
-    bool is_alias_object = false;  // same tensor object as an earlier member
+    bool is_alias_object = false;                        // same tensor object as an earlier member
   };
   struct Entry {
     std::vector<Member> members;

@@ -76,8 +76,8 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
   auto binding = Binding::collect(*module_);
   if (!binding.ok()) return binding.status();
   binding_ = *std::move(binding);
-  auto layer = train::DataParallel::create(groups, binding_->parameters(options_.group_of),
-                                           options_.layer);
+  auto layer =
+      train::DataParallel::create(groups, binding_->parameters(options_.group_of), options_.layer);
   if (!layer.ok()) return layer.status();
   layer_ = *std::move(layer);
   binding_->attach(*layer_);

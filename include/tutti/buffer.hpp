@@ -26,16 +26,23 @@ using Registration = std::uint64_t;
 template <class T>
 constexpr Dtype dtype_of() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, bool>) return Dtype::boolean;
-  else if constexpr (std::is_same_v<U, float>) return Dtype::f32;
-  else if constexpr (std::is_same_v<U, double>) return Dtype::f64;
+  if constexpr (std::is_same_v<U, bool>)
+    return Dtype::boolean;
+  else if constexpr (std::is_same_v<U, float>)
+    return Dtype::f32;
+  else if constexpr (std::is_same_v<U, double>)
+    return Dtype::f64;
   else {
     static_assert(std::is_integral_v<U>, "no Dtype stands for this C++ type");
     constexpr bool is_signed = std::is_signed_v<U>;
-    if constexpr (sizeof(U) == 1) return is_signed ? Dtype::i8 : Dtype::u8;
-    else if constexpr (sizeof(U) == 2) return is_signed ? Dtype::i16 : Dtype::u16;
-    else if constexpr (sizeof(U) == 4) return is_signed ? Dtype::i32 : Dtype::u32;
-    else return is_signed ? Dtype::i64 : Dtype::u64;
+    if constexpr (sizeof(U) == 1)
+      return is_signed ? Dtype::i8 : Dtype::u8;
+    else if constexpr (sizeof(U) == 2)
+      return is_signed ? Dtype::i16 : Dtype::u16;
+    else if constexpr (sizeof(U) == 4)
+      return is_signed ? Dtype::i32 : Dtype::u32;
+    else
+      return is_signed ? Dtype::i64 : Dtype::u64;
   }
 }
 
@@ -71,8 +78,12 @@ struct ConstBuffer {
   ConstBuffer(const void* data, std::size_t count, Dtype dtype)
       : data(data), count(count), dtype(dtype) {}
   ConstBuffer(const Buffer& other)
-      : data(other.data), count(other.count), dtype(other.dtype), device(other.device),
-        registration(other.registration), ready(other.ready) {}
+      : data(other.data),
+        count(other.count),
+        dtype(other.dtype),
+        device(other.device),
+        registration(other.registration),
+        ready(other.ready) {}
 
   template <class T>
   static ConstBuffer of(const T* data, std::size_t count) {

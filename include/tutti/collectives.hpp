@@ -181,5 +181,5 @@ class Collectives {
   Work irecv(Buffer buffer, int source, std::uint32_t tag = 0, Options options = {});
 };
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

@@ -76,5 +76,5 @@ struct ConfigVariable {
 };
 std::vector<ConfigVariable> config_variables();
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

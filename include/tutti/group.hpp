@@ -93,5 +93,5 @@ class Group : public Collectives {
   virtual trace::Sink* trace() const { return nullptr; }
 };
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

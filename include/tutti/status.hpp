@@ -96,5 +96,5 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

@@ -72,5 +72,5 @@ class StoreServer {
                                                     const std::string& secret);
 };
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

@@ -125,11 +125,7 @@ typedef enum tutti_reduction_order {
   TUTTI_ORDER_RANK,
   TUTTI_ORDER_WIDTH = 0x7fffffff
 } tutti_reduction_order;
-typedef enum tutti_device {
-  TUTTI_CPU,
-  TUTTI_CUDA,
-  TUTTI_DEVICE_WIDTH = 0x7fffffff
-} tutti_device;
+typedef enum tutti_device { TUTTI_CPU, TUTTI_CUDA, TUTTI_DEVICE_WIDTH = 0x7fffffff } tutti_device;
 
 /* The printed word, or "unknown". */
 TUTTI_API const char* tutti_code_name(tutti_code code);
@@ -202,15 +198,15 @@ typedef struct tutti_memory tutti_memory;
 
 typedef struct tutti_group_options {
   size_t size;
-  int rank;                              /* -1: from the environment */
-  int ranks;                             /* how many; -1: from the environment */
-  const char* name;                      /* NULL: "world" */
+  int rank;         /* -1: from the environment */
+  int ranks;        /* how many; -1: from the environment */
+  const char* name; /* NULL: "world" */
   tutti_reduction_order reduction_order;
-  const void* secret;                    /* of the job; NULL: rank 0 makes one */
+  const void* secret; /* of the job; NULL: rank 0 makes one */
   size_t secret_bytes;
 } tutti_group_options;
 #define TUTTI_GROUP_OPTIONS_INIT \
-  {sizeof(tutti_group_options), -1, -1, NULL, TUTTI_ORDER_ANY, NULL, 0}
+  { sizeof(tutti_group_options), -1, -1, NULL, TUTTI_ORDER_ANY, NULL, 0 }
 
 /* Blocks until all ranks met, or says who did not come. `options` may be NULL where the environment
  * knows rank and size. */
@@ -254,7 +250,8 @@ typedef struct tutti_prediction {
   int64_t time_ns;
   tutti_algorithm algorithm;
 } tutti_prediction;
-#define TUTTI_PREDICTION_INIT {sizeof(tutti_prediction), 0, TUTTI_AUTOMATIC}
+#define TUTTI_PREDICTION_INIT \
+  { sizeof(tutti_prediction), 0, TUTTI_AUTOMATIC }
 
 /* What the library expects an operation on `bytes` in all to cost. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_predict(tutti_group* group,
@@ -272,7 +269,8 @@ typedef struct tutti_received {
   uint32_t tag;
   size_t bytes;
 } tutti_received;
-#define TUTTI_RECEIVED_INIT {sizeof(tutti_received), -1, 0, 0}
+#define TUTTI_RECEIVED_INIT \
+  { sizeof(tutti_received), -1, 0, 0 }
 
 /* Blocks, driving the operation meanwhile. A negative timeout waits for good; one that passes is
  * TUTTI_TIMED_OUT and leaves the operation under way. */
@@ -300,7 +298,8 @@ typedef struct tutti_call_options {
   void* stream;     /* opaque; NULL on CPU */
   const char* name; /* shown in logs and traces; lent until the work is done; may be NULL */
 } tutti_call_options;
-#define TUTTI_CALL_OPTIONS_INIT {sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL}
+#define TUTTI_CALL_OPTIONS_INIT \
+  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL }
 
 /* An input is only read. */
 typedef struct tutti_buffer {
@@ -311,7 +310,8 @@ typedef struct tutti_buffer {
   tutti_device device;
   uint64_t registration;
 } tutti_buffer;
-#define TUTTI_BUFFER_INIT {sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU, 0}
+#define TUTTI_BUFFER_INIT \
+  { sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU, 0 }
 
 /* inout[i] = in[i] op inout[i]; `in` is the operand of the lower rank. */
 typedef void (*tutti_reduce_function)(const void* in, void* inout, size_t count, tutti_dtype dtype,
@@ -342,9 +342,11 @@ typedef struct tutti_call {
   int uneven;
   const tutti_call_options* options; /* may be NULL */
 } tutti_call;
-#define TUTTI_CALL_INIT                                                                     \
-  {sizeof(tutti_call), TUTTI_BARRIER, NULL, 0, NULL, 0, NULL, NULL, TUTTI_SUM, 1.0, NULL, 0, \
-   0, NULL}
+#define TUTTI_CALL_INIT                                                                          \
+  {                                                                                              \
+    sizeof(tutti_call), TUTTI_BARRIER, NULL, 0, NULL, 0, NULL, NULL, TUTTI_SUM, 1.0, NULL, 0, 0, \
+        NULL                                                                                     \
+  }
 
 /* Runs a call to its end in this thread. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_run(tutti_group* group, const tutti_call* call);
@@ -356,11 +358,11 @@ TUTTI_API TUTTI_NODISCARD tutti_work* tutti_start(tutti_group* group, const tutt
  * Each has an async form that returns its work at once. In place: the same memory on both sides.
  * `options` may be NULL. Sides that only the root has are not looked at elsewhere. */
 
-#define TUTTI_COLLECTIVE(name, ...)                                          \
-  TUTTI_API TUTTI_NODISCARD tutti_status* tutti_##name(                      \
-      tutti_group* group, __VA_ARGS__, const tutti_call_options* options);   \
-  TUTTI_API TUTTI_NODISCARD tutti_work* tutti_##name##_async(                \
-      tutti_group* group, __VA_ARGS__, const tutti_call_options* options)
+#define TUTTI_COLLECTIVE(name, ...)                                                           \
+  TUTTI_API TUTTI_NODISCARD tutti_status* tutti_##name(tutti_group* group, __VA_ARGS__,       \
+                                                       const tutti_call_options* options);    \
+  TUTTI_API TUTTI_NODISCARD tutti_work* tutti_##name##_async(tutti_group* group, __VA_ARGS__, \
+                                                             const tutti_call_options* options)
 
 TUTTI_COLLECTIVE(broadcast, void* data, size_t count, tutti_dtype dtype, int root);
 TUTTI_COLLECTIVE(reduce, const void* input, void* output, size_t count, tutti_dtype dtype,
@@ -431,7 +433,7 @@ typedef struct tutti_transfer_part {
   uint32_t tag;
 } tutti_transfer_part;
 #define TUTTI_TRANSFER_PART_INIT \
-  {sizeof(tutti_transfer_part), TUTTI_SEND, TUTTI_BUFFER_INIT, 0, 0}
+  { sizeof(tutti_transfer_part), TUTTI_SEND, TUTTI_BUFFER_INIT, 0, 0 }
 
 /* Sends and receives as one call, in whatever order they stand: they cannot deadlock. */
 TUTTI_API TUTTI_NODISCARD tutti_work* tutti_transfer(tutti_group* group,

@@ -13,7 +13,21 @@ namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 
 enum class Dtype : std::uint8_t {
-  i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, boolean, f8e4m3, f8e5m2,
+  i8,
+  u8,
+  i16,
+  u16,
+  i32,
+  u32,
+  i64,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  boolean,
+  f8e4m3,
+  f8e5m2,
 };
 inline constexpr int kDtypes = 15;
 
@@ -51,7 +65,8 @@ struct UserReduction {
 // `user` is lent until the Work is done.
 struct Reduction {
   ReduceOp op = ReduceOp::sum;
-  double scalar = 1.0;  // premul_sum: every contribution is multiplied by it first; same on all ranks
+  double scalar =
+      1.0;  // premul_sum: every contribution is multiplied by it first; same on all ranks
   const UserReduction* user = nullptr;
 
   Reduction() = default;
@@ -69,20 +84,39 @@ struct Reduction {
 };
 
 enum class Collective : std::uint8_t {
-  broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, barrier,
-  scan, exclusive_scan,
+  broadcast,
+  reduce,
+  all_reduce,
+  gather,
+  all_gather,
+  scatter,
+  reduce_scatter,
+  all_to_all,
+  barrier,
+  scan,
+  exclusive_scan,
 };
 inline constexpr int kCollectives = 11;
 
 std::string_view to_string(Collective collective) noexcept;
 std::optional<Collective> parse_collective(std::string_view word) noexcept;
-bool has_root(Collective collective) noexcept;    // broadcast reduce gather scatter
+bool has_root(Collective collective) noexcept;  // broadcast reduce gather scatter
 bool has_reduction(Collective collective) noexcept;
 
 enum class Algorithm : std::uint8_t {
   automatic,  // the library chooses
-  direct, linear, ring, binomial_tree, double_binary_tree, recursive_doubling, halving_doubling,
-  hypercube, bruck, pairwise, torus_2d, hierarchical,
+  direct,
+  linear,
+  ring,
+  binomial_tree,
+  double_binary_tree,
+  recursive_doubling,
+  halving_doubling,
+  hypercube,
+  bruck,
+  pairwise,
+  torus_2d,
+  hierarchical,
 };
 inline constexpr int kAlgorithms = 13;
 

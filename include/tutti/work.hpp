@@ -67,5 +67,5 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

@@ -91,8 +91,8 @@ tutti_status* tutti_recv(tutti_group* group, void* data, size_t count, tutti_dty
   });
 }
 
-tutti_work* tutti_irecv(tutti_group* group, void* data, size_t count, tutti_dtype dtype,
-                        int source, uint32_t tag, const tutti_call_options* options) {
+tutti_work* tutti_irecv(tutti_group* group, void* data, size_t count, tutti_dtype dtype, int source,
+                        uint32_t tag, const tutti_call_options* options) {
   const auto one = part(TUTTI_RECV, data, count, dtype, source, tag);
   return tutti_transfer(group, &one, 1, options);
 }

@@ -14,14 +14,11 @@ tutti_status* tutti_work_wait(tutti_work* work, int64_t timeout_ns) {
   });
 }
 
-int tutti_work_done(const tutti_work* work) {
-  return work == nullptr || work->work.done() ? 1 : 0;
-}
+int tutti_work_done(const tutti_work* work) { return work == nullptr || work->work.done() ? 1 : 0; }
 
 tutti_status* tutti_work_status(const tutti_work* work) {
-  return guard([&]() -> Status {
-    return work == nullptr ? null_argument("work") : work->work.status();
-  });
+  return guard(
+      [&]() -> Status { return work == nullptr ? null_argument("work") : work->work.status(); });
 }
 
 tutti_status* tutti_work_received(const tutti_work* work, tutti_received* received) {

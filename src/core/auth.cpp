@@ -101,7 +101,9 @@ Handshake Handshake::server(std::string_view secret, Identity self) {
 }
 
 Handshake::Handshake(std::string_view secret, Identity self, bool is_client)
-    : secret_(secret), self_(self), is_client_(is_client),
+    : secret_(secret),
+      self_(self),
+      is_client_(is_client),
       state_(is_client ? State::wait_challenge : State::wait_hello) {
   if (!is_client) return;
   nonce_client_ = random_bytes(kNonceBytes);

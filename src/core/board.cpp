@@ -57,8 +57,8 @@ BoardNote BoardNote::of(std::string_view operation, std::string_view group, std:
 
 Result<Board> Board::create(int ranks) {
   if (ranks < 1 || ranks > kMaxRanks)
-    return Status(Code::invalid_argument, "a board has 1 to 1048576 ranks, not " +
-                                              std::to_string(ranks));
+    return Status(Code::invalid_argument,
+                  "a board has 1 to 1048576 ranks, not " + std::to_string(ranks));
   Descriptor memory(::memfd_create("tutti-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return errno_status("cannot make the status board");
   const std::size_t bytes = sizeof(Line) * (static_cast<std::size_t>(ranks) + 1);
@@ -108,8 +108,10 @@ Board::Board(Descriptor descriptor, Line* lines, int ranks)
     : descriptor_(std::move(descriptor)), lines_(lines), ranks_(ranks), pid_(::getpid()) {}
 
 Board::Board(Board&& other) noexcept
-    : descriptor_(std::move(other.descriptor_)), lines_(std::exchange(other.lines_, nullptr)),
-      ranks_(std::exchange(other.ranks_, 0)), pid_(other.pid_) {}
+    : descriptor_(std::move(other.descriptor_)),
+      lines_(std::exchange(other.lines_, nullptr)),
+      ranks_(std::exchange(other.ranks_, 0)),
+      pid_(other.pid_) {}
 
 Board& Board::operator=(Board&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);

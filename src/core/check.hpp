@@ -6,6 +6,6 @@ namespace tutti {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 }  // namespace tutti
 
-#define TUTTI_CHECK(condition) \
+#define TUTTI_CHECK(condition)                  \
   (__builtin_expect(!!(condition), 1) ? void(0) \
                                       : ::tutti::check_failed(#condition, __FILE__, __LINE__))

@@ -26,7 +26,7 @@ const Clock& steady_clock() {
 
 std::string clock_identity() {
   const std::string boot(first_word(read_text("/proc/sys/kernel/random/boot_id")));
-  struct stat space{};
+  struct stat space {};
   if (boot.empty() || ::stat("/proc/self/ns/time", &space) != 0) return boot;
   return fmt::format("{}/{}", boot, space.st_ino);
 }

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// ---- readers: text → field; the failure names the culprit, the caller adds the variable ----
+// ---- readers: text → field; the failure names the culprit, the caller adds the variable
 
 Status read_transport(std::string_view text, std::string& list) {
   static constexpr std::array<std::string_view, 4> kWords = {"auto", "inproc", "shm", "tcp"};
@@ -147,7 +147,7 @@ std::string seconds(nanoseconds time) {
   return fmt::format("{}", std::chrono::duration<double>(time).count());
 }
 
-// ---- the table ----
+// ---- the table
 
 struct Row {
   const char* name;
@@ -213,7 +213,8 @@ const Row kRows[] = {
     {"TUTTI_STREAMS", "tcp connections between two ranks, 1 … 8; the smaller of both sides counts",
      [](Text text, Config& c) { return read_streams(text, c.streams); },
      [](Filled c) { return std::to_string(c.streams); }},
-    {"TUTTI_TCP_CONGESTION", "congestion control of tcp: auto (cubic instead of bbr), system, or a name",
+    {"TUTTI_TCP_CONGESTION",
+     "congestion control of tcp: auto (cubic instead of bbr), system, or a name",
      [](Text text, Config& c) { return c.tcp_congestion = text, Status(); },
      [](Filled c) { return c.tcp_congestion; }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",

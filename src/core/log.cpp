@@ -28,10 +28,14 @@ std::string host_name() {
 std::string expand(std::string_view pattern) {
   std::string path;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '%' || i + 1 == pattern.size()) path += pattern[i];
-    else if (const char what = pattern[++i]; what == 'h') path += host_name();
-    else if (what == 'p') path += std::to_string(::getpid());
-    else path += what;
+    if (pattern[i] != '%' || i + 1 == pattern.size())
+      path += pattern[i];
+    else if (const char what = pattern[++i]; what == 'h')
+      path += host_name();
+    else if (what == 'p')
+      path += std::to_string(::getpid());
+    else
+      path += what;
   }
   return path;
 }

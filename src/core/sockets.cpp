@@ -107,8 +107,10 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
   if (colon == std::string::npos || colon == 0) return bad_address(text, "it has no host and port");
   std::string host = text.substr(0, colon);
   const std::string port = text.substr(colon + 1);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  else if (host.find(':') != std::string::npos) return bad_address(text, "IPv6 wants brackets");
+  if (host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  else if (host.find(':') != std::string::npos)
+    return bad_address(text, "IPv6 wants brackets");
   auto number = parse_integer(port);
   if (host.empty() || !number.ok() || *number < 0 || *number > 65535)
     return bad_address(text, "the port must be a number from 0 to 65535");

@@ -56,5 +56,5 @@ Status Status::annotate(std::string_view context) const {
   return {code(), std::string(context) + ": " + message(), payload_->where};
 }
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti

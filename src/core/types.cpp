@@ -7,18 +7,28 @@ inline namespace [[gnu::visibility("default")]] v1 {
 namespace {
 
 constexpr std::array<std::string_view, kDtypes> kDtypeWords = {
-    "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "bool",
-    "f8e4m3", "f8e5m2"};
-constexpr std::array<std::uint8_t, kDtypes> kDtypeSizes = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
+    "i8",  "u8",   "i16", "u16", "i32",  "u32",    "i64",   "u64",
+    "f16", "bf16", "f32", "f64", "bool", "f8e4m3", "f8e5m2"};
+constexpr std::array<std::uint8_t, kDtypes> kDtypeSizes = {1, 1, 2, 2, 4, 4, 8, 8,
+                                                           2, 2, 4, 8, 1, 1, 1};
 constexpr std::array<std::string_view, kReduceOps> kReduceOpWords = {
     "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_sum", "user"};
 constexpr std::array<std::string_view, kCollectives> kCollectiveWords = {
-    "broadcast", "reduce", "all_reduce", "gather", "all_gather", "scatter", "reduce_scatter",
-    "all_to_all", "barrier", "scan", "exclusive_scan"};
-constexpr std::array<std::string_view, kAlgorithms> kAlgorithmWords = {
-    "automatic", "direct", "linear", "ring", "binomial_tree", "double_binary_tree",
-    "recursive_doubling", "halving_doubling", "hypercube", "bruck", "pairwise", "torus_2d",
-    "hierarchical"};
+    "broadcast",      "reduce",     "all_reduce", "gather", "all_gather",    "scatter",
+    "reduce_scatter", "all_to_all", "barrier",    "scan",   "exclusive_scan"};
+constexpr std::array<std::string_view, kAlgorithms> kAlgorithmWords = {"automatic",
+                                                                       "direct",
+                                                                       "linear",
+                                                                       "ring",
+                                                                       "binomial_tree",
+                                                                       "double_binary_tree",
+                                                                       "recursive_doubling",
+                                                                       "halving_doubling",
+                                                                       "hypercube",
+                                                                       "bruck",
+                                                                       "pairwise",
+                                                                       "torus_2d",
+                                                                       "hierarchical"};
 
 template <class Enum, std::size_t N>
 std::optional<Enum> parse(const std::array<std::string_view, N>& words, std::string_view word) {
@@ -39,8 +49,12 @@ std::size_t size_of(Dtype dtype) noexcept { return kDtypeSizes[static_cast<std::
 
 bool is_float(Dtype dtype) noexcept {
   switch (dtype) {
-    case Dtype::f16: case Dtype::bf16: case Dtype::f32: case Dtype::f64:
-    case Dtype::f8e4m3: case Dtype::f8e5m2: return true;
+    case Dtype::f16:
+    case Dtype::bf16:
+    case Dtype::f32:
+    case Dtype::f64:
+    case Dtype::f8e4m3:
+    case Dtype::f8e5m2: return true;
     default: return false;
   }
 }
@@ -57,7 +71,9 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view word) noexcept {
 
 bool is_sensible(ReduceOp op, Dtype dtype) noexcept {
   switch (op) {
-    case ReduceOp::band: case ReduceOp::bor: case ReduceOp::bxor: return !is_float(dtype);
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor: return !is_float(dtype);
     case ReduceOp::avg: return dtype != Dtype::boolean;
     case ReduceOp::premul_sum: return is_float(dtype);
     default: return true;
@@ -78,8 +94,11 @@ bool has_root(Collective collective) noexcept {
 
 bool has_reduction(Collective collective) noexcept {
   switch (collective) {
-    case Collective::reduce: case Collective::all_reduce: case Collective::reduce_scatter:
-    case Collective::scan: case Collective::exclusive_scan: return true;
+    case Collective::reduce:
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::scan:
+    case Collective::exclusive_scan: return true;
     default: return false;
   }
 }

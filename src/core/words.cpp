@@ -42,10 +42,17 @@ bool read_quantity(std::string_view text, std::span<const Unit> units, double& v
 }
 
 constexpr double kKi = 1024;
-constexpr std::array<Unit, 11> kByteUnits = {{
-    {"", 1}, {"b", 1}, {"k", kKi}, {"kb", kKi}, {"kib", kKi},
-    {"m", kKi * kKi}, {"mb", kKi * kKi}, {"mib", kKi * kKi},
-    {"g", kKi * kKi * kKi}, {"gb", kKi * kKi * kKi}, {"gib", kKi * kKi * kKi}}};
+constexpr std::array<Unit, 11> kByteUnits = {{{"", 1},
+                                              {"b", 1},
+                                              {"k", kKi},
+                                              {"kb", kKi},
+                                              {"kib", kKi},
+                                              {"m", kKi* kKi},
+                                              {"mb", kKi* kKi},
+                                              {"mib", kKi* kKi},
+                                              {"g", kKi* kKi* kKi},
+                                              {"gb", kKi* kKi* kKi},
+                                              {"gib", kKi* kKi* kKi}}};
 constexpr std::array<Unit, 6> kTimeUnits = {
     {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"m", 60e9}, {"h", 3600e9}}};
 

@@ -25,8 +25,10 @@ Work Work::finished(Status status) {
 }
 
 void Work::on_complete(std::function<void(const Status&)> callback) {
-  if (state_) state_->on_complete(std::move(callback));
-  else callback(Status());
+  if (state_)
+    state_->on_complete(std::move(callback));
+  else
+    callback(Status());
 }
 
 }  // namespace v1

@@ -47,7 +47,6 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       point_to_point_(options_.rank, size(), options_.name) {}
 
 // ---- starting
-// ------------------------------------------------------------------------------------
 
 void Channel::set_stage(std::unique_ptr<Stage> stage) {
   std::scoped_lock lock(baton_);
@@ -178,7 +177,6 @@ void Channel::drive(const WorkState& work, Nanoseconds timeout) {
 }
 
 // ---- stepping
-// ------------------------------------------------------------------------------------
 
 bool Channel::try_step() {
   if (!baton_.try_lock()) return false;
@@ -313,7 +311,6 @@ void Channel::begin(Queued queued, Ready& ready) {
 }
 
 // ---- at once: a blocking call on a stage, with nothing before it in the queue
-// -------------------------------------------------------------------------------------------------
 
 bool Channel::begin_at_once(const Launch& launch) {
   if (torn_down_ || current_ || queued_.load(std::memory_order_relaxed) != 0 ||
@@ -414,7 +411,6 @@ void Channel::end_at_once() {
 }
 
 // ---- programs
-// ------------------------------------------------------------------------------------
 
 // The group room asked the catalog before it made the launch, so this cannot fail.
 Result<schedule::Program> Channel::program_for(const Launch& launch, int rank) const {
@@ -508,7 +504,6 @@ void Channel::update_deadline() {
 }
 
 // ---- ending
-// --------------------------------------------------------------------------------------
 
 void Channel::tear_down() {
   torn_down_ = true;

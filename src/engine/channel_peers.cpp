@@ -85,7 +85,6 @@ std::string Channel::where(int peer) const {
 }
 
 // ---- in the poller's hands
-// -----------------------------------------------------------------------
 
 // Only if nobody holds the baton just now; the poller does not wait for it.
 std::byte* Channel::place(int peer, const Header& header) {
@@ -145,7 +144,6 @@ void Channel::answer_query(int peer) {
 }
 
 // ---- in the hands of the baton's holder
-// ----------------------------------------------------------
 
 void Channel::handle(Incoming& message) {
   const std::byte* bytes = message.segment.data();
@@ -347,7 +345,6 @@ void Channel::say_goodbye() {
 }
 
 // ---- watching the time
-// ---------------------------------------------------------------------------
 
 bool Channel::check_deadline() {
   if (!current_) return false;
@@ -407,7 +404,6 @@ Status Channel::late_status() const {
 }
 
 // ---- failing
-// -------------------------------------------------------------------------------------
 
 void Channel::fail(const Status& status, bool tell_others) {
   {

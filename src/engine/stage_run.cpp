@@ -38,7 +38,6 @@ StageRun::StageRun(Stage& stage)
 }
 
 // ---- beginning
-// -----------------------------------------------------------------------------------
 
 void StageRun::Side::set(const std::vector<Piece>& pieces) {
   base = nullptr;
@@ -140,7 +139,6 @@ std::uint32_t StageRun::needed_access(const StageProgram& program) {
 }
 
 // ---- stepping
-// ------------------------------------------------------------------------------------
 
 bool StageRun::step() {
   switch (phase_) {
@@ -258,7 +256,6 @@ void StageRun::begin_direct() {
 }
 
 // ---- small
-// ---------------------------------------------------------------------------------------
 
 const std::byte* StageRun::packed_of(int peer) const {
   return plan_->way == StagePlan::Way::line ? stage_.line_of(peer, sequence_).payload
@@ -348,7 +345,6 @@ void StageRun::fold_untraced(std::size_t begin, std::size_t end, std::byte* resu
 }
 
 // ---- direct
-// --------------------------------------------------------------------------------------
 
 // Finds all buffers that this rank is going to touch. Their owners have said that it has mapped
 // them; should it not find one all the same, all would have to know, so that is a failure.
@@ -453,7 +449,6 @@ bool StageRun::await_last_mark() {
 }
 
 // ---- reading
-// -------------------------------------------------------------------------------------
 
 bool StageRun::step_reading() {
   const std::size_t copies = plan_->copies.size();

@@ -97,10 +97,12 @@ class Resolver {
     };
     if (needs_input())
       for (const ConstBuffer& buffer : call_.input)
-        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok()) return status;
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
+          return status;
     if (needs_output())
       for (const Buffer& buffer : call_.output)
-        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok()) return status;
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
+          return status;
     return check_reduction();
   }
 

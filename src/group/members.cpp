@@ -21,7 +21,8 @@ struct Ballot {
 }  // namespace
 
 Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string name,
-                                               const std::vector<int>& ranks, ReductionOrder order) {
+                                               const std::vector<int>& ranks,
+                                               ReductionOrder order) {
   engine::ChannelOptions options;
   options.id = id;
   options.name = std::move(name);
@@ -30,8 +31,8 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  auto group = std::make_shared<RankGroup>(
-      world_, world_->engine().open_channel(std::move(options)), order);
+  auto group =
+      std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   if (Status status = group->build_stage(); !status.ok() && group->health().ok()) return status;
@@ -73,7 +74,6 @@ Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
 }
 
 // ---- a group from a list, called by its members only
-// -----------------------------------------------
 
 Status RankGroup::run_internal(engine::Posting posting) {
   posting.internal = true;
@@ -148,7 +148,6 @@ Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, s
 }
 
 // ---- symmetric memory
-// ------------------------------------------------------------------------------
 
 std::vector<int> RankGroup::mapped_members() const {
   std::vector<int> mapped;

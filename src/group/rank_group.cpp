@@ -53,7 +53,6 @@ Status RankGroup::check_process() const {
 }
 
 // ---- collectives
-// ---------------------------------------------------------------------------------
 
 Status RankGroup::run(const Call& call) {
   if (world_->is_foreign()) return check_process();
@@ -74,7 +73,6 @@ Work RankGroup::start(const Call& call) {
 }
 
 // ---- point to point
-// ------------------------------------------------------------------------------
 
 Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Transfer> transfers,
                                                             const CallOptions& options) const {
@@ -122,7 +120,6 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
 }
 
 // ---- the rest
-// ------------------------------------------------------------------------------------
 
 Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
   tuner::Situation situation;

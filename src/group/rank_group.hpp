@@ -67,8 +67,7 @@ class RankGroup final : public Group {
   Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
   Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
                                       const std::vector<int>& ranks, ReductionOrder order);
-  Result<std::shared_ptr<Group>> divide(int color, int key, std::string name,
-                                        ReductionOrder order);
+  Result<std::shared_ptr<Group>> divide(int color, int key, std::string name, ReductionOrder order);
   Result<SharedMemory> share_memory(std::size_t bytes);
   std::vector<int> mapped_members() const;
 

@@ -95,7 +95,7 @@ class Tuning {
     return group_.broadcast(Buffer{data, bytes, Dtype::u8}, 0, call_);
   }
 
-  // ---- rank 0 ----
+  // ---- rank 0
 
   Result<std::shared_ptr<const Machine>> lead() {
     const MachineFacts facts = MachineFacts::find(static_cast<int>(cpus_.size()));
@@ -220,7 +220,7 @@ class Tuning {
     return tell(text.data(), text.size());
   }
 
-  // ---- the others ----
+  // ---- the others
 
   Result<std::shared_ptr<const Machine>> follow() {
     Verdict verdict;

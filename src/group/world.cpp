@@ -55,8 +55,7 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   engine_options.endpoint = std::move(linked->endpoint);
   const std::string& dumps = config.dump_dir.empty() ? config.trace_dir : config.dump_dir;
   if (!dumps.empty())
-    world->dump_path_ =
-        fmt::format("{}/tutti.rank{}.pid{}.json", dumps, options.rank, ::getpid());
+    world->dump_path_ = fmt::format("{}/tutti.rank{}.pid{}.json", dumps, options.rank, ::getpid());
   engine_options.config = std::move(config);
   engine_options.log = rank_log;
   engine_options.failures = world.get();
@@ -124,8 +123,8 @@ void World::on_failure(const engine::Channel& channel, const Status& status) {
 void World::on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
                         bool running) {
   if (!board_) return;
-  BoardNote note = BoardNote::of(collective, group, sequence,
-                                 running ? BoardState::running : BoardState::done);
+  BoardNote note =
+      BoardNote::of(collective, group, sequence, running ? BoardState::running : BoardState::done);
   note.calls = engine_->calls();
   note.bytes = engine_->called_bytes();
   board_->note(rank_, note);

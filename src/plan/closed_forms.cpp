@@ -86,7 +86,7 @@ double ClosedForms::send(int distance, double bytes) const {
   return (hosts_ > 1 && distance >= per_host_ ? far_ : near_).message(bytes);
 }
 
-// ---- pieces ----
+// ---- pieces
 
 ClosedForms::Sum ClosedForms::exchange(int distance, double bytes, bool folds,
                                        bool in_pairs) const {
@@ -213,7 +213,7 @@ ClosedForms::Sum ClosedForms::rails(double bytes, int ways, bool folds) const {
   return {seconds, ways * ((per_host_ - 1) * slice + (hosts_ - 1) * part), ways * (1 + hosts_ - 1)};
 }
 
-// ---- algorithms ----
+// ---- algorithms
 
 // reduce is broadcast backwards, with folds.
 ClosedForms::Maybe ClosedForms::broadcast(Algorithm algorithm, double bytes, bool folds) const {

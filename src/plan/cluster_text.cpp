@@ -17,7 +17,7 @@ constexpr int kVersion = 1;
 constexpr int kMostRanks = 1 << 24;
 constexpr std::size_t kMostPoints = 1024;
 
-// ---- reading: the first thing that is wrong is kept, and names its field ----
+// ---- reading: the first thing that is wrong is kept, and names its field
 
 class Reader {
  public:
@@ -222,7 +222,7 @@ class Reader {
   Status wrong_;
 };
 
-// ---- writing ----
+// ---- writing
 
 std::string wire_text(const Wire& wire) {
   return fmt::format("{{\"latency\": \"{}\", \"overhead\": \"{}\", \"bandwidth\": \"{}\"}}",

@@ -10,7 +10,7 @@
 namespace tutti::plan {
 namespace {
 
-// ---- clusters that were measured ----
+// ---- clusters that were measured
 
 std::vector<int> hosts_of(const Cluster& cluster, const Placement& placement) {
   const int per_host = placement.per_host(cluster);

@@ -125,8 +125,7 @@ TUTTI_INLINE float f16_to_f32(std::uint16_t x) {
   return lanes::as<float>(lanes::widen<5, 10, true, float, std::uint32_t>(x));
 }
 TUTTI_INLINE std::uint16_t f32_to_f16(float x) {
-  return static_cast<std::uint16_t>(
-      lanes::narrow<5, 10, true, float>(lanes::as<std::uint32_t>(x)));
+  return static_cast<std::uint16_t>(lanes::narrow<5, 10, true, float>(lanes::as<std::uint32_t>(x)));
 }
 TUTTI_INLINE float bf16_to_f32(std::uint16_t x) {
   return lanes::as<float>(lanes::widen_bf16<std::uint32_t>(x));

@@ -128,8 +128,8 @@ using Strip = Vector<typename E::Lane>[U][E::kParts];
 
 // Folds one operand into the strip, or begins the strip with it; `some` bytes of it when Partial.
 template <class E, class Op, int U, bool Partial, bool First>
-TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job,
-                       std::size_t offset, std::size_t some, std::size_t ahead) {
+TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job, std::size_t offset,
+                       std::size_t some, std::size_t ahead) {
   using Memory = typename E::Memory;
   const char* from = static_cast<const char*>(operand.data) + offset;
   if (ahead != 0)
@@ -196,8 +196,7 @@ void fold_all(const Job& given) {
   const std::size_t far = end - at >= kLongBytes ? end - kAheadBytes - kStrip : 0;
   for (; end - at >= kStrip; at += kStrip)
     fold_strip<E, Op, kWide, false>(job, at, 0, at < far ? kAheadBytes : 0);
-  for (; end - at >= kVectorBytes; at += kVectorBytes)
-    fold_strip<E, Op, 1, false>(job, at, 0, 0);
+  for (; end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0, 0);
   if (at < end) fold_strip<E, Op, 1, true>(job, at, end - at, 0);
 }
 
@@ -206,9 +205,10 @@ using Row = std::array<Kernel, kReduceOps>;
 
 template <class E>
 constexpr Row float_row() {
-  return {fold_all<E, Sum>, fold_all<E, Prod>, fold_all<E, Min>, fold_all<E, Max>,
-          fold_all<E, Avg>, nullptr,           nullptr,          nullptr,
-          fold_all<E, PremulSum>, nullptr};
+  return {fold_all<E, Sum>, fold_all<E, Prod>, fold_all<E, Min>,
+          fold_all<E, Max>, fold_all<E, Avg>,  nullptr,
+          nullptr,          nullptr,           fold_all<E, PremulSum>,
+          nullptr};
 }
 
 // Sign matters only where numbers are compared or divided.
@@ -217,24 +217,34 @@ constexpr Row integer_row() {
   using E = Whole<T>;
   using U = Whole<std::make_unsigned_t<T>>;
   using Mean = std::conditional_t<std::is_signed_v<T>, SignedAvg, Avg>;
-  return {fold_all<U, Sum>,  fold_all<U, Prod>, fold_all<E, Min>, fold_all<E, Max>,
-          fold_all<E, Mean>, fold_all<U, And>,  fold_all<U, Or>,  fold_all<U, Xor>,
-          nullptr,           nullptr};
+  return {
+      fold_all<U, Sum>, fold_all<U, Prod>, fold_all<E, Min>, fold_all<E, Max>, fold_all<E, Mean>,
+      fold_all<U, And>, fold_all<U, Or>,   fold_all<U, Xor>, nullptr,          nullptr};
 }
 
 constexpr Row boolean_row() {
   using E = Boolean;
-  return {fold_all<E, Or>, fold_all<E, And>, fold_all<E, And>, fold_all<E, Or>, nullptr,
-          fold_all<E, And>, fold_all<E, Or>, fold_all<E, Xor>, nullptr, nullptr};
+  return {fold_all<E, Or>,  fold_all<E, And>, fold_all<E, And>, fold_all<E, Or>, nullptr,
+          fold_all<E, And>, fold_all<E, Or>,  fold_all<E, Xor>, nullptr,         nullptr};
 }
 
 // In the order of Dtype.
 constexpr KernelTable make_folds() {
-  return {integer_row<std::int8_t>(),  integer_row<std::uint8_t>(),  integer_row<std::int16_t>(),
-          integer_row<std::uint16_t>(), integer_row<std::int32_t>(), integer_row<std::uint32_t>(),
-          integer_row<std::int64_t>(), integer_row<std::uint64_t>(), float_row<F16>(),
-          float_row<Bf16>(),           float_row<Whole<float>>(),    float_row<Whole<double>>(),
-          boolean_row(),               float_row<F8e4m3>(),          float_row<F8e5m2>()};
+  return {integer_row<std::int8_t>(),
+          integer_row<std::uint8_t>(),
+          integer_row<std::int16_t>(),
+          integer_row<std::uint16_t>(),
+          integer_row<std::int32_t>(),
+          integer_row<std::uint32_t>(),
+          integer_row<std::int64_t>(),
+          integer_row<std::uint64_t>(),
+          float_row<F16>(),
+          float_row<Bf16>(),
+          float_row<Whole<float>>(),
+          float_row<Whole<double>>(),
+          boolean_row(),
+          float_row<F8e4m3>(),
+          float_row<F8e5m2>()};
 }
 
 // Ordinary stores up to the first line of `dst` and for what is less than a vector at the end.

@@ -26,7 +26,9 @@ void store(void* base, std::size_t i, T value) {
 template <class T>
 T combine_float(ReduceOp op, T a, T b) {
   switch (op) {
-    case ReduceOp::sum: case ReduceOp::avg: case ReduceOp::premul_sum: return a + b;
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+    case ReduceOp::premul_sum: return a + b;
     case ReduceOp::prod: return a * b;
     case ReduceOp::min:
       if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
@@ -36,7 +38,10 @@ T combine_float(ReduceOp op, T a, T b) {
       if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
       if (a == b) return std::signbit(a) ? b : a;
       return a > b ? a : b;
-    case ReduceOp::band: case ReduceOp::bor: case ReduceOp::bxor: case ReduceOp::user: break;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::user: break;
   }
   TUTTI_CHECK(!"a sensible op");
   return a;
@@ -48,14 +53,16 @@ T combine_integer(ReduceOp op, T a, T b) {
   const auto x = static_cast<std::uint64_t>(a);
   const auto y = static_cast<std::uint64_t>(b);
   switch (op) {
-    case ReduceOp::sum: case ReduceOp::avg: return static_cast<T>(x + y);
+    case ReduceOp::sum:
+    case ReduceOp::avg: return static_cast<T>(x + y);
     case ReduceOp::prod: return static_cast<T>(x * y);
     case ReduceOp::min: return a < b ? a : b;
     case ReduceOp::max: return a > b ? a : b;
     case ReduceOp::band: return static_cast<T>(x & y);
     case ReduceOp::bor: return static_cast<T>(x | y);
     case ReduceOp::bxor: return static_cast<T>(x ^ y);
-    case ReduceOp::premul_sum: case ReduceOp::user: break;
+    case ReduceOp::premul_sum:
+    case ReduceOp::user: break;
   }
   TUTTI_CHECK(!"a sensible op");
   return a;
@@ -63,10 +70,16 @@ T combine_integer(ReduceOp op, T a, T b) {
 
 bool combine_bool(ReduceOp op, bool a, bool b) {
   switch (op) {
-    case ReduceOp::sum: case ReduceOp::max: case ReduceOp::bor: return a || b;
-    case ReduceOp::prod: case ReduceOp::min: case ReduceOp::band: return a && b;
+    case ReduceOp::sum:
+    case ReduceOp::max:
+    case ReduceOp::bor: return a || b;
+    case ReduceOp::prod:
+    case ReduceOp::min:
+    case ReduceOp::band: return a && b;
     case ReduceOp::bxor: return a != b;
-    case ReduceOp::avg: case ReduceOp::premul_sum: case ReduceOp::user: break;
+    case ReduceOp::avg:
+    case ReduceOp::premul_sum:
+    case ReduceOp::user: break;
   }
   TUTTI_CHECK(!"a sensible op");
   return a;
@@ -83,8 +96,7 @@ void float_element(const Folding& folding, std::span<const Operand> operands, Re
     return scaled ? value * static_cast<Acc>(folding.reduction.scalar) : value;
   };
   Acc acc = enter(operands[0]);
-  for (const Operand& operand : operands.subspan(1))
-    acc = combine_float(op, acc, enter(operand));
+  for (const Operand& operand : operands.subspan(1)) acc = combine_float(op, acc, enter(operand));
   if (op == ReduceOp::avg && folding.finish) acc = acc / static_cast<Acc>(folding.ranks);
   write(std::isnan(acc) ? std::numeric_limits<Acc>::quiet_NaN() : acc);
 }

@@ -12,8 +12,8 @@ namespace {
 
 using namespace builders;
 
-constexpr bool kOrdered = true;   // the verifier checks this claim
-constexpr bool kUneven = true;    // each message is one part, and only its two ends need its size
+constexpr bool kOrdered = true;  // the verifier checks this claim
+constexpr bool kUneven = true;   // each message is one part, and only its two ends need its size
 constexpr bool kAnyOrder = false, kEven = false;
 
 bool makes_cube(const Request& request) { return is_power_of_two(request.size); }
@@ -141,10 +141,10 @@ Result<Program> build(Algorithm algorithm, const Request& request) {
   if (Status status = check_request(request); !status.ok()) return status;
   const Entry* entry = find(request.collective, algorithm);
   if (!entry) {
-    return Status(Code::invalid_argument,
-                  fmt::format("there is no {} for {}; there are {}", to_string(algorithm),
-                              to_string(request.collective),
-                              names_of(algorithms_for(request.collective))));
+    return Status(
+        Code::invalid_argument,
+        fmt::format("there is no {} for {}; there are {}", to_string(algorithm),
+                    to_string(request.collective), names_of(algorithms_for(request.collective))));
   }
   if (entry->applies && !entry->applies(request)) {
     return Status(Code::invalid_argument,

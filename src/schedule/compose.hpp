@@ -18,13 +18,13 @@
 namespace tutti::schedule {
 
 struct Placement {
-  std::span<const int> ranks;        // the part's rank i is ranks[i] of the whole
+  std::span<const int> ranks;  // the part's rank i is ranks[i] of the whole
   std::uint32_t first_step = 0;
-  Region input{}, output{};          // where the part's sides begin; counts do not matter
-  std::uint32_t scale = 1;           // chunks of the whole per chunk of the part
-  std::uint64_t first_extent = 0;    // extent of the whole at which the part's extent 0 begins
-  bool raw = true;                   // the part's inputs are raw inputs of the whole
-  bool finish = true;                // the part's results are results of the whole
+  Region input{}, output{};        // where the part's sides begin; counts do not matter
+  std::uint32_t scale = 1;         // chunks of the whole per chunk of the part
+  std::uint64_t first_extent = 0;  // extent of the whole at which the part's extent 0 begins
+  bool raw = true;                 // the part's inputs are raw inputs of the whole
+  bool finish = true;              // the part's results are results of the whole
 };
 
 // Appends the part's ops to the whole; its scratch comes behind the whole's.

@@ -36,7 +36,8 @@ void each_access(const Op& op, Visit visit) {
 class Places {
  public:
   explicit Places(const Program& program)
-      : program_(&program), outputs_(chunk_count(program, Space::output)),
+      : program_(&program),
+        outputs_(chunk_count(program, Space::output)),
         inputs_(chunk_count(program, Space::input)) {}
 
   std::size_t count() const { return outputs_ + inputs_ + program_->scratch.size(); }

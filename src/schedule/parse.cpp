@@ -122,10 +122,10 @@ bool read_operands(Words& words, Op& op) {
 }
 
 bool read_kind(std::string_view word, OpKind& kind) {
-#define TUTTI_OP(name) \
-  if (word == #name) { \
+#define TUTTI_OP(name)   \
+  if (word == #name) {   \
     kind = OpKind::name; \
-    return true; \
+    return true;         \
   }
 #include "schedule/ops.def"
 #undef TUTTI_OP

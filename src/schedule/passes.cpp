@@ -58,9 +58,9 @@ std::optional<std::uint32_t> feeding_recv(const Program& program, std::uint32_t 
   const Region& region = operand.region;
   const Op& reduce = program.ops[at];
   if (operand.peer != kLocal || region.space != Space::scratch || region.count == 0) return {};
-  const auto times = std::count_if(
-      reduce.sources.begin(), reduce.sources.end(),
-      [&](const Source& s) { return s.peer == kLocal && overlap(s.region, region); });
+  const auto times =
+      std::count_if(reduce.sources.begin(), reduce.sources.end(),
+                    [&](const Source& s) { return s.peer == kLocal && overlap(s.region, region); });
   if (times != 1) return {};
   const bool overwritten = reduce.dst == region;
   if (!overwritten && overlap(reduce.dst, region)) return {};

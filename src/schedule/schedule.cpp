@@ -66,7 +66,8 @@ bool has_parts(Collective collective) {
 std::string_view to_string(OpKind kind) noexcept {
   switch (kind) {
 #define TUTTI_OP(name) \
-  case OpKind::name: return #name;
+  case OpKind::name:   \
+    return #name;
 #include "schedule/ops.def"
 #undef TUTTI_OP
   }
@@ -85,9 +86,9 @@ std::string_view to_string(Space space) noexcept {
 std::uint32_t chunk_count(const Program& program, Space space) {
   if (space == Space::scratch) return static_cast<std::uint32_t>(program.scratch.size());
   if (root_only(program.collective, space) && program.rank != program.root) return 0;
-  return chunks_of(space == Space::input ? input_side(program.collective)
-                                         : output_side(program.collective),
-                   program);
+  return chunks_of(
+      space == Space::input ? input_side(program.collective) : output_side(program.collective),
+      program);
 }
 
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk) {
@@ -95,8 +96,8 @@ std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk
   const auto rank = static_cast<std::uint64_t>(program.rank);
   const std::uint64_t cut = program.cut;
   if (space == Space::scratch) return program.scratch[chunk];
-  const Side side = space == Space::input ? input_side(program.collective)
-                                          : output_side(program.collective);
+  const Side side =
+      space == Space::input ? input_side(program.collective) : output_side(program.collective);
   if (side == Side::one) return has_parts(program.collective) ? rank * cut + chunk : chunk;
   if (side != Side::all_pairs) return chunk;
   const std::uint64_t other = chunk / cut, piece = chunk % cut;

@@ -99,7 +99,7 @@ struct Request {
   int rank = 0;
   int root = 0;
   bool in_place = false;
-  int shots = 2;                  // direct all_reduce: 1 everyone folds all, 2 owners fold slices
+  int shots = 2;                   // direct all_reduce: 1 everyone folds all, 2 owners fold slices
   std::span<const int> host_of{};  // hierarchical, torus_2d: host of each rank; empty: one host
 };
 

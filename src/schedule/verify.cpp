@@ -27,8 +27,8 @@ Status check_headers(std::span<const Program> programs) {
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const Program& program = programs[r];
     if (program.rank != static_cast<int>(r) || program.size != static_cast<int>(programs.size())) {
-      return wrong(fmt::format("program {} of {} says that it is rank {} of {}", r,
-                               programs.size(), program.rank, program.size));
+      return wrong(fmt::format("program {} of {} says that it is rank {} of {}", r, programs.size(),
+                               program.rank, program.size));
     }
     if (program.collective != model.collective || program.root != model.root ||
         program.cut != model.cut) {
@@ -80,8 +80,12 @@ class Memory {
 class Proof {
  public:
   Proof(std::span<const Program> programs, const Graph& graph)
-      : programs_(programs), graph_(graph), n_(static_cast<int>(programs.size())),
-        expressions_(n_), memory_(programs, expressions_), depth_(graph.ops(), 0) {}
+      : programs_(programs),
+        graph_(graph),
+        n_(static_cast<int>(programs.size())),
+        expressions_(n_),
+        memory_(programs, expressions_),
+        depth_(graph.ops(), 0) {}
 
   Result<Report> run() {
     for (auto check : {&Proof::check_connected, &Proof::execute, &Proof::check_puts,
@@ -192,8 +196,8 @@ Status Proof::perform(OpId event) {
     const Region& src = graph_.op(from).src;
     const Value value = memory_.at(graph_.rank(from), src.space, src.first + c);
     if (value == kUndefined) {
-      return wrong(graph_.name(from) + fmt::format(" reads chunk {} before it was written",
-                                                   src.first + c));
+      return wrong(graph_.name(from) +
+                   fmt::format(" reads chunk {} before it was written", src.first + c));
     }
     memory_.at(rank, op.dst.space, op.dst.first + c) = value;
   }

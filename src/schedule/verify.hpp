@@ -15,10 +15,10 @@
 namespace tutti::schedule {
 
 struct Report {
-  bool rank_ordered = true;      // every reduced result is one fold of raw inputs in rank order
-  std::uint32_t steps = 0;       // longest chain of messages
-  std::uint64_t messages = 0;    // over all ranks
-  std::string expression;        // of rank 0's first result chunk (root's, if it has one)
+  bool rank_ordered = true;    // every reduced result is one fold of raw inputs in rank order
+  std::uint32_t steps = 0;     // longest chain of messages
+  std::uint64_t messages = 0;  // over all ranks
+  std::string expression;      // of rank 0's first result chunk (root's, if it has one)
 };
 
 // Code::internal with a sentence that names rank, op and chunk when the schedule is wrong.

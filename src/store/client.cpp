@@ -203,8 +203,7 @@ Result<std::shared_ptr<Store>> connect_store(const std::string& address, const s
   if (!socket.ok())
     return socket.status().annotate(
         fmt::format("cannot join the store at {} within {} ms", address, timeout.count()));
-  return std::shared_ptr<Store>(
-      std::make_shared<ClientStore>(address, secret, std::move(*socket)));
+  return std::shared_ptr<Store>(std::make_shared<ClientStore>(address, secret, std::move(*socket)));
 }
 
 }  // namespace v1

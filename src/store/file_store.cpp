@@ -187,8 +187,10 @@ class FileStore final : public Store {
       if (rest.size() < store::kLengthBytes + *length) break;
       auto record = Request::decode(rest.substr(store::kLengthBytes, *length));
       if (!record.ok()) return record.status().annotate(path_);
-      if (record->kind == RequestKind::remove) (void)table_.remove(record->key);
-      else table_.set(record->key, record->value);
+      if (record->kind == RequestKind::remove)
+        (void)table_.remove(record->key);
+      else
+        table_.set(record->key, record->value);
       rest.remove_prefix(store::kLengthBytes + *length);
       end_ += static_cast<off_t>(store::kLengthBytes + *length);
     }

@@ -41,8 +41,11 @@ struct Socket {
 class Loop {
  public:
   Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, std::string secret)
-      : listener_(std::move(listener)), epoll_(std::move(epoll)), stop_(std::move(stop)),
-        is_local_(is_local), state_(std::move(secret)) {}
+      : listener_(std::move(listener)),
+        epoll_(std::move(epoll)),
+        stop_(std::move(stop)),
+        is_local_(is_local),
+        state_(std::move(secret)) {}
 
   void run();
   void stop() const { ::eventfd_write(stop_.get(), 1); }
@@ -138,8 +141,10 @@ void Loop::read_from(ConnectionId id, Nanoseconds now) {
   if (found == sockets_.end()) return;
   char buffer[kReadBytes];
   const ssize_t got = ::read(found->second.descriptor.get(), buffer, sizeof buffer);
-  if (got > 0) state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
-  else if (got == 0 || (errno != EAGAIN && errno != EINTR)) drop(id);
+  if (got > 0)
+    state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
+  else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+    drop(id);
 }
 
 void Loop::flush(ConnectionId id) {
@@ -178,7 +183,9 @@ void Loop::drop(ConnectionId id) {
 class SocketServer final : public StoreServer {
  public:
   SocketServer(std::string address, int listener, std::unique_ptr<Loop> loop)
-      : address_(std::move(address)), listener_(listener), loop_(std::move(loop)),
+      : address_(std::move(address)),
+        listener_(listener),
+        loop_(std::move(loop)),
         close_in_child_(Hook::on_fork(&SocketServer::on_fork, this)),
         thread_(start_quiet_thread("tutti-store", [loop = loop_.get()] { loop->run(); })) {}
 

@@ -98,8 +98,10 @@ class Parser {
   static std::string take_seat(const std::vector<std::string_view>& words, Seat& seat) {
     bool has_host = false;
     for (std::size_t i = 2; i < words.size(); i += 2) {
-      int* field = words[i] == "host" ? &seat.host : words[i] == "numa" ? &seat.numa
-                   : words[i] == "l3" ? &seat.l3 : nullptr;
+      int* field = words[i] == "host"   ? &seat.host
+                   : words[i] == "numa" ? &seat.numa
+                   : words[i] == "l3"   ? &seat.l3
+                                        : nullptr;
       if (field == nullptr) return fmt::format("'{}' is none of host, numa, l3", words[i]);
       if (!to_number(words[i + 1], *field))
         return fmt::format("'{}' is no index for {}", words[i + 1], words[i]);
@@ -133,8 +135,8 @@ Status wrong_text(int line, const std::string& what) {
 }  // namespace
 
 std::string to_text(const Topology& topology) {
-  std::string text = fmt::format("{}\nlinks inside {} between {}\n", kHead, topology.inside,
-                                 topology.between);
+  std::string text =
+      fmt::format("{}\nlinks inside {} between {}\n", kHead, topology.inside, topology.between);
   for (int first = 0; first < topology.size();) {
     const Seat& seat = topology.ranks[first];
     int last = first;

@@ -58,8 +58,10 @@ void JsonWriter::put(std::string_view text) {
 void JsonWriter::put_escaped(std::string_view text) {
   for (char letter : text) {
     if (letter == '"' || letter == '\\') put('\\');
-    if (letter == '\n') put("\\n");
-    else put(letter >= ' ' && letter <= '~' ? letter : '?');
+    if (letter == '\n')
+      put("\\n");
+    else
+      put(letter >= ' ' && letter <= '~' ? letter : '?');
   }
 }
 

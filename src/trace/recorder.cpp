@@ -109,8 +109,10 @@ std::string_view to_string(Event event) noexcept {
 
 Recorder::Recorder(std::size_t records, const Clock& clock)
     : slots_(new Slot[std::bit_ceil(records > 0 ? records : 1)]),
-      mask_(std::bit_ceil(records > 0 ? records : 1) - 1), clock_(clock),
-      born_ns_(clock.now().count()), born_ticks_(ticks()) {
+      mask_(std::bit_ceil(records > 0 ? records : 1) - 1),
+      clock_(clock),
+      born_ns_(clock.now().count()),
+      born_ticks_(ticks()) {
   static_assert(sizeof(Slot) == 64 && sizeof(Record) == 56);
 }
 
@@ -141,8 +143,7 @@ void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t b
   Words words;
   std::memcpy(words.data(), &span, sizeof span);
   slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < kWords; ++i)
-    slot.words[i].store(words[i], std::memory_order_release);
+  for (std::size_t i = 0; i < kWords; ++i) slot.words[i].store(words[i], std::memory_order_release);
   slot.version.store(2 * ticket + 2, std::memory_order_release);
 }
 
@@ -158,8 +159,7 @@ void Recorder::place(const Record& record) noexcept {
   if (version % 2 != 0 || version > 2 * ticket ||
       !slot.version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_acquire))
     return;
-  for (std::size_t i = 0; i < kWords; ++i)
-    slot.words[i].store(words[i], std::memory_order_release);
+  for (std::size_t i = 0; i < kWords; ++i) slot.words[i].store(words[i], std::memory_order_release);
   slot.version.store(2 * ticket + 2, std::memory_order_release);
 }
 
@@ -169,8 +169,8 @@ Record Recorder::in_ns(Record record) const noexcept {
   const double passed_ns = static_cast<double>(clock_.now().count() - born_ns_);
   const double passed_ticks = static_cast<double>(ticks() - born_ticks_);
   const double ns_per_tick = passed_ticks > 0 ? passed_ns / passed_ticks : 1.0;
-  const auto since_born = static_cast<double>(static_cast<std::uint64_t>(record.time_ns) -
-                                              born_ticks_);
+  const auto since_born =
+      static_cast<double>(static_cast<std::uint64_t>(record.time_ns) - born_ticks_);
   record.time_ns = born_ns_ + static_cast<std::int64_t>(since_born * ns_per_tick);
   record.peer = static_cast<std::int32_t>(std::min(record.peer * ns_per_tick, 2147483647.0));
   return record;

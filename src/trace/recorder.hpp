@@ -37,19 +37,19 @@ std::string_view to_string(Event event) noexcept;
 inline constexpr std::uint8_t kPointToPoint = 255;  // in Record::collective
 
 struct Record {
-  std::int64_t time_ns = 0;     // of the recorder's clock; filled in by note()
-  std::uint64_t sequence = 0;   // of the collective in its group, or of the message
+  std::int64_t time_ns = 0;    // of the recorder's clock; filled in by note()
+  std::uint64_t sequence = 0;  // of the collective in its group, or of the message
   std::uint64_t bytes = 0;
   std::uint32_t channel = 0;
-  std::int32_t peer = -1;       // of a message; of a span: how many ns it took
+  std::int32_t peer = -1;  // of a message; of a span: how many ns it took
   Event event = Event::note;
   std::uint8_t collective = 0;  // tutti::Collective, or kPointToPoint
   std::uint8_t algorithm = 0;
   std::uint8_t dtype = 0;
   std::uint8_t reduce_op = 0;
-  std::uint8_t code = 0;        // tutti::Code, of a failure
-  std::uint16_t is_span = 0;    // time_ns is when it began; there is no `started` record
-  char label[16] = {};          // group or call name, cut off; zero-filled
+  std::uint8_t code = 0;      // tutti::Code, of a failure
+  std::uint16_t is_span = 0;  // time_ns is when it began; there is no `started` record
+  char label[16] = {};        // group or call name, cut off; zero-filled
 };
 
 // Places in the ring that one writer has reserved. They are filled without an atomic operation that

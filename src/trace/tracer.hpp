@@ -28,7 +28,7 @@ struct TracerOptions {
   std::string folder;  // is made if it is not there
   int rank = 0;
   int ranks = 1;
-  std::string job;     // the same on all ranks
+  std::string job;  // the same on all ranks
 };
 
 class Tracer final : public Sink {

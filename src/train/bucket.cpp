@@ -41,9 +41,7 @@ Buffer Bucket::gradients(Range range) const {
   return Buffer::of(static_cast<float*>(gradients_.data) + range.first, range.count);
 }
 
-void Bucket::zero_gradients() {
-  std::memset(gradients_.data, 0, plan_.elements * sizeof(float));
-}
+void Bucket::zero_gradients() { std::memset(gradients_.data, 0, plan_.elements * sizeof(float)); }
 
 float* Bucket::main_weights() {
   if (!has_main_copy()) return static_cast<float*>(values(own_).data);

@@ -36,7 +36,7 @@ class Bucket {
   Range shard() const noexcept { return shard_; }
   Range own() const noexcept { return own_; }
 
-  Buffer values() const;     // the whole bucket
+  Buffer values() const;  // the whole bucket
   Buffer gradients() const;
   Buffer values(Range range) const;
   Buffer gradients(Range range) const;

@@ -289,5 +289,5 @@ Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& p
   return info;
 }
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti::train

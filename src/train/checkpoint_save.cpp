@@ -178,5 +178,5 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
   return Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
 }
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti::train

@@ -36,8 +36,7 @@ Status answer(Group& group, const Clock& clock) {
     char ping = 0;
     if (auto got = group.recv(Buffer::of(&ping, 1), 0, kTag); !got.ok()) return got.status();
     const std::int64_t mine = clock.now().count();
-    if (Status status = group.send(ConstBuffer::of(&mine, 1), 0, kTag); !status.ok())
-      return status;
+    if (Status status = group.send(ConstBuffer::of(&mine, 1), 0, kTag); !status.ok()) return status;
   }
   return {};
 }
@@ -46,9 +45,8 @@ Result<std::vector<Identity>> all_identities(Group& group, const std::string& id
   Identity mine{};
   std::memcpy(mine.data(), identity.data(), std::min(identity.size(), mine.size()));
   std::vector<Identity> all(static_cast<std::size_t>(group.size()));
-  const Status status =
-      group.all_gather(ConstBuffer::of(mine.data(), mine.size()),
-                       Buffer::of(all.front().data(), all.size() * mine.size()));
+  const Status status = group.all_gather(ConstBuffer::of(mine.data(), mine.size()),
+                                         Buffer::of(all.front().data(), all.size() * mine.size()));
   if (!status.ok()) return status;
   return all;
 }

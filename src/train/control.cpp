@@ -78,8 +78,8 @@ void Control::set_loss_fault() { set_fault(std::uint64_t{1} << kLossShift); }
 
 void Control::set_gradient_fault(std::size_t parameter, bool after_reduction) {
   TUTTI_CHECK(parameter < parameters_);
-  set_fault(std::uint64_t{parameter} << kParameterShift |
-            std::uint64_t{after_reduction} << kAfterShift);
+  set_fault(std::uint64_t{parameter} << kParameterShift | std::uint64_t{after_reduction}
+                                                              << kAfterShift);
 }
 
 void Control::set_used(std::size_t parameter) {
@@ -111,8 +111,8 @@ std::vector<Control::Finding> Control::findings() const {
 
 int Control::used_by(std::size_t parameter) const {
   TUTTI_CHECK(parameter < parameters_);
-  const auto word = static_cast<std::uint64_t>(
-      words_[first_count() + parameter / fields_per_word_]);
+  const auto word =
+      static_cast<std::uint64_t>(words_[first_count() + parameter / fields_per_word_]);
   const auto shift = static_cast<int>(parameter % fields_per_word_) * field_bits_;
   return static_cast<int>(bits_of(word, shift, field_bits_));
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kLimbBits = 32;
 constexpr std::int64_t kLimbMask = 0xffffffff;
-constexpr int kMantissaBits = 52;   // of an f64, without the leading one
+constexpr int kMantissaBits = 52;  // of an f64, without the leading one
 constexpr int kExponentBias = 1023;
 // An addition makes a limb grow by less than 2^32, so this many make it at most 2^62.
 constexpr std::uint32_t kCarryEvery = 1U << 30;
@@ -69,11 +69,12 @@ double ExactSum::value() const {
   while (top >= 0 && limbs[static_cast<std::size_t>(top)] == 0) --top;
   if (top < 0) return 0;
   const auto limb = [&](int i) {
-    return i < 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(limbs[static_cast<std::size_t>(i)]);
+    return i < 0 ? std::uint64_t{0}
+                 : static_cast<std::uint64_t>(limbs[static_cast<std::size_t>(i)]);
   };
   const int width = static_cast<int>(std::bit_width(limb(top)));  // 1…32
-  std::uint64_t window = (limb(top) << kLimbBits | limb(top - 1)) << (kLimbBits - width) |
-                         limb(top - 2) >> width;
+  std::uint64_t window =
+      (limb(top) << kLimbBits | limb(top - 1)) << (kLimbBits - width) | limb(top - 2) >> width;
   std::uint64_t below = limb(top - 2) & ((1ULL << width) - 1);
   for (int i = top - 3; i >= 0; --i) below |= limb(i);
   if (below != 0) window |= 1;

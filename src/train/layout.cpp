@@ -71,9 +71,7 @@ class Cutter {
     std::size_t bytes = 0;
     bool is_tail = true;
   };
-  void make(std::size_t index) {
-    buckets_.push_back({parameters_[index].value.dtype, {index}, 0});
-  }
+  void make(std::size_t index) { buckets_.push_back({parameters_[index].value.dtype, {index}, 0}); }
 
   std::span<const Parameter> parameters_;
   std::size_t bucket_bytes_;
@@ -105,7 +103,8 @@ void place_parameters(std::span<const Parameter> parameters, int ranks, Layout& 
       layout.place[index] = Placement{b, offset};
       offset += round_up(parameters[index].count(), kBlock);
     }
-    bucket.elements = round_up(std::max<std::size_t>(offset, 1), 128 * static_cast<std::size_t>(ranks));
+    bucket.elements =
+        round_up(std::max<std::size_t>(offset, 1), 128 * static_cast<std::size_t>(ranks));
   }
 }
 
@@ -121,9 +120,8 @@ std::vector<std::size_t> forward_order(const Layout& layout, std::span<const std
   };
   std::vector<std::size_t> buckets(layout.buckets.size());
   std::iota(buckets.rbegin(), buckets.rend(), 0);
-  std::stable_sort(buckets.begin(), buckets.end(), [&](std::size_t a, std::size_t b) {
-    return needed_at(a) < needed_at(b);
-  });
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [&](std::size_t a, std::size_t b) { return needed_at(a) < needed_at(b); });
   return buckets;
 }
 
@@ -169,12 +167,12 @@ std::string tail_cause(std::span<const Parameter> parameters, const Layout& layo
   const std::size_t tail = tail_of(parameters, layout);
   const BucketPlan& last = layout.buckets[tail];
   const Parameter& largest = parameters[largest_of(parameters, last)];
-  const std::string where =
-      fmt::format("tail: bucket {} ({:.2f} MiB), ", tail, mebibytes(last));
+  const std::string where = fmt::format("tail: bucket {} ({:.2f} MiB), ", tail, mebibytes(last));
   if (!largest.aliases.empty())
-    return where + fmt::format("because {} is tied to {}: its gradient is complete only when "
-                               "backward ends",
-                               largest.name, fmt::join(largest.aliases, ", "));
+    return where + fmt::format(
+                       "because {} is tied to {}: its gradient is complete only when "
+                       "backward ends",
+                       largest.name, fmt::join(largest.aliases, ", "));
   return where + fmt::format("ready when backward ends; its largest part is {}", largest.name);
 }
 

@@ -55,15 +55,17 @@ LossGuard::Judgement LossGuard::judge(std::int64_t step, const StepReport& repor
   recomputing_ = -1;
   if (report.outcome == Outcome::skipped) {
     ++skipped_;
-    return go_on(fmt::format("step {} was skipped on all ranks, because a gradient was not finite: "
-                             "{}; {} skipped so far",
-                             step, describe(report.faults), skipped_));
+    return go_on(
+        fmt::format("step {} was skipped on all ranks, because a gradient was not finite: "
+                    "{}; {} skipped so far",
+                    step, describe(report.faults), skipped_));
   }
   if (!again) return {};
   ++transient_;
-  return go_on(fmt::format("step {} went well when it was computed again: the fault was transient "
-                           "({}); {} so far. If they go on, suspect the hardware",
-                           step, first_fault_, transient_));
+  return go_on(
+      fmt::format("step {} went well when it was computed again: the fault was transient "
+                  "({}); {} so far. If they go on, suspect the hardware",
+                  step, first_fault_, transient_));
 }
 
 LossGuard::Judgement LossGuard::judge_first(std::int64_t step, const StepReport& report) {
@@ -78,10 +80,11 @@ LossGuard::Judgement LossGuard::judge_second(std::int64_t step, const StepReport
   const std::string second = describe(report.faults);
   const std::string first =
       second == first_fault_ ? "" : fmt::format(" (the first time: {})", first_fault_);
-  return stop(fmt::format("step {} is not finite, also when computed again, so the fault is "
-                          "persistent: {}{}. The run ends before the update; continue from the "
-                          "last checkpoint with other data or a smaller learning rate",
-                          step, second, first));
+  return stop(
+      fmt::format("step {} is not finite, also when computed again, so the fault is "
+                  "persistent: {}{}. The run ends before the update; continue from the "
+                  "last checkpoint with other data or a smaller learning rate",
+                  step, second, first));
 }
 
 LossGuard::Judgement LossGuard::judge_loss(std::int64_t step, std::int64_t now, double mean_loss,
@@ -97,9 +100,10 @@ LossGuard::Judgement LossGuard::judge_loss(std::int64_t step, std::int64_t now, 
     return {};
   }
   if (size == 0 || size < kSpike * largest_) return {};
-  return go_on(fmt::format("the loss of step {} is spiky: {} is at least {} times {}, the largest "
-                           "of the first {}",
-                           step, mean_loss, kSpike, largest_, kSamples));
+  return go_on(
+      fmt::format("the loss of step {} is spiky: {} is at least {} times {}, the largest "
+                  "of the first {}",
+                  step, mean_loss, kSpike, largest_, kSamples));
 }
 
 LossGuard::Judgement LossGuard::judge_bad_loss(std::int64_t step, std::int64_t now,

@@ -92,29 +92,31 @@ TUTTI_INLINE Floats square_root(Floats x) {
 void adamw(const AdamWFactors& given, float* weights, const float* gradient, float* exp_avg,
            float* exp_avg_sq, std::size_t count) {
   const AdamWFactors f = given;  // a copy, which no array can alias
-  in_pieces(count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-    const Floats g = piece.load(gradient + at) * f.grad_scale;
-    const Floats w = piece.load(weights + at) * f.keep;
-    const Floats m = piece.load(exp_avg + at) * f.beta1 + g * f.one_minus_beta1;
-    const Floats v = piece.load(exp_avg_sq + at) * f.beta2 + (g * g) * f.one_minus_beta2;
-    const Floats denominator = square_root(v) / f.root_correction2 + f.epsilon;
-    piece.store(exp_avg + at, canonical(m));
-    piece.store(exp_avg_sq + at, canonical(v));
-    piece.store(weights + at, canonical(w - f.step_size * (m / denominator)));
-  });
+  in_pieces(
+      count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
+        const Floats g = piece.load(gradient + at) * f.grad_scale;
+        const Floats w = piece.load(weights + at) * f.keep;
+        const Floats m = piece.load(exp_avg + at) * f.beta1 + g * f.one_minus_beta1;
+        const Floats v = piece.load(exp_avg_sq + at) * f.beta2 + (g * g) * f.one_minus_beta2;
+        const Floats denominator = square_root(v) / f.root_correction2 + f.epsilon;
+        piece.store(exp_avg + at, canonical(m));
+        piece.store(exp_avg_sq + at, canonical(v));
+        piece.store(weights + at, canonical(w - f.step_size * (m / denominator)));
+      });
 }
 
 template <bool First>
 TUTTI_INLINE void sgd_pieces(const SgdFactors& given, float* weights, const float* gradient,
                              float* momentum, std::size_t count) {
   const SgdFactors f = given;
-  in_pieces(count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-    const Floats w = piece.load(weights + at);
-    Floats b = piece.load(gradient + at) * f.grad_scale + w * f.decay;
-    if constexpr (!First) b = piece.load(momentum + at) * f.momentum + b;
-    piece.store(momentum + at, canonical(b));
-    piece.store(weights + at, canonical(w - f.lr * b));
-  });
+  in_pieces(
+      count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
+        const Floats w = piece.load(weights + at);
+        Floats b = piece.load(gradient + at) * f.grad_scale + w * f.decay;
+        if constexpr (!First) b = piece.load(momentum + at) * f.momentum + b;
+        piece.store(momentum + at, canonical(b));
+        piece.store(weights + at, canonical(w - f.lr * b));
+      });
 }
 
 void sgd(const SgdFactors& factors, float* weights, const float* gradient, float* momentum,
@@ -126,17 +128,19 @@ void sgd(const SgdFactors& factors, float* weights, const float* gradient, float
 }
 
 void narrow(const float* from, std::uint16_t* to, std::size_t count) {
-  in_pieces(count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-    const Bits rounded = reduce::lanes::narrow_bf16(as<Bits>(piece.load(from + at)));
-    piece.store(to + at, __builtin_convertvector(rounded, HalfVector<std::uint16_t>));
-  });
+  in_pieces(
+      count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
+        const Bits rounded = reduce::lanes::narrow_bf16(as<Bits>(piece.load(from + at)));
+        piece.store(to + at, __builtin_convertvector(rounded, HalfVector<std::uint16_t>));
+      });
 }
 
 void widen(const std::uint16_t* from, float* to, std::size_t count) {
-  in_pieces(count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-    const Bits bits = __builtin_convertvector(piece.load(from + at), Bits);
-    piece.store(to + at, as<Floats>(reduce::lanes::widen_bf16(bits)));
-  });
+  in_pieces(
+      count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
+        const Bits bits = __builtin_convertvector(piece.load(from + at), Bits);
+        piece.store(to + at, as<Floats>(reduce::lanes::widen_bf16(bits)));
+      });
 }
 
 constexpr std::int32_t kInfinity = 0x7f800000;
@@ -189,14 +193,14 @@ TUTTI_INLINE Doubles to_doubles(HalfVector<float> x) {
 
 TUTTI_INLINE double add_lanes(Doubles x) {
 #if defined(__AVX512F__)
-  const auto four = __builtin_shufflevector(x, x, 0, 1, 2, 3) +
-                    __builtin_shufflevector(x, x, 4, 5, 6, 7);
+  const auto four =
+      __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
 #else
   const auto four = x;
 #endif
 #if defined(__AVX2__)
-  const auto two = __builtin_shufflevector(four, four, 0, 1) +
-                   __builtin_shufflevector(four, four, 2, 3);
+  const auto two =
+      __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
 #else
   const auto two = four;
 #endif

@@ -126,8 +126,8 @@ Status FusedBus::finish(Published& step) {
   if (Status status = step.work.wait(); !status.ok())
     return status.annotate(fmt::format("metrics of step {}", step.step));
   const double ranks = group_->size();
-  const bool same = step.vector[0] == ranks * step.hash.low() &&
-                    step.vector[1] == ranks * step.hash.high();
+  const bool same =
+      step.vector[0] == ranks * step.hash.low() && step.vector[1] == ranks * step.hash.high();
   return same ? Status() : mismatch(step);
 }
 

@@ -74,7 +74,8 @@ class RankStep {
     result.reduce_wire_s = seconds(wire(is_reduction));
     result.gather_wire_s = seconds(wire(is_gather));
     result.tail_s = seconds(tail());
-    if (result.wire_s > 0) result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
+    if (result.wire_s > 0)
+      result.hidden = std::clamp(1 - result.exposed_s / result.wire_s, 0.0, 1.0);
     result.bound_s = seconds(bound());
     return result;
   }
@@ -135,10 +136,10 @@ class RankStep {
 
 using Field = double RankOverlap::*;
 constexpr Field kFields[] = {
-    &RankOverlap::step_s,        &RankOverlap::forward_s,     &RankOverlap::backward_s,
-    &RankOverlap::update_s,      &RankOverlap::wait_s,        &RankOverlap::skew_s,
-    &RankOverlap::exposed_s,     &RankOverlap::wire_s,        &RankOverlap::reduce_wire_s,
-    &RankOverlap::gather_wire_s, &RankOverlap::tail_s,        &RankOverlap::hidden,
+    &RankOverlap::step_s,        &RankOverlap::forward_s, &RankOverlap::backward_s,
+    &RankOverlap::update_s,      &RankOverlap::wait_s,    &RankOverlap::skew_s,
+    &RankOverlap::exposed_s,     &RankOverlap::wire_s,    &RankOverlap::reduce_wire_s,
+    &RankOverlap::gather_wire_s, &RankOverlap::tail_s,    &RankOverlap::hidden,
     &RankOverlap::bound_s,
 };
 static_assert(sizeof kFields / sizeof *kFields * sizeof(double) == sizeof(RankOverlap));

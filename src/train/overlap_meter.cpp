@@ -80,8 +80,8 @@ Status GatheringMeter::publish(std::int64_t step, const StepTimes& times) {
   current.all.resize(current.mine.size() * static_cast<std::size_t>(group_->size()));
   CallOptions options;
   options.name = "step times";
-  current.work = group_->all_gather_async(ConstBuffer::of(current.mine), Buffer::of(current.all),
-                                          options);
+  current.work =
+      group_->all_gather_async(ConstBuffer::of(current.mine), Buffer::of(current.all), options);
   return {};
 }
 
@@ -122,8 +122,7 @@ Result<std::unique_ptr<OverlapMeter>> OverlapMeter::create(Group& group) {
   if (!offsets.ok()) return offsets.status().annotate("clock offsets of the overlap meter");
   if (trace::Sink* sink = group.trace())
     sink->clock_offset((*offsets)[static_cast<std::size_t>(group.rank())]);
-  return std::unique_ptr<OverlapMeter>(
-      new GatheringMeter(std::move(*own), std::move(*offsets)));
+  return std::unique_ptr<OverlapMeter>(new GatheringMeter(std::move(*own), std::move(*offsets)));
 }
 
 }  // namespace v1

@@ -85,18 +85,22 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
     return status;
   auto group = groups.data->duplicate(groups.data->name() + "/buckets", ReductionOrder::rank);
   if (!group.ok()) return group.status();
-  auto replica = std::make_unique<Replica>(*std::move(group), std::move(parameters),
-                                           std::move(options));
+  auto replica =
+      std::make_unique<Replica>(*std::move(group), std::move(parameters), std::move(options));
   if (Status status = replica->start(); !status.ok()) return status;
   return std::unique_ptr<DataParallel>(std::move(replica));
 }
 
 Replica::Replica(std::shared_ptr<Group> group, std::vector<Parameter> parameters,
                  DataParallelOptions options)
-    : group_(std::move(group)), parameters_(std::move(parameters)), options_(std::move(options)),
+    : group_(std::move(group)),
+      parameters_(std::move(parameters)),
+      options_(std::move(options)),
       control_(group_->rank(), group_->size(), parameters_.size()),
-      asked_(parameters_.size(), false), used_(parameters_.size(), false),
-      came_(parameters_.size(), false), told_(parameters_.size(), false),
+      asked_(parameters_.size(), false),
+      used_(parameters_.size(), false),
+      came_(parameters_.size(), false),
+      told_(parameters_.size(), false),
       steps_(parameters_.size(), 0) {}
 
 // Memory is lent to what is under way: it may not go before that has ended.
@@ -147,8 +151,8 @@ Status Replica::choose_bucket_bytes() {
   if (!start.ok()) return start.status();
   const double alpha = std::max<double>(static_cast<double>(start->time.count()), 1);
   const double k = std::sqrt(static_cast<double>(whole->time.count()) / alpha);
-  std::int64_t bytes = static_cast<std::int64_t>(static_cast<double>(total) /
-                                                 std::clamp(k, 4.0, 64.0));
+  std::int64_t bytes =
+      static_cast<std::int64_t>(static_cast<double>(total) / std::clamp(k, 4.0, 64.0));
   bytes = std::clamp<std::int64_t>(bytes, 256 << 10, 64 << 20);
   Status status = group_->broadcast(Buffer::of(&bytes, 1), 0);
   options_.bucket_bytes = static_cast<std::size_t>(bytes);

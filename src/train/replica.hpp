@@ -114,10 +114,10 @@ class Replica final : public DataParallel {
 
   bool learning_ = true;  // until the end of the first backward
   Order seen_order_;
-  std::vector<bool> asked_;   // forward went through a gate for it, ever
-  std::vector<bool> used_;    // its gradient came, in this step
-  std::vector<bool> came_;    // its gradient came, in this backward
-  std::vector<bool> told_;    // was reported as unused
+  std::vector<bool> asked_;  // forward went through a gate for it, ever
+  std::vector<bool> used_;   // its gradient came, in this step
+  std::vector<bool> came_;   // its gradient came, in this backward
+  std::vector<bool> told_;   // was reported as unused
   std::vector<std::int64_t> steps_;
   bool last_ = true;
   std::size_t next_ = 0;  // bucket whose reduction is launched next

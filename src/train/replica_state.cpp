@@ -70,7 +70,8 @@ Result<std::string> Replica::weight_hash() {
 
 Result<std::vector<int>> Replica::ranks_that_differ(const Digest::Value& mine) {
   std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
-  if (Status status = group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
+  if (Status status =
+          group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
       !status.ok())
     return status;
   const auto size = static_cast<std::ptrdiff_t>(mine.size());

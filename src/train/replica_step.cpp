@@ -229,8 +229,10 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
     update.grad_scale *= std::min(1.0, options_.clip_grad / (report.grad_norm + 1e-6));
   for (std::size_t index : layout_.forward) {
     update_bucket(index, update);
-    if (options_.use_distributed_optimizer) launch_gather(index);
-    else buckets_[index]->landed = buckets_[index]->generation;
+    if (options_.use_distributed_optimizer)
+      launch_gather(index);
+    else
+      buckets_[index]->landed = buckets_[index]->generation;
   }
   // When the gathers are on their way: nobody waits for zeros.
   for (const auto& bucket : buckets_) bucket->zero_gradients();

@@ -94,9 +94,8 @@ void Stopwatch::launch(Flight& flight, Collective collective, int bucket, std::s
   times_.collectives.push_back(times);
   done_.push_back(flight.done_ns);
   flight.work = start();
-  flight.work.on_complete([done = flight.done_ns](const Status&) {
-    done->store(now_ns(), std::memory_order_release);
-  });
+  flight.work.on_complete(
+      [done = flight.done_ns](const Status&) { done->store(now_ns(), std::memory_order_release); });
 }
 
 Status Stopwatch::await(Flight& flight) {

@@ -45,7 +45,7 @@ class Stopwatch {
   Phase phase_ = Phase::none;
   bool first_forward_done_ = false;
   std::int64_t phase_begin_ = 0;
-  std::int64_t waited_ = 0;  // in this phase
+  std::int64_t waited_ = 0;                                       // in this phase
   std::vector<std::shared_ptr<std::atomic<std::int64_t>>> done_;  // by collective
 };
 

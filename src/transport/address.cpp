@@ -22,10 +22,14 @@ Result<Allowed> Allowed::parse(const std::string& transports) {
   static constexpr std::array<std::string_view, 4> kWords{"auto", "inproc", "shm", "tcp"};
   Allowed allowed{false, false, false};
   for (const std::string_view word : split_words(transports, ',')) {
-    if (word == "auto") allowed = Allowed{};
-    else if (word == "inproc") allowed.inproc = true;
-    else if (word == "shm") allowed.shm = true;
-    else if (word == "tcp") allowed.tcp = true;
+    if (word == "auto")
+      allowed = Allowed{};
+    else if (word == "inproc")
+      allowed.inproc = true;
+    else if (word == "shm")
+      allowed.shm = true;
+    else if (word == "tcp")
+      allowed.tcp = true;
     else
       return Status(Code::invalid_argument,
                     "TUTTI_TRANSPORT: " + unknown_word("transport", word, kWords));
@@ -60,8 +64,8 @@ Result<Address> Address::decode(const std::string& bytes) {
                   fmt::format("a rank speaks protocol {}, this one {}; all ranks must use the same "
                               "build",
                               version, kProtocolVersion));
-  bool whole = in.get(address.rank) && in.get(address.pid) && in.get(allowed) &&
-               in.get(address.streams);
+  bool whole =
+      in.get(address.rank) && in.get(address.pid) && in.get(allowed) && in.get(address.streams);
   for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,
                             &address.tcp_outward})
     whole = whole && in.get_string(*text);

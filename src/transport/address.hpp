@@ -24,8 +24,8 @@ inline constexpr std::int32_t kMaxStreams = 8;
 struct Address {
   std::int32_t rank = 0;
   std::int64_t pid = 0;
-  std::string host;          // for people
-  std::string host_id;       // equal: the same network namespace of the same running kernel
+  std::string host;     // for people
+  std::string host_id;  // equal: the same network namespace of the same running kernel
   Allowed allowed;
   std::int32_t streams = 1;  // TCP connections that it wants with each peer
   std::string local;         // "@…", the abstract Unix socket; empty: none

@@ -132,9 +132,8 @@ bool Attempt::begin_offer() {
   auto other = peer_credentials(socket_.get());
   if (!other.ok()) return stop(other.status());
   if (other->uid != ::geteuid())
-    return stop(Status(Code::corrupt,
-                       fmt::format("rank {} belongs to user {}, not to user {}", peer_, other->uid,
-                                   ::geteuid())));
+    return stop(Status(Code::corrupt, fmt::format("rank {} belongs to user {}, not to user {}",
+                                                  peer_, other->uid, ::geteuid())));
   process_ = other->pid;
   kind_ = party_.local_kind(peer_);
   // The kernel, too, must say that it is the same process before an address is followed.
@@ -170,13 +169,15 @@ bool Attempt::take_offer() {
   const bool agreed = offer.kind == static_cast<std::uint32_t>(kind_) && kind_ != LinkKind::tcp &&
                       offer.lanes == party_.window->shape().lanes;
   if (agreed && kind_ == LinkKind::inproc && offer.pid == ::getpid()) {
-    theirs_ = reinterpret_cast<Window*>(static_cast<std::uintptr_t>(offer.window))
-                  ->shared_from_this();
+    theirs_ =
+        reinterpret_cast<Window*>(static_cast<std::uintptr_t>(offer.window))->shared_from_this();
   } else if (agreed && kind_ == LinkKind::shm && descriptors[0] && descriptors[1]) {
-    auto window = Window::attach(std::move(descriptors[0]), std::move(descriptors[1]), offer.bytes,
-                                 peer_);
-    if (window.ok()) theirs_ = std::move(*window);
-    else failure_ = window.status();
+    auto window =
+        Window::attach(std::move(descriptors[0]), std::move(descriptors[1]), offer.bytes, peer_);
+    if (window.ok())
+      theirs_ = std::move(*window);
+    else
+      failure_ = window.status();
   }
   accepted_ = theirs_ != nullptr;
   stage_ = Stage::verdict;

@@ -217,10 +217,11 @@ Status Joining::settle_failure(Attempt& attempt) {
   }
   // Another secret, epoch or version does not get better by trying again.
   if (why.code() == Code::corrupt || why.code() == Code::mismatch)
-    return Status(why.code(), fmt::format("rank {} cannot link to rank {} ({}): {}", party_.rank,
-                                          attempt.peer(), party_.of(attempt.peer()).whereabouts(),
-                                          why.message()),
-                  {party_.rank, attempt.peer(), 0});
+    return Status(
+        why.code(),
+        fmt::format("rank {} cannot link to rank {} ({}): {}", party_.rank, attempt.peer(),
+                    party_.of(attempt.peer()).whereabouts(), why.message()),
+        {party_.rank, attempt.peer(), 0});
   if (attempt.local()) {
     way.tried_local = true;
     way.retry_at = Nanoseconds(0);
@@ -254,11 +255,12 @@ Status Joining::adopt_tcp(Attempt& attempt) {
   for (Stream& each : way.streams) sockets.push_back(std::move(each.socket));
   for (const Descriptor& socket : sockets)
     if (!choose_congestion_control(socket.get(), config_.tcp_congestion))
-      return Status(Code::invalid_argument,
-                    fmt::format("TUTTI_TCP_CONGESTION: this kernel does not give us '{}'; "
-                                "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
-                                config_.tcp_congestion),
-                    {party_.rank, attempt.peer(), 0});
+      return Status(
+          Code::invalid_argument,
+          fmt::format("TUTTI_TCP_CONGESTION: this kernel does not give us '{}'; "
+                      "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
+                      config_.tcp_congestion),
+          {party_.rank, attempt.peer(), 0});
   way.linked = true;
   return endpoint_.add_tcp(attempt.peer(), std::move(sockets), config_.segment_bytes);
 }

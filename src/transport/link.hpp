@@ -56,10 +56,10 @@ class Sink {
 };
 
 struct Sent {
-  bool accepted = false;   // false: no room now; try again after a poll
-  bool lent = false;       // on_sent(token) will follow
-  std::size_t bytes = 0;   // how much of the payload went along; the rest is to be sent with a
-                           // later offset (segments of data and bulk only)
+  bool accepted = false;  // false: no room now; try again after a poll
+  bool lent = false;      // on_sent(token) will follow
+  std::size_t bytes = 0;  // how much of the payload went along; the rest is to be sent with a
+                          // later offset (segments of data and bulk only)
 };
 
 class Link {

@@ -24,8 +24,7 @@ constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
 Result<std::unique_ptr<LinkedEndpoint>> LinkedEndpoint::create(Parts parts) {
   auto reactor = Reactor::create();
   if (!reactor.ok()) return reactor.status();
-  return std::unique_ptr<LinkedEndpoint>(
-      new LinkedEndpoint(std::move(parts), std::move(*reactor)));
+  return std::unique_ptr<LinkedEndpoint>(new LinkedEndpoint(std::move(parts), std::move(*reactor)));
 }
 
 LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
@@ -43,10 +42,10 @@ void LinkedEndpoint::on_fork(void* context) noexcept {
 
 MemoryLink* LinkedEndpoint::add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs,
                                        int lane_of_peer, int lane_of_self) {
-  auto link = std::make_unique<MemoryLink>(
-      MemoryLink::Ends{kind, parts_.rank, peer, parts_.window, std::move(theirs), lane_of_peer,
-                       lane_of_self},
-      regions_, parts_.log, parts_.visibility);
+  auto link =
+      std::make_unique<MemoryLink>(MemoryLink::Ends{kind, parts_.rank, peer, parts_.window,
+                                                    std::move(theirs), lane_of_peer, lane_of_self},
+                                   regions_, parts_.log, parts_.visibility);
   memory_.push_back(link.get());
   links_[static_cast<std::size_t>(peer)] = std::move(link);
   return memory_.back();
@@ -59,8 +58,7 @@ void LinkedEndpoint::add_inproc(int peer, std::shared_ptr<Window> theirs, int la
 
 Status LinkedEndpoint::add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
                                int lane_of_self, Descriptor lifeline, pid_t pid) {
-  MemoryLink* link =
-      add_memory(LinkKind::shm, peer, std::move(theirs), lane_of_peer, lane_of_self);
+  MemoryLink* link = add_memory(LinkKind::shm, peer, std::move(theirs), lane_of_peer, lane_of_self);
   lifelines_.push_back(std::make_unique<Lifeline>(peer, *link, std::move(lifeline), pid));
   return lifelines_.back()->watch(reactor_);
 }
@@ -162,7 +160,8 @@ Result<Region> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t byt
   for (auto& lifeline : lifelines_)
     if (is_wanted(lifeline->peer())) lifeline->send(id, bytes, regions_.descriptor(id));
   for (MemoryLink* link : memory_)
-    if (link->kind() == LinkKind::inproc && is_wanted(link->peer())) link->tell_region(id, regions_.mapping(id));
+    if (link->kind() == LinkKind::inproc && is_wanted(link->peer()))
+      link->tell_region(id, regions_.mapping(id));
   return region;
 }
 

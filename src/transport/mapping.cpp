@@ -68,8 +68,7 @@ void Mapping::reset() noexcept {
 
 Result<Mapping> Mapping::map(int descriptor, std::size_t bytes, int protection, int flags) {
   void* data = ::mmap(nullptr, bytes, protection, flags, descriptor, 0);
-  if (data == MAP_FAILED)
-    return errno_status(fmt::format("cannot map {} bytes of memory", bytes));
+  if (data == MAP_FAILED) return errno_status(fmt::format("cannot map {} bytes of memory", bytes));
   // Huge pages help large folds; a kernel that has none to give is no failure.
   if (bytes >= (std::size_t{2} << 20)) (void)::madvise(data, bytes, MADV_HUGEPAGE);
   return Mapping(static_cast<std::byte*>(data), bytes);

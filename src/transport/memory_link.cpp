@@ -55,8 +55,7 @@ MemoryLink::MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* vis
       loans_(kLoans),
       block_leases_(ends_.mine->shape().blocks()) {
   free_loans_.reserve(kLoans);
-  for (std::size_t i = kLoans; i > 0; --i)
-    free_loans_.push_back(static_cast<std::uint16_t>(i - 1));
+  for (std::size_t i = kLoans; i > 0; --i) free_loans_.push_back(static_cast<std::uint16_t>(i - 1));
 }
 
 // ── sending ──────────────────────────────────────────────────────────────────────────────────────
@@ -253,10 +252,10 @@ bool MemoryLink::poll(Sink& sink) {
   const Slot& slot = in_.slots[head_ % kSlots];
   if (slot.sequence.load(std::memory_order_acquire) == head_ + 1) return take(sink);
   down_.store(true, std::memory_order_release);
-  sink.on_down(ends_.peer, !left ? lost_
-                                 : Status(Code::peer_lost,
-                                          fmt::format("rank {} has left", ends_.peer),
-                                          {ends_.self, ends_.peer, 0}));
+  sink.on_down(ends_.peer,
+               !left ? lost_
+                     : Status(Code::peer_lost, fmt::format("rank {} has left", ends_.peer),
+                              {ends_.self, ends_.peer, 0}));
   return true;
 }
 

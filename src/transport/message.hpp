@@ -41,7 +41,7 @@ struct Header {
   std::uint32_t channel = 0;  // which group
   MessageKind kind = MessageKind::data;
   std::uint8_t flags = 0;
-  std::uint16_t spare = 0;  // tcp: the connection on which the payload comes; else 0
+  std::uint16_t spare = 0;     // tcp: the connection on which the payload comes; else 0
   std::uint64_t sequence = 0;  // the collective's number, or that of a point-to-point message
   std::uint32_t step = 0;
   std::uint32_t tag = 0;

@@ -70,8 +70,8 @@ Status ListeningOpening::listen() {
 
 Result<Party> ListeningOpening::gather(const std::vector<std::string>& addresses) const {
   if (addresses.size() != static_cast<std::size_t>(options_.size))
-    return Status(Code::invalid_argument, fmt::format("{} addresses for {} ranks", addresses.size(),
-                                                      options_.size));
+    return Status(Code::invalid_argument,
+                  fmt::format("{} addresses for {} ranks", addresses.size(), options_.size));
   Party party{options_.rank, options_.epoch, options_.secret, {}, nullptr};
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     auto address = Address::decode(addresses[rank]);
@@ -87,8 +87,7 @@ Result<Party> ListeningOpening::gather(const std::vector<std::string>& addresses
 // Shared memory only if another process is going to map it. Without room for it there are no memory
 // links, and tcp takes their place.
 Result<std::shared_ptr<Window>> ListeningOpening::make_window(Party& party, std::size_t lanes) {
-  const WindowShape shape =
-      WindowShape::of(static_cast<int>(lanes), options_.config.segment_bytes);
+  const WindowShape shape = WindowShape::of(static_cast<int>(lanes), options_.config.segment_bytes);
   // Which kinds the pairs would use does not depend on the window but on there being one.
   auto plain = Window::create(options_.rank, shape, false);
   if (!plain.ok()) return plain.status();
@@ -98,7 +97,8 @@ Result<std::shared_ptr<Window>> ListeningOpening::make_window(Party& party, std:
     if (peer != party.rank) shared |= party.local_kind(peer) == LinkKind::shm;
   if (!shared) return plain;
   auto window = Window::create(options_.rank, shape, true);
-  if (window.ok()) party.window = *window;
+  if (window.ok())
+    party.window = *window;
   else {
     options_.log.warn(Subsystem::shm, "no memory links: {}", window.status().message());
     party.window = nullptr;

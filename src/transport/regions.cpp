@@ -93,8 +93,7 @@ MemoryRef RegionTable::share(int peer, const void* data, std::size_t bytes) cons
   return {};
 }
 
-MemoryRef RegionTable::find(const void* data, std::size_t bytes,
-                            std::span<const int> peers) const {
+MemoryRef RegionTable::find(const void* data, std::size_t bytes, std::span<const int> peers) const {
   if (!lendable_.load(std::memory_order_acquire)) return {};
   std::shared_lock lock(mutex_);
   for (const auto& [id, own] : own_) {

@@ -25,8 +25,7 @@ constexpr std::size_t kLanesOffset = round_up(sizeof(WindowHead), kPage);
 
 // A peer's numbers decide how much is read through them: none may exceed what we would make.
 Status check_head(const WindowHead& head, std::size_t bytes, int rank) {
-  if (head.magic != kWindowMagic)
-    return Status(Code::corrupt, "the memory is not a window");
+  if (head.magic != kWindowMagic) return Status(Code::corrupt, "the memory is not a window");
   if (head.version != kWindowVersion)
     return Status(Code::mismatch,
                   fmt::format("window layout {} meets layout {}; all ranks must use the same build",

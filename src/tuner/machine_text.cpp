@@ -16,7 +16,7 @@ constexpr int kMostCores = 1 << 20;
 constexpr int kMostStreams = 64;
 constexpr std::size_t kMostPoints = 1024;
 
-// ---- writing: doubles in the shortest form that reads back as the same bits ----
+// ---- writing: doubles in the shortest form that reads back as the same bits
 
 std::string knots_text(const Curve& curve) {
   std::string text;
@@ -39,7 +39,7 @@ std::string streams_text(const std::vector<StreamGain>& streams) {
   return "[" + text + "]";
 }
 
-// ---- reading: every step names the field that is wrong ----
+// ---- reading: every step names the field that is wrong
 
 class Reader {
  public:

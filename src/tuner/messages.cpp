@@ -50,7 +50,7 @@ Messages::Messages(const schedule::Entry& entry, const Situation& situation, int
   }
 }
 
-// ---- reading the programs ----
+// ---- reading the programs
 
 void Messages::read(const Program& program, Rank& rank) {
   chunk_ = chunk_bytes(program, total_bytes(situation_));
@@ -101,7 +101,7 @@ void Messages::add_out(StepLoad& load, LinkKind kind, double bytes) {
   if (kind == kTcp) uses_tcp_ = true;
 }
 
-// ---- costing ----
+// ---- costing
 
 double Messages::latency(const StepLoad& load, int company) const {
   double longest = 0;

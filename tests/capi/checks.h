@@ -8,12 +8,12 @@
 
 extern int failures;
 
-#define CHECK(condition)                                                    \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
+#define CHECK(condition)                                                        \
+  do {                                                                          \
+    if (!(condition)) {                                                         \
       fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                           \
-    }                                                                       \
+      ++failures;                                                               \
+    }                                                                           \
   } while (0)
 
 /* `call` must have the outcome `expected`; its status is freed. */

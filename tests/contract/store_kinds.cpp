@@ -68,12 +68,11 @@ std::string unused_name() { return "@tutti-contract-" + std::to_string(::getpid(
 
 INSTANTIATE_TEST_SUITE_P(
     stores, StoreContract,
-    testing::Values(
-        StoreKind{"memory", [] { return std::make_unique<MemorySite>(); }},
-        StoreKind{"file", [] { return std::make_unique<FileSite>(); }},
-        StoreKind{"tcp", [] { return std::make_unique<ServerSite>("127.0.0.1:0"); }},
-        StoreKind{"unix", [] { return std::make_unique<ServerSite>(unused_name()); }},
-        StoreKind{"prefix", [] { return std::make_unique<PrefixSite>(); }}),
+    testing::Values(StoreKind{"memory", [] { return std::make_unique<MemorySite>(); }},
+                    StoreKind{"file", [] { return std::make_unique<FileSite>(); }},
+                    StoreKind{"tcp", [] { return std::make_unique<ServerSite>("127.0.0.1:0"); }},
+                    StoreKind{"unix", [] { return std::make_unique<ServerSite>(unused_name()); }},
+                    StoreKind{"prefix", [] { return std::make_unique<PrefixSite>(); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,6 +1,5 @@
 // What every transport promises, asked of each of them.
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <atomic>

@@ -86,7 +86,8 @@ TEST(Joining, a_pair_has_as_many_streams_as_both_want) {
         Header header = header_of(MessageKind::data, 1);
         header.offset = sent;
         if (sent < text.size())
-          sent += ranks.link(from, to).send(header, text.data() + sent, text.size() - sent, 0).bytes;
+          sent +=
+              ranks.link(from, to).send(header, text.data() + sent, text.size() - sent, 0).bytes;
         got.clear();
         for (std::size_t i = before; i < ranks.note(to).messages.size(); ++i)
           got += ranks.note(to).messages[i].bytes;
@@ -114,8 +115,7 @@ TEST(Joining, another_epoch_is_turned_away_naming_both) {
   for (const char* transport : {"inproc", "shm", "tcp"}) {
     Ranks ranks(
         2, transport,
-        [](int rank, OpeningOptions& options) { options.epoch = rank == 0 ? 41 : 42; },
-        500ms);
+        [](int rank, OpeningOptions& options) { options.epoch = rank == 0 ? 41 : 42; }, 500ms);
     EXPECT_EQ(ranks.statuses[1].code(), Code::mismatch) << ranks.statuses[1].to_string();
     EXPECT_NE(ranks.statuses[1].message().find("41"), std::string::npos);
     EXPECT_NE(ranks.statuses[1].message().find("42"), std::string::npos);

@@ -59,9 +59,8 @@ TEST_P(MemoryLinkContract, forget_revokes_exactly_the_views_of_its_channel) {
   std::byte* data = shared_memory(4096);
   ranks.note(1).keep = true;
   for (const std::uint32_t channel : {8u, 9u, 8u + 1024u})
-    ASSERT_TRUE(ranks.link(0, 1)
-                    .send(header_of(MessageKind::data, 1, channel), data, 1000, channel)
-                    .lent);
+    ASSERT_TRUE(
+        ranks.link(0, 1).send(header_of(MessageKind::data, 1, channel), data, 1000, channel).lent);
   ASSERT_TRUE(ranks.poll_until([&] { return ranks.note(1).messages.size() == 3; }));
   const auto& messages = ranks.note(1).messages;
   Link& receiver = ranks.link(1, 0);

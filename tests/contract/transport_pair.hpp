@@ -54,9 +54,9 @@ class Notebook final : public Sink {
   void on_sent(std::uint64_t token) override { sent.push_back(token); }
   void on_down(int peer, const Status& reason) override { downs.emplace_back(peer, reason); }
 
-  bool keep = false;  // views are held instead of being released at once
+  bool keep = false;                           // views are held instead of being released at once
   std::map<std::uint64_t, std::byte*> places;  // by sequence
-  std::deque<Received> messages;  // references stay valid while more arrive
+  std::deque<Received> messages;               // references stay valid while more arrive
   std::vector<std::uint64_t> sent;
   std::vector<std::pair<int, Status>> downs;
 

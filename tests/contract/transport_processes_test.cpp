@@ -60,9 +60,8 @@ class TwoProcesses {
       return nullptr;
     std::string theirs(size, '\0');
     if (!read_fully(socket, theirs.data(), theirs.size(), deadline).ok()) return nullptr;
-    auto endpoint = (*opening)->connect(rank == 0 ? std::vector{mine, theirs}
-                                                  : std::vector{theirs, mine},
-                                        kPatience);
+    auto endpoint = (*opening)->connect(
+        rank == 0 ? std::vector{mine, theirs} : std::vector{theirs, mine}, kPatience);
     return endpoint.ok() ? std::move(*endpoint) : nullptr;
   }
 };

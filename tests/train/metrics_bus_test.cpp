@@ -55,7 +55,8 @@ TEST_P(Bus, sums_in_rank_order_with_the_same_bits_sync_and_async) {
         ASSERT_TRUE(status.ok()) << status.to_string();
       }
       auto at_once = sync->take(false);
-      ASSERT_TRUE(at_once.ok() && *at_once) << "a synchronous bus has its sums when publish returns";
+      ASSERT_TRUE(at_once.ok() && *at_once)
+          << "a synchronous bus has its sums when publish returns";
       now.push_back(**at_once);
       // Of the asynchronous one, the last step but one is read.
       if (step == 0) continue;
@@ -257,11 +258,11 @@ TEST_P(BusBesideABucket, comes_and_goes_before_the_buckets_are_done) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Worlds, BusBesideABucket,
-    testing::Values(World{.kind = WorldKind::shm, .size = 2}, World{.kind = WorldKind::tcp, .size = 2},
-                    World{.kind = WorldKind::tcp, .size = 4}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Worlds, BusBesideABucket,
+                         testing::Values(World{.kind = WorldKind::shm, .size = 2},
+                                         World{.kind = WorldKind::tcp, .size = 2},
+                                         World{.kind = WorldKind::tcp, .size = 4}),
+                         name_of);
 
 }  // namespace
 }  // namespace tutti::test

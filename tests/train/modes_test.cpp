@@ -21,9 +21,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (int size : {2, 3, 4})
-      for (const Case& kind : {Case{WorldKind::threads, 0, dtype, "inproc"},
-                               Case{WorldKind::threads, 0, dtype, "tcp"},
-                               Case{WorldKind::shm, 0, dtype, "shm"}}) {
+      for (const Case& kind :
+           {Case{WorldKind::threads, 0, dtype, "inproc"}, Case{WorldKind::threads, 0, dtype, "tcp"},
+            Case{WorldKind::shm, 0, dtype, "shm"}}) {
         // Under a sanitizer: three ranks by inproc, two by tcp.
         if (reduced() && size != (kind.transport == std::string("inproc") ? 3 : 2)) continue;
         if (reduced() && (dtype == Dtype::bf16) != (kind.transport == std::string("tcp"))) continue;

@@ -114,7 +114,8 @@ TEST_P(Meter, says_so_when_nobody_ever_takes) {
     ASSERT_TRUE(meter);
     Status status;
     int step = 0;
-    for (; step < 1000 && status.ok(); ++step) status = meter->publish(step, times_of(here.rank, 0));
+    for (; step < 1000 && status.ok(); ++step)
+      status = meter->publish(step, times_of(here.rank, 0));
     EXPECT_EQ(status.code(), Code::invalid_argument);
     EXPECT_THAT(status.message(), HasSubstr("call take()"));
   });

@@ -175,8 +175,7 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
   for (std::size_t s = 0; s < positions; ++s) {
     std::vector<float> dy(d, 0.0F);
     for (std::size_t k = 0; k < kTokens; ++k) {
-      const float dlogit =
-          trace.p[s][k] - (static_cast<int>(k) == sequence[s + 1] ? 1.0F : 0.0F);
+      const float dlogit = trace.p[s][k] - (static_cast<int>(k) == sequence[s + 1] ? 1.0F : 0.0F);
       for (std::size_t i = 0; i < d; ++i) {
         dy[i] += dlogit * trace.embedding[k * d + i];
         embedding[k * d + i] += dlogit * trace.y[s][i];

@@ -33,8 +33,8 @@ Result<ToyOutcome> train_toy(std::shared_ptr<Group> group, const ToyRun& run) {
       ToyModel::Pass pass;
       pass.last = micro + 1 == run.accumulation;
       if (run.change) run.change(step, group->rank(), micro, pass);
-      auto sum = model.run(
-          toy_sequence(step * per_step + group->rank() * run.accumulation + micro), pass);
+      auto sum =
+          model.run(toy_sequence(step * per_step + group->rank() * run.accumulation + micro), pass);
       if (!sum.ok()) return sum.status();
       loss += *sum;
     }
@@ -65,7 +65,8 @@ std::vector<Mode> five_modes() {
   modes[2].name = "distributed-optimizer";
   modes[3].name = "distributed-optimizer+overlap-grad-reduce";
   modes[4].name = "distributed-optimizer+overlap-grad-reduce+overlap-param-gather";
-  for (int mode : {1, 3, 4}) modes[static_cast<std::size_t>(mode)].options.overlap_grad_reduce = true;
+  for (int mode : {1, 3, 4})
+    modes[static_cast<std::size_t>(mode)].options.overlap_grad_reduce = true;
   for (int mode : {2, 3, 4})
     modes[static_cast<std::size_t>(mode)].options.use_distributed_optimizer = true;
   modes[4].options.overlap_param_gather = true;

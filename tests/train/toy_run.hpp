@@ -24,8 +24,8 @@ struct ToyRun {
 };
 
 struct ToyOutcome {
-  std::string hash;               // of the weights, at the end
-  std::vector<double> losses;     // mean over the tokens of all ranks, by step, from the bus
+  std::string hash;            // of the weights, at the end
+  std::vector<double> losses;  // mean over the tokens of all ranks, by step, from the bus
   std::vector<double> norms;
   std::vector<double> evaluated;
   std::vector<train::StepReport> reports;

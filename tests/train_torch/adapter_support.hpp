@@ -81,8 +81,7 @@ inline void train(Net& net, DataParallel& model, const Uses& uses) {
 
 // The same with torch::optim::AdamW: gradients of all `parts` are added and divided by their number.
 inline void train_with_torch(Net& net, const std::vector<Uses>& parts) {
-  torch::optim::AdamW optimizer(net.parameters(),
-                                torch::optim::AdamWOptions(kLr).weight_decay(0));
+  torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(kLr).weight_decay(0));
   for (std::size_t i = 0; i < parts[0].size(); ++i) {
     for (auto& parameter : net.parameters()) parameter.mutable_grad() = torch::Tensor();
     auto loss = torch::zeros({});

@@ -1,8 +1,8 @@
 // What the adapter promises for any module: parameters that are unused, frozen, tied, empty or used
 // twice train as torch would train them, and what breaks the views is named.
-#include "adapter_support.hpp"
-
 #include <sstream>
+
+#include "adapter_support.hpp"
 
 namespace adapter_test {
 namespace {

@@ -32,8 +32,8 @@ torch::optim::AdamW make_optimizer(Gpt& model, const Flags& flags) {
 double one_step(Gpt& model, torch::optim::AdamW& optimizer, const Batch& batch, const Flags& flags,
                 double lr) {
   optimizer.zero_grad();
-  const auto loss = loss_sum(model, batch, flags.global_batch_size, nullptr) /
-                    static_cast<double>(batch.counted);
+  const auto loss =
+      loss_sum(model, batch, flags.global_batch_size, nullptr) / static_cast<double>(batch.counted);
   loss.backward();
   if (flags.clip_grad > 0) {
     std::vector<torch::Tensor> all;

@@ -134,7 +134,7 @@ std::vector<Row> rows_for(const Question& question, bool simulate) {
   return rows;
 }
 
-// ---- ring against trees ----
+// ---- ring against trees
 
 struct Contest {
   double ratio = 0;                 // ring / tree at these bytes
@@ -174,7 +174,7 @@ std::optional<Contest> ring_against_trees(const Question& question, const std::v
   return contest;
 }
 
-// ---- telling it ----
+// ---- telling it
 
 std::string share_text(double bound, double seconds) {
   if (seconds <= 0) return "-";

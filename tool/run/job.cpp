@@ -142,8 +142,7 @@ void Job::wait_for_events() {
   for (const Rank& rank : ranks_)
     for (LineStream* stream : {rank.out.get(), rank.err.get()})
       if (events[next++].revents != 0) stream->pump();
-  if (socket_)
-    socket_->handle(std::span(events).subspan(lookers), [this] { return snapshot(); });
+  if (socket_) socket_->handle(std::span(events).subspan(lookers), [this] { return snapshot(); });
 }
 
 void Job::handle_signals() {

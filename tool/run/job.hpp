@@ -28,8 +28,12 @@ namespace tutti::tool {
 class Job {
  public:
   Job(const RunOptions& options, Rendezvous& rendezvous, Keeper& keeper, Signals& signals)
-      : options_(options), rendezvous_(rendezvous), keeper_(keeper), signals_(signals),
-        escalation_(options.grace), sinks_(Sinks::of_this_process()) {}
+      : options_(options),
+        rendezvous_(rendezvous),
+        keeper_(keeper),
+        signals_(signals),
+        escalation_(options.grace),
+        sinks_(Sinks::of_this_process()) {}
   ~Job();
 
   // Opens the socket of `tutti show job`. A job that cannot be looked at runs all the same.

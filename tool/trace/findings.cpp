@@ -134,9 +134,9 @@ class Finder {
       add("note",
           fmt::format("No rank is the straggler: the waiting for others{} is spread over all of "
                       "them, rank {} leading with {}.",
-                      summary_.steps == 0 ? ""
-                                          : fmt::format(" ({} a rank and step)",
-                                                        time_words(summary_.causes[0])),
+                      summary_.steps == 0
+                          ? ""
+                          : fmt::format(" ({} a rank and step)", time_words(summary_.causes[0])),
                       worst->first, percent(share)));
   }
 

@@ -160,10 +160,11 @@ void Backend::endCoalescing(std::vector<WorkHandle>&) {
 WorkHandle Backend::transfer(const Title& title, Transfer::Kind kind, const Tensors& tensors,
                              int peer, int tag) {
   const at::Tensor& tensor = check_single(title.name(), tensors);
-  if (tag < 0) refuse(title.name(), "invalid tag " + std::to_string(tag) + ": tags are not negative");
+  if (tag < 0)
+    refuse(title.name(), "invalid tag " + std::to_string(tag) + ": tags are not negative");
   if (peer != tutti::kAnySource && (peer < 0 || peer >= getSize()))
-    refuse(title.name(), "invalid rank " + std::to_string(peer) + " in a group of " +
-                             std::to_string(getSize()));
+    refuse(title.name(),
+           "invalid rank " + std::to_string(peer) + " in a group of " + std::to_string(getSize()));
   Loan loan;
   const bool sends = kind == Transfer::Kind::send;
   const Transfer part{kind, lend(loan, tensor, sends ? Use::input : Use::output), peer,

@@ -58,8 +58,7 @@ class Backend : public BackendBase {
   WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                              const c10d::ReduceScatterOptions& options);
   WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input,
-                           std::vector<int64_t>& output_splits,
-                           std::vector<int64_t>& input_splits,
+                           std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                            const c10d::AllToAllOptions& options) override;
   WorkHandle alltoall(Tensors& outputs, Tensors& inputs,
                       const c10d::AllToAllOptions& options) override;
@@ -93,7 +92,7 @@ class Backend : public BackendBase {
  private:
   struct Title {
     c10d::OpType type;
-    const char* text;  // "tutti:all_reduce"
+    const char* text;             // "tutti:all_reduce"
     const char* event = nullptr;  // in a profile, where torch's backends share another name
     const char* name() const { return text + 6; }
   };

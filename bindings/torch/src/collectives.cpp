@@ -56,8 +56,9 @@ ConstBuffers inputs_of(Loan& loan, const Tensors& tensors) {
 }
 
 // The only list in `lists`, with one tensor per rank of the type of `like`.
-const Tensors& check_list(const char* operation, const char* side, const std::vector<Tensors>& lists,
-                          std::size_t ranks, const at::Tensor& like) {
+const Tensors& check_list(const char* operation, const char* side,
+                          const std::vector<Tensors>& lists, std::size_t ranks,
+                          const at::Tensor& like) {
   if (lists.size() != 1)
     refuse(operation, std::string("requires a single-element ") + side +
                           " list containing a list with " + std::to_string(ranks) + " tensors");
@@ -370,7 +371,8 @@ std::vector<std::size_t> parts_of(const char* side, const at::Tensor& tensor,
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   std::vector<std::size_t> counts(ranks);
   const std::size_t width =
-      rows == 0 ? 0 : static_cast<std::size_t>(tensor.numel() / rows) * elements_of(tensor).per_element;
+      rows == 0 ? 0
+                : static_cast<std::size_t>(tensor.numel() / rows) * elements_of(tensor).per_element;
   if (splits.empty()) {
     if (rows % static_cast<int64_t>(ranks) != 0)
       refuse(kName, std::string("tensor's dim 0 does not divide equally across group size (") +
@@ -401,7 +403,8 @@ WorkHandle Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                   std::vector<int64_t>& output_splits,
                                   std::vector<int64_t>& input_splits,
                                   const c10d::AllToAllOptions& options) {
-  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all_single", "tutti:all_to_all"};
+  static constexpr Title kTitle{OpType::ALLTOALL_BASE, "tutti:all_to_all_single",
+                                "tutti:all_to_all"};
   check_tensor(kTitle.name(), input);
   check_same_type(kTitle.name(), input, {output});
   const auto input_counts = parts_of("input", input, input_splits, ranks());

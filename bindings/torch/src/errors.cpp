@@ -6,9 +6,10 @@ namespace {
 // Where a deadline came from, for those who only know torch's calls.
 tutti::Status explained(tutti::Status status) {
   if (status.code() != tutti::Code::timed_out) return status;
-  return {tutti::Code::timed_out,
-          status.message() + " (its timeout was given to init_process_group, new_group or the call)",
-          {status.rank(), status.peer(), status.sequence()}};
+  return {
+      tutti::Code::timed_out,
+      status.message() + " (its timeout was given to init_process_group, new_group or the call)",
+      {status.rank(), status.peer(), status.sequence()}};
 }
 
 }  // namespace
@@ -24,8 +25,8 @@ void refuse(const char* operation, const std::string& message) {
 }
 
 void unsupported(const char* operation, const std::string& message) {
-  throw Failure(tutti::Status(tutti::Code::unsupported,
-                              std::string("tutti::") + operation + ": " + message));
+  throw Failure(
+      tutti::Status(tutti::Code::unsupported, std::string("tutti::") + operation + ": " + message));
 }
 
 }  // namespace tutti_torch

@@ -25,10 +25,10 @@ void translate(std::exception_ptr thrown) {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const Failure& failure) {
     const tutti::Status& status = failure.status();
-    py::object error = py::module_::import("tutti.errors")
-                           .attr("from_code")(std::string(tutti::to_string(status.code())),
-                                              status.to_string(), status.rank(), status.peer(),
-                                              status.sequence());
+    py::object error =
+        py::module_::import("tutti.errors")
+            .attr("from_code")(std::string(tutti::to_string(status.code())), status.to_string(),
+                               status.rank(), status.peer(), status.sequence());
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   }
 }
@@ -54,10 +54,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
         py::arg("name"), release);
   m.def("monitored_barrier", &monitored_barrier, release);
-  m.def("allocate", [](const Handle& group, std::size_t bytes) {
-    return backend_of(group).allocate(bytes);
-  }, release);
+  m.def(
+      "allocate",
+      [](const Handle& group, std::size_t bytes) { return backend_of(group).allocate(bytes); },
+      release);
   m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
   m.def("end_callbacks", &end_callbacks, release);
-  m.def("abort", [](const Handle& group) { backend_of(group).abort(); }, release);
+  m.def(
+      "abort", [](const Handle& group) { backend_of(group).abort(); }, release);
 }

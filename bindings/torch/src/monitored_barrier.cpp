@@ -19,8 +19,8 @@ milliseconds left_until(Clock::time_point deadline) {
 std::string sentence(const std::vector<int>& missing, milliseconds timeout) {
   std::string names;
   for (int rank : missing) names += (names.empty() ? "" : ", ") + std::to_string(rank);
-  return (missing.size() == 1 ? "Rank " : "Ranks ") + names + " failed to pass monitoredBarrier in " +
-         std::to_string(timeout.count()) + " ms";
+  return (missing.size() == 1 ? "Rank " : "Ranks ") + names +
+         " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms";
 }
 
 }  // namespace
@@ -48,7 +48,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     if (*verdict != "all came")
       throw failure("Rank " + std::to_string(getRank()) +
                         " successfully reached monitoredBarrier, but received errors while waiting "
-                        "for send/recv from rank 0: " + *verdict,
+                        "for send/recv from rank 0: " +
+                        *verdict,
                     -1);
     return;
   }

@@ -16,8 +16,7 @@ double single_factor(const char* operation, const at::Tensor& factor) {
 }
 
 double premul_factor(const char* operation, const c10d::ReduceOp& op) {
-  const auto* supplement =
-      dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) refuse(operation, "PREMUL_SUM without a factor");
 #if TUTTI_TORCH_AT_LEAST(2, 0)
   if (supplement->tensor_factor.defined())

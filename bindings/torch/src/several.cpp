@@ -25,14 +25,22 @@ at::Tensor folded(const char* operation, const Tensors& tensors, const c10d::Red
   at::NoGradGuard no_grad;
   at::Tensor result = tensors[0].clone(at::MemoryFormat::Contiguous);
   for (std::size_t i = 1; i < tensors.size(); ++i) {
-    if (op.op_ == c10d::ReduceOp::SUM) result.add_(tensors[i]);
-    else if (op.op_ == c10d::ReduceOp::PRODUCT) result.mul_(tensors[i]);
-    else if (op.op_ == c10d::ReduceOp::MIN) result.copy_(at::minimum(result, tensors[i]));
-    else if (op.op_ == c10d::ReduceOp::MAX) result.copy_(at::maximum(result, tensors[i]));
-    else if (op.op_ == c10d::ReduceOp::BAND) result.bitwise_and_(tensors[i]);
-    else if (op.op_ == c10d::ReduceOp::BOR) result.bitwise_or_(tensors[i]);
-    else if (op.op_ == c10d::ReduceOp::BXOR) result.bitwise_xor_(tensors[i]);
-    else unsupported(operation, "of several tensors per rank does not know this reduction");
+    if (op.op_ == c10d::ReduceOp::SUM)
+      result.add_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::PRODUCT)
+      result.mul_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::MIN)
+      result.copy_(at::minimum(result, tensors[i]));
+    else if (op.op_ == c10d::ReduceOp::MAX)
+      result.copy_(at::maximum(result, tensors[i]));
+    else if (op.op_ == c10d::ReduceOp::BAND)
+      result.bitwise_and_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::BOR)
+      result.bitwise_or_(tensors[i]);
+    else if (op.op_ == c10d::ReduceOp::BXOR)
+      result.bitwise_xor_(tensors[i]);
+    else
+      unsupported(operation, "of several tensors per rank does not know this reduction");
   }
   return result;
 }
@@ -61,8 +69,8 @@ WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOpt
   check_root(kTitle.name(), options.rootRank);
   check_alike(kTitle.name(), tensors);
   at::NoGradGuard no_grad;
-  const at::Tensor sent = tensors[static_cast<std::size_t>(options.rootTensor)].clone(
-      at::MemoryFormat::Contiguous);
+  const at::Tensor sent =
+      tensors[static_cast<std::size_t>(options.rootTensor)].clone(at::MemoryFormat::Contiguous);
   tutti::Call call;
   call.collective = Collective::broadcast;
   call.root = static_cast<int>(options.rootRank);
@@ -100,8 +108,8 @@ WorkHandle Backend::allgather_several(std::vector<Tensors>& outputs, Tensors& in
   Tensors all;
   for (Tensors& list : outputs)
     for (std::size_t k = 0; k < list.size(); ++k) {
-      loan.returns.emplace_back(list[k], whole[static_cast<int64_t>(k / count)]
-                                              [static_cast<int64_t>(k % count)]);
+      loan.returns.emplace_back(
+          list[k], whole[static_cast<int64_t>(k / count)][static_cast<int64_t>(k % count)]);
       all.push_back(list[k]);
     }
   return hand_out(kTitle, std::move(operation), std::move(loan), std::move(all));

@@ -40,9 +40,9 @@ class TorchStore : public tutti::Store {
       if (!checked.ok()) return checked.status();
       if (there) return {};
       if (std::chrono::steady_clock::now() - start >= timeout)
-        return tutti::Status(tutti::Code::timed_out,
-                             "nobody set '" + key + "' in torch's store within " +
-                                 std::to_string(timeout.count()) + " ms");
+        return tutti::Status(tutti::Code::timed_out, "nobody set '" + key +
+                                                         "' in torch's store within " +
+                                                         std::to_string(timeout.count()) + " ms");
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(5000));
     }

@@ -46,14 +46,27 @@ Elements elements_of(const at::Tensor& tensor) {
 
 bool is_arithmetic(at::ScalarType type) {
   switch (type) {
-    case at::kByte: case at::kChar: case at::kShort: case at::kInt: case at::kLong:
-    case at::kHalf: case at::kBFloat16: case at::kFloat: case at::kDouble: case at::kBool:
-    case at::kComplexHalf: case at::kComplexFloat: case at::kComplexDouble:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+    case at::kBool:
+    case at::kComplexHalf:
+    case at::kComplexFloat:
+    case at::kComplexDouble:
 #if TUTTI_TORCH_AT_LEAST(2, 1)
-    case at::ScalarType::Float8_e4m3fn: case at::ScalarType::Float8_e5m2:
+    case at::ScalarType::Float8_e4m3fn:
+    case at::ScalarType::Float8_e5m2:
 #endif
 #if TUTTI_TORCH_AT_LEAST(2, 3)
-    case at::ScalarType::UInt16: case at::ScalarType::UInt32: case at::ScalarType::UInt64:
+    case at::ScalarType::UInt16:
+    case at::ScalarType::UInt32:
+    case at::ScalarType::UInt64:
 #endif
       return true;
     default: return false;
@@ -95,8 +108,8 @@ void check_tensor(const char* operation, const at::Tensor& tensor) {
 
 const at::Tensor& check_single(const char* operation, const Tensors& tensors, const char* side) {
   if (tensors.size() != 1)
-    refuse(operation, std::string("requires a single-element ") + side + "tensor list, got one of " +
-                          std::to_string(tensors.size()));
+    refuse(operation, std::string("requires a single-element ") + side +
+                          "tensor list, got one of " + std::to_string(tensors.size()));
   check_tensor(operation, tensors[0]);
   return tensors[0];
 }

@@ -30,7 +30,7 @@ bool is_arithmetic(at::ScalarType type);
 struct Loan {
   c10::SmallVector<at::Tensor, 2> held;
   std::vector<std::pair<at::Tensor, at::Tensor>> returns;  // (where to, from where)
-  Tensors profiled;  // the inputs, where a profiler listens
+  Tensors profiled;                                        // the inputs, where a profiler listens
 
   // Copies what was staged to where it belongs.
   void give_back();

@@ -182,9 +182,8 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     return future;
   }
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  when_done(first_, others_, [self, future] {
-    run_callback([self, future] { self->settle_or_complete(future); });
-  });
+  when_done(first_, others_,
+            [self, future] { run_callback([self, future] { self->settle_or_complete(future); }); });
   return future;
 }
 

@@ -72,5 +72,5 @@ struct TokenFlops {
 };
 TokenFlops token_flops(const Model& model, std::int64_t seq);
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti::plan

@@ -74,5 +74,5 @@ struct StepPrediction {
 StepPrediction predict_step(const StepShape& shape, std::span<const Transfer> reductions,
                             std::span<const Transfer> gathers);
 
-}  // namespace gnu::visibility("default")]]v1
+}  // namespace v1
 }  // namespace tutti::plan

@@ -21,9 +21,9 @@ inline namespace [[gnu::visibility("default")]] v1 {
 class LossGuard {
  public:
   struct Options {
-    bool check_for_nan = false;    // --check-for-nan-in-loss-and-grad
-    bool strict = false;           // --strict-loss-check: loss flag decides with the step
-    bool check_for_spikes = false; // --check-for-spiky-loss
+    bool check_for_nan = false;     // --check-for-nan-in-loss-and-grad
+    bool strict = false;            // --strict-loss-check: loss flag decides with the step
+    bool check_for_spikes = false;  // --check-for-spiky-loss
   };
   explicit LossGuard(Options options) : options_(options) {}
 

@@ -43,9 +43,9 @@ struct CollectiveTimes {
 
 // All ranks have the same collectives in the same order.
 struct StepTimes {
-  std::int64_t begin = 0;     // of the first micro-batch
-  std::int64_t end = 0;       // of step()
-  std::int64_t forward = 0;   // durations without waits, all micro-batches
+  std::int64_t begin = 0;    // of the first micro-batch
+  std::int64_t end = 0;      // of step()
+  std::int64_t forward = 0;  // durations without waits, all micro-batches
   std::int64_t backward = 0;
   std::int64_t update = 0;
   // The last micro-batch's backward and the first one's forward: what can hide something.
@@ -65,7 +65,7 @@ struct RankOverlap {
 struct StepOverlap {
   std::int64_t step = 0;
   std::vector<RankOverlap> ranks;
-  RankOverlap max;   // field by field; hidden: the smallest
+  RankOverlap max;  // field by field; hidden: the smallest
   RankOverlap mean;
 };
 

@@ -19,9 +19,9 @@ struct Parameter {
   std::string name;                  // as in the module tree; no two alike
   std::vector<std::string> aliases;  // other names of the same tensor
   std::vector<std::int64_t> shape;
-  Buffer value;          // f32 or bf16; its contents are where training starts
-  int group = 0;         // index into DataParallelOptions::groups
-  bool frozen = false;   // has no gradient and stays where it is, in `value`
+  Buffer value;         // f32 or bf16; its contents are where training starts
+  int group = 0;        // index into DataParallelOptions::groups
+  bool frozen = false;  // has no gradient and stays where it is, in `value`
 
   std::size_t count() const noexcept { return value.count; }
 };

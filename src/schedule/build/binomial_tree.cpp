@@ -27,7 +27,9 @@ struct Tree {
   int n, root, place;
   Step rounds;  // ⌈lg n⌉
   explicit Tree(const Request& request, int root_rank)
-      : n(request.size), root(root_rank), place(wrap(request.rank - root_rank, n)),
+      : n(request.size),
+        root(root_rank),
+        place(wrap(request.rank - root_rank, n)),
         rounds(static_cast<Step>(std::bit_width(static_cast<unsigned>(n - 1)))) {}
 
   int rank_at(int at) const { return wrap(root + at, n); }

@@ -98,9 +98,7 @@ Spot spot(int tree, int n, int member, RankOf rank_of) {
 
 // When the message over an edge of this child level goes: later for later chunks; the trees take
 // turns, so that a pair that meets in both never has two messages in one step.
-Step tick(int tree, Step when, Chunk chunk) {
-  return 2 * (when + chunk) + static_cast<Step>(tree);
-}
+Step tick(int tree, Step when, Chunk chunk) { return 2 * (when + chunk) + static_cast<Step>(tree); }
 
 struct Edge {
   int tree;
@@ -176,9 +174,7 @@ Program double_binary_tree_all_reduce(const Request& request) {
     const Region sum = fold_up(draft, at, edge, own, at.is_root());
     if (!at.is_root()) draft.send(tick(edge.tree, at.level, edge.pipe), at.parent, sum);
   });
-  each_edge([&](const Edge& edge) {
-    send_down(draft, spots[edge.tree], edge, turn, levels);
-  });
+  each_edge([&](const Edge& edge) { send_down(draft, spots[edge.tree], edge, turn, levels); });
   return draft.take();
 }
 

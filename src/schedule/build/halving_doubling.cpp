@@ -75,8 +75,9 @@ Program halving_doubling_all_reduce(const Request& request) {
     return draft.take();
   }
   const Held held = take_extra(draft, core, core.other(), output(0, all));
-  halve(draft, core, [](int rank) { return rank; }, held, 1,
-        [](Region, Chunk first, Chunk count, bool) { return output(first, count); });
+  halve(
+      draft, core, [](int rank) { return rank; }, held, 1,
+      [](Region, Chunk first, Chunk count, bool) { return output(first, count); });
   Step step = 1 + core.rounds();
   for (int distance = 1; distance < core.size; distance *= 2, ++step) {
     const int partner = core.rank ^ distance;
@@ -95,9 +96,10 @@ Program halving_doubling_reduce_scatter(const Request& request) {
   if (request.size == 1) return alone(request, kName);
   const Core core(request.size, request.rank);
   Draft draft(request, kName);
-  halve(draft, core, [](int rank) { return rank; },
-        {input(0, static_cast<Chunk>(core.size)), 0, true}, 0,
-        [](Region inbox, Chunk, Chunk, bool last) { return last ? output(0) : inbox; });
+  halve(
+      draft, core, [](int rank) { return rank; },
+      {input(0, static_cast<Chunk>(core.size)), 0, true}, 0,
+      [](Region inbox, Chunk, Chunk, bool last) { return last ? output(0) : inbox; });
   return draft.take();
 }
 

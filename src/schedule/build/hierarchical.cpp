@@ -45,8 +45,8 @@ struct Hosts {
         names.push_back(name);
         number = names.size() - 1;
       } else if (names[number] != name) {
-        number = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) -
-                                          names.begin());
+        number =
+            static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
         if (number == names.size()) {
           members.emplace_back();
           names.push_back(name);

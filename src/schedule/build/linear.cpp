@@ -66,9 +66,8 @@ Program linear_gather(const Request& request) {
     return draft.take();
   }
   if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
-  each_turn(request, [&](Step step, int peer) {
-    draft.recv(step, peer, output(static_cast<Chunk>(peer)));
-  });
+  each_turn(request,
+            [&](Step step, int peer) { draft.recv(step, peer, output(static_cast<Chunk>(peer))); });
   return draft.take();
 }
 
@@ -79,9 +78,8 @@ Program linear_scatter(const Request& request) {
     return draft.take();
   }
   if (!request.in_place) draft.copy(0, output(0), input(static_cast<Chunk>(request.rank)));
-  each_turn(request, [&](Step step, int peer) {
-    draft.send(step, peer, input(static_cast<Chunk>(peer)));
-  });
+  each_turn(request,
+            [&](Step step, int peer) { draft.send(step, peer, input(static_cast<Chunk>(peer))); });
   return draft.take();
 }
 

@@ -138,7 +138,8 @@ Program recursive_doubling_barrier(const Request& request) {
   Draft draft(request, kName);
   if (request.size == 1) return draft.take();
   const Region token = draft.scratch(0);
-  disseminate(draft, request.size, request.rank, [](int rank) { return rank; }, token, 0);
+  disseminate(
+      draft, request.size, request.rank, [](int rank) { return rank; }, token, 0);
   return draft.take();
 }
 

@@ -5,8 +5,9 @@
 //      |    |    |           all_gather: rows first, then the columns pass whole rows
 //      3 -> 4 -> 5 ->)
 //      v    v    v
-#include "schedule/build/grid.hpp"
 #include "schedule/build/torus_2d.hpp"
+
+#include "schedule/build/grid.hpp"
 #include "schedule/compose.hpp"
 
 namespace tutti::schedule::builders {
@@ -40,30 +41,42 @@ Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid&
   const auto slice = static_cast<Chunk>(grid.place_in_row) * a;
   Draft whole(request, algorithm, a * b);
 
-  Request part{Collective::reduce_scatter, static_cast<int>(b), grid.place_in_row, 0,
-               request.in_place, 2, {}};
+  Request part{Collective::reduce_scatter,
+               static_cast<int>(b),
+               grid.place_in_row,
+               0,
+               request.in_place,
+               2,
+               {}};
   Placement placement{.ranks = grid.row, .input = input(0), .output = output(slice), .scale = a};
   placement.finish = false;
   append(whole.program(), rows.reduce_scatter(part), placement);
 
   part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
-  placement = {.ranks = grid.column, .first_step = rows.steps, .input = output(slice),
-               .output = output(slice), .scale = 1, .first_extent = slice};
+  placement = {.ranks = grid.column,
+               .first_step = rows.steps,
+               .input = output(slice),
+               .output = output(slice),
+               .scale = 1,
+               .first_extent = slice};
   placement.raw = false;
   append(whole.program(), ring_all_reduce(part), placement);
 
   part = {Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, true, 2, {}};
-  placement = {.ranks = grid.row, .first_step = rows.steps + 2 * (a - 1), .input = output(slice),
-               .output = output(0), .scale = a};
+  placement = {.ranks = grid.row,
+               .first_step = rows.steps + 2 * (a - 1),
+               .input = output(slice),
+               .output = output(0),
+               .scale = a};
   append(whole.program(), rows.all_gather(part), placement);
   return whole.take();
 }
 
 Program torus_2d_all_reduce(const Request& request) {
   const Grid grid = stand(request);
-  return grid_all_reduce(request, kName, grid,
-                         {ring_reduce_scatter, ring_all_gather,
-                          static_cast<Step>(grid.row.size() - 1)});
+  return grid_all_reduce(
+      request, kName, grid,
+      {ring_reduce_scatter, ring_all_gather, static_cast<Step>(grid.row.size() - 1)});
 }
 
 Program torus_2d_all_gather(const Request& request) {
@@ -72,14 +85,17 @@ Program torus_2d_all_gather(const Request& request) {
   const Chunk row = static_cast<Chunk>(grid.place_in_column) * b;
   Draft whole(request, kName);
 
-  Request part{Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0,
-               request.in_place, 2, {}};
+  Request part{
+      Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, request.in_place, 2, {}};
   append(whole.program(), ring_all_gather(part),
          {.ranks = grid.row, .input = input(0), .output = output(row), .first_extent = row});
 
   part = {Collective::all_gather, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
   append(whole.program(), ring_all_gather(part),
-         {.ranks = grid.column, .first_step = b - 1, .input = output(row), .output = output(0),
+         {.ranks = grid.column,
+          .first_step = b - 1,
+          .input = output(row),
+          .output = output(0),
           .scale = b});
   return whole.take();
 }

@@ -13,7 +13,9 @@ constexpr std::size_t kBuckets = 4096;  // a schedule of 64 ranks and 64 chunks 
 }  // namespace
 
 Expressions::Expressions(int ranks)
-    : words_((static_cast<std::size_t>(ranks) + 63) / 64), nodes_(1), ranks_(words_, 0),
+    : words_((static_cast<std::size_t>(ranks) + 63) / 64),
+      nodes_(1),
+      ranks_(words_, 0),
       buckets_(kBuckets, kUndefined) {}
 
 Value Expressions::leaf(int rank, std::uint64_t extent) {

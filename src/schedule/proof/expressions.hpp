@@ -38,10 +38,10 @@ class Expressions {
 
  private:
   struct Node {
-    int rank = -1;                // leaf
-    std::uint64_t extent = 0;     // leaf
-    std::uint32_t first = 0;      // fold: operands_[first …)
-    std::uint32_t count = 0;      // 0: leaf
+    int rank = -1;             // leaf
+    std::uint64_t extent = 0;  // leaf
+    std::uint32_t first = 0;   // fold: operands_[first …)
+    std::uint32_t count = 0;   // 0: leaf
     Value next_in_bucket = kUndefined;
     bool finished = false;
     bool ordered = false;
@@ -53,11 +53,11 @@ class Expressions {
   Value lookup(std::uint64_t hash, std::span<const Value> operands, bool finish) const;
   void join(Value into, Value from, int& twice);
 
-  std::size_t words_;                  // of one contribution set
-  std::vector<Node> nodes_;            // 0 is kUndefined
-  std::vector<std::uint64_t> ranks_;   // words_ per node: whose contributions are in it
+  std::size_t words_;                 // of one contribution set
+  std::vector<Node> nodes_;           // 0 is kUndefined
+  std::vector<std::uint64_t> ranks_;  // words_ per node: whose contributions are in it
   std::vector<Value> operands_;
-  std::vector<Value> buckets_;         // of folds, by hash; the rest of a bucket is chained
+  std::vector<Value> buckets_;  // of folds, by hash; the rest of a bucket is chained
 };
 
 }  // namespace tutti::schedule::proof

@@ -64,9 +64,9 @@ class Graph {
   }
 
   std::span<const Program> programs_;
-  std::vector<OpId> first_;               // of each rank, and one past the last
+  std::vector<OpId> first_;  // of each rank, and one past the last
   std::vector<int> rank_of_;
-  std::vector<OpId> taker_;               // of each send
+  std::vector<OpId> taker_;  // of each send
   std::vector<std::uint32_t> first_receipt_;
   std::vector<OpId> senders_;
   std::vector<std::uint32_t> first_before_, first_after_;

@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-
 namespace tutti::transport {
 namespace {
 
@@ -34,9 +33,10 @@ Result<std::vector<Interface>> find_interfaces(const std::string& wanted) {
       if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != family) continue;
       if ((it->ifa_flags & IFF_UP) == 0 || is_link_local(it->ifa_addr)) continue;
       if (wanted.empty() ? (it->ifa_flags & IFF_LOOPBACK) != 0 : wanted != it->ifa_name) continue;
-      Interface interface{it->ifa_name, {}};
-      interface.address.length =
-          family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      Interface interface {
+        it->ifa_name, {}
+      };
+      interface.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
       std::memcpy(&interface.address.storage, it->ifa_addr, interface.address.length);
       found.push_back(std::move(interface));
     }
@@ -68,8 +68,7 @@ Result<TcpListeners> TcpListeners::open(const Config& config, int backlog) {
     const bool v6 = config.host.find(':') != std::string::npos;
     auto wanted = SocketAddress::parse(v6 ? "[" + config.host + "]:0" : config.host + ":0");
     if (!wanted.ok()) return wanted.status().annotate("TUTTI_HOST");
-    if (Status status =
-            listen_at(*wanted, backlog, listeners.outward, listeners.outward_address);
+    if (Status status = listen_at(*wanted, backlog, listeners.outward, listeners.outward_address);
         !status.ok())
       return Status(Code::invalid_argument,
                     "TUTTI_HOST must be an address of this host: " + status.message());

@@ -28,7 +28,8 @@ class Pace {
     bytes_ += bytes;
     running_ = more;
     if (!more || now - begin_ < kWindow) return false;
-    bytes_per_s_ = static_cast<double>(bytes_) / std::chrono::duration<double>(now - begin_).count();
+    bytes_per_s_ =
+        static_cast<double>(bytes_) / std::chrono::duration<double>(now - begin_).count();
     begin_ = now;
     bytes_ = 0;
     return true;

@@ -77,7 +77,7 @@ void TcpLink::Stream::on_ready(std::uint32_t events) {
 
 std::size_t TcpLink::eager_bytes() const { return kEagerBytes; }
 
-// ---- sending ----
+// ---- sending
 
 Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
                    std::uint64_t token) {
@@ -229,7 +229,7 @@ bool TcpLink::flush() {
   return queued_bytes() == 0;
 }
 
-// ---- polling ----
+// ---- polling
 
 bool TcpLink::ready() const {
   if (down_.load(std::memory_order_relaxed)) return false;

@@ -67,8 +67,8 @@ TEST(board, notes_are_never_read_torn) {
   for (char letter : {'a', 'b'})
     writers.emplace_back([&, letter] {
       for (std::uint64_t i = 1; i <= 20000; ++i) {
-        BoardNote note = BoardNote::of(std::string(20, letter), std::string(50, letter), i,
-                                       BoardState::running);
+        BoardNote note =
+            BoardNote::of(std::string(20, letter), std::string(50, letter), i, BoardState::running);
         note.time_ns = static_cast<std::int64_t>(i);
         board->note(0, note);
       }

@@ -39,9 +39,8 @@ TEST_F(LogTest, a_line_says_where_who_and_how_important) {
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   log->for_rank(3).info(Subsystem::net, "linked to {}", 2);
   log->warn(Subsystem::init, "odd");
-  EXPECT_THAT(written(), testing::MatchesRegex(
-                             "tutti [^ :]+:[0-9]+ rank 3 INFO NET: linked to 2\n"
-                             "tutti [^ :]+:[0-9]+ WARN INIT: odd\n"));
+  EXPECT_THAT(written(), testing::MatchesRegex("tutti [^ :]+:[0-9]+ rank 3 INFO NET: linked to 2\n"
+                                               "tutti [^ :]+:[0-9]+ WARN INIT: odd\n"));
 }
 
 TEST_F(LogTest, each_line_of_a_block_has_a_head) {

@@ -44,7 +44,7 @@ bool exists(const schedule::Entry& entry, int ranks, const std::vector<int>& hos
   return !entry.applies || entry.applies(request);
 }
 
-// ---- by hand ----
+// ---- by hand
 
 TEST(Simulate, a_message_takes_its_latency_and_its_bytes) {
   const Job job{.collective = Collective::broadcast,
@@ -179,7 +179,7 @@ TEST(Simulate, folding_switches_take_one_way_up_and_one_down) {
   EXPECT_DOUBLE_EQ(answer.bytes_per_rank, 1e6);
 }
 
-// ---- against the closed forms ----
+// ---- against the closed forms
 
 struct Exact {
   Collective collective;
@@ -249,7 +249,7 @@ TEST(Simulate, closed_forms_of_every_algorithm_are_near) {
   }
 }
 
-// ---- symmetry ----
+// ---- symmetry
 
 TEST(Simulate, one_rank_for_many_gives_the_same_bits_as_all_of_them) {
   SimulateOptions full;
@@ -297,7 +297,7 @@ TEST(Simulate, schedules_with_a_step_per_rank_have_symmetry_to_use) {
         << to_string(collective) << " " << to_string(algorithm);
 }
 
-// ---- size, determinism, errors ----
+// ---- size, determinism, errors
 
 TEST(Simulate, equal_arguments_give_equal_bits_and_seeds_matter) {
   const Job job{.algorithm = Algorithm::double_binary_tree, .ranks = 37, .bytes = 1e6};

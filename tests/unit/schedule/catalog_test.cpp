@@ -17,10 +17,9 @@ namespace {
 using testing::HasSubstr;
 
 constexpr Collective kAll[] = {
-    Collective::broadcast,  Collective::reduce,         Collective::all_reduce,
-    Collective::gather,     Collective::all_gather,     Collective::scatter,
-    Collective::reduce_scatter, Collective::all_to_all, Collective::barrier,
-    Collective::scan,       Collective::exclusive_scan,
+    Collective::broadcast,  Collective::reduce,  Collective::all_reduce,     Collective::gather,
+    Collective::all_gather, Collective::scatter, Collective::reduce_scatter, Collective::all_to_all,
+    Collective::barrier,    Collective::scan,    Collective::exclusive_scan,
 };
 
 TEST(Catalog, every_collective_has_an_algorithm_that_always_applies) {
@@ -95,9 +94,9 @@ TEST(Catalog, senseless_requests_are_refused) {
   const int hosts[] = {0, 1};
   Request few_hosts{.size = 3};
   few_hosts.host_of = hosts;
-  for (const Request& request : {Request{.size = 0}, Request{.size = 2, .rank = 2},
-                                 Request{.size = 2, .rank = -1}, Request{.size = 2, .root = 2},
-                                 few_hosts}) {
+  for (const Request& request :
+       {Request{.size = 0}, Request{.size = 2, .rank = 2}, Request{.size = 2, .rank = -1},
+        Request{.size = 2, .root = 2}, few_hosts}) {
     const auto program = build(Algorithm::direct, request);
     ASSERT_FALSE(program.ok());
     EXPECT_EQ(program.status().code(), Code::invalid_argument);
@@ -195,16 +194,16 @@ TEST(Scale, a_rank_of_24576_costs_its_own_steps_only) {
     return std::max(fused.ops.size(), program->ops.size() + program->scratch.size());
   };
   for (int rank : {0, 1, 12345, 16384, n - 1}) {
-    for (Collective collective : {Collective::broadcast, Collective::reduce,
-                                  Collective::all_reduce, Collective::barrier}) {
+    for (Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::all_reduce, Collective::barrier}) {
       EXPECT_LE(size_of(collective, Algorithm::binomial_tree, rank), 5 * lg);
     }
-    for (Collective collective : {Collective::broadcast, Collective::reduce,
-                                  Collective::all_reduce}) {
+    for (Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::all_reduce}) {
       EXPECT_LE(size_of(collective, Algorithm::double_binary_tree, rank), 100u);
     }
-    for (Collective collective : {Collective::all_reduce, Collective::all_gather,
-                                  Collective::barrier, Collective::scan}) {
+    for (Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::barrier, Collective::scan}) {
       EXPECT_LE(size_of(collective, Algorithm::recursive_doubling, rank), 6 * lg);
     }
     EXPECT_LE(size_of(Collective::all_gather, Algorithm::bruck, rank), 5 * lg);

@@ -65,8 +65,8 @@ std::uint64_t chunks_sent(const Program& program) {
 TEST(Bandwidth, each_rank_sends_no_more_than_it_must) {
   for (int n : {2, 4, 8, 16, 64}) {
     const auto most = static_cast<std::uint64_t>(n - 1);
-    for (Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling, Algorithm::pairwise,
-                                Algorithm::direct}) {
+    for (Algorithm algorithm :
+         {Algorithm::ring, Algorithm::halving_doubling, Algorithm::pairwise, Algorithm::direct}) {
       const auto program = build(algorithm, {.size = n, .rank = n / 2});
       ASSERT_TRUE(program.ok());
       EXPECT_EQ(program->cut, static_cast<std::uint32_t>(n));
@@ -96,8 +96,8 @@ TEST(Compose, a_part_gets_the_ranks_steps_and_chunks_of_the_whole) {
   whole.cut = 4;
   whole.scratch = {3};
   const int ranks[] = {5, 7};
-  Placement placement{.ranks = ranks, .first_step = 10, .input = input(0), .output = output(2),
-                      .scale = 2};
+  Placement placement{
+      .ranks = ranks, .first_step = 10, .input = input(0), .output = output(2), .scale = 2};
   placement.raw = false;
   placement.finish = false;
   append(whole, part->front(), placement);

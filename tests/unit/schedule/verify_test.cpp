@@ -44,8 +44,8 @@ TEST(Verify, reports_the_formula_the_steps_and_the_messages) {
 
 TEST(Verify, costs_are_those_of_the_textbook) {
   const auto steps = [](Collective collective, Algorithm algorithm, int n) {
-    const auto report = verify(world_of(algorithm, {.collective = collective, .size = n},
-                                        Mode::in_place));
+    const auto report =
+        verify(world_of(algorithm, {.collective = collective, .size = n}, Mode::in_place));
     EXPECT_TRUE(report.ok()) << report.status().to_string();
     return report.ok() ? report->steps : 0;
   };
@@ -152,8 +152,7 @@ TEST(Verify, a_put_onto_what_its_owner_still_needs_is_noticed) {
   const Region first{Space::output, 0, 1};
   world[1].ops.insert(world[1].ops.begin(), Op{OpKind::send, 9, 2, {}, first, {}, false});
   world[2].scratch.push_back(0);
-  world[2].ops.push_back(
-      Op{OpKind::recv, 9, 1, {Space::scratch, 0, 1}, {}, {}, false});
+  world[2].ops.push_back(Op{OpKind::recv, 9, 1, {Space::scratch, 0, 1}, {}, {}, false});
   ASSERT_TRUE(verify(world).ok()) << verify(world).status().to_string();
   for (Program& program : world) program = fuse_puts(std::move(program));
   const auto report = verify(world);
@@ -166,8 +165,8 @@ TEST(Verify, an_out_of_place_program_does_not_pass_as_in_place) {
                         Mode::out_of_place);
   for (Program& program : world) program.in_place = true;
   EXPECT_FALSE(verify(world).ok());
-  world = world_of(Algorithm::ring, {.collective = Collective::all_gather, .size = 3},
-                   Mode::in_place);
+  world =
+      world_of(Algorithm::ring, {.collective = Collective::all_gather, .size = 3}, Mode::in_place);
   for (Program& program : world) program.in_place = false;
   EXPECT_FALSE(verify(world).ok());
 }

@@ -141,7 +141,7 @@ TEST(server_state, bytes_may_come_one_by_one) {
   for (char byte : handshake.take_output()) state.received(2, {&byte, 1}, {});
   for (char byte : state.take_output(2)) ASSERT_TRUE(handshake.feed({&byte, 1}).ok());
   ASSERT_TRUE(handshake.done());
-  const std::string rest = handshake.take_output() + set("slow", "but sure").encode() ;
+  const std::string rest = handshake.take_output() + set("slow", "but sure").encode();
   for (char byte : rest) state.received(2, {&byte, 1}, {});
   EXPECT_FALSE(state.take_output(2).empty());
   EXPECT_EQ(state.strangers(), 0u);

@@ -65,9 +65,9 @@ class Array {
   }
   bool same_bits(const Array& other) const {
     return count_ == other.count_ &&
-           (count_ == 0 || std::memcmp(storage_.data() + offset_,
-                                       other.storage_.data() + other.offset_,
-                                       count_ * sizeof(T)) == 0);
+           (count_ == 0 ||
+            std::memcmp(storage_.data() + offset_, other.storage_.data() + other.offset_,
+                        count_ * sizeof(T)) == 0);
   }
 
  private:

@@ -126,8 +126,8 @@ TEST(Kernels, sgd_computes_its_formula_and_begins_with_the_gradient) {
   float w = 2;
   float b = kNan;  // is not read the first time
   const float g = 3;
-  sgd({.grad_scale = 0.5F, .decay = 0.25F, .momentum = 0.5F, .lr = 0.5F, .first = true}, &w, &g,
-      &b, 1);
+  sgd({.grad_scale = 0.5F, .decay = 0.25F, .momentum = 0.5F, .lr = 0.5F, .first = true}, &w, &g, &b,
+      1);
   EXPECT_EQ(b, 2.0F);
   EXPECT_EQ(w, 1.0F);
   sgd({.grad_scale = 0.5F, .decay = 0.25F, .momentum = 0.5F, .lr = 0.5F, .first = false}, &w, &g,

@@ -98,7 +98,8 @@ TEST(LossGuard, a_skipped_step_is_counted_and_told) {
 
 TEST(LossGuard, ranks_that_cannot_be_told_apart_are_said_to_be_several) {
   LossGuard guard({.check_for_nan = true});
-  EXPECT_THAT(guard.judge(1, report(Outcome::rejected, {kShared})).text, HasSubstr("several ranks"));
+  EXPECT_THAT(guard.judge(1, report(Outcome::rejected, {kShared})).text,
+              HasSubstr("several ranks"));
 }
 
 TEST(LossGuard, a_loss_that_is_not_finite_stops_the_run_and_says_how_late_it_came) {
@@ -113,8 +114,8 @@ TEST(LossGuard, a_loss_that_is_not_finite_stops_the_run_and_says_how_late_it_cam
   LossGuard strict({.check_for_nan = true, .strict = true});
   const auto judgement = strict.judge_loss(41, 41, kNan, {3});
   EXPECT_EQ(judgement.verdict, Verdict::stop);
-  EXPECT_THAT(judgement.text, AllOf(HasSubstr("on rank 3"), Not(HasSubstr("late")),
-                                    Not(HasSubstr("--strict"))));
+  EXPECT_THAT(judgement.text,
+              AllOf(HasSubstr("on rank 3"), Not(HasSubstr("late")), Not(HasSubstr("--strict"))));
 }
 
 TEST(LossGuard, without_the_check_a_loss_may_be_anything) {
@@ -133,7 +134,8 @@ TEST(LossGuard, a_spike_is_ten_times_the_largest_of_the_first_hundred_and_only_t
   const auto judgement = guard.judge_loss(102, 103, 40.0, {});
   EXPECT_EQ(judgement.verdict, Verdict::go_on);
   EXPECT_TRUE(judgement.status.ok());
-  EXPECT_THAT(judgement.text, AllOf(HasSubstr("step 102"), HasSubstr("40"), HasSubstr("10 times 4")));
+  EXPECT_THAT(judgement.text,
+              AllOf(HasSubstr("step 102"), HasSubstr("40"), HasSubstr("10 times 4")));
   EXPECT_NE(guard.judge_loss(103, 103, 1e9, {}).text, "");
   // A spike does not move the yardstick.
   EXPECT_NE(guard.judge_loss(104, 104, 41.0, {}).text, "");

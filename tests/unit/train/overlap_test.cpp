@@ -107,8 +107,8 @@ TEST(Overlap, waiting_for_a_late_joiner_is_skew) {
 
 // A wait that ended before the last rank had joined (a failed one, say) is all skew, not more.
 TEST(Overlap, skew_is_never_more_than_the_wait) {
-  const StepOverlap step = compare({step_of({waited(reduction(0, 60, 110), 61, 65)}),
-                                    step_of({reduction(0, 100, 110)})});
+  const StepOverlap step = compare(
+      {step_of({waited(reduction(0, 60, 110), 61, 65)}), step_of({reduction(0, 100, 110)})});
   expect_ms(step.ranks[0].skew_s, 4);
   expect_ms(step.ranks[0].exposed_s, 0);
 }
@@ -149,8 +149,8 @@ TEST(Overlap, gathers_belong_to_the_step_that_waits_for_them) {
 }
 
 TEST(Overlap, only_the_first_forward_and_the_last_backward_can_hide) {
-  StepTimes rank = step_of({call(Collective::all_gather, 0, 2, 22), reduction(0, 60, 100),
-                            reduction(1, 100, 104)});
+  StepTimes rank = step_of(
+      {call(Collective::all_gather, 0, 2, 22), reduction(0, 60, 100), reduction(1, 100, 104)});
   rank.first_forward = 10 * kMs;
   rank.last_backward = 20 * kMs;
   const StepOverlap step = compare({rank, rank});
@@ -159,7 +159,8 @@ TEST(Overlap, only_the_first_forward_and_the_last_backward_can_hide) {
 
 // Rank 1's clock is 1,000 ms behind rank 0's; on the same clock it would be the late joiner above.
 TEST(Overlap, clocks_are_compared_by_their_offsets) {
-  StepTimes behind = step_of({waited(reduction(0, 106 - 1000, 110 - 1000), 106 - 1000, 110 - 1000)});
+  StepTimes behind =
+      step_of({waited(reduction(0, 106 - 1000, 110 - 1000), 106 - 1000, 110 - 1000)});
   behind.begin -= 1000 * kMs;
   behind.end -= 1000 * kMs;
   const StepOverlap step =
@@ -173,8 +174,8 @@ TEST(Overlap, clocks_are_compared_by_their_offsets) {
 }
 
 TEST(Overlap, the_smallest_hidden_share_is_the_worst_one) {
-  const StepOverlap step =
-      compare({step_of({waited(reduction(0, 90, 110), 105, 110)}), step_of({reduction(0, 90, 110)})});
+  const StepOverlap step = compare(
+      {step_of({waited(reduction(0, 90, 110), 105, 110)}), step_of({reduction(0, 90, 110)})});
   EXPECT_NEAR(step.ranks[0].hidden, 0.75, 1e-12);
   EXPECT_EQ(step.ranks[1].hidden, 1);
   EXPECT_NEAR(step.max.hidden, 0.75, 1e-12);

@@ -50,9 +50,8 @@ TEST(Window, attach_sees_what_create_made) {
   auto made = Window::create(2, shape, true);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   (*made)->lane(1).consumed.store(77);
-  auto seen =
-      Window::attach(Descriptor(::dup((*made)->memory())), Descriptor(::dup((*made)->bell())),
-                     (*made)->bytes(), 2);
+  auto seen = Window::attach(Descriptor(::dup((*made)->memory())),
+                             Descriptor(::dup((*made)->bell())), (*made)->bytes(), 2);
   ASSERT_TRUE(seen.ok()) << seen.status().to_string();
   EXPECT_EQ((*seen)->lane(1).consumed.load(), 77u);
   EXPECT_EQ((*seen)->shape().large_blocks, shape.large_blocks);

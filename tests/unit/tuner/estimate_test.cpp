@@ -131,7 +131,7 @@ TEST(Estimate, a_group_of_one_sends_nothing) {
   EXPECT_EQ(seconds(Collective::barrier, Algorithm::direct, 0, 1, {}), 0);
 }
 
-// ---- op by op ----
+// ---- op by op
 
 double on_timeline(Collective collective, Algorithm algorithm, std::size_t bytes, int n,
                    std::size_t segment_bytes, const StreamGain& streams = {}) {
@@ -245,7 +245,7 @@ TEST(Estimate, segments_and_streams_are_named_only_where_they_matter) {
   EXPECT_EQ(large.streams, 2);
 }
 
-// ---- on one host ----
+// ---- on one host
 
 double staged(Collective collective, std::size_t bytes, int n, const Machine& machine,
               bool symmetric = false, int shots = 2) {
