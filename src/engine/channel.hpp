@@ -104,7 +104,6 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   // PlanHost
   transport::Link& link_to(int peer) override;
   bool has_arrived(int peer) const override;
-  transport::MemoryRef output_of(int peer) const override;
   std::uint32_t channel() const override { return options_.id; }
   trace::Tracer* tracer() override;
 
@@ -133,12 +132,11 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   };
   struct Announced {  // an arrival that was not looked at yet
     std::uint64_t sequence = 0;
-    Arrival arrival;
+    Fingerprint call;
   };
   struct Peer {
     std::deque<Announced> announced;
-    std::uint64_t arrived = 0;  // the last collective at which it was seen with the same call
-    transport::MemoryRef output;
+    std::uint64_t arrived = 0;   // the last collective at which it was seen with the same call
     bool left = false;           // in good order
     bool lost = false;           // died, or the link to it broke
     std::string report;          // its answer to our query
@@ -155,7 +153,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   bool step();
   bool drain_inbox();
   void handle(Incoming& message);
-  void handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival);
+  void handle_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs);
   void handle_data(Incoming& message);
   bool judge_departed();
   void fail_without(int peer);
@@ -174,7 +172,7 @@ class Channel final : public PlanHost, public Driver, public std::enable_shared_
   void choose_company();
   void announce();
   void look_at_announced();
-  void compare(int peer, std::uint64_t sequence, const Arrival& arrival);
+  void compare(int peer, std::uint64_t sequence, const Fingerprint& theirs);
   void fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
                      const Fingerprint& theirs);
   bool everyone_arrived() const;

@@ -75,10 +75,6 @@ bool Channel::has_arrived(int peer) const {
          peers_[static_cast<std::size_t>(peer)].arrived == sequence;
 }
 
-transport::MemoryRef Channel::output_of(int peer) const {
-  return peers_[static_cast<std::size_t>(peer)].output;
-}
-
 std::string Channel::where(int peer) const {
   const int member = options_.members[static_cast<std::size_t>(peer)];
   return fmt::format("rank {} ({})", peer, engine_->endpoint().whereabouts(member));
@@ -149,9 +145,9 @@ void Channel::handle(Incoming& message) {
   const std::byte* bytes = message.segment.data();
   switch (message.header.kind) {
     case MessageKind::arrive: {
-      Arrival arrival;
-      if (message.segment.bytes == sizeof arrival) std::memcpy(&arrival, bytes, sizeof arrival);
-      handle_arrive(message.peer, message.header.sequence, arrival);
+      Fingerprint call;
+      if (message.segment.bytes == sizeof call) std::memcpy(&call, bytes, sizeof call);
+      handle_arrive(message.peer, message.header.sequence, call);
       break;
     }
     case MessageKind::data: handle_data(message); break;
@@ -193,43 +189,39 @@ void Channel::choose_company() {
 void Channel::announce() {
   const Launch& launch = current_->launch();
   if (stage_ && launch.to_peer.empty()) return;
-  Arrival arrival;
-  arrival.call = launch.fingerprint;
+  Fingerprint call = launch.fingerprint;
   for (int peer : company_) {
     transport::Link& link = link_to(peer);
     if (!launch.to_peer.empty()) {
-      arrival.call.to_you = launch.to_peer[static_cast<std::size_t>(peer)];
-      arrival.call.from_you = launch.from_peer[static_cast<std::size_t>(peer)];
+      call.to_you = launch.to_peer[static_cast<std::size_t>(peer)];
+      call.from_you = launch.from_peer[static_cast<std::size_t>(peer)];
     }
-    arrival.output = {};
-    if (launch.output.size() == 1)
-      arrival.output = link.share(launch.output[0].data, launch.output[0].bytes);
     Header header = header_for(MessageKind::arrive, options_.id, current_->sequence);
     header.flags = transport::kHold;  // the first data may go along
-    (void)link.send(header, &arrival, sizeof arrival, 0);
+    (void)link.send(header, &call, sizeof call, 0);
   }
   arrivals_held_ = true;
 }
 
-void Channel::handle_arrive(int peer, std::uint64_t sequence, const Arrival& arrival) {
+void Channel::handle_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
   const std::uint64_t begun = current_ ? current_->sequence : last_sequence_.load();
   if (sequence > begun)
-    peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, arrival});
+    peers_[static_cast<std::size_t>(peer)].announced.push_back({sequence, theirs});
   else
-    compare(peer, sequence, arrival);
+    compare(peer, sequence, theirs);
 }
 
 void Channel::look_at_announced() {
   for (int peer = 0; peer < size(); ++peer) {
     auto& announced = peers_[static_cast<std::size_t>(peer)].announced;
     while (!announced.empty() && announced.front().sequence <= current_->sequence) {
-      compare(peer, announced.front().sequence, announced.front().arrival);
+      compare(peer, announced.front().sequence, announced.front().call);
       announced.pop_front();
     }
   }
 }
 
-void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) {
+void Channel::compare(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
   if (sequence + history_.size() <= last_sequence_) return;  // long past
   Fingerprint mine = history_[sequence % history_.size()];
   const bool is_current = current_ && sequence == current_->sequence;
@@ -237,13 +229,12 @@ void Channel::compare(int peer, std::uint64_t sequence, const Arrival& arrival) 
     mine.to_you = current_->launch().to_peer[static_cast<std::size_t>(peer)];
     mine.from_you = current_->launch().from_peer[static_cast<std::size_t>(peer)];
   } else if (!is_current) {
-    mine.to_you = arrival.call.from_you;  // not kept for calls that are over
-    mine.from_you = arrival.call.to_you;
+    mine.to_you = theirs.from_you;  // not kept for calls that are over
+    mine.from_you = theirs.to_you;
   }
-  if (!agree(mine, arrival.call)) return fail_mismatch(peer, sequence, mine, arrival.call);
+  if (!agree(mine, theirs)) return fail_mismatch(peer, sequence, mine, theirs);
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   state.arrived = std::max(state.arrived, sequence);
-  state.output = arrival.output;
 }
 
 void Channel::fail_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,

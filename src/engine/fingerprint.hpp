@@ -1,6 +1,6 @@
 // engine/fingerprint.hpp - what ranks compare before they touch each other's data.
 //
-// It travels in the arrive message of every collective, small enough to ride inside a ring slot,
+// It is the payload of the arrive message of every collective, small enough to ride inside a ring slot,
 // and spelled out rather than hashed, so that an error can say who called what.
 #pragma once
 
@@ -29,14 +29,7 @@ struct Fingerprint {
   std::uint64_t to_you = 0;
   std::uint64_t from_you = 0;
 };
-static_assert(sizeof(Fingerprint) == 56);
-
-// The whole payload of an arrive message: the call, and where its output can be reached.
-struct Arrival {
-  Fingerprint call;
-  transport::MemoryRef output;
-};
-static_assert(sizeof(Arrival) <= transport::kInlineBytes);
+static_assert(sizeof(Fingerprint) == 56 && sizeof(Fingerprint) <= transport::kInlineBytes);
 
 // A rank's answer to "what are you doing?": its last collective in the group.
 struct Report {

@@ -49,14 +49,13 @@ void Plan::prepare(std::size_t index, Running& running) {
   running.dst.clear();
   running.src.clear();
   running.sources.resize(op.sources.size());
-  if (op.kind != OpKind::send && op.kind != OpKind::put) add_region(op.dst, running.dst);
+  if (op.kind != OpKind::send) add_region(op.dst, running.dst);
   if (op.kind != OpKind::recv && op.kind != OpKind::reduce) add_region(op.src, running.src);
   for (std::size_t s = 0; s < op.sources.size(); ++s) {
     running.sources[s].clear();
     if (op.sources[s].peer == kLocal) add_region(op.sources[s].region, running.sources[s]);
   }
-  const schedule::Region& region =
-      op.kind == OpKind::send || op.kind == OpKind::put ? op.src : op.dst;
+  const schedule::Region& region = op.kind == OpKind::send ? op.src : op.dst;
   running.starts.assign(1, 0);
   for (std::uint32_t k = 0; k < region.count; ++k)
     running.starts.push_back(
@@ -134,8 +133,7 @@ bool Plan::step(PlanHost& host) {
 
 bool Plan::advance(std::size_t index, PlanHost& host) {
   switch (compiled_.program.ops[index].kind) {
-    case OpKind::send: return advance_send(index, host, false);
-    case OpKind::put: return advance_send(index, host, true);
+    case OpKind::send: return advance_send(index, host);
     case OpKind::recv: return advance_recv(index, host);
     case OpKind::copy: return advance_copy(index);
     case OpKind::reduce: return advance_reduce(index, host);
@@ -150,7 +148,7 @@ std::size_t Plan::most_at_once(const transport::Link& link, std::size_t total) c
   return std::max((total / 2 + 63) / 64 * 64, segment_bytes_ / 2);
 }
 
-bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
+bool Plan::advance_send(std::size_t index, PlanHost& host) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t total = running.starts.back();
@@ -166,10 +164,6 @@ bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
       while (running.issued < limit || !running.opened) {
         const Piece piece = total == 0 ? Piece{} : running.src.at(running.issued);
         const std::size_t bytes = std::min({piece.bytes, limit - running.issued, most});
-        if (put && invited && land(op, running, bytes, host)) {
-          moved = true;
-          continue;
-        }
         Header header;
         header.channel = host.channel();
         header.kind = MessageKind::data;
@@ -189,30 +183,6 @@ bool Plan::advance_send(std::size_t index, PlanHost& host, bool put) {
   if (running.in_flight.load(std::memory_order_acquire) == 0) running.done = running.issued;
   if (running.opened && running.done == total) moved = running.finished = true;
   return moved;
-}
-
-// Writes straight into the peer's output where that is mapped here, and says so.
-bool Plan::land(const Op& op, Running& running, std::size_t bytes, PlanHost& host) {
-  const transport::MemoryRef output = host.output_of(op.peer);
-  if (output.region == 0 || bytes == 0) return false;
-  const std::size_t offset = layout_.offset_of(op.dst.space, op.dst.first) + running.issued;
-  transport::Link& link = host.link_to(op.peer);
-  std::byte* there = link.reach({output.region, output.offset + offset}, bytes);
-  if (there == nullptr) return false;
-  Header header;
-  header.channel = host.channel();
-  header.kind = MessageKind::data;
-  header.flags = transport::kLanded;
-  header.sequence = sequence_;
-  header.step = op.step;
-  header.offset = running.issued;
-  header.extra = bytes;
-  std::memcpy(there, running.src.at(running.issued).data, bytes);
-  const transport::Sent sent = link.send(header, nullptr, 0, 0);
-  if (!sent.accepted) return false;
-  running.issued += bytes;
-  running.opened = true;
-  return true;
 }
 
 // Takes `bytes` off the front segment. A view is believed only if its owner still lends it after it
@@ -240,7 +210,7 @@ bool Plan::advance_recv(std::size_t index, PlanHost& host) {
   while (running.done < limit && !queue.empty() && budget > 0 && !tainted_) {
     Segment& segment = queue.front();
     std::size_t bytes = std::min<std::size_t>(segment.bytes - segment.used, limit - running.done);
-    if (!segment.landed) {
+    if (!segment.placed) {
       const Piece piece = running.dst.at(running.done);
       bytes = std::min({bytes, piece.bytes, budget});
       std::memcpy(piece.data, segment.data(), bytes);

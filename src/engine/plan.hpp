@@ -31,7 +31,6 @@ class PlanHost {
   virtual ~PlanHost() = default;
   virtual transport::Link& link_to(int peer) = 0;  // by group rank
   virtual bool has_arrived(int peer) const = 0;    // at the plan's collective, with the same call
-  virtual transport::MemoryRef output_of(int peer) const = 0;
   virtual std::uint32_t channel() const = 0;
   virtual trace::Tracer* tracer() { return nullptr; }
 };
@@ -78,12 +77,11 @@ class Plan {
   std::size_t limit_of(std::size_t index) const;
   bool advance(std::size_t index, PlanHost& host);
   std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
-  bool advance_send(std::size_t index, PlanHost& host, bool put);
+  bool advance_send(std::size_t index, PlanHost& host);
   bool advance_recv(std::size_t index, PlanHost& host);
   bool advance_copy(std::size_t index);
   bool advance_reduce(std::size_t index, PlanHost& host);
   std::size_t fold_piece(std::size_t index, std::size_t limit);
-  bool land(const schedule::Op& op, Running& running, std::size_t bytes, PlanHost& host);
   void consume(SegmentQueue& queue, std::size_t bytes, int peer, PlanHost& host);
 
   Compiled compiled_;

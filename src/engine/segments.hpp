@@ -16,18 +16,17 @@ struct Segment {
   std::uint64_t used = 0;
   std::uint64_t lease = 0;
   const std::byte* view = nullptr;
-  bool landed = false;  // already in its place
+  bool placed = false;  // already where it belongs
   std::array<std::byte, transport::kInlineBytes> small;
 
   static Segment keep(const transport::Header& header, const transport::Payload& payload) {
     Segment segment;
-    const bool landed = (header.flags & transport::kLanded) != 0;
-    segment.bytes = landed ? header.extra : header.bytes;
+    segment.bytes = header.bytes;
     segment.lease = payload.lease;
-    segment.landed = landed || payload.placed;
+    segment.placed = payload.placed;
     if (payload.lease != 0)
       segment.view = payload.data;
-    else if (!segment.landed && header.bytes <= transport::kInlineBytes && header.bytes > 0)
+    else if (!segment.placed && header.bytes <= transport::kInlineBytes && header.bytes > 0)
       std::memcpy(segment.small.data(), payload.data, header.bytes);
     return segment;
   }

@@ -43,8 +43,7 @@ class Reader {
     if (program_.collective == Collective::barrier) return parts_;
     for (const Op& op : program_.ops) {
       switch (op.kind) {
-        case OpKind::send:
-        case OpKind::put: send(op); break;
+        case OpKind::send: send(op); break;
         case OpKind::recv:
           parts_.recvs.push_back(&op);
           write(op.dst);

@@ -143,7 +143,6 @@ void OpGraph::add(const Program& program, const std::vector<int>& seats, double 
     std::vector<std::uint32_t> messages;
     switch (op.kind) {
       case OpKind::send:
-      case OpKind::put:
         node.does = Node::Does::sends;
         node.peer = seat(op.peer);
         node.bytes = op.src.count * chunk;

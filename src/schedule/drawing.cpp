@@ -46,7 +46,7 @@ void put_sources(Out out, const Op& op, const Cells& cells) {
 }
 
 // The first number is the op's place in ops.def.
-void put_op(Out out, const Op& op, const Cells& cells, const Cells* peer) {
+void put_op(Out out, const Op& op, const Cells& cells) {
   const auto at = [&](const Region& region) { return cells.index(region.space, region.first); };
   fmt::format_to(out, "[{},{},", static_cast<int>(op.kind), op.step);
   switch (op.kind) {
@@ -57,10 +57,6 @@ void put_op(Out out, const Op& op, const Cells& cells, const Cells* peer) {
       fmt::format_to(out, "{},{},{},[", at(op.dst), op.dst.count, op.finish ? 1 : 0);
       put_sources(out, op, cells);
       fmt::format_to(out, "]");
-      break;
-    case OpKind::put:
-      fmt::format_to(out, "{},{},{},{}", op.peer, at(op.src), op.src.count,
-                     peer->index(op.dst.space, op.dst.first));
       break;
   }
   fmt::format_to(out, "]");
@@ -129,9 +125,7 @@ std::string print_drawing(std::span<const Program> programs) {
     const auto& ops = programs[rank].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (i > 0) text += ',';
-      const Cells* peer =
-          ops[i].peer == kLocal ? nullptr : &cells[static_cast<std::size_t>(ops[i].peer)];
-      put_op(out, ops[i], cells[rank], peer);
+      put_op(out, ops[i], cells[rank]);
     }
     text += "]}";
   }

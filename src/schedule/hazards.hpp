@@ -16,8 +16,7 @@ namespace tutti::schedule {
 template <class Visit>
 void each_access(const Op& op, Visit visit) {
   switch (op.kind) {
-    case OpKind::send:
-    case OpKind::put: visit(op.src, false); return;
+    case OpKind::send: visit(op.src, false); return;
     case OpKind::recv: visit(op.dst, true); return;
     case OpKind::copy:
       visit(op.src, false);

@@ -114,9 +114,6 @@ bool read_operands(Words& words, Op& op) {
       return read_region(words.next(), op.dst) && words.take("=") &&
              read_region(words.next(), op.src);
     case OpKind::reduce: return read_reduce(words, op);
-    case OpKind::put:
-      return read_region(words.next(), op.src) && read_peer(words, "->", op) &&
-             read_region(words.next(), op.dst);
   }
   return false;
 }

@@ -42,7 +42,7 @@ std::vector<bool> waits_for_send(const Program& program) {
   std::vector<bool> waits(program.ops.size(), false);
   for (const auto& [earlier, later] : hazards(program)) {
     const OpKind kind = program.ops[earlier].kind;
-    if (kind == OpKind::send || kind == OpKind::put || waits[earlier]) waits[later] = true;
+    if (kind == OpKind::send || waits[earlier]) waits[later] = true;
   }
   return waits;
 }
@@ -81,7 +81,7 @@ std::optional<std::uint32_t> feeding_recv(const Program& program, std::uint32_t 
 template <class Visit>
 void each_region(Op& op, Visit visit) {
   visit(op.src);
-  if (op.kind != OpKind::put) visit(op.dst);  // a put's dst is the peer's
+  visit(op.dst);
   for (Source& source : op.sources) visit(source.region);
 }
 
@@ -132,36 +132,6 @@ Program fuse_folds(Program program) {
   }
   program.ops = std::move(kept);
   drop_unused_scratch(program);
-  return program;
-}
-
-Program fuse_puts(Program program) {
-  if (program.collective != Collective::all_reduce) return program;
-  // The finished fold that last wrote each output chunk.
-  std::vector<const Op*> finisher(chunk_count(program, Space::output), nullptr);
-  for (Op& op : program.ops) {
-    if (op.kind == OpKind::send && op.src.space == Space::output && op.src.count > 0) {
-      const Op* fold = finisher[op.src.first];
-      bool safe = fold != nullptr;
-      for (std::uint32_t c = 0; safe && c < op.src.count; ++c) {
-        safe = finisher[op.src.first + c] == fold;
-      }
-      // The peer's own use of these chunks ended with the message that the fold has read.
-      if (safe && std::any_of(fold->sources.begin(), fold->sources.end(),
-                              [&](const Source& source) { return source.peer == op.peer; })) {
-        op.kind = OpKind::put;
-        op.dst = op.src;
-      }
-      continue;
-    }
-    each_access(op, [&](const Region& region, bool writes) {
-      if (!writes || region.space != Space::output) return;
-      const bool finishes = op.kind == OpKind::reduce && op.finish;
-      for (std::uint32_t c = 0; c < region.count; ++c) {
-        finisher[region.first + c] = finishes ? &op : nullptr;
-      }
-    });
-  }
   return program;
 }
 

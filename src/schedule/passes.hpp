@@ -9,9 +9,4 @@ namespace tutti::schedule {
 // reduce: k receives and a fold become one fold over the peers' memory.
 Program fuse_folds(Program program);
 
-// A finished reduce followed by sends of its result becomes the reduce and puts into the peers'
-// output, where that is safe: the peer's only use of that chunk before its recv is a send to this
-// rank. Needs to know only this rank's program and the collective (peers' programs are alike).
-Program fuse_puts(Program program);
-
 }  // namespace tutti::schedule

@@ -18,7 +18,7 @@
 //
 // Ordering       two ops depend on each other when they touch the same chunk and at least one
 //                writes; the earlier one in the program goes first. Nothing else orders them.
-// Matching       a send (or put) meets the recv, or the reduce source, of the peer with the same
+// Matching       a send meets the recv, or the reduce source, of the peer with the same
 //                step. A rank sends to one peer at most once per step: (peer, step) is the key.
 // Raw and finish a reduce source is `raw` when it is some rank's own input, not a partial fold:
 //                premul_sum multiplies those. `finish` marks the reduce that completes a result:
@@ -69,9 +69,9 @@ struct Source {
 struct Op {
   OpKind kind = OpKind::copy;
   std::uint32_t step = 0;
-  int peer = kLocal;            // send, recv, put
-  Region dst;                   // recv, copy, reduce: here; put: in the peer
-  Region src;                   // send, copy, put
+  int peer = kLocal;            // send, recv
+  Region dst;                   // recv, copy, reduce
+  Region src;                   // send, copy
   std::vector<Source> sources;  // reduce
   bool finish = false;          // reduce
 

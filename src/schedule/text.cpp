@@ -54,11 +54,6 @@ void put_op(Out out, const Op& op) {
       }
       if (op.finish) fmt::format_to(out, " finish");
       return;
-    case OpKind::put:
-      put_region(out, op.src);
-      fmt::format_to(out, " -> {} ", op.peer);
-      put_region(out, op.dst);
-      return;
   }
 }
 
@@ -118,11 +113,6 @@ void put_json_op(Out out, const Op& op) {
       put_json_region(out, "dst", op.dst);
       put_json_sources(out, op.sources);
       fmt::format_to(out, ",\"finish\":{}", op.finish);
-      break;
-    case OpKind::put:
-      fmt::format_to(out, ",\"peer\":{}", op.peer);
-      put_json_region(out, "src", op.src);
-      put_json_region(out, "dst", op.dst);
       break;
   }
   fmt::format_to(out, "}}");

@@ -9,6 +9,7 @@
 #include "schedule/hazards.hpp"
 #include "schedule/proof/expressions.hpp"
 #include "schedule/proof/graph.hpp"
+#include "schedule/proof/results.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -18,32 +19,7 @@ using proof::Graph;
 using proof::kUndefined;
 using proof::OpId;
 using proof::Value;
-
-Status wrong(std::string what) { return {Code::internal, "schedule: " + std::move(what)}; }
-
-Status check_headers(std::span<const Program> programs) {
-  if (programs.empty()) return wrong("there are no programs");
-  const Program& model = programs.front();
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    const Program& program = programs[r];
-    if (program.rank != static_cast<int>(r) || program.size != static_cast<int>(programs.size())) {
-      return wrong(fmt::format("program {} of {} says that it is rank {} of {}", r, programs.size(),
-                               program.rank, program.size));
-    }
-    if (program.collective != model.collective || program.root != model.root ||
-        program.cut != model.cut) {
-      return wrong(fmt::format("rank {} has another collective, root or cut than rank 0", r));
-    }
-    if (program.cut == 0 || program.root < 0 || program.root >= program.size) {
-      return wrong(fmt::format("rank {} has root {} and cut {}", r, program.root, program.cut));
-    }
-    const auto extents = extent_count(program.collective, program.size, program.cut);
-    for (std::uint64_t extent : program.scratch) {
-      if (extent >= extents) return wrong(fmt::format("rank {} has scratch of no extent", r));
-    }
-  }
-  return {};
-}
+using proof::wrong;
 
 // The memory of all ranks, holding expressions.
 class Memory {
@@ -88,8 +64,8 @@ class Proof {
         depth_(graph.ops(), 0) {}
 
   Result<Report> run() {
-    for (auto check : {&Proof::check_connected, &Proof::execute, &Proof::check_puts,
-                       &Proof::check_results, &Proof::check_barrier}) {
+    for (auto check :
+         {&Proof::check_connected, &Proof::execute, &Proof::check_results, &Proof::check_barrier}) {
       if (Status status = (this->*check)(); !status.ok()) return status;
     }
     report_.messages = graph_.messages();
@@ -100,15 +76,11 @@ class Proof {
  private:
   Status check_connected();
   Status execute();
-  Status check_puts();
   Status check_results();
   Status check_barrier();
 
   Status perform(OpId event);
   Status perform_reduce(OpId event, std::uint32_t chunk);
-  Status check_put(OpId put);
-  Status check_result(const Program& program, std::uint32_t chunk);
-  Status check_fold(const Program& program, std::uint32_t chunk, Value value, int contributors);
   Status stuck(const std::vector<std::uint32_t>& waits) const;
 
   std::span<const Program> programs_;
@@ -236,92 +208,11 @@ Status Proof::perform_reduce(OpId event, std::uint32_t chunk) {
   return {};
 }
 
-Status Proof::check_puts() {
-  for (OpId id = 0; id < graph_.ops(); ++id) {
-    if (graph_.op(id).kind != OpKind::put) continue;
-    if (Status status = check_put(id); !status.ok()) return status;
-  }
-  return {};
-}
-
-// A put may run before the peer comes to its recv. So whatever the peer does to those chunks before
-// that recv must have ended before the put in every run: it must be among the put's causes.
-Status Proof::check_put(OpId put) {
-  const OpId recv = graph_.event(put);
-  std::vector<OpId> causes{put};
-  std::vector<bool> seen(graph_.ops(), false);
-  bool heard = false;
-  const auto add = [&](OpId id) {
-    heard |= graph_.rank(id) == graph_.op(put).peer;
-    if (!seen[id]) causes.push_back(id);
-    seen[id] = true;
-  };
-  for (std::size_t i = 0; i < causes.size(); ++i) {
-    for (OpId id : graph_.before(causes[i])) add(id);
-    for (OpId id : graph_.senders(causes[i])) add(id);
-  }
-  if (!heard) return wrong(graph_.name(put) + " does not know that its peer has started");
-  for (OpId use : graph_.before(recv)) {
-    if (!seen[graph_.event(use)]) {
-      return wrong(graph_.name(put) + " may overwrite what " + graph_.name(use) + " still needs");
-    }
-  }
-  return {};
-}
-
 Status Proof::check_results() {
-  for (const Program& program : programs_) {
-    const bool nothing = program.collective == Collective::exclusive_scan && program.rank == 0;
-    for (std::uint32_t c = 0; c < chunk_count(program, Space::output) && !nothing; ++c) {
-      if (Status status = check_result(program, c); !status.ok()) return status;
-    }
-  }
-  const int teller = has_root(programs_[0].collective) ? programs_[0].root : 0;
-  if (chunk_count(programs_[teller], Space::output) > 0) {
-    report_.expression = expressions_.print(memory_.at(teller, Space::output, 0));
-  }
-  return {};
-}
-
-Status Proof::check_result(const Program& program, std::uint32_t chunk) {
-  const Value value = memory_.at(program.rank, Space::output, chunk);
-  const std::uint64_t extent = extent_of(program, Space::output, chunk);
-  int origin = program.root;
-  switch (program.collective) {
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::reduce_scatter: return check_fold(program, chunk, value, n_);
-    case Collective::scan: return check_fold(program, chunk, value, program.rank + 1);
-    case Collective::exclusive_scan: return check_fold(program, chunk, value, program.rank);
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::all_to_all: origin = static_cast<int>(chunk / program.cut); break;
-    case Collective::broadcast:
-    case Collective::scatter:
-    case Collective::barrier: break;
-  }
-  if (expressions_.is_leaf_of(value, origin, extent)) return {};
-  return wrong(fmt::format("rank {} ends with {} in output[{}], not with rank {}'s part",
-                           program.rank, expressions_.print(value), chunk, origin));
-}
-
-Status Proof::check_fold(const Program& program, std::uint32_t chunk, Value value,
-                         int contributors) {
-  const std::string where = fmt::format("rank {}'s output[{}]", program.rank, chunk);
-  int odd_one = -1;
-  if (value == kUndefined || expressions_.is_leaf(value)) return wrong(where + " is not a fold");
-  if (!expressions_.is_finished(value)) return wrong(where + " was not finished");
-  if (!expressions_.covers(value, contributors, odd_one)) {
-    const char* fault = odd_one < contributors ? "lacks" : "must not have";
-    return wrong(fmt::format("{} {} the contribution of rank {}", where, fault, odd_one));
-  }
-  // The same formula on all ranks gives the same bits on all ranks.
-  if (program.collective == Collective::all_reduce &&
-      value != memory_.at(0, Space::output, chunk)) {
-    return wrong(where + " is another formula than rank 0's");
-  }
-  report_.rank_ordered &= expressions_.is_rank_ordered(value);
-  return {};
+  const auto value_of = [&](int rank, std::uint32_t chunk) {
+    return memory_.at(rank, Space::output, chunk);
+  };
+  return proof::check_results(programs_, expressions_, value_of, report_);
 }
 
 // A barrier holds when every rank's program can end only after every rank has begun: each op knows
@@ -360,7 +251,7 @@ Status Proof::check_barrier() {
 }  // namespace
 
 Result<Report> verify(std::span<const Program> programs) {
-  if (Status status = check_headers(programs); !status.ok()) return status;
+  if (Status status = proof::check_headers(programs); !status.ok()) return status;
   Result<Graph> graph = Graph::of(programs);
   if (!graph.ok()) return graph.status();
   return Proof(programs, *graph).run();

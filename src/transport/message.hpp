@@ -30,7 +30,6 @@ constexpr bool is_urgent(MessageKind kind) noexcept {
 }
 
 enum HeaderFlags : std::uint8_t {
-  kLanded = 1,    // data: the `extra` bytes were put into their place already; no payload follows
   kCancel = 2,    // request: the sender has given up this message
   kRefuse = 4,    // ready: the receive buffer is too small, do not send
   kHold = 16,     // the link may keep it until the next message or flush_held; not on the wire

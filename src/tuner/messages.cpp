@@ -62,8 +62,7 @@ void Messages::read(const Program& program, Rank& rank) {
 
 void Messages::read(const Op& op, int self, StepLoad& load) {
   switch (op.kind) {
-    case OpKind::send:
-    case OpKind::put: return add_out(load, links_.kind(self, op.peer), op.src.count * chunk_);
+    case OpKind::send: return add_out(load, links_.kind(self, op.peer), op.src.count * chunk_);
     case OpKind::recv: {
       // What is received only to be folded is read over a memory link by the fold itself.
       const LinkKind link = links_.kind(self, op.peer);

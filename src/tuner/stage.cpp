@@ -40,8 +40,7 @@ class Reading {
   void add(const Op& op) {
     Bytes& now = at(op.step);
     switch (op.kind) {
-      case OpKind::send:
-      case OpKind::put: show(now, op); return;
+      case OpKind::send: show(now, op); return;
       case OpKind::recv:
         now.has_message = true;
         if (!is_only_folded(situation_, op)) now.copied += op.dst.count * chunk_;

@@ -52,7 +52,7 @@ void Timeline::read(const std::vector<Program>& programs) {
   for (const Program& program : programs) {
     const auto base = static_cast<std::uint32_t>(events_.size());
     for (const Op& op : program.ops) {
-      if (op.kind == OpKind::send || op.kind == OpKind::put)
+      if (op.kind == OpKind::send)
         sends[{program.rank, op.peer, op.step}] = static_cast<std::uint32_t>(events_.size());
       events_.push_back(event_of(program, op));
       longest_ = std::max(longest_, op.peer == schedule::kLocal ? 0 : events_.back().bytes);
@@ -93,7 +93,6 @@ Timeline::Event Timeline::event_of(const Program& program, const Op& op) const {
   event.rank = program.rank;
   switch (op.kind) {
     case OpKind::send:
-    case OpKind::put:
       event.does = Does::sends;
       event.link = links_.kind(program.rank, op.peer);
       event.bytes = op.src.count * chunk;

@@ -60,7 +60,7 @@ class ShowTest(LaunchTest):
                  schedule["algorithm"] == "ring" and schedule["in_place"]][0]
         exported = json.loads(self.shown("all_gather", "--algorithm", "ring", "-n", "3", "--in-place",
                                          "--json"))
-        kinds = ["send", "recv", "copy", "reduce", "put"]
+        kinds = ["send", "recv", "copy", "reduce"]
         for rank, program in zip(drawn["ranks"], exported["programs"]):
             self.assertEqual([(kinds[op[0]], op[1]) for op in rank["ops"]],
                              [(op["op"], op["step"]) for op in program["ops"]])

@@ -28,7 +28,7 @@ struct Tree {
   bool is_inner(int rank) const { return !children[static_cast<std::size_t>(rank)].empty(); }
 };
 
-bool is_message(const Op& op) { return op.kind == OpKind::send || op.kind == OpKind::put; }
+bool is_message(const Op& op) { return op.kind == OpKind::send; }
 
 // Which pairs of ranks exchange each piece of the message.
 std::map<std::uint64_t, Edges> edges_by_extent(std::span<const Program> programs) {

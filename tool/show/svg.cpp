@@ -66,7 +66,7 @@ std::vector<Message> messages_of(const std::vector<Program>& programs) {
   std::vector<Message> messages;
   for (const Program& program : programs)
     for (const Op& op : program.ops) {
-      if (op.kind != OpKind::send && op.kind != OpKind::put) continue;
+      if (op.kind != OpKind::send) continue;
       const auto extent =
           op.src.count == 0 ? 0 : schedule::extent_of(program, op.src.space, op.src.first);
       messages.push_back({op.step, program.rank, op.peer,

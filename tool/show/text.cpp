@@ -17,8 +17,7 @@ Result<Shown> build_and_verify(Algorithm algorithm, const schedule::Request& req
   auto programs = schedule::build_all(algorithm, request);
   if (!programs.ok()) return programs.status();
   if (fused)
-    for (Program& program : *programs)
-      program = schedule::fuse_puts(schedule::fuse_folds(std::move(program)));
+    for (Program& program : *programs) program = schedule::fuse_folds(std::move(program));
   auto report = schedule::verify(*programs);
   if (!report.ok()) return report.status();
   return Shown{*std::move(programs), *std::move(report)};
@@ -54,7 +53,7 @@ std::size_t most_messages(const std::vector<Program>& programs) {
   for (const Program& program : programs) {
     std::size_t count = 0;
     for (const schedule::Op& op : program.ops)
-      if (op.kind == schedule::OpKind::send || op.kind == schedule::OpKind::put) ++count;
+      if (op.kind == schedule::OpKind::send) ++count;
     most = std::max(most, count);
   }
   return most;

@@ -1,7 +1,7 @@
 // run.js - plays a schedule as the library exported it (docs/formats/schedule.md, "For drawing"):
 // five kinds of op on numbered cells, nothing else. It knows no collective and no algorithm.
 
-const SEND = 0, RECV = 1, COPY = 2, REDUCE = 3, PUT = 4;
+const SEND = 0, RECV = 1, COPY = 2, REDUCE = 3;
 const SPACES = ['input', 'output', 'scratch'];
 
 // What a cell holds: whose contributions, as bits, and which piece of the message. 0: nothing.
@@ -18,7 +18,6 @@ function bitsOf(first, count) {
 function accesses(op) {
   switch (op[0]) {
     case SEND: return [[op[3], op[4], false]];
-    case PUT: return [[op[3], op[4], false]];
     case RECV: return [[op[3], op[4], true]];
     case COPY: return [[op[3], op[4], false], [op[2], op[4], true]];
     case REDUCE:
@@ -65,8 +64,7 @@ function play(schedule) {
   // Tries one op; false when what it needs is not there yet.
   function perform(rank, op, step) {
     switch (op[0]) {
-      case SEND:
-      case PUT: {
+      case SEND: {
         const message = {from: rank, to: op[2], first: op[3], contents: read(rank, op[3], op[4]), heard: heard[rank]};
         mail.set(`${rank} ${op[2]} ${op[1]}`, message);
         step.messages.push(message);

@@ -5,12 +5,11 @@
 #include <algorithm>
 
 #include "schedule/hazards.hpp"
+#include "schedule/proof/results.hpp"
 #include "schedule/text.hpp"
 
 namespace tutti::schedule::proof {
 namespace {
-
-Status wrong(std::string what) { return {Code::internal, "schedule: " + std::move(what)}; }
 
 bool exists(const Program& program, const Region& region) {
   const std::uint64_t end = static_cast<std::uint64_t>(region.first) + region.count;
@@ -45,7 +44,6 @@ std::string fault(const Program& program, const Op& op) {
   switch (op.kind) {
     case OpKind::send:
     case OpKind::recv:
-    case OpKind::put:
       if (!is_peer(program, op.peer)) return "has no such peer";
       break;
     case OpKind::copy:
@@ -111,7 +109,7 @@ Status Graph::match() {
       taken.push_back({pair(peer, rank(id)), step, id, receipt, &each.dst});
     };
     if (each.kind == OpKind::recv) take(each.peer, each.step);
-    if (each.kind == OpKind::send || each.kind == OpKind::put) {
+    if (each.kind == OpKind::send) {
       sent.push_back({pair(rank(id), each.peer), each.step, id, 0, &each.src});
     }
     for (const Source& source : each.sources) {
@@ -142,13 +140,8 @@ Status Graph::match() {
 }
 
 Status Graph::meet(const Message& sent, const Message& taken) {
-  const Op& send = op(sent.op);
-  const Op& take = op(taken.op);
   if (!same_extents(program(sent.op), *sent.region, program(taken.op), *taken.region)) {
     return wrong(name(sent.op) + " and " + name(taken.op) + " do not agree on the size");
-  }
-  if (send.kind == OpKind::put && (take.kind != OpKind::recv || take.dst != send.dst)) {
-    return wrong(name(sent.op) + " writes elsewhere than where " + name(taken.op) + " expects it");
   }
   taker_[sent.op] = taken.op;
   senders_[taken.receipt] = sent.op;

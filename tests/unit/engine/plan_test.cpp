@@ -10,7 +10,7 @@ namespace {
 using schedule::Entry;
 using testing::PlanWorld;
 
-enum class Passes { none, folds, folds_and_puts };
+enum class Passes { none, folds };
 
 std::int64_t value(std::size_t rank, std::size_t i) {
   return static_cast<std::int64_t>(rank * 100003 + i * 17 % 1009);
@@ -18,8 +18,7 @@ std::int64_t value(std::size_t rank, std::size_t i) {
 
 // all_reduce, the collective with every kind of op, for `n` ranks and `count` elements.
 struct AllReduce {
-  AllReduce(const Entry& entry, int n, std::size_t count, bool in_place, Passes passes,
-            bool mapped) {
+  AllReduce(const Entry& entry, int n, std::size_t count, bool in_place, Passes passes) {
     const std::vector<int> hosts = host_of(n);
     std::vector<Compiled> programs;
     std::vector<Launch> launches(static_cast<std::size_t>(n));
@@ -34,7 +33,6 @@ struct AllReduce {
       request.host_of = hosts;
       schedule::Program program = entry.build(request);
       if (passes != Passes::none) program = fuse_folds(std::move(program));
-      if (passes == Passes::folds_and_puts) program = fuse_puts(std::move(program));
       programs.push_back(compile(std::move(program)));
       const auto at = static_cast<std::size_t>(r);
       for (std::size_t i = 0; i < count; ++i) input[at].push_back(value(at, i));
@@ -46,9 +44,8 @@ struct AllReduce {
       launches[at].input = {{reinterpret_cast<std::byte*>(from.data()), count * 8}};
       launches[at].output = {{reinterpret_cast<std::byte*>(output[at].data()), count * 8}};
     }
-    PlanWorld world(std::move(programs), std::move(launches), mapped, 7);
+    PlanWorld world(std::move(programs), std::move(launches), 7);
     finished = world.run();
-    landed = world.landed();
     placed = world.placed();
     message = world.status().to_string();
     right = true;
@@ -70,12 +67,11 @@ struct AllReduce {
   std::vector<std::vector<std::int64_t>> output;
   bool finished = false;
   bool right = false;
-  int landed = 0;
   int placed = 0;
   std::string message;
 };
 
-void check_all(Passes passes, bool mapped, int& landed, int* placed = nullptr) {
+void check_all(Passes passes, int* placed = nullptr) {
   for (const Entry& entry : schedule::catalog()) {
     if (entry.collective != Collective::all_reduce) continue;
     for (int n = 1; n <= 9; ++n) {
@@ -87,27 +83,22 @@ void check_all(Passes passes, bool mapped, int& landed, int* placed = nullptr) {
       if (entry.applies != nullptr && !entry.applies(request)) continue;
       for (const std::size_t count : {0u, 1u, 13u, 1000u})
         for (const bool in_place : {false, true}) {
-          const AllReduce run(entry, n, count, in_place, passes, mapped);
+          const AllReduce run(entry, n, count, in_place, passes);
           ASSERT_TRUE(run.finished && run.right)
               << to_string(entry.algorithm) << " n=" << n << " count=" << count
               << (in_place ? " in place" : "") << (run.finished ? " wrong" : " stuck ")
               << run.message;
-          landed += run.landed;
           if (placed != nullptr) *placed += run.placed;
         }
     }
   }
 }
 
-TEST(Plan, runs_every_all_reduce_as_it_was_built) {
-  int landed = 0;
-  check_all(Passes::none, false, landed);
-}
+TEST(Plan, runs_every_all_reduce_as_it_was_built) { check_all(Passes::none); }
 
 TEST(Plan, runs_every_all_reduce_with_folds_over_messages_and_some_written_early) {
-  int landed = 0;
   int placed = 0;
-  check_all(Passes::folds, false, landed, &placed);
+  check_all(Passes::folds, &placed);
   EXPECT_GT(placed, 100);
 }
 
@@ -130,7 +121,6 @@ struct TakingLink final : transport::Link {
 struct TakingHost final : PlanHost {
   transport::Link& link_to(int) override { return link; }
   bool has_arrived(int) const override { return arrived; }
-  transport::MemoryRef output_of(int) const override { return {}; }
   std::uint32_t channel() const override { return 1; }
   TakingLink link;
   bool arrived = false;
@@ -181,18 +171,6 @@ TEST(Plan, gives_a_place_only_when_nobody_needs_what_is_there) {
   EXPECT_EQ(plan.place(1, header), nullptr);
 }
 
-TEST(Plan, puts_results_into_the_peers_output_where_that_is_mapped) {
-  int landed = 0;
-  check_all(Passes::folds_and_puts, true, landed);
-  EXPECT_GT(landed, 0);
-}
-
-TEST(Plan, sends_what_it_cannot_put) {
-  int landed = 0;
-  check_all(Passes::folds_and_puts, false, landed);
-  EXPECT_EQ(landed, 0);
-}
-
 TEST(Plan, refuses_a_segment_that_nobody_expects) {
   schedule::Request request;
   request.size = 2;
@@ -209,7 +187,6 @@ TEST(Plan, refuses_a_segment_that_nobody_expects) {
   struct NoHost final : PlanHost {
     transport::Link& link_to(int) override { std::abort(); }
     bool has_arrived(int) const override { return false; }
-    transport::MemoryRef output_of(int) const override { return {}; }
     std::uint32_t channel() const override { return 1; }
   } host;
   const Status status = plan.deliver(1, header, {}, host);

@@ -47,10 +47,9 @@ struct Message {
 
 class PlanWorld {
  public:
-  // One launch per rank; `map_output` lets puts reach the peers' output.
-  PlanWorld(std::vector<Compiled> programs, std::vector<Launch> launches, bool map_output,
-            std::uint64_t seed)
-      : launches_(std::move(launches)), map_output_(map_output), random_(seed) {
+  // One launch per rank.
+  PlanWorld(std::vector<Compiled> programs, std::vector<Launch> launches, std::uint64_t seed)
+      : launches_(std::move(launches)), random_(seed) {
     for (std::size_t r = 0; r < launches_.size(); ++r) {
       plans_.push_back(std::make_unique<Plan>(std::move(programs[r]), 64));
       hosts_.push_back(std::make_unique<Host>(*this, static_cast<int>(r)));
@@ -75,7 +74,6 @@ class PlanWorld {
     return false;
   }
 
-  int landed() const { return landed_; }
   int placed() const { return placed_; }
   Status status() const { return status_; }
 
@@ -87,18 +85,13 @@ class PlanWorld {
     Host(PlanWorld& world, int self) {
       for (std::size_t peer = 0; peer < world.launches_.size(); ++peer)
         links_.push_back(std::make_unique<QueueLink>(world, self, static_cast<int>(peer)));
-      map_output_ = world.map_output_;
     }
     transport::Link& link_to(int peer) override { return *links_[static_cast<std::size_t>(peer)]; }
     bool has_arrived(int) const override { return true; }
-    transport::MemoryRef output_of(int) const override {
-      return map_output_ ? transport::MemoryRef{1, 0} : transport::MemoryRef{};
-    }
     std::uint32_t channel() const override { return 1; }
 
    private:
     std::vector<std::unique_ptr<QueueLink>> links_;
-    bool map_output_ = false;
   };
 
   bool deliver(std::size_t rank) {
@@ -106,7 +99,6 @@ class PlanWorld {
     if (inbox.empty()) return false;
     Message message = std::move(inbox.front());
     inbox.pop_front();
-    if (message.header.flags & transport::kLanded) ++landed_;
     transport::Payload payload;
     payload.placed = message.placed;
     if (message.placed) {
@@ -127,14 +119,12 @@ class PlanWorld {
   }
 
   std::vector<Launch> launches_;
-  bool map_output_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::deque<Message>> inboxes_;
   std::map<std::uint64_t, std::vector<std::byte>> kept_;
   std::uint64_t leases_ = 0;
-  int landed_ = 0;
   int placed_ = 0;
   Status status_;
 };

@@ -45,8 +45,6 @@ Report prove(const Entry& entry, const Request& request, Mode mode) {
   }
   const auto folded = apply(fuse_folds, *built);
   if (folded != *built) expect_same(report, verify(folded), what + ", folds fused");
-  const auto put = apply(fuse_puts, folded);
-  if (put != folded) expect_same(report, verify(put), what + ", puts fused");
   return *report;
 }
 

@@ -145,14 +145,13 @@ int count(const Program& program, OpKind kind) {
   return found;
 }
 
-TEST(Passes, two_shots_in_place_become_one_fold_and_puts_without_scratch) {
+TEST(Passes, two_shots_in_place_become_one_fold_without_scratch) {
   auto program = build(Algorithm::direct, {.size = 8, .rank = 3, .in_place = true});
   ASSERT_TRUE(program.ok());
-  const Program fused = fuse_puts(fuse_folds(*program));
+  const Program fused = fuse_folds(*program);
   EXPECT_TRUE(fused.scratch.empty());
   EXPECT_EQ(count(fused, OpKind::reduce), 1);
-  EXPECT_EQ(count(fused, OpKind::put), 7);
-  EXPECT_EQ(count(fused, OpKind::send), 7);
+  EXPECT_EQ(count(fused, OpKind::send), 14);
   EXPECT_EQ(count(fused, OpKind::recv), 7);
 }
 
@@ -178,8 +177,8 @@ TEST(Passes, running_a_pass_twice_changes_nothing) {
   for (const Entry& entry : catalog()) {
     each_request(entry, 1, 8, [&](Request request) {
       request.rank = request.size / 2;
-      const Program once = fuse_puts(fuse_folds(*build(entry.algorithm, request)));
-      EXPECT_EQ(fuse_puts(fuse_folds(once)), once);
+      const Program once = fuse_folds(*build(entry.algorithm, request));
+      EXPECT_EQ(fuse_folds(once), once);
     });
   }
 }
@@ -190,7 +189,7 @@ TEST(Scale, a_rank_of_24576_costs_its_own_steps_only) {
   const auto size_of = [&](Collective collective, Algorithm algorithm, int rank) {
     const auto program = build(algorithm, {.collective = collective, .size = n, .rank = rank});
     EXPECT_TRUE(program.ok());
-    const Program fused = fuse_puts(fuse_folds(*program));
+    const Program fused = fuse_folds(*program);
     return std::max(fused.ops.size(), program->ops.size() + program->scratch.size());
   };
   for (int rank : {0, 1, 12345, 16384, n - 1}) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "schedule/host/lower.hpp"
+#include "schedule/host/text.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
@@ -69,6 +71,19 @@ std::vector<Golden> goldens() {
   };
 }
 
+// The file of that name, and what it must be.
+std::string expect_golden(const std::string& name, const std::string& now) {
+  const char* root = std::getenv("TUTTI_SOURCE_DIR");  // ctest sets it; by hand: run from the root
+  const std::string path = std::string(root ? root : ".") + "/tests/golden/" + name + ".txt";
+  if (std::getenv("TUTTI_UPDATE_GOLDENS")) std::ofstream(path) << now;
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path << " is missing; tests/golden/README.md says how to write it";
+  std::stringstream before;
+  before << file.rdbuf();
+  EXPECT_EQ(before.str(), now);
+  return before.str();
+}
+
 class Goldens : public testing::TestWithParam<Golden> {};
 
 TEST_P(Goldens, the_schedule_reads_as_it_did) {
@@ -76,25 +91,46 @@ TEST_P(Goldens, the_schedule_reads_as_it_did) {
   auto programs = build_all(golden.algorithm, golden.request);
   ASSERT_TRUE(programs.ok()) << programs.status().to_string();
   if (golden.fused) {
-    for (Program& program : *programs) program = fuse_puts(fuse_folds(std::move(program)));
+    for (Program& program : *programs) program = fuse_folds(std::move(program));
   }
-  const char* root = std::getenv("TUTTI_SOURCE_DIR");  // ctest sets it; by hand: run from the root
-  const std::string path = std::string(root ? root : ".") + "/tests/golden/" + golden.name + ".txt";
-  const std::string now = print(*programs);
-  if (std::getenv("TUTTI_UPDATE_GOLDENS")) std::ofstream(path) << now;
-  std::ifstream file(path);
-  ASSERT_TRUE(file) << path << " is missing; tests/golden/README.md says how to write it";
-  std::stringstream before;
-  before << file.rdbuf();
-  EXPECT_EQ(before.str(), now);
+  const std::string before = expect_golden(golden.name, print(*programs));
   // What lies in the file is a proved schedule too.
-  const auto read_back = parse(before.str());
+  const auto read_back = parse(before);
   ASSERT_TRUE(read_back.ok());
   EXPECT_TRUE(verify(*read_back).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Goldens, testing::ValuesIn(goldens()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+struct HostGolden {
+  const char* name;
+  Collective collective;
+  Reach reach;
+};
+
+class HostGoldens : public testing::TestWithParam<HostGolden> {};
+
+TEST_P(HostGoldens, the_form_reads_as_it_did) {
+  const HostGolden& golden = GetParam();
+  const Request request{.collective = golden.collective, .size = 3, .in_place = true};
+  auto programs = build_all(Algorithm::direct, request);
+  ASSERT_TRUE(programs.ok());
+  for (Program& program : *programs) program = fuse_folds(std::move(program));
+  const auto forms = lower(*programs, golden.reach);
+  ASSERT_TRUE(forms);
+  expect_golden(golden.name, print(*forms));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, HostGoldens,
+    testing::Values(
+        HostGolden{"host_all_reduce_3_window", Collective::all_reduce, Reach::window},
+        HostGolden{"host_all_reduce_3_mapped", Collective::all_reduce, Reach::mapped},
+        HostGolden{"host_all_gather_3_readable", Collective::all_gather, Reach::readable},
+        HostGolden{"host_broadcast_3_mapped", Collective::broadcast, Reach::mapped},
+        HostGolden{"host_reduce_3_mapped_source", Collective::reduce, Reach::mapped_source}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tutti::schedule

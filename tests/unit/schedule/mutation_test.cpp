@@ -29,7 +29,7 @@ void each_world(const std::function<void(const Entry&, const World&)>& visit) {
           auto world = build_world(entry.algorithm, request, mode);
           ASSERT_TRUE(world.ok());
           visit(entry, *world);
-          for (Program& program : *world) program = fuse_puts(fuse_folds(std::move(program)));
+          for (Program& program : *world) program = fuse_folds(std::move(program));
           visit(entry, *world);
         }
       });
@@ -53,9 +53,7 @@ void expect_all_rejected(const Mutation& mutation, int at_least) {
   EXPECT_GE(mutants, at_least);
 }
 
-bool is_message(const Op& op) {
-  return op.kind == OpKind::send || op.kind == OpKind::recv || op.kind == OpKind::put;
-}
+bool is_message(const Op& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
 
 // Zero bytes: chunks of a barrier are all alike, and its last copy is for those who build on it.
 bool is_barrier(const Program& program) { return program.collective == Collective::barrier; }
@@ -148,7 +146,7 @@ TEST(Mutations, a_wrong_region_is_noticed) {
         [shift](Program& program, std::size_t at) {
           Op& op = program.ops[at];
           if (is_barrier(program)) return false;
-          Region& region = op.kind == OpKind::send || op.kind == OpKind::put ? op.src : op.dst;
+          Region& region = op.kind == OpKind::send ? op.src : op.dst;
           shift ? ++region.first : ++region.count;
           return true;
         },
@@ -160,7 +158,7 @@ TEST(Mutations, input_as_destination_is_noticed) {
   expect_all_rejected(
       [](Program& program, std::size_t at) {
         Op& op = program.ops[at];
-        if (op.kind == OpKind::send || op.kind == OpKind::put || is_barrier(program)) return false;
+        if (op.kind == OpKind::send || is_barrier(program)) return false;
         op.dst.space = Space::input;
         return true;
       },

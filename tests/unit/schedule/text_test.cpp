@@ -26,7 +26,7 @@ TEST(Text, every_schedule_of_the_catalog_survives_the_round_trip) {
       auto world = build_world(entry.algorithm, request, Mode::mixed);
       ASSERT_TRUE(world.ok());
       expect_round_trip(*world);
-      for (Program& program : *world) program = fuse_puts(fuse_folds(std::move(program)));
+      for (Program& program : *world) program = fuse_folds(std::move(program));
       expect_round_trip(*world);
     });
   }
@@ -47,7 +47,7 @@ Program random_program(std::mt19937& random) {
   for (auto i = up_to(5); i > 0; --i) program.scratch.push_back(random());
   for (auto i = up_to(8); i > 0; --i) {
     Op op;
-    op.kind = static_cast<OpKind>(up_to(4));
+    op.kind = static_cast<OpKind>(up_to(3));
     op.step = random();
     const bool message = op.kind != OpKind::copy && op.kind != OpKind::reduce;
     if (message) op.peer = static_cast<int>(up_to(999));
@@ -136,8 +136,7 @@ TEST(Text, json_names_every_part_of_an_op) {
   const auto programs = parse(
       "program all_reduce ring rank 0 of 2 root 0 cut 2 in_place\n  scratch 1\n"
       "  @0 send input[0] -> 1\n  @0 recv scratch[0] <- 1\n  @1 copy output[0] = input[0]\n"
-      "  @0 reduce output[1] = raw scratch[0] + raw 1@3 finish\n"
-      "  @1 put output[0..1] -> 1 output[0..1]\n");
+      "  @0 reduce output[1] = raw scratch[0] + raw 1@3 finish\n");
   ASSERT_TRUE(programs.ok());
   EXPECT_EQ(print_json(*programs),
             R"({"format":"tutti schedule 1","programs":[
@@ -147,8 +146,7 @@ TEST(Text, json_names_every_part_of_an_op) {
 {"op":"recv","step":0,"peer":1,"dst":["scratch",0,1]},
 {"op":"copy","step":1,"dst":["output",0,1],"src":["input",0,1]},
 {"op":"reduce","step":0,"dst":["output",1,1],"sources":[{"raw":true,"region":["scratch",0,1]},)"
-            R"({"raw":true,"peer":1,"step":3}],"finish":true},
-{"op":"put","step":1,"peer":1,"src":["output",0,2],"dst":["output",0,2]}]}]}
+            R"({"raw":true,"peer":1,"step":3}],"finish":true}]}]}
 )");
 }
 
