@@ -72,7 +72,7 @@ Engine::Engine(EngineOptions options)
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
   spins_ = config_.spin;
   if (spins_ < 0) spins_ = cores >= ranks_here(*endpoint_) ? spins_for(*endpoint_) : 0;
-  patience_ = std::make_unique<Patience>(spins_);
+  spin_budget_ = std::make_unique<SpinBudget>(spins_);
   // One core for each rank's compute, and one for its progress thread.
   const bool roomy = allowed_cores() > 1 && cores >= 2L * ranks_here(*endpoint_);
   looks_of_progress_ = roomy && config_.spin != 0 ? kLooksOfProgress : 0;
@@ -241,22 +241,22 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
     // Polled before the first step: a failure that is already here counts.
     const bool polled = poll_once();
     if (channel.try_step() || polled) {
-      if (idle > 0 && idle <= looks) patience_->was_rewarded();
+      if (idle > 0 && idle <= looks) spin_budget_->was_rewarded();
       idle = 0;
       continue;
     }
-    if (idle == 0) looks = patience_->looks();
+    if (idle == 0) looks = spin_budget_->looks();
     if (++idle <= looks) {
       pause_cpu();
       continue;
     }
-    if (idle == looks + 1) patience_->was_in_vain();
+    if (idle == looks + 1) spin_budget_->was_in_vain();
     if (deadline != Nanoseconds::max() && clock_->now() >= deadline) break;
     if (idle <= looks + kYields) {
       std::this_thread::yield();
       continue;
     }
-    // What is published on a stage is nobody's message: look at that, too, before falling asleep.
+    // What is published in host memory is nobody's message: look at that, too, before falling asleep.
     doze(time_to_sleep(std::min(deadline, channel.next_deadline())), false, over,
          [&] { return channel.try_step(); });
   }
@@ -362,7 +362,7 @@ void Engine::progress_loop() {
     for (const auto& channel : channels()) {
       if (channel->busy()) {
         busy = true;
-        channel->habit().on_left_alone();
+        channel->wait_pattern().on_left_alone();
       }
       deadline = std::min(deadline, channel->next_deadline());
     }

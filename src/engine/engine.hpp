@@ -26,7 +26,7 @@
 #include "core/log.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
-#include "engine/patience.hpp"
+#include "engine/spin_budget.hpp"
 #include "trace/recorder.hpp"
 #include "trace/tracer.hpp"
 #include "transport/endpoint.hpp"
@@ -143,7 +143,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   std::unique_ptr<trace::Tracer> tracer_;
   long spins_ = 0;
   int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way
-  std::unique_ptr<Patience> patience_;  // of those who drive
+  std::unique_ptr<SpinBudget> spin_budget_;  // of those who drive
 
   SpinLock poll_lock_;
   std::atomic<std::uint64_t> polls_{0};

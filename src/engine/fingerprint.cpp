@@ -52,7 +52,7 @@ std::string describe(const Report& report) {
   return text;
 }
 
-std::uint32_t print_of(const Fingerprint& call) noexcept {
+std::uint32_t call_hash_of(const Fingerprint& call) noexcept {
   std::uint64_t hash = 0x9e3779b97f4a7c15U;
   const auto mix = [&](std::uint64_t word) {
     hash = (hash ^ word) * 0xff51afd7ed558ccdU;
@@ -65,8 +65,8 @@ std::uint32_t print_of(const Fingerprint& call) noexcept {
   mix(static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
       static_cast<std::uint64_t>(call.op) << 16 | static_cast<std::uint64_t>(call.algorithm) << 24 |
       static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40);
-  const auto print = static_cast<std::uint32_t>(hash);
-  return print == 0 ? 1 : print;
+  const auto folded = static_cast<std::uint32_t>(hash);
+  return folded == 0 ? 1 : folded;
 }
 
 std::uint64_t fnv1a(const void* data, std::size_t bytes) noexcept {

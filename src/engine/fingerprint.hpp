@@ -48,7 +48,7 @@ std::string describe(const Fingerprint& call);
 std::string describe(const Report& report);
 
 // A hash of all that `agree` compares but what only pairs know. Never 0.
-std::uint32_t print_of(const Fingerprint& call) noexcept;
+std::uint32_t call_hash_of(const Fingerprint& call) noexcept;
 
 // FNV-1a, for lists of counts and names of functions: equal input, equal bits, on any machine.
 std::uint64_t fnv1a(const void* data, std::size_t bytes) noexcept;

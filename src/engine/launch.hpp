@@ -1,6 +1,6 @@
 // engine/launch.hpp - one call of a collective, resolved: which program on which memory.
 //
-// Made by the group room from a tutti::Call after it has checked it; consumed by a Plan.
+// Made by the group room from a tutti::Call after it has checked it; consumed by a Run.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "core/clock.hpp"
 #include "engine/fingerprint.hpp"
-#include "engine/strand.hpp"
+#include "engine/pieces.hpp"
 #include "schedule/schedule.hpp"
 #include "tutti/types.hpp"
 
@@ -34,7 +34,7 @@ struct Launch {
   std::vector<std::size_t> block_bytes;
 
   Fingerprint fingerprint;
-  std::uint32_t print = 0;  // print_of(fingerprint)
+  std::uint32_t call_hash = 0;  // call_hash_of(fingerprint)
   // Bytes to and from each rank, where only pairs know; empty otherwise.
   std::vector<std::size_t> to_peer;
   std::vector<std::size_t> from_peer;

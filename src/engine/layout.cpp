@@ -100,21 +100,21 @@ std::size_t Layout::extent_bytes(std::uint64_t extent) const {
 }
 
 void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
-                          Strand& strand) {
+                          Pieces& found) {
   std::size_t at = 0;
   for (const Piece& piece : pieces) {
     const std::size_t from = std::max(begin, at);
     const std::size_t to = std::min(end, at + piece.bytes);
-    if (from < to) strand.add(piece.data + (from - at), to - from);
+    if (from < to) found.add(piece.data + (from - at), to - from);
     at += piece.bytes;
   }
 }
 
-void Layout::append(Space space, std::uint32_t chunk, Strand& strand) const {
+void Layout::append(Space space, std::uint32_t chunk, Pieces& found) const {
   const std::uint32_t cut = program_->cut;
   if (space == Space::scratch) {
     auto* base = const_cast<std::byte*>(scratch_.data());
-    strand.add(base + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
+    found.add(base + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
     return;
   }
   // broadcast has one buffer; it is in `output` whatever the caller filled in.
@@ -122,13 +122,13 @@ void Layout::append(Space space, std::uint32_t chunk, Strand& strand) const {
   if (has_blocks(space)) {
     const Piece& block = side[chunk / cut];
     const std::size_t begin = cut_at(block.bytes, element_, cut, chunk % cut);
-    strand.add(block.data + begin, cut_at(block.bytes, element_, cut, chunk % cut + 1) - begin);
+    found.add(block.data + begin, cut_at(block.bytes, element_, cut, chunk % cut + 1) - begin);
     return;
   }
   std::size_t total = 0;
   for (const Piece& piece : side) total += piece.bytes;
   append_range(side, cut_at(total, element_, cut, chunk), cut_at(total, element_, cut, chunk + 1),
-               strand);
+               found);
 }
 
 std::size_t Layout::offset_of(Space space, std::uint32_t chunk) const {

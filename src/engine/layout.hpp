@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/launch.hpp"
-#include "engine/strand.hpp"
+#include "engine/pieces.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tutti::engine {
@@ -25,8 +25,8 @@ class Layout {
   void reset(const schedule::Program& program, const Launch& launch);
 
   std::size_t extent_bytes(std::uint64_t extent) const;
-  // Adds the memory of a chunk to `strand`.
-  void append(schedule::Space space, std::uint32_t chunk, Strand& strand) const;
+  // Adds the memory of a chunk to `found`.
+  void append(schedule::Space space, std::uint32_t chunk, Pieces& found) const;
   // Where a chunk begins in a side that is one contiguous buffer; used to find it in a peer's.
   std::size_t offset_of(schedule::Space space, std::uint32_t chunk) const;
 
@@ -35,7 +35,7 @@ class Layout {
   std::size_t block_size(std::uint64_t block) const;
   std::size_t message_bytes() const;
   static void append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
-                           Strand& strand);
+                           Pieces& found);
 
   const schedule::Program* program_ = nullptr;
   const Launch* launch_ = nullptr;

@@ -9,6 +9,7 @@
 namespace tutti::engine {
 
 using transport::Header;
+using transport::header_for;
 using transport::Link;
 using transport::MessageKind;
 
@@ -21,20 +22,13 @@ constexpr int kCredits = 64;
 constexpr std::size_t kEagerBytes = 16 * 1024;
 constexpr std::size_t kQuantumBytes = 1024 * 1024;
 
-Header header_of(MessageKind kind, std::uint64_t id, PlanHost& host) {
-  Header header;
-  header.channel = host.channel();
-  header.kind = kind;
-  header.sequence = id;
-  return header;
-}
-
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
-PointToPoint::PointToPoint(int rank, int size, std::string group_name)
-    : rank_(rank),
+PointToPoint::PointToPoint(GroupView& group, int rank, int size, std::string group_name)
+    : group_(group),
+      rank_(rank),
       group_name_(std::move(group_name)),
       credits_(static_cast<std::size_t>(size), kCredits),
       owed_(static_cast<std::size_t>(size), 0) {}
@@ -44,13 +38,13 @@ bool PointToPoint::matches(const Posting& posting, int peer, const Header& heade
          posting.internal == ((header.flags & transport::kInternal) != 0);
 }
 
-void PointToPoint::post(Posting posting, PlanHost& host) {
+void PointToPoint::post(Posting posting) {
   if (!posting.is_send) {
     for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
       if (!matches(posting, at->peer, at->header)) continue;
       Unexpected message = *at;
       unexpected_.erase(at);
-      match(std::move(posting), std::move(message), host);
+      match(std::move(posting), std::move(message));
       return;
     }
     posted_.push_back(std::move(posting));
@@ -61,7 +55,7 @@ void PointToPoint::post(Posting posting, PlanHost& host) {
   sending.id = next_id_++;
 }
 
-bool PointToPoint::step(PlanHost& host, Nanoseconds now) {
+bool PointToPoint::step(Nanoseconds now) {
   bool moved = false;
   // A peer's messages leave in order: once one has to wait, those behind it do too.
   std::vector<bool> held(credits_.size(), false);
@@ -69,47 +63,47 @@ bool PointToPoint::step(PlanHost& host, Nanoseconds now) {
     Sending& sending = *at;
     const auto peer = static_cast<std::size_t>(sending.posting.peer);
     bool over = false;
-    if (sending.stage == Stage::fresh && !held[peer]) {
-      over = start(sending, host);
-      if (!over && sending.stage == Stage::fresh) held[peer] = true;
-      moved |= sending.stage != Stage::fresh || over;
+    if (sending.state == State::fresh && !held[peer]) {
+      over = start(sending);
+      if (!over && sending.state == State::fresh) held[peer] = true;
+      moved |= sending.state != State::fresh || over;
     }
-    if (!over && sending.stage == Stage::streaming) over = stream(sending, host), moved |= over;
+    if (!over && sending.state == State::streaming) over = stream(sending), moved |= over;
     at = over ? sends_.erase(at) : std::next(at);
   }
   for (auto at = active_.begin(); at != active_.end();) {
     const std::size_t before = at->second.done;
-    const bool over = receive(at->first, at->second, host);
+    const bool over = receive(at->first, at->second);
     moved |= over || at->second.done != before;
     at = over ? active_.erase(at) : std::next(at);
   }
-  if (!moved) moved = expire(host, now);
+  if (!moved) moved = expire(now);
   return moved;
 }
 
 // Sends a fresh message eagerly, or its request. True when it is over.
-bool PointToPoint::start(Sending& sending, PlanHost& host) {
+bool PointToPoint::start(Sending& sending) {
   const Posting& posting = sending.posting;
-  Header header = header_of(MessageKind::request, sending.id, host);
+  Header header = header_for(MessageKind::request, group_.channel(), sending.id);
   header.tag = posting.tag;
   header.extra = posting.bytes;
   if (posting.internal) header.flags |= transport::kInternal;
   if (posting.peer == rank_) {
-    sending.stage = Stage::requested;
-    deliver_request(rank_, header, host);
+    sending.state = State::requested;
+    deliver_request(rank_, header);
     return false;
   }
-  if (start_eagerly(sending, header, host)) return stream(sending, host);
-  if (host.link_to(posting.peer).send(header, nullptr, 0, 0).accepted)
-    sending.stage = Stage::requested;
+  if (start_eagerly(sending, header)) return stream(sending);
+  if (group_.link_to(posting.peer).send(header, nullptr, 0, 0).accepted)
+    sending.state = State::requested;
   return false;
 }
 
 // As far as the pair's credits and the link's room reach; a message beyond that asks first, so that
 // it never holds up the ones behind it.
-bool PointToPoint::start_eagerly(Sending& sending, Header header, PlanHost& host) {
+bool PointToPoint::start_eagerly(Sending& sending, Header header) {
   const Posting& posting = sending.posting;
-  Link& link = host.link_to(posting.peer);
+  Link& link = group_.link_to(posting.peer);
   int& credits = credits_[static_cast<std::size_t>(posting.peer)];
   if (posting.bytes > std::min(link.eager_bytes(), kEagerBytes) || credits == 0) return false;
   header.kind = MessageKind::eager;
@@ -120,19 +114,19 @@ bool PointToPoint::start_eagerly(Sending& sending, Header header, PlanHost& host
   if (!sent.accepted) return false;
   --credits;
   sending.issued = posting.bytes;
-  sending.stage = Stage::streaming;  // over as soon as the link lets go of the payload
+  sending.state = State::streaming;  // over as soon as the link lets go of the payload
   return true;
 }
 
 // Sends what is left. True when it is over.
-bool PointToPoint::stream(Sending& sending, PlanHost& host) {
+bool PointToPoint::stream(Sending& sending) {
   const Posting& posting = sending.posting;
   while (sending.issued < posting.bytes) {
-    Header header = header_of(MessageKind::bulk, sending.id, host);
+    Header header = header_for(MessageKind::bulk, group_.channel(), sending.id);
     header.offset = sending.issued;
     sending.in_flight.fetch_add(1, std::memory_order_relaxed);
     const auto sent =
-        host.link_to(posting.peer)
+        group_.link_to(posting.peer)
             .send(header, posting.data + sending.issued, posting.bytes - sending.issued,
                   reinterpret_cast<std::uint64_t>(&sending.in_flight));
     if (!sent.lent) sending.in_flight.fetch_sub(1, std::memory_order_relaxed);
@@ -144,7 +138,7 @@ bool PointToPoint::stream(Sending& sending, PlanHost& host) {
   return true;
 }
 
-bool PointToPoint::receive(const Key& key, Receiving& receiving, PlanHost& host) {
+bool PointToPoint::receive(const Key& key, Receiving& receiving) {
   std::size_t budget = kQuantumBytes;
   while (!receiving.queue.empty() && budget > 0) {
     Segment& segment = receiving.queue.front();
@@ -155,7 +149,7 @@ bool PointToPoint::receive(const Key& key, Receiving& receiving, PlanHost& host)
     budget -= bytes;
     if (segment.used < segment.bytes) continue;
     if (segment.lease != 0) {
-      Link& link = host.link_to(key.first);
+      Link& link = group_.link_to(key.first);
       // A view that its owner took back is not believed; the owner's abort is on its way.
       receiving.tainted |= link.revoked(segment.lease);
       link.release(segment.lease);
@@ -167,7 +161,7 @@ bool PointToPoint::receive(const Key& key, Receiving& receiving, PlanHost& host)
   return true;
 }
 
-Status PointToPoint::deliver(int peer, const Header& header, Segment segment, PlanHost& host) {
+Status PointToPoint::deliver(int peer, const Header& header, Segment segment) {
   switch (header.kind) {
     case MessageKind::credit:
       credits_[static_cast<std::size_t>(peer)] += static_cast<int>(header.extra);
@@ -175,17 +169,17 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment, Pl
     case MessageKind::ready: on_ready(header); break;
     case MessageKind::request:
       if (header.flags & transport::kCancel)
-        cancel(peer, header.sequence, host);
+        cancel(peer, header.sequence);
       else
-        deliver_request(peer, header, host);
+        deliver_request(peer, header);
       break;
-    case MessageKind::eager: deliver_eager(peer, header, segment, host); break;
+    case MessageKind::eager: deliver_eager(peer, header, segment); break;
     case MessageKind::bulk: {
       const auto at = active_.find({peer, header.sequence});
       const bool fits = at != active_.end() && header.offset == at->second.queue.received() &&
                         header.offset + header.bytes <= at->second.total;
       if (!fits) {
-        if (segment.lease != 0) host.link_to(peer).release(segment.lease);
+        if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
         return {Code::corrupt, fmt::format("rank {} sent a piece of message {} that does not fit",
                                            peer, header.sequence)};
       }
@@ -197,7 +191,7 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment, Pl
   return {};
 }
 
-void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment, PlanHost& host) {
+void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment) {
   Unexpected message{peer, header, segment, {}, nullptr};
   const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
     return matches(posting, peer, header);
@@ -205,12 +199,12 @@ void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment
   if (at != posted_.end()) {
     Posting posting = std::move(*at);
     posted_.erase(at);
-    match(std::move(posting), std::move(message), host);
+    match(std::move(posting), std::move(message));
     return;
   }
   if (segment.lease != 0) {
     message.kept.assign(segment.view, segment.view + segment.bytes);
-    Link& link = host.link_to(peer);
+    Link& link = group_.link_to(peer);
     // Taken back while it was read: the sender has failed, and its abort is on the way.
     const bool revoked = link.revoked(segment.lease);
     link.release(segment.lease);
@@ -221,7 +215,7 @@ void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment
 }
 
 // A request has come, from a peer or from this rank itself.
-void PointToPoint::deliver_request(int peer, const Header& header, PlanHost& host) {
+void PointToPoint::deliver_request(int peer, const Header& header) {
   Unexpected message{peer, header, {}, {}, nullptr};
   if (peer == rank_)
     for (Sending& sending : sends_)
@@ -235,28 +229,28 @@ void PointToPoint::deliver_request(int peer, const Header& header, PlanHost& hos
   }
   Posting posting = std::move(*at);
   posted_.erase(at);
-  match(std::move(posting), std::move(message), host);
+  match(std::move(posting), std::move(message));
 }
 
-void PointToPoint::match(Posting posting, Unexpected message, PlanHost& host) {
+void PointToPoint::match(Posting posting, Unexpected message) {
   if (message.header.kind == MessageKind::eager)
-    take_eager(posting, message, host);
+    take_eager(posting, message);
   else
-    accept(std::move(posting), message, host);
+    accept(std::move(posting), message);
 }
 
-void PointToPoint::take_eager(const Posting& posting, Unexpected& message, PlanHost& host) {
+void PointToPoint::take_eager(const Posting& posting, Unexpected& message) {
   const std::size_t bytes = message.segment.bytes;
   const bool fits = bytes <= posting.bytes;
   const std::byte* data = message.kept.empty() ? message.segment.data() : message.kept.data();
   if (fits && bytes > 0) std::memcpy(posting.data, data, bytes);
   bool tainted = false;
   if (message.segment.lease != 0) {
-    Link& link = host.link_to(message.peer);
+    Link& link = group_.link_to(message.peer);
     tainted = link.revoked(message.segment.lease);
     link.release(message.segment.lease);
   }
-  give_credit(message.peer, host);
+  give_credit(message.peer);
   if (tainted) {
     active_[{message.peer, message.header.sequence}] = {posting, bytes, 0, true, {}};
     return;
@@ -266,7 +260,7 @@ void PointToPoint::take_eager(const Posting& posting, Unexpected& message, PlanH
 }
 
 // A request has met its receive: copy (from this rank itself), or tell the sender to go on.
-void PointToPoint::accept(Posting posting, const Unexpected& message, PlanHost& host) {
+void PointToPoint::accept(Posting posting, const Unexpected& message) {
   const std::size_t bytes = message.header.extra;
   const bool fits = bytes <= posting.bytes;
   if (message.local != nullptr) {
@@ -278,12 +272,12 @@ void PointToPoint::accept(Posting posting, const Unexpected& message, PlanHost& 
     // `sends_` may be walked right now: leave it to step() to drop the entry.
     sending.posting.batch = nullptr;
     sending.posting.bytes = sending.issued = 0;
-    sending.stage = Stage::streaming;
+    sending.state = State::streaming;
     return;
   }
-  Header header = header_of(MessageKind::ready, message.header.sequence, host);
+  Header header = header_for(MessageKind::ready, group_.channel(), message.header.sequence);
   if (!fits) header.flags |= transport::kRefuse;
-  (void)host.link_to(message.peer).send(header, nullptr, 0, 0);
+  (void)group_.link_to(message.peer).send(header, nullptr, 0, 0);
   if (!fits) {
     finish(posting, too_small(posting, message.peer, bytes), {message.peer, message.header.tag, 0});
     return;
@@ -299,8 +293,8 @@ void PointToPoint::accept(Posting posting, const Unexpected& message, PlanHost& 
 
 void PointToPoint::on_ready(const Header& header) {
   for (auto at = sends_.begin(); at != sends_.end(); ++at) {
-    if (at->id != header.sequence || at->stage != Stage::requested) continue;
-    at->stage = Stage::streaming;
+    if (at->id != header.sequence || at->state != State::requested) continue;
+    at->state = State::streaming;
     if (header.flags & transport::kRefuse) {
       finish(at->posting,
              {Code::invalid_argument,
@@ -313,7 +307,7 @@ void PointToPoint::on_ready(const Header& header) {
 }
 
 // The sender has given up: forget its request, or put the receive that had met it back in line.
-void PointToPoint::cancel(int peer, std::uint64_t id, PlanHost& host) {
+void PointToPoint::cancel(int peer, std::uint64_t id) {
   std::erase_if(unexpected_, [&](const Unexpected& message) {
     return message.peer == peer && message.header.kind == MessageKind::request &&
            message.header.sequence == id;
@@ -322,10 +316,10 @@ void PointToPoint::cancel(int peer, std::uint64_t id, PlanHost& host) {
   if (at == active_.end()) return;
   Posting posting = std::move(at->second.posting);
   active_.erase(at);
-  post(std::move(posting), host);
+  post(std::move(posting));
 }
 
-bool PointToPoint::expire(PlanHost& host, Nanoseconds now) {
+bool PointToPoint::expire(Nanoseconds now) {
   bool moved = false;
   for (auto at = posted_.begin(); at != posted_.end();) {
     if (now < at->deadline) {
@@ -341,16 +335,16 @@ bool PointToPoint::expire(PlanHost& host, Nanoseconds now) {
       ++at;
       continue;
     }
-    if (at->stage == Stage::streaming) {
+    if (at->state == State::streaming) {
       failure_ = expired(at->posting);
       return true;
     }
     if (at->posting.peer == rank_) {
       std::erase_if(unexpected_, [&](const Unexpected& m) { return m.local == &*at; });
-    } else if (at->stage == Stage::requested) {
-      Header header = header_of(MessageKind::request, at->id, host);
+    } else if (at->state == State::requested) {
+      Header header = header_for(MessageKind::request, group_.channel(), at->id);
       header.flags |= transport::kCancel;
-      (void)host.link_to(at->posting.peer).send(header, nullptr, 0, 0);
+      (void)group_.link_to(at->posting.peer).send(header, nullptr, 0, 0);
     }
     finish(at->posting, expired(at->posting));
     at = sends_.erase(at);
@@ -369,17 +363,17 @@ void PointToPoint::finish(const Posting& posting, const Status& status, const Re
   if (--batch.open == 0) ended_.push_back(posting.batch);
 }
 
-void PointToPoint::give_credit(int peer, PlanHost& host) {
+void PointToPoint::give_credit(int peer) {
   int& owed = owed_[static_cast<std::size_t>(peer)];
   if (++owed < kCredits / 4) return;
-  Header header = header_of(MessageKind::credit, 0, host);
+  Header header = header_for(MessageKind::credit, group_.channel(), 0);
   header.extra = static_cast<std::uint64_t>(owed);
-  if (host.link_to(peer).send(header, nullptr, 0, 0).accepted) owed = 0;
+  if (group_.link_to(peer).send(header, nullptr, 0, 0).accepted) owed = 0;
 }
 
-void PointToPoint::abandon(const Status& status, PlanHost& host) {
+void PointToPoint::abandon(const Status& status) {
   const auto release = [&](int peer, const Segment& segment) {
-    if (segment.lease != 0) host.link_to(peer).release(segment.lease);
+    if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
   };
   for (const Unexpected& message : unexpected_) release(message.peer, message.segment);
   unexpected_.clear();

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "engine/plan.hpp"
+#include "engine/group_view.hpp"
 #include "engine/segments.hpp"
 #include "engine/work_state.hpp"
 #include "tutti/status.hpp"
@@ -53,15 +53,15 @@ struct Posting {
 
 class PointToPoint {
  public:
-  PointToPoint(int rank, int size, std::string group_name);
+  PointToPoint(GroupView& group, int rank, int size, std::string group_name);
 
-  void post(Posting posting, PlanHost& host);
-  Status deliver(int peer, const transport::Header& header, Segment segment, PlanHost& host);
-  bool step(PlanHost& host, Nanoseconds now);
+  void post(Posting posting);
+  Status deliver(int peer, const transport::Header& header, Segment segment);
+  bool step(Nanoseconds now);
   // Sends and receives that are not done.
   std::size_t open() const { return sends_.size() + posted_.size() + active_.size(); }
   // Ends everything with `status`. The links have forgotten the channel before.
-  void abandon(const Status& status, PlanHost& host);
+  void abandon(const Status& status);
   // A deadline passed while bytes were moving: the group cannot go on.
   Status failure() const { return failure_; }
   // Whether something from or for this peer is still missing.
@@ -72,11 +72,11 @@ class PointToPoint {
   std::vector<std::shared_ptr<Batch>> take_ended() { return std::exchange(ended_, {}); }
 
  private:
-  enum class Stage : std::uint8_t { fresh, requested, streaming };
+  enum class State : std::uint8_t { fresh, requested, streaming };
   struct Sending {
     Posting posting;
     std::uint64_t id = 0;
-    Stage stage = Stage::fresh;
+    State state = State::fresh;
     std::size_t issued = 0;
     std::atomic<std::uint32_t> in_flight{0};
   };
@@ -98,24 +98,25 @@ class PointToPoint {
   };
   using Key = std::pair<int, std::uint64_t>;  // (peer, message id)
 
-  bool start(Sending& sending, PlanHost& host);
-  bool start_eagerly(Sending& sending, transport::Header header, PlanHost& host);
-  bool stream(Sending& sending, PlanHost& host);
-  bool receive(const Key& key, Receiving& receiving, PlanHost& host);
-  void match(Posting posting, Unexpected message, PlanHost& host);
-  void accept(Posting posting, const Unexpected& message, PlanHost& host);
-  void take_eager(const Posting& posting, Unexpected& message, PlanHost& host);
-  void deliver_request(int peer, const transport::Header& header, PlanHost& host);
-  void deliver_eager(int peer, const transport::Header& header, Segment segment, PlanHost& host);
-  void cancel(int peer, std::uint64_t id, PlanHost& host);
+  bool start(Sending& sending);
+  bool start_eagerly(Sending& sending, transport::Header header);
+  bool stream(Sending& sending);
+  bool receive(const Key& key, Receiving& receiving);
+  void match(Posting posting, Unexpected message);
+  void accept(Posting posting, const Unexpected& message);
+  void take_eager(const Posting& posting, Unexpected& message);
+  void deliver_request(int peer, const transport::Header& header);
+  void deliver_eager(int peer, const transport::Header& header, Segment segment);
+  void cancel(int peer, std::uint64_t id);
   void on_ready(const transport::Header& header);
-  bool expire(PlanHost& host, Nanoseconds now);
+  bool expire(Nanoseconds now);
   void finish(const Posting& posting, const Status& status, const Received& received = {});
-  void give_credit(int peer, PlanHost& host);
+  void give_credit(int peer);
   Status too_small(const Posting& posting, int peer, std::size_t bytes) const;
   Status expired(const Posting& posting) const;
   static bool matches(const Posting& posting, int peer, const transport::Header& header);
 
+  GroupView& group_;
   int rank_;
   std::string group_name_;
   std::uint64_t next_id_ = 1;

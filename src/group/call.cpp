@@ -46,7 +46,7 @@ class Resolver {
       if (Status status = (this->*step)(); !status.ok()) return status;
     if (Status status = choose(chooser); !status.ok()) return status;
     fill_fingerprint();
-    launch_.print = engine::print_of(launch_.fingerprint);
+    launch_.call_hash = engine::call_hash_of(launch_.fingerprint);
     return std::move(launch_);
   }
 

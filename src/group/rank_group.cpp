@@ -210,7 +210,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   join.algorithm = Algorithm::direct;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");
-  if (Status status = group->build_stage(); !status.ok())
+  if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
   if (Status status = group->tune(); !status.ok()) return status;
   return std::shared_ptr<Group>(std::move(group));

@@ -45,8 +45,9 @@ class RankGroup final : public Group {
   std::string describe() const override { return world_->describe(); }
   trace::Sink* trace() const override { return world_->engine().tracer(); }
 
-  // Gives the group its stage, if all its ranks are on one host. Collective; once, at the start.
-  Status build_stage();
+  // Gives the group memory to meet in, if all its ranks are on one host. Collective; once, at the
+  // start.
+  Status share_host_memory();
   // Agrees with the other ranks on what operations cost, if they are to; before any other call.
   Status tune();
 

@@ -50,6 +50,14 @@ struct Header {
 };
 static_assert(sizeof(Header) == 48);
 
+inline Header header_for(MessageKind kind, std::uint32_t channel, std::uint64_t sequence) {
+  Header header;
+  header.kind = kind;
+  header.channel = channel;
+  header.sequence = sequence;
+  return header;
+}
+
 // The largest payload that a control message (everything but data, eager and bulk) may have.
 inline constexpr std::uint64_t kMaxControlBytes = 4096;
 

@@ -42,13 +42,13 @@ TEST(Layout, a_message_of_several_buffers_is_addressed_as_one) {
   program.cut = 2;
   Layout layout;
   layout.reset(program, launch);
-  Strand strand;
-  layout.append(schedule::Space::output, 1, strand);  // elements 4 … 7
-  EXPECT_EQ(strand.bytes(), 16u);
-  EXPECT_FALSE(strand.contiguous());
-  EXPECT_EQ(strand.at(0).data, reinterpret_cast<std::byte*>(&first[4]));
-  EXPECT_EQ(strand.at(0).bytes, 4u);
-  EXPECT_EQ(strand.at(4).data, reinterpret_cast<std::byte*>(&second[0]));
+  Pieces pieces;
+  layout.append(schedule::Space::output, 1, pieces);  // elements 4 … 7
+  EXPECT_EQ(pieces.bytes(), 16u);
+  EXPECT_FALSE(pieces.contiguous());
+  EXPECT_EQ(pieces.at(0).data, reinterpret_cast<std::byte*>(&first[4]));
+  EXPECT_EQ(pieces.at(0).bytes, 4u);
+  EXPECT_EQ(pieces.at(4).data, reinterpret_cast<std::byte*>(&second[0]));
 }
 
 TEST(Fingerprint, differs_in_every_word_that_ranks_must_agree_on) {

@@ -1,18 +1,19 @@
-// engine/stage.hpp - memory in which the ranks of a group on one host meet, without a message.
+// engine/host_memory.hpp - memory in which the ranks of a group on one host meet, without a message.
 //
-// Each rank has a *stand* that all others have mapped. It alone writes it; the others read.
+// Each rank has a part that all others have mapped. It alone writes it; the others read.
 //
 //   lines    two, used in turn: "I have come to collective #s", with a hash of the call and either
 //            up to 112 bytes of data or the place of this rank's buffers
 //   details  the call spelled out, beside each line; read only when hashes differ
-//   mark     how far this rank has come with the pieces of the current collective, ever growing
+//   mark     how far this rank has come with the current collective, ever growing
 //   windows  copies of data that peers cannot reach where it is
 //
 // Two lines suffice because no rank ends a collective before it has seen all others arrive: when
 // one writes line #s+2, everybody has come to #s+1 and is done with #s. The same holds for the two
-// one-shot windows. docs/formats/stage.md has the layout.
+// windows (tests/unit/schedule/host_pipeline_test.cpp tries all orders). docs/formats/host_memory.md
+// has the layout.
 //
-// Thread-safety  a stand is written, and a Stage used, by whoever holds the group's baton.
+// Thread-safety  a rank's part is written, and a HostMemory used, by whoever holds the group's baton.
 #pragma once
 
 #include <atomic>
@@ -22,25 +23,22 @@
 #include <vector>
 
 #include "engine/fingerprint.hpp"
+#include "schedule/host/forms.hpp"
+#include "schedule/host/limits.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/link.hpp"
 
 namespace tutti::engine {
 
-inline constexpr std::size_t kMaxStageRanks = 64;
-inline constexpr std::size_t kLineBytes = 112;           // of payload
-inline constexpr std::size_t kOneShotBytes = 64 * 1024;  // of a one-shot window
-inline constexpr std::size_t kSlotBytes = 128 * 1024;    // of a slot of the pipeline
-inline constexpr std::size_t kPipeSlots = 2;
-inline constexpr std::uint64_t kStandMagic = 0x646e6174735454;  // "TTstand"
+inline constexpr std::uint64_t kHostMemoryMagic = 0x74736f685454;  // "TThost"
 
 // A pair of cache lines: processors fetch the second together with the first. `sequence` is stored
 // last.
 struct alignas(128) Line {
   std::atomic<std::uint64_t> sequence;
-  std::uint32_t print;   // hash of the fingerprint
+  std::uint32_t call_hash;
   std::uint32_t access;  // Access bits
-  std::byte payload[kLineBytes];
+  std::byte payload[schedule::kLineBytes];
 };
 static_assert(sizeof(Line) == 128);
 
@@ -55,52 +53,50 @@ enum Access : std::uint32_t {
 };
 
 // The payload of a line that carries no data.
-struct Places {
+struct BufferPlaces {
   transport::MemoryRef source;  // region 0: not mapped
   transport::MemoryRef target;
   std::uint64_t address = 0;  // of the source, in its owner's memory
 };
-static_assert(sizeof(Places) <= kLineBytes);
+static_assert(sizeof(BufferPlaces) <= schedule::kLineBytes);
 
-struct Stand {
+// One rank's part.
+struct RankMemory {
   std::uint64_t magic;
   std::uint64_t token;    // random: who can read it by address has the right process
-  std::uint64_t address;  // of this stand, in its owner's memory
+  std::uint64_t address;  // of this part, in its owner's memory
   Line lines[2];
   alignas(128) Fingerprint details[2];
   alignas(128) std::atomic<std::uint64_t> mark;
-  alignas(4096) std::byte one_shot[2][kOneShotBytes];
-  std::byte pieces[kPipeSlots][kSlotBytes];   // what peers are to read
-  std::byte results[kPipeSlots][kSlotBytes];  // what was folded of it
+  alignas(4096) std::byte windows[2][schedule::kWindowBytes];
+  std::byte pieces[schedule::kSlots][schedule::kSlotBytes];   // what peers are to read
+  std::byte results[schedule::kSlots][schedule::kSlotBytes];  // what was folded of it
 };
 
-class Stage {
+class HostMemory {
  public:
-  struct Seat {
-    Stand* stand = nullptr;
+  struct Member {
+    RankMemory* memory = nullptr;
     transport::Link* link = nullptr;  // null: this rank itself
     std::int64_t process = 0;         // whose memory the kernel lets us read; 0: it does not
   };
-  // `memory` keeps the stands mapped; `members` are the world ranks of the others.
-  Stage(int rank, std::vector<Seat> seats, std::vector<int> others,
-        const transport::Endpoint& endpoint, std::shared_ptr<void> memory);
+  // `owner` keeps the parts mapped; `others` are the world ranks of the other members; all ranks have
+  // agreed on `facts`.
+  HostMemory(int rank, std::vector<Member> members, std::vector<int> others,
+             const transport::Endpoint& endpoint, std::shared_ptr<void> owner,
+             const schedule::HostFacts& facts);
 
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(seats_.size()); }
-  Stand& own() const { return *own_; }
-  const Stand& of(int peer) const { return *seats_[static_cast<std::size_t>(peer)].stand; }
-  transport::Link& link_to(int peer) const { return *seats_[static_cast<std::size_t>(peer)].link; }
-  std::int64_t process_of(int peer) const { return seats_[static_cast<std::size_t>(peer)].process; }
-  // Whether every rank can read every other's memory by the kernel's help. Agreed by all.
-  bool can_read_memory() const { return can_read_memory_; }
-  void allow_reading_memory(bool allowed) { can_read_memory_ = allowed; }
-  // Whether ranks have to take turns on the cores, so that every meeting is dear. Agreed by all.
-  bool crowded() const { return crowded_; }
-  void set_crowded(bool crowded) { crowded_ = crowded; }
+  int size() const { return static_cast<int>(members_.size()); }
+  RankMemory& own() const { return *own_; }
+  const RankMemory& of(int peer) const { return *member(peer).memory; }
+  transport::Link& link_to(int peer) const { return *member(peer).link; }
+  std::int64_t process_of(int peer) const { return member(peer).process; }
+  const schedule::HostFacts& facts() const { return facts_; }
 
   // The line for collective `sequence`, to be filled in and then published.
   Line& line(std::uint64_t sequence) const { return own_->lines[sequence % 2]; }
-  void publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t print);
+  void publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t call_hash);
   // Takes the own line back: whoever comes to this collective now does not find this rank there.
   void retract(std::uint64_t sequence);
   bool arrived(int peer, std::uint64_t sequence) const {
@@ -126,7 +122,8 @@ class Stage {
   }
 
  private:
-  void rouse_others();
+  const Member& member(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
+  void wake_others();
 
   // One region that was found before; good as long as the version stands.
   struct Known {
@@ -137,17 +134,16 @@ class Stage {
   };
 
   int rank_;
-  std::vector<Seat> seats_;
+  std::vector<Member> members_;
   std::vector<int> others_;
   const transport::Endpoint& endpoint_;
-  std::shared_ptr<void> memory_;
+  std::shared_ptr<void> owner_;
+  schedule::HostFacts facts_;
   Known own_region_;
   std::vector<Known> their_regions_;
-  Stand* own_;
+  RankMemory* own_;
   std::uint64_t mark_ = 0;
-  std::uint32_t written_prints_[2] = {0, 0};  // of the details that stand there
-  bool can_read_memory_ = false;
-  bool crowded_ = false;
+  std::uint32_t written_hashes_[2] = {0, 0};  // of the details that stand there
 };
 
 // Copies `bytes` from `address` of another process. False: the kernel refuses, or it is gone.

@@ -1,39 +1,43 @@
-#include "engine/stage.hpp"
+#include "engine/host_memory.hpp"
 
 #include <sys/uio.h>
 
+#include <utility>
+
 namespace tutti::engine {
 
-Stage::Stage(int rank, std::vector<Seat> seats, std::vector<int> others,
-             const transport::Endpoint& endpoint, std::shared_ptr<void> memory)
+HostMemory::HostMemory(int rank, std::vector<Member> members, std::vector<int> others,
+                       const transport::Endpoint& endpoint, std::shared_ptr<void> owner,
+                       const schedule::HostFacts& facts)
     : rank_(rank),
-      seats_(std::move(seats)),
+      members_(std::move(members)),
       others_(std::move(others)),
       endpoint_(endpoint),
-      memory_(std::move(memory)),
-      their_regions_(seats_.size()),
-      own_(seats_[static_cast<std::size_t>(rank)].stand) {}
+      owner_(std::move(owner)),
+      facts_(facts),
+      their_regions_(members_.size()),
+      own_(members_[static_cast<std::size_t>(rank)].memory) {}
 
-void Stage::publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t print) {
+void HostMemory::publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t call_hash) {
   const std::size_t turn = sequence % 2;
   Line& line = own_->lines[turn];
-  line.print = print;
+  line.call_hash = call_hash;
   // Usually the same call as the last time: then it stands there already.
-  if (written_prints_[turn] != print) {
+  if (written_hashes_[turn] != call_hash) {
     own_->details[turn] = call;
-    written_prints_[turn] = print;
+    written_hashes_[turn] = call_hash;
   }
   // seq_cst, and only then a look at the doorbells: a sleeper sets its bell first and then looks at
   // the lines, so one of the two sees the other.
   line.sequence.exchange(sequence, std::memory_order_seq_cst);
-  rouse_others();
+  wake_others();
 }
 
-void Stage::retract(std::uint64_t sequence) {
+void HostMemory::retract(std::uint64_t sequence) {
   line(sequence).sequence.exchange(0, std::memory_order_seq_cst);
 }
 
-transport::MemoryRef Stage::locate(const std::byte* data, std::size_t bytes) {
+transport::MemoryRef HostMemory::locate(const std::byte* data, std::size_t bytes) {
   const std::uint64_t version = endpoint_.regions_version();
   Known& known = own_region_;
   // Only what was asked for is known to be inside: the next question may reach further.
@@ -46,7 +50,7 @@ transport::MemoryRef Stage::locate(const std::byte* data, std::size_t bytes) {
   return {known.region, static_cast<std::uint64_t>(data - known.data)};
 }
 
-std::byte* Stage::reach(int peer, const transport::MemoryRef& ref, std::size_t bytes) {
+std::byte* HostMemory::reach(int peer, const transport::MemoryRef& ref, std::size_t bytes) {
   const std::uint64_t version = endpoint_.regions_version();
   Known& known = their_regions_[static_cast<std::size_t>(peer)];
   if (known.version != version || known.region != ref.region || ref.offset > known.bytes ||
@@ -58,15 +62,15 @@ std::byte* Stage::reach(int peer, const transport::MemoryRef& ref, std::size_t b
   return known.data + ref.offset;
 }
 
-void Stage::set_mark(std::uint64_t mark) {
+void HostMemory::set_mark(std::uint64_t mark) {
   mark_ = mark;
   own_->mark.exchange(mark, std::memory_order_seq_cst);
-  rouse_others();
+  wake_others();
 }
 
-void Stage::rouse_others() {
-  for (const Seat& seat : seats_)
-    if (seat.link != nullptr) seat.link->rouse();
+void HostMemory::wake_others() {
+  for (const Member& member : members_)
+    if (member.link != nullptr) member.link->rouse();
 }
 
 bool read_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) {

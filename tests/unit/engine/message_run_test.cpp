@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "schedule/passes.hpp"
-#include "unit/engine/plan_world.hpp"
+#include "unit/engine/message_world.hpp"
 
 namespace tutti::engine {
 namespace {
 
 using schedule::Entry;
-using testing::PlanWorld;
+using testing::MessageWorld;
 
 enum class Passes { none, folds };
 
@@ -44,7 +44,7 @@ struct AllReduce {
       launches[at].input = {{reinterpret_cast<std::byte*>(from.data()), count * 8}};
       launches[at].output = {{reinterpret_cast<std::byte*>(output[at].data()), count * 8}};
     }
-    PlanWorld world(std::move(programs), std::move(launches), 7);
+    MessageWorld world(std::move(programs), std::move(launches), 7);
     finished = world.run();
     placed = world.placed();
     message = world.status().to_string();
@@ -94,9 +94,9 @@ void check_all(Passes passes, int* placed = nullptr) {
   }
 }
 
-TEST(Plan, runs_every_all_reduce_as_it_was_built) { check_all(Passes::none); }
+TEST(MessageRun, runs_every_all_reduce_as_it_was_built) { check_all(Passes::none); }
 
-TEST(Plan, runs_every_all_reduce_with_folds_over_messages_and_some_written_early) {
+TEST(MessageRun, runs_every_all_reduce_with_folds_over_messages_and_some_written_early) {
   int placed = 0;
   check_all(Passes::folds, &placed);
   EXPECT_GT(placed, 100);
@@ -118,15 +118,16 @@ struct TakingLink final : transport::Link {
   std::byte* reach(const transport::MemoryRef&, std::size_t) const override { return nullptr; }
 };
 
-struct TakingHost final : PlanHost {
+struct TakingGroup final : GroupView {
   transport::Link& link_to(int) override { return link; }
   bool has_arrived(int) const override { return arrived; }
+  bool all_have_arrived() const override { return arrived; }
   std::uint32_t channel() const override { return 1; }
   TakingLink link;
   bool arrived = false;
 };
 
-TEST(Plan, gives_a_place_only_when_nobody_needs_what_is_there) {
+TEST(MessageRun, gives_a_place_only_when_nobody_needs_what_is_there) {
   // Rank 0 of two: its first half leaves in step 0, and its result comes back in step 1.
   schedule::Request request;
   request.collective = Collective::all_reduce;
@@ -139,23 +140,23 @@ TEST(Plan, gives_a_place_only_when_nobody_needs_what_is_there) {
   launch.dtype = Dtype::i64;
   launch.in_place = true;
   launch.input = launch.output = {{bytes, 1024}};
-  Plan plan(compile(fuse_folds(*schedule::build(Algorithm::ring, request))), 64);
-  plan.begin(launch, 5);
-  TakingHost host;
+  TakingGroup group;
+  MessageRun run(group, compile(fuse_folds(*schedule::build(Algorithm::ring, request))), 64);
+  run.begin(launch, 5);
   transport::Header header;
   header.sequence = 5;
   header.step = 1;
   header.bytes = 128;
   header.offset = 256;
-  EXPECT_EQ(plan.place(1, header), nullptr);  // it has not left yet
-  host.arrived = true;
-  plan.step(host);
-  EXPECT_EQ(plan.place(1, header), bytes + 256);
+  EXPECT_EQ(run.place(1, header), nullptr);  // it has not left yet
+  group.arrived = true;
+  run.step();
+  EXPECT_EQ(run.place(1, header), bytes + 256);
 
   const auto refused = [&](auto change) {
     transport::Header other = header;
     change(other);
-    return plan.place(1, other) == nullptr;
+    return run.place(1, other) == nullptr;
   };
   EXPECT_TRUE(refused([](auto& h) { h.step = 0; })) << "a fold takes it";
   EXPECT_TRUE(refused([](auto& h) { h.step = 7; }));
@@ -163,15 +164,16 @@ TEST(Plan, gives_a_place_only_when_nobody_needs_what_is_there) {
   EXPECT_TRUE(refused([](auto& h) { h.offset = 385; })) << "beyond the end";
   EXPECT_TRUE(refused([](auto& h) { h.offset = ~std::uint64_t{0} - 10; }));
   EXPECT_TRUE(refused([](auto& h) { h.bytes = ~std::uint64_t{0}; }));
-  EXPECT_EQ(plan.place(0, header), nullptr);
+  EXPECT_EQ(run.place(0, header), nullptr);
   // What has been delivered is not written again.
   header.offset = 0;
   header.bytes = 512;
-  ASSERT_TRUE(plan.deliver(1, header, Segment::keep(header, {bytes, 0, true}), host).ok());
-  EXPECT_EQ(plan.place(1, header), nullptr);
+  run.deliver(1, header, Segment::keep(header, {bytes, 0, true}));
+  ASSERT_TRUE(run.failure().ok());
+  EXPECT_EQ(run.place(1, header), nullptr);
 }
 
-TEST(Plan, refuses_a_segment_that_nobody_expects) {
+TEST(MessageRun, refuses_a_segment_that_nobody_expects) {
   schedule::Request request;
   request.size = 2;
   std::vector<std::int64_t> memory(4);
@@ -179,19 +181,20 @@ TEST(Plan, refuses_a_segment_that_nobody_expects) {
   launch.collective = Collective::all_reduce;
   launch.dtype = Dtype::i64;
   launch.input = launch.output = {{reinterpret_cast<std::byte*>(memory.data()), 32}};
-  Plan plan(compile(*schedule::build(Algorithm::direct, request)), 64);
-  plan.begin(launch, 5);
+  struct NoLinks final : GroupView {
+    transport::Link& link_to(int) override { std::abort(); }
+    bool has_arrived(int) const override { return false; }
+    bool all_have_arrived() const override { return false; }
+    std::uint32_t channel() const override { return 1; }
+  } group;
+  MessageRun run(group, compile(*schedule::build(Algorithm::direct, request)), 64);
+  run.begin(launch, 5);
   transport::Header header;
   header.sequence = 5;
   header.step = 4711;
-  struct NoHost final : PlanHost {
-    transport::Link& link_to(int) override { std::abort(); }
-    bool has_arrived(int) const override { return false; }
-    std::uint32_t channel() const override { return 1; }
-  } host;
-  const Status status = plan.deliver(1, header, {}, host);
-  EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  run.deliver(1, header, {});
+  EXPECT_EQ(run.failure().code(), Code::corrupt);
+  EXPECT_NE(run.failure().message().find("rank 1"), std::string::npos) << run.failure().message();
 }
 
 }  // namespace

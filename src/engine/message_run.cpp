@@ -1,4 +1,4 @@
-#include "engine/plan.hpp"
+#include "engine/message_run.hpp"
 
 #include <fmt/format.h>
 
@@ -21,8 +21,9 @@ namespace {
 constexpr std::size_t kQuantumBytes = 256 * 1024;
 }  // namespace
 
-Plan::Plan(Compiled compiled, std::size_t segment_bytes)
-    : compiled_(std::move(compiled)),
+MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes)
+    : group_(group),
+      compiled_(std::move(compiled)),
       segment_bytes_(segment_bytes),
       running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
       streams_(compiled_.streams.size()),
@@ -31,17 +32,18 @@ Plan::Plan(Compiled compiled, std::size_t segment_bytes)
     if (compiled_.program.ops[i].kind == OpKind::recv) receiver_[compiled_.recv_stream[i]] = i;
 }
 
-void Plan::begin(const Launch& launch, std::uint64_t sequence) {
+void MessageRun::begin(const Launch& launch, std::uint64_t sequence) {
   launch_ = &launch;
   sequence_ = sequence;
   open_ = 0;
   tainted_ = false;
+  failure_ = {};
   layout_.reset(compiled_.program, launch);
   for (SegmentQueue& stream : streams_) stream.clear();
   for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i) prepare(i, running_[i]);
 }
 
-void Plan::prepare(std::size_t index, Running& running) {
+void MessageRun::prepare(std::size_t index, Running& running) {
   const Op& op = compiled_.program.ops[index];
   running.issued = running.done = 0;
   running.opened = running.finished = false;
@@ -63,14 +65,14 @@ void Plan::prepare(std::size_t index, Running& running) {
         layout_.extent_bytes(extent_of(compiled_.program, region.space, region.first + k)));
 }
 
-void Plan::add_region(const schedule::Region& region, Strand& strand) const {
+void MessageRun::add_region(const schedule::Region& region, Pieces& pieces) const {
   for (std::uint32_t k = 0; k < region.count; ++k)
-    layout_.append(region.space, region.first + k, strand);
+    layout_.append(region.space, region.first + k, pieces);
 }
 
 // How far op `index` may go, in bytes; kBlocked when it may not even begin. An overlap of zero
 // bytes orders whole ops: barriers and empty messages live on that.
-std::size_t Plan::limit_of(std::size_t index) const {
+std::size_t MessageRun::limit_of(std::size_t index) const {
   const Running& mine = running_[index];
   std::size_t limit = mine.starts.back();
   for (const Hazard& hazard : compiled_.hazards[index]) {
@@ -86,27 +88,26 @@ std::size_t Plan::limit_of(std::size_t index) const {
   return limit;
 }
 
-Status Plan::deliver(int peer, const Header& header, Segment segment, PlanHost& host) {
+void MessageRun::deliver(int peer, const Header& header, Segment segment) {
   const int stream = compiled_.find_stream(peer, header.step);
   const auto refuse = [&](const char* why) {
-    if (segment.lease != 0) host.link_to(peer).release(segment.lease);
-    return Status(Code::corrupt,
-                  fmt::format("rank {} sent a segment of {} #{} (step {}, {} bytes at {}) {}", peer,
-                              to_string(compiled_.program.collective), sequence_, header.step,
-                              header.bytes, header.offset, why),
-                  {compiled_.program.rank, peer, sequence_});
+    if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
+    failure_ = {Code::corrupt,
+                fmt::format("rank {} sent a segment of {} #{} (step {}, {} bytes at {}) {}", peer,
+                            to_string(compiled_.program.collective), sequence_, header.step,
+                            header.bytes, header.offset, why),
+                {compiled_.program.rank, peer, sequence_}};
   };
   if (stream < 0) return refuse("that nobody expects here");
   SegmentQueue& queue = streams_[static_cast<std::size_t>(stream)];
   if (header.offset != queue.received()) return refuse("out of order");
   queue.push(segment);
-  return {};
 }
 
 // A place is given only if nobody reads or writes it any more before the recv does: then it does
 // not matter that the bytes come a little early. Their delivery, in order, is what moves the recv
 // on.
-std::byte* Plan::place(int peer, const Header& header) const {
+std::byte* MessageRun::place(int peer, const Header& header) const {
   const int stream = compiled_.find_stream(peer, header.step);
   if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;
   const std::size_t index = receiver_[static_cast<std::size_t>(stream)];
@@ -120,43 +121,43 @@ std::byte* Plan::place(int peer, const Header& header) const {
   return piece.bytes >= header.bytes ? piece.data : nullptr;
 }
 
-bool Plan::step(PlanHost& host) {
+bool MessageRun::step() {
   bool moved = false;
   const std::size_t count = compiled_.program.ops.size();
   if (tainted_) return false;
   for (std::size_t i = open_; i < count; ++i) {
-    if (!running_[i].finished) moved |= advance(i, host);
+    if (!running_[i].finished) moved |= advance(i);
     if (i == open_ && running_[i].finished) ++open_;
   }
   return moved;
 }
 
-bool Plan::advance(std::size_t index, PlanHost& host) {
+bool MessageRun::advance(std::size_t index) {
   switch (compiled_.program.ops[index].kind) {
-    case OpKind::send: return advance_send(index, host);
-    case OpKind::recv: return advance_recv(index, host);
+    case OpKind::send: return advance_send(index);
+    case OpKind::recv: return advance_recv(index);
     case OpKind::copy: return advance_copy(index);
-    case OpKind::reduce: return advance_reduce(index, host);
+    case OpKind::reduce: return advance_reduce(index);
   }
   return false;
 }
 
 // A message that moves bytes comes in two parts at least, unless it is small: the receiver works on
 // the first, and passes it on, while the second is still under way.
-std::size_t Plan::most_at_once(const transport::Link& link, std::size_t total) const {
+std::size_t MessageRun::most_at_once(const transport::Link& link, std::size_t total) const {
   if (link.kind() != transport::LinkKind::tcp) return total;
   return std::max((total / 2 + 63) / 64 * 64, segment_bytes_ / 2);
 }
 
-bool Plan::advance_send(std::size_t index, PlanHost& host) {
+bool MessageRun::advance_send(std::size_t index) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t total = running.starts.back();
   const std::size_t limit = limit_of(index);
   bool moved = false;
   if (limit != kBlocked && (running.issued < limit || !running.opened)) {
-    transport::Link& link = host.link_to(op.peer);
-    const bool invited = host.has_arrived(op.peer);
+    transport::Link& link = group_.link_to(op.peer);
+    const bool invited = group_.has_arrived(op.peer);
     // Whole segments while more is to come; the last one as soon as it is there.
     const std::size_t most = most_at_once(link, total);
     const bool enough = limit == total || limit - running.issued >= std::min(segment_bytes_, most);
@@ -165,7 +166,7 @@ bool Plan::advance_send(std::size_t index, PlanHost& host) {
         const Piece piece = total == 0 ? Piece{} : running.src.at(running.issued);
         const std::size_t bytes = std::min({piece.bytes, limit - running.issued, most});
         Header header;
-        header.channel = host.channel();
+        header.channel = group_.channel();
         header.kind = MessageKind::data;
         header.sequence = sequence_;
         header.step = op.step;
@@ -187,19 +188,19 @@ bool Plan::advance_send(std::size_t index, PlanHost& host) {
 
 // Takes `bytes` off the front segment. A view is believed only if its owner still lends it after it
 // was read; if not, the owner has failed and its abort is on the way, so this plan stops here.
-void Plan::consume(SegmentQueue& queue, std::size_t bytes, int peer, PlanHost& host) {
+void MessageRun::consume(SegmentQueue& queue, std::size_t bytes, int peer) {
   Segment& segment = queue.front();
   segment.used += bytes;
   if (segment.used < segment.bytes) return;
   if (segment.lease != 0) {
-    transport::Link& link = host.link_to(peer);
+    transport::Link& link = group_.link_to(peer);
     if (link.revoked(segment.lease)) tainted_ = true;
     link.release(segment.lease);
   }
   queue.pop();
 }
 
-bool Plan::advance_recv(std::size_t index, PlanHost& host) {
+bool MessageRun::advance_recv(std::size_t index) {
   Running& running = running_[index];
   SegmentQueue& queue = streams_[compiled_.recv_stream[index]];
   const std::size_t total = running.starts.back();
@@ -216,7 +217,7 @@ bool Plan::advance_recv(std::size_t index, PlanHost& host) {
       std::memcpy(piece.data, segment.data(), bytes);
       budget -= bytes;
     }
-    consume(queue, bytes, compiled_.program.ops[index].peer, host);
+    consume(queue, bytes, compiled_.program.ops[index].peer);
     running.done += bytes;
     moved = true;
   }
@@ -224,7 +225,7 @@ bool Plan::advance_recv(std::size_t index, PlanHost& host) {
   return moved;
 }
 
-bool Plan::advance_copy(std::size_t index) {
+bool MessageRun::advance_copy(std::size_t index) {
   Running& running = running_[index];
   const std::size_t total = running.starts.back();
   const std::size_t limit = limit_of(index);
@@ -244,7 +245,7 @@ bool Plan::advance_copy(std::size_t index) {
   return moved;
 }
 
-bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
+bool MessageRun::advance_reduce(std::size_t index) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t total = running.starts.back();
@@ -256,15 +257,15 @@ bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
   bool moved = false;
   std::size_t budget = kQuantumBytes;
   while (running.done < limit && budget > 0 && !tainted_) {
-    trace::Tracer* tracer = host.tracer();
+    trace::Tracer* tracer = group_.tracer();
     const std::int64_t began = tracer != nullptr ? trace::now_ns() : 0;
     const std::size_t bytes = fold_piece(index, std::min(limit, running.done + budget));
     if (bytes == 0) break;
     if (tracer != nullptr && bytes >= trace::kLeastFold)
-      tracer->fold(host.channel(), sequence_, bytes, began, trace::now_ns());
+      tracer->fold(group_.channel(), sequence_, bytes, began, trace::now_ns());
     for (std::size_t s = 0; s < op.sources.size(); ++s)
       if (op.sources[s].peer != kLocal)
-        consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer, host);
+        consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer);
     running.done += bytes;
     budget -= std::min(budget, bytes);
     moved = true;
@@ -275,7 +276,7 @@ bool Plan::advance_reduce(std::size_t index, PlanHost& host) {
 
 // Folds the next run of bytes that is contiguous in every operand; 0 when a message has to come
 // first.
-std::size_t Plan::fold_piece(std::size_t index, std::size_t limit) {
+std::size_t MessageRun::fold_piece(std::size_t index, std::size_t limit) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t element = size_of(launch_->dtype);
@@ -301,16 +302,20 @@ std::size_t Plan::fold_piece(std::size_t index, std::size_t limit) {
   return bytes;
 }
 
-void Plan::abandon(PlanHost& host) {
+void MessageRun::abandon() {
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     for (; !streams_[s].empty(); streams_[s].pop())
       if (const Segment& segment = streams_[s].front(); segment.lease != 0)
-        host.link_to(compiled_.streams[s].peer).release(segment.lease);
+        group_.link_to(compiled_.streams[s].peer).release(segment.lease);
     streams_[s].clear();
   }
 }
 
-std::vector<int> Plan::waiting_for() const {
+bool MessageRun::done() const {
+  return open_ == compiled_.program.ops.size() && group_.all_have_arrived();
+}
+
+std::vector<int> MessageRun::waiting_for() const {
   std::vector<int> peers;
   for (std::size_t i = open_; i < compiled_.program.ops.size(); ++i) {
     if (running_[i].finished) continue;

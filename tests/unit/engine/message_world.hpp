@@ -1,5 +1,5 @@
-// Plans of several ranks in one thread over links that are plain queues: no engine, no threads, no
-// clock. A link takes odd pieces, lends or copies, and can be told to map the peers' output.
+// Message runs of several ranks in one thread over links that are plain queues: no engine, no threads,
+// no clock. A link takes odd pieces, and lends or copies.
 #pragma once
 
 #include <cstring>
@@ -9,16 +9,16 @@
 #include <random>
 #include <vector>
 
-#include "engine/plan.hpp"
+#include "engine/message_run.hpp"
 #include "schedule/catalog.hpp"
 
 namespace tutti::engine::testing {
 
-class PlanWorld;
+class MessageWorld;
 
 class QueueLink final : public transport::Link {
  public:
-  QueueLink(PlanWorld& world, int self, int peer) : world_(world), self_(self), peer_(peer) {}
+  QueueLink(MessageWorld& world, int self, int peer) : world_(world), self_(self), peer_(peer) {}
   transport::LinkKind kind() const override { return transport::LinkKind::sim; }
   std::size_t eager_bytes() const override { return 64; }
   transport::Sent send(const transport::Header& header, const void* payload, std::size_t bytes,
@@ -31,7 +31,7 @@ class QueueLink final : public transport::Link {
   std::byte* reach(const transport::MemoryRef& ref, std::size_t bytes) const override;
 
  private:
-  PlanWorld& world_;
+  MessageWorld& world_;
   int self_;
   int peer_;
 };
@@ -45,17 +45,17 @@ struct Message {
   bool placed = false;  // as tcp does: before those that came earlier were looked at
 };
 
-class PlanWorld {
+class MessageWorld {
  public:
   // One launch per rank.
-  PlanWorld(std::vector<Compiled> programs, std::vector<Launch> launches, std::uint64_t seed)
+  MessageWorld(std::vector<Compiled> programs, std::vector<Launch> launches, std::uint64_t seed)
       : launches_(std::move(launches)), random_(seed) {
     for (std::size_t r = 0; r < launches_.size(); ++r) {
-      plans_.push_back(std::make_unique<Plan>(std::move(programs[r]), 64));
-      hosts_.push_back(std::make_unique<Host>(*this, static_cast<int>(r)));
+      groups_.push_back(std::make_unique<View>(*this, static_cast<int>(r)));
+      runs_.push_back(std::make_unique<MessageRun>(*groups_[r], std::move(programs[r]), 64));
     }
     inboxes_.resize(launches_.size());
-    for (std::size_t r = 0; r < launches_.size(); ++r) plans_[r]->begin(launches_[r], 1);
+    for (std::size_t r = 0; r < launches_.size(); ++r) runs_[r]->begin(launches_[r], 1);
   }
 
   // Steps everybody until all are done; false when they stop before that.
@@ -63,10 +63,10 @@ class PlanWorld {
     for (int quiet = 0; quiet < 50;) {  // a link may say no several times in a row
       bool moved = false;
       bool done = true;
-      for (std::size_t r = 0; r < plans_.size(); ++r) {
+      for (std::size_t r = 0; r < runs_.size(); ++r) {
         moved |= deliver(r);
-        moved |= plans_[r]->step(*hosts_[r]);
-        done &= plans_[r]->done();
+        moved |= runs_[r]->step();
+        done &= runs_[r]->done();
       }
       if (done) return status_.ok();
       quiet = moved ? 0 : quiet + 1;
@@ -80,14 +80,15 @@ class PlanWorld {
  private:
   friend class QueueLink;
 
-  class Host final : public PlanHost {
+  class View final : public GroupView {
    public:
-    Host(PlanWorld& world, int self) {
+    View(MessageWorld& world, int self) {
       for (std::size_t peer = 0; peer < world.launches_.size(); ++peer)
         links_.push_back(std::make_unique<QueueLink>(world, self, static_cast<int>(peer)));
     }
     transport::Link& link_to(int peer) override { return *links_[static_cast<std::size_t>(peer)]; }
     bool has_arrived(int) const override { return true; }
+    bool all_have_arrived() const override { return true; }
     std::uint32_t channel() const override { return 1; }
 
    private:
@@ -112,16 +113,15 @@ class PlanWorld {
     } else {
       payload.data = message.copy.data();
     }
-    const Status status = plans_[rank]->deliver(
-        message.from, message.header, Segment::keep(message.header, payload), *hosts_[rank]);
-    if (!status.ok()) status_ = status;
+    runs_[rank]->deliver(message.from, message.header, Segment::keep(message.header, payload));
+    if (!runs_[rank]->failure().ok()) status_ = runs_[rank]->failure();
     return true;
   }
 
   std::vector<Launch> launches_;
   std::mt19937_64 random_;
-  std::vector<std::unique_ptr<Plan>> plans_;
-  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<MessageRun>> runs_;
+  std::vector<std::unique_ptr<View>> groups_;
   std::vector<std::deque<Message>> inboxes_;
   std::map<std::uint64_t, std::vector<std::byte>> kept_;
   std::uint64_t leases_ = 0;
@@ -144,7 +144,7 @@ inline transport::Sent QueueLink::send(const transport::Header& header, const vo
     message.token = token;
   } else if (bytes > 0) {
     message.copy.assign(data, data + bytes);
-    Plan& receiver = *world_.plans_[static_cast<std::size_t>(peer_)];
+    MessageRun& receiver = *world_.runs_[static_cast<std::size_t>(peer_)];
     std::byte* place = world_.random_() % 2 == 0 ? receiver.place(self_, message.header) : nullptr;
     if (place != nullptr) std::memcpy(place, data, bytes);
     message.placed = place != nullptr;

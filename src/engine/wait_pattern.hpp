@@ -1,4 +1,4 @@
-// engine/habit.hpp - whether those who start works on a group wait for them at once.
+// engine/wait_pattern.hpp - whether those who start works on a group wait for them at once.
 //
 // Waking the progress thread costs tens of microseconds on a virtual machine, on a core that a rank
 // may be using. It is wasted on a caller who waits in the next moment and so drives the work
@@ -15,7 +15,7 @@
 
 namespace tutti::engine {
 
-class Habit {
+class WaitPattern {
  public:
   void on_start(Nanoseconds now) { started_.store(now.count(), std::memory_order_relaxed); }
   void on_wait(Nanoseconds now) {

@@ -1,4 +1,4 @@
-// Ranks on a stage, all in one thread: no engine, no clock. Each runs a list of collectives, one
+// Ranks that share a host, all in one thread: no engine, no clock. Each runs a list of collectives, one
 // after the other, as fast as it is stepped; who is stepped next is drawn by lot.
 #pragma once
 
@@ -8,9 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "engine/stage_run.hpp"
+#include "engine/host_run.hpp"
 #include "schedule/catalog.hpp"
-#include "schedule/passes.hpp"
 
 namespace tutti::engine::testing {
 
@@ -79,7 +78,7 @@ class Sides {
     made.fingerprint.collective = task_.collective;
     made.fingerprint.count = task_.count;
     made.fingerprint.root = task_.root;
-    made.print = print_of(made.fingerprint);
+    made.call_hash = call_hash_of(made.fingerprint);
     return made;
   }
 
@@ -162,30 +161,32 @@ class Sides {
   std::size_t out_count_ = 0;
 };
 
-class StageWorld {
+class HostWorld {
  public:
   // `readable`: the kernel may read the others' memory (which is this process's own).
-  StageWorld(int size, bool readable, std::size_t most_elements, std::uint64_t seed)
+  HostWorld(int size, bool readable, std::size_t most_elements, std::uint64_t seed)
       : size_(size), random_(seed) {
     for (int r = 0; r < size; ++r) {
-      stands_.emplace_back(static_cast<Stand*>(std::aligned_alloc(4096, sizeof(Stand))));
-      std::memset(static_cast<void*>(stands_.back().get()), 0, sizeof(Stand));
+      memories_.emplace_back(
+          static_cast<RankMemory*>(std::aligned_alloc(4096, sizeof(RankMemory))));
+      std::memset(static_cast<void*>(memories_.back().get()), 0, sizeof(RankMemory));
       heap_.emplace_back(most_elements);
       arena_.emplace_back(most_elements);
     }
     for (int r = 0; r < size; ++r) {
       endpoints_.push_back(std::make_unique<Endpoint>(*this, r));
-      std::vector<Stage::Seat> seats;
+      std::vector<HostMemory::Member> members;
       std::vector<int> others;
       for (int p = 0; p < size; ++p) {
         links_.push_back(std::make_unique<Link>(*this, p));
-        seats.push_back({stands_[static_cast<std::size_t>(p)].get(),
-                         p == r ? nullptr : links_.back().get(), ::getpid()});
+        members.push_back({memories_[static_cast<std::size_t>(p)].get(),
+                           p == r ? nullptr : links_.back().get(), ::getpid()});
         if (p != r) others.push_back(p);
       }
-      stages_.push_back(std::make_unique<Stage>(r, seats, others, *endpoints_.back(), nullptr));
-      stages_.back()->allow_reading_memory(readable);
-      runs_.push_back(std::make_unique<StageRun>(*stages_.back()));
+      hosts_.push_back(std::make_unique<HostMemory>(
+          r, members, others, *endpoints_.back(), nullptr,
+          schedule::HostFacts{.crowded = false, .readable = readable}));
+      runs_.emplace_back();
     }
   }
 
@@ -207,10 +208,10 @@ class StageWorld {
 
  private:
   struct Free {
-    void operator()(Stand* stand) const { std::free(stand); }
+    void operator()(RankMemory* stand) const { std::free(stand); }
   };
   struct Link final : transport::Link {
-    Link(StageWorld& world, int peer) : world(world), peer(peer) {}
+    Link(HostWorld& world, int peer) : world(world), peer(peer) {}
     transport::LinkKind kind() const override { return transport::LinkKind::shm; }
     std::size_t eager_bytes() const override { return 0; }
     transport::Sent send(const transport::Header&, const void*, std::size_t,
@@ -226,11 +227,11 @@ class StageWorld {
       return reinterpret_cast<std::byte*>(world.arena_[static_cast<std::size_t>(peer)].data()) +
              ref.offset;
     }
-    StageWorld& world;
+    HostWorld& world;
     int peer;
   };
   struct Endpoint final : transport::Endpoint {
-    Endpoint(StageWorld& world, int self) : world(world), self(self) {}
+    Endpoint(HostWorld& world, int self) : world(world), self(self) {}
     int rank() const override { return self; }
     int size() const override { return world.size_; }
     transport::Link* link(int) override { return nullptr; }
@@ -252,16 +253,15 @@ class StageWorld {
       return {1, static_cast<std::uint64_t>(at - arena.data()) * 8};
     }
     std::uint64_t regions_version() const override { return 1; }
-    StageWorld& world;
+    HostWorld& world;
     int self;
   };
   struct State {
-    std::unique_ptr<StagePlan> plan;
     std::unique_ptr<Sides> sides;
     Launch launch;
   };
 
-  static schedule::Program program_of(const Task& task, int rank, int size) {
+  static std::optional<schedule::HostForms> forms_of(const Task& task, int rank, int size) {
     schedule::Request request;
     request.collective = task.collective;
     request.size = size;
@@ -269,17 +269,7 @@ class StageWorld {
     request.root = task.root;
     request.in_place = task.in_place || task.collective == Collective::broadcast;
     request.shots = task.shots;
-    return schedule::fuse_folds(*schedule::build(task.algorithm, request));
-  }
-
-  std::unique_ptr<StagePlan> plan_of(const Task& task, int rank) const {
-    std::vector<schedule::Program> programs;
-    for (int r = 0; r < size_; ++r) programs.push_back(program_of(task, r, size_));
-    auto made = compile_for_stage(programs, rank);
-    if (!made) return nullptr;
-    auto plan = std::make_unique<StagePlan>();
-    plan->program = *std::move(made);
-    return plan;
+    return *schedule::host_forms(task.algorithm, request);
   }
 
   std::string step(std::size_t rank, std::size_t& quiet) {
@@ -291,24 +281,19 @@ class StageWorld {
                          to_string(task.collective), task.count, rank, what);
     };
     if (!state.sides) {
-      state.plan = plan_of(task, static_cast<int>(rank));
-      if (!state.plan) return words("does not fit a stage");
-      if (task.collective == Collective::all_reduce && task.shots == 1) {
-        Task by_slices = task;
-        by_slices.shots = 2;
-        state.plan->to_share = plan_of(by_slices, static_cast<int>(rank));
-      }
+      auto forms = forms_of(task, static_cast<int>(rank), size_);
+      if (!forms) return words("has no host form");
+      runs_[rank] = std::make_unique<HostRun>(*hosts_[rank], *std::move(forms));
       // Now and then one rank has plain memory where the others hope for better.
       const bool plain = !task.symmetric || (task.mixed && rank == 0);
       auto& memory = plain ? heap_[rank] : arena_[rank];
       state.sides =
           std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_, memory.data());
       state.launch = state.sides->launch();
-      runs_[rank]->begin(*state.plan, state.launch, at_[rank] + 1, state.launch.print);
+      runs_[rank]->begin(state.launch, at_[rank] + 1);
     }
     quiet = runs_[rank]->step() ? 0 : quiet + 1;
-    if (runs_[rank]->stranger() >= 0) return words("took a peer for a stranger");
-    if (!runs_[rank]->failure().ok()) return words("failed");
+    if (runs_[rank]->failed()) return words(runs_[rank]->failure().to_string().c_str());
     if (!runs_[rank]->done()) return {};
     if (!state.sides->right()) return words("wrong result");
     state.sides->scribble();
@@ -319,13 +304,13 @@ class StageWorld {
 
   int size_;
   std::mt19937_64 random_;
-  std::vector<std::unique_ptr<Stand, Free>> stands_;
+  std::vector<std::unique_ptr<RankMemory, Free>> memories_;
   std::vector<std::vector<std::int64_t>> heap_;
   std::vector<std::vector<std::int64_t>> arena_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Stage>> stages_;
-  std::vector<std::unique_ptr<StageRun>> runs_;
+  std::vector<std::unique_ptr<HostMemory>> hosts_;
+  std::vector<std::unique_ptr<HostRun>> runs_;
   const std::vector<Task>* tasks_ = nullptr;
   std::vector<std::size_t> at_;
   std::vector<State> states_;

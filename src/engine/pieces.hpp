@@ -1,4 +1,4 @@
-// engine/strand.hpp - memory in pieces, addressed as if it were one.
+// engine/pieces.hpp - memory in pieces, addressed as if it were one.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
-class Strand {
+class Pieces {
  public:
   void clear() {
     pieces_.clear();

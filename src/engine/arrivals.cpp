@@ -1,0 +1,133 @@
+#include "engine/arrivals.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::engine {
+namespace {
+
+// Calls that are kept to compare with late arrivals. A peer is never further behind than there are
+// ranks between it and us, so this is plenty.
+constexpr std::size_t kHistory = 256;
+
+// A leaf of a broadcast would be through while another leaf has called something else.
+bool some_know_little(Collective collective) {
+  return has_root(collective) || collective == Collective::scan ||
+         collective == Collective::exclusive_scan;
+}
+
+}  // namespace
+
+Arrivals::Arrivals(const Members& members)
+    : members_(members),
+      company_(&members.others()),
+      peers_(static_cast<std::size_t>(members.size())),
+      history_(kHistory) {}
+
+void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
+                                const std::vector<int>& peers) {
+  launch_ = &launch;
+  sequence_ = sequence;
+  history_[sequence % history_.size()] = launch.fingerprint;
+  if (memory_ != nullptr) memory_->publish(sequence, launch.fingerprint, launch.call_hash);
+  message_peers_ = peers;
+  const bool all = memory_ != nullptr || some_know_little(launch.collective);
+  company_ = all ? &members_.others() : &message_peers_;
+  announce();
+  look_at_announced();
+}
+
+void Arrivals::announce() {
+  if (memory_ != nullptr && !is_pairwise()) return;  // the line has told it
+  Fingerprint call = launch_->fingerprint;
+  for (int peer : *company_) {
+    if (is_pairwise()) {
+      call.to_you = launch_->to_peer[static_cast<std::size_t>(peer)];
+      call.from_you = launch_->from_peer[static_cast<std::size_t>(peer)];
+    }
+    auto header =
+        transport::header_for(transport::MessageKind::arrive, members_.channel(), sequence_);
+    header.flags = transport::kHold;  // the first data may go along
+    (void)members_.link_to(peer).send(header, &call, sizeof call, 0);
+  }
+  held_ = true;
+}
+
+void Arrivals::flush() {
+  if (!std::exchange(held_, false)) return;
+  for (int peer : *company_) members_.link_to(peer).flush_held();
+}
+
+void Arrivals::on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
+  if (sequence > sequence_)
+    peer_at(peer).announced.push_back({sequence, theirs});
+  else
+    compare(peer, sequence, theirs);
+}
+
+void Arrivals::look_at_announced() {
+  for (int peer = 0; peer < members_.size(); ++peer) {
+    auto& announced = peer_at(peer).announced;
+    while (!announced.empty() && announced.front().sequence <= sequence_) {
+      compare(peer, announced.front().sequence, announced.front().call);
+      announced.pop_front();
+    }
+  }
+}
+
+void Arrivals::compare(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
+  if (sequence + history_.size() <= sequence_) return;  // long past
+  Fingerprint mine = history_[sequence % history_.size()];
+  const bool is_current = launch_ != nullptr && sequence == sequence_;
+  if (is_current && is_pairwise()) {
+    mine.to_you = launch_->to_peer[static_cast<std::size_t>(peer)];
+    mine.from_you = launch_->from_peer[static_cast<std::size_t>(peer)];
+  } else if (!is_current) {
+    mine.to_you = theirs.from_you;  // not kept for calls that are over
+    mine.from_you = theirs.to_you;
+  }
+  if (!agree(mine, theirs)) return note_mismatch(peer, sequence, mine, theirs);
+  Peer& state = peer_at(peer);
+  state.arrived = std::max(state.arrived, sequence);
+}
+
+bool Arrivals::differs(int peer) const {
+  return memory_->line_of(peer, sequence_).call_hash != launch_->call_hash;
+}
+
+void Arrivals::look_at_lines() {
+  if (memory_ == nullptr || launch_ == nullptr) return;
+  for (int peer : *company_)
+    if (memory_->arrived(peer, sequence_) && differs(peer)) return note_mismatch(peer);
+}
+
+void Arrivals::note_mismatch(int peer) {
+  note_mismatch(peer, sequence_, launch_->fingerprint, memory_->call_of(peer, sequence_));
+}
+
+void Arrivals::note_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
+                             const Fingerprint& theirs) {
+  if (!mismatch_.ok()) return;
+  mismatch_ = {
+      Code::mismatch,
+      fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
+                  sequence, members_.name(), members_.where(members_.rank()), describe(mine),
+                  members_.where(peer), describe(theirs)),
+      {members_.rank(), peer, sequence}};
+}
+
+bool Arrivals::has_arrived(int peer) const {
+  if (launch_ == nullptr) return false;
+  if (memory_ != nullptr && (!memory_->arrived(peer, sequence_) || differs(peer))) return false;
+  // Pairs have more to compare than a line tells.
+  return (memory_ != nullptr && !is_pairwise()) || peer_at(peer).arrived == sequence_;
+}
+
+bool Arrivals::all_have_arrived() const {
+  return std::all_of(company_->begin(), company_->end(),
+                     [&](int peer) { return has_arrived(peer); });
+}
+
+}  // namespace tutti::engine

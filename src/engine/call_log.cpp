@@ -1,0 +1,133 @@
+#include "engine/call_log.hpp"
+
+#include <mutex>
+
+#include "core/ticks.hpp"
+#include "engine/engine.hpp"
+
+namespace tutti::engine {
+namespace {
+
+// How often the board hears of calls that are over before anybody could read it: about a
+// millisecond.
+constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
+
+}  // namespace
+
+// ---- from the queue
+
+void CallLog::begun(Operation& operation) {
+  remember(operation);
+  if (engine_.tracer() != nullptr) operation.begun = engine_.clock().now();
+  const trace::Record record = record_of(trace::Event::started, operation);
+  engine_.recorder().note(record);
+  engine_.count_call(record.bytes);
+  tell_board(operation, true);
+}
+
+void CallLog::ended(const Operation& operation, const Status& status, bool mapped) {
+  trace::Record record =
+      record_of(status.ok() ? trace::Event::finished : trace::Event::failed, operation);
+  record.code = static_cast<std::uint8_t>(status.code());
+  engine_.recorder().note(record);
+  tell_board(operation, false);
+  trace(operation, status, mapped);
+  stop();
+}
+
+// ---- at once
+
+void CallLog::begun_at_once(Operation& operation) {
+  const Launch& launch = *operation.launch;
+  began_ticks_ = ticks();
+  if (engine_.tracer() != nullptr) operation.queued = operation.begun = engine_.clock().now();
+  if (record_hash_ != launch.call_hash || !launch.name.empty()) {
+    record_ = record_of(trace::Event::finished, operation);
+    record_hash_ = launch.name.empty() ? launch.call_hash : 0;
+  }
+  remember(operation);
+  engine_.count_call(record_.bytes);
+  told_ = engine_.failures() != nullptr && began_ticks_ - last_told_ticks_ > kTellEveryTicks;
+  if (!told_) return;
+  last_told_ticks_ = began_ticks_;
+  tell_board(operation, true);
+}
+
+void CallLog::ended_at_once(const Operation& operation, bool mapped) {
+  record_.sequence = operation.sequence;
+  engine_.recorder().note_span(tickets_, record_, began_ticks_, ticks());
+  trace(operation, {}, mapped);
+  if (told_) tell_board(operation, false);
+  stop();
+}
+
+void CallLog::took_longer(const Operation& operation) {
+  engine_.recorder().note(record_of(trace::Event::started, operation));
+  if (!told_) tell_board(operation, true);
+}
+
+// ---- what all of them tell
+
+void CallLog::remember(const Operation& operation) {
+  const Launch& launch = *operation.launch;
+  if (last_hash_ != launch.call_hash) {
+    std::scoped_lock lock(lock_);
+    last_call_ = launch.fingerprint;
+    last_hash_ = launch.call_hash;
+  }
+  last_sequence_.store(operation.sequence, std::memory_order_relaxed);
+  running_.store(true, std::memory_order_relaxed);
+}
+
+Report CallLog::report() const {
+  Report report;
+  std::scoped_lock lock(lock_);
+  report.call = last_call_;
+  report.sequence = last_sequence_.load(std::memory_order_relaxed);
+  report.running = running_.load(std::memory_order_relaxed);
+  report.posted = open_messages_.load(std::memory_order_relaxed);
+  return report;
+}
+
+trace::Record CallLog::record_of(trace::Event event, const Operation& operation) const {
+  const Launch& launch = *operation.launch;
+  trace::Record record;
+  record.sequence = operation.sequence;
+  record.channel = members_.channel();
+  record.event = event;
+  record.collective = static_cast<std::uint8_t>(launch.collective);
+  record.algorithm = static_cast<std::uint8_t>(launch.algorithm);
+  record.dtype = static_cast<std::uint8_t>(launch.dtype);
+  record.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
+  record.bytes = launch.fingerprint.count * size_of(launch.dtype);
+  (launch.name.empty() ? members_.name() : launch.name).copy(record.label, sizeof record.label);
+  return record;
+}
+
+void CallLog::trace(const Operation& operation, const Status& status, bool mapped) {
+  if (engine_.tracer() == nullptr) return;
+  const Launch& launch = *operation.launch;
+  trace::Entry entry;
+  entry.flags = operation.owned ? 0 : trace::kBlocking;
+  entry.collective = static_cast<std::uint8_t>(launch.collective);
+  entry.algorithm = static_cast<std::uint8_t>(launch.algorithm);
+  entry.dtype = static_cast<std::uint8_t>(launch.dtype);
+  entry.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
+  entry.code = static_cast<std::uint8_t>(status.code());
+  entry.channel = members_.channel();
+  entry.sequence = operation.sequence;
+  entry.begin = operation.begun.count();
+  entry.end = engine_.clock().now().count();
+  entry.origin = static_cast<std::uint64_t>(operation.queued.count());
+  entry.bytes = launch.fingerprint.count * size_of(launch.dtype);
+  entry.value = static_cast<double>((mapped ? launch.predicted_shared : launch.predicted).count());
+  engine_.tracer()->collective(entry, launch.name);
+}
+
+void CallLog::tell_board(const Operation& operation, bool running) {
+  if (engine_.failures() != nullptr)
+    engine_.failures()->on_activity(members_.name(), operation.sequence,
+                                    operation.launch->collective, running);
+}
+
+}  // namespace tutti::engine

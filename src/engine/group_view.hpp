@@ -1,0 +1,22 @@
+// engine/group_view.hpp - what runs and messages see of their group.
+#pragma once
+
+#include <cstdint>
+
+#include "trace/tracer.hpp"
+#include "transport/link.hpp"
+
+namespace tutti::engine {
+
+class GroupView {
+ public:
+  virtual ~GroupView() = default;
+  virtual transport::Link& link_to(int peer) = 0;  // by group rank
+  // At the collective under way, with the same call.
+  virtual bool has_arrived(int peer) const = 0;
+  virtual bool all_have_arrived() const = 0;
+  virtual std::uint32_t channel() const = 0;
+  virtual trace::Tracer* tracer() { return nullptr; }  // null: nothing is traced
+};
+
+}  // namespace tutti::engine

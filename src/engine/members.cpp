@@ -1,0 +1,31 @@
+#include "engine/members.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::engine {
+
+Members::Members(ChannelOptions options, transport::Endpoint& endpoint)
+    : options_(std::move(options)), endpoint_(endpoint) {
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) others_.push_back(peer);
+}
+
+int Members::group_rank(int world_rank) const {
+  const auto& members = options_.members;
+  const auto at = std::find(members.begin(), members.end(), world_rank);
+  return at == members.end() ? -1 : static_cast<int>(at - members.begin());
+}
+
+std::string Members::where(int peer) const {
+  const int member = options_.members[static_cast<std::size_t>(peer)];
+  return fmt::format("rank {} ({})", peer, endpoint_.whereabouts(member));
+}
+
+void Members::send(int peer, transport::MessageKind kind, const void* payload,
+                   std::size_t bytes) const {
+  (void)link_to(peer).send(transport::header_for(kind, channel(), 0), payload, bytes, 0);
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,50 @@
+// engine/members.hpp - the ranks of a group: who they are, and how to reach them.
+//
+// Thread-safety  const after construction.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/endpoint.hpp"
+
+namespace tutti::engine {
+
+struct ChannelOptions {
+  std::uint32_t id = 0;
+  std::string name;
+  std::vector<int> members;  // world rank of each group rank
+  int rank = 0;              // of this process, in the group
+  std::vector<int> host_of;  // host of each group rank
+};
+
+class Members {
+ public:
+  Members(ChannelOptions options, transport::Endpoint& endpoint);
+
+  const ChannelOptions& options() const { return options_; }
+  int rank() const { return options_.rank; }
+  int size() const { return static_cast<int>(options_.members.size()); }
+  std::uint32_t channel() const { return options_.id; }
+  const std::string& name() const { return options_.name; }
+  // Everybody but this rank, in order.
+  const std::vector<int>& others() const { return others_; }
+
+  transport::Link& link_to(int peer) const {
+    return *endpoint_.link(options_.members[static_cast<std::size_t>(peer)]);
+  }
+  // -1: not a member.
+  int group_rank(int world_rank) const;
+  // "rank 3 (host b, pid 4182)"
+  std::string where(int peer) const;
+  // A control message; what a link does not take is lost, as if the peer were gone.
+  void send(int peer, transport::MessageKind kind, const void* payload, std::size_t bytes) const;
+
+ private:
+  ChannelOptions options_;
+  transport::Endpoint& endpoint_;
+  std::vector<int> others_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,86 @@
+// engine/message_run.hpp - runs a collective by the messages of its program, over the links.
+//
+// Ops run in program order, each as far as the ops before it that share memory with it have come:
+// that is all the pipelining there is, and it needs no further rules. A message larger than a link
+// keeps unasked waits until its receiver has arrived.
+//
+// Thread-safety  none: whoever holds the group's baton steps it. Links may count sends down meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/compile.hpp"
+#include "engine/group_view.hpp"
+#include "engine/launch.hpp"
+#include "engine/layout.hpp"
+#include "engine/run.hpp"
+#include "engine/segments.hpp"
+#include "transport/link.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::engine {
+
+class MessageRun final : public Run {
+ public:
+  MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes);
+
+  const Compiled& compiled() const { return compiled_; }
+
+  void begin(const Launch& launch, std::uint64_t sequence) override;
+  bool step() override;
+  bool done() const override;
+  std::vector<int> waiting_for() const override;
+  void abandon() override;
+  Status failure() const override { return failure_; }
+
+  // A segment of this collective has come. One that does not fit is a failure.
+  void deliver(int peer, const transport::Header& header, Segment segment);
+  // Where the payload of such a segment can be written at once; null: it has to wait for its turn.
+  std::byte* place(int peer, const transport::Header& header) const;
+
+ private:
+  struct Running {
+    Pieces dst;
+    Pieces src;
+    std::vector<Pieces> sources;
+    std::vector<std::size_t> starts;  // of each chunk, and the end
+    std::size_t issued = 0;           // sends: handed to the link
+    std::size_t done = 0;
+    bool opened = false;  // sends: something (if only zero bytes) went out
+    bool finished = false;
+    std::atomic<std::uint32_t> in_flight{0};
+  };
+  static constexpr std::size_t kBlocked = ~std::size_t{0};
+  static constexpr std::size_t kNoOp = ~std::size_t{0};
+
+  void prepare(std::size_t index, Running& running);
+  void add_region(const schedule::Region& region, Pieces& pieces) const;
+  std::size_t limit_of(std::size_t index) const;
+  bool advance(std::size_t index);
+  std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
+  bool advance_send(std::size_t index);
+  bool advance_recv(std::size_t index);
+  bool advance_copy(std::size_t index);
+  bool advance_reduce(std::size_t index);
+  std::size_t fold_piece(std::size_t index, std::size_t limit);
+  void consume(SegmentQueue& queue, std::size_t bytes, int peer);
+
+  GroupView& group_;
+  Compiled compiled_;
+  std::size_t segment_bytes_;
+  Layout layout_;
+  const Launch* launch_ = nullptr;
+  std::uint64_t sequence_ = 0;
+  std::size_t open_ = 0;  // all ops before this one are finished
+  // A view turned out to have been taken back by its owner, whose abort is on its way.
+  bool tainted_ = false;
+  Status failure_;
+  std::unique_ptr<Running[]> running_;
+  std::vector<SegmentQueue> streams_;
+  std::vector<std::size_t> receiver_;  // per stream: the recv that takes it, or kNoOp (a fold does)
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,27 @@
+// engine/operation.hpp - a collective that was called, from its start to its end.
+//
+// A blocking call and an asynchronous one are the same thing. The first has no WorkState as long as
+// its caller steps it himself; it gets one when it turns out to take longer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/clock.hpp"
+#include "engine/launch.hpp"
+#include "engine/work_state.hpp"
+
+namespace tutti::engine {
+
+struct Operation {
+  std::unique_ptr<const Launch> owned;  // empty: the caller waits, and keeps it
+  const Launch* launch = nullptr;
+  std::uint64_t sequence = 0;  // in its group, from 1
+  Nanoseconds queued{0};
+  Nanoseconds begun{0};  // only when there is a trace
+  Nanoseconds deadline = Nanoseconds::max();
+  std::shared_ptr<WorkState> work;
+  bool counted = false;  // among those that the progress thread takes care of
+};
+
+}  // namespace tutti::engine

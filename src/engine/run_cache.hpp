@@ -1,0 +1,68 @@
+// engine/run_cache.hpp - runs that are ready for calls of their kind: training loops repeat themselves.
+//
+// A call's kind is its collective, algorithm, root and whether it works in place; sizes and memory
+// come with each launch. Ranks that share a host run by the host form where there is one, else by
+// messages.
+//
+// Thread-safety  none: the baton's holder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "engine/group_view.hpp"
+#include "engine/host_run.hpp"
+#include "engine/members.hpp"
+#include "engine/message_run.hpp"
+
+namespace tutti::engine {
+
+// One of the two.
+struct PreparedRun {
+  std::unique_ptr<HostRun> on_host;
+  std::unique_ptr<MessageRun> by_message;
+
+  Run& run() const {
+    return on_host ? static_cast<Run&>(*on_host) : static_cast<Run&>(*by_message);
+  }
+};
+
+class RunCache {
+ public:
+  RunCache(GroupView& group, const Members& members, std::size_t segment_bytes)
+      : group_(group), members_(members), segment_bytes_(segment_bytes) {}
+
+  // Forgets all runs: from now on ranks meet there, or (null) nowhere.
+  void meet_in(HostMemory* memory);
+  // Good until the next meet_in(). The last one is found by one comparison.
+  PreparedRun& find(const Launch& launch) {
+    const std::uint64_t key = key_of(launch);
+    if (key == last_key_ && last_ != nullptr) return *last_;
+    last_ = &find_or_make(launch, key);
+    last_key_ = key;
+    return *last_;
+  }
+
+ private:
+  static std::uint64_t key_of(const Launch& launch) {
+    return static_cast<std::uint64_t>(launch.collective) |
+           static_cast<std::uint64_t>(launch.algorithm) << 8 |
+           static_cast<std::uint64_t>(launch.shots) << 16 |
+           static_cast<std::uint64_t>(launch.in_place) << 24 |
+           // Ranks of a v-call know only their own sizes, so peers could not tell where a chunk lies.
+           static_cast<std::uint64_t>(launch.to_peer.empty()) << 25 |
+           static_cast<std::uint64_t>(static_cast<std::uint32_t>(launch.root)) << 32;
+  }
+  PreparedRun& find_or_make(const Launch& launch, std::uint64_t key);
+
+  GroupView& group_;
+  const Members& members_;
+  std::size_t segment_bytes_;
+  HostMemory* memory_ = nullptr;
+  std::unordered_map<std::uint64_t, PreparedRun> runs_;
+  std::uint64_t last_key_ = 0;
+  PreparedRun* last_ = nullptr;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,90 @@
+#include "schedule/host/forms.hpp"
+
+#include <algorithm>
+
+#include "schedule/catalog.hpp"
+#include "schedule/host/lower.hpp"
+#include "schedule/passes.hpp"
+
+namespace tutti::schedule {
+namespace {
+
+Result<std::vector<Program>> programs_of(Algorithm algorithm, Request request) {
+  auto programs = build_all(algorithm, request);
+  if (!programs.ok()) return programs;
+  for (Program& program : *programs) program = fuse_folds(std::move(program));
+  return programs;
+}
+
+// What a rank touches, in parts of the message.
+double work_of(const HostForm& form) {
+  double touched = 0;
+  for (const HostPhase& phase : form.phases) {
+    touched += 2 * static_cast<double>(phase.moves.size());
+    if (phase.fold)
+      touched += static_cast<double>(1 + phase.fold->operands.size() + phase.fold->puts.size());
+  }
+  return touched / form.frame.cut;
+}
+
+}  // namespace
+
+Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request) {
+  auto programs = programs_of(algorithm, request);
+  if (!programs.ok()) return programs.status();
+  const Lowering lowering(*programs);
+  if (!lowering.fits()) return std::optional<HostForms>();
+  const auto form_if = [&](Reach reach) {
+    return lowering.allows(reach) ? std::optional(lowering.form(request.rank, reach))
+                                  : std::nullopt;
+  };
+  HostForms forms{lowering.form(request.rank, Reach::window),
+                  lowering.form(request.rank, Reach::mapped), form_if(Reach::readable),
+                  form_if(Reach::mapped_source)};
+
+  // The other way to fold, where the algorithm knows one.
+  Request other = request;
+  other.shots = request.shots == 1 ? 2 : 1;
+  auto others = programs_of(algorithm, other);
+  if (!others.ok() || *others == *programs) return std::optional(std::move(forms));
+  const Lowering lowered(*others);
+  if (!lowered.fits()) return std::optional(std::move(forms));
+  HostForm mapped = lowered.form(request.rank, Reach::mapped);
+  if (work_of(mapped) < work_of(forms.mapped)) {
+    forms.mapped = std::move(mapped);
+    forms.mapped_source.reset();  // of the program that is not taken
+  }
+  return std::optional(std::move(forms));
+}
+
+std::string_view to_string(Carrier carrier) noexcept {
+  switch (carrier) {
+    case Carrier::line: return "line";
+    case Carrier::window: return "window";
+    case Carrier::pieces: return "pieces";
+  }
+  return "?";
+}
+
+HostWay way_of(const HostForms& forms, const ShownSizes& sizes, const HostFacts& facts) {
+  const HostForm& form = forms.window;
+  HostWay way;
+  way.longest = sizes.longest;
+  way.widest = sizes.widest;
+  const ReadingRange range = reading_range(form.lopsided, form.readers, facts.crowded);
+  way.may_read = facts.readable && forms.readable && sizes.longest >= range.from &&
+                 sizes.longest <= range.up_to;
+  if (form.meetings() == 1 && sizes.widest <= kLineBytes)
+    way.carrier = Carrier::line;
+  else if (form.meetings() == 1 && sizes.padded <= kWindowBytes && !way.may_read)
+    way.carrier = Carrier::window;
+  way.may_hope = way.carrier == Carrier::window && sizes.widest >= kHopeFrom && !facts.crowded;
+  // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
+  // same time, fewer pieces are fewer waits.
+  const std::size_t room = down_to_line(kSlotBytes / sizes.most);
+  const std::size_t wanted = form.lopsided && !facts.crowded ? sizes.longest / 4 : sizes.longest;
+  way.piece = std::clamp(up_to_line(wanted), std::min(kShortestPiece, room), room);
+  return way;
+}
+
+}  // namespace tutti::schedule
