@@ -9,6 +9,7 @@
 #include "schedule/hazards.hpp"
 #include "schedule/proof/expressions.hpp"
 #include "schedule/proof/graph.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -64,7 +65,8 @@ class Memory {
 
  private:
   void fill(const Program& program, Expressions& expressions) {
-    const bool source = program.collective == Collective::broadcast && program.rank == program.root;
+    const bool source =
+        shape_of(program.collective).has_one_buffer() && program.rank == program.root;
     const Space space = source ? Space::output : Space::input;
     for (std::uint32_t c = 0; c < chunk_count(program, space); ++c) {
       at(program.rank, space, c) = expressions.leaf(program.rank, extent_of(program, space, c));
@@ -186,7 +188,7 @@ Status Proof::stuck(const std::vector<std::uint32_t>& waits) const {
 Status Proof::perform(OpId event) {
   const Op& op = graph_.op(event);
   const int rank = graph_.rank(event);
-  const bool empty = programs_[0].collective == Collective::barrier;  // zero bytes: no values
+  const bool empty = !shape_of(programs_[0].collective).has_data();  // zero bytes: no values
   for (std::uint32_t c = 0; c < op.dst.count && !empty; ++c) {
     if (op.kind == OpKind::reduce) {
       if (Status status = perform_reduce(event, c); !status.ok()) return status;
@@ -271,7 +273,7 @@ Status Proof::check_put(OpId put) {
 
 Status Proof::check_results() {
   for (const Program& program : programs_) {
-    const bool nothing = program.collective == Collective::exclusive_scan && program.rank == 0;
+    const bool nothing = shape_of(program.collective).gets_nothing(program.rank, n_);
     for (std::uint32_t c = 0; c < chunk_count(program, Space::output) && !nothing; ++c) {
       if (Status status = check_result(program, c); !status.ok()) return status;
     }
@@ -286,20 +288,9 @@ Status Proof::check_results() {
 Status Proof::check_result(const Program& program, std::uint32_t chunk) {
   const Value value = memory_.at(program.rank, Space::output, chunk);
   const std::uint64_t extent = extent_of(program, Space::output, chunk);
-  int origin = program.root;
-  switch (program.collective) {
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::reduce_scatter: return check_fold(program, chunk, value, n_);
-    case Collective::scan: return check_fold(program, chunk, value, program.rank + 1);
-    case Collective::exclusive_scan: return check_fold(program, chunk, value, program.rank);
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::all_to_all: origin = static_cast<int>(chunk / program.cut); break;
-    case Collective::broadcast:
-    case Collective::scatter:
-    case Collective::barrier: break;
-  }
+  const CollectiveShape& shape = shape_of(program.collective);
+  if (shape.folds()) return check_fold(program, chunk, value, shape.contributors(program.rank, n_));
+  const int origin = shape.origin(static_cast<int>(chunk / program.cut), program.root);
   if (expressions_.is_leaf_of(value, origin, extent)) return {};
   return wrong(fmt::format("rank {} ends with {} in output[{}], not with rank {}'s part",
                            program.rank, expressions_.print(value), chunk, origin));
@@ -316,7 +307,7 @@ Status Proof::check_fold(const Program& program, std::uint32_t chunk, Value valu
     return wrong(fmt::format("{} {} the contribution of rank {}", where, fault, odd_one));
   }
   // The same formula on all ranks gives the same bits on all ranks.
-  if (program.collective == Collective::all_reduce &&
+  if (shape_of(program.collective).all_get_the_same() &&
       value != memory_.at(0, Space::output, chunk)) {
     return wrong(where + " is another formula than rank 0's");
   }
@@ -327,7 +318,7 @@ Status Proof::check_fold(const Program& program, std::uint32_t chunk, Value valu
 // A barrier holds when every rank's program can end only after every rank has begun: each op knows
 // of the ranks that its causes know of. A send knows nothing of its taker, who may come later.
 Status Proof::check_barrier() {
-  if (programs_[0].collective != Collective::barrier) return {};
+  if (shape_of(programs_[0].collective).has_data()) return {};
   const auto words = (static_cast<std::size_t>(n_) + 63) / 64;
   std::vector<std::uint64_t> known(graph_.ops() * words, 0);
   std::vector<std::uint64_t> total(static_cast<std::size_t>(n_) * words, 0);
