@@ -7,6 +7,7 @@
 #include "core/bytes.hpp"
 #include "engine/channel.hpp"
 #include "engine/engine.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::engine {
 
@@ -179,12 +180,9 @@ void Channel::handle(Incoming& message) {
 }
 
 void Channel::choose_company() {
-  const Collective collective = current_->launch().collective;
   if (ready_->plan) company_ = ready_->plan->compiled().peers;
   // A leaf of a broadcast would be through while another leaf has called something else.
-  const bool some_know_little = has_root(collective) || collective == Collective::scan ||
-                                collective == Collective::exclusive_scan;
-  if (!some_know_little && !stage_) return;
+  if (shape_of(current_->launch().collective).all_meet() && !stage_) return;
   company_.clear();
   for (int peer = 0; peer < size(); ++peer)
     if (peer != options_.rank) company_.push_back(peer);
