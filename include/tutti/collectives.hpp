@@ -26,7 +26,7 @@ struct CallOptions {
   // How long the operation may take; zero: the group's.
   std::chrono::nanoseconds timeout{0};
   Algorithm algorithm = Algorithm::automatic;
-  void* stream = nullptr;  // opaque; null on CPU
+  void* stream = nullptr;  // opaque; must be null: there are no streams on CPU
   const char* name = "";   // shown in logs and traces; lent until the Work is done
   // A blocking call that has to wait asks this some ten times a second, in its own thread; true
   // aborts the group. For callers with a Ctrl-C of their own, such as interpreters.

@@ -88,18 +88,11 @@ typedef enum tutti_reduce_op {
   TUTTI_REDUCE_OP_WIDTH = 0x7fffffff
 } tutti_reduce_op;
 
+/* TUTTI_BROADCAST, TUTTI_REDUCE, TUTTI_ALL_REDUCE …: every row of that file, in its order. */
 typedef enum tutti_collective {
-  TUTTI_BROADCAST,
-  TUTTI_REDUCE,
-  TUTTI_ALL_REDUCE,
-  TUTTI_GATHER,
-  TUTTI_ALL_GATHER,
-  TUTTI_SCATTER,
-  TUTTI_REDUCE_SCATTER,
-  TUTTI_ALL_TO_ALL,
-  TUTTI_BARRIER,
-  TUTTI_SCAN,
-  TUTTI_EXCLUSIVE_SCAN,
+#define TUTTI_SHAPE(word, WORD, root, input, output, fold, traffic) TUTTI_##WORD,
+#include "tutti/collectives.def"
+#undef TUTTI_SHAPE
   TUTTI_COLLECTIVE_WIDTH = 0x7fffffff
 } tutti_collective;
 
@@ -295,7 +288,7 @@ typedef struct tutti_call_options {
   size_t size;
   int64_t timeout_ns; /* 0: the group's */
   tutti_algorithm algorithm;
-  void* stream;     /* opaque; NULL on CPU */
+  void* stream;     /* opaque; must be NULL: there are no streams on CPU */
   const char* name; /* shown in logs and traces; lent until the work is done; may be NULL */
 } tutti_call_options;
 #define TUTTI_CALL_OPTIONS_INIT \

@@ -83,20 +83,17 @@ struct Reduction {
   }
 };
 
+// broadcast, reduce, all_reduce …; what each looks like is said in tutti/shape.hpp.
 enum class Collective : std::uint8_t {
-  broadcast,
-  reduce,
-  all_reduce,
-  gather,
-  all_gather,
-  scatter,
-  reduce_scatter,
-  all_to_all,
-  barrier,
-  scan,
-  exclusive_scan,
+#define TUTTI_SHAPE(word, ...) word,
+#include "tutti/collectives.def"
+#undef TUTTI_SHAPE
 };
-inline constexpr int kCollectives = 11;
+inline constexpr int kCollectives = 0
+#define TUTTI_SHAPE(...) +1
+#include "tutti/collectives.def"
+#undef TUTTI_SHAPE
+    ;
 
 std::string_view to_string(Collective collective) noexcept;
 std::optional<Collective> parse_collective(std::string_view word) noexcept;

@@ -1,8 +1,10 @@
-// The collectives by name: each describes itself once, and both of its forms pass that on.
+// The collectives by name: each describes itself once, and both of its forms pass that on. How many
+// elements a side has follows from the collective's shape (tutti/shape.hpp).
 
 #include <numeric>
 
 #include "capi/calls.hpp"
+#include "tutti/shape.hpp"
 
 using namespace tutti;
 
@@ -10,7 +12,7 @@ namespace {
 
 // A named call before anything was checked: a null group or a dtype that is none may be in it.
 struct Named {
-  tutti_collective collective;
+  Collective collective;
   ConstBuffer input = {};
   Buffer output = {};
   Counts input_counts = {};
@@ -20,9 +22,6 @@ struct Named {
   int root = 0;
   bool uneven = false;
   const tutti_call_options* options = nullptr;
-
-  bool has_input() const { return collective != TUTTI_BROADCAST && collective != TUTTI_BARRIER; }
-  bool has_output() const { return collective != TUTTI_BARRIER; }
 };
 
 Status check(const tutti_group* group, const Named& named) {
@@ -34,11 +33,12 @@ Status check(const tutti_group* group, const Named& named) {
 // Makes the Call and hands it to `finish`, which runs or starts it while its arrays live.
 template <class Finish>
 auto with_call(Group& group, Named& named, const CallOptions& options, Finish finish) {
+  const CollectiveShape& shape = shape_of(named.collective);
   named.input.dtype = named.output.dtype = static_cast<Dtype>(named.dtype);
   Call call;
-  call.collective = static_cast<Collective>(named.collective);
-  if (named.has_input()) call.input = {&named.input, 1};
-  if (named.has_output()) call.output = {&named.output, 1};
+  call.collective = named.collective;
+  if (shape.input.blocks != Blocks::none) call.input = {&named.input, 1};
+  if (shape.output.blocks != Blocks::none) call.output = {&named.output, 1};
   call.input_counts = named.input_counts;
   call.output_counts = named.output_counts;
   call.reduction = static_cast<ReduceOp>(named.op);
@@ -68,276 +68,157 @@ tutti_work* start(tutti_group* group, Named named) {
   });
 }
 
+// What the caller says of the elements, the same for every form.
+struct Elements {
+  tutti_dtype dtype = TUTTI_U8;
+  tutti_reduce_op op = TUTTI_SUM;
+  int root = 0;
+};
+
 // Elements without a type yet: with_call puts it in once it was checked.
-ConstBuffer in(const void* data, std::size_t count) { return {data, count, Dtype::u8}; }
-Buffer out(void* data, std::size_t count) { return {data, count}; }
-
-std::size_t ranks_of(const tutti_group* group) {
-  return static_cast<std::size_t>(tutti_group_size(group));
+Named named(Collective collective, const void* input, std::size_t input_count, void* output,
+            std::size_t output_count, const Elements& elements, const tutti_call_options* options) {
+  return {.collective = collective,
+          .input = {input, input_count, Dtype::u8},
+          .output = {output, output_count},
+          .dtype = elements.dtype,
+          .op = elements.op,
+          .root = elements.root,
+          .options = options};
 }
 
-// One count per rank; empty where the caller has none to show (away from the root).
-Counts counts_of(const tutti_group* group, const size_t* counts) {
-  return counts == nullptr ? Counts() : Counts(counts, ranks_of(group));
+// Equal parts: `count` elements in every block.
+Named even(Collective collective, const tutti_group* group, const void* input, void* output,
+           size_t count, const Elements& elements, const tutti_call_options* options) {
+  const auto ranks = static_cast<std::size_t>(tutti_group_size(group));
+  const auto total = [&](const CollectiveSide& side) {
+    return side.blocks == Blocks::each ? count * ranks : count;
+  };
+  const CollectiveShape& shape = shape_of(collective);
+  return named(collective, input, total(shape.input), output, total(shape.output), elements,
+               options);
 }
 
-std::size_t total(Counts counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+// One side of a v-form: its counts, one for each rank, or the number of its elements.
+struct Uneven {
+  const size_t* counts = nullptr;
+  size_t count = 0;
+
+  Counts list(const tutti_group* group) const {
+    const auto ranks = static_cast<std::size_t>(tutti_group_size(group));
+    return counts == nullptr ? Counts() : Counts(counts, ranks);
+  }
+  std::size_t total(const tutti_group* group) const {
+    const Counts all = list(group);
+    return std::accumulate(all.begin(), all.end(), count);
+  }
+};
+
+Named uneven(Collective collective, const tutti_group* group, const void* input, Uneven in,
+             void* output, Uneven out, const Elements& elements,
+             const tutti_call_options* options) {
+  Named made =
+      named(collective, input, in.total(group), output, out.total(group), elements, options);
+  made.input_counts = in.list(group);
+  made.output_counts = out.list(group);
+  made.uneven = true;
+  return made;
 }
 
 // This rank's own count in a list that all ranks have alike.
-std::size_t own(const tutti_group* group, Counts counts) {
-  return counts.empty() ? 0 : counts[static_cast<std::size_t>(tutti_group_rank(group))];
-}
-
-Named broadcast(void* data, size_t count, tutti_dtype dtype, int root,
-                const tutti_call_options* options) {
-  return {.collective = TUTTI_BROADCAST,
-          .output = out(data, count),
-          .dtype = dtype,
-          .root = root,
-          .options = options};
-}
-
-// Equal parts: the side that is whole has `count` for each rank.
-Named parts(tutti_collective collective, const void* input, std::size_t input_count, void* output,
-            std::size_t output_count, tutti_dtype dtype, tutti_reduce_op op, int root,
-            const tutti_call_options* options) {
-  return {.collective = collective,
-          .input = in(input, input_count),
-          .output = out(output, output_count),
-          .dtype = dtype,
-          .op = op,
-          .root = root,
-          .options = options};
-}
-
-// reduce, all_reduce and the scans: both sides are alike.
-Named fold(tutti_collective collective, const void* input, void* output, size_t count,
-           tutti_dtype dtype, tutti_reduce_op op, int root, const tutti_call_options* options) {
-  return parts(collective, input, count, output, count, dtype, op, root, options);
-}
-
-Named gather_v(tutti_collective collective, const void* input, size_t count, void* output,
-               Counts counts, tutti_dtype dtype, int root, const tutti_call_options* options) {
-  return {.collective = collective,
-          .input = in(input, count),
-          .output = out(output, total(counts)),
-          .output_counts = counts,
-          .dtype = dtype,
-          .root = root,
-          .uneven = true,
-          .options = options};
-}
-
-Named scatter_v(tutti_collective collective, const void* input, Counts counts, void* output,
-                size_t count, tutti_dtype dtype, tutti_reduce_op op, int root,
-                const tutti_call_options* options) {
-  return {.collective = collective,
-          .input = in(input, total(counts)),
-          .output = out(output, count),
-          .input_counts = counts,
-          .dtype = dtype,
-          .op = op,
-          .root = root,
-          .uneven = true,
-          .options = options};
-}
-
-Named all_to_all_v(const void* input, Counts input_counts, void* output, Counts output_counts,
-                   tutti_dtype dtype, const tutti_call_options* options) {
-  return {.collective = TUTTI_ALL_TO_ALL,
-          .input = in(input, total(input_counts)),
-          .output = out(output, total(output_counts)),
-          .input_counts = input_counts,
-          .output_counts = output_counts,
-          .dtype = dtype,
-          .uneven = true,
-          .options = options};
+Uneven own(const tutti_group* group, const size_t* counts) {
+  return {.count = counts == nullptr || group == nullptr ? 0 : counts[tutti_group_rank(group)]};
 }
 
 }  // namespace
 
-tutti_status* tutti_broadcast(tutti_group* group, void* data, size_t count, tutti_dtype dtype,
-                              int root, const tutti_call_options* options) {
-  return run(group, broadcast(data, count, dtype, root, options));
-}
-tutti_work* tutti_broadcast_async(tutti_group* group, void* data, size_t count, tutti_dtype dtype,
-                                  int root, const tutti_call_options* options) {
-  return start(group, broadcast(data, count, dtype, root, options));
-}
+// Both forms of a collective; `call` is made of their parameters.
+#define TUTTI_FORMS(name, parameters, call)                          \
+  tutti_status* tutti_##name parameters { return run(group, call); } \
+  tutti_work* tutti_##name##_async parameters { return start(group, call); }
 
-tutti_status* tutti_reduce(tutti_group* group, const void* input, void* output, size_t count,
-                           tutti_dtype dtype, tutti_reduce_op op, int root,
-                           const tutti_call_options* options) {
-  return run(group, fold(TUTTI_REDUCE, input, output, count, dtype, op, root, options));
-}
-tutti_work* tutti_reduce_async(tutti_group* group, const void* input, void* output, size_t count,
-                               tutti_dtype dtype, tutti_reduce_op op, int root,
-                               const tutti_call_options* options) {
-  return start(group, fold(TUTTI_REDUCE, input, output, count, dtype, op, root, options));
-}
+TUTTI_FORMS(broadcast,
+            (tutti_group * group, void* data, size_t count, tutti_dtype dtype, int root,
+             const tutti_call_options* options),
+            even(Collective::broadcast, group, nullptr, data, count, {.dtype = dtype, .root = root},
+                 options))
 
-tutti_status* tutti_all_reduce(tutti_group* group, const void* input, void* output, size_t count,
-                               tutti_dtype dtype, tutti_reduce_op op,
-                               const tutti_call_options* options) {
-  return run(group, fold(TUTTI_ALL_REDUCE, input, output, count, dtype, op, 0, options));
-}
-tutti_work* tutti_all_reduce_async(tutti_group* group, const void* input, void* output,
-                                   size_t count, tutti_dtype dtype, tutti_reduce_op op,
-                                   const tutti_call_options* options) {
-  return start(group, fold(TUTTI_ALL_REDUCE, input, output, count, dtype, op, 0, options));
-}
+TUTTI_FORMS(reduce,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             tutti_reduce_op op, int root, const tutti_call_options* options),
+            even(Collective::reduce, group, input, output, count, {dtype, op, root}, options))
 
-tutti_status* tutti_gather(tutti_group* group, const void* input, void* output, size_t count,
-                           tutti_dtype dtype, int root, const tutti_call_options* options) {
-  return run(group, parts(TUTTI_GATHER, input, count, output, count * ranks_of(group), dtype,
-                          TUTTI_SUM, root, options));
-}
-tutti_work* tutti_gather_async(tutti_group* group, const void* input, void* output, size_t count,
-                               tutti_dtype dtype, int root, const tutti_call_options* options) {
-  return start(group, parts(TUTTI_GATHER, input, count, output, count * ranks_of(group), dtype,
-                            TUTTI_SUM, root, options));
-}
+TUTTI_FORMS(all_reduce,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             tutti_reduce_op op, const tutti_call_options* options),
+            even(Collective::all_reduce, group, input, output, count, {dtype, op}, options))
 
-tutti_status* tutti_all_gather(tutti_group* group, const void* input, void* output, size_t count,
-                               tutti_dtype dtype, const tutti_call_options* options) {
-  return run(group, parts(TUTTI_ALL_GATHER, input, count, output, count * ranks_of(group), dtype,
-                          TUTTI_SUM, 0, options));
-}
-tutti_work* tutti_all_gather_async(tutti_group* group, const void* input, void* output,
-                                   size_t count, tutti_dtype dtype,
-                                   const tutti_call_options* options) {
-  return start(group, parts(TUTTI_ALL_GATHER, input, count, output, count * ranks_of(group), dtype,
-                            TUTTI_SUM, 0, options));
-}
+TUTTI_FORMS(gather,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             int root, const tutti_call_options* options),
+            even(Collective::gather, group, input, output, count, {.dtype = dtype, .root = root},
+                 options))
 
-tutti_status* tutti_scatter(tutti_group* group, const void* input, void* output, size_t count,
-                            tutti_dtype dtype, int root, const tutti_call_options* options) {
-  return run(group, parts(TUTTI_SCATTER, input, count * ranks_of(group), output, count, dtype,
-                          TUTTI_SUM, root, options));
-}
-tutti_work* tutti_scatter_async(tutti_group* group, const void* input, void* output, size_t count,
-                                tutti_dtype dtype, int root, const tutti_call_options* options) {
-  return start(group, parts(TUTTI_SCATTER, input, count * ranks_of(group), output, count, dtype,
-                            TUTTI_SUM, root, options));
-}
+TUTTI_FORMS(all_gather,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             const tutti_call_options* options),
+            even(Collective::all_gather, group, input, output, count, {dtype}, options))
 
-tutti_status* tutti_reduce_scatter(tutti_group* group, const void* input, void* output,
-                                   size_t count, tutti_dtype dtype, tutti_reduce_op op,
-                                   const tutti_call_options* options) {
-  return run(group, parts(TUTTI_REDUCE_SCATTER, input, count * ranks_of(group), output, count,
-                          dtype, op, 0, options));
-}
-tutti_work* tutti_reduce_scatter_async(tutti_group* group, const void* input, void* output,
-                                       size_t count, tutti_dtype dtype, tutti_reduce_op op,
-                                       const tutti_call_options* options) {
-  return start(group, parts(TUTTI_REDUCE_SCATTER, input, count * ranks_of(group), output, count,
-                            dtype, op, 0, options));
-}
+TUTTI_FORMS(scatter,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             int root, const tutti_call_options* options),
+            even(Collective::scatter, group, input, output, count, {.dtype = dtype, .root = root},
+                 options))
 
-tutti_status* tutti_all_to_all(tutti_group* group, const void* input, void* output, size_t count,
-                               tutti_dtype dtype, const tutti_call_options* options) {
-  return run(group, parts(TUTTI_ALL_TO_ALL, input, count * ranks_of(group), output,
-                          count * ranks_of(group), dtype, TUTTI_SUM, 0, options));
-}
-tutti_work* tutti_all_to_all_async(tutti_group* group, const void* input, void* output,
-                                   size_t count, tutti_dtype dtype,
-                                   const tutti_call_options* options) {
-  return start(group, parts(TUTTI_ALL_TO_ALL, input, count * ranks_of(group), output,
-                            count * ranks_of(group), dtype, TUTTI_SUM, 0, options));
-}
+TUTTI_FORMS(reduce_scatter,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             tutti_reduce_op op, const tutti_call_options* options),
+            even(Collective::reduce_scatter, group, input, output, count, {dtype, op}, options))
 
-tutti_status* tutti_scan(tutti_group* group, const void* input, void* output, size_t count,
-                         tutti_dtype dtype, tutti_reduce_op op, const tutti_call_options* options) {
-  return run(group, fold(TUTTI_SCAN, input, output, count, dtype, op, 0, options));
-}
-tutti_work* tutti_scan_async(tutti_group* group, const void* input, void* output, size_t count,
-                             tutti_dtype dtype, tutti_reduce_op op,
-                             const tutti_call_options* options) {
-  return start(group, fold(TUTTI_SCAN, input, output, count, dtype, op, 0, options));
-}
+TUTTI_FORMS(all_to_all,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             const tutti_call_options* options),
+            even(Collective::all_to_all, group, input, output, count, {dtype}, options))
 
-tutti_status* tutti_exclusive_scan(tutti_group* group, const void* input, void* output,
-                                   size_t count, tutti_dtype dtype, tutti_reduce_op op,
-                                   const tutti_call_options* options) {
-  return run(group, fold(TUTTI_EXCLUSIVE_SCAN, input, output, count, dtype, op, 0, options));
-}
-tutti_work* tutti_exclusive_scan_async(tutti_group* group, const void* input, void* output,
-                                       size_t count, tutti_dtype dtype, tutti_reduce_op op,
-                                       const tutti_call_options* options) {
-  return start(group, fold(TUTTI_EXCLUSIVE_SCAN, input, output, count, dtype, op, 0, options));
-}
+TUTTI_FORMS(scan,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             tutti_reduce_op op, const tutti_call_options* options),
+            even(Collective::scan, group, input, output, count, {dtype, op}, options))
 
-tutti_status* tutti_gather_v(tutti_group* group, const void* input, size_t count, void* output,
-                             const size_t* counts, tutti_dtype dtype, int root,
-                             const tutti_call_options* options) {
-  return run(group, gather_v(TUTTI_GATHER, input, count, output, counts_of(group, counts), dtype,
-                             root, options));
-}
-tutti_work* tutti_gather_v_async(tutti_group* group, const void* input, size_t count, void* output,
-                                 const size_t* counts, tutti_dtype dtype, int root,
-                                 const tutti_call_options* options) {
-  return start(group, gather_v(TUTTI_GATHER, input, count, output, counts_of(group, counts), dtype,
-                               root, options));
-}
+TUTTI_FORMS(exclusive_scan,
+            (tutti_group * group, const void* input, void* output, size_t count, tutti_dtype dtype,
+             tutti_reduce_op op, const tutti_call_options* options),
+            even(Collective::exclusive_scan, group, input, output, count, {dtype, op}, options))
 
-tutti_status* tutti_all_gather_v(tutti_group* group, const void* input, void* output,
-                                 const size_t* counts, tutti_dtype dtype,
-                                 const tutti_call_options* options) {
-  return run(group, gather_v(TUTTI_ALL_GATHER, input, own(group, counts_of(group, counts)), output,
-                             counts_of(group, counts), dtype, 0, options));
-}
-tutti_work* tutti_all_gather_v_async(tutti_group* group, const void* input, void* output,
-                                     const size_t* counts, tutti_dtype dtype,
-                                     const tutti_call_options* options) {
-  return start(group, gather_v(TUTTI_ALL_GATHER, input, own(group, counts_of(group, counts)),
-                               output, counts_of(group, counts), dtype, 0, options));
-}
+TUTTI_FORMS(barrier, (tutti_group * group, const tutti_call_options* options),
+            even(Collective::barrier, group, nullptr, nullptr, 0, {}, options))
 
-tutti_status* tutti_scatter_v(tutti_group* group, const void* input, const size_t* counts,
-                              void* output, size_t count, tutti_dtype dtype, int root,
-                              const tutti_call_options* options) {
-  return run(group, scatter_v(TUTTI_SCATTER, input, counts_of(group, counts), output, count, dtype,
-                              TUTTI_SUM, root, options));
-}
-tutti_work* tutti_scatter_v_async(tutti_group* group, const void* input, const size_t* counts,
-                                  void* output, size_t count, tutti_dtype dtype, int root,
-                                  const tutti_call_options* options) {
-  return start(group, scatter_v(TUTTI_SCATTER, input, counts_of(group, counts), output, count,
-                                dtype, TUTTI_SUM, root, options));
-}
+TUTTI_FORMS(gather_v,
+            (tutti_group * group, const void* input, size_t count, void* output,
+             const size_t* counts, tutti_dtype dtype, int root, const tutti_call_options* options),
+            uneven(Collective::gather, group, input, {.count = count}, output, {counts},
+                   {.dtype = dtype, .root = root}, options))
 
-tutti_status* tutti_reduce_scatter_v(tutti_group* group, const void* input, const size_t* counts,
-                                     void* output, tutti_dtype dtype, tutti_reduce_op op,
-                                     const tutti_call_options* options) {
-  return run(group, scatter_v(TUTTI_REDUCE_SCATTER, input, counts_of(group, counts), output,
-                              own(group, counts_of(group, counts)), dtype, op, 0, options));
-}
-tutti_work* tutti_reduce_scatter_v_async(tutti_group* group, const void* input,
-                                         const size_t* counts, void* output, tutti_dtype dtype,
-                                         tutti_reduce_op op, const tutti_call_options* options) {
-  return start(group, scatter_v(TUTTI_REDUCE_SCATTER, input, counts_of(group, counts), output,
-                                own(group, counts_of(group, counts)), dtype, op, 0, options));
-}
+TUTTI_FORMS(all_gather_v,
+            (tutti_group * group, const void* input, void* output, const size_t* counts,
+             tutti_dtype dtype, const tutti_call_options* options),
+            uneven(Collective::all_gather, group, input, own(group, counts), output, {counts},
+                   {dtype}, options))
 
-tutti_status* tutti_all_to_all_v(tutti_group* group, const void* input, const size_t* input_counts,
-                                 void* output, const size_t* output_counts, tutti_dtype dtype,
-                                 const tutti_call_options* options) {
-  return run(group, all_to_all_v(input, counts_of(group, input_counts), output,
-                                 counts_of(group, output_counts), dtype, options));
-}
-tutti_work* tutti_all_to_all_v_async(tutti_group* group, const void* input,
-                                     const size_t* input_counts, void* output,
-                                     const size_t* output_counts, tutti_dtype dtype,
-                                     const tutti_call_options* options) {
-  return start(group, all_to_all_v(input, counts_of(group, input_counts), output,
-                                   counts_of(group, output_counts), dtype, options));
-}
+TUTTI_FORMS(scatter_v,
+            (tutti_group * group, const void* input, const size_t* counts, void* output,
+             size_t count, tutti_dtype dtype, int root, const tutti_call_options* options),
+            uneven(Collective::scatter, group, input, {counts}, output, {.count = count},
+                   {.dtype = dtype, .root = root}, options))
 
-tutti_status* tutti_barrier(tutti_group* group, const tutti_call_options* options) {
-  return run(group, {.collective = TUTTI_BARRIER, .options = options});
-}
-tutti_work* tutti_barrier_async(tutti_group* group, const tutti_call_options* options) {
-  return start(group, {.collective = TUTTI_BARRIER, .options = options});
-}
+TUTTI_FORMS(reduce_scatter_v,
+            (tutti_group * group, const void* input, const size_t* counts, void* output,
+             tutti_dtype dtype, tutti_reduce_op op, const tutti_call_options* options),
+            uneven(Collective::reduce_scatter, group, input, {counts}, output, own(group, counts),
+                   {dtype, op}, options))
+
+TUTTI_FORMS(all_to_all_v,
+            (tutti_group * group, const void* input, const size_t* input_counts, void* output,
+             const size_t* output_counts, tutti_dtype dtype, const tutti_call_options* options),
+            uneven(Collective::all_to_all, group, input, {input_counts}, output, {output_counts},
+                   {dtype}, options))

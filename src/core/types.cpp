@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "tutti/shape.hpp"
+
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 namespace {
@@ -13,9 +15,6 @@ constexpr std::array<std::uint8_t, kDtypes> kDtypeSizes = {1, 1, 2, 2, 4, 4, 8, 
                                                            2, 2, 4, 8, 1, 1, 1};
 constexpr std::array<std::string_view, kReduceOps> kReduceOpWords = {
     "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_sum", "user"};
-constexpr std::array<std::string_view, kCollectives> kCollectiveWords = {
-    "broadcast",      "reduce",     "all_reduce", "gather", "all_gather",    "scatter",
-    "reduce_scatter", "all_to_all", "barrier",    "scan",   "exclusive_scan"};
 constexpr std::array<std::string_view, kAlgorithms> kAlgorithmWords = {"automatic",
                                                                        "direct",
                                                                        "linear",
@@ -81,27 +80,17 @@ bool is_sensible(ReduceOp op, Dtype dtype) noexcept {
 }
 
 std::string_view to_string(Collective collective) noexcept {
-  return word_of(kCollectiveWords, collective);
+  const auto index = static_cast<std::size_t>(collective);
+  return index < kCollectiveShapes.size() ? kCollectiveShapes[index].word : "?";
 }
 std::optional<Collective> parse_collective(std::string_view word) noexcept {
-  return parse<Collective>(kCollectiveWords, word);
+  for (std::size_t i = 0; i < kCollectiveShapes.size(); ++i)
+    if (kCollectiveShapes[i].word == word) return static_cast<Collective>(i);
+  return std::nullopt;
 }
 
-bool has_root(Collective collective) noexcept {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-
-bool has_reduction(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::scan:
-    case Collective::exclusive_scan: return true;
-    default: return false;
-  }
-}
+bool has_root(Collective collective) noexcept { return shape_of(collective).rooted; }
+bool has_reduction(Collective collective) noexcept { return shape_of(collective).folds(); }
 
 std::string_view to_string(Algorithm algorithm) noexcept {
   return word_of(kAlgorithmWords, algorithm);

@@ -5,18 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::engine {
 namespace {
 
 // Calls that are kept to compare with late arrivals. A peer is never further behind than there are
 // ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
-
-// A leaf of a broadcast would be through while another leaf has called something else.
-bool some_know_little(Collective collective) {
-  return has_root(collective) || collective == Collective::scan ||
-         collective == Collective::exclusive_scan;
-}
 
 }  // namespace
 
@@ -33,7 +29,8 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
   history_[sequence % history_.size()] = launch.fingerprint;
   if (memory_ != nullptr) memory_->publish(sequence, launch.fingerprint, launch.call_hash);
   message_peers_ = peers;
-  const bool all = memory_ != nullptr || some_know_little(launch.collective);
+  // A leaf of a broadcast would be through while another leaf has called something else.
+  const bool all = memory_ != nullptr || !shape_of(launch.collective).all_meet();
   company_ = all ? &members_.others() : &message_peers_;
   announce();
   look_at_announced();

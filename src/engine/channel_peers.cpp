@@ -7,6 +7,7 @@
 #include "core/bytes.hpp"
 #include "engine/channel.hpp"
 #include "engine/engine.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::engine {
 

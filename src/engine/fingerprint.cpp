@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::engine {
 
 bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
@@ -20,7 +22,7 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
 
 std::string describe(const Fingerprint& call) {
   std::string text(to_string(call.collective));
-  if (call.collective == Collective::barrier) return text + "()";
+  if (!shape_of(call.collective).has_data()) return text + "()";
   if (call.uneven) text += "_v";
   if (call.count != 0 || !call.uneven)
     text += fmt::format("({} x {}", call.count, to_string(call.dtype));

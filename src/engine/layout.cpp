@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::engine {
 
 using schedule::Space;
@@ -30,14 +32,8 @@ void Layout::reset(const schedule::Program& program, const Launch& launch) {
 }
 
 bool Layout::has_blocks(Space space) const {
-  switch (program_->collective) {
-    case Collective::gather:
-    case Collective::all_gather: return space == Space::output;
-    case Collective::scatter:
-    case Collective::reduce_scatter: return space == Space::input;
-    case Collective::all_to_all: return true;
-    default: return false;
-  }
+  const CollectiveShape& shape = shape_of(program_->collective);
+  return (space == Space::input ? shape.input : shape.output).blocks == Blocks::each;
 }
 
 std::size_t Layout::message_bytes() const {
@@ -52,50 +48,31 @@ std::size_t Layout::message_bytes() const {
 std::size_t Layout::block_size(std::uint64_t block) const {
   const Launch& launch = *launch_;
   if (!launch.block_bytes.empty()) return launch.block_bytes[block];
-  switch (program_->collective) {
-    case Collective::gather:
-    case Collective::all_gather: {
-      if (launch.output.size() == static_cast<std::size_t>(program_->size))
-        return launch.output[block].bytes;
-      std::size_t own = 0;
-      for (const Piece& piece : launch.input) own += piece.bytes;
-      return own;
-    }
-    default: {
-      if (launch.input.size() == static_cast<std::size_t>(program_->size))
-        return launch.input[block].bytes;
-      std::size_t own = 0;
-      for (const Piece& piece : launch.output) own += piece.bytes;
-      return own;
-    }
-  }
+  const bool in_input = has_blocks(Space::input);
+  const std::vector<Piece>& blocks = in_input ? launch.input : launch.output;
+  if (blocks.size() == static_cast<std::size_t>(program_->size)) return blocks[block].bytes;
+  std::size_t own = 0;
+  for (const Piece& piece : in_input ? launch.output : launch.input) own += piece.bytes;
+  return own;
+}
+
+// Bytes of what goes from one rank to another, as far as this one knows. What passes through goes
+// only where all are equal.
+std::size_t Layout::pair_size(std::uint64_t from, std::uint64_t to) const {
+  const auto self = static_cast<std::uint64_t>(program_->rank);
+  return to == self && from != self ? launch_->output[from].bytes : launch_->input[to].bytes;
 }
 
 std::size_t Layout::extent_bytes(std::uint64_t extent) const {
+  const CollectiveShape& shape = shape_of(program_->collective);
+  if (!shape.has_data()) return 0;
   const std::uint32_t cut = program_->cut;
   const auto part = static_cast<std::uint32_t>(extent % cut);
-  std::size_t whole = 0;
-  switch (program_->collective) {
-    case Collective::barrier: return 0;
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter: whole = block_size(extent / cut); break;
-    case Collective::all_to_all: {
-      const std::uint64_t n = static_cast<std::uint64_t>(program_->size);
-      const std::uint64_t from = extent / cut / n;
-      const std::uint64_t to = extent / cut % n;
-      const auto self = static_cast<std::uint64_t>(program_->rank);
-      if (from == self)
-        whole = launch_->input[to].bytes;
-      else if (to == self)
-        whole = launch_->output[from].bytes;
-      else
-        whole = launch_->input[to].bytes;  // passing through: only where all are equal
-      break;
-    }
-    default: whole = message_bytes(); break;
-  }
+  const std::uint64_t block = extent / cut;
+  const auto n = static_cast<std::uint64_t>(program_->size);
+  const std::size_t whole = shape.has_pairs()   ? pair_size(block / n, block % n)
+                            : shape.has_parts() ? block_size(block)
+                                                : message_bytes();
   return cut_at(whole, element_, cut, part + 1) - cut_at(whole, element_, cut, part);
 }
 

@@ -33,6 +33,7 @@ class Layout {
  private:
   bool has_blocks(schedule::Space space) const;
   std::size_t block_size(std::uint64_t block) const;
+  std::size_t pair_size(std::uint64_t from, std::uint64_t to) const;
   std::size_t message_bytes() const;
   static void append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
                            Pieces& found);

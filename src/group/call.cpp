@@ -2,48 +2,37 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
-#include <numeric>
 #include <tuple>
+
+#include "group/pieces.hpp"
 
 namespace tutti::group {
 namespace {
 
 using engine::Launch;
-using engine::Piece;
-
-Status invalid(const Call& call, const std::string& what) {
-  return {Code::invalid_argument, fmt::format("{}: {}", to_string(call.collective), what)};
-}
-
-std::size_t total_of(const std::vector<Piece>& pieces) {
-  return std::accumulate(pieces.begin(), pieces.end(), std::size_t{0},
-                         [](std::size_t sum, const Piece& piece) { return sum + piece.bytes; });
-}
-
-bool is_even(const std::vector<Piece>& pieces) {
-  return std::all_of(pieces.begin(), pieces.end(),
-                     [&](const Piece& piece) { return piece.bytes == pieces[0].bytes; });
-}
 
 // Makes a launch of one call; each step returns what is wrong.
 class Resolver {
  public:
   Resolver(const Call& call, const Setting& setting)
-      : call_(call), setting_(setting), n_(static_cast<std::size_t>(setting.size)) {}
+      : call_(call),
+        setting_(setting),
+        shape_(shape_of(call.collective)),
+        gives_(shape_.input.is_there(setting.rank == call.root)),
+        gets_(shape_.output.is_there(setting.rank == call.root)) {}
 
   Result<Launch> resolve(Chooser& chooser) {
     launch_.collective = call_.collective;
-    launch_.root = has_root(call_.collective) ? call_.root : 0;
-    launch_.reduction = has_reduction(call_.collective) ? call_.reduction : Reduction();
+    launch_.root = shape_.rooted ? call_.root : 0;
+    launch_.reduction = shape_.folds() ? call_.reduction : Reduction();
     launch_.timeout =
         call_.options.timeout.count() > 0 ? call_.options.timeout : setting_.config->timeout;
     launch_.name = call_.options.name ? call_.options.name : "";
-    for (auto step : {&Resolver::check_scalars, &Resolver::take_sides, &Resolver::check_sizes,
-                      &Resolver::find_in_place})
-      if (Status status = (this->*step)(); !status.ok()) return status;
+    for (auto step : {&Resolver::check_root, &Resolver::check_types, &Resolver::check_reduction,
+                      &Resolver::take_sides, &Resolver::check_sizes, &Resolver::find_in_place})
+      if (Status status = (this->*step)(); !status.ok())
+        return status.annotate(to_string(call_.collective));
     if (Status status = choose(chooser); !status.ok()) return status;
     fill_fingerprint();
     launch_.call_hash = engine::call_hash_of(launch_.fingerprint);
@@ -51,223 +40,123 @@ class Resolver {
   }
 
  private:
-  bool at_root() const { return setting_.rank == call_.root; }
-  bool needs_input() const {
-    switch (call_.collective) {
-      case Collective::broadcast:
-      case Collective::barrier: return false;
-      case Collective::scatter: return at_root();
-      default: return true;
-    }
-  }
-  bool needs_output() const {
-    switch (call_.collective) {
-      case Collective::barrier: return false;
-      case Collective::reduce:
-      case Collective::gather: return at_root();
-      default: return true;
-    }
-  }
-  bool input_in_blocks() const {
-    return call_.collective == Collective::scatter ||
-           call_.collective == Collective::reduce_scatter ||
-           call_.collective == Collective::all_to_all;
-  }
-  bool output_in_blocks() const {
-    return call_.collective == Collective::gather || call_.collective == Collective::all_gather ||
-           call_.collective == Collective::all_to_all;
+  static Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
+
+  Status check_root() {
+    if (Status status = check_options(call_.options); !status.ok()) return status;
+    if (!shape_.rooted || (call_.root >= 0 && call_.root < setting_.size)) return {};
+    return invalid(
+        fmt::format("root {} is not a rank of a group of {}", call_.root, setting_.size));
   }
 
-  Status check_scalars() {
-    if (has_root(call_.collective) && (call_.root < 0 || call_.root >= setting_.size))
-      return invalid(
-          call_, fmt::format("root {} is not a rank of a group of {}", call_.root, setting_.size));
-    if (call_.collective == Collective::barrier) return {};
+  Status check_types() {
+    bool known = false;
     const auto adopt = [&](Dtype dtype, Device device, const void* ready) -> Status {
       // A token that nobody waits for would mean data that is not there yet.
       if (device != Device::cpu || ready != nullptr)
-        return {Code::unsupported,
-                fmt::format("{}: this build reaches CPU memory only", to_string(call_.collective))};
-      if (has_dtype_ && dtype != launch_.dtype)
-        return invalid(call_, fmt::format("buffers of different types, {} and {}",
-                                          to_string(launch_.dtype), to_string(dtype)));
+        return {Code::unsupported, "this build reaches CPU memory only"};
+      if (known && dtype != launch_.dtype)
+        return invalid(fmt::format("buffers of different types, {} and {}",
+                                   to_string(launch_.dtype), to_string(dtype)));
       launch_.dtype = dtype;
-      has_dtype_ = true;
+      known = true;
       return {};
     };
-    if (needs_input())
+    if (gives_)
       for (const ConstBuffer& buffer : call_.input)
         if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
           return status;
-    if (needs_output())
+    if (gets_)
       for (const Buffer& buffer : call_.output)
         if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
           return status;
-    return check_reduction();
+    return {};
   }
 
   Status check_reduction() {
-    if (!has_reduction(call_.collective)) return {};
+    if (!shape_.folds()) return {};
     const Reduction& reduction = call_.reduction;
     if (!is_sensible(reduction.op, launch_.dtype))
-      return invalid(call_, fmt::format("{} has no meaning on {}", to_string(reduction.op),
-                                        to_string(launch_.dtype)));
+      return invalid(fmt::format("{} has no meaning on {}", to_string(reduction.op),
+                                 to_string(launch_.dtype)));
     if (reduction.op == ReduceOp::user &&
         (reduction.user == nullptr || reduction.user->function == nullptr))
-      return invalid(call_, "a user reduction without a function");
+      return invalid("a user reduction without a function");
     return {};
   }
 
   Status take_sides() {
-    if (needs_input()) {
-      if (Status status =
-              take(call_.input, call_.input_counts, input_in_blocks(), "input", launch_.input);
-          !status.ok())
+    const GivenSide<ConstBuffer> input{"input", call_.input, call_.input_counts,
+                                       shape_.input.blocks};
+    const GivenSide<Buffer> output{"output", call_.output, call_.output_counts,
+                                   shape_.output.blocks};
+    if (gives_)
+      if (Status status = take_pieces(input, setting_.size, launch_.input); !status.ok())
         return status;
-    }
-    if (!needs_output()) return {};
-    return take(call_.output, call_.output_counts, output_in_blocks(), "output", launch_.output);
+    return gets_ ? take_pieces(output, setting_.size, launch_.output) : Status();
   }
 
-  template <class B>
-  Status take(std::span<const B> buffers, Counts counts, bool blocks, const char* side,
-              std::vector<Piece>& pieces) {
-    if (buffers.empty()) return invalid(call_, fmt::format("no {} buffer", side));
-    for (const B& buffer : buffers)
-      if (buffer.data == nullptr && buffer.count != 0)
-        return invalid(call_, fmt::format("{} is null but has {} elements", side, buffer.count));
-    const auto piece_of = [](const B& buffer) {
-      return Piece{
-          static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(buffer.data))),
-          buffer.bytes()};
-    };
-    if (!blocks || (buffers.size() == n_ && n_ > 1)) {
-      for (const B& buffer : buffers) pieces.push_back(piece_of(buffer));
-      return {};
-    }
-    if (buffers.size() != 1)
-      return invalid(call_, fmt::format("{} has {} buffers; pass one, or one per rank ({})", side,
-                                        buffers.size(), n_));
-    return cut(piece_of(buffers[0]), buffers[0].count, counts, side, pieces);
-  }
-
-  // One contiguous buffer into a block per rank.
-  Status cut(Piece whole, std::size_t count, Counts counts, const char* side,
-             std::vector<Piece>& pieces) {
-    const std::size_t element = size_of(launch_.dtype);
-    if (counts.empty()) {
-      if (count % n_ != 0)
-        return invalid(call_, fmt::format("{} of {} elements cannot be cut evenly among {} ranks; "
-                                          "use the v-form",
-                                          side, count, n_));
-      for (std::size_t r = 0; r < n_; ++r)
-        pieces.push_back({whole.data + r * (whole.bytes / n_), whole.bytes / n_});
-      return {};
-    }
-    if (counts.size() != n_)
-      return invalid(call_, fmt::format("{} counts for {} ranks", counts.size(), n_));
-    std::size_t at = 0;
-    for (std::size_t each : counts) {
-      if (each > count - at)
-        return invalid(call_,
-                       fmt::format("{} counts add up to more than its {} elements", side, count));
-      pieces.push_back({whole.data + at * element, each * element});
-      at += each;
-    }
-    return {};
+  // Bytes of the rank's own block: all of a side that has one.
+  std::size_t own_bytes(const CollectiveSide& side, const Pieces& pieces) const {
+    return side.blocks == Blocks::each ? pieces[static_cast<std::size_t>(setting_.rank)].bytes
+                                       : total_bytes(pieces);
   }
 
   Status check_sizes() {
-    const std::size_t in = total_of(launch_.input);
-    const std::size_t out = total_of(launch_.output);
-    const auto self = static_cast<std::size_t>(setting_.rank);
-    const auto differ = [&](std::size_t a, std::size_t b) {
-      const std::size_t element = size_of(launch_.dtype);
-      return invalid(call_,
-                     fmt::format("input of {} and output of {} elements do not belong together",
-                                 a / element, b / element));
+    if (!gives_ || !gets_) return {};
+    const std::size_t element = size_of(launch_.dtype);
+    const auto differ = [&](std::size_t in, std::size_t out) {
+      return invalid(fmt::format("input of {} and output of {} elements do not belong together",
+                                 in / element, out / element));
     };
-    switch (call_.collective) {
-      case Collective::reduce:
-        if (at_root() && in != out) return differ(in, out);
-        break;
-      case Collective::all_reduce:
-      case Collective::scan:
-      case Collective::exclusive_scan:
-        if (in != out) return differ(in, out);
-        break;
-      case Collective::gather:
-      case Collective::all_gather:
-        if (needs_output() && launch_.output[self].bytes != in)
-          return differ(in, launch_.output[self].bytes);
-        break;
-      case Collective::scatter:
-      case Collective::reduce_scatter:
-        if (needs_input() && launch_.input[self].bytes != out)
-          return differ(launch_.input[self].bytes, out);
-        break;
-      case Collective::all_to_all:
-        if (launch_.input[self].bytes != launch_.output[self].bytes)
-          return differ(launch_.input[self].bytes, launch_.output[self].bytes);
-        if (!call_.uneven && in != out) return differ(in, out);
-        break;
-      case Collective::broadcast:
-      case Collective::barrier: break;
-    }
+    const std::size_t own_in = own_bytes(shape_.input, launch_.input);
+    const std::size_t own_out = own_bytes(shape_.output, launch_.output);
+    if (own_in != own_out) return differ(own_in, own_out);
+    const std::size_t in = total_bytes(launch_.input), out = total_bytes(launch_.output);
+    if (shape_.has_pairs() && !call_.uneven && in != out) return differ(in, out);
     return {};
   }
 
   // In place when a rank's own part lies where its result goes. Anything else that overlaps would
   // be overwritten before it was read.
   Status find_in_place() {
-    const auto self = static_cast<std::size_t>(setting_.rank);
-    if (call_.collective == Collective::broadcast || call_.collective == Collective::barrier) {
-      launch_.in_place = call_.collective == Collective::broadcast;
-      return {};
-    }
-    if (launch_.input.empty() || launch_.output.empty()) return {};
-    const bool in_block = input_in_blocks() && !output_in_blocks();
-    const bool out_block = output_in_blocks() && !input_in_blocks();
-    if (in_block || out_block) {
-      const std::vector<Piece>& whole = in_block ? launch_.input : launch_.output;
-      const std::vector<Piece>& part = in_block ? launch_.output : launch_.input;
-      launch_.in_place = part.size() == 1 && part[0].data == whole[self].data && part[0].bytes > 0;
+    if (shape_.has_one_buffer()) launch_.in_place = true;
+    if (!gives_ || !gets_) return {};
+    if (shape_.input.blocks == shape_.output.blocks) {
+      launch_.in_place = are_same(launch_.input, launch_.output);
     } else {
-      launch_.in_place = launch_.input.size() == launch_.output.size() && same_pieces();
+      const bool parts_in = shape_.input.blocks == Blocks::each;
+      const engine::Piece& place =
+          (parts_in ? launch_.input : launch_.output)[static_cast<std::size_t>(setting_.rank)];
+      const Pieces& part = parts_in ? launch_.output : launch_.input;
+      launch_.in_place = part.size() == 1 && part[0].data == place.data && part[0].bytes > 0;
     }
-    if (!launch_.in_place && overlap())
-      return invalid(call_, "input and output overlap without being in place");
+    if (!launch_.in_place && overlap(launch_.input, launch_.output))
+      return invalid("input and output overlap without being in place");
     return {};
   }
 
-  bool same_pieces() const {
-    if (total_of(launch_.input) == 0) return false;
-    for (std::size_t i = 0; i < launch_.input.size(); ++i)
-      if (launch_.input[i].data != launch_.output[i].data ||
-          launch_.input[i].bytes != launch_.output[i].bytes)
-        return false;
-    return true;
+  // The side with a block for each rank.
+  const Pieces& parts() const {
+    return shape_.input.blocks == Blocks::each ? launch_.input : launch_.output;
   }
 
-  bool overlap() const {
-    for (const Piece& in : launch_.input)
-      for (const Piece& out : launch_.output)
-        if (in.bytes != 0 && out.bytes != 0 && in.data < out.data + out.bytes &&
-            out.data < in.data + in.bytes)
-          return true;
-    return false;
-  }
-
-  // Whether blocks differ, as far as all ranks know it alike.
+  // Whether blocks differ, as far as all ranks know it alike: by seeing them, or by being told.
   bool uneven() const {
-    switch (call_.collective) {
-      case Collective::all_gather: return !is_even(launch_.output);
-      case Collective::reduce_scatter: return !is_even(launch_.input);
-      case Collective::gather:
-      case Collective::scatter:
-      case Collective::all_to_all: return call_.uneven;
-      default: return false;
-    }
+    if (shape_.all_see_parts()) return !are_even(parts());
+    return shape_.has_parts() && call_.uneven;
+  }
+
+  // The size of the whole array where every rank knows it; 0 where it does not.
+  std::size_t agreed_bytes() const {
+    const Pieces& any = gives_ ? launch_.input : launch_.output;
+    if (!shape_.has_parts()) return total_bytes(any);
+    if (shape_.all_see_parts()) return total_bytes(parts());
+    if (call_.uneven) return 0;
+    if (shape_.has_pairs()) return total_bytes(any);
+    // Of a rooted one only the root sees the parts, but all have one of them.
+    const Pieces& own = shape_.input.blocks == Blocks::one ? launch_.input : launch_.output;
+    return total_bytes(own) * static_cast<std::size_t>(setting_.size);
   }
 
   Status choose(Chooser& chooser) {
@@ -278,10 +167,9 @@ class Resolver {
     situation.machine_of = setting_.machine_of;
     situation.uneven = uneven();
     situation.bytes = agreed_bytes();
-    const bool ordered = call_.reduction.op == ReduceOp::user && call_.reduction.user != nullptr &&
-                         !call_.reduction.user->commutative;
-    situation.order =
-        has_reduction(call_.collective) && ordered ? ReductionOrder::rank : setting_.order;
+    const Reduction& reduction = launch_.reduction;
+    const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
+    situation.order = ordered ? ReductionOrder::rank : setting_.order;
     Algorithm forced = call_.options.algorithm;
     if (forced == Algorithm::automatic)
       forced = setting_.config->algorithm[static_cast<std::size_t>(call_.collective)];
@@ -295,39 +183,19 @@ class Resolver {
     return {};
   }
 
-  // The size of the whole array where every rank knows it; 0 where it does not.
-  std::size_t agreed_bytes() const {
-    const std::size_t in = total_of(launch_.input);
-    const std::size_t out = total_of(launch_.output);
-    switch (call_.collective) {
-      case Collective::broadcast: return out;
-      case Collective::all_gather: return out;
-      case Collective::gather: return call_.uneven ? 0 : in * n_;
-      case Collective::scatter: return call_.uneven ? 0 : out * n_;
-      case Collective::all_to_all: return call_.uneven ? 0 : in;
-      default: return in;
-    }
-  }
-
   void fill_fingerprint() {
     engine::Fingerprint& print = launch_.fingerprint;
-    const std::size_t element = size_of(launch_.dtype);
     print.collective = call_.collective;
     print.dtype = launch_.dtype;
     print.root = launch_.root;
     print.algorithm = launch_.algorithm;
     print.shots = static_cast<std::uint8_t>(launch_.shots);
     print.uneven = uneven();
-    print.count = agreed_bytes() / element;
-    if (has_reduction(call_.collective)) fill_reduction(print);
-    const bool pairwise = call_.uneven && (call_.collective == Collective::gather ||
-                                           call_.collective == Collective::scatter ||
-                                           call_.collective == Collective::all_to_all);
-    if (pairwise) return fill_pairs();
-    if (!uneven()) return;
-    const std::vector<Piece>& blocks =
-        call_.collective == Collective::all_gather ? launch_.output : launch_.input;
-    for (const Piece& block : blocks) launch_.block_bytes.push_back(block.bytes);
+    print.count = agreed_bytes() / size_of(launch_.dtype);
+    if (shape_.folds()) fill_reduction(print);
+    if (!print.uneven) return;
+    if (!shape_.all_see_parts()) return fill_pairs();
+    for (const engine::Piece& part : parts()) launch_.block_bytes.push_back(part.bytes);
     print.counts_hash =
         engine::fnv1a(launch_.block_bytes.data(), launch_.block_bytes.size() * sizeof(std::size_t));
   }
@@ -344,76 +212,33 @@ class Resolver {
 
   // What this rank sends to and expects of each other one, which only the two of them can compare.
   void fill_pairs() {
-    launch_.to_peer.assign(n_, 0);
-    launch_.from_peer.assign(n_, 0);
-    const auto root = static_cast<std::size_t>(call_.root);
-    for (std::size_t r = 0; r < n_; ++r) {
-      if (call_.collective != Collective::gather && !launch_.input.empty())
-        launch_.to_peer[r] = launch_.input[r].bytes;
-      if (call_.collective != Collective::scatter && !launch_.output.empty())
-        launch_.from_peer[r] = launch_.output[r].bytes;
-    }
-    if (call_.collective == Collective::gather) launch_.to_peer[root] = total_of(launch_.input);
-    if (call_.collective == Collective::scatter) launch_.from_peer[root] = total_of(launch_.output);
+    const auto by_peer = [&](const CollectiveSide& side, const Pieces& pieces) {
+      std::vector<std::size_t> bytes(static_cast<std::size_t>(setting_.size), 0);
+      if (side.blocks == Blocks::one)  // the other end is the root
+        bytes[static_cast<std::size_t>(call_.root)] = total_bytes(pieces);
+      else
+        for (std::size_t r = 0; r < pieces.size(); ++r) bytes[r] = pieces[r].bytes;
+      return bytes;
+    };
+    launch_.to_peer = by_peer(shape_.input, launch_.input);
+    launch_.from_peer = by_peer(shape_.output, launch_.output);
   }
 
   const Call& call_;
   const Setting& setting_;
-  std::size_t n_;
-  bool has_dtype_ = false;
+  const CollectiveShape& shape_;
+  const bool gives_;  // whether this rank has an input,
+  const bool gets_;   // and an output
   Launch launch_;
 };
 
 }  // namespace
 
-void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
-  machine_ = std::move(machine);
-  log_ = std::move(log);
-  chosen_.clear();
-  predicted_.clear();
-}
-
-Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
-  // One choice per power of two: all ranks round alike.
-  tuner::Situation rounded = situation;
-  rounded.bytes = situation.bytes == 0 ? 0 : std::bit_ceil(situation.bytes);
-  const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
-                            static_cast<std::uint64_t>(situation.order) << 8 |
-                            static_cast<std::uint64_t>(situation.uneven) << 16 |
-                            static_cast<std::uint64_t>(situation.symmetric) << 17 |
-                            static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24 |
-                            static_cast<std::uint64_t>(forced) << 40;
-  const auto at = chosen_.find(key);
-  if (at != chosen_.end()) return at->second;
-  auto choice = forced == Algorithm::automatic ? choose_among_all(rounded)
-                                               : tuner::choose_forced(rounded, forced, *machine_);
-  if (choice.ok()) chosen_.emplace(key, *choice);
-  return choice;
-}
-
-std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& situation,
-                                                     Algorithm algorithm) {
-  const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
-                            static_cast<std::uint64_t>(algorithm) << 8 |
-                            static_cast<std::uint64_t>(situation.bytes) << 16;
-  if (const auto at = predicted_.find(key); at != predicted_.end()) return at->second;
-  std::pair<Nanoseconds, Nanoseconds> times{0, 0};
-  tuner::Situation exact = situation;
-  if (auto any = tuner::choose_forced(exact, algorithm, *machine_); any.ok())
-    times.first = any->predicted;
-  exact.symmetric = true;
-  times.second = times.first;
-  if (auto shared = tuner::choose_forced(exact, algorithm, *machine_); shared.ok())
-    times.second = std::min(times.first, shared->predicted);
-  predicted_.emplace(key, times);
-  return times;
-}
-
-Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {
-  const std::vector<tuner::Choice> choices = tuner::candidates(situation, *machine_);
-  if (log_.enabled(Level::info, Subsystem::tune))
-    log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
-  return choices.front();
+Status check_options(const CallOptions& options) {
+  if (options.stream == nullptr) return {};
+  return {
+      Code::unsupported,
+      "options.stream is set, but this build runs on CPU memory and has no streams; leave it null"};
 }
 
 Result<Launch> make_launch(const Call& call, const Setting& setting, Chooser& chooser) {

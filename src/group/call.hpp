@@ -2,18 +2,14 @@
 //
 // Pure but for the choice's cache: the same call gives the same launch on every rank that passed
 // the same arguments. What is wrong with the caller's own arguments is found here, before anything
-// starts; what differs between ranks is found by comparing fingerprints.
+// starts; what differs between ranks is found by comparing fingerprints. What a collective's
+// arguments have to look like is read from its shape (tutti/shape.hpp).
 #pragma once
 
-#include <memory>
-#include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "core/log.hpp"
 #include "engine/launch.hpp"
-#include "tuner/choose.hpp"
+#include "group/chooser.hpp"
 #include "tutti/collectives.hpp"
 #include "tutti/config.hpp"
 #include "tutti/status.hpp"
@@ -30,28 +26,8 @@ struct Setting {
   const Config* config = nullptr;
 };
 
-// Remembers choices, which cost some microseconds to make, and tells the log of new ones.
-class Chooser {
- public:
-  // By what costs to choose. All ranks must have the same, from the same call on.
-  void use(std::shared_ptr<const tuner::Machine> machine, Log log);
-
-  Result<tuner::Choice> choose(const tuner::Situation& situation, Algorithm forced);
-  // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
-  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::Situation& situation,
-                                              Algorithm algorithm);
-  // Whose costs choices go by.
-  const tuner::Machine& machine() const { return *machine_; }
-
- private:
-  Result<tuner::Choice> choose_among_all(const tuner::Situation& situation) const;
-
-  std::shared_ptr<const tuner::Machine> machine_ =
-      std::make_shared<const tuner::Machine>(tuner::built_in_machine());
-  Log log_;
-  std::unordered_map<std::uint64_t, tuner::Choice> chosen_;
-  std::unordered_map<std::uint64_t, std::pair<Nanoseconds, Nanoseconds>> predicted_;
-};
+// Code::unsupported unless the options ask only for what this build can do.
+Status check_options(const CallOptions& options);
 
 // Code::invalid_argument or unsupported names the argument.
 Result<engine::Launch> make_launch(const Call& call, const Setting& setting, Chooser& chooser);

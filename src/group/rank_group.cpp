@@ -76,6 +76,7 @@ Work RankGroup::start(const Call& call) {
 
 Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Transfer> transfers,
                                                             const CallOptions& options) const {
+  if (Status status = check_options(options); !status.ok()) return status.annotate("send and recv");
   std::vector<engine::Posting> postings;
   for (const Transfer& transfer : transfers) {
     const bool is_send = transfer.kind == Transfer::Kind::send;

@@ -9,6 +9,7 @@
 
 #include "engine/channel.hpp"
 #include "group/call.hpp"
+#include "group/chooser.hpp"
 #include "group/recent_calls.hpp"
 #include "group/world.hpp"
 #include "tutti/group.hpp"

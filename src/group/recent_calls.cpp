@@ -15,28 +15,29 @@ bool is_plain(const ConstBuffer& buffer) {
 bool RecentCalls::is_simple(const Call& call) {
   return call.input.size() <= 1 && call.output.size() <= 1 && call.input_counts.empty() &&
          call.output_counts.empty() && !call.uneven && call.reduction.op != ReduceOp::user &&
+         call.options.stream == nullptr &&
          (call.options.name == nullptr || *call.options.name == '\0');
 }
 
-RecentCalls::Shape RecentCalls::shape_of(const Call& call) {
-  Shape shape;
-  shape.collective = call.collective;
-  shape.algorithm = call.options.algorithm;
-  shape.op = call.reduction.op;
-  shape.scalar = call.reduction.scalar;
-  shape.root = call.root;
-  shape.timeout_ns = call.options.timeout.count();
+RecentCalls::Key RecentCalls::key_of(const Call& call) {
+  Key key;
+  key.collective = call.collective;
+  key.algorithm = call.options.algorithm;
+  key.op = call.reduction.op;
+  key.scalar = call.reduction.scalar;
+  key.root = call.root;
+  key.timeout_ns = call.options.timeout.count();
   if (!call.input.empty()) {
-    shape.has_input = true;
-    shape.dtype = call.input[0].dtype;
-    shape.input_count = call.input[0].count;
+    key.has_input = true;
+    key.dtype = call.input[0].dtype;
+    key.input_count = call.input[0].count;
   }
   if (!call.output.empty()) {
-    shape.has_output = true;
-    shape.dtype = call.output[0].dtype;
-    shape.output_count = call.output[0].count;
+    key.has_output = true;
+    key.dtype = call.output[0].dtype;
+    key.output_count = call.output[0].count;
   }
-  return shape;
+  return key;
 }
 
 // Sides that overlap otherwise than the last time are looked at again, and so are null and memory
@@ -62,17 +63,17 @@ void RecentCalls::move_memory(std::vector<engine::Piece>& pieces, const void* da
   }
 }
 
-// Field by field, the likeliest to differ first: making a Shape to compare would cost more than the
+// Field by field, the likeliest to differ first: making a Key to compare would cost more than the
 // comparison.
-bool RecentCalls::matches(const Shape& shape, const Call& call) {
-  return shape.collective == call.collective && shape.op == call.reduction.op &&
-         shape.has_input == !call.input.empty() && shape.has_output == !call.output.empty() &&
-         (!shape.has_input || (shape.input_count == call.input[0].count &&
-                               (shape.has_output || shape.dtype == call.input[0].dtype))) &&
-         (!shape.has_output ||
-          (shape.output_count == call.output[0].count && shape.dtype == call.output[0].dtype)) &&
-         shape.algorithm == call.options.algorithm && shape.root == call.root &&
-         shape.scalar == call.reduction.scalar && shape.timeout_ns == call.options.timeout.count();
+bool RecentCalls::matches(const Key& key, const Call& call) {
+  return key.collective == call.collective && key.op == call.reduction.op &&
+         key.has_input == !call.input.empty() && key.has_output == !call.output.empty() &&
+         (!key.has_input || (key.input_count == call.input[0].count &&
+                             (key.has_output || key.dtype == call.input[0].dtype))) &&
+         (!key.has_output ||
+          (key.output_count == call.output[0].count && key.dtype == call.output[0].dtype)) &&
+         key.algorithm == call.options.algorithm && key.root == call.root &&
+         key.scalar == call.reduction.scalar && key.timeout_ns == call.options.timeout.count();
 }
 
 const engine::Launch* RecentCalls::find(const Call& call) {
@@ -80,7 +81,7 @@ const engine::Launch* RecentCalls::find(const Call& call) {
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     const std::size_t at = (last_ + i) % kept_.size();
     Kept& kept = kept_[at];
-    if (!kept.valid || !matches(kept.shape, call) || !lies_alike(kept, call)) continue;
+    if (!kept.valid || !matches(kept.key, call) || !lies_alike(kept, call)) continue;
     last_ = at;
     if (!kept.launch.input.empty()) move_memory(kept.launch.input, call.input[0].data);
     if (!kept.launch.output.empty()) move_memory(kept.launch.output, call.output[0].data);
@@ -94,7 +95,7 @@ const engine::Launch* RecentCalls::keep(const Call& call, const engine::Launch& 
   last_ = next_;
   Kept& kept = kept_[next_];
   next_ = (next_ + 1) % kept_.size();
-  kept.shape = shape_of(call);
+  kept.key = key_of(call);
   kept.launch = launch;
   kept.in_place_by = 0;
   if (launch.in_place && !call.input.empty() && !call.output.empty())

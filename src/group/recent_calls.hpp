@@ -24,7 +24,7 @@ class RecentCalls {
   const engine::Launch* keep(const Call& call, const engine::Launch& launch);
 
  private:
-  struct Shape {
+  struct Key {
     Collective collective = Collective::barrier;
     Dtype dtype = Dtype::u8;
     Algorithm algorithm = Algorithm::automatic;
@@ -38,14 +38,14 @@ class RecentCalls {
     bool has_output = false;
   };
   struct Kept {
-    Shape shape;
+    Key key;
     bool valid = false;
     std::ptrdiff_t in_place_by = 0;  // output minus input, when in place
     engine::Launch launch;
   };
   static bool is_simple(const Call& call);
-  static Shape shape_of(const Call& call);
-  static bool matches(const Shape& shape, const Call& call);
+  static Key key_of(const Call& call);
+  static bool matches(const Key& key, const Call& call);
   static bool lies_alike(const Kept& kept, const Call& call);
   static void move_memory(std::vector<engine::Piece>& pieces, const void* data);
 

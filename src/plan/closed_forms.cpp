@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "topology/topology.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::plan {
 namespace {

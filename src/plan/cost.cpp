@@ -6,6 +6,7 @@
 #include "plan/closed_forms.hpp"
 #include "schedule/catalog.hpp"
 #include "tuner/choose.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -87,24 +88,6 @@ int Placement::per_host(const Cluster& cluster) const {
 int Placement::hosts(const Cluster& cluster) const {
   const int here = per_host(cluster);
   return (std::max(1, ranks) + here - 1) / here;
-}
-
-double bus_factor(Collective collective, int ranks) {
-  const double share = ranks > 0 ? static_cast<double>(ranks - 1) / ranks : 0;
-  switch (collective) {
-    case Collective::all_reduce: return 2 * share;
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter: return share;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return 1;
-    case Collective::barrier: return 0;
-  }
-  return 0;
 }
 
 std::optional<CollectiveCost> cost(const Cluster& cluster, Collective collective,

@@ -51,8 +51,5 @@ double lower_bound(const Cluster& cluster, Collective collective, const Placemen
                    double bytes);
 // One message from a rank to another `stride` ranks on.
 double send_seconds(const Cluster& cluster, const Placement& placement, double bytes);
-// busbw = algbw × this (nccl-tests' convention): what a rank's busiest wire must carry, relative to
-// the array.
-double bus_factor(Collective collective, int ranks);
 
 }  // namespace tutti::plan

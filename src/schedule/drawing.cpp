@@ -4,6 +4,8 @@
 
 #include <iterator>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::schedule {
 namespace {
 
@@ -12,24 +14,13 @@ constexpr Space kSpaces[] = {Space::input, Space::output, Space::scratch};
 
 // What the verifier proves of each result, told in short.
 Contributors goal_of(const Program& program, std::uint32_t chunk) {
-  switch (program.collective) {
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::reduce_scatter: return {0, program.size};
-    case Collective::scan: return {0, program.rank + 1};
-    case Collective::exclusive_scan: return {0, program.rank};
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::all_to_all: return {static_cast<int>(chunk / program.cut), 1};
-    case Collective::broadcast:
-    case Collective::scatter: return {program.root, 1};
-    case Collective::barrier: break;
-  }
-  return {};
+  const CollectiveShape& shape = shape_of(program.collective);
+  if (shape.folds()) return {0, shape.contributors(program.rank, program.size)};
+  return {shape.origin(static_cast<int>(chunk / program.cut), program.root), 1};
 }
 
 bool holds_at_first(const Program& program, Space space) {
-  if (program.collective == Collective::broadcast)
+  if (shape_of(program.collective).has_one_buffer())
     return space == Space::output && program.rank == program.root;
   return space == Space::input;
 }
@@ -94,20 +85,9 @@ std::size_t Cells::index(Space space, std::uint32_t chunk) const {
 }
 
 std::uint64_t extents_per_colour(const Program& program) {
-  switch (program.collective) {
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter: return program.cut;
-    case Collective::all_to_all: return static_cast<std::uint64_t>(program.size) * program.cut;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan:
-    case Collective::barrier: break;
-  }
-  return 1;
+  const CollectiveShape& shape = shape_of(program.collective);
+  if (shape.has_pairs()) return static_cast<std::uint64_t>(program.size) * program.cut;
+  return shape.has_parts() ? program.cut : 1;
 }
 
 std::string print_drawing(std::span<const Program> programs) {

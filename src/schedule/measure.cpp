@@ -95,31 +95,13 @@ std::vector<Load> loads_of(const Graph& graph, int ranks) {
   return loads;
 }
 
-std::uint64_t parts_of(const Program& program) {
-  const std::uint64_t n = static_cast<std::uint64_t>(program.size);
-  switch (program.collective) {
-    case Collective::barrier: return 0;
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all: return n * program.cut;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return program.cut;
-  }
-  return 0;
-}
-
 }  // namespace
 
 Result<Measure> measure(std::span<const Program> programs) {
   const auto graph = Graph::of(programs);
   if (!graph.ok()) return graph.status();
   const Way way = Walk(*graph).longest();
-  Measure measure{way.messages, 0, way.moved, way.folded, parts_of(programs.front())};
+  Measure measure{way.messages, 0, way.moved, way.folded, part_count(programs.front())};
   for (const Load& load : loads_of(*graph, static_cast<int>(programs.size()))) {
     measure.messages = std::max({measure.messages, load.sent, load.taken});
     measure.moved = std::max({measure.moved, load.out, load.in});

@@ -1,7 +1,7 @@
 // schedule/schedule.hpp - a collective algorithm as data: one short program per rank.
 //
 // A program works on numbered chunks in three spaces. How many chunks `input` and `output` have
-// follows from the collective, n = size and `cut`:
+// follows from the collective's shape (tutti/shape.hpp), n = size and `cut`:
 //
 //   collective                                   input    output    extent id of a chunk
 //   broadcast reduce all_reduce scan …           cut      cut       c
@@ -109,6 +109,8 @@ std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk
 // Bytes of an extent id are asked for with these numbers: how many ids there are for (collective,
 // n, cut), and which part `j` of which block an id is.
 std::uint64_t extent_count(Collective collective, int size, std::uint32_t cut);
+// Into how many chunks the whole array is cut; 0: there is none.
+std::uint64_t part_count(const Program& program);
 
 // Where a chunk lies when aliasing is resolved: in place, chunks of `input` that are also chunks of
 // `output` (or the other way round for scatter and reduce_scatter) get one name.

@@ -10,6 +10,7 @@
 #include "schedule/proof/expressions.hpp"
 #include "schedule/proof/graph.hpp"
 #include "schedule/proof/results.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -40,7 +41,8 @@ class Memory {
 
  private:
   void fill(const Program& program, Expressions& expressions) {
-    const bool source = program.collective == Collective::broadcast && program.rank == program.root;
+    const bool source =
+        shape_of(program.collective).has_one_buffer() && program.rank == program.root;
     const Space space = source ? Space::output : Space::input;
     for (std::uint32_t c = 0; c < chunk_count(program, space); ++c) {
       at(program.rank, space, c) = expressions.leaf(program.rank, extent_of(program, space, c));
@@ -158,7 +160,7 @@ Status Proof::stuck(const std::vector<std::uint32_t>& waits) const {
 Status Proof::perform(OpId event) {
   const Op& op = graph_.op(event);
   const int rank = graph_.rank(event);
-  const bool empty = programs_[0].collective == Collective::barrier;  // zero bytes: no values
+  const bool empty = !shape_of(programs_[0].collective).has_data();  // zero bytes: no values
   for (std::uint32_t c = 0; c < op.dst.count && !empty; ++c) {
     if (op.kind == OpKind::reduce) {
       if (Status status = perform_reduce(event, c); !status.ok()) return status;
@@ -218,7 +220,7 @@ Status Proof::check_results() {
 // A barrier holds when every rank's program can end only after every rank has begun: each op knows
 // of the ranks that its causes know of. A send knows nothing of its taker, who may come later.
 Status Proof::check_barrier() {
-  if (programs_[0].collective != Collective::barrier) return {};
+  if (shape_of(programs_[0].collective).has_data()) return {};
   const auto words = (static_cast<std::size_t>(n_) + 63) / 64;
   std::vector<std::uint64_t> known(graph_.ops() * words, 0);
   std::vector<std::uint64_t> total(static_cast<std::size_t>(n_) * words, 0);

@@ -61,20 +61,8 @@ double total_bytes(const Situation& situation) {
 }
 
 double chunk_bytes(const schedule::Program& program, double total) {
-  switch (program.collective) {
-    case Collective::barrier: return 0;
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all: return total / (static_cast<double>(program.cut) * program.size);
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return total / program.cut;
-  }
-  return 0;
+  const std::uint64_t parts = schedule::part_count(program);
+  return parts == 0 ? 0 : total / static_cast<double>(parts);
 }
 
 int company_of(const Situation& situation, int rank) {

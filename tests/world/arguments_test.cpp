@@ -75,6 +75,27 @@ TEST_P(Arguments, of_messages_are_checked) {
   });
 }
 
+TEST_P(Arguments, a_stream_is_refused_because_nobody_would_wait_for_it) {
+  in_world([](Context& here) {
+    std::vector<float> values(12);
+    CallOptions options;
+    options.stream = &values;
+    const auto refuses = [](const Status& status) {
+      return status.code() == Code::unsupported &&
+             status.message().find("options.stream") != std::string::npos;
+    };
+    for (int again = 0; again < 2; ++again) {  // a call like it was run before
+      EXPECT_TRUE(refuses(here.group->all_reduce(Buffer::of(values), ReduceOp::sum, options)));
+      EXPECT_TRUE(
+          refuses(here.group->all_reduce_async(Buffer::of(values), ReduceOp::sum, options).wait()));
+      EXPECT_TRUE(refuses(here.group->barrier(options)));
+      EXPECT_TRUE(refuses(here.group->send(Buffer::of(values), 0, 0, options)));
+      EXPECT_TRUE(here.group->all_reduce(Buffer::of(values), ReduceOp::sum).ok());
+    }
+    try_out(*here.group, {.count = 100});
+  });
+}
+
 TEST_P(Arguments, predictions_are_sane) {
   in_world([](Context& here) {
     for (int c = 0; c < kCollectives; ++c) {

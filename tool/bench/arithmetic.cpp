@@ -29,21 +29,11 @@ Result<std::vector<std::size_t>> walk_sizes(std::size_t first, std::size_t last,
   return sizes;
 }
 
-bool has_parts(Collective collective) {
-  switch (collective) {
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all: return true;
-    default: return false;
-  }
-}
-
 std::size_t fitting_bytes(Collective collective, std::size_t bytes, Dtype dtype, int ranks) {
-  if (collective == Collective::barrier) return 0;
+  const CollectiveShape& shape = shape_of(collective);
+  if (!shape.has_data()) return 0;
   const std::size_t unit =
-      size_of(dtype) * (has_parts(collective) ? static_cast<std::size_t>(ranks) : 1);
+      size_of(dtype) * (shape.has_parts() ? static_cast<std::size_t>(ranks) : 1);
   return std::max(bytes / unit, std::size_t{1}) * unit;
 }
 

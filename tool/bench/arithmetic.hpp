@@ -6,22 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "plan/cost.hpp"
+#include "tutti/shape.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::tool {
-
-using tutti::plan::bus_factor;
 
 // GB/s, GB = 1e9 bytes.
 double algbw_gbs(std::size_t bytes, double time_us);
 
 // first, first × factor, … up to last; Code::invalid_argument for a walk that would not end.
 Result<std::vector<std::size_t>> walk_sizes(std::size_t first, std::size_t last, double factor);
-
-// Whether the array is cut into a part per rank.
-bool has_parts(Collective collective);
 
 // The nearest array that can be measured: whole elements, the same number of them per rank where
 // the array is cut, at least one.

@@ -40,20 +40,13 @@ FloorWork floor_work(Collective collective, std::size_t bytes, bool in_place, in
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t part = bytes / n;
   const std::size_t others = bytes - part;
-  switch (collective) {
-    case Collective::barrier: return {};
-    case Collective::all_reduce: return {ranks, ranks, part};
-    case Collective::reduce:
-    case Collective::reduce_scatter: return {ranks, 1, part};
-    case Collective::all_gather:
-    case Collective::all_to_all: return {1, 1, in_place ? others : bytes};
-    case Collective::broadcast: return {1, 1, others};
-    case Collective::gather:
-    case Collective::scatter: return {1, 1, (in_place ? others : bytes) / n};
-    case Collective::scan:
-    case Collective::exclusive_scan: return {2, 1, others};
-  }
-  return {};
+  const CollectiveShape& shape = shape_of(collective);
+  if (!shape.has_data()) return {};
+  if (shape.is_prefix()) return {2, 1, others};
+  if (shape.folds()) return {ranks, shape.all_get_the_same() ? ranks : 1, part};
+  // What is only copied: a rank's own block stays where it is when the call is in place.
+  const std::size_t copied = in_place || shape.has_one_buffer() ? others : bytes;
+  return {1, 1, shape.rooted && shape.has_parts() ? copied / n : copied};
 }
 
 double least_bytes_sent(Collective collective, std::size_t bytes, int ranks) {

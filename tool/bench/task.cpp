@@ -8,13 +8,14 @@
 namespace tutti::tool {
 
 bool has_placement(Collective collective, bool in_place) {
-  if (collective == Collective::broadcast) return in_place;
-  if (collective == Collective::barrier) return !in_place;
-  return true;
+  const CollectiveShape& shape = shape_of(collective);
+  if (shape.has_one_buffer()) return in_place;
+  return shape.has_data() || !in_place;
 }
 
 Task::Task(const Cell& cell, int rank, int ranks, const Areas& areas)
     : cell_(cell),
+      shape_(shape_of(cell.collective)),
       rank_(rank),
       ranks_(ranks),
       part_(cell.count() / static_cast<std::size_t>(ranks)),
@@ -25,8 +26,7 @@ Task::Task(const Cell& cell, int rank, int ranks, const Areas& areas)
   input_buffer_ = ConstBuffer(input_, input_count_, cell.dtype);
   output_buffer_ = Buffer{output_, output_count_, cell.dtype};
   call_.collective = cell.collective;
-  if (input_ != nullptr && cell.collective != Collective::broadcast)
-    call_.input = {&input_buffer_, 1};
+  if (input_ != nullptr && !shape_.has_one_buffer()) call_.input = {&input_buffer_, 1};
   if (output_ != nullptr) call_.output = {&output_buffer_, 1};
   call_.reduction =
       cell.op == ReduceOp::premul_sum ? Reduction::premul_sum(Values::kScalar) : Reduction(cell.op);
@@ -42,30 +42,21 @@ std::byte* Task::element(std::byte* base, std::size_t index) const {
 void Task::place_sides(const Areas& areas) {
   auto* first = static_cast<std::byte*>(areas.first);
   auto* second = cell_.in_place ? first : static_cast<std::byte*>(areas.second);
-  const std::size_t own = cell_.in_place ? static_cast<std::size_t>(rank_) * part_ : 0;
-  const std::size_t whole = cell_.count();
-  const auto sides = [&](std::byte* in, std::size_t in_count, std::byte* out,
-                         std::size_t out_count) {
-    input_ = in_count > 0 ? in : nullptr;
-    input_count_ = in_count;
-    output_ = out_count > 0 ? out : nullptr;
-    output_count_ = out_count;
+  if (!shape_.has_data()) return;
+  const bool gives = shape_.has_one_buffer() || shape_.input.is_there(at_root());
+  const bool gets = shape_.output.is_there(at_root());
+  const bool nested = cell_.in_place && shape_.has_parts() && gives && gets;
+  const std::size_t own = nested ? static_cast<std::size_t>(rank_) * part_ : 0;
+  const auto count = [&](const CollectiveSide& side) {
+    return shape_.is_part(side) ? part_ : cell_.count();
   };
-  switch (cell_.collective) {
-    case Collective::barrier: return;
-    case Collective::broadcast: return sides(first, whole, first, whole);
-    case Collective::reduce: return sides(first, whole, second, at_root() ? whole : 0);
-    case Collective::all_reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan:
-    case Collective::all_to_all: return sides(first, whole, second, whole);
-    case Collective::gather:
-      return sides(element(first, at_root() ? own : 0), part_, second, at_root() ? whole : 0);
-    case Collective::all_gather: return sides(element(first, own), part_, second, whole);
-    case Collective::scatter:
-      return sides(first, at_root() ? whole : 0, element(second, at_root() ? own : 0), part_);
-    case Collective::reduce_scatter: return sides(first, whole, element(second, own), part_);
-  }
+  const auto at = [&](const CollectiveSide& side, std::byte* area) {
+    return side.blocks == Blocks::one ? element(area, own) : area;
+  };
+  input_count_ = gives ? count(shape_.input) : 0;
+  input_ = input_count_ > 0 ? at(shape_.input, first) : nullptr;
+  output_count_ = gets ? count(shape_.output) : 0;
+  output_ = output_count_ > 0 ? at(shape_.output, second) : nullptr;
 }
 
 std::size_t Task::add_period(Period period) {
@@ -75,7 +66,7 @@ std::size_t Task::add_period(Period period) {
 
 void Task::plan_contribution() {
   if (input_ == nullptr) return;
-  if (cell_.collective == Collective::broadcast && !at_root()) return;
+  if (shape_.has_one_buffer() && !at_root()) return;
   contribution_ = {input_, 0, input_count_, add_period(values_.of(rank_))};
 }
 
@@ -85,29 +76,16 @@ void Task::expect(std::size_t offset, std::size_t first, std::size_t count, std:
 
 void Task::plan_result() {
   if (output_ == nullptr) return;
+  if (shape_.gets_nothing(rank_, ranks_)) return;
   const std::size_t own = static_cast<std::size_t>(rank_) * part_;
-  switch (cell_.collective) {
-    case Collective::barrier: return;
-    case Collective::broadcast:
-      return expect(0, 0, output_count_, add_period(values_.of(cell_.root)));
-    case Collective::reduce:
-    case Collective::all_reduce:
-      return expect(0, 0, output_count_, add_period(values_.folded(ranks_ - 1)));
-    case Collective::scan: return expect(0, 0, output_count_, add_period(values_.folded(rank_)));
-    case Collective::exclusive_scan:  // rank 0's output stays as it was
-      if (rank_ > 0) expect(0, 0, output_count_, add_period(values_.folded(rank_ - 1)));
-      return;
-    case Collective::scatter: return expect(0, own, part_, add_period(values_.of(cell_.root)));
-    case Collective::reduce_scatter:
-      return expect(0, own, part_, add_period(values_.folded(ranks_ - 1)));
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      for (int from = 0; from < ranks_; ++from)
-        expect(static_cast<std::size_t>(from) * part_,
-               cell_.collective == Collective::all_to_all ? own : 0, part_,
-               add_period(values_.of(from)));
+  if (shape_.output.blocks == Blocks::one) {
+    const Period period = shape_.folds() ? values_.folded(shape_.contributors(rank_, ranks_) - 1)
+                                         : values_.of(cell_.root);
+    return expect(0, shape_.has_parts() ? own : 0, output_count_, add_period(period));
   }
+  for (int from = 0; from < ranks_; ++from)
+    expect(static_cast<std::size_t>(from) * part_, shape_.has_pairs() ? own : 0, part_,
+           add_period(values_.of(from)));
 }
 
 void Task::fill() const {

@@ -6,6 +6,7 @@
 
 #include "tool/bench/values.hpp"
 #include "tutti/collectives.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool {
 
@@ -60,6 +61,7 @@ class Task {
   void expect(std::size_t offset, std::size_t first, std::size_t count, std::size_t period);
 
   Cell cell_;
+  const CollectiveShape& shape_;
   int rank_;
   int ranks_;
   std::size_t part_;  // elements of a rank's part

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::tool {
 namespace {
 
@@ -79,7 +81,7 @@ Status Values::check(Collective collective, Dtype dtype, ReduceOp op, int ranks)
     return {Code::invalid_argument,
             fmt::format("--op {} has no meaning on {}", to_string(op), to_string(dtype))};
   if (op != ReduceOp::avg) return {};
-  if (collective == Collective::scan || collective == Collective::exclusive_scan)
+  if (shape_of(collective).is_prefix())
     return {Code::invalid_argument, fmt::format("--op avg: a {} of it has no exact result to check",
                                                 to_string(collective))};
   if (2L * ranks > exact_limit(dtype))

@@ -18,6 +18,7 @@
 #include "plan/units.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool::plan {
 namespace {
@@ -109,7 +110,7 @@ planner::Correction correction_of(const Cluster& cluster, std::span<const Measur
   planner::Correction correction{first.collective, first.algorithm, first.ranks, {}};
   const tuner::Curve curve = tuner::Curve::fit(samples);
   for (const auto& [bytes, seconds] : curve.knots()) {
-    const bool empty = first.collective == Collective::barrier;
+    const bool empty = !shape_of(first.collective).has_data();
     const auto modelled = planner::cost(cluster, first.collective, first.algorithm,
                                         {.ranks = first.ranks}, empty ? 0 : bytes);
     if (modelled && modelled->seconds > 0)

@@ -16,6 +16,7 @@
 #include "tool/bench/arithmetic.hpp"
 #include "tool/plan/plan.hpp"
 #include "tool/plan/read_cluster.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool::plan {
 namespace {
@@ -82,7 +83,7 @@ Result<Question> understand(const Options& options) {
   if (!bytes.ok()) return bytes.status().annotate("--bytes");
   question.cluster = *std::move(cluster);
   question.collective = *collective;
-  question.bytes = *collective == Collective::barrier ? 0 : static_cast<double>(*bytes);
+  question.bytes = shape_of(*collective).has_data() ? static_cast<double>(*bytes) : 0;
   const int ranks = options.ranks != 0 ? options.ranks : 2 * question.cluster.ranks_per_host;
   question.placement = {ranks, options.stride};
   if (ranks < 2)

@@ -15,6 +15,7 @@
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/contestants.hpp"
 #include "tool/run/launch.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool::plan {
 namespace {
@@ -87,7 +88,7 @@ std::vector<MeasuredCell> cells_for(int ranks, const std::vector<std::size_t>& s
     std::size_t last = ~std::size_t{0};
     for (const std::size_t size : sizes) {
       const std::size_t bytes = fitting_bytes(entry.collective, size, Dtype::f32, ranks);
-      const bool empty = entry.collective == Collective::barrier;
+      const bool empty = !shape_of(entry.collective).has_data();
       if (bytes != last)
         cells.push_back({entry.collective, entry.algorithm, ranks, empty ? 0 : bytes});
       last = bytes;

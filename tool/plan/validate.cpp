@@ -20,6 +20,7 @@
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
 #include "tool/plan/read_cluster.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool::plan {
 namespace {
@@ -115,7 +116,7 @@ Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, do
     auto cells = cells_for(n, held_out_sizes(cluster));
     // A barrier has no sizes: the one there is was measured.
     std::erase_if(cells,
-                  [](const MeasuredCell& cell) { return cell.collective == Collective::barrier; });
+                  [](const MeasuredCell& cell) { return !shape_of(cell.collective).has_data(); });
     const MeasureJob job{n, left * n / ranks_in_all, table, "shm", fmt::format("{} ranks", n)};
     if (Status status = measure_cells(folder, job, cells); !status.ok()) return status;
     for (const MeasuredCell& cell : cells) {

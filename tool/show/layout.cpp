@@ -8,6 +8,7 @@
 #include <set>
 
 #include "topology/topology.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -228,7 +229,7 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
       if (power && n > 2 && n <= 64) return cube(n);
       break;
     case Algorithm::linear:
-      if (has_root(model.collective) || model.collective == Collective::barrier)
+      if (has_root(model.collective) || !shape_of(model.collective).has_data())
         return circle(n, model.root);
       break;
     case Algorithm::binomial_tree:

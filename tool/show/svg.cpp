@@ -15,6 +15,7 @@
 
 #include "schedule/drawing.hpp"
 #include "tool/show/show.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -56,7 +57,7 @@ struct Message {
 
 // "3", "2–3": which pieces of the whole message.
 std::string label_of(const Program& program, const schedule::Region& region) {
-  if (region.count == 0 || program.collective == Collective::barrier) return {};
+  if (region.count == 0 || !shape_of(program.collective).has_data()) return {};
   const auto first = schedule::extent_of(program, region.space, region.first);
   const auto last = schedule::extent_of(program, region.space, region.first + region.count - 1);
   return first == last ? fmt::format("{}", first) : fmt::format("{}–{}", first, last);

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "trace/lanes.hpp"
-#include "tutti/types.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tool::trace {
 namespace {
@@ -158,20 +158,9 @@ class Writer {
                                                           const Entry& entry) {
     const std::uint64_t all = entry.bytes / size_of(static_cast<Dtype>(entry.dtype));
     const std::uint64_t share = all / std::max<std::size_t>(group.ranks.size(), 1);
-    switch (static_cast<Collective>(entry.collective)) {
-      case Collective::reduce_scatter:
-      case Collective::scatter: return {all, share};
-      case Collective::all_gather:
-      case Collective::gather: return {share, all};
-      case Collective::barrier: return {0, 0};
-      case Collective::broadcast:
-      case Collective::reduce:
-      case Collective::all_reduce:
-      case Collective::all_to_all:
-      case Collective::scan:
-      case Collective::exclusive_scan: break;
-    }
-    return {all, all};
+    const CollectiveShape& shape = shape_of(static_cast<Collective>(entry.collective));
+    if (!shape.has_data()) return {0, 0};
+    return {shape.is_part(shape.input) ? share : all, shape.is_part(shape.output) ? share : all};
   }
 
   void write_counter(const RankTrace& rank, const Entry& counter) {

@@ -18,6 +18,7 @@
 #include "schedule/host/text.hpp"
 #include "schedule/proof/expressions.hpp"
 #include "schedule/proof/results.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::schedule {
 namespace {
@@ -101,7 +102,7 @@ class Memory {
   std::size_t slots_at(int rank) const { return places_[at(rank)].count(); }
 
   void fill(const Program& frame, Expressions& expressions) {
-    const bool source = frame.collective == Collective::broadcast && frame.rank == frame.root;
+    const bool source = shape_of(frame.collective).has_one_buffer() && frame.rank == frame.root;
     const Space space = source ? Space::output : Space::input;
     for (std::uint32_t c = 0; c < chunk_count(frame, space); ++c) {
       const Value leaf = expressions.leaf(frame.rank, extent_of(frame, space, c));
@@ -268,8 +269,9 @@ class Proof {
     if (spot.is_slot() && actor.form.reach != Reach::window)
       return "uses a slot where there is no need for one";
     if (writes && spot.where == Spot::Where::input) return "writes an input";
-    if (writes && !spot.is_slot() && owner.frame.collective == Collective::exclusive_scan &&
-        owner.frame.rank == 0)
+    if (writes && !spot.is_slot() &&
+        shape_of(owner.frame.collective)
+            .gets_nothing(owner.frame.rank, static_cast<int>(forms_.size())))
       return "writes an output that must stay as it is";
     if (peer == kLocal) return {};
     if (phase_ == 0) return "touches a peer's memory before they have met";

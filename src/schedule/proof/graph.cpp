@@ -7,6 +7,7 @@
 #include "schedule/hazards.hpp"
 #include "schedule/proof/results.hpp"
 #include "schedule/text.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::schedule::proof {
 namespace {
@@ -35,7 +36,7 @@ std::string fault(const Program& program, const Op& op) {
     if (!exists(program, region)) found = "touches chunks that do not exist";
     if (writes && region.space == Space::input) found = "writes the input";
     const bool nothing_to_write =
-        program.collective == Collective::exclusive_scan && program.rank == 0;
+        shape_of(program.collective).gets_nothing(program.rank, program.size);
     if (writes && region.space == Space::output && nothing_to_write) {
       found = "writes an output that must stay as it is";
     }

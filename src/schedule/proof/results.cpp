@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tutti/shape.hpp"
+
 namespace tutti::schedule::proof {
 namespace {
 
@@ -13,7 +15,7 @@ class Results {
 
   Status check() {
     for (const Program& program : programs_) {
-      const bool nothing = program.collective == Collective::exclusive_scan && program.rank == 0;
+      const bool nothing = shape_of(program.collective).gets_nothing(program.rank, ranks());
       for (std::uint32_t c = 0; c < chunk_count(program, Space::output) && !nothing; ++c) {
         if (Status status = check_result(program, c); !status.ok()) return status;
       }
@@ -26,24 +28,15 @@ class Results {
   }
 
  private:
+  int ranks() const { return static_cast<int>(programs_.size()); }
+
   Status check_result(const Program& program, std::uint32_t chunk) {
     const Value value = value_of_(program.rank, chunk);
     const std::uint64_t extent = extent_of(program, Space::output, chunk);
-    int origin = program.root;
-    switch (program.collective) {
-      case Collective::reduce:
-      case Collective::all_reduce:
-      case Collective::reduce_scatter:
-        return check_fold(program, chunk, value, static_cast<int>(programs_.size()));
-      case Collective::scan: return check_fold(program, chunk, value, program.rank + 1);
-      case Collective::exclusive_scan: return check_fold(program, chunk, value, program.rank);
-      case Collective::gather:
-      case Collective::all_gather:
-      case Collective::all_to_all: origin = static_cast<int>(chunk / program.cut); break;
-      case Collective::broadcast:
-      case Collective::scatter:
-      case Collective::barrier: break;
-    }
+    const CollectiveShape& shape = shape_of(program.collective);
+    if (shape.folds())
+      return check_fold(program, chunk, value, shape.contributors(program.rank, ranks()));
+    const int origin = shape.origin(static_cast<int>(chunk / program.cut), program.root);
     if (expressions_.is_leaf_of(value, origin, extent)) return {};
     return wrong(fmt::format("rank {} ends with {} in output[{}], not with rank {}'s part",
                              program.rank, expressions_.print(value), chunk, origin));
@@ -59,7 +52,7 @@ class Results {
       return wrong(fmt::format("{} {} the contribution of rank {}", where, fault, odd_one));
     }
     // The same formula on all ranks gives the same bits on all ranks.
-    if (program.collective == Collective::all_reduce && value != value_of_(0, chunk)) {
+    if (shape_of(program.collective).all_get_the_same() && value != value_of_(0, chunk)) {
       return wrong(where + " is another formula than rank 0's");
     }
     report_.rank_ordered &= expressions_.is_rank_ordered(value);

@@ -12,17 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(BenchArithmetic, bus_factors_are_those_of_nccl_tests) {
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 2), 1.0);
-  for (const auto collective : {Collective::reduce_scatter, Collective::all_gather,
-                                Collective::all_to_all, Collective::gather, Collective::scatter})
-    EXPECT_DOUBLE_EQ(bus_factor(collective, 8), 7.0 / 8);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 8), 1);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce, 8), 1);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::barrier, 8), 0);
-}
-
 TEST(BenchArithmetic, bandwidth_is_bytes_over_time_in_powers_of_ten) {
   EXPECT_DOUBLE_EQ(algbw_gbs(1'000'000, 1000), 1.0);
   EXPECT_DOUBLE_EQ(algbw_gbs(5, 0), 0);
