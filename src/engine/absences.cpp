@@ -32,6 +32,7 @@ void Absences::note_report(int peer, const Report& report) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   state.report = describe(report);
   state.reported = report.sequence;
+  state.waits = report.running != 0;
 }
 
 Status Absences::verdict(const Operation* operation,
@@ -91,14 +92,21 @@ bool Absences::all_answered() const {
                      [&](int peer) { return !peer_at(peer).report.empty(); });
 }
 
-// Those who do not answer, or say that they are not at this collective yet. If all are, somebody
-// stopped on the way.
+// Those who do not answer, then those who are busy with something else. Whoever says that it is
+// still in an earlier collective waits for somebody itself, and is to blame only if nobody else is.
+// If all have come, somebody stopped on the way.
 std::vector<int> Absences::at_fault(const Operation& operation, const Run& run) const {
-  std::vector<int> late;
-  for (int peer : asked_)
-    if (peer_at(peer).report.empty() || peer_at(peer).reported < operation.sequence)
-      late.push_back(peer);
-  return late.empty() ? run.waiting_for() : late;
+  std::vector<int> silent, busy, waiting;
+  for (int peer : asked_) {
+    const Peer& state = peer_at(peer);
+    if (state.report.empty())
+      silent.push_back(peer);
+    else if (state.reported < operation.sequence)
+      (state.waits ? waiting : busy).push_back(peer);
+  }
+  silent.insert(silent.end(), busy.begin(), busy.end());
+  if (!silent.empty()) return silent;
+  return waiting.empty() ? run.waiting_for() : waiting;
 }
 
 Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,

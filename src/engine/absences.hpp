@@ -53,6 +53,7 @@ class Absences {
     bool lost = false;           // died, or the link to it broke
     std::string report;          // its answer to our question
     std::uint64_t reported = 0;  // the collective at which it said to be
+    bool waits = false;          //   and that it is still in it
   };
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
   std::vector<int> suspects(const Arrivals& arrivals) const;

@@ -58,7 +58,7 @@ class HostRun final : public Run {
   // A caller's memory: one piece, or several.
   struct Side {
     std::byte* base = nullptr;  // null: see `scattered`
-    Pieces scattered;
+    Scattered scattered;
     std::size_t bytes = 0;
 
     void set(const std::vector<Piece>& pieces);

@@ -9,7 +9,7 @@
 
 #include "core/clock.hpp"
 #include "engine/fingerprint.hpp"
-#include "engine/pieces.hpp"
+#include "engine/scattered.hpp"
 #include "schedule/schedule.hpp"
 #include "tutti/types.hpp"
 

@@ -77,7 +77,7 @@ std::size_t Layout::extent_bytes(std::uint64_t extent) const {
 }
 
 void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
-                          Pieces& found) {
+                          Scattered& found) {
   std::size_t at = 0;
   for (const Piece& piece : pieces) {
     const std::size_t from = std::max(begin, at);
@@ -87,7 +87,7 @@ void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, s
   }
 }
 
-void Layout::append(Space space, std::uint32_t chunk, Pieces& found) const {
+void Layout::append(Space space, std::uint32_t chunk, Scattered& found) const {
   const std::uint32_t cut = program_->cut;
   if (space == Space::scratch) {
     auto* base = const_cast<std::byte*>(scratch_.data());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/launch.hpp"
-#include "engine/pieces.hpp"
+#include "engine/scattered.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tutti::engine {
@@ -26,7 +26,7 @@ class Layout {
 
   std::size_t extent_bytes(std::uint64_t extent) const;
   // Adds the memory of a chunk to `found`.
-  void append(schedule::Space space, std::uint32_t chunk, Pieces& found) const;
+  void append(schedule::Space space, std::uint32_t chunk, Scattered& found) const;
   // Where a chunk begins in a side that is one contiguous buffer; used to find it in a peer's.
   std::size_t offset_of(schedule::Space space, std::uint32_t chunk) const;
 
@@ -36,7 +36,7 @@ class Layout {
   std::size_t pair_size(std::uint64_t from, std::uint64_t to) const;
   std::size_t message_bytes() const;
   static void append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
-                           Pieces& found);
+                           Scattered& found);
 
   const schedule::Program* program_ = nullptr;
   const Launch* launch_ = nullptr;

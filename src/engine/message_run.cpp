@@ -65,7 +65,7 @@ void MessageRun::prepare(std::size_t index, Running& running) {
         layout_.extent_bytes(extent_of(compiled_.program, region.space, region.first + k)));
 }
 
-void MessageRun::add_region(const schedule::Region& region, Pieces& pieces) const {
+void MessageRun::add_region(const schedule::Region& region, Scattered& pieces) const {
   for (std::uint32_t k = 0; k < region.count; ++k)
     layout_.append(region.space, region.first + k, pieces);
 }

@@ -43,9 +43,9 @@ class MessageRun final : public Run {
 
  private:
   struct Running {
-    Pieces dst;
-    Pieces src;
-    std::vector<Pieces> sources;
+    Scattered dst;
+    Scattered src;
+    std::vector<Scattered> sources;
     std::vector<std::size_t> starts;  // of each chunk, and the end
     std::size_t issued = 0;           // sends: handed to the link
     std::size_t done = 0;
@@ -57,7 +57,7 @@ class MessageRun final : public Run {
   static constexpr std::size_t kNoOp = ~std::size_t{0};
 
   void prepare(std::size_t index, Running& running);
-  void add_region(const schedule::Region& region, Pieces& pieces) const;
+  void add_region(const schedule::Region& region, Scattered& pieces) const;
   std::size_t limit_of(std::size_t index) const;
   bool advance(std::size_t index);
   std::size_t most_at_once(const transport::Link& link, std::size_t total) const;

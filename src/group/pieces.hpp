@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/strand.hpp"
+#include "engine/scattered.hpp"
 #include "tutti/collectives.hpp"
 #include "tutti/shape.hpp"
 #include "tutti/status.hpp"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "schedule/catalog.hpp"
 
 namespace tutti::simulation {
@@ -38,7 +40,7 @@ Algorithm random_algorithm(std::mt19937_64& random, Step& step, int ranks) {
 
 }  // namespace
 
-std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps) {
+std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps, bool shared) {
   static constexpr std::size_t kCounts[] = {0, 1, 3, 17, 257, 1000, 5003, 40000};
   std::vector<Step> script;
   for (int i = 0; i < steps; ++i) {
@@ -50,6 +52,7 @@ std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps) {
     step.in_place = random() % 2 == 0;
     step.group = static_cast<int>(random() % 2);
     if (random() % 2 == 0) step.algorithm = random_algorithm(random, step, ranks);
+    if (shared) step.memory = static_cast<Memory>(random() % 3);
     script.push_back(step);
   }
   // A barrier of everybody in either group, last.
@@ -60,13 +63,31 @@ std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps) {
 
 std::string to_string(const Step& step) {
   if (step.shift) return fmt::format("shift({})", step.count);
-  return fmt::format("{}({}, root {}, {}{}, group {})", tutti::to_string(step.collective),
+  static const char* const kMemories[] = {"", ", shared memory", ", mixed memory"};
+  return fmt::format("{}({}, root {}, {}{}{}, group {})", tutti::to_string(step.collective),
                      step.count, step.root, tutti::to_string(step.algorithm),
-                     step.in_place ? ", in place" : "", step.group);
+                     step.in_place ? ", in place" : "", kMemories[static_cast<int>(step.memory)],
+                     step.group);
 }
 
-Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
-  Buffers made;
+std::int64_t* Arena::take(std::size_t count) {
+  const std::size_t bytes = (count * sizeof(std::int64_t) + 63) / 64 * 64;
+  if (bytes > bytes_) return nullptr;
+  auto* taken = reinterpret_cast<std::int64_t*>(data_);
+  data_ += bytes;
+  bytes_ -= bytes;
+  return taken;
+}
+
+namespace {
+
+// What a rank has before a step, and what it must have after it.
+struct Contents {
+  std::vector<std::int64_t> input, output, expected;
+};
+
+Contents contents_of(const Step& step, int index, int rank, int ranks) {
+  Contents made;
   const auto n = static_cast<std::size_t>(ranks);
   const auto self = static_cast<std::size_t>(rank);
   const std::size_t count = step.count;
@@ -104,7 +125,7 @@ Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
       made.input = fill(index, rank, count);
       made.output.assign(count, -1);
       if (rank == 0)
-        made.expected = step.in_place ? made.input : made.output;
+        made.expected = step.in_place ? made.input : made.output;  // stays as it was
       else
         sum(0, rank - 1);
       break;
@@ -135,17 +156,48 @@ Buffers make_buffers(const Step& step, int index, int rank, int ranks) {
           made.expected.push_back(value(index, from, self * count + i));
       break;
   }
-  const bool both = !made.input.empty() && made.input.size() == made.output.size();
-  if (step.in_place && both) {
-    made.result_in_input = true;
-    made.output.clear();
+  return made;
+}
+
+// Puts `values` into the arena, or, where that is not asked for or used up, into `own`.
+std::span<std::int64_t> place(const std::vector<std::int64_t>& values, bool shared, Arena& arena,
+                              std::vector<std::int64_t>& own) {
+  if (values.empty()) return {};
+  if (std::int64_t* at = shared ? arena.take(values.size()) : nullptr) {
+    std::copy(values.begin(), values.end(), at);
+    return {at, values.size()};
   }
+  own = values;
+  return own;
+}
+
+}  // namespace
+
+Buffers make_buffers(const Step& step, int index, int rank, int ranks, Arena& arena) {
+  Contents contents = contents_of(step, index, rank, ranks);
+  Buffers made;
+  made.has_result = !contents.output.empty();
+  const bool both = made.has_result && contents.input.size() == contents.output.size();
+  made.result_in_input = step.in_place && both && !step.shift;
+  const auto is_shared = [&](int side) {
+    if (step.memory != Memory::mixed) return step.memory == Memory::shared;
+    return (index + rank * 3 + side) % 2 == 0;
+  };
+  made.input = place(contents.input, is_shared(0), arena, made.own_input);
+  if (!made.result_in_input)
+    made.output = place(contents.output, is_shared(1), arena, made.own_output);
+  if (!made.result_in_input) made.kept = std::move(contents.input);
+  made.expected = std::move(contents.expected);
   return made;
 }
 
 bool is_right(const Buffers& buffers) {
-  return (buffers.result_in_input ? buffers.input : buffers.output) == buffers.expected ||
-         (buffers.expected.empty() && buffers.output.empty());
+  const auto& result = buffers.result_in_input ? buffers.input : buffers.output;
+  if (buffers.has_result &&
+      !std::equal(result.begin(), result.end(), buffers.expected.begin(), buffers.expected.end()))
+    return false;
+  return buffers.result_in_input || std::equal(buffers.kept.begin(), buffers.kept.end(),
+                                               buffers.input.begin(), buffers.input.end());
 }
 
 }  // namespace tutti::simulation

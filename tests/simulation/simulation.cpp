@@ -1,6 +1,7 @@
 #include "simulation/simulation.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -13,6 +14,11 @@ using namespace std::chrono_literals;
 std::string to_string(Fault fault) {
   static const char* const kWords[] = {"none", "stall", "kill", "freeze", "mismatch"};
   return kWords[static_cast<int>(fault)];
+}
+
+std::string to_string(Links links) {
+  static const char* const kWords[] = {"message", "memory", "host"};
+  return kWords[static_cast<int>(links)];
 }
 
 class Simulation::Delay final : public transport::Visibility {
@@ -43,10 +49,11 @@ class Simulation::Delay final : public transport::Visibility {
   std::map<std::tuple<int, int, std::uint64_t>, Nanoseconds> seen_;
 };
 
-Simulation::Simulation(std::uint64_t seed, Fault fault, bool memory_links)
-    : random_(seed), fault_(fault), memory_links_(memory_links) {
+Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
+    : random_(seed), fault_(fault), links_(links) {
   ranks_ = static_cast<int>(2 + random_() % 7);
-  script_ = random_script(random_, ranks_, static_cast<int>(2 + random_() % 6));
+  script_ =
+      random_script(random_, ranks_, static_cast<int>(2 + random_() % 6), links == Links::host);
   config_.progress_thread = false;
   config_.timeout = 2s;
   config_.debug = "off";
@@ -56,28 +63,31 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, bool memory_links)
     odd_step_ = random_() % script_.size();
   if (fault == Fault::mismatch && random_() % 2 == 0)
     odd_step_ = script_.size() - 1 - random_() % 2;
-  if (fault != Fault::none && fault != Fault::mismatch)
-    strike_at_ = Nanoseconds(random_() % 2'000'000);
+  strike_after_ = random_() % script_.size();
+  strike_rounds_ = random_() % 4;
   make_ranks();
 }
 
 Simulation::~Simulation() = default;
 
-void Simulation::make_ranks() {
-  std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
-  if (memory_links_) {
+std::vector<std::unique_ptr<transport::Endpoint>> Simulation::make_endpoints() {
+  if (links_ != Links::message) {
     delay_ = std::make_unique<Delay>(clock_, random_());
-    auto made = transport::make_inproc_endpoints(ranks_, config_, delay_.get());
-    endpoints = *std::move(made);
-  } else {
-    transport::SimOptions options;
-    options.ranks = ranks_;
-    options.seed = random_();
-    options.bytes_per_second = random_() % 2 == 0 ? 1e9 : 1e7;
-    options.most_in_flight = random_() % 2 == 0 ? 1 << 20 : 4096;
-    network_ = std::make_unique<transport::SimNetwork>(options, clock_);
-    for (int rank = 0; rank < ranks_; ++rank) endpoints.push_back(network_->endpoint(rank));
+    return *transport::make_inproc_endpoints(ranks_, config_, delay_.get());
   }
+  transport::SimOptions options;
+  options.ranks = ranks_;
+  options.seed = random_();
+  options.bytes_per_second = random_() % 2 == 0 ? 1e9 : 1e7;
+  options.most_in_flight = random_() % 2 == 0 ? 1 << 20 : 4096;
+  network_ = std::make_unique<transport::SimNetwork>(options, clock_);
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
+  for (int rank = 0; rank < ranks_; ++rank) endpoints.push_back(network_->endpoint(rank));
+  return endpoints;
+}
+
+void Simulation::make_ranks() {
+  auto endpoints = make_endpoints();
   for (int rank = 0; rank < ranks_; ++rank) {
     Rank& made = world_.emplace_back();
     engine::EngineOptions options;
@@ -95,9 +105,69 @@ void Simulation::make_ranks() {
       channel.host_of.assign(static_cast<std::size_t>(ranks_), 0);
       made.groups.push_back(made.engine->open_channel(std::move(channel)));
     }
+  }
+  if (links_ == Links::host) {
+    share_memory();
+    make_host_memory();
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    Rank& made = world_[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < script_.size(); ++i)
-      made.buffers.push_back(make_buffers(script_[i], static_cast<int>(i), rank, ranks_));
+      made.buffers.push_back(
+          make_buffers(script_[i], static_cast<int>(i), rank, ranks_, made.arena));
     made.works.resize(script_.size());
+    made.noted.resize(script_.size());
+  }
+}
+
+// Memory that every rank has mapped, as Group::allocate gives it.
+void Simulation::share_memory() {
+  constexpr std::uint64_t kRegion = 77;
+  constexpr std::size_t kBytes = 8 << 20;
+  std::vector<std::byte*> regions;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    std::vector<int> others;
+    for (int peer = 0; peer < ranks_; ++peer)
+      if (peer != rank) others.push_back(peer);
+    transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
+    auto region = endpoint.allocate_region(kRegion, kBytes, others);
+    regions.push_back(region->data);
+    world_[static_cast<std::size_t>(rank)].arena = Arena(region->data, kBytes);
+  }
+  const auto is_known = [&](int rank) {
+    transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const int other[] = {peer};
+      if (peer != rank &&
+          endpoint.find_region(regions[static_cast<std::size_t>(rank)], 1, other).region == 0)
+        return false;
+    }
+    return true;
+  };
+  for (int rank = 0; rank < ranks_; ++rank)
+    while (!is_known(rank)) {
+      for (Rank& each : world_) each.engine->step();
+      clock_.advance(1us);
+    }
+}
+
+void Simulation::make_host_memory() {
+  const schedule::HostFacts facts{.crowded = random_() % 4 == 0, .readable = random_() % 2 == 0};
+  for (std::size_t group = 0; group < 2; ++group) {
+    host_memory_.push_back(std::make_unique<LateMemory>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      engine::Channel& channel = *world_[static_cast<std::size_t>(rank)].groups[group];
+      std::vector<engine::HostMemory::Member> members;
+      std::vector<int> others;
+      for (int peer = 0; peer < ranks_; ++peer) {
+        members.push_back({host_memory_[group]->part(peer, rank),
+                           peer == rank ? nullptr : &channel.link_to(peer), ::getpid()});
+        if (peer != rank) others.push_back(peer);
+      }
+      channel.meet_in(std::make_unique<engine::HostMemory>(
+          rank, std::move(members), std::move(others),
+          world_[static_cast<std::size_t>(rank)].engine->endpoint(), nullptr, facts));
+    }
   }
 }
 
@@ -119,7 +189,7 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
       step.count = 3;
     }
     step.group = script_[index].group;
-    memory = make_buffers(step, static_cast<int>(index), rank, ranks_);
+    memory = make_buffers(step, static_cast<int>(index), rank, ranks_, me.arena);
   }
   engine::Channel& channel = *me.groups[static_cast<std::size_t>(step.group)];
   if (step.shift) {
@@ -136,8 +206,11 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
     recv.peer = (rank + ranks_ - 1) % ranks_;
     return channel.post({send, recv}, false);
   }
-  const Buffer in = Buffer::of(memory.input);
-  const Buffer out = memory.result_in_input ? in : Buffer::of(memory.output);
+  const auto buffer_of = [](std::span<std::int64_t> values) {
+    return Buffer{values.data(), values.size(), Dtype::i64};
+  };
+  const Buffer in = buffer_of(memory.input);
+  const Buffer out = memory.result_in_input ? in : buffer_of(memory.output);
   const ConstBuffer const_in = in;
   Call call;
   call.collective = step.collective;
@@ -174,11 +247,35 @@ bool Simulation::step_all() {
     if (me.dead || me.stalled_until > clock_.now()) continue;
     const std::size_t before = me.started;
     start_next(rank);
+    for (const auto& memory : host_memory_) moved |= memory->refresh(rank, random_, false);
     const bool stepped = me.engine->step();
+    note_ends(rank);
     moved |= stepped || me.started != before || me.started < script_.size();
     hash_ = (hash_ ^ (static_cast<std::uint64_t>(rank) * 2 + stepped)) * 1099511628211ULL;
   }
   return moved;
+}
+
+// No rank ends a collective before all have come to it.
+void Simulation::note_ends(int rank) {
+  Rank& me = world_[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < me.started; ++i) {
+    if (me.noted[i] || !me.works[i]->done()) continue;
+    me.noted[i] = true;
+    ++me.ended;
+    if (script_[i].shift || !me.works[i]->status().ok()) continue;
+    for (int peer = 0; peer < ranks_; ++peer)
+      if (world_[static_cast<std::size_t>(peer)].started <= i)
+        left_too_soon_.push_back(
+            fmt::format("rank {} ended step {} before rank {} had come to it", rank, i, peer));
+  }
+}
+
+bool Simulation::is_time_to_strike() {
+  if (struck_ || fault_ == Fault::none || fault_ == Fault::mismatch) return false;
+  const std::size_t ended = world_[static_cast<std::size_t>(victim_)].ended;
+  if (ended < strike_after_ || ended == script_.size()) return false;
+  return strike_rounds_ == 0 || strike_rounds_-- == 0;
 }
 
 bool Simulation::finished() const {
@@ -191,7 +288,8 @@ bool Simulation::finished() const {
 
 void Simulation::strike() {
   Rank& victim = world_[static_cast<std::size_t>(victim_)];
-  strike_at_ = Nanoseconds::max();
+  struck_ = true;
+  started_by_victim_ = victim.started;
   if (fault_ == Fault::stall)
     victim.stalled_until = clock_.now() + Nanoseconds(random_() % 500'000'000);
   if (fault_ == Fault::freeze) victim.stalled_until = Nanoseconds::max();
@@ -210,7 +308,11 @@ void Simulation::strike() {
 
 // Nothing moves: go to the next moment at which something can. False when there is none.
 bool Simulation::advance_clock() {
-  Nanoseconds next = strike_at_;
+  bool seen = false;
+  for (const auto& memory : host_memory_)
+    for (int rank = 0; rank < ranks_; ++rank) seen |= memory->refresh(rank, random_, true);
+  if (seen) return true;
+  Nanoseconds next = Nanoseconds::max();
   if (network_) next = std::min(next, network_->next_event());
   if (delay_) next = std::min(next, delay_->next());
   for (const Rank& rank : world_) {
@@ -230,7 +332,7 @@ Outcome Simulation::run() {
   // Far more than any run takes; a run that does not end by then livelocks.
   constexpr int kRounds = 2'000'000;
   for (int round = 0; round < kRounds; ++round) {
-    if (clock_.now() >= strike_at_) strike();
+    if (is_time_to_strike()) strike();
     if (finished()) return judge(false);
     if (step_all())
       clock_.advance(Nanoseconds(1000));
@@ -247,10 +349,13 @@ Outcome Simulation::judge(bool hung) {
   outcome.victim = victim_;
   outcome.odd_group = script_[odd_step_].group;
   outcome.fault = fault_;
+  outcome.struck = struck_;
+  outcome.started_by_victim = started_by_victim_;
+  outcome.left_too_soon = left_too_soon_;
   outcome.script = script_;
   outcome.hash = hash_;
   outcome.story = fmt::format("{} ranks, {} links, fault {} on rank {}\n", ranks_,
-                              memory_links_ ? "memory" : "message", to_string(fault_), victim_);
+                              to_string(links_), to_string(fault_), victim_);
   for (std::size_t i = 0; i < script_.size(); ++i) {
     outcome.story += fmt::format("  {}: {}\n", i, to_string(script_[i]));
     for (int rank = 0; rank < ranks_; ++rank) {

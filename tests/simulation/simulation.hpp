@@ -1,9 +1,10 @@
 // tests/simulation/simulation.hpp - the real engine, many ranks, one thread, virtual time.
 //
 // A scheduler with a seed steps the ranks in random order over simulated links (message links with
-// latency and jitter, or inproc's memory links whose publications become visible late), stalls
-// some, kills some, lets one call something else. It ends when every rank's works are done; if
-// nothing can happen any more before that, the run hangs, which is what must never be.
+// latency and jitter; inproc's memory links whose publications become visible late; or those with
+// host memory besides, whose lines and marks do), stalls one, kills one, lets one call something
+// else. It ends when every rank's works are done; if nothing can happen any more before that, the run
+// hangs, which is what must never be.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@
 #include "core/clock.hpp"
 #include "engine/engine.hpp"
 #include "group/call.hpp"
+#include "simulation/late_memory.hpp"
 #include "simulation/script.hpp"
 #include "transport/inproc/inproc_endpoints.hpp"
 #include "transport/sim/sim_network.hpp"
@@ -23,12 +25,19 @@ namespace tutti::simulation {
 enum class Fault : std::uint8_t { none, stall, kill, freeze, mismatch };
 std::string to_string(Fault fault);
 
+enum class Links : std::uint8_t { message, memory, host };
+inline constexpr Links kLinks[] = {Links::message, Links::memory, Links::host};
+std::string to_string(Links links);
+
 struct Outcome {
   bool hung = false;
   int ranks = 0;
   int victim = -1;    // of a fault
   int odd_group = 0;  // in which a mismatching rank called something else
   Fault fault = Fault::none;
+  bool struck = false;                     // the fault happened, with work left for the victim
+  std::size_t started_by_victim = 0;       // steps, when it did
+  std::vector<std::string> left_too_soon;  // ends of collectives that not all had come to, in words
   std::vector<Step> script;
   std::vector<std::vector<Status>> statuses;  // per rank, per step
   std::vector<std::vector<bool>> right;
@@ -38,7 +47,7 @@ struct Outcome {
 
 class Simulation {
  public:
-  Simulation(std::uint64_t seed, Fault fault, bool memory_links);
+  Simulation(std::uint64_t seed, Fault fault, Links links);
   ~Simulation();
   Outcome run();
 
@@ -48,17 +57,25 @@ class Simulation {
     std::vector<std::shared_ptr<engine::Channel>> groups;
     std::vector<Buffers> buffers;
     std::vector<std::shared_ptr<engine::WorkState>> works;
+    Arena arena;  // memory that all others have mapped
     std::size_t started = 0;
+    std::size_t ended = 0;    // of those started, in the order in which they did
+    std::vector<bool> noted;  // which of them
     Nanoseconds stalled_until{0};
     bool dead = false;
   };
   // Publications of memory links become visible after a random delay.
   class Delay;
 
+  std::vector<std::unique_ptr<transport::Endpoint>> make_endpoints();
   void make_ranks();
+  void share_memory();
+  void make_host_memory();
   void start_next(int rank);
   std::shared_ptr<engine::WorkState> start(int rank, std::size_t index);
   bool step_all();
+  void note_ends(int rank);
+  bool is_time_to_strike();
   bool finished() const;
   bool advance_clock();
   void strike();
@@ -66,15 +83,22 @@ class Simulation {
 
   std::mt19937_64 random_;
   Fault fault_;
-  bool memory_links_;
+  Links links_;
   VirtualClock clock_;
   int ranks_;
   int victim_ = -1;
   std::size_t odd_step_ = 0;  // at which a mismatching rank calls something else
-  Nanoseconds strike_at_ = Nanoseconds::max();
+  // A fault strikes so many rounds after the victim has ended so many of its steps, unless it has
+  // ended all by then.
+  std::size_t strike_after_ = 0;
+  std::size_t strike_rounds_ = 0;
+  bool struck_ = false;
+  std::size_t started_by_victim_ = 0;
+  std::vector<std::string> left_too_soon_;
   std::vector<Step> script_;
   std::unique_ptr<transport::SimNetwork> network_;
   std::unique_ptr<Delay> delay_;
+  std::vector<std::unique_ptr<LateMemory>> host_memory_;  // of each group
   std::vector<Rank> world_;
   group::Chooser chooser_;
   Config config_;

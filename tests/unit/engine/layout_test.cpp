@@ -42,7 +42,7 @@ TEST(Layout, a_message_of_several_buffers_is_addressed_as_one) {
   program.cut = 2;
   Layout layout;
   layout.reset(program, launch);
-  Pieces pieces;
+  Scattered pieces;
   layout.append(schedule::Space::output, 1, pieces);  // elements 4 … 7
   EXPECT_EQ(pieces.bytes(), 16u);
   EXPECT_FALSE(pieces.contiguous());

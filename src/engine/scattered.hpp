@@ -1,4 +1,4 @@
-// engine/pieces.hpp - memory in pieces, addressed as if it were one.
+// engine/scattered.hpp - memory in pieces, addressed as if it were one.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
-class Pieces {
+class Scattered {
  public:
   void clear() {
     pieces_.clear();
