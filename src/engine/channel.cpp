@@ -422,7 +422,7 @@ Result<schedule::Program> Channel::program_for(const Launch& launch, int rank) c
   request.in_place = launch.in_place;
   request.shots = launch.shots;
   request.host_of = options_.host_of;
-  auto program = schedule::build(launch.algorithm, request);
+  auto program = engine_->catalog().build(launch.algorithm, request);
   if (!program.ok()) return program.status();
   return schedule::fuse_folds(*std::move(program));
 }

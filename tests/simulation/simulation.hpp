@@ -15,8 +15,8 @@
 #include "engine/engine.hpp"
 #include "group/call.hpp"
 #include "simulation/script.hpp"
-#include "transport/inproc/inproc_endpoints.hpp"
-#include "transport/sim/sim_network.hpp"
+#include "support/transports/inproc_endpoints.hpp"
+#include "support/transports/sim_network.hpp"
 
 namespace tutti::simulation {
 

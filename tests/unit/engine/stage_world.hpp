@@ -211,7 +211,8 @@ class StageWorld {
   };
   struct Link final : transport::Link {
     Link(StageWorld& world, int peer) : world(world), peer(peer) {}
-    transport::LinkKind kind() const override { return transport::LinkKind::shm; }
+    std::string_view name() const override { return "stage"; }
+    bool shares_memory() const override { return true; }
     std::size_t eager_bytes() const override { return 0; }
     transport::Sent send(const transport::Header&, const void*, std::size_t,
                          std::uint64_t) override {
