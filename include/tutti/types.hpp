@@ -12,7 +12,7 @@
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 
-// i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 boolean f8e4m3 f8e5m2; more in tutti/dtypes.hpp.
+// i8 … u64, f16, bf16, f32, f64, boolean, f8e4m3 …: all of tutti/dtypes.def; more in dtypes.hpp.
 enum class Dtype : std::uint8_t {
 #define TUTTI_DTYPE(name, ...) name,
 #include "tutti/dtypes.def"
@@ -76,7 +76,8 @@ struct Reduction {
   }
 };
 
-// broadcast, reduce, all_reduce …; what each looks like is said in tutti/shape.hpp.
+// broadcast, reduce, all_reduce …: all of tutti/collectives.def; tutti/shape.hpp says what each
+// looks like.
 enum class Collective : std::uint8_t {
 #define TUTTI_SHAPE(word, ...) word,
 #include "tutti/collectives.def"
@@ -95,7 +96,7 @@ bool has_reduction(Collective collective) noexcept;
 
 enum class Algorithm : std::uint8_t {
   automatic,  // the library chooses
-// direct, linear, ring, binomial_tree …; docs/algorithms has a page on each.
+// direct, linear, ring …: all of tutti/algorithms.def; docs/algorithms has a page on each.
 #define TUTTI_ALGORITHM(word, WORD) word,
 #include "tutti/algorithms.def"
 #undef TUTTI_ALGORITHM

@@ -42,10 +42,10 @@ class MemoryLink final : public Link {
   struct Ends {
     std::string_view name;      // of the transport; outlives the link
     bool same_process = false;  // all memory is within reach
-    int self = 0;
+    int self = 0;  // like `mine`, the endpoint's to fill in
     int peer = 0;
-    std::shared_ptr<Window> mine;
-    std::shared_ptr<Window> theirs;
+    std::shared_ptr<Window> mine = nullptr;
+    std::shared_ptr<Window> theirs = nullptr;
     int lane_of_peer = 0;  // in my window
     int lane_of_self = 0;  // in theirs
   };
