@@ -42,11 +42,14 @@ long exact_limit(Dtype dtype) {
   constexpr long kEnough = 32767;
   const DtypeInfo& info = info_of(dtype);
   if (info.kind == DtypeKind::truth) return 1;
-  // The largest up to which every whole number has a pattern of its own.
-  const int bits = info.is_float() ? info.mantissa_bits + 1
-                                   : 8 * info.bytes - (info.kind == DtypeKind::integer ? 1 : 0);
-  if (bits > 15) return kEnough;
-  return info.is_float() ? 1L << bits : (1L << bits) - 1;
+  const auto up_to = [](int bits) { return bits > 15 ? kEnough : (1L << bits) - 1; };
+  if (info.kind == DtypeKind::integer) return up_to(8 * info.bytes - 1);
+  if (info.kind == DtypeKind::natural) return up_to(8 * info.bytes);
+  // A float holds all whole numbers of as many bits as its mantissa and the leading one, and the
+  // next; unless it ends before.
+  const int largest_exponent = (1 << (info.exponent_bits - 1)) - 1;
+  return std::min(up_to(info.mantissa_bits + 1) + (info.mantissa_bits < 15 ? 1 : 0),
+                  up_to(largest_exponent + 1));
 }
 
 void encode(long value, Dtype dtype, std::byte* to) {
