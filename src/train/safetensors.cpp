@@ -11,16 +11,12 @@
 #include <cmath>
 
 #include "core/json.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::checkpoint {
 namespace {
 
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the format's own reader has it
-
-// By Dtype.
-constexpr std::array<std::string_view, kDtypes> kWords = {
-    "I8",  "U8",   "I16", "U16", "I32",  "U32",     "I64",    "U64",
-    "F16", "BF16", "F32", "F64", "BOOL", "F8_E4M3", "F8_E5M2"};
 
 Status corrupt(std::string what) { return {Code::corrupt, std::move(what)}; }
 
@@ -132,12 +128,10 @@ Status read_at(int descriptor, const std::string& path, void* into, std::size_t 
 
 }  // namespace
 
-std::string_view safetensors_word(Dtype dtype) { return kWords[static_cast<std::size_t>(dtype)]; }
+std::string_view safetensors_word(Dtype dtype) { return info_of(dtype).safetensors; }
 
 std::optional<Dtype> dtype_of_safetensors_word(std::string_view word) {
-  const auto at = std::find(kWords.begin(), kWords.end(), word);
-  if (at == kWords.end()) return {};
-  return static_cast<Dtype>(at - kWords.begin());
+  return find_dtype([&](const DtypeInfo& info) { return info.safetensors == word; });
 }
 
 const TensorEntry* SafetensorsHeader::find(std::string_view name) const {

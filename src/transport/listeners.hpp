@@ -1,4 +1,4 @@
-// transport/tcp/listeners.hpp - where a rank can be reached by TCP until everybody has come.
+// transport/listeners.hpp - where a rank can be reached by TCP until everybody has come.
 #pragma once
 
 #include <string>

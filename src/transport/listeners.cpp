@@ -1,4 +1,4 @@
-#include "transport/tcp/listeners.hpp"
+#include "transport/listeners.hpp"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>

@@ -1,4 +1,4 @@
-#include "transport/sim/sim_network.hpp"
+#include "support/transports/sim_network.hpp"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ class SimLink final : public Link {
  public:
   SimLink(SimNetwork& network, int self, int peer) : network_(network), self_(self), peer_(peer) {}
 
-  LinkKind kind() const override { return LinkKind::sim; }
+  std::string_view name() const override { return "sim"; }
   std::size_t eager_bytes() const override { return kEagerBytes; }
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override {
@@ -45,7 +45,8 @@ class SimLink final : public Link {
     if (!down_ && died != Nanoseconds::max() && incoming.frames.empty() &&
         network_.clock_.now() >= died + network_.options_.death_notice) {
       down_ = moved = true;
-      sink.on_down(peer_, {Code::peer_lost, fmt::format("rank {} was killed", peer_)});
+      sink.on_down(peer_,
+                   {Code::peer_lost, fmt::format("rank {} was killed", peer_), {self_, peer_, 0}});
     }
     return moved;
   }
@@ -144,7 +145,8 @@ Sent SimNetwork::send(int from, int to, Header header, const void* payload, std:
   if (!alive(from) || !alive(to)) return {true, false, bytes};
   Pipe& way = pipe(from, to);
   const bool divisible = header.kind == MessageKind::data || header.kind == MessageKind::bulk;
-  if (divisible && way.in_flight > 0 && way.in_flight + bytes > options_.most_in_flight) return {};
+  const bool refusable = divisible || header.kind == MessageKind::eager;
+  if (refusable && way.in_flight > 0 && way.in_flight + bytes > options_.most_in_flight) return {};
   // Now and then only a part is taken, on a 64-byte border.
   if (divisible && bytes > 128 && random(3) == 0) bytes = 64 + random(bytes - 64) / 64 * 64;
   Frame frame;

@@ -1,4 +1,4 @@
-// transport/inproc/inproc_endpoints.hpp - endpoints of ranks that share a process, linked directly.
+// support/transports/inproc_endpoints.hpp - endpoints of ranks that share a process, linked directly.
 //
 // For tests and for the simulator: no sockets, no handshake. The windows, rings and loans are those
 // of production.

@@ -1,63 +1,20 @@
-// What every transport promises, asked of each of them.
-#include <gtest/gtest.h>
+// What every transport promises, asked of each that has enrolled.
+#include "contract/transport_contract.hpp"
+
 #include <unistd.h>
 
 #include <atomic>
 
-#include "contract/transport_pair.hpp"
-
 namespace tutti::test {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportContract);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SleepingContract);
+
 namespace {
 
-class TransportContract : public testing::TestWithParam<std::string> {
- protected:
-  Ranks ranks{2, GetParam()};
-  void SetUp() override {
-    for (const Status& status : ranks.statuses) ASSERT_TRUE(status.ok()) << status.to_string();
-    // The sender's own view comes first: nothing is asked of links that do not exist.
-    ASSERT_NE(ranks.endpoints[0]->link(1), nullptr);
-  }
-
-  // Sends all of `text` in as many segments as the link wants; gives the tokens that were lent.
-  std::vector<std::uint64_t> send_all(int from, int to, Header header, const std::string& text) {
-    std::vector<std::uint64_t> lent;
-    std::size_t offset = 0;
-    const auto push = [&] {
-      header.offset = offset;
-      const std::uint64_t token = 1000 + offset;
-      const Sent sent =
-          ranks.link(from, to).send(header, text.data() + offset, text.size() - offset, token);
-      if (!sent.accepted) return false;
-      if (sent.lent) lent.push_back(token);
-      offset += sent.bytes;
-      return offset == text.size();
-    };
-    EXPECT_TRUE(ranks.poll_until(push));
-    return lent;
-  }
-
-  // The message's bytes, put together by offset.
-  std::string assembled(int rank, std::uint64_t sequence, std::size_t bytes) {
-    std::string text(bytes, '?');
-    for (const Received& message : ranks.note(rank).messages)
-      if (message.header.sequence == sequence)
-        text.replace(message.header.offset, message.bytes.size(), message.bytes);
-    return text;
-  }
-  std::size_t arrived(int rank, std::uint64_t sequence) {
-    std::size_t bytes = 0;
-    for (const Received& message : ranks.note(rank).messages)
-      if (message.header.sequence == sequence) bytes += message.header.bytes;
-    return bytes;
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, testing::Values("inproc", "shm", "tcp"),
-                         [](const auto& info) { return info.param; });
-
 TEST_P(TransportContract, links_are_of_the_kind_that_was_forced) {
-  EXPECT_EQ(to_string(ranks.link(0, 1).kind()), GetParam());
-  EXPECT_EQ(to_string(ranks.link(1, 0).kind()), GetParam());
+  EXPECT_EQ(ranks.link(0, 1).name(), GetParam().name);
+  EXPECT_EQ(ranks.link(1, 0).name(), GetParam().name);
   EXPECT_EQ(ranks.endpoints[0]->link(0), nullptr);
 }
 
@@ -225,7 +182,7 @@ TEST_P(TransportContract, views_that_are_held_do_not_stop_the_link) {
   for (const Received& message : ranks.note(1).messages) ranks.link(1, 0).release(message.lease);
 }
 
-TEST_P(TransportContract, several_threads_send_at_the_same_time_without_mixing) {
+TEST_P(SleepingContract, several_threads_send_at_the_same_time_without_mixing) {
   constexpr int kThreads = 3;
   constexpr std::uint64_t kEach = 400;
   std::atomic<bool> stop{false};
@@ -266,7 +223,7 @@ TEST_P(TransportContract, several_threads_send_at_the_same_time_without_mixing) 
   }
 }
 
-TEST_P(TransportContract, a_sleeper_is_woken_by_a_message) {
+TEST_P(SleepingContract, a_sleeper_is_woken_by_a_message) {
   std::atomic<bool> asleep{false};
   std::thread sleeper([&] {
     const auto limit = std::chrono::steady_clock::now() + kPatience;
@@ -285,7 +242,7 @@ TEST_P(TransportContract, a_sleeper_is_woken_by_a_message) {
   EXPECT_EQ(ranks.note(1).messages[0].bytes, "abc");
 }
 
-TEST_P(TransportContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
+TEST_P(SleepingContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
   ranks.endpoints[1]->wake();
   const auto begin = std::chrono::steady_clock::now();
   ranks.endpoints[1]->sleep(kPatience, true,
@@ -306,7 +263,7 @@ TEST_P(TransportContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
 }
 
-TEST_P(TransportContract, a_sender_without_room_is_woken_when_the_peer_has_read) {
+TEST_P(SleepingContract, a_sender_without_room_is_woken_when_the_peer_has_read) {
   const std::string text = pattern(50);
   std::uint64_t accepted = 0;
   while (ranks.link(0, 1)
@@ -341,10 +298,7 @@ TEST_P(TransportContract, a_sender_without_room_is_woken_when_the_peer_has_read)
 TEST_P(TransportContract, last_words_arrive_before_the_end_is_reported) {
   for (std::uint64_t i = 0; i < 200; ++i)  // more than a ring holds
     ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::goodbye, i), nullptr, 0, 0).accepted);
-  std::thread leaver([leaving = std::move(ranks.endpoints[0])]() mutable { leaving.reset(); });
-  const bool seen = ranks.poll_until([&] { return !ranks.note(1).downs.empty(); });
-  leaver.join();
-  ASSERT_TRUE(seen);
+  ASSERT_TRUE(ranks.leave(0, [&] { return !ranks.note(1).downs.empty(); }));
   EXPECT_EQ(ranks.note(1).messages.size(), 200u);
   EXPECT_EQ(ranks.note(1).downs[0].first, 0);
   EXPECT_EQ(ranks.note(1).downs[0].second.code(), Code::peer_lost);
@@ -372,7 +326,7 @@ TEST_P(TransportContract, after_forget_a_loan_is_reported_no_more) {
   ranks.note(0).sent.clear();
   // A message of another channel passes, so that everything before it has been dealt with.
   ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::arrive, 5, 78), "x", 1, 0).accepted);
-  if (GetParam() != "inproc") {  // there the view of freed memory must not be read
+  if (GetParam().name != "inproc") {  // there the view of freed memory must not be read
     ASSERT_TRUE(ranks.poll_until([&] {
       return !ranks.note(1).messages.empty() && ranks.note(1).messages.back().header.sequence == 5;
     }));
@@ -381,7 +335,7 @@ TEST_P(TransportContract, after_forget_a_loan_is_reported_no_more) {
   EXPECT_TRUE(ranks.note(0).sent.empty());
 }
 
-TEST_P(TransportContract, whereabouts_name_the_process) {
+TEST_P(SleepingContract, whereabouts_name_the_process) {
   EXPECT_NE(ranks.endpoints[0]->whereabouts(1).find("pid " + std::to_string(::getpid())),
             std::string::npos);
 }

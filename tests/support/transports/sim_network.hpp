@@ -1,4 +1,4 @@
-// transport/sim/sim_network.hpp - message links in virtual time: latency, bandwidth, stalls and
+// support/transports/sim_network.hpp - message links in virtual time: latency, bandwidth, stalls and
 // deaths.
 //
 // All endpoints live in one thread, under one VirtualClock that the caller moves: the same seed

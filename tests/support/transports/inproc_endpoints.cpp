@@ -1,4 +1,4 @@
-#include "transport/inproc/inproc_endpoints.hpp"
+#include "support/transports/inproc_endpoints.hpp"
 
 #include "transport/linked_endpoint.hpp"
 
@@ -25,7 +25,12 @@ Result<std::vector<std::unique_ptr<Endpoint>>> make_inproc_endpoints(int ranks,
     if (!endpoint.ok()) return endpoint.status();
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank)
-        (*endpoint)->add_inproc(peer, windows[static_cast<std::size_t>(peer)], peer, rank);
+        (*endpoint)->add_memory({.name = "inproc",
+                                 .same_process = true,
+                                 .peer = peer,
+                                 .theirs = windows[static_cast<std::size_t>(peer)],
+                                 .lane_of_peer = peer,
+                                 .lane_of_self = rank});
     endpoints.push_back(std::move(*endpoint));
   }
   return endpoints;
