@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace tutti::checkpoint {
+namespace tutti::train {
 
 Result<std::string> share_text(Group& group, const std::string& text, int root) {
   std::uint64_t bytes = text.size();
@@ -51,4 +51,4 @@ Result<std::vector<std::string>> exchange_texts(Group& group, const std::string&
   return texts;
 }
 
-}  // namespace tutti::checkpoint
+}  // namespace tutti::train

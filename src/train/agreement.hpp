@@ -13,7 +13,7 @@
 #include "tutti/group.hpp"
 #include "tutti/status.hpp"
 
-namespace tutti::checkpoint {
+namespace tutti::train {
 
 // ok when all ranks said ok. Otherwise every rank gets the code and words of the lowest rank that
 // failed, with "rank R: " before them.
@@ -23,4 +23,4 @@ Result<std::vector<std::string>> exchange_texts(Group& group, const std::string&
 // The root's text, on every rank.
 Result<std::string> share_text(Group& group, const std::string& text, int root);
 
-}  // namespace tutti::checkpoint
+}  // namespace tutti::train

@@ -35,7 +35,7 @@ class Control {
   void clear();
 
   // What all said; after the all_reduce.
-  struct Finding {
+  struct SlotFault {
     int rank = -1;  // -1: several ranks share this slot
     bool is_loss = false;
     bool after_reduction = false;  // then `rank` only owns the shard in which it was found
@@ -43,7 +43,7 @@ class Control {
   };
   double norm_squared() const;
   std::int64_t tokens() const;
-  std::vector<Finding> findings() const;
+  std::vector<SlotFault> slot_faults() const;
   int used_by(std::size_t parameter) const;  // how many ranks
 
  private:

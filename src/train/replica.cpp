@@ -106,8 +106,8 @@ Replica::Replica(std::shared_ptr<Group> group, std::vector<Parameter> parameters
 // Memory is lent to what is under way: it may not go before that has ended.
 Replica::~Replica() {
   for (const auto& bucket : buckets_)
-    for (Flight* flight : {&bucket->reduction, &bucket->gather})
-      if (!flight->waited) (void)flight->work.wait().ok();
+    for (Pending* pending : {&bucket->reduction, &bucket->gather})
+      if (!pending->waited) (void)pending->work.wait().ok();
 }
 
 Status Replica::start() {
@@ -167,7 +167,7 @@ Order Replica::hinted_order() const {
   return order;
 }
 
-Result<Replica::Buckets> Replica::make_buckets(const Layout& layout) {
+Result<Replica::Buckets> Replica::make_buckets(const BucketLayout& layout) {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
     auto bucket = Bucket::create(*group_, plan, options_.use_distributed_optimizer);

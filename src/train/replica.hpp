@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "train/bucket.hpp"
+#include "train/bucket_layout.hpp"
 #include "train/control.hpp"
 #include "train/digest.hpp"
-#include "train/layout.hpp"
 #include "train/stopwatch.hpp"
 #include "train/update.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -69,7 +69,7 @@ class Replica final : public DataParallel {
   Status agree();
   Status choose_bucket_bytes();
   Order hinted_order() const;
-  Result<Buckets> make_buckets(const Layout& layout);
+  Result<Buckets> make_buckets(const BucketLayout& layout);
   Status broadcast_weights();
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
@@ -79,7 +79,7 @@ class Replica final : public DataParallel {
   // ---- replica_order.cpp
   Status learn_order();
   Result<Order> rank_zeros_order();
-  Status move_to(Layout layout);
+  Status move_to(BucketLayout layout);
 
   // ---- replica_step.cpp
   void expect_gradients();
@@ -106,7 +106,7 @@ class Replica final : public DataParallel {
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
   std::function<void()> on_layout_;
-  Layout layout_;
+  BucketLayout layout_;
   Buckets buckets_;
   Control control_;
   Stopwatch watch_;

@@ -10,7 +10,7 @@ Status Replica::learn_order() {
   learning_ = false;
   auto order = rank_zeros_order();
   if (!order.ok()) return order.status();
-  Layout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
+  BucketLayout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
   if (layout.buckets == layout_.buckets) {
     layout_ = std::move(layout);
     return {};
@@ -34,7 +34,7 @@ Result<Order> Replica::rank_zeros_order() {
 }
 
 // Nothing is on its way yet and there is no state of the optimizer: values and gradients move.
-Status Replica::move_to(Layout layout) {
+Status Replica::move_to(BucketLayout layout) {
   auto buckets = make_buckets(layout);
   if (!buckets.ok()) return buckets.status();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {

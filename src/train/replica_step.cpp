@@ -170,22 +170,22 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   control_.set_tokens(input.tokens);
   if (!input.loss_is_finite) control_.set_loss_fault();
   const std::span<std::int64_t> words = control_.vector();
-  Flight flight;
-  watch_.launch(flight, Collective::all_reduce, -1, words.size_bytes(), [&] {
+  Pending pending;
+  watch_.launch(pending, Collective::all_reduce, -1, words.size_bytes(), [&] {
     CallOptions call;
     call.name = "control";
     return group_->all_reduce_async(Buffer::of(words.data(), words.size()), ReduceOp::sum, call);
   });
-  return watch_.await(flight).annotate("agreeing on the step");
+  return watch_.await(pending).annotate("agreeing on the step");
 }
 
 std::vector<Fault> Replica::faults_found() const {
-  const auto findings = control_.findings();
+  const auto findings = control_.slot_faults();
   // What was not finite before the reduction is not finite after it either: that says nothing new.
   const bool known = std::any_of(findings.begin(), findings.end(),
                                  [](const auto& finding) { return !finding.after_reduction; });
   std::vector<Fault> faults;
-  for (const Control::Finding& finding : findings) {
+  for (const Control::SlotFault& finding : findings) {
     if (known && finding.after_reduction) continue;
     Fault fault;
     fault.rank = finding.after_reduction ? -1 : finding.rank;
@@ -266,7 +266,7 @@ void Replica::launch_gather(std::size_t index) {
 }
 
 void Replica::end_step(bool gathers_are_carried) {
-  std::vector<Flight*> carried;
+  std::vector<Pending*> carried;
   if (gathers_are_carried)
     for (std::size_t bucket : layout_.forward) carried.push_back(&buckets_[bucket]->gather);
   watch_.end_step(carried);

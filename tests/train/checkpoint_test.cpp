@@ -12,10 +12,10 @@
 
 #include <random>
 
+#include "checkpoint/safe_file.hpp"
 #include "support/worlds.hpp"
 #include "train/fake_replica.hpp"
 #include "train/folder.hpp"
-#include "train/safe_file.hpp"
 
 namespace tutti::test {
 namespace {

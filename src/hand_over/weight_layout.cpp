@@ -1,4 +1,4 @@
-#include "train/hand_over_layout.hpp"
+#include "hand_over/weight_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ std::optional<std::size_t> count_of(const std::vector<std::int64_t>& shape) {
 }
 
 // Gives the place its offset. False when the whole becomes too large.
-bool append(Layout& layout, Place place) {
+bool append(WeightLayout& layout, TensorPlace place) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(place.count, size_of(place.dtype), &bytes)) return false;
   if (bytes > kMost || layout.bytes > kMost) return false;
@@ -37,28 +37,28 @@ bool append(Layout& layout, Place place) {
   return true;
 }
 
-std::string text_of(const std::vector<Place>& places) {
+std::string text_of(const std::vector<TensorPlace>& places) {
   std::string text = "[";
-  for (const Place& place : places)
+  for (const TensorPlace& place : places)
     text += fmt::format("{}{{\"name\":{},\"dtype\":\"{}\",\"shape\":[{}]}}",
                         text.size() > 1 ? ",\n" : "", json_quoted(place.name),
                         to_string(place.dtype), fmt::join(place.shape, ","));
   return text + "]";
 }
 
-void seal(Layout& layout) {
+void seal(WeightLayout& layout) {
   layout.text = text_of(layout.places);
   layout.hash = checksum(layout.text.data(), layout.text.size());
 }
 
-std::optional<Place> place_of(const Json& json) {
+std::optional<TensorPlace> place_of(const Json& json) {
   const Json* name = json.find("name");
   const Json* dtype = json.find("dtype");
   const Json* shape = json.find("shape");
   if (name == nullptr || dtype == nullptr || shape == nullptr) return {};
   const auto type = parse_dtype(dtype->string);
   if (!type || shape->kind != Json::Kind::array) return {};
-  Place place{name->string, {}, *type, 0, 0};
+  TensorPlace place{name->string, {}, *type, 0, 0};
   for (const Json& extent : shape->items) {
     if (extent.kind != Json::Kind::number || std::abs(extent.number) > 9e15) return {};
     place.shape.push_back(static_cast<std::int64_t>(extent.number));
@@ -75,8 +75,8 @@ std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
 
 }  // namespace
 
-Result<Layout> layout_of(std::span<const train::NamedTensor> weights) {
-  Layout layout;
+Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights) {
+  WeightLayout layout;
   std::set<std::string_view> names;
   for (const train::NamedTensor& tensor : weights) {
     const auto refuse = [&](std::string_view what) {
@@ -95,20 +95,21 @@ Result<Layout> layout_of(std::span<const train::NamedTensor> weights) {
   return layout;
 }
 
-Result<Layout> parse_layout(std::string_view text) {
+Result<WeightLayout> parse_layout(std::string_view text) {
   const Status refused(Code::corrupt, "the layout of the weights cannot be read");
   const auto document = Json::parse(text);
   if (!document.ok() || document->kind != Json::Kind::array) return refused;
-  Layout layout;
+  WeightLayout layout;
   for (const Json& item : document->items) {
     auto place = place_of(item);
     if (!place || !append(layout, *std::move(place))) return refused;
   }
   seal(layout);
-  return layout.text == text ? Result<Layout>(std::move(layout)) : Result<Layout>(refused);
+  return layout.text == text ? Result<WeightLayout>(std::move(layout))
+                             : Result<WeightLayout>(refused);
 }
 
-Status FlatCopy::prepare(const Layout& layout) {
+Status FlatCopy::prepare(const WeightLayout& layout) {
   if (memory_ && layout_hash_ == layout.hash && bytes_ == layout.bytes) return {};
   const std::size_t whole = (layout.bytes / kAlignment + 1) * kAlignment;  // never none
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
@@ -118,7 +119,7 @@ Status FlatCopy::prepare(const Layout& layout) {
   std::memset(memory_.get(), 0, whole);
   bytes_ = layout.bytes;
   layout_hash_ = layout.hash;
-  for (const Place& place : layout.places)
+  for (const TensorPlace& place : layout.places)
     tensors_.push_back({place.name, place.shape,
                         ConstBuffer(memory_.get() + place.offset, place.count, place.dtype)});
   return {};

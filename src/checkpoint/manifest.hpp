@@ -1,4 +1,5 @@
-// train/manifest.hpp - checkpoint.json: what a checkpoint consists of. docs/formats/checkpoint.md.
+// checkpoint/manifest.hpp - checkpoint.json: what a checkpoint consists of.
+// docs/formats/checkpoint.md.
 //
 // Its last field is the SHA-256 of all text before it, so that no bit of it can flip unseen.
 #pragma once

@@ -1,4 +1,4 @@
-#include "train/state_ranges.hpp"
+#include "checkpoint/state_ranges.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ std::optional<std::size_t> number(std::string_view text) {
 }
 
 // A range that one rank keeps.
-struct Kept {
+struct KeptRange {
   std::size_t first = 0;
   std::size_t end = 0;
   std::size_t rank = 0;
@@ -27,7 +27,7 @@ using Key = std::pair<std::size_t, std::string>;  // parameter, state
 
 // Cuts [first, end) among `ranks`, evenly.
 void cut(const Key& key, std::size_t first, std::size_t end, const std::vector<std::size_t>& ranks,
-         std::vector<std::vector<Range>>& shares) {
+         std::vector<std::vector<StateRange>>& shares) {
   const std::size_t count = end - first;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const std::size_t from = first + count / ranks.size() * i + std::min(i, count % ranks.size());
@@ -37,10 +37,10 @@ void cut(const Key& key, std::size_t first, std::size_t end, const std::vector<s
 }
 
 // Between two neighbouring borders the set of ranks that keep the elements is the same.
-Status share_state(const Key& key, const std::vector<Kept>& kept, std::size_t count,
-                   std::vector<std::vector<Range>>& shares) {
+Status share_state(const Key& key, const std::vector<KeptRange>& kept, std::size_t count,
+                   std::vector<std::vector<StateRange>>& shares) {
   std::set<std::size_t> borders{0, count};
-  for (const Kept& range : kept) borders.insert({range.first, range.end});
+  for (const KeptRange& range : kept) borders.insert({range.first, range.end});
   if (*borders.rbegin() > count)
     return {Code::internal,
             fmt::format("{} of parameter {} is kept beyond its end", key.second, key.first)};
@@ -48,7 +48,7 @@ Status share_state(const Key& key, const std::vector<Kept>& kept, std::size_t co
     const std::size_t first = *at;
     const std::size_t end = *std::next(at);
     std::vector<std::size_t> ranks;
-    for (const Kept& range : kept)
+    for (const KeptRange& range : kept)
       if (range.first <= first && range.end >= end) ranks.push_back(range.rank);
     if (ranks.empty())
       return {Code::internal, fmt::format("elements {} to {} of {} of parameter {} are kept by no "
@@ -80,15 +80,15 @@ std::optional<PieceName> parse_piece_name(std::string_view name) {
                    std::string(name.substr(state + 1, range - state - 1)), *first, *count};
 }
 
-std::string to_text(std::span<const Range> ranges) {
+std::string to_text(std::span<const StateRange> ranges) {
   std::string text;
-  for (const Range& range : ranges)
+  for (const StateRange& range : ranges)
     text += fmt::format("{} {} {} {}\n", range.parameter, range.state, range.first, range.count);
   return text;
 }
 
-Result<std::vector<Range>> parse_ranges(std::string_view text) {
-  std::vector<Range> ranges;
+Result<std::vector<StateRange>> parse_ranges(std::string_view text) {
+  std::vector<StateRange> ranges;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -106,17 +106,17 @@ Result<std::vector<Range>> parse_ranges(std::string_view text) {
   return ranges;
 }
 
-Result<std::vector<std::vector<Range>>> share_out(std::span<const std::vector<Range>> kept,
-                                                  std::span<const std::size_t> parameter_counts) {
-  std::map<Key, std::vector<Kept>> states;
+Result<std::vector<std::vector<StateRange>>> share_out(
+    std::span<const std::vector<StateRange>> kept, std::span<const std::size_t> parameter_counts) {
+  std::map<Key, std::vector<KeptRange>> states;
   for (std::size_t rank = 0; rank < kept.size(); ++rank)
-    for (const Range& range : kept[rank]) {
+    for (const StateRange& range : kept[rank]) {
       if (range.parameter >= parameter_counts.size())
         return Status(Code::internal, fmt::format("there is no parameter {}", range.parameter));
       if (range.count > 0)
         states[{range.parameter, range.state}].push_back({range.first, range.end(), rank});
     }
-  std::vector<std::vector<Range>> shares(kept.size());
+  std::vector<std::vector<StateRange>> shares(kept.size());
   for (const auto& [key, ranges] : states)
     if (Status status = share_state(key, ranges, parameter_counts[key.first], shares); !status.ok())
       return status;

@@ -1,4 +1,4 @@
-#include "train/safe_file.hpp"
+#include "checkpoint/safe_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -106,7 +106,7 @@ Status SafeFile::commit() {
 
 // ---- small files and folders
 
-Result<std::string> read_text(const std::string& path, std::size_t most) {
+Result<std::string> read_bounded(const std::string& path, std::size_t most) {
   std::string text;
   const Status status = read_pieces(path, [&](std::string_view piece) {
     text += piece;

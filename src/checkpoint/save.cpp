@@ -14,17 +14,23 @@
 #include <optional>
 #include <tuple>
 
+#include "checkpoint/folder.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/safetensors/safetensors.hpp"
+#include "checkpoint/state_ranges.hpp"
 #include "train/agreement.hpp"
-#include "train/checkpoint_folder.hpp"
-#include "train/manifest.hpp"
-#include "train/safetensors.hpp"
-#include "train/state_ranges.hpp"
 #include "tutti/train/checkpoint.hpp"
 
-namespace tutti::train {
+namespace tutti::checkpoint {
 namespace {
 
-using namespace tutti::checkpoint;
+using train::agree;
+using train::CheckpointInfo;
+using train::DataParallel;
+using train::exchange_texts;
+using train::Parameter;
+using train::share_text;
+using train::StatePiece;
 
 class Saving {
  public:
@@ -71,13 +77,13 @@ class Saving {
   }
 
   // Who stores what; the same answer on every rank.
-  Result<std::vector<std::vector<Range>>> share_state() {
-    std::vector<Range> mine;
+  Result<std::vector<std::vector<StateRange>>> share_state() {
+    std::vector<StateRange> mine;
     for (const StatePiece& piece : model_.state())
       mine.push_back({piece.parameter, std::string(piece.name), piece.first, piece.values.count});
     const auto texts = exchange_texts(group_, to_text(mine));
     if (!texts.ok()) return texts.status();
-    std::vector<std::vector<Range>> kept;
+    std::vector<std::vector<StateRange>> kept;
     for (const std::string& text : *texts) {
       auto ranges = parse_ranges(text);
       if (!ranges.ok()) return ranges.status();
@@ -88,18 +94,18 @@ class Saving {
     return share_out(kept, counts);
   }
 
-  Status write_files(const std::vector<Range>& share) {
+  Status write_files(const std::vector<StateRange>& share) {
     if (Status status = write_state(share); !status.ok()) return status;
     return is_first() ? write_model() : Status();
   }
 
-  Status write_state(const std::vector<Range>& share) {
+  Status write_state(const std::vector<StateRange>& share) {
     const std::vector<StatePiece> pieces = model_.state();
     std::map<std::tuple<std::size_t, std::string_view, std::size_t>, const StatePiece*> by_start;
     for (const StatePiece& piece : pieces)
       if (piece.values.count > 0) by_start[{piece.parameter, piece.name, piece.first}] = &piece;
     std::vector<TensorToWrite> tensors;
-    for (const Range& range : share) {
+    for (const StateRange& range : share) {
       // A share lies within one piece: the last that does not begin behind it.
       auto at = by_start.upper_bound({range.parameter, range.state, range.first});
       const StatePiece* piece = at == by_start.begin() ? nullptr : std::prev(at)->second;
@@ -170,12 +176,14 @@ class Saving {
 };
 
 }  // namespace
+}  // namespace tutti::checkpoint
 
+namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
 
 Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep) {
-  return Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
+  return checkpoint::Saving(model, folder, info, keep).run().annotate("saving a checkpoint");
 }
 
 }  // namespace v1

@@ -8,17 +8,18 @@
 #include <cstring>
 #include <set>
 
-#include "train/hand_over_layout.hpp"
+#include "hand_over/weight_layout.hpp"
 #include "tutti/train/hand_over.hpp"
 
-namespace tutti::train {
+namespace tutti::hand_over {
 namespace {
 
-using namespace tutti::hand_over;
+using train::NamedTensor;
+using train::WeightSender;
 
 constexpr int kReceiver = 1;  // the other rank of a pair
 
-struct Line {
+struct Recipient {
   int rank = 0;  // of the receiver, in the members' group
   std::shared_ptr<Group> pair;
   std::vector<Work> works;  // of the version on its way
@@ -26,8 +27,8 @@ struct Line {
 
 class Sender final : public WeightSender {
  public:
-  Sender(std::vector<Line> lines, std::size_t bucket_bytes)
-      : bucket_bytes_(bucket_bytes), lines_(std::move(lines)) {}
+  Sender(std::vector<Recipient> recipients, std::size_t bucket_bytes)
+      : bucket_bytes_(bucket_bytes), recipients_(std::move(recipients)) {}
   ~Sender() override { (void)flush(); }
 
   Status send(std::uint64_t version, std::span<const NamedTensor> weights) override {
@@ -39,32 +40,34 @@ class Sender final : public WeightSender {
     if (Status status = flush(); !status.ok()) return status;
     if (Status status = copy(*std::move(layout), weights); !status.ok()) return status;
     announcement_.version = version;
-    for (Line& line : lines_) start(line);
+    for (Recipient& recipient : recipients_) start(recipient);
     return {};
   }
 
   Status flush() override {
-    for (Line& line : lines_) {
+    for (Recipient& recipient : recipients_) {
       Status outcome;
-      for (Work& work : line.works) {
+      for (Work& work : recipient.works) {
         const Status status = work.wait();
         if (!status.ok() && outcome.ok()) {
           outcome = status;
           // The rest of the version ends at once, and the receiver hears of it.
-          line.pair->abort(fmt::format("version {} did not get through", announcement_.version));
+          recipient.pair->abort(
+              fmt::format("version {} did not get through", announcement_.version));
         }
       }
-      line.works.clear();
-      if (!outcome.ok()) drop(line, outcome);
+      recipient.works.clear();
+      if (!outcome.ok()) drop(recipient, outcome);
     }
-    std::erase_if(lines_, [](const Line& line) { return line.pair == nullptr; });
+    std::erase_if(recipients_,
+                  [](const Recipient& recipient) { return recipient.pair == nullptr; });
     return {};
   }
 
   std::vector<std::pair<int, Status>> lost() const override { return lost_; }
 
  private:
-  Status copy(Layout layout, std::span<const NamedTensor> weights) {
+  Status copy(WeightLayout layout, std::span<const NamedTensor> weights) {
     const bool same = has_layout_ && layout.hash == layout_.hash;
     if (Status status = copy_.prepare(layout); !status.ok()) return status;
     layout_ = std::move(layout);
@@ -81,9 +84,9 @@ class Sender final : public WeightSender {
     return {};
   }
 
-  void start(Line& line) const {
+  void start(Recipient& recipient) const {
     const auto post = [&](ConstBuffer buffer, std::uint32_t tag) {
-      line.works.push_back(line.pair->isend(buffer, kReceiver, tag));
+      recipient.works.push_back(recipient.pair->isend(buffer, kReceiver, tag));
     };
     post({&announcement_, sizeof announcement_, Dtype::u8}, kAnnouncement);
     if (announcement_.layout_bytes > 0)
@@ -92,20 +95,21 @@ class Sender final : public WeightSender {
       post(copy_.bucket(i, bucket_bytes_), kBucket);
   }
 
-  void drop(Line& line, const Status& why) {
-    line.pair.reset();
-    lost_.emplace_back(line.rank, why.annotate(fmt::format("the receiver on rank {} did not get "
-                                                           "version {} and is left out",
-                                                           line.rank, announcement_.version)));
+  void drop(Recipient& recipient, const Status& why) {
+    recipient.pair.reset();
+    lost_.emplace_back(recipient.rank,
+                       why.annotate(fmt::format("the receiver on rank {} did not get "
+                                                "version {} and is left out",
+                                                recipient.rank, announcement_.version)));
   }
 
   std::size_t bucket_bytes_;
-  Layout layout_;
+  WeightLayout layout_;
   bool has_layout_ = false;
   FlatCopy copy_;
   Announcement announcement_;
   std::vector<std::pair<int, Status>> lost_;
-  std::vector<Line> lines_;  // last: groups end before the memory that they send from
+  std::vector<Recipient> recipients_;  // last: groups end before the memory that they send from
 };
 
 Status refuse(std::string what) {
@@ -128,21 +132,31 @@ Status check(const Group& group, int trainer, std::span<const int> receivers,
   return {};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<WeightSender>> WeightSender::create(Group& group, int trainer,
-                                                           std::span<const int> receivers,
-                                                           std::size_t bucket_bytes) {
+Result<std::unique_ptr<WeightSender>> make_sender(Group& group, int trainer,
+                                                  std::span<const int> receivers,
+                                                  std::size_t bucket_bytes) {
   if (Status status = check(group, trainer, receivers, bucket_bytes); !status.ok()) return status;
-  std::vector<Line> lines;
+  std::vector<Recipient> recipients;
   for (const int rank : receivers) {
     const int pair[] = {trainer, rank};
     auto made = group.subgroup(pair, kPairTag, fmt::format("{}/weights to {}", group.name(), rank));
     if (!made.ok())
       return made.status().annotate(fmt::format("handing over weights to rank {}", rank));
-    lines.push_back({rank, *std::move(made), {}});
+    recipients.push_back({rank, *std::move(made), {}});
   }
-  return std::unique_ptr<WeightSender>(std::make_unique<Sender>(std::move(lines), bucket_bytes));
+  return std::unique_ptr<WeightSender>(
+      std::make_unique<Sender>(std::move(recipients), bucket_bytes));
+}
+
+}  // namespace
+}  // namespace tutti::hand_over
+
+namespace tutti::train {
+
+Result<std::unique_ptr<WeightSender>> WeightSender::create(Group& group, int trainer,
+                                                           std::span<const int> receivers,
+                                                           std::size_t bucket_bytes) {
+  return hand_over::make_sender(group, trainer, receivers, bucket_bytes);
 }
 
 }  // namespace tutti::train

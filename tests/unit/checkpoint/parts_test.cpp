@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "train/checkpoint_folder.hpp"
-#include "train/manifest.hpp"
-#include "train/safe_file.hpp"
-#include "train/state_ranges.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/safe_file.hpp"
+#include "checkpoint/state_ranges.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -51,15 +51,15 @@ TEST_F(InFolder, a_safe_file_has_its_name_only_when_it_is_whole) {
   EXPECT_EQ(file->sha256(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   ASSERT_TRUE(file->commit().ok());
   EXPECT_THAT(names(), ElementsAre("x"));
-  EXPECT_EQ(*read_text(folder_ + "/x", 10), "abc");
+  EXPECT_EQ(*read_bounded(folder_ + "/x", 10), "abc");
   EXPECT_EQ(*sha256_of_file(folder_ + "/x"), sha256_of("abc"));
 }
 
 TEST_F(InFolder, a_file_that_cannot_be_made_or_read_is_named) {
   EXPECT_THAT(SafeFile::create(folder_ + "/no/x").status().message(), HasSubstr(folder_ + "/no/x"));
-  EXPECT_EQ(read_text(folder_ + "/x", 10).status().code(), Code::io);
+  EXPECT_EQ(read_bounded(folder_ + "/x", 10).status().code(), Code::io);
   ASSERT_TRUE(write_text(folder_ + "/x", "eleven bytes").ok());
-  EXPECT_EQ(read_text(folder_ + "/x", 10).status().code(), Code::corrupt);
+  EXPECT_EQ(read_bounded(folder_ + "/x", 10).status().code(), Code::corrupt);
 }
 
 TEST_F(InFolder, two_runs_do_not_save_into_one_folder_at_once) {
@@ -147,7 +147,7 @@ TEST(PieceNameText, leads_back_also_with_odd_letters) {
 }
 
 TEST(Ranges, as_text_read_back) {
-  const std::vector<Range> ranges{{0, "exp_avg", 0, 10}, {3, "main", 5, 7}};
+  const std::vector<StateRange> ranges{{0, "exp_avg", 0, 10}, {3, "main", 5, 7}};
   EXPECT_EQ(*parse_ranges(to_text(ranges)), ranges);
   EXPECT_TRUE(parse_ranges("")->empty());
   EXPECT_FALSE(parse_ranges("1 x").ok());
@@ -157,22 +157,23 @@ TEST(Ranges, as_text_read_back) {
 TEST(Sharing, gives_each_element_to_exactly_one_rank_that_keeps_it) {
   const std::vector<std::size_t> counts{10, 7};
   // Rank 0 keeps all of parameter 0, ranks 1 and 2 half each; parameter 1 is kept by all three.
-  const std::vector<std::vector<Range>> kept{{{0, "m", 0, 10}, {1, "m", 0, 7}},
-                                             {{0, "m", 0, 5}, {1, "m", 0, 7}},
-                                             {{0, "m", 5, 5}, {1, "m", 0, 7}}};
+  const std::vector<std::vector<StateRange>> kept{{{0, "m", 0, 10}, {1, "m", 0, 7}},
+                                                  {{0, "m", 0, 5}, {1, "m", 0, 7}},
+                                                  {{0, "m", 5, 5}, {1, "m", 0, 7}}};
   const auto shares = share_out(kept, counts);
   ASSERT_TRUE(shares.ok()) << shares.status().to_string();
   for (std::size_t parameter = 0; parameter < counts.size(); ++parameter)
     for (std::size_t element = 0; element < counts[parameter]; ++element) {
       int stored = 0;
       for (std::size_t rank = 0; rank < 3; ++rank)
-        for (const Range& share : (*shares)[rank]) {
+        for (const StateRange& share : (*shares)[rank]) {
           if (share.parameter != parameter || element < share.first || element >= share.end())
             continue;
           ++stored;
-          const bool keeps = std::any_of(kept[rank].begin(), kept[rank].end(), [&](const Range& k) {
-            return k.parameter == parameter && k.first <= share.first && share.end() <= k.end();
-          });
+          const bool keeps =
+              std::any_of(kept[rank].begin(), kept[rank].end(), [&](const StateRange& k) {
+                return k.parameter == parameter && k.first <= share.first && share.end() <= k.end();
+              });
           EXPECT_TRUE(keeps) << "rank " << rank;
         }
       EXPECT_EQ(stored, 1) << parameter << ", " << element;
@@ -182,11 +183,11 @@ TEST(Sharing, gives_each_element_to_exactly_one_rank_that_keeps_it) {
 
 TEST(Sharing, notices_elements_that_nobody_keeps) {
   const std::vector<std::size_t> counts{10};
-  const std::vector<std::vector<Range>> hole{{{0, "m", 0, 4}}, {{0, "m", 5, 5}}};
+  const std::vector<std::vector<StateRange>> hole{{{0, "m", 0, 4}}, {{0, "m", 5, 5}}};
   EXPECT_THAT(share_out(hole, counts).status().message(), HasSubstr("elements 4 to 5"));
-  const std::vector<std::vector<Range>> beyond{{{0, "m", 0, 11}}};
+  const std::vector<std::vector<StateRange>> beyond{{{0, "m", 0, 11}}};
   EXPECT_EQ(share_out(beyond, counts).status().code(), Code::internal);
-  const std::vector<std::vector<Range>> nothing{{}, {}};
+  const std::vector<std::vector<StateRange>> nothing{{}, {}};
   EXPECT_TRUE(share_out(nothing, counts).ok()) << "a frozen parameter has no state";
 }
 

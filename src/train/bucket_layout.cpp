@@ -1,4 +1,4 @@
-#include "train/layout.hpp"
+#include "train/bucket_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -94,13 +94,13 @@ void sort_by_readiness(std::vector<BucketPlan>& buckets, std::span<const std::si
   });
 }
 
-void place_parameters(std::span<const Parameter> parameters, int ranks, Layout& layout) {
+void place_parameters(std::span<const Parameter> parameters, int ranks, BucketLayout& layout) {
   layout.place.assign(parameters.size(), std::nullopt);
   for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
     BucketPlan& bucket = layout.buckets[b];
     std::size_t offset = 0;
     for (std::size_t index : bucket.parameters) {
-      layout.place[index] = Placement{b, offset};
+      layout.place[index] = BucketPlace{b, offset};
       offset += round_up(parameters[index].count(), kBlock);
     }
     bucket.elements =
@@ -108,7 +108,8 @@ void place_parameters(std::span<const Parameter> parameters, int ranks, Layout& 
   }
 }
 
-std::vector<std::size_t> forward_order(const Layout& layout, std::span<const std::size_t> seen) {
+std::vector<std::size_t> forward_order(const BucketLayout& layout,
+                                       std::span<const std::size_t> seen) {
   // Not seen: needed before anything else. Without any record: the reverse of backward.
   std::vector<std::size_t> first_use(layout.place.size(), 0);
   for (std::size_t i = 0; i < seen.size(); ++i) first_use[seen[i]] = i + 1;
@@ -135,7 +136,7 @@ bool has_tied(std::span<const Parameter> parameters, const BucketPlan& bucket) {
 }
 
 // The bucket that is ready last; a tied parameter's, when only what nobody used comes after it.
-std::size_t tail_of(std::span<const Parameter> parameters, const Layout& layout) {
+std::size_t tail_of(std::span<const Parameter> parameters, const BucketLayout& layout) {
   for (std::size_t b = layout.buckets.size(); b-- > 0;)
     if (has_tied(parameters, layout.buckets[b])) return b;
   return layout.buckets.size() - 1;
@@ -149,12 +150,12 @@ std::size_t largest_of(std::span<const Parameter> parameters, const BucketPlan& 
 
 }  // namespace
 
-Layout make_layout(std::span<const Parameter> parameters, const Order& order,
-                   std::size_t bucket_bytes, int ranks) {
+BucketLayout make_layout(std::span<const Parameter> parameters, const Order& order,
+                         std::size_t bucket_bytes, int ranks) {
   const std::vector<std::size_t> ready = complete(parameters, order.backward);
   Cutter cutter(parameters, bucket_bytes);
   for (auto index = ready.rbegin(); index != ready.rend(); ++index) cutter.take(*index);
-  Layout layout;
+  BucketLayout layout;
   layout.buckets = std::move(cutter).result();
   sort_by_readiness(layout.buckets, ready, parameters.size());
   place_parameters(parameters, ranks, layout);
@@ -162,7 +163,7 @@ Layout make_layout(std::span<const Parameter> parameters, const Order& order,
   return layout;
 }
 
-std::string tail_cause(std::span<const Parameter> parameters, const Layout& layout) {
+std::string tail_cause(std::span<const Parameter> parameters, const BucketLayout& layout) {
   if (layout.buckets.empty()) return "no gradients, no tail";
   const std::size_t tail = tail_of(parameters, layout);
   const BucketPlan& last = layout.buckets[tail];
@@ -176,7 +177,7 @@ std::string tail_cause(std::span<const Parameter> parameters, const Layout& layo
   return where + fmt::format("ready when backward ends; its largest part is {}", largest.name);
 }
 
-std::string describe(std::span<const Parameter> parameters, const Layout& layout) {
+std::string describe(std::span<const Parameter> parameters, const BucketLayout& layout) {
   std::string text = fmt::format("{:>6}  {:>5}  {:>10}  {:>10}  {}\n", "bucket", "dtype", "tensors",
                                  "MiB", "from … to");
   for (std::size_t b = 0; b < layout.buckets.size(); ++b) {

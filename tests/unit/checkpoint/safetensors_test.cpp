@@ -1,4 +1,4 @@
-#include "train/safetensors.hpp"
+#include "checkpoint/safetensors/safetensors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/layout.hpp"
+#include "train/bucket_layout.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// train/checkpoint_folder.hpp - a folder of checkpoints on disk: which are complete, which is the
+// checkpoint/folder.hpp - a folder of checkpoints on disk: which are complete, which is the
 // newest, how one is published, what is cleaned up.
 //
 //   FOLDER/iter_0000020      a checkpoint; complete when checkpoint.json is in it

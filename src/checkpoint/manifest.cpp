@@ -1,4 +1,4 @@
-#include "train/manifest.hpp"
+#include "checkpoint/manifest.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <optional>
 
+#include "checkpoint/safe_file.hpp"
 #include "core/json.hpp"
-#include "train/safe_file.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -157,7 +157,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
 }
 
 Result<std::string> read_manifest_text(const std::string& folder) {
-  return read_text(fmt::format("{}/{}", folder, kManifest), kMostBytes);
+  return read_bounded(fmt::format("{}/{}", folder, kManifest), kMostBytes);
 }
 
 Status check_sizes(const Manifest& manifest, const std::string& folder) {

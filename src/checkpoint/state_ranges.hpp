@@ -1,5 +1,5 @@
-// train/state_ranges.hpp - which rank stores which elements of the optimizer's state, and where a
-// rank finds those that it needs again.
+// checkpoint/state_ranges.hpp - which rank stores which elements of the optimizer's state, and
+// where a rank finds those that it needs again.
 //
 // Everything is by parameter, state name and element range of the unpadded parameter, so that
 // neither buckets nor the number of ranks matter. Pure: no files, no group.
@@ -23,13 +23,13 @@
 namespace tutti::checkpoint {
 
 // Elements [first, first + count) of one kind of state of one parameter.
-struct Range {
+struct StateRange {
   std::size_t parameter = 0;
   std::string state;
   std::size_t first = 0;
   std::size_t count = 0;
   std::size_t end() const { return first + count; }
-  bool operator==(const Range&) const = default;
+  bool operator==(const StateRange&) const = default;
 };
 
 // "PARAMETER|STATE|FIRST:COUNT": a piece's name in a state file.
@@ -44,14 +44,14 @@ struct PieceName {
 std::optional<PieceName> parse_piece_name(std::string_view name);
 
 // What ranks tell each other: a line for each range.
-std::string to_text(std::span<const Range> ranges);
-Result<std::vector<Range>> parse_ranges(std::string_view text);
+std::string to_text(std::span<const StateRange> ranges);
+Result<std::vector<StateRange>> parse_ranges(std::string_view text);
 
 // Given what every rank keeps, what each stores: every element once. Elements that several ranks
 // keep (plain data parallelism) are shared out evenly among them. Code::internal names elements
 // that nobody keeps though others of the same state are kept.
-Result<std::vector<std::vector<Range>>> share_out(std::span<const std::vector<Range>> kept,
-                                                  std::span<const std::size_t> parameter_counts);
+Result<std::vector<std::vector<StateRange>>> share_out(
+    std::span<const std::vector<StateRange>> kept, std::span<const std::size_t> parameter_counts);
 
 // Where a stored piece lies.
 struct Stored {

@@ -1,4 +1,4 @@
-#include "train/checkpoint_folder.hpp"
+#include "checkpoint/folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 #include <charconv>
 #include <filesystem>
 
-#include "train/manifest.hpp"
-#include "train/safe_file.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/safe_file.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -77,7 +77,7 @@ Status take_name(const std::string& from, const std::string& to, const std::stri
 
 Result<std::string> named_by_latest(const std::string& folder) {
   const std::string path = folder + "/" + std::string(kLatest);
-  auto text = read_text(path, 4096);
+  auto text = read_bounded(path, 4096);
   if (!text.ok()) return text.status();
   const std::string name = text->substr(0, text->find('\n'));
   if (!iteration_of(name) || name + "\n" != *text)

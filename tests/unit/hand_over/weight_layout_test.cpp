@@ -1,4 +1,4 @@
-#include "train/hand_over_layout.hpp"
+#include "hand_over/weight_layout.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// train/safe_file.hpp - files that are there whole or not at all, and their SHA-256.
+// checkpoint/safe_file.hpp - files that are there whole or not at all, and their SHA-256.
 //
 // A SafeFile is written under the name .tmp_NAME in the folder where it will lie. commit() syncs
 // it, gives it its name and syncs the folder; without commit nothing is left of it. Whoever is
@@ -58,7 +58,7 @@ class SafeFile {
 // "PATH: WHAT: what errno says".
 Status file_trouble(const std::string& path, std::string_view what);
 // A file of text, whole; one with more than `most` bytes is refused.
-Result<std::string> read_text(const std::string& path, std::size_t most);
+Result<std::string> read_bounded(const std::string& path, std::size_t most);
 Status write_text(const std::string& path, std::string_view text);
 // Makes the names in a folder survive a crash of the machine.
 Status sync_folder(const std::string& folder);

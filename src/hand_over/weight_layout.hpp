@@ -1,4 +1,4 @@
-// train/hand_over_layout.hpp - how weights lie while they are handed over, and what is said of
+// hand_over/weight_layout.hpp - how weights lie while they are handed over, and what is said of
 // them. docs/formats/hand_over.md.
 //
 //   announcement │ layout, when it is a new one │ bucket 0 │ bucket 1 │ …
@@ -42,7 +42,7 @@ struct Announcement {
 };
 static_assert(sizeof(Announcement) == 64);
 
-struct Place {
+struct TensorPlace {
   std::string name;
   std::vector<std::int64_t> shape;
   Dtype dtype = Dtype::u8;
@@ -50,22 +50,22 @@ struct Place {
   std::size_t offset = 0;
 };
 
-struct Layout {
-  std::vector<Place> places;
+struct WeightLayout {
+  std::vector<TensorPlace> places;
   std::size_t bytes = 0;
   std::string text;  // what is sent of it
   std::uint64_t hash = 0;
 };
 // invalid_argument names a tensor that cannot be sent.
-Result<Layout> layout_of(std::span<const train::NamedTensor> weights);
+Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights);
 // corrupt: not a text that layout_of makes.
-Result<Layout> parse_layout(std::string_view text);
+Result<WeightLayout> parse_layout(std::string_view text);
 
 // One flat array with the tensors in it.
 class FlatCopy {
  public:
   // Memory for this layout, zeroed; kept where the layout is the one before.
-  Status prepare(const Layout& layout);
+  Status prepare(const WeightLayout& layout);
   std::byte* data() const { return memory_.get(); }
   std::size_t bytes() const { return bytes_; }
   std::span<const train::NamedTensor> tensors() const { return tensors_; }

@@ -1,4 +1,5 @@
-// train/safetensors.hpp - the safetensors file format: named tensors, readable by anybody's reader.
+// checkpoint/safetensors/safetensors.hpp - the safetensors file format: named tensors that anybody's
+// reader can read.
 //
 //   8 bytes    length of the header, little endian
 //   header     JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …,
@@ -21,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/safe_file.hpp"
+#include "checkpoint/safe_file.hpp"
 #include "tutti/buffer.hpp"
 #include "tutti/status.hpp"
 

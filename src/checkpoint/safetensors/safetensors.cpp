@@ -1,4 +1,4 @@
-#include "train/safetensors.hpp"
+#include "checkpoint/safetensors/safetensors.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

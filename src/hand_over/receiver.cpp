@@ -8,13 +8,14 @@
 
 #include <algorithm>
 
-#include "train/hand_over_layout.hpp"
+#include "hand_over/weight_layout.hpp"
 #include "tutti/train/hand_over.hpp"
 
-namespace tutti::train {
+namespace tutti::hand_over {
 namespace {
 
-using namespace tutti::hand_over;
+using train::NamedTensor;
+using train::WeightReceiver;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTrainer = 0;  // within a pair
@@ -64,25 +65,25 @@ class Receiver final : public WeightReceiver {
   std::span<const NamedTensor> weights() const override { return front_.tensors(); }
 
  private:
-  enum class Stage : std::uint8_t { announcement, layout, buckets };
+  enum class Awaited : std::uint8_t { announcement, layout, buckets };
 
   // Everything posted has ended: goes on to what comes next. True when a version is complete.
   Result<bool> take_in() {
     for (const Work& work : works_)
       if (const Status status = work.status(); !status.ok()) return status;
-    switch (stage_) {
-      case Stage::announcement:
+    switch (awaited_) {
+      case Awaited::announcement:
         if (Status status = check_announcement(); !status.ok()) return status;
         if (announcement_.layout_bytes > 0) return await_layout();
         return await_buckets();
-      case Stage::layout: {
+      case Awaited::layout: {
         auto layout = parse_layout(layout_text_);
         if (!layout.ok()) return layout.status();
         layout_ = *std::move(layout);
         has_layout_ = true;
         return await_buckets();
       }
-      case Stage::buckets: return flip();
+      case Awaited::buckets: return flip();
     }
     return false;
   }
@@ -105,8 +106,8 @@ class Receiver final : public WeightReceiver {
     return {};
   }
 
-  void await(Stage stage, Buffer buffer, std::uint32_t tag, const CallOptions& options = {}) {
-    stage_ = stage;
+  void await(Awaited awaited, Buffer buffer, std::uint32_t tag, const CallOptions& options = {}) {
+    awaited_ = awaited;
     works_.push_back(pair_->irecv(buffer, kTrainer, tag, options));
   }
 
@@ -115,14 +116,14 @@ class Receiver final : public WeightReceiver {
     works_.clear();
     CallOptions options;
     options.timeout = std::chrono::nanoseconds::max();
-    await(Stage::announcement, {&announcement_, sizeof announcement_, Dtype::u8}, kAnnouncement,
+    await(Awaited::announcement, {&announcement_, sizeof announcement_, Dtype::u8}, kAnnouncement,
           options);
   }
 
   bool await_layout() {
     works_.clear();
     layout_text_.resize(announcement_.layout_bytes);
-    await(Stage::layout, Buffer::of(layout_text_.data(), layout_text_.size()), kLayout);
+    await(Awaited::layout, Buffer::of(layout_text_.data(), layout_text_.size()), kLayout);
     return false;
   }
 
@@ -132,9 +133,9 @@ class Receiver final : public WeightReceiver {
       return corrupt("is not of the layout that was announced");
     if (Status status = back_.prepare(layout_); !status.ok()) return status;
     works_.clear();
-    stage_ = Stage::buckets;
+    awaited_ = Awaited::buckets;
     for (std::size_t i = 0; i < announcement_.buckets; ++i)
-      await(Stage::buckets, back_.bucket(i, announcement_.bucket_bytes), kBucket);
+      await(Awaited::buckets, back_.bucket(i, announcement_.bucket_bytes), kBucket);
     return false;
   }
 
@@ -160,20 +161,18 @@ class Receiver final : public WeightReceiver {
   int trainer_;
   std::uint64_t version_ = 0;
   Status failure_;
-  Stage stage_ = Stage::announcement;
+  Awaited awaited_ = Awaited::announcement;
   Announcement announcement_;
   std::string layout_text_;
-  Layout layout_;
+  WeightLayout layout_;
   bool has_layout_ = false;
   FlatCopy front_, back_;
   std::vector<Work> works_;
   std::shared_ptr<Group> pair_;  // last: the group ends before the memory that it receives into
 };
 
-}  // namespace
-
-Result<std::unique_ptr<WeightReceiver>> WeightReceiver::create(Group& group, int trainer,
-                                                               std::span<const int> receivers) {
+Result<std::unique_ptr<WeightReceiver>> make_receiver(Group& group, int trainer,
+                                                      std::span<const int> receivers) {
   const auto refuse = [](std::string what) {
     return Status(Code::invalid_argument, "receiving weights: " + std::move(what));
   };
@@ -187,6 +186,16 @@ Result<std::unique_ptr<WeightReceiver>> WeightReceiver::create(Group& group, int
   if (!made.ok())
     return made.status().annotate(fmt::format("receiving weights from rank {}", trainer));
   return std::unique_ptr<WeightReceiver>(std::make_unique<Receiver>(*std::move(made), trainer));
+}
+
+}  // namespace
+}  // namespace tutti::hand_over
+
+namespace tutti::train {
+
+Result<std::unique_ptr<WeightReceiver>> WeightReceiver::create(Group& group, int trainer,
+                                                               std::span<const int> receivers) {
+  return hand_over::make_receiver(group, trainer, receivers);
 }
 
 }  // namespace tutti::train

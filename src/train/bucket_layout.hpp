@@ -1,4 +1,4 @@
-// train/layout.hpp - which parameter lies where: buckets of flat memory, in the order of use.
+// train/bucket_layout.hpp - which parameter lies where: buckets of flat memory, in the order of use.
 //
 // A bucket holds parameters of one dtype whose gradients become ready one after the other. Each
 // starts on a 64-element boundary; the end is padded to 128 · ranks elements in every mode, so that
@@ -32,10 +32,10 @@ struct Order {
   std::vector<std::size_t> forward;
 };
 
-struct Placement {
+struct BucketPlace {
   std::size_t bucket = 0;
   std::size_t offset = 0;  // elements
-  bool operator==(const Placement&) const = default;
+  bool operator==(const BucketPlace&) const = default;
 };
 
 struct BucketPlan {
@@ -45,22 +45,22 @@ struct BucketPlan {
   bool operator==(const BucketPlan&) const = default;
 };
 
-struct Layout {
-  std::vector<BucketPlan> buckets;              // by readiness
-  std::vector<std::optional<Placement>> place;  // by parameter; frozen ones have none
-  std::vector<std::size_t> forward;             // buckets, by first use in forward
-  bool operator==(const Layout&) const = default;
+struct BucketLayout {
+  std::vector<BucketPlan> buckets;                // by readiness
+  std::vector<std::optional<BucketPlace>> place;  // by parameter; frozen ones have none
+  std::vector<std::size_t> forward;               // buckets, by first use in forward
+  bool operator==(const BucketLayout&) const = default;
 };
 
 // Parameters that `order` does not name are ready last and needed first. An empty order: the reverse
 // of the definition.
-Layout make_layout(std::span<const Parameter> parameters, const Order& order,
-                   std::size_t bucket_bytes, int ranks);
+BucketLayout make_layout(std::span<const Parameter> parameters, const Order& order,
+                         std::size_t bucket_bytes, int ranks);
 
 // "bucket 5 of 6 (3.1 MiB): tied parameter embedding.weight is used …": why the tail is as long as it
 // is.
-std::string tail_cause(std::span<const Parameter> parameters, const Layout& layout);
+std::string tail_cause(std::span<const Parameter> parameters, const BucketLayout& layout);
 // A table of the buckets, and the tail's cause.
-std::string describe(std::span<const Parameter> parameters, const Layout& layout);
+std::string describe(std::span<const Parameter> parameters, const BucketLayout& layout);
 
 }  // namespace tutti::train

@@ -1,11 +1,11 @@
-// The writing half of train/safetensors.hpp.
+// The writing half of checkpoint/safetensors/safetensors.hpp.
 #include <fmt/format.h>
 
 #include <cstring>
 #include <set>
 
+#include "checkpoint/safetensors/safetensors.hpp"
 #include "core/json.hpp"
-#include "train/safetensors.hpp"
 
 namespace tutti::checkpoint {
 namespace {

@@ -11,17 +11,22 @@
 #include <filesystem>
 #include <map>
 
+#include "checkpoint/folder.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/safetensors/safetensors.hpp"
+#include "checkpoint/state_ranges.hpp"
 #include "train/agreement.hpp"
-#include "train/checkpoint_folder.hpp"
-#include "train/manifest.hpp"
-#include "train/safetensors.hpp"
-#include "train/state_ranges.hpp"
 #include "tutti/train/checkpoint.hpp"
 
-namespace tutti::train {
+namespace tutti::checkpoint {
 namespace {
 
-using namespace tutti::checkpoint;
+using train::agree;
+using train::CheckpointInfo;
+using train::DataParallel;
+using train::Parameter;
+using train::share_text;
+using train::StatePiece;
 
 constexpr std::string_view kMainWeights = "main";
 
@@ -268,11 +273,7 @@ class Loading {
   std::map<std::pair<std::string, std::string>, StoredState> stored_;  // (parameter, state)
 };
 
-}  // namespace
-
-inline namespace [[gnu::visibility("default")]] v1 {
-
-Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
+Result<CheckpointInfo> inspect(const std::string& path) {
   const auto folder = find_checkpoint(path);
   if (!folder.ok()) return folder.status();
   const auto text = read_manifest_text(*folder);
@@ -283,8 +284,18 @@ Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
   return info_of(*manifest);
 }
 
+}  // namespace
+}  // namespace tutti::checkpoint
+
+namespace tutti::train {
+inline namespace [[gnu::visibility("default")]] v1 {
+
+Result<CheckpointInfo> inspect_checkpoint(const std::string& path) {
+  return checkpoint::inspect(path);
+}
+
 Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path) {
-  auto info = Loading(model, path).run();
+  auto info = checkpoint::Loading(model, path).run();
   if (!info.ok()) return info.status().annotate("loading a checkpoint");
   return info;
 }
