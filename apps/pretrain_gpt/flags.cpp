@@ -93,9 +93,6 @@ void add_overlap(CLI::App& app, Flags& flags) {
   app.add_flag("--async-log-allreduce", flags.async_log_all_reduce,
                "Logging never waits; a line comes one step late")
       ->group(group);
-  app.add_flag("--debug-stale-reads", flags.debug_stale_reads,
-               "Look at every tensor that forward reads (slow)")
-      ->group(group);
   app.add_flag("--predict", flags.predict,
                "Rehearse some steps without communication; predicted beside measured times at the "
                "end")

@@ -63,7 +63,6 @@ struct Flags {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool async_log_all_reduce = false;
-  bool debug_stale_reads = false;
   bool predict = false;
 
   // Checks.

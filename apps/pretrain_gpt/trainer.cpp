@@ -47,7 +47,6 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
         .beta1 = flags.adam_beta1, .beta2 = flags.adam_beta2, .epsilon = flags.adam_eps};
   }
   options.group_of = parameter_group;
-  options.debug = flags.debug_stale_reads;
   return options;
 }
 

@@ -13,6 +13,7 @@
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/model_tensors.hpp"
 #include "checkpoint/safetensors/safetensors.hpp"
 #include "checkpoint/state_ranges.hpp"
 #include "train/agreement.hpp"
@@ -31,41 +32,7 @@ using train::StatePiece;
 constexpr std::string_view kMainWeights = "main";
 
 CheckpointInfo info_of(const Manifest& manifest) {
-  return {manifest.iteration, manifest.ranks, manifest.extra, manifest.order};
-}
-
-std::string in_words(Dtype dtype, const std::vector<std::int64_t>& shape) {
-  std::string text = std::string(to_string(dtype)) + " [";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += fmt::format("{}{}", i ? ", " : "", shape[i]);
-  return text + "]";
-}
-
-// Names the first parameter in which the checkpoint's model is another than ours.
-Status compare_models(const SafetensorsFile& file, const std::vector<Parameter>& parameters) {
-  const auto differs = [&](const std::string& name, const std::string& how) {
-    return Status(Code::mismatch, fmt::format("{}: is of another model: parameter '{}' {}",
-                                              file.path(), name, how));
-  };
-  std::map<std::string_view, const Parameter*> ours;
-  for (const Parameter& parameter : parameters) {
-    ours[parameter.name] = &parameter;
-    const TensorEntry* theirs = file.header().find(parameter.name);
-    if (theirs == nullptr) {
-      const auto tied = file.header().metadata.find(parameter.name);
-      return differs(parameter.name,
-                     tied == file.header().metadata.end()
-                         ? "is not in it"
-                         : fmt::format("is another name of '{}' there", tied->second));
-    }
-    if (theirs->dtype != parameter.value.dtype || theirs->shape != parameter.shape)
-      return differs(parameter.name,
-                     fmt::format("is {} there and {} here", in_words(theirs->dtype, theirs->shape),
-                                 in_words(parameter.value.dtype, parameter.shape)));
-  }
-  for (const TensorEntry& tensor : file.header().tensors)
-    if (!ours.contains(tensor.name)) return differs(tensor.name, "is in it and not here");
-  return {};
+  return {manifest.iteration, manifest.ranks, manifest.extra, manifest.order, {}};
 }
 
 // The files that this rank hashes: the largest first, each to the rank with the least so far.
@@ -92,10 +59,12 @@ class Loading {
     if (Status status = agree(group_, verify()); !status.ok()) return status;
     if (Status status = agree(group_, look_at_headers()); !status.ok()) return status;
     if (Status status = agree(group_, read_weights()); !status.ok()) return status;
-    for (std::size_t i = 0; i < model_.parameters().size(); ++i)
-      if (Status status = group_.broadcast(model_.parameter(i), 0); !status.ok()) return status;
+    for (const ModelTensor& tensor : tensors_)
+      if (Status status = group_.broadcast(tensor.value, 0); !status.ok()) return status;
     if (Status status = agree(group_, restore_state()); !status.ok()) return status;
-    return info_of(manifest_);
+    CheckpointInfo info = info_of(manifest_);
+    info.warnings = std::move(warnings_);
+    return info;
   }
 
  private:
@@ -143,7 +112,9 @@ class Loading {
   Status look_at_headers() {
     auto weights = SafetensorsFile::open(path_of(kModel));
     if (!weights.ok()) return weights.status();
-    if (Status status = compare_models(*weights, model_.parameters()); !status.ok()) return status;
+    tensors_ = model_tensors(model_);
+    if (!manifest_.buffers) leave_buffers_out();
+    if (Status status = compare_models(*weights, tensors_); !status.ok()) return status;
     weights_.emplace(*std::move(weights));
     for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
       const std::string& name = model_.parameters()[i].name;
@@ -156,6 +127,19 @@ class Loading {
     for (const StatePiece& piece : model_.state())
       if (Status status = check_stored(piece); !status.ok()) return status;
     return {};
+  }
+
+  // They stay as they are.
+  void leave_buffers_out() {
+    std::vector<std::string> names;
+    for (const ModelTensor& tensor : tensors_)
+      if (tensor.is_buffer) names.push_back("'" + tensor.name + "'");
+    std::erase_if(tensors_, [](const ModelTensor& tensor) { return tensor.is_buffer; });
+    if (names.empty()) return;
+    warnings_.push_back(
+        fmt::format("{} is of version 1, which holds no module buffers: {} {} not "
+                    "loaded",
+                    folder_, fmt::join(names, ", "), names.size() == 1 ? "was" : "were"));
   }
 
   Status index_states() {
@@ -218,10 +202,10 @@ class Loading {
 
   Status read_weights() {
     if (group_.rank() != 0) return {};
-    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-      const TensorEntry& tensor = *weights_->header().find(model_.parameters()[i].name);
-      const Buffer into = model_.parameter(i);
-      if (Status status = weights_->read(tensor, 0, into.data, into.bytes()); !status.ok())
+    for (const ModelTensor& tensor : tensors_) {
+      const TensorEntry& stored = *weights_->header().find(tensor.name);
+      if (Status status = weights_->read(stored, 0, tensor.value.data, tensor.value.bytes());
+          !status.ok())
         return status;
     }
     return {};
@@ -267,6 +251,8 @@ class Loading {
   const std::string& path_;
   std::string folder_;
   Manifest manifest_;
+  std::vector<std::string> warnings_;
+  std::vector<ModelTensor> tensors_;  // of the model, where they are loaded to
   std::optional<SafetensorsFile> weights_;
   std::vector<SafetensorsFile> files_;  // by rank that wrote them
   std::map<std::string, std::size_t, std::less<>> index_of_;

@@ -13,7 +13,9 @@ namespace tutti::checkpoint {
 namespace {
 
 constexpr std::string_view kFormat = "tutti checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr int kFirstVersion = 1;  // that can still be read
+constexpr int kFirstWithBuffers = 2;
 constexpr std::size_t kMostBytes = 256 << 20;
 constexpr std::string_view kSealBefore = "  \"sha256\": \"";
 constexpr std::string_view kSealAfter = "\"\n}\n";
@@ -85,13 +87,17 @@ Result<std::string_view> unsealed(std::string_view text) {
   return body;
 }
 
-Status read_numbers(const Json& document, Manifest& manifest) {
+Result<int> read_version(const Json& document) {
   const Json* format = document.find("format");
   if (format == nullptr || format->string != kFormat) return corrupt("it is no tutti checkpoint");
-  const auto version = whole(document.find("version"));
-  if (version != kVersion)
-    return corrupt(
-        fmt::format("it has version {}, and this build reads {}", version.value_or(-1), kVersion));
+  const std::int64_t version = whole(document.find("version")).value_or(-1);
+  if (version < kFirstVersion || version > kVersion)
+    return corrupt(fmt::format("it has version {}, and this build reads {} to {}", version,
+                               kFirstVersion, kVersion));
+  return static_cast<int>(version);
+}
+
+Status read_numbers(const Json& document, Manifest& manifest) {
   const auto iteration = whole(document.find("iteration"));
   const auto ranks = whole(document.find("ranks"));
   if (!iteration || *iteration < 0) return corrupt("'iteration' is no whole number");
@@ -116,6 +122,11 @@ Status read_lists(const Json& document, Manifest& manifest) {
   const auto order = field(document, "order", Json::Kind::array);
   if (!order.ok()) return order.status();
   for (const Json& name : (*order)->items) manifest.order.push_back(name.string);
+  if (manifest.buffers) {
+    const auto buffers = field(document, "buffers", Json::Kind::array);
+    if (!buffers.ok()) return buffers.status();
+    for (const Json& name : (*buffers)->items) manifest.buffers->push_back(name.string);
+  }
   const auto extra = field(document, "extra", Json::Kind::object);
   if (!extra.ok()) return extra.status();
   for (const auto& [name, value] : (*extra)->fields) manifest.extra[name] = value.string;
@@ -132,17 +143,17 @@ std::string to_json(const Manifest& manifest) {
   const auto pair = [](const auto& item) {
     return fmt::format("{}: {}", json_quoted(item.first), item.second);
   };
+  const auto quoted = [](const std::string& name) { return json_quoted(name); };
   const auto quoted_pair = [](const auto& item) {
     return json_quoted(item.first) + ": " + json_quoted(item.second);
   };
   std::string text = fmt::format(
       "{{\n  \"format\": \"{}\", \"version\": {},\n  \"iteration\": {}, \"ranks\": {},\n"
       "  \"files\": [{}\n  ],\n  \"step_counts\": {{{}\n  }},\n  \"order\": [{}\n  ],\n"
-      "  \"extra\": {{{}\n  }},\n",
+      "  \"buffers\": [{}\n  ],\n  \"extra\": {{{}\n  }},\n",
       kFormat, kVersion, manifest.iteration, manifest.ranks, joined(manifest.files, file_text),
-      joined(manifest.step_counts, pair),
-      joined(manifest.order, [](const std::string& name) { return json_quoted(name); }),
-      joined(manifest.extra, quoted_pair));
+      joined(manifest.step_counts, pair), joined(manifest.order, quoted),
+      joined(manifest.buffers.value(), quoted), joined(manifest.extra, quoted_pair));
   return text + std::string(kSealBefore) + sha256_of(text) + std::string(kSealAfter);
 }
 
@@ -150,7 +161,10 @@ Result<Manifest> parse_manifest(std::string_view text) {
   if (const auto body = unsealed(text); !body.ok()) return body.status();
   const auto document = Json::parse(text);
   if (!document.ok()) return document.status();
+  const auto version = read_version(*document);
+  if (!version.ok()) return version.status();
   Manifest manifest;
+  if (*version < kFirstWithBuffers) manifest.buffers.reset();
   if (Status status = read_numbers(*document, manifest); !status.ok()) return status;
   if (Status status = read_lists(*document, manifest); !status.ok()) return status;
   return manifest;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ struct Manifest {
   std::map<std::string, std::int64_t> step_counts;
   std::vector<std::string> order;
   std::map<std::string, std::string> extra;
+  // Names of the module buffers in the model's file. Absent: version 1, which saved none.
+  std::optional<std::vector<std::string>> buffers = std::vector<std::string>();
   bool operator==(const Manifest&) const = default;
 };
 

@@ -16,6 +16,7 @@
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/model_tensors.hpp"
 #include "checkpoint/safetensors/safetensors.hpp"
 #include "checkpoint/state_ranges.hpp"
 #include "train/agreement.hpp"
@@ -126,11 +127,12 @@ class Saving {
   Status write_model() {
     std::vector<TensorToWrite> tensors;
     Metadata metadata{{"format", "pt"}};
-    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-      const Parameter& parameter = model_.parameters()[i];
-      tensors.push_back({parameter.name, parameter.shape, model_.parameter(i)});
-      for (const std::string& alias : parameter.aliases) metadata[alias] = parameter.name;
+    for (const ModelTensor& tensor : model_tensors(model_)) {
+      tensors.push_back({tensor.name, tensor.shape, tensor.value});
+      if (tensor.is_buffer) buffers_.push_back(tensor.name);
     }
+    for (const Parameter& parameter : model_.parameters())
+      for (const std::string& alias : parameter.aliases) metadata[alias] = parameter.name;
     return write_file(std::string(kModel), tensors, metadata, weights_);
   }
 
@@ -149,6 +151,7 @@ class Saving {
     manifest.ranks = group_.size();
     manifest.extra = info_.extra;
     manifest.order = info_.order.empty() ? model_.order() : info_.order;
+    manifest.buffers = buffers_;
     manifest.files.push_back(weights_);
     for (int rank = 0; rank < group_.size(); ++rank) {
       const std::string& text = facts[static_cast<std::size_t>(rank)];
@@ -173,6 +176,7 @@ class Saving {
   std::optional<Publication> publication_;  // on rank 0
   std::string target_;
   FileFacts state_, weights_;
+  std::vector<std::string> buffers_;  // names, on rank 0
 };
 
 }  // namespace

@@ -50,10 +50,6 @@ class Bucket {
   // values of own() ← main weights
   void narrow_values();
 
-  bool contains_value(const void* address) const;
-  // Offset in elements of an address that the bucket contains.
-  std::size_t offset_of(const void* address) const;
-
   std::string name;  // of its collectives, in logs and traces
 
   // ---- this step

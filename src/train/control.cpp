@@ -93,10 +93,10 @@ void Control::clear() {
   fault_told_ = false;
 }
 
-double Control::norm_squared() const {
+ExactSum Control::norm() const {
   std::array<std::int64_t, ExactSum::kLimbs> limbs;
   std::copy_n(words_.begin(), limbs.size(), limbs.begin());
-  return ExactSum::from_limbs(limbs).value();
+  return ExactSum::from_limbs(limbs);
 }
 
 std::int64_t Control::tokens() const { return words_[kTokens]; }

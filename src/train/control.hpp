@@ -41,7 +41,7 @@ class Control {
     bool after_reduction = false;  // then `rank` only owns the shard in which it was found
     std::optional<std::size_t> parameter;
   };
-  double norm_squared() const;
+  ExactSum norm() const;  // of the squares
   std::int64_t tokens() const;
   std::vector<SlotFault> slot_faults() const;
   int used_by(std::size_t parameter) const;  // how many ranks

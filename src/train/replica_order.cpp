@@ -1,10 +1,28 @@
 // The order of use is learned in the first micro-batch and never trusted to the definition: a model
 // may define what it uses first last (docs/algorithms/overlap.md).
+#include <algorithm>
 #include <cstring>
 
 #include "train/replica.hpp"
 
 namespace tutti::train {
+namespace {
+
+// A gradient that comes more than once is complete with the last one.
+std::vector<std::size_t> by_last_gradient(const std::vector<std::size_t>& came,
+                                          std::size_t parameters) {
+  std::vector<std::size_t> order;
+  std::vector<bool> listed(parameters, false);
+  for (auto index = came.rbegin(); index != came.rend(); ++index) {
+    if (listed[*index]) continue;
+    listed[*index] = true;
+    order.push_back(*index);
+  }
+  std::reverse(order.begin(), order.end());
+  return order;
+}
+
+}  // namespace
 
 Status Replica::learn_order() {
   learning_ = false;
@@ -22,7 +40,8 @@ Result<Order> Replica::rank_zeros_order() {
   // [backward, then -1 … | forward, then -1 …]
   const std::size_t count = parameters_.size();
   std::vector<std::int64_t> words(2 * count, -1);
-  std::copy(seen_order_.backward.begin(), seen_order_.backward.end(), words.begin());
+  const std::vector<std::size_t> backward = by_last_gradient(seen_order_.backward, count);
+  std::copy(backward.begin(), backward.end(), words.begin());
   std::copy(seen_order_.forward.begin(), seen_order_.forward.end(),
             words.begin() + static_cast<std::ptrdiff_t>(count));
   if (Status status = group_->broadcast(Buffer::of(words), 0); !status.ok()) return status;

@@ -58,11 +58,11 @@ void Stopwatch::begin_update() {
   phase_ = StepPhase::update;
 }
 
-void Stopwatch::end_step(std::span<Pending* const> carried) {
+void Stopwatch::end_step(std::optional<std::int64_t> number, std::span<Pending* const> carried) {
   close_phase();
   times_.end = now_ns();
-  ++steps_;
-  if (sink_ != nullptr && times_.begin != 0) sink_->step(steps_, times_.begin, times_.end);
+  if (sink_ != nullptr && number && times_.begin != 0)
+    sink_->step(*number, times_.begin, times_.end);
   for (std::size_t i = 0; i < done_.size(); ++i) {
     // The callback of a collective that was waited for may still be on its way.
     const std::int64_t done = done_[i]->load(std::memory_order_acquire);

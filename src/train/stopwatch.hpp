@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "train/bucket.hpp"
 #include "tutti/train/overlap.hpp"
@@ -17,14 +18,13 @@ class Stopwatch {
  public:
   // Phases and steps are noted there, too; null: nowhere.
   void trace_to(trace::Sink* sink) { sink_ = sink; }
-  // Steps are counted from here on; a run may go on from a checkpoint.
-  void set_steps(std::int64_t steps) { steps_ = steps; }
   void begin_micro_batch();
   void begin_backward();
   void end_backward();
   void begin_update();
-  // Ends the step. `carried`: collectives that belong to the next one.
-  void end_step(std::span<Pending* const> carried);
+  // Ends the step. The trace shows it under this number; one that is to be computed again has none.
+  // `carried`: collectives that belong to the next one.
+  void end_step(std::optional<std::int64_t> number, std::span<Pending* const> carried);
   StepTimes take() { return std::move(finished_); }
 
   // Notes the start of a collective and follows it to its end.
@@ -39,7 +39,6 @@ class Stopwatch {
   enum class StepPhase { none, forward, backward, update };
   static std::string_view name_of(StepPhase phase);
   trace::Sink* sink_ = nullptr;
-  std::int64_t steps_ = 0;
   StepTimes times_;
   StepTimes finished_;
   StepPhase phase_ = StepPhase::none;

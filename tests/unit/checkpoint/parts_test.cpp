@@ -92,7 +92,15 @@ Manifest example() {
   manifest.step_counts = {{"a \"b\"", 20}, {"c", 0}};
   manifest.order = {"c", "a \"b\""};
   manifest.extra = {{"seed", "1"}, {"text", "with\nlines"}};
+  manifest.buffers = {"norm.running_mean", "odd \"name\""};
   return manifest;
+}
+
+// The same text with something replaced, and sealed again.
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  text.erase(text.rfind("  \"sha256\""));
+  text.replace(text.find(from), from.size(), to);
+  return text + "  \"sha256\": \"" + sha256_of(text) + "\"\n}\n";
 }
 
 TEST(ManifestText, reads_back_as_it_was_written) {
@@ -103,7 +111,31 @@ TEST(ManifestText, reads_back_as_it_was_written) {
   bare.step_counts.clear();
   bare.order.clear();
   bare.extra.clear();
+  bare.buffers->clear();
   EXPECT_EQ(*parse_manifest(to_json(bare)), bare);
+}
+
+TEST(ManifestText, of_version_1_has_no_list_of_buffers) {
+  Manifest older = example();
+  older.buffers = std::vector<std::string>();
+  const std::string text = with(with(to_json(older), "\"version\": 2", "\"version\": 1"),
+                                "  \"buffers\": [\n  ],\n", "");
+  const auto manifest = parse_manifest(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().to_string();
+  older.buffers.reset();
+  EXPECT_EQ(*manifest, older);
+}
+
+TEST(ManifestText, of_another_version_is_refused_with_its_number) {
+  for (const std::string other : {"0", "3", "-1", "2.5", "\"2\""}) {
+    const auto manifest =
+        parse_manifest(with(to_json(example()), "\"version\": 2", "\"version\": " + other));
+    EXPECT_EQ(manifest.status().code(), Code::corrupt);
+    EXPECT_THAT(manifest.status().message(), HasSubstr("this build reads 1 to 2"));
+  }
+  EXPECT_THAT(
+      parse_manifest(with(to_json(example()), "\"buffers\"", "\"others\"")).status().message(),
+      HasSubstr("'buffers'"));
 }
 
 TEST(ManifestText, is_refused_when_any_bit_has_flipped_or_any_end_is_missing) {

@@ -48,7 +48,7 @@ TEST_P(ControlOfRanks, adds_up_norms_and_tokens) {
     tokens += 1'000'000'000 + rank;
   }
   for (const int rank : {0, n / 2, n - 1}) {
-    EXPECT_EQ(world[rank].norm_squared(), expected.value());
+    EXPECT_EQ(world[rank].norm().value(), expected.value());
     EXPECT_EQ(world[rank].tokens(), tokens);
     EXPECT_TRUE(world[rank].slot_faults().empty());
   }
@@ -116,7 +116,7 @@ TEST_P(ControlOfRanks, a_fault_of_everybody_does_not_spill_into_anything_else) {
   EXPECT_EQ(world[0].tokens(), n);
   EXPECT_EQ(world[0].used_by(0), n);
   EXPECT_EQ(world[0].used_by(1), 0);
-  EXPECT_EQ(world[0].norm_squared(), 0);
+  EXPECT_EQ(world[0].norm().value(), 0);
 }
 
 TEST(Control, several_faults_are_all_named) {
@@ -170,7 +170,7 @@ TEST(Control, a_cleared_one_says_nothing_and_can_be_told_again) {
   control.set_used(1);
   control.set_loss_fault();
   control.clear();
-  EXPECT_EQ(control.norm_squared(), 0);
+  EXPECT_EQ(control.norm().value(), 0);
   EXPECT_EQ(control.tokens(), 0);
   EXPECT_EQ(control.used_by(1), 0);
   EXPECT_TRUE(control.slot_faults().empty());
