@@ -49,7 +49,6 @@ class DataParallel::State {
 
   Binding& binding() { return *binding_; }
   train::DataParallel& layer() { return *layer_; }
-  torch::nn::Module& module() { return *module_; }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
@@ -144,7 +143,6 @@ Result<train::StepReport> DataParallel::step(const train::StepInput& input) {
 Status DataParallel::discard_gradients() { return state_->discard_gradients(); }
 Status DataParallel::parameters_ready() { return state_->layer().parameters_ready(); }
 train::DataParallel& DataParallel::layer() const { return state_->layer(); }
-torch::nn::Module& DataParallel::module() const { return state_->module(); }
 
 Status DataParallel::need(const torch::nn::Module& submodule) {
   const auto* indices = state_->binding().below(submodule);

@@ -2,7 +2,7 @@
 //
 // Wraps a module: its parameters become views of the layer's flat buckets, hooks on their gradient
 // accumulators say when a gradient is there. The C++ frontend has no forward hooks, so forward says
-// itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or a GatedSequential. Parameters
+// itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or forward_gated. Parameters
 // that no gate ever asked for are waited for before forward begins: right, only not overlapped. From
 // step() until its gate a parameter reads as NaN, and backward names what was read before its gate.
 //
@@ -68,7 +68,6 @@ class DataParallel {
   Status parameters_ready();
 
   train::DataParallel& layer() const;
-  torch::nn::Module& module() const;
 
  private:
   class State;
