@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <optional>
+#include <string_view>
 
 namespace pretrain {
 
@@ -15,6 +16,15 @@ using tutti::train::LearningRate;
 using tutti::train::LossGuard;
 
 namespace {
+
+constexpr std::string_view kDecayEnd = "lr_decay_iters";
+
+// Rates that stay constant have neither an end nor a smallest.
+std::vector<const char*> flags_that_matter(const LearningRate& a, const LearningRate& b) {
+  const auto constant = tutti::train::DecayStyle::constant;
+  if (a.style == constant && b.style == constant) return {"lr", "lr_warmup_iters"};
+  return {"lr", "min_lr", "lr_warmup_iters", kDecayEnd.data(), "lr_decay_style"};
+}
 
 std::string in_hex(std::uint64_t number) { return fmt::format("{:016x}", number); }
 
@@ -41,7 +51,7 @@ class Comparison {
     Status size = same("data_bytes", "the size of --data-path", std::to_string(data.bytes()));
     if (!size.ok()) return size;
     if (!find("data")) {
-      warn("by which files it was trained, only how large they are");
+      warn("on which files it was trained, only how large they are");
       return {};
     }
     if (find("data") == in_hex(data.identity())) return {};
@@ -54,26 +64,30 @@ class Comparison {
 
   Status same_schedule(LearningRate& schedule) {
     const auto theirs = tutti::train::learning_rate_of(info_.extra);
-    if (!theirs) warn("by which learning rates it was trained; those of the command line count");
+    if (!theirs) warn("with which learning rates it was trained; those of the command line count");
     if (!theirs || flags_.override_schedule) return {};
     if (flags_.use_checkpoint_schedule) {
       schedule = *theirs;
       return {};
     }
     const auto here = tutti::train::to_words(schedule);
-    for (const auto& [name, word] : tutti::train::to_words(*theirs)) {
-      if (here.at(name) == word) continue;
+    const auto there = tutti::train::to_words(*theirs);
+    for (const char* name : flags_that_matter(schedule, *theirs)) {
+      if (here.at(name) == there.at(name)) continue;
+      const bool implied = name == kDecayEnd && flags_.lr_decay_iters == 0;
       return {Code::invalid_argument,
-              fmt::format("{} is {} here and was {} in the checkpoint of --load {}; say "
+              fmt::format("{} is {} here{} and was {} in the checkpoint of --load {}; say "
                           "--override-opt-param-scheduler to change it, or "
                           "--use-checkpoint-opt-param-scheduler to keep the checkpoint's",
-                          flag_of(name), here.at(name), word, flags_.load)};
+                          flag_of(name), here.at(name), implied ? " (--train-iters)" : "",
+                          there.at(name), flags_.load)};
     }
     return {};
   }
 
   Status same_guard(LossGuard& guard) {
     if (const auto state = find("loss_guard")) return guard.restore(*state);
+    if (!flags_.check_for_spiky_loss) return {};
     warn("which losses it has seen: the first 100 from here on tell what is spiky");
     return {};
   }

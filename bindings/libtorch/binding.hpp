@@ -4,7 +4,7 @@
 //   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
 //                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32
 //
-// While a parameter's next value is on its way its tensor is *closed*: of the same shape, but one NaN
+// While a parameter's next value is on its way its tensor is *closed*: of the same shape, one NaN
 // in all places. Nobody can read an old value, or one that has half landed.
 //
 // Tied tensors are one entry with several members: the same tensor object under two names, or two

@@ -30,9 +30,9 @@ std::vector<train::ModuleBuffer> module_buffers(const torch::nn::Module& module)
   for (const auto& item : module.named_buffers()) {
     torch::Tensor tensor = item.value();
     if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());
-    const auto bytes = static_cast<std::size_t>(tensor.nbytes());
+    const std::size_t bytes = tensor.nbytes();
     train::ModuleBuffer buffer{
-        item.key(), {tensor.nbytes()}, {tensor.data_ptr(), bytes, Dtype::u8}};
+        item.key(), {static_cast<std::int64_t>(bytes)}, {tensor.data_ptr(), bytes, Dtype::u8}};
     if (const auto dtype = dtype_of(tensor.scalar_type())) {
       buffer.shape = tensor.sizes().vec();
       buffer.value = {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), *dtype};

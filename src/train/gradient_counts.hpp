@@ -2,7 +2,7 @@
 //
 // Mostly once. More often where several tensors share its memory, or where forward is recomputed in
 // segments whose backwards each bring a gradient of it. Its bucket may go only when the last one is
-// in, and nothing tells the last one from the others. So the number is learned, from the backward of
+// in, and nothing tells it from the others. So the number is learned, from the backward of
 // a step's last micro-batch, which is the one that buckets go in.
 //
 //   not known (0)   the bucket waits until backward ends

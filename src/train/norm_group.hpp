@@ -1,7 +1,7 @@
 // train/norm_group.hpp - what the data groups of one model agree on before they update.
 //
-// Where a model is cut over ranks (tensor or pipeline parallelism), each data group trains a part of
-// it. The norm that clips is that of the whole model's gradient, and what is wrong in one part skips
+// Where a model is cut over ranks (tensor, pipeline parallelism), each data group trains a part of
+// it. The norm that clips is that of the whole model's gradient; what is wrong in one part skips
 // the step in all of them.
 //
 //      data groups          norm groups

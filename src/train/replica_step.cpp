@@ -83,19 +83,19 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
 }
 
 std::vector<Fault> Replica::faults_found() const {
-  const auto findings = control_.slot_faults();
+  const auto found = control_.slot_faults();
   // What was not finite before the reduction is not finite after it either: that says nothing new.
-  const bool known = std::any_of(findings.begin(), findings.end(),
-                                 [](const auto& finding) { return !finding.after_reduction; });
+  const bool known = std::any_of(found.begin(), found.end(),
+                                 [](const auto& one) { return !one.after_reduction; });
   std::vector<Fault> faults;
-  for (const Control::SlotFault& finding : findings) {
-    if (known && finding.after_reduction) continue;
+  for (const Control::SlotFault& one : found) {
+    if (known && one.after_reduction) continue;
     Fault fault;
-    fault.rank = finding.after_reduction ? -1 : finding.rank;
-    fault.is_loss = finding.is_loss;
-    if (finding.parameter) {
-      fault.parameter = parameters_[*finding.parameter].name;
-      fault.bucket = static_cast<int>(layout_.place[*finding.parameter]->bucket);
+    fault.rank = one.after_reduction ? -1 : one.rank;
+    fault.is_loss = one.is_loss;
+    if (one.parameter) {
+      fault.parameter = parameters_[*one.parameter].name;
+      fault.bucket = static_cast<int>(layout_.place[*one.parameter]->bucket);
     }
     faults.push_back(std::move(fault));
   }

@@ -1,4 +1,4 @@
-// train/take_number.hpp - reading the small texts that this room writes itself: words and numbers in
+// train/take_number.hpp - reading the small texts that this room writes: words and numbers in
 // a fixed order.
 #pragma once
 

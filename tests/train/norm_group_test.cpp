@@ -17,7 +17,7 @@ using testing::HasSubstr;
 constexpr int kSteps = 4;
 constexpr double kClip = 0.25;
 
-// Rank r trains part r mod 2 of a model, together with the ranks of the same part. Parts are toys of
+// Rank r trains part r mod 2 of a model, together with ranks of the same part. Parts are toys of
 // their own, of different shape, as two stages of a pipeline are.
 struct Part {
   explicit Part(Context& here) : number(here.rank % 2), replica(here.rank / 2) {
@@ -84,7 +84,7 @@ TEST(NormGroup, sums_the_norm_over_all_parts_of_a_model) {
   });
 }
 
-// With plain SGD the step is lr · gradient · clip / norm: parts that are clipped by the whole norm go
+// With plain SGD the step is lr · gradient · clip / norm: parts that the whole norm clips go
 // exactly as far as those that are told a smaller bound for their own.
 TEST(NormGroup, clips_every_part_by_the_norm_of_all) {
   run(World{.kind = WorldKind::threads, .size = 4}, [](Context& here) {

@@ -163,8 +163,18 @@ class Checkpoints(PretrainTest):
         self.assertEqual(kept.hash, whole.hash)
         changed = self.train(2, *load, "--lr", "1e-4", "--override-opt-param-scheduler")
         self.assertLess(changed.steps[0]["lr"], 1e-4)
+        # Without --lr-decay-iters they end with the run: a longer one has others.
+        run = self.start(2, "--train-iters", "9", "--load", self.save)
+        self.assertEqual(run.code, 2, run.text)
+        self.assertIn("--lr-decay-iters is 9 here (--train-iters) and was 8", run.err)
         both = self.start(0, "--override-opt-param-scheduler", "--use-checkpoint-opt-param-scheduler")
         self.assertEqual(both.code, 2, both.text)
+
+    def test_constant_rates_have_no_end_that_could_differ(self):
+        words = ["--lr-decay-style", "constant", "--train-iters"]
+        whole = self.train(0, *words, "3")
+        self.train(0, *words, "2", "--save", self.save)
+        self.assertEqual(self.train(0, *words, "3", "--load", self.save).hash, whole.hash)
 
     def test_other_data_of_the_same_size_is_refused(self):
         files = [os.path.join(self.folder, name) for name in "ab"]
@@ -173,8 +183,9 @@ class Checkpoints(PretrainTest):
         for path, part in zip(files, (text[:9000], text[9000:18000])):
             with open(path, "wb") as file:
                 file.write(part)
-        self.train(0, "--train-iters", "1", "--save", self.save, data=files)
-        load = ["--train-iters", "2", "--load", self.save]
+        words = ["--lr-decay-iters", "2", "--train-iters"]
+        self.train(0, *words, "1", "--save", self.save, data=files)
+        load = [*words, "2", "--load", self.save]
         self.train(0, *load, data=files)
 
         def refused(data):
@@ -203,7 +214,8 @@ class Checkpoints(PretrainTest):
         whole = self.train(2, *words, "--train-iters", "6")
         self.train(2, *words, "--train-iters", "3", "--save", self.save)
         self.make_version_1(3)
-        rest = self.train(2, *words, "--train-iters", "6", "--load", self.save)
+        rest = self.train(2, *words, "--train-iters", "6", "--load", self.save,
+                          "--check-for-spiky-loss")
         self.assertEqual(rest.hash, whole.hash)
         told = [line["text"] for line in rest.log if line.get("event") == "warning"]
         for words in ("which files", "learning rates", "losses", "updates; by its weights 3 of 3"):

@@ -1,6 +1,6 @@
 // tutti/train/checkpoint.hpp - training state on disk, whatever the number of ranks.
 //
-//   DIR/iter_0000020/model.safetensors         the whole model, names as in the module tree; rank 0's
+//   DIR/iter_0000020/model.safetensors         the whole model, names as in its modules; rank 0's
 //                                              module buffers with it
 //                    state_00000_of_00004.safetensors   what rank 0 keeps of the optimizer's state
 //                    checkpoint.json           sizes and SHA-256 of the files, step counts, order,
@@ -30,7 +30,7 @@ struct CheckpointInfo {
   // What the trainer wants to find again: plain words and numbers.
   std::map<std::string, std::string> extra;
   std::vector<std::string> order;  // DataParallelOptions::order_hint of the next run
-  // Of a loaded one: what it does not have because an older version wrote it, in words for the user.
+  // Of a loaded one: what it lacks because an older version wrote it, in words for the user.
   std::vector<std::string> warnings;
 };
 

@@ -77,11 +77,11 @@ struct Groups {
 
 struct StepInput {
   double lr = 0;
-  // That this rank's loss sum is made of; gradients are divided by those of all ranks. May be 0, but
+  // That this rank's loss sum is made of; gradients are divided by all ranks'. May be 0, but
   // must be given.
   std::int64_t tokens = -1;
   bool loss_is_finite = true;  // looked at when the step is decided (--strict-loss-check)
-  // Of this step, as traces show it; 0: one more than the last. A step that is computed again has the
+  // Of this step, as traces show it; 0: the one after the last. A step computed again has the
   // same number.
   std::int64_t number = 0;
 };
@@ -174,7 +174,7 @@ class DataParallel {
   virtual StepTimes take_times() = 0;
 
   // ---- for checkpoints and logs
-  // What belongs to the model and is not trained is saved and loaded with it. Asked for each time: it
+  // What belongs to the model and is not trained is saved and loaded with it. Asked each time: it
   // may have moved. Rank 0's are saved; all ranks load the same.
   virtual void set_buffers(std::function<std::vector<ModuleBuffer>()> list) = 0;
   virtual std::vector<ModuleBuffer> buffers() const = 0;

@@ -3,7 +3,7 @@
 // Wraps a module: its parameters become views of the layer's flat buckets, hooks on their gradient
 // accumulators say when a gradient is there. The C++ frontend has no forward hooks, so forward says
 // itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or forward_gated. Parameters
-// that no gate ever asked for are waited for before forward begins: right, only not overlapped. From
+// that no gate ever asked for are waited for before forward: right, only not overlapped. From
 // step() until its gate a parameter reads as NaN, and backward names what was read before its gate.
 //
 // Buffers        load weights and move the module before wrapping it: Module::to and torch::load
