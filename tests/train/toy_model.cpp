@@ -170,6 +170,10 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
   const auto d = static_cast<std::size_t>(options_.width);
   const auto layers = static_cast<std::size_t>(options_.layers);
   const std::size_t positions = sequence.size() - 1;
+  const auto give = [&](const std::string& name, const std::vector<float>& gradient) {
+    add_gradient(name, gradient);
+    if (pass.after_gradient) pass.after_gradient(name);
+  };
   std::vector<float> embedding(trace.embedding.size(), 0.0F), scale(d, 0.0F), extra(d, 0.0F);
   std::vector<std::vector<float>> dx(positions, std::vector<float>(d, 0.0F));
   for (std::size_t s = 0; s < positions; ++s) {
@@ -187,8 +191,8 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
       dx[s][i] = dy[i] * trace.scale[i] * trace.frozen[i];
     }
   }
-  if (pass.with_extra) add_gradient("extra", extra);
-  add_gradient("scale", scale);
+  if (pass.with_extra) give("extra", extra);
+  give("scale", scale);
   for (std::size_t l = layers; l-- > 0;) {
     std::vector<float> dw(d * d, 0.0F), db(d, 0.0F);
     for (std::size_t s = 0; s < positions; ++s) {
@@ -204,13 +208,13 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
       dx[s] = std::move(before);
     }
     if (l == 1) dw[5] += pass.planted;
-    add_gradient(bias(static_cast<int>(l)), db);
-    add_gradient(weight(static_cast<int>(l)), dw);
+    give(bias(static_cast<int>(l)), db);
+    give(weight(static_cast<int>(l)), dw);
   }
   for (std::size_t s = 0; s < positions; ++s)
     for (std::size_t i = 0; i < d; ++i)
       embedding[static_cast<std::size_t>(sequence[s]) * d + i] += dx[s][i];
-  add_gradient("embedding.weight", embedding);
+  give("embedding.weight", embedding);
 }
 
 Result<double> ToyModel::run(const Sequence& sequence, const Pass& pass) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,11 +37,13 @@ class ToyModel {
   using Sequence = std::vector<int>;
 
   // Forward and backward of one sequence through the layer's gates and hooks; the loss *sum*.
-  // `with_extra` uses the parameter "extra" too; `planted` is added to one gradient of layer 1.
+  // `with_extra` uses the parameter "extra" too; `planted` is added to one gradient of layer 1;
+  // `after_gradient` is told the name of each that the layer was just given.
   struct Pass {
     bool with_extra = true;
     float planted = 0;
     bool last = true;
+    std::function<void(const std::string&)> after_gradient{};
   };
   Result<double> run(const Sequence& sequence, const Pass& pass);
   // Forward alone, behind parameters_ready().
