@@ -32,7 +32,8 @@ struct Cell {
 // The cells of a rank: input, output, scratch. What is the same memory is one cell.
 class Cells {
  public:
-  explicit Cells(const Program& program);
+  explicit Cells(const Program& program);  // lent as long as this lives
+  explicit Cells(const Program&& program) = delete;
   const std::vector<Cell>& all() const { return cells_; }
   std::size_t index(Space space, std::uint32_t chunk) const;
 

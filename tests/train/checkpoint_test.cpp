@@ -430,7 +430,7 @@ TEST(FailedSave, by_kill_at_any_moment_leaves_a_complete_checkpoint) {
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
     for (int next = 0; read(told[0], &next, sizeof next) == sizeof next;) last = next;
     close(told[0]);
     const auto info = train::inspect_checkpoint(folder / "saved");

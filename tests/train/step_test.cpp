@@ -421,26 +421,34 @@ TEST(Step, replicas_that_drifted_apart_are_named) {
   });
 }
 
-class Killed : public testing::TestWithParam<WorldKind> {};
+class Killed : public WorldTest {};
 
+// In its backward, when one bucket is full: that one's reduction is under way on every rank, as what the
+// survivors are told shows.
 TEST_P(Killed, a_rank_in_mid_reduction_ends_the_others_with_its_name) {
-  World world{.kind = GetParam(), .size = 3};
-  world.doomed = {1};
-  run(world, [](Context& here) {
+  in_world([](Context& here) {
+    const int victim = here.world.doomed.front();
     ToyRun toy = all_overlaps();
     toy.steps = 100;
-    toy.change = [](int step, int rank, int, ToyModel::Pass&) {
-      if (step == 3 && rank == 1) ::kill(::getpid(), SIGKILL);
+    toy.change = [victim](int step, int rank, int, ToyModel::Pass& pass) {
+      if (step != 3 || rank != victim) return;
+      pass.after_gradient = [](const std::string& name) {
+        if (name == "layers.1.weight") ::kill(::getpid(), SIGKILL);
+      };
     };
     const auto outcome = train_toy(here.group, toy);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.status().code(), Code::peer_lost) << outcome.status().to_string();
-    EXPECT_THAT(outcome.status().message(), HasSubstr("rank 1"));
+    EXPECT_EQ(outcome.status().peer(), victim) << outcome.status().to_string();
+    EXPECT_THAT(outcome.status().message(), HasSubstr("rank " + std::to_string(victim)));
+    EXPECT_THAT(outcome.status().message(), HasSubstr("reduce_scatter"));
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Step, Killed, testing::Values(WorldKind::shm, WorldKind::tcp),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Step, Killed,
+                         testing::ValuesIn(each_victim_in({{.kind = WorldKind::shm, .size = 3},
+                                                           {.kind = WorldKind::tcp, .size = 3}})),
+                         name_of);
 
 }  // namespace
 }  // namespace tutti::test

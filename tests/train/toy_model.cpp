@@ -113,6 +113,7 @@ void ToyModel::add_part(const std::string& name, std::vector<float> gradient, co
                         Gradients& later) const {
   for (float& value : gradient) value /= static_cast<float>(pass.parts);  // halves are exact
   add_gradient(name, gradient);
+  if (pass.after_gradient) pass.after_gradient(name);
   if (pass.parts > 1) later.emplace_back(name, std::move(gradient));
 }
 

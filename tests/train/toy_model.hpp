@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ class ToyModel {
     int parts = 1;
     std::string told_again{};  // a parameter whose gradient is told once more at the end
     std::string ungated{};     // one that forward reads without its gate
+    // Is told the name of each gradient that the layer was just given.
+    std::function<void(const std::string&)> after_gradient{};
   };
   Result<double> run(const Sequence& sequence, const Pass& pass);
   // Forward alone, behind parameters_ready().
