@@ -103,6 +103,8 @@ const std::vector<Entry>& catalog() {
       {C::reduce_scatter, A::halving_doubling, halving_doubling_reduce_scatter, kAnyOrder, kEven,
        makes_cube},
       {C::reduce_scatter, A::pairwise, pairwise_reduce_scatter, kOrdered, kUneven, nullptr},
+      {C::reduce_scatter, A::hierarchical, hierarchical_reduce_scatter, kAnyOrder, kEven,
+       spans_equal_hosts},
       {C::all_to_all, A::direct, direct_all_to_all, kOrdered, kUneven, nullptr},
       {C::all_to_all, A::bruck, bruck_all_to_all, kOrdered, kEven, nullptr},
       {C::all_to_all, A::pairwise, pairwise_all_to_all, kOrdered, kUneven, nullptr},

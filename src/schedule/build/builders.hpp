@@ -72,6 +72,7 @@ Program hierarchical_broadcast(const Request& request);
 Program hierarchical_reduce(const Request& request);
 Program hierarchical_all_reduce(const Request& request);
 Program hierarchical_all_gather(const Request& request);
+Program hierarchical_reduce_scatter(const Request& request);
 Program hierarchical_barrier(const Request& request);
 
 }  // namespace tutti::schedule::builders
