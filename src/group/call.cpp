@@ -271,7 +271,7 @@ class Resolver {
   }
 
   Status choose(Chooser& chooser) {
-    tuner::Situation situation;
+    tuner::CallFacts situation;
     situation.collective = call_.collective;
     situation.ranks = setting_.size;
     situation.host_of = setting_.host_of;
@@ -373,9 +373,9 @@ void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
   predicted_.clear();
 }
 
-Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
+Result<tuner::Choice> Chooser::choose(const tuner::CallFacts& situation, Algorithm forced) {
   // One choice per power of two: all ranks round alike.
-  tuner::Situation rounded = situation;
+  tuner::CallFacts rounded = situation;
   rounded.bytes = situation.bytes == 0 ? 0 : std::bit_ceil(situation.bytes);
   const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
                             static_cast<std::uint64_t>(situation.order) << 8 |
@@ -391,14 +391,14 @@ Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorit
   return choice;
 }
 
-std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& situation,
+std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::CallFacts& situation,
                                                      Algorithm algorithm) {
   const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
                             static_cast<std::uint64_t>(algorithm) << 8 |
                             static_cast<std::uint64_t>(situation.bytes) << 16;
   if (const auto at = predicted_.find(key); at != predicted_.end()) return at->second;
   std::pair<Nanoseconds, Nanoseconds> times{0, 0};
-  tuner::Situation exact = situation;
+  tuner::CallFacts exact = situation;
   if (auto any = tuner::choose_forced(exact, algorithm, *machine_); any.ok())
     times.first = any->predicted;
   exact.symmetric = true;
@@ -409,10 +409,10 @@ std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& sit
   return times;
 }
 
-Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {
+Result<tuner::Choice> Chooser::choose_among_all(const tuner::CallFacts& situation) const {
+  if (!log_.enabled(Level::info, Subsystem::tune)) return tuner::choose(situation, *machine_);
   const std::vector<tuner::Choice> choices = tuner::candidates(situation, *machine_);
-  if (log_.enabled(Level::info, Subsystem::tune))
-    log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
+  log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
   return choices.front();
 }
 

@@ -25,7 +25,7 @@ struct Setting {
   int rank = 0;
   int size = 1;
   std::vector<int> host_of;
-  std::vector<int> machine_of;  // tuner::Situation::machine_of
+  std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
   const Config* config = nullptr;
 };
@@ -36,15 +36,15 @@ class Chooser {
   // By what costs to choose. All ranks must have the same, from the same call on.
   void use(std::shared_ptr<const tuner::Machine> machine, Log log);
 
-  Result<tuner::Choice> choose(const tuner::Situation& situation, Algorithm forced);
+  Result<tuner::Choice> choose(const tuner::CallFacts& situation, Algorithm forced);
   // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
-  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::Situation& situation,
+  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::CallFacts& situation,
                                               Algorithm algorithm);
   // Whose costs choices go by.
   const tuner::Machine& machine() const { return *machine_; }
 
  private:
-  Result<tuner::Choice> choose_among_all(const tuner::Situation& situation) const;
+  Result<tuner::Choice> choose_among_all(const tuner::CallFacts& situation) const;
 
   std::shared_ptr<const tuner::Machine> machine_ =
       std::make_shared<const tuner::Machine>(tuner::built_in_machine());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 

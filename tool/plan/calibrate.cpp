@@ -14,7 +14,7 @@
 #include <span>
 
 #include "core/words.hpp"
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
@@ -110,8 +110,8 @@ planner::Correction correction_of(const Cluster& cluster, std::span<const Measur
   const tuner::Curve curve = tuner::Curve::fit(samples);
   for (const auto& [bytes, seconds] : curve.knots()) {
     const bool empty = first.collective == Collective::barrier;
-    const auto modelled = planner::cost(cluster, first.collective, first.algorithm,
-                                        {.ranks = first.ranks}, empty ? 0 : bytes);
+    const auto modelled = planner::cost_of(cluster, first.collective, first.algorithm,
+                                           {.ranks = first.ranks}, empty ? 0 : bytes);
     if (modelled && modelled->seconds > 0)
       correction.points.push_back({bytes, seconds / modelled->seconds});
   }
@@ -187,7 +187,6 @@ class Calibration {
     auto tcp = measured_machine(folder_);
     if (!tcp.ok()) return tcp.status();
     machine_.tcp = tcp->tcp;
-    machine_.streams = tcp->streams;
     return {};
   }
 
