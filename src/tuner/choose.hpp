@@ -14,7 +14,7 @@
 namespace tutti::tuner {
 
 // What all ranks know alike about a call.
-struct Situation {
+struct CallFacts {
   Collective collective = Collective::all_reduce;
   std::size_t bytes = 0;  // the whole array, as nccl-tests count it; 0 where ranks differ
   int ranks = 1;
@@ -33,22 +33,19 @@ struct Choice {
   Algorithm algorithm = Algorithm::direct;
   int shots = 2;
   Nanoseconds predicted{0};
-  std::size_t segment_bytes = 0;  // of messages; 0: the group's default
-  int streams = 0;                // of tcp links; 0: the group's default
 };
 
-// One row per candidate; the cheapest first. Never empty. Equal machines and situations give equal
+// One row per candidate; the cheapest first. Never empty. Equal machines and facts give equal
 // rows, on any rank.
-std::vector<Choice> candidates(const Situation& situation,
-                               const Machine& machine = built_in_machine());
-Choice choose(const Situation& situation, const Machine& machine = built_in_machine());
-// The parameters for a forced algorithm. Code::invalid_argument when it cannot serve the situation
+std::vector<Choice> candidates(const CallFacts& facts, const Machine& machine = built_in_machine());
+Choice choose(const CallFacts& facts, const Machine& machine = built_in_machine());
+// The parameters for a forced algorithm. Code::invalid_argument when it cannot serve the call
 // (not for this collective or size, cannot fold in rank order, cannot do uneven parts): the message
 // lists those that can.
-Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm,
+Result<Choice> choose_forced(const CallFacts& facts, Algorithm algorithm,
                              const Machine& machine = built_in_machine());
 
 // For people: what was chosen from, one line per candidate, the first one marked.
-std::string describe(const Situation& situation, std::span<const Choice> choices);
+std::string describe(const CallFacts& facts, std::span<const Choice> choices);
 
 }  // namespace tutti::tuner

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost/op_graph.hpp"
 #include "tuner/walk.hpp"
 
 namespace tutti::tuner {
@@ -25,8 +26,8 @@ struct Bytes {
 // The ranks' bytes by step. Regions that are sent to several peers are shown once.
 class Reading {
  public:
-  Reading(const Situation& situation, const Program& program)
-      : situation_(situation), chunk_(chunk_bytes(program, total_bytes(situation))) {
+  Reading(const CallFacts& facts, const Program& program)
+      : facts_(facts), chunk_(cost::chunk_bytes(program, total_bytes(facts))) {
     for (const Op& op : program.ops) add(op);
   }
   const std::vector<Bytes>& steps() const { return steps_; }
@@ -43,7 +44,7 @@ class Reading {
       case OpKind::send: show(now, op); return;
       case OpKind::recv:
         now.has_message = true;
-        if (!is_only_folded(situation_, op)) now.copied += op.dst.count * chunk_;
+        if (!is_only_folded(facts_, op)) now.copied += op.dst.count * chunk_;
         return;
       case OpKind::copy: now.copied += op.dst.count * chunk_; return;
       case OpKind::reduce: {
@@ -68,7 +69,7 @@ class Reading {
     now.shown += op.src.count * chunk_;
   }
 
-  const Situation& situation_;
+  const CallFacts& facts_;
   double chunk_;
   std::vector<Bytes> steps_;
   std::uint32_t showing_step_ = 0;
@@ -91,14 +92,14 @@ struct Load {
 
 class Stage {
  public:
-  Stage(const Situation& situation, const Machine& machine)
-      : situation_(situation),
+  Stage(const CallFacts& facts, const Machine& machine)
+      : facts_(facts),
         machine_(machine),
-        total_(total_bytes(situation)),
-        meet_(machine.meet_seconds(situation.ranks)) {}
+        total_(total_bytes(facts)),
+        meet_(machine.meet_seconds(facts.ranks)) {}
 
   void add(const Program& program, double weight) {
-    ranks_.push_back({Reading(situation_, program).steps(), weight});
+    ranks_.push_back({Reading(facts_, program).steps(), weight});
     const auto& steps = ranks_.back().steps;
     double shown = 0;
     for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -112,7 +113,7 @@ class Stage {
     if (meetings_ == 0) return alone();
     if (shown_ <= kTinyBytes) return tiny();
     const double windows = shown_ <= kSmallBytes ? small() : large();
-    return situation_.symmetric ? std::min(windows, symmetric()) : windows;
+    return facts_.symmetric ? std::min(windows, symmetric()) : windows;
   }
 
  private:
@@ -160,7 +161,7 @@ class Stage {
     const Cost folds = cost(machine_.fold, bytes.folded, total_ / 2);
     const double operands =
         bytes.operands > 1 ? (bytes.operands + 1) / (3 * (bytes.operands - 1)) : 0;
-    const double sides = has_reduction(situation_.collective) ? 0.5 : 1;
+    const double sides = has_reduction(facts_.collective) ? 0.5 : 1;
     return copies.near + sides * copies.extra + folds.near + operands * folds.extra;
   }
 
@@ -214,7 +215,7 @@ class Stage {
     return 2 * meet_ + whole_seconds([&](const Bytes& bytes) { return direct(bytes); });
   }
 
-  const Situation& situation_;
+  const CallFacts& facts_;
   const Machine& machine_;
   double total_;
   double meet_;
@@ -225,13 +226,13 @@ class Stage {
 
 }  // namespace
 
-double stage_seconds(const schedule::Entry& entry, const Situation& situation, int shots,
+double stage_seconds(const schedule::Entry& entry, const CallFacts& facts, int shots,
                      const Machine& machine) {
-  Stage stage(situation, machine);
-  for (const auto& host : ranks_to_walk(situation))
+  Stage stage(facts, machine);
+  for (const auto& host : ranks_to_walk(facts))
     for (const Walked& walked : host)
-      stage.add(entry.build(request_of(situation, walked.rank, shots)), walked.weight);
-  return stage.seconds() + (situation.ranks > 1 ? kCallSeconds : 0);
+      stage.add(entry.build(request_of(facts, walked.rank, shots)), walked.weight);
+  return stage.seconds() + (facts.ranks > 1 ? kCallSeconds : 0);
 }
 
 }  // namespace tutti::tuner

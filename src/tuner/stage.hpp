@@ -37,7 +37,7 @@ inline constexpr double kCallSeconds = 0.15e-6;
 // What a core keeps near itself.
 inline constexpr double kNearBytes = 256 << 10;
 
-double stage_seconds(const schedule::Entry& entry, const Situation& situation, int shots,
+double stage_seconds(const schedule::Entry& entry, const CallFacts& facts, int shots,
                      const Machine& machine);
 
 }  // namespace tutti::tuner

@@ -4,14 +4,14 @@
 #include <numeric>
 
 #include "topology/topology.hpp"
-#include "tuner/cost.hpp"
+#include "tuner/built_in.hpp"
 
 namespace tutti::tuner {
 namespace {
 
-std::vector<std::vector<int>> hosts_in(const Situation& situation) {
-  if (!situation.host_of.empty()) return topology::ranks_by_host(situation.host_of);
-  std::vector<int> all(static_cast<std::size_t>(situation.ranks));
+std::vector<std::vector<int>> hosts_in(const CallFacts& facts) {
+  if (!facts.host_of.empty()) return topology::ranks_by_host(facts.host_of);
+  std::vector<int> all(static_cast<std::size_t>(facts.ranks));
   std::iota(all.begin(), all.end(), 0);
   return {all};
 }
@@ -32,12 +32,12 @@ std::vector<Walked> stand_ins(const std::vector<int>& ranks) {
 
 }  // namespace
 
-std::vector<std::vector<Walked>> ranks_to_walk(const Situation& situation) {
-  const auto hosts = hosts_in(situation);
+std::vector<std::vector<Walked>> ranks_to_walk(const CallFacts& facts) {
+  const auto hosts = hosts_in(facts);
   std::vector<std::vector<Walked>> walked;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     const bool stands_out = host == 0 || host == hosts.size() / 2 || host == hosts.size() - 1;
-    if (situation.ranks <= kWholeRanks)
+    if (facts.ranks <= kWholeRanks)
       walked.push_back(everyone(hosts[host]));
     else if (stands_out)
       walked.push_back(stand_ins(hosts[host]));
@@ -45,35 +45,29 @@ std::vector<std::vector<Walked>> ranks_to_walk(const Situation& situation) {
   return walked;
 }
 
-schedule::Request request_of(const Situation& situation, int rank, int shots) {
+schedule::Request request_of(const CallFacts& facts, int rank, int shots) {
   schedule::Request request;
-  request.collective = situation.collective;
-  request.size = situation.ranks;
+  request.collective = facts.collective;
+  request.size = facts.ranks;
   request.rank = rank;
   request.shots = shots;
-  request.host_of = situation.host_of;
+  request.host_of = facts.host_of;
   return request;
 }
 
-double total_bytes(const Situation& situation) {
-  return static_cast<double>(situation.uneven && situation.bytes == 0 ? kUnknownBytes
-                                                                      : situation.bytes);
+double total_bytes(const CallFacts& facts) {
+  return static_cast<double>(facts.uneven && facts.bytes == 0 ? kUnknownBytes : facts.bytes);
 }
 
-double chunk_bytes(const schedule::Program& program, double total) {
-  const std::uint64_t parts = schedule::part_count(program);
-  return parts == 0 ? 0 : total / static_cast<double>(parts);
-}
-
-int company_of(const Situation& situation, int rank) {
-  const auto& where = situation.machine_of.empty() ? situation.host_of : situation.machine_of;
-  if (where.empty()) return situation.ranks;
+int company_of(const CallFacts& facts, int rank) {
+  const auto& where = facts.machine_of.empty() ? facts.host_of : facts.machine_of;
+  if (where.empty()) return facts.ranks;
   return static_cast<int>(
       std::count(where.begin(), where.end(), where[static_cast<std::size_t>(rank)]));
 }
 
-bool is_only_folded(const Situation& situation, const schedule::Op& recv) {
-  return recv.dst.space == schedule::Space::scratch && has_reduction(situation.collective);
+bool is_only_folded(const CallFacts& facts, const schedule::Op& recv) {
+  return recv.dst.space == schedule::Space::scratch && has_reduction(facts.collective);
 }
 
 }  // namespace tutti::tuner

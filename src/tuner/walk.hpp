@@ -18,19 +18,18 @@ struct Walked {
 
 // By host: everybody in small groups; in large ones the first rank of a host and three of the rest,
 // on the first, the middle and the last host.
-std::vector<std::vector<Walked>> ranks_to_walk(const Situation& situation);
+std::vector<std::vector<Walked>> ranks_to_walk(const CallFacts& facts);
 
 // What a builder is asked for; root 0.
-schedule::Request request_of(const Situation& situation, int rank, int shots);
+schedule::Request request_of(const CallFacts& facts, int rank, int shots);
 
-// Bytes of the whole call, and of one chunk of a program of it.
-double total_bytes(const Situation& situation);
-double chunk_bytes(const schedule::Program& program, double total);
+// Bytes of the whole call.
+double total_bytes(const CallFacts& facts);
 
 // How many ranks share the cores of this rank's machine, itself included.
-int company_of(const Situation& situation, int rank);
+int company_of(const CallFacts& facts, int rank);
 
 // Whether what a rank receives here is only folded, and so may be read where it lies.
-bool is_only_folded(const Situation& situation, const schedule::Op& recv);
+bool is_only_folded(const CallFacts& facts, const schedule::Op& recv);
 
 }  // namespace tutti::tuner

@@ -92,12 +92,12 @@ Result<Algorithm> read_algorithm(ShowOptions& options, const schedule::Request& 
   if (options.algorithm.empty()) {
     std::vector<int> apart(static_cast<std::size_t>(request.size));
     std::iota(apart.begin(), apart.end(), 0);
-    tuner::Situation situation;
-    situation.collective = request.collective;
-    situation.ranks = request.size;
-    situation.bytes = 1 << 20;
-    situation.host_of = request.host_of.empty() ? std::span<const int>(apart) : request.host_of;
-    options.algorithm = to_string(tuner::choose(situation).algorithm);
+    tuner::CallFacts facts;
+    facts.collective = request.collective;
+    facts.ranks = request.size;
+    facts.bytes = 1 << 20;
+    facts.host_of = request.host_of.empty() ? std::span<const int>(apart) : request.host_of;
+    options.algorithm = to_string(tuner::choose(facts).algorithm);
   }
   const auto algorithm = parse_algorithm(options.algorithm);
   if (algorithm && *algorithm != Algorithm::automatic) return *algorithm;

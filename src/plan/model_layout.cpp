@@ -1,4 +1,4 @@
-#include "plan/layout.hpp"
+#include "plan/model_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 Status wrong(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
-Status check_numbers(const Layout& layout) {
+Status check_numbers(const ModelLayout& layout) {
   struct Positive {
     const char* name;
     std::int64_t value;
@@ -31,7 +31,7 @@ Status check_numbers(const Layout& layout) {
   return {};
 }
 
-Status check_split(const Layout& layout, const Model& model) {
+Status check_split(const ModelLayout& layout, const Model& model) {
   if (model.heads % layout.tp != 0)
     return wrong(fmt::format("tp {} does not divide the {} heads", layout.tp, model.heads));
   if (model.kv_heads % layout.tp != 0)
@@ -58,7 +58,7 @@ Status check_split(const Layout& layout, const Model& model) {
   return {};
 }
 
-Status check_batches(const Layout& layout) {
+Status check_batches(const ModelLayout& layout) {
   const std::int64_t at_once = std::int64_t{layout.dp} * layout.micro_batch;
   if (layout.global_batch % at_once != 0)
     return wrong(fmt::format("global_batch {} is not a multiple of {} (dp {} × micro_batch {})",
@@ -95,12 +95,12 @@ std::optional<Precision> parse_precision(std::string_view word) noexcept {
 
 // Megatron: 40 million elements, or a million a rank where that is more, so that large rings still
 // have pieces worth sending.
-double Layout::gradient_bucket_bytes() const {
+double ModelLayout::gradient_bucket_bytes() const {
   if (bucket_bytes > 0) return bucket_bytes;
   return std::max(40e6, 1e6 * data_ranks()) * precision.gradient;
 }
 
-Result<Layout> complete(Layout layout, const Model& model, const Cluster& cluster) {
+Result<ModelLayout> complete(ModelLayout layout, const Model& model, const Cluster& cluster) {
   if (Status status = check_numbers(layout); !status.ok()) return status;
   if (layout.seq == 0) layout.seq = static_cast<int>(model.context);
   if (layout.global_batch == 0) layout.global_batch = std::int64_t{layout.dp} * layout.micro_batch;

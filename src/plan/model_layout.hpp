@@ -1,4 +1,4 @@
-// plan/layout.hpp - how a model is spread over ranks, and in which batches it is trained.
+// plan/model_layout.hpp - how a model is spread over ranks, and in which batches it is trained.
 //
 // Ranks are numbered as Megatron does it: tensor parallel ones lie beside each other, then context,
 // data and pipeline parallel ones. So a tensor group has stride 1, a context group tp, a data group
@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "plan/cluster.hpp"
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "tutti/plan/model.hpp"
 
 namespace tutti::plan {
@@ -33,7 +33,7 @@ struct Precision {
 // bf16 (f32 gradients), fp16 (fp16 gradients, main gradient beside the moments), fp32.
 std::optional<Precision> parse_precision(std::string_view word) noexcept;
 
-struct Layout {
+struct ModelLayout {
   int dp = 1, tp = 1, pp = 1, cp = 1;
   int virtual_stages = 1;  // pieces of the model on each pipeline rank (interleaved 1F1B)
   int zero = 0;            // 1: optimizer sharded, 2: and gradients, 3: and weights
@@ -53,15 +53,15 @@ struct Layout {
   // Of one micro-batch on one rank.
   double tokens() const { return double(seq) / cp * micro_batch; }
   int data_ranks() const { return dp * cp; }
-  Placement tensor_group() const { return {tp, 1}; }
-  Placement context_group() const { return {cp, tp}; }
-  Placement data_group() const { return {data_ranks(), tp}; }
-  Placement pipeline_neighbours() const { return {2, tp * cp * dp}; }
+  Members tensor_group() const { return {tp, 1}; }
+  Members context_group() const { return {cp, tp}; }
+  Members data_group() const { return {data_ranks(), tp}; }
+  Members pipeline_neighbours() const { return {2, tp * cp * dp}; }
   double gradient_bucket_bytes() const;
 };
 
 // Fills seq and global_batch where they are 0, and names a contradiction, or ranks that the cluster
 // does not have.
-Result<Layout> complete(Layout layout, const Model& model, const Cluster& cluster);
+Result<ModelLayout> complete(ModelLayout layout, const Model& model, const Cluster& cluster);
 
 }  // namespace tutti::plan

@@ -1,14 +1,14 @@
-// plan/stage.hpp - what one rank of a pipeline stage holds and computes, tensor by tensor.
+// plan/pipeline_stage.hpp - what one rank of a pipeline stage holds and computes, tensor by tensor.
 #pragma once
 
 #include <vector>
 
-#include "plan/layout.hpp"
+#include "plan/model_layout.hpp"
 
 namespace tutti::plan {
 
 // A piece of a rank's forward, in its order. Attention scores are one without weights.
-struct Piece {
+struct ModelPart {
   enum class Role : std::uint8_t {
     embedding,
     norm,
@@ -29,17 +29,17 @@ struct Piece {
 };
 
 // One layer of a rank. Weights of norms, and biases behind a split sum, are on every tensor rank.
-std::vector<Piece> layer_pieces(const Model& model, const Layout& layout);
+std::vector<ModelPart> layer_parts(const Model& model, const ModelLayout& layout);
 
-struct Stage {
+struct PipelineStage {
   int index = 0;
   int layers = 0;
-  std::vector<Piece> pieces;   // forward order
-  double elements = 0;         // sum
-  double forward_flops = 0;    // for a micro-batch
-  double recompute_flops = 0;  // forward that backward computes again
+  std::vector<ModelPart> parts;  // forward order
+  double elements = 0;           // sum
+  double forward_flops = 0;      // for a micro-batch
+  double recompute_flops = 0;    // forward that backward computes again
   double backward_flops() const { return 2 * forward_flops + recompute_flops; }
 };
-Stage make_stage(const Model& model, const Layout& layout, int index);
+PipelineStage make_stage(const Model& model, const ModelLayout& layout, int index);
 
 }  // namespace tutti::plan

@@ -1,4 +1,4 @@
-#include "tuner/curve.hpp"
+#include "cost/curve.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-namespace tutti::tuner {
+namespace tutti::cost {
 namespace {
 
 double median(std::vector<double>& values) {
@@ -96,4 +96,4 @@ double Curve::share(double bytes, double whole) const {
   return whole > 0 ? seconds(whole) * (bytes / whole) : 0;
 }
 
-}  // namespace tutti::tuner
+}  // namespace tutti::cost

@@ -1,10 +1,9 @@
-// tuner/curve.hpp - what something costs by its size: monotone, piecewise linear.
+// cost/curve.hpp - what something costs by its size: monotone, piecewise linear.
 //
-//   seconds          ,·'      Straight lines from the origin through the knots, and on from the
-//   last
-//      │        _,-·'         one at its mean cost per byte. More never costs less. Knots usually
-//      lie │  __,-·'              at sizes that grow by a constant factor, where costs are
-//      measured. └──┴────┴──────▶ bytes
+//   seconds          ,·'      Straight lines from the origin through the knots, and on from the last
+//      │        _,-·'         one at its mean cost per byte. More never costs less. Knots usually lie
+//      │  __,-·'              at sizes that grow by a constant factor, where costs are measured.
+//      └──┴────┴──────▶ bytes
 //
 //   const Curve copy = Curve::fit(samples);
 //   copy.seconds(65536);               a copy of 64 KiB, by itself
@@ -19,7 +18,7 @@
 
 #include "tutti/status.hpp"
 
-namespace tutti::tuner {
+namespace tutti::cost {
 
 // One measurement.
 struct Sample {
@@ -58,4 +57,4 @@ class Curve {
   std::vector<Knot> knots_;
 };
 
-}  // namespace tutti::tuner
+}  // namespace tutti::cost

@@ -1,4 +1,4 @@
-// plan/symmetry.hpp - which ranks of a schedule are alike, so that one can stand for many.
+// cost/symmetry.hpp - which ranks of a schedule are alike, so that one can stand for many.
 //
 // In rings, grids, pairwise exchanges and so on, rank r + k does what rank r does, to partners that
 // are alike in the same way: all ranks of equal r mod k begin, wait and end at the same times, as
@@ -9,20 +9,19 @@
 
 #include <vector>
 
-#include "plan/network.hpp"
-#include "plan/simulate.hpp"
+#include "cost/network.hpp"
 #include "schedule/catalog.hpp"
 
-namespace tutti::plan {
+namespace tutti::cost {
 
 // Receives that follow each other and do not touch the same chunk may stand in any order; some
 // builders put them by rank, which differs from rank to rank. Here: by distance.
 schedule::Program sorted_receives(schedule::Program program);
 
-// The ranks that stand for all, 0 … k-1: k, or 0 where everybody has to be simulated.
-int find_modulus(const Cluster& cluster, const schedule::Entry& entry,
-                 const schedule::Request& request, const std::vector<int>& seats);
+// The ranks that stand for all, 0 … k-1: k, or 0 where everybody has to be played.
+int find_modulus(const Site& site, const schedule::Entry& entry, const schedule::Request& request,
+                 const std::vector<int>& seats);
 // Who stands for whom then.
-Standing standing_for(const Cluster& cluster, const std::vector<int>& seats, int modulus);
+Standing standing_for(const Site& site, const std::vector<int>& seats, int modulus);
 
-}  // namespace tutti::plan
+}  // namespace tutti::cost

@@ -1,40 +1,40 @@
-#include "plan/stage.hpp"
+#include "plan/pipeline_stage.hpp"
 
 namespace tutti::plan {
 namespace {
 
-using Role = Piece::Role;
+using Role = ModelPart::Role;
 
 // What backward computes once more.
-double repeated(const Piece& piece, Recompute recompute) {
+double repeated(const ModelPart& part, Recompute recompute) {
   switch (recompute) {
     case Recompute::none: return 0;
-    case Recompute::selective: return piece.role == Role::scores ? piece.flops : 0;
-    case Recompute::full: return piece.in_layer() ? piece.flops : 0;
+    case Recompute::selective: return part.role == Role::scores ? part.flops : 0;
+    case Recompute::full: return part.in_layer() ? part.flops : 0;
   }
   return 0;
 }
 
-void add_embedding(const Model& model, const Layout& layout, Stage& stage) {
+void add_embedding(const Model& model, const ModelLayout& layout, PipelineStage& stage) {
   const auto h = static_cast<double>(model.hidden);
-  stage.pieces.push_back({Role::embedding,
-                          static_cast<double>(model.vocab) * h / layout.tp +
-                              static_cast<double>(model.max_positions) * h,
-                          0});
+  stage.parts.push_back({Role::embedding,
+                         static_cast<double>(model.vocab) * h / layout.tp +
+                             static_cast<double>(model.max_positions) * h,
+                         0});
 }
 
 // A tied head on another stage than the embedding is a copy of it.
-void add_head(const Model& model, const Layout& layout, Stage& stage) {
+void add_head(const Model& model, const ModelLayout& layout, PipelineStage& stage) {
   const auto h = static_cast<double>(model.hidden);
   const double matrix = static_cast<double>(model.vocab) * h / layout.tp;
   const bool shares = model.tied && layout.pp == 1;
-  stage.pieces.push_back({Role::final_norm, model.bias ? 2 * h : h, 0});
-  stage.pieces.push_back({Role::head, shares ? 0 : matrix, 2 * matrix * layout.tokens()});
+  stage.parts.push_back({Role::final_norm, model.bias ? 2 * h : h, 0});
+  stage.parts.push_back({Role::head, shares ? 0 : matrix, 2 * matrix * layout.tokens()});
 }
 
 }  // namespace
 
-std::vector<Piece> layer_pieces(const Model& model, const Layout& layout) {
+std::vector<ModelPart> layer_parts(const Model& model, const ModelLayout& layout) {
   const auto h = static_cast<double>(model.hidden);
   const auto q = static_cast<double>(model.query_width());
   const auto kv = static_cast<double>(model.kv_width());
@@ -47,7 +47,7 @@ std::vector<Piece> layer_pieces(const Model& model, const Layout& layout) {
   const auto linear = [&](Role role, double in, double out, double replicated_bias) {
     const double weights = in * out / tp;
     const double biases = replicated_bias > 0 ? bias * replicated_bias : bias * out / tp;
-    return Piece{role, weights + biases, 2 * weights * tokens};
+    return ModelPart{role, weights + biases, 2 * weights * tokens};
   };
   return {
       {Role::norm, norm, 0},
@@ -60,19 +60,19 @@ std::vector<Piece> layer_pieces(const Model& model, const Layout& layout) {
   };
 }
 
-Stage make_stage(const Model& model, const Layout& layout, int index) {
-  Stage stage;
+PipelineStage make_stage(const Model& model, const ModelLayout& layout, int index) {
+  PipelineStage stage;
   stage.index = index;
   stage.layers = static_cast<int>(model.layers / layout.pp);
   if (index == 0) add_embedding(model, layout, stage);
-  const std::vector<Piece> layer = layer_pieces(model, layout);
+  const std::vector<ModelPart> layer = layer_parts(model, layout);
   for (int i = 0; i < stage.layers; ++i)
-    stage.pieces.insert(stage.pieces.end(), layer.begin(), layer.end());
+    stage.parts.insert(stage.parts.end(), layer.begin(), layer.end());
   if (index == layout.pp - 1) add_head(model, layout, stage);
-  for (const Piece& piece : stage.pieces) {
-    stage.elements += piece.elements;
-    stage.forward_flops += piece.flops;
-    stage.recompute_flops += repeated(piece, layout.recompute);
+  for (const ModelPart& part : stage.parts) {
+    stage.elements += part.elements;
+    stage.forward_flops += part.flops;
+    stage.recompute_flops += repeated(part, layout.recompute);
   }
   return stage;
 }

@@ -1,5 +1,5 @@
 // A curve never falls, and lies near what was measured.
-#include "tuner/curve.hpp"
+#include "cost/curve.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <rapidcheck.h>
 #endif
 
-namespace tutti::tuner {
+namespace tutti::cost {
 namespace {
 
 using testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST(Curve, noise_of_printed_seeds_stays_within_bounds) {
 }
 
 }  // namespace
-}  // namespace tutti::tuner
+}  // namespace tutti::cost

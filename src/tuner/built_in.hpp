@@ -1,4 +1,4 @@
-// tuner/cost.hpp - the built-in costs, for machines that were not measured.
+// tuner/built_in.hpp - the built-in costs, for machines that were not measured.
 //
 // Measured on 2026-11-15 on a KVM guest with 2 vCPUs (Ice Lake Xeon, 2.8 GHz, L2 1.25 MiB), Linux
 // 6.18, unless a line says otherwise; medians. Choices need the ratios more than the absolute
@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "tuner/curve.hpp"
+#include "cost/curve.hpp"
 
 namespace tutti::tuner {
 
@@ -59,13 +59,8 @@ inline constexpr double kLongMessageBytes = 64 << 10;
 // A call whose ranks differ in size has no size that all know; it is weighed as if it had this one.
 inline constexpr std::size_t kUnknownBytes = 64 << 10;
 
-// Segments: what Config::segment_bytes is by default, and what is tried beside it. Another size has
-// to promise this much, because the model is no better than that.
-inline constexpr std::size_t kDefaultSegmentBytes = 128 << 10;
-inline constexpr std::size_t kSegmentBytes[] = {16 << 10,  32 << 10,  64 << 10,
-                                                256 << 10, 512 << 10, 1024 << 10};
-inline constexpr double kWorthIt = 0.97;
-// The same for folding everything everywhere instead of by slices.
+// Folding everything everywhere instead of by slices has to promise this much: the model is no
+// better than that.
 inline constexpr double kWorthOneShot = 0.9;
 
 }  // namespace tutti::tuner

@@ -1,4 +1,4 @@
-#include "plan/symmetry.hpp"
+#include "cost/symmetry.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,47 +6,45 @@
 
 #include "schedule/hazards.hpp"
 
-namespace tutti::plan {
+namespace tutti::cost {
 namespace {
 
 using schedule::Op;
 using schedule::OpKind;
 using schedule::Program;
 
-// Ranks of the group on one host; 0: not the same everywhere.
-int ranks_per_host(const Cluster& cluster, const std::vector<int>& seats) {
-  const auto host = [&](std::size_t i) { return seats[i] / cluster.ranks_per_host; };
+// How many members in a row share what `of` says; 0: not the same number everywhere.
+template <class Of>
+int run_length(const std::vector<int>& seats, Of of) {
   std::size_t first = 1;
-  while (first < seats.size() && host(first) == host(0)) ++first;
-  for (std::size_t i = 0; i < seats.size(); ++i)
-    if (i > 0 && (i % first == 0) == (host(i) == host(i - 1))) return 0;
+  while (first < seats.size() && of(seats[first]) == of(seats[0])) ++first;
+  for (std::size_t i = 1; i < seats.size(); ++i)
+    if ((i % first == 0) == (of(seats[i]) == of(seats[i - 1]))) return 0;
   return seats.size() % first == 0 ? static_cast<int>(first) : 0;
 }
 
-// The least k with which wires are alike.
-int modulus_of_wires(const Cluster& cluster, const std::vector<int>& seats) {
+int ranks_per_host(const Site& site, const std::vector<int>& seats) {
+  return run_length(seats, [&](int seat) { return site.host(seat); });
+}
+
+// The least k with which wires and cores are alike.
+int modulus_of_wires(const Site& site, const std::vector<int>& seats) {
   const int n = static_cast<int>(seats.size());
-  if (cluster.fabric == Fabric::torus_2d) return 0;
-  const int here = ranks_per_host(cluster, seats);
-  if (here == 0) return 0;
-  if (here == n) return 1;  // all on one host, where all are alike
-  int k = here;
-  const auto leaf = [&](int i) {
-    return seats[static_cast<std::size_t>(i)] / cluster.ranks_per_host /
-           std::max(1, cluster.hosts_per_switch);
-  };
-  if (cluster.fabric == Fabric::fat_tree && cluster.oversubscription > 1) {
-    while (k < n && leaf(k) == leaf(0)) k += here;
-    for (int i = 0; i < n; ++i)
-      if (i > 0 && (i % k == 0) == (leaf(i) == leaf(i - 1))) return 0;
-  }
-  return n % k == 0 ? k : 0;
+  if (site.torus) return 0;
+  const bool crowded = site.is_crowded();
+  if (crowded && site.machine_of != site.host_of) return 0;
+  const int here = ranks_per_host(site, seats);
+  if (here == n) return crowded ? 0 : 1;  // all on one host, where all are alike
+  if (here == 0 || site.leaf_of.empty()) return here;
+  const int under_leaf = run_length(seats, [&](int seat) { return site.leaf(site.host(seat)); });
+  if (under_leaf == n) return here;
+  return under_leaf % here == 0 ? under_leaf : 0;
 }
 
 class Likeness {
  public:
-  Likeness(const Network& network, const std::vector<int>& seats, int k)
-      : network_(network), seats_(seats), k_(k) {}
+  Likeness(const Site& site, const std::vector<int>& seats, int k)
+      : site_(site), seats_(seats), k_(k) {}
 
   bool operator()(const Program& a, const Program& b) const {
     if (a.ops.size() != b.ops.size() || a.cut != b.cut) return false;
@@ -63,9 +61,11 @@ class Likeness {
       ++counts[source.peer >= 0 ? 3 : static_cast<std::size_t>(source.region.space)];
     return counts;
   }
+  // Which ways two ranks have between them.
   int kind(int from, int to) const {
-    return network_.kind(seats_[static_cast<std::size_t>(from)],
-                         seats_[static_cast<std::size_t>(to)]);
+    const int a = seats_[static_cast<std::size_t>(from)];
+    const int b = seats_[static_cast<std::size_t>(to)];
+    return site_.are_together(a, b) ? 0 : site_.climbs(a, b) ? 2 : 1;
   }
   bool alike(const Program& p, const Op& a, const Program& q, const Op& b) const {
     if (a.kind != b.kind || a.step != b.step || a.dst.count != b.dst.count ||
@@ -77,7 +77,7 @@ class Likeness {
     return a.peer % k_ == b.peer % k_ && kind(p.rank, a.peer) == kind(q.rank, b.peer);
   }
 
-  const Network& network_;
+  const Site& site_;
   const std::vector<int>& seats_;
   int k_;
 };
@@ -121,13 +121,12 @@ Program sorted_receives(Program program) {
   return program;
 }
 
-int find_modulus(const Cluster& cluster, const schedule::Entry& entry,
-                 const schedule::Request& request, const std::vector<int>& seats) {
-  const int k = modulus_of_wires(cluster, seats);
+int find_modulus(const Site& site, const schedule::Entry& entry, const schedule::Request& request,
+                 const std::vector<int>& seats) {
+  const int k = modulus_of_wires(site, seats);
   const int n = request.size;
   if (k == 0 || k == n) return 0;
-  const Network network(cluster, seats.back() + 1);
-  const Likeness alike(network, seats, k);
+  const Likeness alike(site, seats, k);
   schedule::Request one = request;
   const auto program = [&](int rank) {
     one.rank = rank;
@@ -150,21 +149,20 @@ int find_modulus(const Cluster& cluster, const schedule::Entry& entry,
   return k;
 }
 
-Standing standing_for(const Cluster& cluster, const std::vector<int>& seats, int modulus) {
-  Standing standing;
-  const int per_host = std::max(1, ranks_per_host(cluster, seats));
-  const int seat_count = seats.back() + 1;
-  const int hosts = (seat_count + cluster.ranks_per_host - 1) / cluster.ranks_per_host;
-  const int per_leaf = std::max(1, cluster.hosts_per_switch);
-  standing.seat.assign(static_cast<std::size_t>(seat_count), 0);
-  standing.host.assign(static_cast<std::size_t>(hosts), 0);
-  standing.leaf.assign(static_cast<std::size_t>((hosts + per_leaf - 1) / per_leaf), 0);
+Standing standing_for(const Site& site, const std::vector<int>& seats, int modulus) {
+  Standing standing = Standing::everybody(site);
+  for (auto* numbers : {&standing.seat, &standing.host, &standing.leaf, &standing.machine})
+    std::fill(numbers->begin(), numbers->end(), 0);
+  const int per_host = std::max(1, ranks_per_host(site, seats));
   for (std::size_t i = 0; i < seats.size(); ++i) {
+    const auto seat = static_cast<std::size_t>(seats[i]);
     const int place = static_cast<int>(i) % modulus;
-    standing.seat[static_cast<std::size_t>(seats[i])] = place;
-    standing.host[static_cast<std::size_t>(seats[i] / cluster.ranks_per_host)] = place / per_host;
+    standing.seat[seat] = place;
+    standing.host[static_cast<std::size_t>(site.host_of[seat])] = place / per_host;
+    if (!site.machine_of.empty())
+      standing.machine[static_cast<std::size_t>(site.machine_of[seat])] = place / per_host;
   }
   return standing;
 }
 
-}  // namespace tutti::plan
+}  // namespace tutti::cost
