@@ -6,7 +6,6 @@
 
 #include "core/check.hpp"
 #include "cost/symmetry.hpp"
-#include "schedule/catalog.hpp"
 
 namespace tutti::cost {
 namespace {
@@ -55,8 +54,8 @@ Status Simulation::add(const Site& site, std::uint32_t index) {
   request.shots = job.shots;
   request.host_of = host_of;
   // Says what is wrong with a request, too.
-  if (auto first = schedule::build(job.algorithm, request); !first.ok()) return first.status();
-  const schedule::Entry& entry = *schedule::find(job.collective, job.algorithm);
+  if (auto first = job.catalog->build(job.algorithm, request); !first.ok()) return first.status();
+  const schedule::Entry& entry = *job.catalog->find(job.collective, job.algorithm);
   const bool alone = jobs_.size() == 1 && options_.use_symmetry && options_.play.jitter == 0;
   modulus_ = alone ? find_modulus(site, entry, request, seats) : 0;
   const int ranks = modulus_ > 0 ? modulus_ : job.ranks;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cost/event_loop.hpp"
-#include "schedule/schedule.hpp"
+#include "schedule/catalog.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::cost {
@@ -27,6 +27,7 @@ struct CollectiveJob {
   double start = 0;  // s
   int first_seat = 0;
   int stride = 1;
+  const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };
 
 struct SimulateOptions {

@@ -11,6 +11,8 @@
 
 namespace tutti::tuner {
 
+using cost::Curve;
+
 inline constexpr const char* kBuiltInName = "built in (2 vCPU Xeon, Ice Lake, 2.8 GHz)";
 inline constexpr const char* kBuiltInDate = "2026-11-15T00:00:00Z";
 
@@ -33,6 +35,19 @@ inline constexpr Curve::Knot kPull[] = {at_rate(16, 17.8), at_rate(256, 23.3), a
 // Flags: a bare 4 B exchange of two ranks under a barrier, slowest rank; of 16 ranks on another
 // guest with 16 cores.
 inline constexpr Curve::Knot kMeet[] = {{2, 0.27e-6}, {16, 0.76e-6}};
+
+// What a byte of a window costs beyond a copy within one cache, because it goes from core to core:
+// its writer has to take the line back from the last reader, and its reader from the writer. 32 KiB,
+// two cores of a KVM guest (Sapphire Rapids), 2026-11-15: 2.3 µs to write, 3.2 µs to read. Beyond
+// that prefetching hides half of it (512 KiB: 27 and 28 µs).
+inline constexpr double kShowByte = 0.06e-9;
+inline constexpr double kTakeByte = 0.09e-9;
+inline constexpr double kCrossingBytes = 64 << 10;
+inline constexpr double kPrefetched = 0.5;
+// What a call costs beside the meeting: 0.42 µs for 4 B where bare flags take 0.27 (same machine).
+inline constexpr double kCallSeconds = 0.15e-6;
+// What a core keeps near itself.
+inline constexpr double kNearBytes = 256 << 10;
 
 // Messages over shared memory, through the arena: group/calibrate_links.hpp on two ranks, fastest
 // of several runs on a machine that others used too.

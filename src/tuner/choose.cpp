@@ -11,8 +11,6 @@
 #include "topology/topology.hpp"
 #include "tuner/built_in.hpp"
 #include "tuner/estimate.hpp"
-#include "tuner/stage.hpp"
-#include "tuner/walk.hpp"
 
 namespace tutti::tuner {
 namespace {
@@ -53,13 +51,6 @@ Choice weigh(const Entry& entry, const CallFacts& facts, const Machine& machine)
              : two;
 }
 
-// On one host direct runs where the ranks meet, and everything else by messages. Those were slower
-// in every cell that was measured (docs/performance.md), and a table that was measured on a busy
-// machine may not know it.
-bool has_stage(const CallFacts& facts) {
-  return topology::host_count(facts.host_of) <= 1 && facts.ranks <= kMostStagedRanks;
-}
-
 // What candidates are compared by. On one host that is plain and symmetric memory alike: which of
 // them a call has is known to each rank for itself only, and the choice must be everybody's.
 double weight(const Choice& choice, const CallFacts& facts, const Machine& machine) {
@@ -91,12 +82,15 @@ std::vector<Choice> candidates(const CallFacts& facts, const Machine& machine) {
     if (entry.collective != facts.collective || !objection(entry, facts).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(facts)) continue;
     choices.push_back(weigh(entry, facts, machine));
-    weighed.emplace_back(has_stage(facts) && entry.algorithm != Algorithm::direct,
-                         weight(choices.back(), facts, machine), choices.size() - 1);
+    const bool comes_later = can_meet(facts) && entry.algorithm != Algorithm::direct;
+    weighed.emplace_back(comes_later, weight(choices.back(), facts, machine), choices.size() - 1);
   }
   // Direct serves every collective in every group.
   TUTTI_CHECK(!choices.empty());
-  // Equal costs keep the catalog's order, so that every rank has the same first row.
+  // On one host direct runs where the ranks meet, and the others by messages, or they are the same
+  // thing by another name. Messages were slower in every cell that was measured (docs/performance.md),
+  // and a table that was measured on a busy machine may not know it. Equal costs keep the catalog's
+  // order, so that every rank has the same first row.
   std::sort(weighed.begin(), weighed.end());
   std::vector<Choice> sorted;
   for (const auto& each : weighed) sorted.push_back(choices[std::get<2>(each)]);
@@ -105,7 +99,7 @@ std::vector<Choice> candidates(const CallFacts& facts, const Machine& machine) {
 
 Choice choose(const CallFacts& facts, const Machine& machine) {
   // The others would come behind it, whatever they cost.
-  if (has_stage(facts))
+  if (can_meet(facts))
     return weigh(*facts.catalog->find(facts.collective, Algorithm::direct), facts, machine);
   return candidates(facts, machine).front();
 }

@@ -7,27 +7,11 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "schedule/catalog.hpp"
+#include "tuner/call_facts.hpp"
 #include "tuner/machine.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::tuner {
-
-// What all ranks know alike about a call.
-struct CallFacts {
-  Collective collective = Collective::all_reduce;
-  std::size_t bytes = 0;  // the whole array, as nccl-tests count it; 0 where ranks differ
-  int ranks = 1;
-  std::span<const int> host_of;  // host of each rank
-  ReductionOrder order = ReductionOrder::any;
-  bool uneven = false;     // a v-variant or one buffer per rank
-  bool symmetric = false;  // all buffers are memory that every rank of the host has mapped
-  // Machine of each rank, where several hosts are one machine and share its cores (ranks that are
-  // linked by tcp though they need not be); empty: every host is one.
-  std::span<const int> machine_of = {};
-  // What there is to choose from.
-  const schedule::Catalog* catalog = &schedule::Catalog::built_in();
-};
 
 struct Choice {
   Algorithm algorithm = Algorithm::direct;

@@ -5,20 +5,14 @@
 
 #include "core/check.hpp"
 #include "cost/continuation.hpp"
-#include "topology/topology.hpp"
 #include "tuner/built_in.hpp"
-#include "tuner/stage.hpp"
-#include "tuner/walk.hpp"
+#include "tuner/host_time.hpp"
 
 namespace tutti::tuner {
 namespace {
 
 Nanoseconds rounded(double seconds) {
   return Nanoseconds(static_cast<Nanoseconds::rep>(std::llround(seconds * 1e9)));
-}
-
-bool is_staged(const schedule::Entry& entry, const CallFacts& facts) {
-  return entry.algorithm == Algorithm::direct && topology::host_count(facts.host_of) <= 1;
 }
 
 int largest_company(const CallFacts& facts) {
@@ -96,14 +90,15 @@ cost::Site site_of(const Machine& machine, const CallFacts& facts) {
 
 Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int shots,
                      const Machine& machine) {
-  if (is_staged(entry, facts)) return rounded(stage_seconds(entry, facts, shots, machine));
+  if (const auto seconds = host_seconds(entry, facts, shots, machine)) return rounded(*seconds);
   const cost::Site whole = site_of(machine, facts);
   const auto with = [&](int ranks) -> Result<cost::Playable> {
     cost::Site site = ranks < facts.ranks ? on_fewer_hosts(whole, ranks) : whole;
     const cost::CollectiveJob job{.collective = facts.collective,
                                   .algorithm = entry.algorithm,
                                   .ranks = ranks,
-                                  .shots = shots};
+                                  .shots = shots,
+                                  .catalog = facts.catalog};
     auto simulation = cost::Simulation::of(site, {job});
     if (!simulation.ok()) return simulation.status();
     return cost::Playable{std::move(site), *std::move(simulation)};

@@ -1,13 +1,13 @@
 // tuner/estimate.hpp - how long a schedule takes on a machine, read off its own programs.
 //
-// On one host a direct schedule is played on shared memory (tuner/stage.hpp). Everything else goes
-// by messages, and is played in virtual time (cost/simulate.hpp).
+// Both kinds are played in virtual time: host forms on shared memory (tuner/host_time.hpp), and what
+// goes by messages (cost/simulate.hpp).
 #pragma once
 
 #include "core/clock.hpp"
 #include "cost/site.hpp"
-#include "schedule/catalog.hpp"
-#include "tuner/choose.hpp"
+#include "schedule/entry.hpp"
+#include "tuner/call_facts.hpp"
 #include "tuner/machine.hpp"
 
 namespace tutti::tuner {
