@@ -63,7 +63,7 @@ json variable_facts() {
   return list;
 }
 
-json machine_facts(const topology::Machine& machine) {
+json machine_facts(const topology::Hardware& machine) {
   json numa = json::array();
   for (const auto& node : machine.numa_nodes)
     numa.push_back({{"memory_bytes", node.memory_bytes}, {"cpus", node.cpus}});
@@ -75,7 +75,7 @@ json machine_facts(const topology::Machine& machine) {
           {"numa_nodes", numa},        {"l3_domains", caches}};
 }
 
-json interface_facts(const topology::Machine& machine) {
+json interface_facts(const topology::Hardware& machine) {
   json list = json::array();
   for (const auto& interface : machine.interfaces) {
     json row = {{"name", interface.name},

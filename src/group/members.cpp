@@ -35,7 +35,8 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
       std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
-  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok()) return status;
+  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
+    return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 
@@ -178,7 +179,7 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
   const std::uint64_t id =
       static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
   const std::vector<int> peers = mapped_members();
-  Result<transport::Region> region = Status(Code::internal, "not run");
+  Result<transport::MemoryRegion> region = Status(Code::internal, "not run");
   engine.between_polls(
       [&](transport::Endpoint& endpoint) { region = endpoint.allocate_region(id, bytes, peers); });
   const auto free_region = [world = world_, id] {

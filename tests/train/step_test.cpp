@@ -368,7 +368,7 @@ TEST(Step, has_the_same_number_in_the_trace_when_it_is_computed_again) {
     ASSERT_EQ(traced->ranks.size(), 2u);
     for (const trace::RankTrace& rank : traced->ranks) {
       std::vector<std::uint64_t> numbers;
-      for (const trace::Entry& entry : rank.steps) numbers.push_back(entry.sequence);
+      for (const trace::TraceEntry& entry : rank.steps) numbers.push_back(entry.sequence);
       const std::uint64_t first = numbered ? 101 : 1;
       EXPECT_THAT(numbers,
                   ElementsAre(first, first + 1, first + 2, first + 3, first + 4, first + 5));

@@ -31,7 +31,7 @@ struct ShowOptions {
 
 struct Shown {
   std::vector<schedule::Program> programs;
-  schedule::Report report;
+  schedule::VerifyReport report;
 };
 
 // Code::invalid_argument when the algorithm does not exist for this request.

@@ -29,7 +29,7 @@ std::string count_of(std::uint64_t count, std::string_view one) {
 
 namespace {
 
-nlohmann::json to_json(const schedule::Report& report) {
+nlohmann::json to_json(const schedule::VerifyReport& report) {
   return {{"steps", report.steps},
           {"messages", report.messages},
           {"rank_ordered", report.rank_ordered},
@@ -38,7 +38,7 @@ nlohmann::json to_json(const schedule::Report& report) {
 
 // Comment lines of the text form, so that the whole output can be read back.
 std::string summary(const Shown& shown, Collective collective) {
-  const schedule::Report& report = shown.report;
+  const schedule::VerifyReport& report = shown.report;
   std::string text = fmt::format("# verified: {}, {}", count_of(report.steps, "step"),
                                  count_of(report.messages, "message"));
   if (has_reduction(collective))
