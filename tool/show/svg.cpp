@@ -86,7 +86,7 @@ class Sheet {
     for (const Program& program : shown.programs) {
       cells_.emplace_back(program);
       std::size_t visible = 0;
-      for (const Cell& cell : cells_.back().all()) visible += cell.space != Space::scratch;
+      for (const Cell& cell : cells_.back().all()) visible += cell.is_callers();
       most = std::max(most, visible);
     }
     column_ = std::clamp(static_cast<double>(most) * 14 + 26, 84.0, 260.0);
@@ -140,7 +140,7 @@ class Sheet {
     const auto per_colour = schedule::extents_per_colour(shown_.programs[rank]);
     std::vector<const Cell*> row;
     for (const Cell& cell : cells_[rank].all())
-      if (cell.space != Space::scratch && (!at_last || cell.goal.count > 0)) row.push_back(&cell);
+      if (cell.is_callers() && (!at_last || cell.goal.count > 0)) row.push_back(&cell);
     double left = x(rank) - chip_ * static_cast<double>(row.size()) / 2;
     for (const Cell* cell : row) {
       const bool full = at_last || cell->start.count > 0;
