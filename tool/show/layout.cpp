@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -246,6 +247,13 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
     case Algorithm::bruck: break;
   }
   return circle(n);
+}
+
+Layout lay_out_on_one_host(int ranks) {
+  Layout layout = circle(static_cast<std::size_t>(ranks));
+  layout.hosts.emplace_back(static_cast<std::size_t>(ranks));
+  std::iota(layout.hosts[0].begin(), layout.hosts[0].end(), 0);
+  return layout;
 }
 
 }  // namespace tutti::tool
