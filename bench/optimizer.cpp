@@ -106,13 +106,13 @@ struct Arrays {
 struct Row {
   const char* name;
   std::size_t bytes;  // an element, read and written
-  std::function<void(const Kernels&, Arrays&)> subject;
-  std::function<void(const Kernels&, Arrays&)> loop;
+  std::function<void(const UpdateKernels&, Arrays&)> subject;
+  std::function<void(const UpdateKernels&, Arrays&)> loop;
 };
 
 void run(benchmark::State& state, const Row& row, reduce::Level level) {
   const auto count = static_cast<std::size_t>(state.range(0));
-  const Kernels& kernels = update_kernels(level);
+  const UpdateKernels& kernels = update_kernels(level);
   Arrays arrays(count);
   // Reads half of the bytes and writes half of them.
   std::vector<char> from(count * row.bytes / 2, 1);
@@ -135,7 +135,7 @@ void run(benchmark::State& state, const Row& row, reduce::Level level) {
 const AdamWFactors kAdamW{0.5F, 0.9999F, 0.9F, 0.1F, 0.999F, 0.001F, 1e-3F, 0.5F, 1e-8F};
 const SgdFactors kSgd{0.5F, 0.01F, 0.9F, 1e-3F, false};
 
-void add_norm(const Kernels& kernels, Arrays& a) {
+void add_norm(const UpdateKernels& kernels, Arrays& a) {
   ExactSum sum;
   kernels.block_squares(a.g.data(), a.g.size(), a.sums.data());
   for (const double x : a.sums) sum.add(x);
@@ -143,7 +143,7 @@ void add_norm(const Kernels& kernels, Arrays& a) {
 }
 
 std::vector<Row> rows() {
-  using K = Kernels;
+  using K = UpdateKernels;
   using A = Arrays;
   const auto squares = [](const K& k, A& a) {
     k.block_squares(a.g.data(), a.g.size(), a.sums.data());

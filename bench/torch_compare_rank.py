@@ -50,17 +50,30 @@ def allocate(kind, count):
     return torch.empty(count)
 
 
-def make_call(collective, kind, count, rank, size):
-    """(what to time, the tensors to touch before it, a check of the result after a call)."""
+def make_call(collective, kind, count, size):
+    """(what to time, its inputs, its outputs, what every element of part r of an output becomes, or of all of it)
+
+    where rank r brings r + 1."""
+    total = size * (size + 1) // 2
     if collective == "all_reduce":
         tensor = allocate(kind, count)
-        return lambda: dist.all_reduce(tensor), [tensor], lambda: tensor[-1].item() == size
+        return lambda: dist.all_reduce(tensor), [tensor], [tensor], [total]
     share = max(1, count // size)
     whole, part = allocate(kind, share * size), allocate(kind, share)
     parts = list(whole.view(size, share).unbind(0))
     if collective == "all_gather":
-        return lambda: dist.all_gather(parts, part), [part, whole], lambda: whole.sum() == share * size
-    return lambda: dist.reduce_scatter(part, parts), [part, whole], lambda: part[-1].item() == size
+        return lambda: dist.all_gather(parts, part), [part], parts, range(1, size + 1)
+    return lambda: dist.reduce_scatter(part, parts), parts, [part], [total]
+
+
+def gives_right_values(call, inputs, outputs, expected, rank):
+    """One call on values that tell ranks apart, into memory that holds none of them."""
+    for tensor in outputs:
+        tensor.fill_(-1.0)
+    for tensor in inputs:
+        tensor.fill_(rank + 1.0)
+    call()
+    return all(bool((tensor == value).all()) for tensor, value in zip(outputs, expected))
 
 
 def slowest(durations):
@@ -91,10 +104,11 @@ def timed(call, tensors, meeting, count):
 
 def time_call(options, meeting, collective, kind, nbytes):
     rank, size = dist.get_rank(), dist.get_world_size()
-    call, tensors, right = make_call(collective, kind, max(1, nbytes // 4), rank, size)
-    warm = timed(call, tensors, meeting, WARM_UPS)
-    if not right():
+    call, inputs, outputs, expected = make_call(collective, kind, max(1, nbytes // 4), size)
+    if not gives_right_values(call, inputs, outputs, expected, rank):
         sys.exit(f"{collective} of {nbytes} bytes gave wrong values on rank {rank}")
+    tensors = inputs if inputs[0] is outputs[0] else inputs + list(outputs)
+    warm = timed(call, tensors, meeting, WARM_UPS)
     count = iterations_for(warm.min().item(), options)
     return timed(call, tensors, meeting, count).median().item()
 

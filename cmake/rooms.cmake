@@ -25,6 +25,8 @@ tutti_room(transport ROOMS core reduce trace)
 tutti_room(engine ROOMS core reduce trace schedule transport)
 tutti_room(group ROOMS engine tuner store)
 tutti_room(train ROOMS group)
+tutti_room(checkpoint ROOMS train)
+tutti_room(hand_over ROOMS group)
 tutti_room(capi ROOMS group)
 
 # Costs that were measured by another version are measured again.

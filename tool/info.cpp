@@ -40,9 +40,14 @@ json build_facts() {
           {"build_type", TUTTI_BUILD_TYPE},
           {"sanitizers", TUTTI_SANITIZED},
           {"openssl", OpenSSL_version(OPENSSL_VERSION_STRING)},
-          {"transports", {"inproc", "shm", "tcp"}},
+          {"transports",
+           {
+#define TUTTI_TRANSPORT(word) #word,
+#include "tutti/transports.def"
+#undef TUTTI_TRANSPORT
+           }},
           {"collectives", words<Collective>(kCollectives)},
-          {"algorithms", words<Algorithm>(kAlgorithms, 1)},
+          {"algorithms", words<Algorithm>(kAlgorithms - 1, 1)},
           {"dtypes", words<Dtype>(kDtypes)},
           {"reduce_ops", words<ReduceOp>(kReduceOps)},
           {"schedules", schedule::catalog().size()}};

@@ -3,21 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 
 #include "tool/command.hpp"
 
 namespace tutti::tool {
-
-int complain(std::string_view command, std::string_view message, int code) {
-  fmt::print(stderr, "tutti {}: {}\n", command, message);
-  return code;
-}
-
-int complain(std::string_view command, const Status& status) {
-  return complain(command, status.message(),
-                  status.code() == Code::invalid_argument ? kBadInput : kFailed);
-}
 
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -31,6 +32,27 @@ tutti::Status read_file(const std::string& path, std::vector<std::uint16_t>& str
   return {};
 }
 
+// Without its folder: data may be moved.
+std::uint64_t hash_of_name(const std::string& path) {
+  std::uint64_t hash = 0;
+  for (std::size_t i = path.rfind('/') + 1; i < path.size(); ++i) {  // npos + 1 is 0
+    hash = mix(hash, static_cast<unsigned char>(path[i]));
+  }
+  return hash;
+}
+
+// Ends of documents are in the stream: it also tells where one file ends and the next begins.
+std::uint64_t hash_of(const std::vector<std::uint16_t>& stream) {
+  std::uint64_t hash = stream.size();
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < stream.size(); i += sizeof word / sizeof stream[0]) {
+    word = 0;
+    std::memcpy(&word, &stream[i], std::min(sizeof word, (stream.size() - i) * sizeof stream[0]));
+    hash = mix(hash, word);
+  }
+  return hash;
+}
+
 }  // namespace
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
@@ -48,7 +70,9 @@ tutti::Result<Data> Data::open(const std::vector<std::string>& paths, int seq_le
   data.mask_ = mask_end_of_document;
   for (const std::string& path : paths) {
     if (auto status = read_file(path, data.stream_); !status.ok()) return status;
+    data.identity_ = mix(data.identity_, hash_of_name(path));
   }
+  data.identity_ = mix(data.identity_, hash_of(data.stream_));
   const std::size_t all = (data.stream_.size() - 1) / data.length_;
   data.validation_ = std::max<std::size_t>(1, all / 20);
   if (all <= data.validation_) {

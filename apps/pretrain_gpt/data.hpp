@@ -38,13 +38,15 @@ class Data {
   Batch validation(std::uint64_t first, int sequences) const;
 
   std::size_t bytes() const { return stream_.size(); }
-  std::size_t training_sequences() const { return training_; }
+  // Of the files' names, order, sizes and contents: other data has another number.
+  std::uint64_t identity() const { return identity_; }
 
  private:
   void append(Batch& batch, std::size_t sequence) const;
   void shuffle_epoch(std::uint64_t epoch);
 
   std::vector<std::uint16_t> stream_;
+  std::uint64_t identity_ = 0;
   std::size_t length_ = 0;
   std::uint64_t seed_ = 0;
   bool mask_ = false;

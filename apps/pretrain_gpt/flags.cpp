@@ -70,6 +70,12 @@ void add_update(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_option("--lr-decay-iters", flags.lr_decay_iters, "Where --min-lr is reached; 0: the end")
       ->group(group);
+  app.add_flag("--override-opt-param-scheduler", flags.override_schedule,
+               "With --load: these learning rates, whatever the checkpoint was trained with")
+      ->group(group);
+  app.add_flag("--use-checkpoint-opt-param-scheduler", flags.use_checkpoint_schedule,
+               "With --load: the checkpoint's learning rates, whatever is said here")
+      ->group(group);
   app.add_option("--clip-grad", flags.clip_grad, "Largest global norm of the gradient; 0: any")
       ->group(group);
   app.add_option("--weight-decay", flags.weight_decay, "Not for biases and norms")->group(group);
@@ -92,9 +98,6 @@ void add_overlap(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_flag("--async-log-allreduce", flags.async_log_all_reduce,
                "Logging never waits; a line comes one step late")
-      ->group(group);
-  app.add_flag("--debug-stale-reads", flags.debug_stale_reads,
-               "Look at every tensor that forward reads (slow)")
       ->group(group);
   app.add_flag("--predict", flags.predict,
                "Rehearse some steps without communication; predicted beside measured times at the "
@@ -262,6 +265,11 @@ tutti::Status check_flags(const Flags& flags) {
   }
   if (flags.strict_loss_check && !flags.check_for_nan) {
     return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");
+  }
+  if (flags.override_schedule && flags.use_checkpoint_schedule) {
+    return bad(
+        "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler contradict each "
+        "other");
   }
   if (flags.save_interval > 0 && flags.save.empty()) {
     return bad("--save-interval needs --save");

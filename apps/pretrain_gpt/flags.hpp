@@ -50,6 +50,8 @@ struct Flags {
   std::string lr_decay_style = "cosine";
   std::int64_t lr_warmup_iters = 0;
   std::int64_t lr_decay_iters = 0;  // 0: train_iters
+  bool override_schedule = false;   // the command line's schedule, whatever a checkpoint says
+  bool use_checkpoint_schedule = false;
   double clip_grad = 1.0;
   double weight_decay = 0.01;
   double adam_beta1 = 0.9;
@@ -63,7 +65,6 @@ struct Flags {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool async_log_all_reduce = false;
-  bool debug_stale_reads = false;
   bool predict = false;
 
   // Checks.

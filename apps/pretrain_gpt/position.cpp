@@ -3,55 +3,164 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <string>
+#include <optional>
+#include <string_view>
 
 namespace pretrain {
 
 using tutti::Code;
+using tutti::Result;
 using tutti::Status;
+using tutti::train::CheckpointInfo;
+using tutti::train::LearningRate;
+using tutti::train::LossGuard;
 
-tutti::train::CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
-                                           std::size_t data_bytes) {
-  tutti::train::CheckpointInfo info;
+namespace {
+
+constexpr std::string_view kDecayEnd = "lr_decay_iters";
+
+// Rates that stay constant have neither an end nor a smallest.
+std::vector<const char*> flags_that_matter(const LearningRate& a, const LearningRate& b) {
+  const auto constant = tutti::train::DecayStyle::constant;
+  if (a.style == constant && b.style == constant) return {"lr", "lr_warmup_iters"};
+  return {"lr", "min_lr", "lr_warmup_iters", kDecayEnd.data(), "lr_decay_style"};
+}
+
+std::string in_hex(std::uint64_t number) { return fmt::format("{:016x}", number); }
+
+// What `info` says, compared with what was given here.
+class Comparison {
+ public:
+  Comparison(const CheckpointInfo& info, const Flags& flags) : info_(info), flags_(flags) {}
+
+  std::optional<std::string> find(const std::string& name) const {
+    const auto found = info_.extra.find(name);
+    return found == info_.extra.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  Status same(const std::string& name, const std::string& what, const std::string& here) const {
+    const auto there = find(name);
+    if (there == here) return {};
+    return {Code::invalid_argument,
+            fmt::format("{} is {} here and was '{}' in the checkpoint of --load {}: its data "
+                        "position and random state would mean something else",
+                        what, here, there.value_or(""), flags_.load)};
+  }
+
+  Status same_data(const Data& data) {
+    Status size = same("data_bytes", "the size of --data-path", std::to_string(data.bytes()));
+    if (!size.ok()) return size;
+    if (!find("data")) {
+      warn("on which files it was trained, only how large they are");
+      return {};
+    }
+    if (find("data") == in_hex(data.identity())) return {};
+    return {
+        Code::invalid_argument,
+        fmt::format("--data-path is other data than that of the checkpoint of --load {}: names, "
+                    "order or contents of the files differ",
+                    flags_.load)};
+  }
+
+  Status same_schedule(LearningRate& schedule) {
+    const auto theirs = tutti::train::learning_rate_of(info_.extra);
+    if (!theirs) warn("with which learning rates it was trained; those of the command line count");
+    if (!theirs || flags_.override_schedule) return {};
+    if (flags_.use_checkpoint_schedule) {
+      schedule = *theirs;
+      return {};
+    }
+    const auto here = tutti::train::to_words(schedule);
+    const auto there = tutti::train::to_words(*theirs);
+    for (const char* name : flags_that_matter(schedule, *theirs)) {
+      if (here.at(name) == there.at(name)) continue;
+      const bool implied = name == kDecayEnd && flags_.lr_decay_iters == 0;
+      return {Code::invalid_argument,
+              fmt::format("{} is {} here{} and was {} in the checkpoint of --load {}; say "
+                          "--override-opt-param-scheduler to change it, or "
+                          "--use-checkpoint-opt-param-scheduler to keep the checkpoint's",
+                          flag_of(name), here.at(name), implied ? " (--train-iters)" : "",
+                          there.at(name), flags_.load)};
+    }
+    return {};
+  }
+
+  Status same_guard(LossGuard& guard) {
+    if (const auto state = find("loss_guard")) return guard.restore(*state);
+    if (!flags_.check_for_spiky_loss) return {};
+    warn("which losses it has seen: the first 100 from here on tell what is spiky");
+    return {};
+  }
+
+  template <class Number>
+  bool number(const std::string& name, Number& value) const {
+    const std::string text = find(name).value_or("");
+    const char* end = text.data() + text.size();
+    return !text.empty() && std::from_chars(text.data(), end, value).ptr == end;
+  }
+
+  void warn(const std::string& what) {
+    warnings_.push_back(
+        fmt::format("the checkpoint of --load {} is older and does not say {}", flags_.load, what));
+  }
+  std::vector<std::string> warnings() && { return std::move(warnings_); }
+
+ private:
+  // "lr_decay_iters" -> "--lr-decay-iters"
+  static std::string flag_of(std::string name) {
+    for (char& letter : name) letter = letter == '_' ? '-' : letter;
+    return "--" + name;
+  }
+
+  const CheckpointInfo& info_;
+  const Flags& flags_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
+                             const LearningRate& schedule, const Data& data,
+                             const LossGuard& guard) {
+  CheckpointInfo info;
   info.iteration = position.steps;
-  info.extra = {{"consumed_sequences", std::to_string(position.sequences)},
-                {"seed", std::to_string(flags.seed)},
-                {"seq_length", std::to_string(flags.seq_length)},
-                {"global_batch_size", std::to_string(flags.global_batch_size)},
-                {"data_bytes", std::to_string(data_bytes)}};
+  info.extra = tutti::train::to_words(schedule);
+  info.extra.merge(std::map<std::string, std::string>{
+      {"consumed_sequences", std::to_string(position.sequences)},
+      {"updates", std::to_string(position.updates)},
+      {"seed", std::to_string(flags.seed)},
+      {"seq_length", std::to_string(flags.seq_length)},
+      {"global_batch_size", std::to_string(flags.global_batch_size)},
+      {"data_bytes", std::to_string(data.bytes())},
+      {"data", in_hex(data.identity())},
+      {"loss_guard", guard.state()}});
   return info;
 }
 
-tutti::Result<Position> from_checkpoint(const tutti::train::CheckpointInfo& info,
-                                        const Flags& flags, std::size_t data_bytes) {
-  const auto find = [&](const char* name) {
-    const auto found = info.extra.find(name);
-    return found == info.extra.end() ? std::string() : found->second;
-  };
-  struct Condition {
-    const char* name;
-    const char* flag;
-    std::string here;
-  };
-  for (const Condition& condition :
-       {Condition{"seed", "--seed", std::to_string(flags.seed)},
-        Condition{"seq_length", "--seq-length", std::to_string(flags.seq_length)},
-        Condition{"data_bytes", "the size of --data-path", std::to_string(data_bytes)}}) {
-    if (find(condition.name) == condition.here) continue;
-    return Status(Code::invalid_argument,
-                  fmt::format("{} is {} here and was '{}' in the checkpoint of --load {}: its data "
-                              "position and random state would mean something else",
-                              condition.flag, condition.here, find(condition.name), flags.load));
+Result<Resumed> from_checkpoint(const CheckpointInfo& info, const Flags& flags, const Data& data,
+                                std::int64_t updates, LossGuard& guard) {
+  Resumed resumed;
+  resumed.schedule = flags.schedule();
+  Comparison theirs(info, flags);
+  for (const Status& status :
+       {theirs.same("seed", "--seed", std::to_string(flags.seed)),
+        theirs.same("seq_length", "--seq-length", std::to_string(flags.seq_length)),
+        theirs.same_data(data), theirs.same_schedule(resumed.schedule), theirs.same_guard(guard)}) {
+    if (!status.ok()) return status;
   }
-  Position position;
+  Position& position = resumed.position;
   position.steps = info.iteration;
-  const std::string text = find("consumed_sequences");
-  const char* end = text.data() + text.size();
-  if (text.empty() || std::from_chars(text.data(), end, position.sequences).ptr != end) {
+  if (!theirs.number("consumed_sequences", position.sequences)) {
     return Status(Code::corrupt,
                   "the checkpoint of --load " + flags.load + " has no data position");
   }
-  return position;
+  if (!theirs.number("updates", position.updates)) {
+    position.updates = updates;
+    theirs.warn(fmt::format("how many steps were updates; by its weights {} of {} were", updates,
+                            position.steps));
+  }
+  resumed.warnings = std::move(theirs).warnings();
+  return resumed;
 }
 
 }  // namespace pretrain

@@ -2,22 +2,36 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "data.hpp"
 #include "flags.hpp"
 #include "tutti/train/checkpoint.hpp"
+#include "tutti/train/learning_rate.hpp"
+#include "tutti/train/loss_guard.hpp"
 
 namespace pretrain {
 
 struct Position {
   std::int64_t steps = 0;       // done
+  std::int64_t updates = 0;     // those of them that were not skipped: what learning rates go by
   std::uint64_t sequences = 0;  // consumed by all ranks
 };
 
-// `data_bytes`: of all files.
 tutti::train::CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
-                                           std::size_t data_bytes);
-// invalid_argument names a flag without which the position would mean something else.
-tutti::Result<Position> from_checkpoint(const tutti::train::CheckpointInfo& info,
-                                        const Flags& flags, std::size_t data_bytes);
+                                           const tutti::train::LearningRate& schedule,
+                                           const Data& data, const tutti::train::LossGuard& guard);
+
+struct Resumed {
+  Position position;
+  tutti::train::LearningRate schedule;
+  std::vector<std::string> warnings;  // what an older checkpoint does not say
+};
+// Restores the guard, too. invalid_argument names a flag without which the position would mean
+// something else. `updates`: as the weights count them, for checkpoints that do not.
+tutti::Result<Resumed> from_checkpoint(const tutti::train::CheckpointInfo& info, const Flags& flags,
+                                       const Data& data, std::int64_t updates,
+                                       tutti::train::LossGuard& guard);
 
 }  // namespace pretrain

@@ -73,6 +73,16 @@ std::string json_of(const StepLine& line) {
       json_of(line.overlap.mean), json_of(line.overlap.max));
 }
 
+const char* remark(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::updated: return "";
+    case Outcome::skipped:
+    case Outcome::rejected: return "  SKIPPED: a gradient is not finite";
+    case Outcome::empty: return "  EMPTY: every token is masked";
+  }
+  return "";
+}
+
 }  // namespace
 
 tutti::Status check_log(const Flags& flags) {
@@ -197,13 +207,15 @@ void Report::print_line(const StepLine& line) {
       line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr, line.tokens_per_s(),
       line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
       line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
-      line.outcome == Outcome::updated ? "" : "  SKIPPED: a gradient is not finite");
+      remark(line.outcome));
   std::fflush(stdout);
 }
 
 void Report::step(const StepLine& line) {
-  if (line.step == first_step_) first_loss_ = line.loss;
-  last_loss_ = line.loss;
+  if (line.tokens > 0) {
+    if (std::isnan(first_loss_)) first_loss_ = line.loss;
+    last_loss_ = line.loss;
+  }
   const bool print = line.step % flags_.log_interval == 0 || line.step == first_step_ ||
                      line.step == flags_.train_iters || line.outcome != Outcome::updated;
   if (print) print_line(line);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,7 @@ namespace pretrain {
 // All that is known of a step once every rank's numbers are here.
 struct StepLine {
   std::int64_t step = 0;
-  double loss = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // there is none without tokens
   double grad_norm = 0;
   double lr = 0;
   std::int64_t tokens = 0;
@@ -79,7 +80,7 @@ class Report {
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;
-  double first_loss_ = 0, last_loss_ = 0;
+  double first_loss_ = std::numeric_limits<double>::quiet_NaN(), last_loss_ = first_loss_;
   tutti::train::RankOverlap mean_, max_;
 };
 

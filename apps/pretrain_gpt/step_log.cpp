@@ -14,7 +14,7 @@ std::string fault_name(int rank) { return "loss_not_finite_" + std::to_string(ra
 
 // What `tutti trace report` draws curves of.
 void trace_counters(tutti::trace::Sink& trace, const StepLine& line) {
-  trace.counter("loss", line.step, line.loss);
+  if (line.tokens > 0) trace.counter("loss", line.step, line.loss);
   trace.counter("learning rate", line.step, line.lr);
   trace.counter("gradient norm", line.step, line.grad_norm);
   trace.counter("tokens/s", line.step, line.tokens_per_s());
@@ -74,10 +74,12 @@ Status StepLog::tell_oldest() {
   }
   const double tokens = (*metrics)->find("tokens").value_or(0);
   line.tokens = static_cast<std::int64_t>(tokens);
-  line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
+  // Of a batch that is masked as a whole there is no loss, and nothing to judge.
+  if (tokens > 0) line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
   line.overlap = **overlap;
   if (report_ != nullptr) report_->step(line);
   if (trace_ != nullptr) trace_counters(*trace_, line);
+  if (tokens == 0) return {};
 
   std::vector<int> at_fault;
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -47,7 +48,6 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
         .beta1 = flags.adam_beta1, .beta2 = flags.adam_beta2, .epsilon = flags.adam_eps};
   }
   options.group_of = parameter_group;
-  options.debug = flags.debug_stale_reads;
   return options;
 }
 
@@ -58,7 +58,8 @@ class Trainer {
         flags_(flags),
         data_(std::move(data)),
         accumulation_(flags.global_batch_size / (flags.micro_batch_size * group_->size())),
-        guard_({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss}) {}
+        guard_({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss}),
+        schedule_(flags.schedule()) {}
 
   Status set_up();
   Status run();
@@ -66,6 +67,7 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
+  Status resume();
   Status look_ahead();
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
@@ -88,7 +90,9 @@ class Trainer {
   std::unique_ptr<Report> report_;  // rank 0
   std::unique_ptr<StepLog> log_;
   Position at_;
-  double loss_sum_ = 0;  // of this step and rank
+  train_::LearningRate schedule_;
+  std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
+  double loss_sum_ = 0;                // of this step and rank
   std::int64_t tokens_ = 0;
 };
 
@@ -105,11 +109,7 @@ Status Trainer::set_up() {
   if (!model.ok()) return model.status();
   model_ = *model;
   if (!flags_.load.empty()) {
-    auto info = train_::load_checkpoint(model_->layer(), flags_.load);
-    if (!info.ok()) return info.status().annotate("--load " + flags_.load);
-    auto position = from_checkpoint(*info, flags_, data_.bytes());
-    if (!position.ok()) return position.status();
-    at_ = *position;
+    if (auto status = resume(); !status.ok()) return status;
   }
   auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
   if (!copy.ok()) return copy.status();
@@ -124,6 +124,7 @@ Status Trainer::set_up() {
         fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
                     flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
         model_->layer().describe());
+    for (const std::string& text : warnings_) say(at_.steps, text);
   }
   if (flags_.predict) {
     if (auto status = look_ahead(); !status.ok()) return status;
@@ -131,6 +132,20 @@ Status Trainer::set_up() {
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
+  return {};
+}
+
+Status Trainer::resume() {
+  auto info = train_::load_checkpoint(model_->layer(), flags_.load);
+  if (!info.ok()) return info.status().annotate("--load " + flags_.load);
+  const auto counts = model_->layer().step_counts();
+  const std::int64_t updates = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+  auto resumed = from_checkpoint(*info, flags_, data_, updates, guard_);
+  if (!resumed.ok()) return resumed.status();
+  at_ = resumed->position;
+  schedule_ = resumed->schedule;
+  warnings_ = std::move(info->warnings);
+  warnings_.insert(warnings_.end(), resumed->warnings.begin(), resumed->warnings.end());
   return {};
 }
 
@@ -192,9 +207,10 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
     }
   }
   if (flags_.die && flags_.die->hits(step, group_->rank(), number)) ::raise(SIGKILL);
-  return model_->step({.lr = flags_.schedule().at(step),
+  return model_->step({.lr = schedule_.at(at_.updates + 1),
                        .tokens = tokens_,
-                       .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_)});
+                       .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
+                       .number = step});
 }
 
 Status Trainer::one_step(std::int64_t step) {
@@ -208,16 +224,15 @@ Status Trainer::one_step(std::int64_t step) {
       common_decision_ = true;
       return judgement.status;
     }
-    if (judgement.verdict == LossGuard::Verdict::recompute) {
-      if (auto status = model_->discard_gradients(); !status.ok()) return status;
-      continue;
-    }
+    if (judgement.verdict == LossGuard::Verdict::recompute) continue;
     for (const std::string& name : report->unused) {
       say(step, "parameter '" + name + "' is used by no rank and is not updated");
     }
     if (report_) report_->layout(model_->layer().describe());
-    at_ = {step, at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
-    return log_->publish({step, loss_sum_, tokens_, flags_.schedule().at(step), *report, times});
+    const double lr = schedule_.at(at_.updates + 1);
+    at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
+           at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
+    return log_->publish({step, loss_sum_, tokens_, lr, *report, times});
   }
 }
 
@@ -239,14 +254,16 @@ Status Trainer::validate(std::int64_t step) {
   }
   net_->train();
   auto status = validation_group_->all_reduce(tutti::Buffer::of(sums, 2), tutti::ReduceOp::sum);
-  if (status.ok() && report_) report_->validation(step, sums[0] / sums[1]);
-  return status;
+  if (!status.ok()) return status;
+  if (sums[1] == 0) say(step, "validation has nothing to judge: every token is masked");
+  if (sums[1] > 0 && report_) report_->validation(step, sums[0] / sums[1]);
+  return {};
 }
 
 // Everything that was published is judged first: no checkpoint of a run that has failed.
 Status Trainer::save(std::int64_t step) {
   if (auto status = log_->flush(); !status.ok()) return status;
-  auto info = to_checkpoint(at_, flags_, data_.bytes());
+  auto info = to_checkpoint(at_, flags_, schedule_, data_, guard_);
   info.ranks = group_->size();
   info.order = model_->layer().order();
   auto status = train_::save_checkpoint(model_->layer(), flags_.save, info, flags_.keep);

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tutti::libtorch {
 
@@ -94,8 +95,7 @@ Status Binding::add(const std::string& name, torch::Tensor tensor) {
     return refuse(name, "shares a part of the memory of '" + entry.members[0].name + "'");
   }
   entry.frozen = entry.frozen && !tensor.requires_grad();
-  entry.objects += !known_object && tensor.requires_grad() ? 1 : 0;
-  entry.members.push_back({name, std::move(tensor), nullptr, known_object});
+  entry.members.push_back({name, std::move(tensor), nullptr, known_object, {}, {}});
   return {};
 }
 
@@ -163,6 +163,7 @@ void Binding::add_hooks(std::size_t index) {
     if (members[i].is_alias_object || !members[i].tensor.requires_grad()) continue;
     members[i].accumulator = torch::autograd::impl::grad_accumulator(members[i].tensor);
     members[i].accumulator->add_post_hook(std::make_unique<ReadyHook>(self_, index, i));
+    by_accumulator_[members[i].accumulator.get()] = index;
   }
 }
 
@@ -178,15 +179,7 @@ void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
       preset_gradient(entry, member);
     }
   }
-  if (++entry.reported == entry.objects) layer_->ready(index);
-}
-
-void Binding::finish_backward() {
-  for (std::size_t index = 0; index < entries_.size(); ++index) {
-    Entry& entry = entries_[index];
-    if (entry.reported > 0 && entry.reported < entry.objects) layer_->ready(index);
-    entry.reported = 0;
-  }
+  layer_->ready(index);
 }
 
 void Binding::preset_gradient(const Entry& entry, Member& member) {
@@ -201,22 +194,33 @@ void Binding::set_view(std::size_t index) {
   const torch::Tensor& first = entry.members[0].tensor;
   if (first.numel() == 0 || entry.frozen) return;  // a frozen one keeps its memory
   entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  entry.nan = torch::full({}, std::numeric_limits<double>::quiet_NaN(), first.options());
   for (Member& member : entry.members) {
     if (member.is_alias_object) continue;
     torch::Tensor& tensor = member.tensor;
-    tensor.set_data(view_of(layer_->parameter(index), tensor, tensor.scalar_type()));
+    member.open = view_of(layer_->parameter(index), tensor, tensor.scalar_type());
+    member.closed = entry.nan.expand(tensor.sizes());
+    tensor.set_data(entry.is_open ? member.open : member.closed);
     preset_gradient(entry, member);
+  }
+}
+
+void Binding::set_open(std::size_t index, bool open) {
+  Entry& entry = entries_[index];
+  if (entry.is_open == open) return;
+  entry.is_open = open;
+  torch::NoGradGuard no_grad;
+  for (Member& member : entry.members) {
+    const torch::Tensor& now = open ? member.closed : member.open;
+    // One that the user replaced meanwhile is left alone; check_views names it.
+    if (!now.defined() || member.tensor.data_ptr() != now.data_ptr()) continue;
+    member.tensor.set_data(open ? member.open : member.closed);
   }
 }
 
 void Binding::set_views() {
   torch::NoGradGuard no_grad;
-  sorted_.clear();
-  for (std::size_t index = 0; index < entries_.size(); ++index) {
-    set_view(index);
-    sorted_.emplace_back(static_cast<const char*>(layer_->parameter(index).data), index);
-  }
-  std::sort(sorted_.begin(), sorted_.end());
+  for (std::size_t index = 0; index < entries_.size(); ++index) set_view(index);
 }
 
 void Binding::detach() {
@@ -226,6 +230,7 @@ void Binding::detach() {
   for (std::size_t index = 0; index < entries_.size(); ++index) {
     Entry& entry = entries_[index];
     if (entry.members[0].tensor.numel() == 0 || entry.frozen) continue;
+    set_open(index, true);
     const torch::Tensor own = entry.members[0].tensor.clone();
     for (Member& member : entry.members) {
       // One that the user replaced is his own already.
@@ -250,7 +255,7 @@ Status Binding::check_entry(std::size_t index) {
   const Buffer value = layer_->parameter(index);
   if (value.count == 0) return {};
   for (Member& member : entry.members) {
-    if (member.tensor.data_ptr() != value.data) {
+    if (member.tensor.data_ptr() != (entry.is_open ? value.data : entry.nan.data_ptr())) {
       return refuse(member.name,
                     "was given other memory after the module was wrapped (Module::to, torch::load "
                     "or set_data); load and move the module before wrapping it");
@@ -277,14 +282,9 @@ std::size_t Binding::index_of(const torch::Tensor& tensor) const {
   return found == by_object_.end() ? entries_.size() : found->second;
 }
 
-std::size_t Binding::index_at(const void* address) const {
-  const auto* wanted = static_cast<const char*>(address);
-  auto after = std::upper_bound(sorted_.begin(), sorted_.end(), wanted,
-                                [](const char* a, const auto& entry) { return a < entry.first; });
-  if (after == sorted_.begin()) return entries_.size();
-  const auto& [begin, index] = *std::prev(after);
-  const bool inside = wanted < begin + layer_->parameter(index).bytes();
-  return inside ? index : entries_.size();
+std::size_t Binding::index_of(const torch::autograd::Node& accumulator) const {
+  const auto found = by_accumulator_.find(&accumulator);
+  return found == by_accumulator_.end() ? entries_.size() : found->second;
 }
 
 }  // namespace tutti::libtorch

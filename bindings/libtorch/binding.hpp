@@ -4,6 +4,9 @@
 //   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
 //                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32
 //
+// While a parameter's next value is on its way its tensor is *closed*: of the same shape, one NaN
+// in all places. Nobody can read an old value, or one that has half landed.
+//
 // Tied tensors are one entry with several members: the same tensor object under two names, or two
 // objects over one storage, each of which has an accumulator, and so a hook, of its own.
 //
@@ -36,21 +39,21 @@ class Binding {
   void attach(train::DataParallel& layer);
   // After the layer moved its memory.
   void set_views();
+  // Whether it may be read.
+  void set_open(std::size_t index, bool open);
   // Every tensor gets memory of its own again, with the value it has.
   void detach();
 
   // invalid_argument names a parameter or gradient that is no longer the layer's view. Gradients
   // that were dropped (zero_grad(set_to_none)) are put back.
   Status check_views();
-  // Tied tensors of which this backward used only some are reported now.
-  void finish_backward();
 
   // Indices of all parameters below `module`; null: it is not part of the wrapped one.
   const std::vector<std::size_t>* below(const torch::nn::Module& module) const;
   // parameters().size() when it is none of them.
   std::size_t index_of(const torch::Tensor& tensor) const;
-  // The entry whose memory holds `address`; size() when none does.
-  std::size_t index_at(const void* address) const;
+  // Of the parameter for which this node adds up gradients; size() when it is none of them.
+  std::size_t index_of(const torch::autograd::Node& accumulator) const;
   std::size_t size() const { return entries_.size(); }
   const std::string& name(std::size_t index) const { return entries_[index].members[0].name; }
 
@@ -60,13 +63,14 @@ class Binding {
     torch::Tensor tensor;
     std::shared_ptr<torch::autograd::Node> accumulator;  // kept alive, or its hook is lost
     bool is_alias_object = false;                        // same tensor object as an earlier member
+    torch::Tensor open, closed;                          // what set_data alternates between
   };
   struct Entry {
     std::vector<Member> members;
     torch::Tensor gradient;  // f32, of the first member's shape; undefined when frozen or empty
+    torch::Tensor nan;       // one number; what members read while they are closed
     bool frozen = true;
-    std::size_t objects = 0;   // distinct tensor objects with a gradient
-    std::size_t reported = 0;  // of those, in this backward
+    bool is_open = true;
   };
   class ReadyHook;
 
@@ -83,7 +87,7 @@ class Binding {
   std::unordered_map<const void*, std::size_t> by_object_;  // TensorImpl
   std::unordered_map<const void*, std::size_t> by_address_;
   std::unordered_map<const torch::nn::Module*, std::vector<std::size_t>> by_module_;
-  std::vector<std::pair<const char*, std::size_t>> sorted_;  // where each entry begins
+  std::unordered_map<const torch::autograd::Node*, std::size_t> by_accumulator_;
   train::DataParallel* layer_ = nullptr;
   std::shared_ptr<Binding*> self_;  // what hooks hold; null after detach
 };

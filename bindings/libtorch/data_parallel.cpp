@@ -1,9 +1,10 @@
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "binding.hpp"
+#include "gate_order.hpp"
+#include "module_buffers.hpp"
 #include "tutti/libtorch.hpp"
-#include "watch.hpp"
 
 namespace tutti::libtorch {
 
@@ -36,7 +37,6 @@ class DataParallel::State {
   // has failed already and told so.
   ~State() {
     if (layer_ == nullptr) return;
-    watch_.stop();
     (void)layer_->parameters_ready().ok();
     binding_->detach();
   }
@@ -46,28 +46,18 @@ class DataParallel::State {
   Status backward(const torch::Tensor& loss_sum);
   Result<train::StepReport> step(const train::StepInput& input);
   Status discard_gradients();
-  Status need(std::size_t index);
-  Status parameters_ready();
 
   Binding& binding() { return *binding_; }
   train::DataParallel& layer() { return *layer_; }
-  torch::nn::Module& module() { return *module_; }
 
  private:
-  std::string judge(const void* address) const;
-  Status broadcast_buffers();
-
   std::shared_ptr<torch::nn::Module> module_;
   Options options_;
   std::unique_ptr<Binding> binding_;
   std::unique_ptr<train::DataParallel> layer_;
   std::shared_ptr<Group> buffer_group_;  // null: no buffers to synchronise
+  std::optional<GateOrder> gates_;       // where parameters are gathered beside forward
   bool step_begins_ = true;
-  // Debug mode: which parameters forward may read. Whether a gather has landed is a matter of luck;
-  // whether a gate asked for it is not.
-  Watch watch_{[this](const void* address) { return judge(address); }};
-  std::vector<bool> ever_asked_;
-  std::vector<bool> fresh_;
 };
 
 Status DataParallel::State::set_up(const train::Groups& groups) {
@@ -82,8 +72,14 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
   layer_ = *std::move(layer);
   binding_->attach(*layer_);
   layer_->on_layout([this] { binding_->set_views(); });
-  ever_asked_.assign(binding_->size(), false);
-  fresh_.assign(binding_->size(), true);
+  layer_->set_buffers([this] { return module_buffers(*module_); });
+  if (options_.layer.overlap_param_gather) {
+    gates_.emplace(binding_->size());
+    layer_->on_gate([this](std::size_t index, bool open) {
+      binding_->set_open(index, open);
+      gates_->set_open(index, open);
+    });
+  }
   if (options_.broadcast_buffers && !module_->buffers().empty()) {
     auto copy = groups.data->duplicate("module buffers");
     if (!copy.ok()) return copy.status();
@@ -92,43 +88,20 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
   return {};
 }
 
-Status DataParallel::State::broadcast_buffers() {
-  if (buffer_group_ == nullptr) return {};
-  torch::NoGradGuard no_grad;
-  for (const auto& item : module_->named_buffers()) {
-    torch::Tensor buffer = item.value();
-    torch::Tensor dense = buffer.contiguous();
-    auto* bytes = static_cast<std::uint8_t*>(dense.data_ptr());
-    auto status = buffer_group_->broadcast(Buffer::of(bytes, dense.nbytes()), 0);
-    if (!status.ok()) return status.annotate("module buffer '" + item.key() + "'");
-    if (!dense.is_same(buffer)) buffer.copy_(dense);
-  }
-  return {};
-}
-
 Status DataParallel::State::begin_micro_batch(bool last) {
   if (auto status = binding_->check_views(); !status.ok()) return status;
   if (std::exchange(step_begins_, false)) {
-    if (auto status = broadcast_buffers(); !status.ok()) return status;
+    if (buffer_group_ != nullptr)
+      if (auto status = broadcast_buffers(*module_, *buffer_group_); !status.ok()) return status;
   }
-  if (auto status = layer_->begin_micro_batch(last); !status.ok()) return status;
-  if (options_.debug) watch_.start();
-  return {};
-}
-
-std::string DataParallel::State::judge(const void* address) const {
-  const std::size_t index = binding_->index_at(address);
-  if (index == binding_->size()) return {};
-  const bool late = ever_asked_[index] && !fresh_[index];
-  if (!late && layer_->stale_at(address).empty()) return {};
-  return "parameter '" + binding_->name(index) + "' before its gate was passed in this step";
+  return layer_->begin_micro_batch(last);
 }
 
 Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
-  watch_.stop();
-  if (!watch_.complaint().empty()) {
-    return {Code::invalid_argument,
-            watch_.complaint() + "; put a Gate before it, or call parameters_ready()"};
+  if (gates_) {
+    if (const std::string early = gates_->early_read(loss_sum, *binding_); !early.empty()) {
+      return {Code::invalid_argument, early + "; put a Gate before it, or call parameters_ready()"};
+    }
   }
   layer_->begin_backward();
   Status status = guarded("backward failed", [&] {
@@ -136,7 +109,6 @@ Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
     if (loss_sum.requires_grad()) loss_sum.backward();
     return Status();
   });
-  binding_->finish_backward();
   const Status layer_status = layer_->end_backward();
   return status.ok() ? layer_status : status;
 }
@@ -144,24 +116,12 @@ Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
 Result<train::StepReport> DataParallel::State::step(const train::StepInput& input) {
   if (auto status = binding_->check_views(); !status.ok()) return status;
   step_begins_ = true;
-  if (options_.layer.overlap_param_gather) fresh_.assign(fresh_.size(), false);
   return layer_->step(input);
 }
 
 Status DataParallel::State::discard_gradients() {
   step_begins_ = true;
   return layer_->discard_gradients();
-}
-
-Status DataParallel::State::need(std::size_t index) {
-  ever_asked_[index] = true;
-  fresh_[index] = true;
-  return layer_->need(index);
-}
-
-Status DataParallel::State::parameters_ready() {
-  fresh_.assign(fresh_.size(), true);
-  return layer_->parameters_ready();
 }
 
 Result<std::shared_ptr<DataParallel>> DataParallel::create(
@@ -181,9 +141,8 @@ Result<train::StepReport> DataParallel::step(const train::StepInput& input) {
   return state_->step(input);
 }
 Status DataParallel::discard_gradients() { return state_->discard_gradients(); }
-Status DataParallel::parameters_ready() { return state_->parameters_ready(); }
+Status DataParallel::parameters_ready() { return state_->layer().parameters_ready(); }
 train::DataParallel& DataParallel::layer() const { return state_->layer(); }
-torch::nn::Module& DataParallel::module() const { return state_->module(); }
 
 Status DataParallel::need(const torch::nn::Module& submodule) {
   const auto* indices = state_->binding().below(submodule);
@@ -191,7 +150,7 @@ Status DataParallel::need(const torch::nn::Module& submodule) {
     return {Code::invalid_argument, "a gate asks for a module that is no part of the wrapped one"};
   }
   for (const std::size_t index : *indices) {
-    if (auto status = state_->need(index); !status.ok()) return status;
+    if (auto status = state_->layer().need(index); !status.ok()) return status;
   }
   return {};
 }
@@ -201,7 +160,7 @@ Status DataParallel::need(const torch::Tensor& parameter) {
   if (index == state_->binding().size()) {
     return {Code::invalid_argument, "a gate asks for a tensor that is no parameter of the module"};
   }
-  return state_->need(index);
+  return state_->layer().need(index);
 }
 
 Gate::Gate(DataParallel* model, const torch::nn::Module& submodule) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "elements.hpp"
 #include "failure.hpp"
-#include "tutti/types.hpp"
 
 namespace py = pybind11;
 
@@ -50,46 +50,22 @@ constexpr std::uint64_t kReadOnly = 1;
 constexpr int kCpu = 1;
 constexpr int kPinned = 3;  // CPU memory that a device can reach
 
-enum Kind {
-  kInt = 0,
-  kUint = 1,
-  kFloat = 2,
-  kBfloat = 4,
-  kComplex = 5,
-  kBool = 6,
-  kE4m3 = 10,
-  kE5m2 = 12
-};
+constexpr int kComplex = 5;
 
 struct Element {
-  const char* numpy = nullptr;  // a type of numpy's with the same size
-  int dtype = -1;               // of tutti, where numpy has none
+  std::string numpy;  // a type of numpy's with the same size; empty: there is none
+  int dtype = -1;     // of tutti, where numpy has none
 };
 
 Element element_of(ElementOf type) {
   if (type.lanes != 1) return {};
-  const int bits = type.bits;
-  switch (static_cast<Kind>(type.kind)) {
-    case kInt:
-      return {bits == 8    ? "i1"
-              : bits == 16 ? "i2"
-              : bits == 32 ? "i4"
-              : bits == 64 ? "i8"
-                           : nullptr};
-    case kUint:
-      return {bits == 8    ? "u1"
-              : bits == 16 ? "u2"
-              : bits == 32 ? "u4"
-              : bits == 64 ? "u8"
-                           : nullptr};
-    case kFloat: return {bits == 16 ? "f2" : bits == 32 ? "f4" : bits == 64 ? "f8" : nullptr};
-    case kComplex: return {bits == 64 ? "c8" : bits == 128 ? "c16" : nullptr};
-    case kBool: return {bits == 8 ? "?" : nullptr};
-    case kBfloat: return {bits == 16 ? "u2" : nullptr, static_cast<int>(tutti::Dtype::bf16)};
-    case kE4m3: return {bits == 8 ? "u1" : nullptr, static_cast<int>(tutti::Dtype::f8e4m3)};
-    case kE5m2: return {bits == 8 ? "u1" : nullptr, static_cast<int>(tutti::Dtype::f8e5m2)};
-  }
-  return {};
+  if (type.kind == kComplex && (type.bits == 64 || type.bits == 128))
+    return {"c" + std::to_string(type.bits / 8)};
+  const auto dtype = dtype_of_dlpack(type.kind, type.bits);
+  if (!dtype) return {};
+  for (const char letter : {'i', 'u', 'f', 'b'})
+    if (dlpack_code_of(letter) == type.kind) return {std::string(info_of(*dtype).numpy)};
+  return {"u" + std::to_string(type.bits / 8), static_cast<int>(*dtype)};
 }
 
 void check_device(const py::object& producer) {
@@ -129,7 +105,7 @@ py::capsule owner_of(M* managed) {
 
 py::tuple view_of(const Tensor& tensor, const py::capsule& owner, bool writable) {
   const Element element = element_of(tensor.element);
-  if (element.numpy == nullptr)
+  if (element.numpy.empty())
     raise(tutti::Code::invalid_argument,
           "an array has elements of DLPack kind " + std::to_string(tensor.element.kind) + " with " +
               std::to_string(tensor.element.bits) + " bits, which tutti has no type for");

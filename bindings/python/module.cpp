@@ -7,6 +7,7 @@
 #include "dlpack.hpp"
 #include "group.hpp"
 #include "store.hpp"
+#include "tutti/dtypes.hpp"
 #include "work.hpp"
 
 namespace py = pybind11;
@@ -18,6 +19,14 @@ template <class Enum>
 py::dict words(int count) {
   py::dict table;
   for (int i = 0; i < count; ++i) table[py::str(std::string(to_string(static_cast<Enum>(i))))] = i;
+  return table;
+}
+
+// numpy's name of each element type -> its number.
+py::dict numpy_names() {
+  py::dict table;
+  for (int i = 0; i < tutti::kDtypes; ++i)
+    table[py::str(std::string(info_of(static_cast<tutti::Dtype>(i)).numpy))] = i;
   return table;
 }
 
@@ -36,6 +45,7 @@ PYBIND11_MODULE(_tutti, module) {
   using namespace tutti_python;
   check_numpy();
   module.attr("DTYPES") = words<tutti::Dtype>(tutti::kDtypes);
+  module.attr("NUMPY_NAMES") = numpy_names();
   module.attr("OPS") = words<tutti::ReduceOp>(tutti::kReduceOps);
   module.attr("COLLECTIVES") = words<tutti::Collective>(tutti::kCollectives);
   module.attr("ALGORITHMS") = words<tutti::Algorithm>(tutti::kAlgorithms);

@@ -9,9 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
+#include "tutti/dtypes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti {
@@ -19,39 +19,11 @@ inline namespace [[gnu::visibility("default")]] v1 {
 
 enum class Device : std::uint8_t { cpu, cuda };
 
-// Opaque handle of memory that was registered before; 0 lets the library look it up.
-using Registration = std::uint64_t;
-
-// The element type that a C++ type stands for.
-template <class T>
-constexpr Dtype dtype_of() {
-  using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, bool>)
-    return Dtype::boolean;
-  else if constexpr (std::is_same_v<U, float>)
-    return Dtype::f32;
-  else if constexpr (std::is_same_v<U, double>)
-    return Dtype::f64;
-  else {
-    static_assert(std::is_integral_v<U>, "no Dtype stands for this C++ type");
-    constexpr bool is_signed = std::is_signed_v<U>;
-    if constexpr (sizeof(U) == 1)
-      return is_signed ? Dtype::i8 : Dtype::u8;
-    else if constexpr (sizeof(U) == 2)
-      return is_signed ? Dtype::i16 : Dtype::u16;
-    else if constexpr (sizeof(U) == 4)
-      return is_signed ? Dtype::i32 : Dtype::u32;
-    else
-      return is_signed ? Dtype::i64 : Dtype::u64;
-  }
-}
-
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
   Dtype dtype = Dtype::u8;
   Device device = Device::cpu;
-  Registration registration = 0;
   void* ready = nullptr;  // opaque: the contents are there after it; null: already
 
   template <class T>
@@ -71,7 +43,6 @@ struct ConstBuffer {
   std::size_t count = 0;
   Dtype dtype = Dtype::u8;
   Device device = Device::cpu;
-  Registration registration = 0;
   void* ready = nullptr;
 
   ConstBuffer() = default;
@@ -82,7 +53,6 @@ struct ConstBuffer {
         count(other.count),
         dtype(other.dtype),
         device(other.device),
-        registration(other.registration),
         ready(other.ready) {}
 
   template <class T>

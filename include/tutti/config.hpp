@@ -18,7 +18,7 @@ namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 
 struct Config {
-  // Which transports may be used: "auto", or a comma list of inproc, shm, tcp.  TUTTI_TRANSPORT
+  // Which transports may be used: "auto", or a comma list, such as "shm,tcp".  TUTTI_TRANSPORT
   std::string transport = "auto";
   // Forced algorithm per collective; automatic where not forced.  TUTTI_ALGORITHM
   std::array<Algorithm, kCollectives> algorithm{};

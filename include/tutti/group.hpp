@@ -31,6 +31,9 @@
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 
+// Defined in the source tree, not in the installed headers.
+struct Extensions;
+
 struct GroupOptions {
   int rank = -1;
   int size = -1;
@@ -38,6 +41,8 @@ struct GroupOptions {
   ReductionOrder reduction_order = ReductionOrder::any;
   std::optional<Config> config;  // absent: from the environment
   std::string secret;            // of the job; empty: rank 0 makes one and puts it into the store
+  // Algorithms and transports that the program brings along (docs/extending.md); null: none.
+  std::shared_ptr<const Extensions> extensions;
 };
 
 // What the library expects an operation to cost.

@@ -55,22 +55,12 @@ typedef enum tutti_code {
   TUTTI_CODE_WIDTH = 0x7fffffff
 } tutti_code;
 
+/* TUTTI_I8, TUTTI_U8 … TUTTI_F32, TUTTI_BOOL …: every row of that file, in its order. */
 typedef enum tutti_dtype {
-  TUTTI_I8,
-  TUTTI_U8,
-  TUTTI_I16,
-  TUTTI_U16,
-  TUTTI_I32,
-  TUTTI_U32,
-  TUTTI_I64,
-  TUTTI_U64,
-  TUTTI_F16,
-  TUTTI_BF16,
-  TUTTI_F32,
-  TUTTI_F64,
-  TUTTI_BOOL,
-  TUTTI_F8E4M3,
-  TUTTI_F8E5M2,
+#define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, safetensors, numpy, dlpack) \
+  TUTTI_##NAME,
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
   TUTTI_DTYPE_WIDTH = 0x7fffffff
 } tutti_dtype;
 
@@ -96,20 +86,13 @@ typedef enum tutti_collective {
   TUTTI_COLLECTIVE_WIDTH = 0x7fffffff
 } tutti_collective;
 
+/* TUTTI_DIRECT, TUTTI_LINEAR, TUTTI_RING …: every row of that file, in its order. */
 typedef enum tutti_algorithm {
   TUTTI_AUTOMATIC,
-  TUTTI_DIRECT,
-  TUTTI_LINEAR,
-  TUTTI_RING,
-  TUTTI_BINOMIAL_TREE,
-  TUTTI_DOUBLE_BINARY_TREE,
-  TUTTI_RECURSIVE_DOUBLING,
-  TUTTI_HALVING_DOUBLING,
-  TUTTI_HYPERCUBE,
-  TUTTI_BRUCK,
-  TUTTI_PAIRWISE,
-  TUTTI_TORUS_2D,
-  TUTTI_HIERARCHICAL,
+#define TUTTI_ALGORITHM(word, WORD) TUTTI_##WORD,
+#include "tutti/algorithms.def"
+#undef TUTTI_ALGORITHM
+  TUTTI_CUSTOM, /* brought along by a C++ program */
   TUTTI_ALGORITHM_WIDTH = 0x7fffffff
 } tutti_algorithm;
 
@@ -301,10 +284,9 @@ typedef struct tutti_buffer {
   size_t count;
   tutti_dtype dtype;
   tutti_device device;
-  uint64_t registration;
 } tutti_buffer;
 #define TUTTI_BUFFER_INIT \
-  { sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU, 0 }
+  { sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU }
 
 /* inout[i] = in[i] op inout[i]; `in` is the operand of the lower rank. */
 typedef void (*tutti_reduce_function)(const void* in, void* inout, size_t count, tutti_dtype dtype,

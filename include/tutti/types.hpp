@@ -12,24 +12,17 @@
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 
+// i8 … u64, f16, bf16, f32, f64, boolean, f8e4m3 …: all of tutti/dtypes.def; more in dtypes.hpp.
 enum class Dtype : std::uint8_t {
-  i8,
-  u8,
-  i16,
-  u16,
-  i32,
-  u32,
-  i64,
-  u64,
-  f16,
-  bf16,
-  f32,
-  f64,
-  boolean,
-  f8e4m3,
-  f8e5m2,
+#define TUTTI_DTYPE(name, ...) name,
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
 };
-inline constexpr int kDtypes = 15;
+inline constexpr int kDtypes = 0
+#define TUTTI_DTYPE(...) +1
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
+    ;
 
 std::size_t size_of(Dtype dtype) noexcept;
 bool is_float(Dtype dtype) noexcept;
@@ -83,7 +76,8 @@ struct Reduction {
   }
 };
 
-// broadcast, reduce, all_reduce …; what each looks like is said in tutti/shape.hpp.
+// broadcast, reduce, all_reduce …: all of tutti/collectives.def; tutti/shape.hpp says what each
+// looks like.
 enum class Collective : std::uint8_t {
 #define TUTTI_SHAPE(word, ...) word,
 #include "tutti/collectives.def"
@@ -102,20 +96,13 @@ bool has_reduction(Collective collective) noexcept;
 
 enum class Algorithm : std::uint8_t {
   automatic,  // the library chooses
-  direct,
-  linear,
-  ring,
-  binomial_tree,
-  double_binary_tree,
-  recursive_doubling,
-  halving_doubling,
-  hypercube,
-  bruck,
-  pairwise,
-  torus_2d,
-  hierarchical,
+// direct, linear, ring …: all of tutti/algorithms.def; docs/algorithms has a page on each.
+#define TUTTI_ALGORITHM(word, WORD) word,
+#include "tutti/algorithms.def"
+#undef TUTTI_ALGORITHM
+  custom,  // one that the program has brought along (docs/extending.md)
 };
-inline constexpr int kAlgorithms = 13;
+inline constexpr int kAlgorithms = static_cast<int>(Algorithm::custom) + 1;
 
 std::string_view to_string(Algorithm algorithm) noexcept;
 std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;

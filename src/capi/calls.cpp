@@ -24,7 +24,7 @@ Result<Buffer> buffer_of(const tutti_buffer* from) {
   if (Status status = check_enum(given.dtype, kDtypes, "dtype"); !status.ok()) return status;
   if (Status status = check_enum(given.device, 2, "device"); !status.ok()) return status;
   return Buffer{given.data, given.count, static_cast<Dtype>(given.dtype),
-                static_cast<Device>(given.device), given.registration};
+                static_cast<Device>(given.device)};
 }
 
 namespace {

@@ -22,7 +22,7 @@
 namespace tutti {
 
 inline constexpr std::chrono::seconds kHandshakeTimeout{5};
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // What a side says of itself. Bound into both proofs.
 struct Identity {

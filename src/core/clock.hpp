@@ -22,7 +22,7 @@ const Clock& steady_clock();
 // Empty: the system does not say.
 std::string clock_identity();
 
-// Stands still until it is told otherwise: tests and transport/sim.
+// Stands still until it is told otherwise: for tests and simulations.
 class VirtualClock final : public Clock {
  public:
   Nanoseconds now() const override { return now_; }

@@ -17,7 +17,12 @@ using std::chrono::nanoseconds;
 // ---- readers: text → field; the failure names the culprit, the caller adds the variable
 
 Status read_transport(std::string_view text, std::string& list) {
-  static constexpr std::array<std::string_view, 4> kWords = {"auto", "inproc", "shm", "tcp"};
+  static constexpr std::array kWords = {
+      std::string_view("auto"),
+#define TUTTI_TRANSPORT(word) std::string_view(#word),
+#include "tutti/transports.def"
+#undef TUTTI_TRANSPORT
+  };
   const auto words = split_words(text, ',');
   if (words.empty()) return Status(Code::invalid_argument, "the list is empty");
   for (std::string_view word : words) {
@@ -161,7 +166,8 @@ using Text = std::string_view;
 using Filled = const Config&;
 
 const Row kRows[] = {
-    {"TUTTI_TRANSPORT", "transports that may be used: auto, or a comma list of inproc, shm, tcp",
+    {"TUTTI_TRANSPORT",
+     "transports that may be used: auto, or a comma list of those that `tutti info` names",
      [](Text text, Config& c) { return read_transport(text, c.transport); },
      [](Filled c) { return c.transport; }},
     {"TUTTI_ALGORITHM", "forced algorithms, such as all_reduce:ring,broadcast:binomial_tree",

@@ -2,32 +2,22 @@
 
 #include <array>
 
+#include "tutti/dtypes.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 namespace {
 
-constexpr std::array<std::string_view, kDtypes> kDtypeWords = {
-    "i8",  "u8",   "i16", "u16", "i32",  "u32",    "i64",   "u64",
-    "f16", "bf16", "f32", "f64", "bool", "f8e4m3", "f8e5m2"};
-constexpr std::array<std::uint8_t, kDtypes> kDtypeSizes = {1, 1, 2, 2, 4, 4, 8, 8,
-                                                           2, 2, 4, 8, 1, 1, 1};
 constexpr std::array<std::string_view, kReduceOps> kReduceOpWords = {
     "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_sum", "user"};
-constexpr std::array<std::string_view, kAlgorithms> kAlgorithmWords = {"automatic",
-                                                                       "direct",
-                                                                       "linear",
-                                                                       "ring",
-                                                                       "binomial_tree",
-                                                                       "double_binary_tree",
-                                                                       "recursive_doubling",
-                                                                       "halving_doubling",
-                                                                       "hypercube",
-                                                                       "bruck",
-                                                                       "pairwise",
-                                                                       "torus_2d",
-                                                                       "hierarchical"};
+constexpr std::array<std::string_view, kAlgorithms> kAlgorithmWords = {
+    "automatic",
+#define TUTTI_ALGORITHM(word, WORD) #word,
+#include "tutti/algorithms.def"
+#undef TUTTI_ALGORITHM
+    "custom",
+};
 
 template <class Enum, std::size_t N>
 std::optional<Enum> parse(const std::array<std::string_view, N>& words, std::string_view word) {
@@ -44,23 +34,15 @@ std::string_view word_of(const std::array<std::string_view, N>& words, Enum valu
 
 }  // namespace
 
-std::size_t size_of(Dtype dtype) noexcept { return kDtypeSizes[static_cast<std::size_t>(dtype)]; }
+std::size_t size_of(Dtype dtype) noexcept { return info_of(dtype).bytes; }
+bool is_float(Dtype dtype) noexcept { return info_of(dtype).is_float(); }
 
-bool is_float(Dtype dtype) noexcept {
-  switch (dtype) {
-    case Dtype::f16:
-    case Dtype::bf16:
-    case Dtype::f32:
-    case Dtype::f64:
-    case Dtype::f8e4m3:
-    case Dtype::f8e5m2: return true;
-    default: return false;
-  }
+std::string_view to_string(Dtype dtype) noexcept {
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < kDtypeInfos.size() ? kDtypeInfos[index].word : "?";
 }
-
-std::string_view to_string(Dtype dtype) noexcept { return word_of(kDtypeWords, dtype); }
 std::optional<Dtype> parse_dtype(std::string_view word) noexcept {
-  return parse<Dtype>(kDtypeWords, word);
+  return find_dtype([&](const DtypeInfo& info) { return info.word == word; });
 }
 
 std::string_view to_string(ReduceOp op) noexcept { return word_of(kReduceOpWords, op); }
@@ -73,7 +55,7 @@ bool is_sensible(ReduceOp op, Dtype dtype) noexcept {
     case ReduceOp::band:
     case ReduceOp::bor:
     case ReduceOp::bxor: return !is_float(dtype);
-    case ReduceOp::avg: return dtype != Dtype::boolean;
+    case ReduceOp::avg: return info_of(dtype).kind != DtypeKind::truth;
     case ReduceOp::premul_sum: return is_float(dtype);
     default: return true;
   }

@@ -61,13 +61,18 @@ Status Absences::check_deadline(const Operation& operation, const Arrivals& arri
                                 const Run& run, Nanoseconds now, bool& asked) {
   if (now < operation.deadline) return {};
   if (asked_until_.count() == 0) {
-    asked_until_ = deadline_after(now, kAskFor);
-    asked_ = suspects(arrivals);
-    ask();
+    ask(suspects(arrivals), now);
     asked = true;
     return {};
   }
   if (now < asked_until_ && !all_answered()) return {};
+  // Whoever waits in an earlier collective is kept waiting by somebody: perhaps by one that this rank
+  // does not talk to.
+  if (at_fault(operation).empty() && asked_.size() < members_.others().size()) {
+    ask(members_.others(), now);
+    asked = true;
+    return {};
+  }
   return late_status(operation, arrivals, run);
 }
 
@@ -80,7 +85,9 @@ std::vector<int> Absences::suspects(const Arrivals& arrivals) const {
   return missing.empty() ? members_.others() : missing;
 }
 
-void Absences::ask() {
+void Absences::ask(const std::vector<int>& whom, Nanoseconds now) {
+  asked_until_ = deadline_after(now, kAskFor);
+  asked_ = whom;
   for (int peer : asked_) {
     peers_[static_cast<std::size_t>(peer)].report.clear();
     members_.send(peer, MessageKind::query, nullptr, 0);
@@ -92,26 +99,33 @@ bool Absences::all_answered() const {
                      [&](int peer) { return !peer_at(peer).report.empty(); });
 }
 
-// Those who do not answer, then those who are busy with something else. Whoever says that it is
-// still in an earlier collective waits for somebody itself, and is to blame only if nobody else is.
-// If all have come, somebody stopped on the way.
-std::vector<int> Absences::at_fault(const Operation& operation, const Run& run) const {
-  std::vector<int> silent, busy, waiting;
+// Those who do not answer, then those who are busy with something else.
+std::vector<int> Absences::at_fault(const Operation& operation) const {
+  std::vector<int> silent, busy;
   for (int peer : asked_) {
     const Peer& state = peer_at(peer);
     if (state.report.empty())
       silent.push_back(peer);
-    else if (state.reported < operation.sequence)
-      (state.waits ? waiting : busy).push_back(peer);
+    else if (state.reported < operation.sequence && !state.waits)
+      busy.push_back(peer);
   }
   silent.insert(silent.end(), busy.begin(), busy.end());
-  if (!silent.empty()) return silent;
-  return waiting.empty() ? run.waiting_for() : waiting;
+  return silent;
+}
+
+// Whom to name: those at fault; if there are none, those who wait in an earlier collective; if all
+// have come, whoever stopped on the way.
+std::vector<int> Absences::late_ranks(const Operation& operation, const Run& run) const {
+  std::vector<int> late = at_fault(operation);
+  if (!late.empty()) return late;
+  for (int peer : asked_)
+    if (peer_at(peer).reported < operation.sequence) late.push_back(peer);
+  return late.empty() ? run.waiting_for() : late;
 }
 
 Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,
                              const Run& run) const {
-  const auto late = at_fault(operation, run);
+  const auto late = late_ranks(operation, run);
   const std::string what =
       fmt::format("{} #{} on group '{}'", to_string(operation.launch->collective),
                   operation.sequence, members_.name());

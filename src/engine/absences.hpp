@@ -57,9 +57,10 @@ class Absences {
   };
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
   std::vector<int> suspects(const Arrivals& arrivals) const;
-  void ask();
+  void ask(const std::vector<int>& whom, Nanoseconds now);
   bool all_answered() const;
-  std::vector<int> at_fault(const Operation& operation, const Run& run) const;
+  std::vector<int> at_fault(const Operation& operation) const;
+  std::vector<int> late_ranks(const Operation& operation, const Run& run) const;
   Status late_status(const Operation& operation, const Arrivals& arrivals, const Run& run) const;
 
   const Members& members_;

@@ -27,7 +27,7 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       arrivals_(members_),
       absences_(members_),
       log_(*engine_, members_),
-      runs_(*this, members_, engine_->config().segment_bytes),
+      runs_(*this, members_, engine_->catalog(), engine_->config().segment_bytes),
       point_to_point_(*this, members_.rank(), members_.size(), members_.name()) {}
 
 trace::Tracer* Channel::tracer() { return engine_->tracer(); }

@@ -34,7 +34,7 @@ constexpr int kLooksOfProgress = 100;
 long spins_for(transport::Endpoint& endpoint) {
   for (int rank = 0; rank < endpoint.size(); ++rank)
     if (transport::Link* link = endpoint.link(rank))
-      if (link->kind() == transport::LinkKind::tcp) return 500;
+      if (!link->shares_memory()) return 500;
   return 2000;
 }
 
@@ -43,10 +43,13 @@ long spins_for(transport::Endpoint& endpoint) {
 int ranks_here(transport::Endpoint& endpoint) {
   int beside = 0;
   for (int rank = 0; rank < endpoint.size(); ++rank)
-    if (transport::Link* link = endpoint.link(rank))
-      beside +=
-          link->kind() == transport::LinkKind::shm || link->kind() == transport::LinkKind::inproc;
+    if (transport::Link* link = endpoint.link(rank)) beside += link->shares_memory();
   return beside == 0 ? endpoint.size() : beside + 1;
+}
+
+// Nobody's to delete.
+std::shared_ptr<const schedule::Catalog> built_in_catalog() {
+  return {std::shared_ptr<void>(), &schedule::Catalog::built_in()};
 }
 
 }  // namespace
@@ -65,6 +68,7 @@ Engine::Engine(EngineOptions options)
       clock_(options.clock ? options.clock : &steady_clock()),
       failures_(options.failures),
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
+      catalog_(options.catalog ? std::move(options.catalog) : built_in_catalog()),
       tracer_(std::move(options.tracer)),
       down_(static_cast<std::size_t>(endpoint_->size())) {
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from

@@ -27,6 +27,7 @@
 #include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
 #include "engine/spin_budget.hpp"
+#include "schedule/catalog.hpp"
 #include "trace/recorder.hpp"
 #include "trace/tracer.hpp"
 #include "transport/endpoint.hpp"
@@ -54,7 +55,8 @@ struct EngineOptions {
   Log log;
   const Clock* clock = nullptr;  // null: the system's
   FailureSink* failures = nullptr;
-  std::unique_ptr<trace::Tracer> tracer;  // null: nothing is traced
+  std::unique_ptr<trace::Tracer> tracer;             // null: nothing is traced
+  std::shared_ptr<const schedule::Catalog> catalog;  // null: the built-in one
 };
 
 class Engine final : private transport::Sink, public std::enable_shared_from_this<Engine> {
@@ -85,6 +87,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Log& log() const { return log_; }
   const Clock& clock() const { return *clock_; }
   trace::Recorder& recorder() { return *recorder_; }
+  const schedule::Catalog& catalog() const { return *catalog_; }
   trace::Tracer* tracer() { return tracer_.get(); }
   FailureSink* failures() { return failures_; }
   // How often all links were polled, by whomever.
@@ -140,6 +143,7 @@ class Engine final : private transport::Sink, public std::enable_shared_from_thi
   const Clock* clock_;
   FailureSink* failures_;
   std::unique_ptr<trace::Recorder> recorder_;
+  std::shared_ptr<const schedule::Catalog> catalog_;
   std::unique_ptr<trace::Tracer> tracer_;
   long spins_ = 0;
   int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way

@@ -145,7 +145,7 @@ bool MessageRun::advance(std::size_t index) {
 // A message that moves bytes comes in two parts at least, unless it is small: the receiver works on
 // the first, and passes it on, while the second is still under way.
 std::size_t MessageRun::most_at_once(const transport::Link& link, std::size_t total) const {
-  if (link.kind() != transport::LinkKind::tcp) return total;
+  if (link.shares_memory()) return total;
   return std::max((total / 2 + 63) / 64 * 64, segment_bytes_ / 2);
 }
 

@@ -1,7 +1,6 @@
 #include "engine/run_cache.hpp"
 
 #include "core/check.hpp"
-#include "schedule/catalog.hpp"
 #include "schedule/passes.hpp"
 
 namespace tutti::engine {
@@ -33,7 +32,7 @@ PreparedRun& RunCache::find_or_make(const Launch& launch, std::uint64_t key) {
   if (prepared.on_host || prepared.by_message) return prepared;
   const schedule::Request request = request_of(launch, members_);
   if (memory_ != nullptr && launch.to_peer.empty()) {
-    auto forms = schedule::host_forms(launch.algorithm, request);
+    auto forms = schedule::host_forms(launch.algorithm, request, catalog_);
     TUTTI_CHECK(forms.ok());
     if (*forms) {
       prepared.on_host = std::make_unique<HostRun>(*memory_, **std::move(forms));
@@ -41,7 +40,7 @@ PreparedRun& RunCache::find_or_make(const Launch& launch, std::uint64_t key) {
       return prepared;
     }
   }
-  auto program = schedule::build(launch.algorithm, request);
+  auto program = catalog_.build(launch.algorithm, request);
   TUTTI_CHECK(program.ok());
   prepared.by_message = std::make_unique<MessageRun>(
       group_, compile(schedule::fuse_folds(*std::move(program))), segment_bytes_);

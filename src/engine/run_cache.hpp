@@ -15,6 +15,7 @@
 #include "engine/host_run.hpp"
 #include "engine/members.hpp"
 #include "engine/message_run.hpp"
+#include "schedule/catalog.hpp"
 
 namespace tutti::engine {
 
@@ -30,8 +31,9 @@ struct PreparedRun {
 
 class RunCache {
  public:
-  RunCache(GroupView& group, const Members& members, std::size_t segment_bytes)
-      : group_(group), members_(members), segment_bytes_(segment_bytes) {}
+  RunCache(GroupView& group, const Members& members, const schedule::Catalog& catalog,
+           std::size_t segment_bytes)
+      : group_(group), members_(members), catalog_(catalog), segment_bytes_(segment_bytes) {}
 
   // Forgets all runs: from now on ranks meet there, or (null) nowhere.
   void meet_in(HostMemory* memory);
@@ -58,6 +60,7 @@ class RunCache {
 
   GroupView& group_;
   const Members& members_;
+  const schedule::Catalog& catalog_;
   std::size_t segment_bytes_;
   HostMemory* memory_ = nullptr;
   std::unordered_map<std::uint64_t, PreparedRun> runs_;

@@ -8,6 +8,7 @@
 
 #include "core/auth.hpp"
 #include "core/clock.hpp"
+#include "group/extensions.hpp"
 
 namespace tutti::group {
 namespace {
@@ -88,15 +89,16 @@ class Meeting {
   Nanoseconds timeout_;
 };
 
-// "ssst": how this rank is linked to each other one.
+constexpr char kSelf = '-';
+constexpr char kMemory = 'm';
+constexpr char kMessage = 'w';
+
+// "-mmw": how this rank is linked to each other one.
 std::string link_words(transport::Endpoint& endpoint) {
   std::string words;
   for (int peer = 0; peer < endpoint.size(); ++peer) {
     const transport::Link* link = endpoint.link(peer);
-    if (link == nullptr)
-      words += '-';
-    else
-      words += to_string(link->kind())[0];
+    words += link == nullptr ? kSelf : link->shares_memory() ? kMemory : kMessage;
   }
   return words;
 }
@@ -109,8 +111,7 @@ std::vector<int> hosts_from(const std::vector<std::string>& words) {
     if (host_of[r] >= 0) continue;
     host_of[r] = hosts++;
     for (std::size_t s = r + 1; s < words.size(); ++s)
-      if (host_of[s] < 0 && s < words[r].size() && (words[r][s] == 's' || words[r][s] == 'i'))
-        host_of[s] = host_of[r];
+      if (host_of[s] < 0 && s < words[r].size() && words[r][s] == kMemory) host_of[s] = host_of[r];
   }
   return host_of;
 }
@@ -145,6 +146,11 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
   std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
   opening.config = config;
   opening.log = log;
+  if (options.extensions) {
+    opening.transports = options.extensions->transports;
+    const auto built_in = transport::built_in_transports();
+    opening.transports.insert(opening.transports.end(), built_in.begin(), built_in.end());
+  }
   auto open = transport::Opening::open(std::move(opening));
   if (!open.ok()) return open.status();
 

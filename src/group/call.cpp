@@ -167,6 +167,7 @@ class Resolver {
     situation.machine_of = setting_.machine_of;
     situation.uneven = uneven();
     situation.bytes = agreed_bytes();
+    situation.catalog = setting_.catalog;
     const Reduction& reduction = launch_.reduction;
     const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
     situation.order = ordered ? ReductionOrder::rank : setting_.order;

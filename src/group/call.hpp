@@ -10,6 +10,7 @@
 
 #include "engine/launch.hpp"
 #include "group/chooser.hpp"
+#include "schedule/catalog.hpp"
 #include "tutti/collectives.hpp"
 #include "tutti/config.hpp"
 #include "tutti/status.hpp"
@@ -24,6 +25,7 @@ struct Setting {
   std::vector<int> machine_of;  // tuner::Situation::machine_of
   ReductionOrder order = ReductionOrder::any;
   const Config* config = nullptr;
+  const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };
 
 // Code::unsupported unless the options ask only for what this build can do.

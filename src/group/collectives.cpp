@@ -142,11 +142,7 @@ std::vector<ConstBuffer> as_inputs(std::span<const Buffer> buffers) {
 
 // A Transfer has one kind of buffer for both directions; what is sent is only read.
 Transfer sending(const ConstBuffer& buffer, int peer, std::uint32_t tag) {
-  const Buffer lent{const_cast<void*>(buffer.data),
-                    buffer.count,
-                    buffer.dtype,
-                    buffer.device,
-                    buffer.registration,
+  const Buffer lent{const_cast<void*>(buffer.data), buffer.count, buffer.dtype, buffer.device,
                     buffer.ready};
   return {Transfer::Kind::send, lent, peer, tag};
 }

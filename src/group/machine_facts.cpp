@@ -77,10 +77,10 @@ MachineFacts MachineFacts::find(int cores) {
   return facts;
 }
 
-std::string fingerprint(const MachineFacts& facts, const std::string& links) {
+std::string fingerprint(const MachineFacts& facts, const std::string& links, bool over_network) {
   std::string text = fmt::format("{}|{}|{}|{}|{}|{}", TUTTI_VERSION_TEXT, facts.processor,
                                  facts.caches, facts.kernel, facts.cores, links);
-  if (links.find("tcp") != std::string::npos) text += network();
+  if (over_network) text += network();
   return fmt::format("{:016x}", engine::fnv1a(text.data(), text.size()));
 }
 

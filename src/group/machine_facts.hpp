@@ -29,8 +29,8 @@ struct MachineFacts {
   static MachineFacts find(int cores);
 };
 
-// 16 hexadecimal digits. `links` names the kinds of link that are measured; where tcp is among
-// them, the network interfaces count too.
-std::string fingerprint(const MachineFacts& facts, const std::string& links);
+// 16 hexadecimal digits. `links` names the kinds of link that are measured; `over_network`: one of
+// them uses the network interfaces, which then count too.
+std::string fingerprint(const MachineFacts& facts, const std::string& links, bool over_network);
 
 }  // namespace tutti::group

@@ -153,9 +153,7 @@ std::vector<int> RankGroup::mapped_members() const {
   std::vector<int> mapped;
   for (int member : channel_->options().members) {
     const transport::Link* link = world_->engine().endpoint().link(member);
-    if (link != nullptr &&
-        (link->kind() == transport::LinkKind::shm || link->kind() == transport::LinkKind::inproc))
-      mapped.push_back(member);
+    if (link != nullptr && link->shares_memory()) mapped.push_back(member);
   }
   return mapped;
 }

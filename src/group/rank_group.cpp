@@ -19,6 +19,7 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
   setting_.host_of = channel_->options().host_of;
   setting_.order = order;
   setting_.config = &world_->engine().config();
+  setting_.catalog = &world_->engine().catalog();
   take_machine();
 }
 
@@ -130,6 +131,7 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   situation.host_of = setting_.host_of;
   situation.machine_of = setting_.machine_of;
   situation.order = setting_.order;
+  situation.catalog = setting_.catalog;
   const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
   auto choice = chooser_.choose(situation, forced);
   if (!choice.ok()) return choice.status();
@@ -154,7 +156,8 @@ Status RankGroup::tune() {
     const transport::Link* link =
         peer < 0 || rank() != 0 ? nullptr : world_->engine().endpoint().link(peer);
     if (link == nullptr) continue;
-    options.links += fmt::format("{}{}", options.links.empty() ? "" : " ", to_string(link->kind()));
+    options.links += fmt::format("{}{}", options.links.empty() ? "" : " ", link->name());
+    options.over_network |= !link->shares_memory();
   }
   auto machine = agree_on_machine(*this, options);
   if (!machine.ok()) return machine.status();

@@ -99,7 +99,7 @@ class Tuning {
 
   Result<std::shared_ptr<const Machine>> lead() {
     const MachineFacts facts = MachineFacts::find(static_cast<int>(cpus_.size()));
-    const std::string print = fingerprint(facts, options_.links);
+    const std::string print = fingerprint(facts, options_.links, options_.over_network);
     const std::string folder = cache_folder(options_.config, options_.environment);
     const std::string path = folder.empty() ? "" : tuning_path(folder, print);
     const bool named = wish() != "auto" && wish() != "measure";

@@ -25,7 +25,8 @@ struct TuningOptions {
   Config config;
   Log log;
   std::vector<int> host_of;
-  std::string links;  // the kinds that rank 0 has to the peers of ProbePeers, such as "shm tcp"
+  std::string links;          // that rank 0 has to the peers of ProbePeers, such as "shm tcp"
+  bool over_network = false;  // one of them moves bytes
   Environment environment = process_environment();
 };
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "group/bootstrap.hpp"
+#include "group/extensions.hpp"
 
 namespace tutti::group {
 
@@ -53,6 +54,9 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   world->tunes_ = linked->tunes && options.size > 1;
   world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
   engine_options.endpoint = std::move(linked->endpoint);
+  if (options.extensions)
+    engine_options.catalog = std::make_shared<const schedule::Catalog>(
+        schedule::Catalog::built_in().with(options.extensions->algorithms));
   const std::string& dumps = config.dump_dir.empty() ? config.trace_dir : config.dump_dir;
   if (!dumps.empty())
     world->dump_path_ = fmt::format("{}/tutti.rank{}.pid{}.json", dumps, options.rank, ::getpid());
@@ -81,18 +85,16 @@ std::string World::describe() const {
   transport::Endpoint& endpoint = engine_->endpoint();
   std::map<std::string, int> kinds;
   for (int peer = 0; peer < endpoint.size(); ++peer)
-    if (const transport::Link* link = endpoint.link(peer))
-      ++kinds[std::string(to_string(link->kind()))];
+    if (const transport::Link* link = endpoint.link(peer)) ++kinds[std::string(link->name())];
   const int hosts = host_of_.empty() ? 1 : 1 + *std::max_element(host_of_.begin(), host_of_.end());
   std::string text = fmt::format("{} rank{} on {} host{}; this is rank {} ({})\n", endpoint.size(),
                                  endpoint.size() == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s",
                                  endpoint.rank(), endpoint.whereabouts(endpoint.rank()));
   for (int rank = 0; rank < endpoint.size(); ++rank) {
     const transport::Link* link = endpoint.link(rank);
-    text += fmt::format("  rank {:>3}  host {:>2}  {:<7} {}\n", rank,
-                        host_of_[static_cast<std::size_t>(rank)],
-                        link == nullptr ? "self" : std::string(to_string(link->kind())),
-                        endpoint.whereabouts(rank));
+    text += fmt::format(
+        "  rank {:>3}  host {:>2}  {:<7} {}\n", rank, host_of_[static_cast<std::size_t>(rank)],
+        link == nullptr ? "self" : std::string(link->name()), endpoint.whereabouts(rank));
   }
   text += "  links of this rank:";
   for (const auto& [kind, count] : kinds) text += fmt::format(" {} {}", count, kind);

@@ -439,8 +439,8 @@ ClosedForms::Maybe ClosedForms::of_collective(Collective collective, Algorithm a
     case Collective::barrier: return barrier(algorithm);
     case Collective::scan:
     case Collective::exclusive_scan: return scan(algorithm, bytes);
+    default: return std::nullopt;  // not every collective needs a formula
   }
-  return std::nullopt;
 }
 
 std::optional<CollectiveCost> ClosedForms::of(Collective collective, Algorithm algorithm,

@@ -43,8 +43,8 @@ class OpGraph {
   std::uint32_t job_of(std::uint32_t rank) const { return jobs_[rank]; }
   std::uint32_t first_node(std::uint32_t rank) const { return starts_[rank]; }
   // Those that wait for a node, on its own rank.
-  const std::uint32_t* begin(std::uint32_t node) const { return &after_[first_[node]]; }
-  const std::uint32_t* end(std::uint32_t node) const { return &after_[first_[node + 1]]; }
+  const std::uint32_t* begin(std::uint32_t node) const { return after_.data() + first_[node]; }
+  const std::uint32_t* end(std::uint32_t node) const { return after_.data() + first_[node + 1]; }
 
  private:
   struct Message {

@@ -24,6 +24,7 @@
 #endif
 
 #include "reduce/half.hpp"
+#include "reduce/storage.hpp"
 
 namespace tutti::reduce {
 namespace {
@@ -189,8 +190,6 @@ struct Bf16 : Narrow<std::uint16_t, FormatBf16> {
     return lanes::as<Vector<float>>(part == 0 ? memory << 16 : memory & 0xffff0000U);
   }
 };
-using F8e4m3 = Narrow<std::uint8_t, Format<4, 3, false>>;
-using F8e5m2 = Narrow<std::uint8_t, Format<5, 2, true>>;
 
 #if defined(__F16C__)
 // The processor's own conversion gives the same bits; it wants the two halves of the memory apart.
@@ -229,8 +228,31 @@ struct F16 {
 #endif
   }
 };
-#else
-using F16 = Narrow<std::uint16_t, Format<5, 10, true>>;
+#endif
+
+// The elements of a float type: those that need care, or get it, are named; any other narrow one is
+// made from its format.
+template <int Exp, int Man, bool Infinite>
+struct FloatOf {
+  using type = Narrow<Natural<(1 + Exp + Man) / 8>, Format<Exp, Man, Infinite>>;
+};
+template <>
+struct FloatOf<8, 23, true> {
+  using type = Whole<float>;
+};
+template <>
+struct FloatOf<11, 52, true> {
+  using type = Whole<double>;
+};
+template <>
+struct FloatOf<8, 7, true> {
+  using type = Bf16;
+};
+#if defined(__F16C__)
+template <>
+struct FloatOf<5, 10, true> {
+  using type = F16;
+};
 #endif
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "core/check.hpp"
 #include "reduce/kernels.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::reduce {
 namespace {
@@ -112,7 +113,7 @@ void fold_many(const Kernels& kernels, const Folding& folding, std::span<void* c
 }  // namespace
 
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
-  if (operands.size() != 1 || folding.dtype == Dtype::boolean) return false;
+  if (operands.size() != 1 || info_of(folding.dtype).kind == DtypeKind::truth) return false;
   const ReduceOp op = folding.reduction.op;
   if (op == ReduceOp::avg) return !folding.finish;
   if (op == ReduceOp::premul_sum) return !operands[0].raw;

@@ -121,29 +121,39 @@ TUTTI_INLINE U narrow_bf16(U x) {
 
 }  // namespace lanes
 
-TUTTI_INLINE float f16_to_f32(std::uint16_t x) {
-  return lanes::as<float>(lanes::widen<5, 10, true, float, std::uint32_t>(x));
+// One number of a narrow format, as the low bits of an integer.
+template <int Exp, int Man, bool Infinite>
+TUTTI_INLINE float to_f32(std::uint32_t x) {
+  return lanes::as<float>(lanes::widen<Exp, Man, Infinite, float, std::uint32_t>(x));
 }
-TUTTI_INLINE std::uint16_t f32_to_f16(float x) {
-  return static_cast<std::uint16_t>(lanes::narrow<5, 10, true, float>(lanes::as<std::uint32_t>(x)));
-}
-TUTTI_INLINE float bf16_to_f32(std::uint16_t x) {
+template <>
+TUTTI_INLINE float to_f32<8, 7, true>(std::uint32_t x) {
   return lanes::as<float>(lanes::widen_bf16<std::uint32_t>(x));
 }
+template <int Exp, int Man, bool Infinite>
+TUTTI_INLINE std::uint32_t from_f32(float x) {
+  return lanes::narrow<Exp, Man, Infinite, float>(lanes::as<std::uint32_t>(x));
+}
+template <>
+TUTTI_INLINE std::uint32_t from_f32<8, 7, true>(float x) {
+  return lanes::narrow_bf16(lanes::as<std::uint32_t>(x));
+}
+
+TUTTI_INLINE float f16_to_f32(std::uint16_t x) { return to_f32<5, 10, true>(x); }
+TUTTI_INLINE std::uint16_t f32_to_f16(float x) {
+  return static_cast<std::uint16_t>(from_f32<5, 10, true>(x));
+}
+TUTTI_INLINE float bf16_to_f32(std::uint16_t x) { return to_f32<8, 7, true>(x); }
 TUTTI_INLINE std::uint16_t f32_to_bf16(float x) {
-  return static_cast<std::uint16_t>(lanes::narrow_bf16(lanes::as<std::uint32_t>(x)));
+  return static_cast<std::uint16_t>(from_f32<8, 7, true>(x));
 }
-TUTTI_INLINE float f8e4m3_to_f32(std::uint8_t x) {
-  return lanes::as<float>(lanes::widen<4, 3, false, float, std::uint32_t>(x));
-}
+TUTTI_INLINE float f8e4m3_to_f32(std::uint8_t x) { return to_f32<4, 3, false>(x); }
 TUTTI_INLINE std::uint8_t f32_to_f8e4m3(float x) {
-  return static_cast<std::uint8_t>(lanes::narrow<4, 3, false, float>(lanes::as<std::uint32_t>(x)));
+  return static_cast<std::uint8_t>(from_f32<4, 3, false>(x));
 }
-TUTTI_INLINE float f8e5m2_to_f32(std::uint8_t x) {
-  return lanes::as<float>(lanes::widen<5, 2, true, float, std::uint32_t>(x));
-}
+TUTTI_INLINE float f8e5m2_to_f32(std::uint8_t x) { return to_f32<5, 2, true>(x); }
 TUTTI_INLINE std::uint8_t f32_to_f8e5m2(float x) {
-  return static_cast<std::uint8_t>(lanes::narrow<5, 2, true, float>(lanes::as<std::uint32_t>(x)));
+  return static_cast<std::uint8_t>(from_f32<5, 2, true>(x));
 }
 
 }  // namespace tutti::reduce

@@ -10,6 +10,7 @@
 
 #include "reduce/elements.hpp"
 #include "reduce/kernels.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::reduce {
 namespace {
@@ -228,23 +229,25 @@ constexpr Row boolean_row() {
           fold_all<E, And>, fold_all<E, Or>,  fold_all<E, Xor>, nullptr,         nullptr};
 }
 
-// In the order of Dtype.
+template <DtypeKind Kind, int Bytes, int Exp, int Man>
+constexpr Row row_of() {
+  if constexpr (Kind == DtypeKind::truth)
+    return boolean_row();
+  else if constexpr (Kind == DtypeKind::integer)
+    return integer_row<Integer<Bytes>>();
+  else if constexpr (Kind == DtypeKind::natural)
+    return integer_row<Natural<Bytes>>();
+  else
+    return float_row<typename FloatOf<Exp, Man, Kind == DtypeKind::real>::type>();
+}
+
 constexpr KernelTable make_folds() {
-  return {integer_row<std::int8_t>(),
-          integer_row<std::uint8_t>(),
-          integer_row<std::int16_t>(),
-          integer_row<std::uint16_t>(),
-          integer_row<std::int32_t>(),
-          integer_row<std::uint32_t>(),
-          integer_row<std::int64_t>(),
-          integer_row<std::uint64_t>(),
-          float_row<F16>(),
-          float_row<Bf16>(),
-          float_row<Whole<float>>(),
-          float_row<Whole<double>>(),
-          boolean_row(),
-          float_row<F8e4m3>(),
-          float_row<F8e5m2>()};
+  return {
+#define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
+  row_of<DtypeKind::kind, bytes, exponent, mantissa>(),
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
+  };
 }
 
 // Ordinary stores up to the first line of `dst` and for what is less than a vector at the end.

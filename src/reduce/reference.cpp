@@ -7,6 +7,8 @@
 #include "core/check.hpp"
 #include "reduce/half.hpp"
 #include "reduce/kernels.hpp"
+#include "reduce/storage.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::reduce {
 namespace {
@@ -122,12 +124,16 @@ void bool_element(const Folding& folding, void* dst, std::span<const Operand> op
   store<std::uint8_t>(dst, i, acc ? 1 : 0);
 }
 
-template <class Storage, class Widen, class Narrow>
+template <int Exp, int Man, bool Infinite>
 void narrow_element(const Folding& folding, void* dst, std::span<const Operand> operands,
-                    std::size_t i, Widen widen, Narrow narrow) {
+                    std::size_t i) {
+  using Storage = Natural<(1 + Exp + Man) / 8>;
   float_element<float>(
-      folding, operands, [&](const void* data) { return widen(load<Storage>(data, i)); },
-      [&](float value) { store<Storage>(dst, i, narrow(value)); });
+      folding, operands,
+      [&](const void* data) { return to_f32<Exp, Man, Infinite>(load<Storage>(data, i)); },
+      [&](float value) {
+        store(dst, i, static_cast<Storage>(from_f32<Exp, Man, Infinite>(value)));
+      });
 }
 
 template <class T>
@@ -138,36 +144,30 @@ void whole_element(const Folding& folding, void* dst, std::span<const Operand> o
       [&](T value) { store(dst, i, value); });
 }
 
+template <DtypeKind Kind, int Bytes, int Exp, int Man>
+void element(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t i) {
+  if constexpr (Kind == DtypeKind::truth)
+    bool_element(folding, dst, operands, i);
+  else if constexpr (Kind == DtypeKind::integer)
+    integer_element<Integer<Bytes>>(folding, dst, operands, i);
+  else if constexpr (Kind == DtypeKind::natural)
+    integer_element<Natural<Bytes>>(folding, dst, operands, i);
+  else if constexpr (Bytes == sizeof(double))
+    whole_element<double>(folding, dst, operands, i);
+  else if constexpr (Bytes == sizeof(float))
+    whole_element<float>(folding, dst, operands, i);
+  else
+    narrow_element<Exp, Man, Kind == DtypeKind::real>(folding, dst, operands, i);
+}
+
 void fold_element(const Folding& folding, void* dst, std::span<const Operand> operands,
                   std::size_t i) {
-  const auto f16 = [](std::uint16_t x) { return f16_to_f32(x); };
-  const auto bf16 = [](std::uint16_t x) { return bf16_to_f32(x); };
-  const auto e4m3 = [](std::uint8_t x) { return f8e4m3_to_f32(x); };
-  const auto e5m2 = [](std::uint8_t x) { return f8e5m2_to_f32(x); };
   switch (folding.dtype) {
-    case Dtype::i8: return integer_element<std::int8_t>(folding, dst, operands, i);
-    case Dtype::u8: return integer_element<std::uint8_t>(folding, dst, operands, i);
-    case Dtype::i16: return integer_element<std::int16_t>(folding, dst, operands, i);
-    case Dtype::u16: return integer_element<std::uint16_t>(folding, dst, operands, i);
-    case Dtype::i32: return integer_element<std::int32_t>(folding, dst, operands, i);
-    case Dtype::u32: return integer_element<std::uint32_t>(folding, dst, operands, i);
-    case Dtype::i64: return integer_element<std::int64_t>(folding, dst, operands, i);
-    case Dtype::u64: return integer_element<std::uint64_t>(folding, dst, operands, i);
-    case Dtype::f32: return whole_element<float>(folding, dst, operands, i);
-    case Dtype::f64: return whole_element<double>(folding, dst, operands, i);
-    case Dtype::boolean: return bool_element(folding, dst, operands, i);
-    case Dtype::f16:
-      return narrow_element<std::uint16_t>(folding, dst, operands, i, f16,
-                                           [](float x) { return f32_to_f16(x); });
-    case Dtype::bf16:
-      return narrow_element<std::uint16_t>(folding, dst, operands, i, bf16,
-                                           [](float x) { return f32_to_bf16(x); });
-    case Dtype::f8e4m3:
-      return narrow_element<std::uint8_t>(folding, dst, operands, i, e4m3,
-                                          [](float x) { return f32_to_f8e4m3(x); });
-    case Dtype::f8e5m2:
-      return narrow_element<std::uint8_t>(folding, dst, operands, i, e5m2,
-                                          [](float x) { return f32_to_f8e5m2(x); });
+#define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
+  case Dtype::name:                                                         \
+    return element<DtypeKind::kind, bytes, exponent, mantissa>(folding, dst, operands, i);
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
   }
 }
 

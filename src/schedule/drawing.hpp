@@ -39,7 +39,9 @@ struct Cell {
 class Cells {
  public:
   explicit Cells(const Program& program);
+  explicit Cells(const Program&& program) = delete;
   explicit Cells(const HostForm& form);
+  explicit Cells(const HostForm&& form) = delete;
   const std::vector<Cell>& all() const { return cells_; }
   std::size_t index(Space space, std::uint32_t chunk) const;
   std::size_t index(const Spot& spot) const;

@@ -4,7 +4,6 @@
 #include <hwloc.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 
 namespace tutti::topology {
@@ -38,17 +37,6 @@ Result<Tree> load_tree() {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-bool has(const std::vector<int>& cpus, int cpu) {
-  return std::find(cpus.begin(), cpus.end(), cpu) != cpus.end();
-}
-
-template <class Domain>
-int domain_of(const std::vector<Domain>& domains, int cpu) {
-  for (std::size_t i = 0; i < domains.size(); ++i)
-    if (has(domains[i].cpus, cpu)) return static_cast<int>(i);
-  return -1;
 }
 
 // 0,1,2,5 → "0-2,5"
@@ -94,10 +82,6 @@ Result<Machine> discover() {
   });
   machine.interfaces = discover_interfaces();
   return machine;
-}
-
-Seat seat_of(const Machine& machine, int cpu) {
-  return {0, domain_of(machine.numa_nodes, cpu), domain_of(machine.l3_domains, cpu)};
 }
 
 std::string to_text(const Machine& machine) {

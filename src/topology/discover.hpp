@@ -1,7 +1,7 @@
 // topology/discover.hpp - what this machine is made of, as far as it says.
 //
 // The one part of the room that is not pure: it asks hwloc and the kernel. What it finds is a plain
-// value. `tutti info` prints it, and group bootstrap takes each rank's seat from it.
+// value; `tutti info` prints it.
 //
 // Failure        only a machine whose processors cannot be read is an error. Everything else that
 //                is unknown is left empty: a container often hides it.
@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "topology/topology.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::topology {
@@ -49,10 +48,6 @@ struct Machine {
 Result<Machine> discover();
 // The network interfaces alone: much quicker than the rest. Empty when the kernel does not say.
 std::vector<Interface> discover_interfaces();
-
-// Where a rank that runs on `cpu` of this machine sits; unknown parts are -1. The host is left 0:
-// who shares a host is found out by mapping memory, not here.
-Seat seat_of(const Machine& machine, int cpu);
 
 // For people: a few lines.
 std::string to_text(const Machine& machine);

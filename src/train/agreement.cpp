@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
-namespace tutti::checkpoint {
+namespace tutti::train {
 
 Result<std::string> share_text(Group& group, const std::string& text, int root) {
   std::uint64_t bytes = text.size();
@@ -51,4 +52,17 @@ Result<std::vector<std::string>> exchange_texts(Group& group, const std::string&
   return texts;
 }
 
-}  // namespace tutti::checkpoint
+Result<std::vector<int>> ranks_that_differ(Group& group, const Digest::Value& mine) {
+  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group.size()));
+  if (Status status = group.all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
+      !status.ok())
+    return status;
+  const auto size = static_cast<std::ptrdiff_t>(mine.size());
+  std::vector<int> others;
+  for (int rank = 1; rank < group.size(); ++rank)
+    if (!std::equal(all.begin(), all.begin() + size, all.begin() + size * rank))
+      others.push_back(rank);
+  return others;
+}
+
+}  // namespace tutti::train

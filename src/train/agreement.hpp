@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "train/digest.hpp"
 #include "tutti/group.hpp"
 #include "tutti/status.hpp"
 
-namespace tutti::checkpoint {
+namespace tutti::train {
 
 // ok when all ranks said ok. Otherwise every rank gets the code and words of the lowest rank that
 // failed, with "rank R: " before them.
@@ -22,5 +23,7 @@ Status agree(Group& group, const Status& mine);
 Result<std::vector<std::string>> exchange_texts(Group& group, const std::string& mine);
 // The root's text, on every rank.
 Result<std::string> share_text(Group& group, const std::string& text, int root);
+// Ranks whose digest is not rank 0's.
+Result<std::vector<int>> ranks_that_differ(Group& group, const Digest::Value& mine);
 
-}  // namespace tutti::checkpoint
+}  // namespace tutti::train

@@ -66,16 +66,4 @@ void Bucket::narrow_values() {
   narrow(main_weights(), static_cast<std::uint16_t*>(values(own_).data), own_.count);
 }
 
-bool Bucket::contains_value(const void* address) const {
-  const auto* begin = static_cast<const std::byte*>(values_.data);
-  const auto* end = begin + plan_.elements * size_of(plan_.dtype);
-  return address >= begin && address < end;
-}
-
-std::size_t Bucket::offset_of(const void* address) const {
-  const auto* begin = static_cast<const std::byte*>(values_.data);
-  return static_cast<std::size_t>(static_cast<const std::byte*>(address) - begin) /
-         size_of(plan_.dtype);
-}
-
 }  // namespace tutti::train

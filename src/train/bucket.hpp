@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "train/layout.hpp"
+#include "train/bucket_layout.hpp"
 #include "tutti/group.hpp"
 
 namespace tutti::train {
@@ -18,8 +18,8 @@ struct Range {
 };
 Range overlap_of(Range a, Range b);
 
-// A collective on a bucket's memory, from its start until somebody waited for it.
-struct Flight {
+// A collective that was started, until somebody has waited for it.
+struct Pending {
   Work work;
   std::shared_ptr<std::atomic<std::int64_t>> done_ns;  // 0 until the callback ran
   std::size_t record = 0;                              // in the step's list of collectives
@@ -50,16 +50,12 @@ class Bucket {
   // values of own() ← main weights
   void narrow_values();
 
-  bool contains_value(const void* address) const;
-  // Offset in elements of an address that the bucket contains.
-  std::size_t offset_of(const void* address) const;
-
   std::string name;  // of its collectives, in logs and traces
 
   // ---- this step
   std::size_t missing = 0;  // gradients that have not come yet
-  Flight reduction;
-  Flight gather;
+  Pending reduction;
+  Pending gather;
   // Which update the values should have, and which has landed here.
   std::uint64_t generation = 0;
   std::uint64_t landed = 0;

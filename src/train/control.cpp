@@ -33,8 +33,8 @@ std::uint64_t bits_of(std::uint64_t word, int shift, int count) {
   return word >> shift & ((std::uint64_t{1} << count) - 1);
 }
 
-Control::Finding read_slot(std::uint64_t word, int slot) {
-  Control::Finding finding;
+Control::SlotFault read_slot(std::uint64_t word, int slot) {
+  Control::SlotFault finding;
   if (bits_of(word, 0, kRoundShift) != 1) return finding;  // several ranks, all added up
   finding.rank = slot + kSlots * static_cast<int>(bits_of(word, kRoundShift, 10));
   finding.is_loss = bits_of(word, kLossShift, 1) != 0;
@@ -93,16 +93,16 @@ void Control::clear() {
   fault_told_ = false;
 }
 
-double Control::norm_squared() const {
+ExactSum Control::norm() const {
   std::array<std::int64_t, ExactSum::kLimbs> limbs;
   std::copy_n(words_.begin(), limbs.size(), limbs.begin());
-  return ExactSum::from_limbs(limbs).value();
+  return ExactSum::from_limbs(limbs);
 }
 
 std::int64_t Control::tokens() const { return words_[kTokens]; }
 
-std::vector<Control::Finding> Control::findings() const {
-  std::vector<Finding> all;
+std::vector<Control::SlotFault> Control::slot_faults() const {
+  std::vector<SlotFault> all;
   for (std::size_t slot = 0; slot < slots_; ++slot)
     if (const std::int64_t word = words_[kFirstSlot + slot]; word != 0)
       all.push_back(read_slot(static_cast<std::uint64_t>(word), static_cast<int>(slot)));

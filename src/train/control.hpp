@@ -35,15 +35,15 @@ class Control {
   void clear();
 
   // What all said; after the all_reduce.
-  struct Finding {
+  struct SlotFault {
     int rank = -1;  // -1: several ranks share this slot
     bool is_loss = false;
     bool after_reduction = false;  // then `rank` only owns the shard in which it was found
     std::optional<std::size_t> parameter;
   };
-  double norm_squared() const;
+  ExactSum norm() const;  // of the squares
   std::int64_t tokens() const;
-  std::vector<Finding> findings() const;
+  std::vector<SlotFault> slot_faults() const;
   int used_by(std::size_t parameter) const;  // how many ranks
 
  private:

@@ -8,7 +8,7 @@
 
 namespace tutti::train {
 
-struct Kernels {
+struct UpdateKernels {
   decltype(&train::adamw) adamw;
   decltype(&train::sgd) sgd;
   decltype(&train::narrow) narrow;
@@ -18,10 +18,10 @@ struct Kernels {
 };
 
 // Null when this build has no code for the level; does not ask the processor.
-const Kernels* plain_kernels();
-const Kernels* avx2_kernels();
-const Kernels* avx512_kernels();
+const UpdateKernels* plain_kernels();
+const UpdateKernels* avx2_kernels();
+const UpdateKernels* avx512_kernels();
 
-const Kernels& update_kernels(reduce::Level level);  // only when reduce::can_run(level)
+const UpdateKernels& update_kernels(reduce::Level level);  // only when reduce::can_run(level)
 
 }  // namespace tutti::train

@@ -7,7 +7,7 @@
 namespace tutti::train {
 namespace {
 
-const Kernels* kernels_of(reduce::Level level) {
+const UpdateKernels* kernels_of(reduce::Level level) {
   switch (level) {
     case reduce::Level::plain: return plain_kernels();
     case reduce::Level::avx2: return avx2_kernels();
@@ -16,16 +16,16 @@ const Kernels* kernels_of(reduce::Level level) {
   return nullptr;
 }
 
-const Kernels& best() {
-  static const Kernels& kernels = update_kernels(reduce::best_level());
+const UpdateKernels& best() {
+  static const UpdateKernels& kernels = update_kernels(reduce::best_level());
   return kernels;
 }
 
 }  // namespace
 
-const Kernels& update_kernels(reduce::Level level) {
+const UpdateKernels& update_kernels(reduce::Level level) {
   TUTTI_CHECK(reduce::can_run(level));
-  const Kernels* kernels = kernels_of(level);
+  const UpdateKernels* kernels = kernels_of(level);
   TUTTI_CHECK(kernels != nullptr);  // both rooms' files are compiled with the same switches
   return *kernels;
 }

@@ -6,9 +6,9 @@
 
 namespace tutti::train {
 
-const Kernels* avx2_kernels() {
+const UpdateKernels* avx2_kernels() {
 #if defined(__AVX2__) && defined(__F16C__)
-  static constexpr Kernels kKernels = make_kernels();
+  static constexpr UpdateKernels kKernels = make_kernels();
   return &kKernels;
 #else
   return nullptr;

@@ -8,9 +8,9 @@
 
 namespace tutti::train {
 
-const Kernels* avx512_kernels() {
+const UpdateKernels* avx512_kernels() {
 #if defined(TUTTI_HAS_AVX512)
-  static constexpr Kernels kKernels = make_kernels();
+  static constexpr UpdateKernels kKernels = make_kernels();
   return &kKernels;
 #else
   return nullptr;

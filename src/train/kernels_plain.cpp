@@ -3,8 +3,8 @@
 
 namespace tutti::train {
 
-const Kernels* plain_kernels() {
-  static constexpr Kernels kKernels = make_kernels();
+const UpdateKernels* plain_kernels() {
+  static constexpr UpdateKernels kKernels = make_kernels();
   return &kKernels;
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "train/take_number.hpp"
+
 namespace tutti::train {
 inline namespace v1 {
 namespace {
@@ -13,12 +15,19 @@ namespace {
 constexpr std::int64_t kSamples = 100;  // whose largest is the yardstick
 constexpr double kSpike = 10;           // times that
 
+// Where a model is cut over ranks, a rank's number alone does not say who it is.
+std::string data_group_of(const Fault& fault) {
+  if (fault.data_group < 0) return "";
+  return fmt::format(" of the data group that rank {} of the norm group is in", fault.data_group);
+}
+
 // "rank 2: gradient of 'decoder.weight' (bucket 3)"
 std::string describe(const Fault& fault) {
-  if (fault.is_loss) return fmt::format("rank {}: loss", fault.rank);
+  if (fault.is_loss) return fmt::format("rank {}{}: loss", fault.rank, data_group_of(fault));
   if (fault.parameter.empty()) return "several ranks that share a place in the report";
-  const std::string who =
+  std::string who =
       fault.rank >= 0 ? fmt::format("rank {}", fault.rank) : "found after the reduction";
+  who += data_group_of(fault);
   return fmt::format("{}: gradient of '{}' (bucket {})", who, fault.parameter, fault.bucket);
 }
 
@@ -60,12 +69,33 @@ LossGuard::Judgement LossGuard::judge(std::int64_t step, const StepReport& repor
                     "{}; {} skipped so far",
                     step, describe(report.faults), skipped_));
   }
+  if (report.outcome == Outcome::empty)
+    return go_on(fmt::format(
+        "step {} has nothing to learn from, because every token of all ranks is masked: "
+        "nothing was changed",
+        step));
   if (!again) return {};
   ++transient_;
   return go_on(
       fmt::format("step {} went well when it was computed again: the fault was transient "
                   "({}); {} so far. If they go on, suspect the hardware",
                   step, first_fault_, transient_));
+}
+
+std::string LossGuard::state() const {
+  return fmt::format("samples {} largest {} skipped {} transient {}", samples_, largest_, skipped_,
+                     transient_);
+}
+
+Status LossGuard::restore(std::string_view state) {
+  LossGuard seen(options_);
+  if (!(take_number(state, "samples ", seen.samples_) &&
+        take_number(state, " largest ", seen.largest_) &&
+        take_number(state, " skipped ", seen.skipped_) &&
+        take_number(state, " transient ", seen.transient_) && state.empty()))
+    return {Code::corrupt, "the state of the loss guard cannot be read"};
+  *this = seen;
+  return {};
 }
 
 LossGuard::Judgement LossGuard::judge_first(std::int64_t step, const StepReport& report) {

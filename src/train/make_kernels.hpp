@@ -29,7 +29,7 @@ template <class T>
 using HalfVector = typename reduce::VectorOf<T, kVectorBytes / 2>::type;
 
 // How a piece of an array is read and written: a whole vector, or its first `count` elements.
-struct Whole {
+struct WholeVector {
   TUTTI_INLINE Floats load(const float* from) const {
     return reduce::load<Floats>(reinterpret_cast<const char*>(from));
   }
@@ -70,7 +70,7 @@ struct Some {
 template <class Body>
 TUTTI_INLINE void in_pieces(std::size_t count, Body body) {
   std::size_t at = 0;
-  for (; count - at >= kLanes; at += kLanes) body(at, Whole{});
+  for (; count - at >= kLanes; at += kLanes) body(at, WholeVector{});
   if (at < count) body(at, Some{count - at});
 }
 
@@ -161,7 +161,7 @@ std::size_t first_not_finite(const float* values, std::size_t count) {
     Magnitudes largest{};
 #pragma GCC unroll 16
     for (std::size_t u = 0; u < kVectors; ++u) {
-      const auto x = as<Magnitudes>(Whole{}.load(values + at + u * kLanes)) & 0x7fffffff;
+      const auto x = as<Magnitudes>(WholeVector{}.load(values + at + u * kLanes)) & 0x7fffffff;
       largest = x > largest ? x : largest;
     }
     if (any_not_finite(largest)) break;
@@ -236,7 +236,7 @@ void block_squares(const float* values, std::size_t count, double* sums) {
   *sums = squares_of_block(last);
 }
 
-constexpr Kernels make_kernels() {
+constexpr UpdateKernels make_kernels() {
   return {adamw, sgd, narrow, widen, first_not_finite, block_squares};
 }
 

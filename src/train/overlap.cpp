@@ -55,10 +55,10 @@ std::vector<std::int64_t> last_joiners(std::span<const StepTimes> ranks,
 }
 
 // One rank's step on that rank's own clock.
-class RankStep {
+class RankJudge {
  public:
-  RankStep(const StepTimes& times, const std::vector<std::int64_t>& last_joined,
-           std::int64_t offset)
+  RankJudge(const StepTimes& times, const std::vector<std::int64_t>& last_joined,
+            std::int64_t offset)
       : times_(times), last_joined_(last_joined), offset_(offset) {}
 
   RankOverlap judge() const {
@@ -170,7 +170,7 @@ Result<StepOverlap> compare_times(std::int64_t step, std::span<const StepTimes> 
   StepOverlap result;
   result.step = step;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    result.ranks.push_back(RankStep(ranks[rank], last_joined, offsets[rank]).judge());
+    result.ranks.push_back(RankJudge(ranks[rank], last_joined, offsets[rank]).judge());
   summarise(result);
   return result;
 }

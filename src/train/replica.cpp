@@ -7,6 +7,8 @@
 #include <cstring>
 #include <set>
 
+#include "train/agreement.hpp"
+
 namespace tutti::train {
 namespace {
 
@@ -63,6 +65,12 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   return digest.value();
 }
 
+// Null where the norm is the data group's own.
+Result<std::unique_ptr<NormGroup>> make_norm_group(Group& data, const Groups& groups) {
+  if (!groups.norm || groups.norm == groups.data) return std::unique_ptr<NormGroup>();
+  return NormGroup::create(data, *groups.norm);
+}
+
 }  // namespace
 
 std::string_view v1::to_string(Outcome outcome) noexcept {
@@ -70,6 +78,7 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
     case Outcome::updated: return "updated";
     case Outcome::skipped: return "skipped";
     case Outcome::rejected: return "rejected";
+    case Outcome::empty: return "empty";
   }
   return "?";
 }
@@ -78,36 +87,38 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
                                                            std::vector<Parameter> parameters,
                                                            DataParallelOptions options) {
   if (!groups.data) return wrong("DataParallel needs a data group");
-  if (groups.norm && groups.norm->size() != groups.data->size())
-    return Status(Code::unsupported, "the norm group must have the ranks of the data group");
   if (Status status = check_options(options); !status.ok()) return status;
   if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
     return status;
   auto group = groups.data->duplicate(groups.data->name() + "/buckets", ReductionOrder::rank);
   if (!group.ok()) return group.status();
-  auto replica =
-      std::make_unique<Replica>(*std::move(group), std::move(parameters), std::move(options));
+  auto norm = make_norm_group(**group, groups);
+  if (!norm.ok()) return norm.status();
+  auto replica = std::make_unique<Replica>(*std::move(group), *std::move(norm),
+                                           std::move(parameters), std::move(options));
   if (Status status = replica->start(); !status.ok()) return status;
   return std::unique_ptr<DataParallel>(std::move(replica));
 }
 
-Replica::Replica(std::shared_ptr<Group> group, std::vector<Parameter> parameters,
-                 DataParallelOptions options)
+Replica::Replica(std::shared_ptr<Group> group, std::unique_ptr<NormGroup> norm,
+                 std::vector<Parameter> parameters, DataParallelOptions options)
     : group_(std::move(group)),
+      norm_group_(std::move(norm)),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
+      counts_(parameters_.size()),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
+      open_(parameters_.size(), true),
       used_(parameters_.size(), false),
-      came_(parameters_.size(), false),
       told_(parameters_.size(), false),
       steps_(parameters_.size(), 0) {}
 
 // Memory is lent to what is under way: it may not go before that has ended.
 Replica::~Replica() {
   for (const auto& bucket : buckets_)
-    for (Flight* flight : {&bucket->reduction, &bucket->gather})
-      if (!flight->waited) (void)flight->work.wait().ok();
+    for (Pending* pending : {&bucket->reduction, &bucket->gather})
+      if (!pending->waited) (void)pending->work.wait().ok();
 }
 
 Status Replica::start() {
@@ -127,7 +138,7 @@ Status Replica::start() {
 }
 
 Status Replica::agree() {
-  auto others = ranks_that_differ(digest_of(parameters_, options_));
+  auto others = ranks_that_differ(*group_, digest_of(parameters_, options_));
   if (!others.ok()) return others.status();
   if (others->empty()) return {};
   return Status(Code::mismatch,
@@ -167,7 +178,7 @@ Order Replica::hinted_order() const {
   return order;
 }
 
-Result<Replica::Buckets> Replica::make_buckets(const Layout& layout) {
+Result<Replica::Buckets> Replica::make_buckets(const BucketLayout& layout) {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
     auto bucket = Bucket::create(*group_, plan, options_.use_distributed_optimizer);
@@ -208,13 +219,6 @@ std::size_t Replica::parameter_at(std::size_t bucket, std::size_t offset) const 
   for (std::size_t index : members)
     if (layout_.place[index]->offset <= offset && parameters_[index].count() > 0) found = index;
   return found;
-}
-
-std::string Replica::stale_at(const void* address) const {
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (buckets_[b]->landed != buckets_[b]->generation && buckets_[b]->contains_value(address))
-      return parameters_[parameter_at(b, buckets_[b]->offset_of(address))].name;
-  return {};
 }
 
 Status Replica::fail(Status status) {

@@ -9,7 +9,8 @@
 //
 // Sequence on the wire, the same on all ranks: reductions by bucket number, the control all_reduce,
 // gathers in the order of forward. Files: replica.cpp (making, views), replica_order.cpp (learning),
-// replica_step.cpp (a step), replica_state.cpp (checkpoints, hashes).
+// replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
+// (checkpoints, hashes).
 #pragma once
 
 #include <functional>
@@ -17,9 +18,12 @@
 #include <vector>
 
 #include "train/bucket.hpp"
+#include "train/bucket_layout.hpp"
+#include "train/call_order.hpp"
 #include "train/control.hpp"
 #include "train/digest.hpp"
-#include "train/layout.hpp"
+#include "train/gradient_counts.hpp"
+#include "train/norm_group.hpp"
 #include "train/stopwatch.hpp"
 #include "train/update.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -28,8 +32,9 @@ namespace tutti::train {
 
 class Replica final : public DataParallel {
  public:
-  Replica(std::shared_ptr<Group> group, std::vector<Parameter> parameters,
-          DataParallelOptions options);
+  // `norm` is null where the norm is the data group's own.
+  Replica(std::shared_ptr<Group> group, std::unique_ptr<NormGroup> norm,
+          std::vector<Parameter> parameters, DataParallelOptions options);
   ~Replica() override;
   // Collective: memory, and rank 0's weights.
   Status start();
@@ -40,6 +45,9 @@ class Replica final : public DataParallel {
   Buffer parameter(std::size_t index) const override;
   Buffer gradient(std::size_t index) const override;
   void on_layout(std::function<void()> callback) override { on_layout_ = std::move(callback); }
+  void on_gate(std::function<void(std::size_t, bool)> callback) override {
+    on_gate_ = std::move(callback);
+  }
 
   Status begin_micro_batch(bool last) override;
   Status need(std::size_t index) override;
@@ -50,11 +58,16 @@ class Replica final : public DataParallel {
 
   Status parameters_ready() override;
   Status discard_gradients() override;
-  std::string stale_at(const void* address) const override;
   Result<std::string> weight_hash() override;
   Status check_weights() override;
   StepTimes take_times() override { return watch_.take(); }
 
+  void set_buffers(std::function<std::vector<ModuleBuffer>()> list) override {
+    list_buffers_ = std::move(list);
+  }
+  std::vector<ModuleBuffer> buffers() const override {
+    return list_buffers_ ? list_buffers_() : std::vector<ModuleBuffer>();
+  }
   std::vector<StatePiece> state() override;
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
@@ -69,7 +82,7 @@ class Replica final : public DataParallel {
   Status agree();
   Status choose_bucket_bytes();
   Order hinted_order() const;
-  Result<Buckets> make_buckets(const Layout& layout);
+  Result<Buckets> make_buckets(const BucketLayout& layout);
   Status broadcast_weights();
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
@@ -79,35 +92,46 @@ class Replica final : public DataParallel {
   // ---- replica_order.cpp
   Status learn_order();
   Result<Order> rank_zeros_order();
-  Status move_to(Layout layout);
+  Status move_to(BucketLayout layout);
 
-  // ---- replica_step.cpp
+  // ---- replica_pass.cpp
   void expect_gradients();
+  Status await_gather(Bucket& bucket);
+  void set_open(std::size_t index, bool open);
+  Status take_gradient(std::size_t index);
   void launch_reduction(std::size_t bucket);
   void launch_reductions_that_are_ready();
   void launch_all_reductions();
   void look_for_faults(std::size_t bucket);
+
+  // ---- replica_step.cpp
   Status await_reductions(ExactSum& norm);
   void add_norm(std::size_t bucket, ExactSum& norm);
   Status exchange_control(const StepInput& input, const ExactSum& norm);
-  StepReport read_control();
+  Result<StepReport> read_control();
   std::vector<Fault> faults_found() const;
+  Status add_other_data_groups(double& norm_squared, std::vector<Fault>& faults);
+  Outcome outcome_of(const StepReport& report) const;
+  std::vector<std::string> newly_unused();
   Status update_all(const StepInput& input, const StepReport& report);
   void update_bucket(std::size_t bucket, const Update& update);
   void launch_gather(std::size_t bucket);
-  Status await_gather(Bucket& bucket);
-  void end_step(bool gathers_are_carried);
+  void end_step(std::optional<std::int64_t> number);
 
+  // ---- replica_state.cpp
   Digest::Value digest_of_weights() const;
-  // Collective. Ranks whose digest is not rank 0's.
-  Result<std::vector<int>> ranks_that_differ(const Digest::Value& mine);
 
   std::shared_ptr<Group> group_;
+  std::unique_ptr<NormGroup> norm_group_;
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
   std::function<void()> on_layout_;
-  Layout layout_;
+  std::function<void(std::size_t, bool)> on_gate_;
+  std::function<std::vector<ModuleBuffer>()> list_buffers_;
+  BucketLayout layout_;
   Buckets buckets_;
+  CallOrder calls_;
+  GradientCounts counts_;
   Control control_;
   Stopwatch watch_;
   Status status_;
@@ -115,12 +139,12 @@ class Replica final : public DataParallel {
   bool learning_ = true;  // until the end of the first backward
   Order seen_order_;
   std::vector<bool> asked_;  // forward went through a gate for it, ever
+  std::vector<bool> open_;   // its last update was waited for: it may be read
   std::vector<bool> used_;   // its gradient came, in this step
-  std::vector<bool> came_;   // its gradient came, in this backward
   std::vector<bool> told_;   // was reported as unused
   std::vector<std::int64_t> steps_;
-  bool last_ = true;
-  std::size_t next_ = 0;  // bucket whose reduction is launched next
+  std::int64_t number_ = 0;  // of the last step that is over
+  std::size_t next_ = 0;     // bucket whose reduction is launched next
 };
 
 }  // namespace tutti::train

@@ -1,16 +1,34 @@
 // The order of use is learned in the first micro-batch and never trusted to the definition: a model
 // may define what it uses first last (docs/algorithms/overlap.md).
+#include <algorithm>
 #include <cstring>
 
 #include "train/replica.hpp"
 
 namespace tutti::train {
+namespace {
+
+// A gradient that comes more than once is complete with the last one.
+std::vector<std::size_t> by_last_gradient(const std::vector<std::size_t>& came,
+                                          std::size_t parameters) {
+  std::vector<std::size_t> order;
+  std::vector<bool> listed(parameters, false);
+  for (auto index = came.rbegin(); index != came.rend(); ++index) {
+    if (listed[*index]) continue;
+    listed[*index] = true;
+    order.push_back(*index);
+  }
+  std::reverse(order.begin(), order.end());
+  return order;
+}
+
+}  // namespace
 
 Status Replica::learn_order() {
   learning_ = false;
   auto order = rank_zeros_order();
   if (!order.ok()) return order.status();
-  Layout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
+  BucketLayout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
   if (layout.buckets == layout_.buckets) {
     layout_ = std::move(layout);
     return {};
@@ -22,7 +40,8 @@ Result<Order> Replica::rank_zeros_order() {
   // [backward, then -1 … | forward, then -1 …]
   const std::size_t count = parameters_.size();
   std::vector<std::int64_t> words(2 * count, -1);
-  std::copy(seen_order_.backward.begin(), seen_order_.backward.end(), words.begin());
+  const std::vector<std::size_t> backward = by_last_gradient(seen_order_.backward, count);
+  std::copy(backward.begin(), backward.end(), words.begin());
   std::copy(seen_order_.forward.begin(), seen_order_.forward.end(),
             words.begin() + static_cast<std::ptrdiff_t>(count));
   if (Status status = group_->broadcast(Buffer::of(words), 0); !status.ok()) return status;
@@ -34,7 +53,7 @@ Result<Order> Replica::rank_zeros_order() {
 }
 
 // Nothing is on its way yet and there is no state of the optimizer: values and gradients move.
-Status Replica::move_to(Layout layout) {
+Status Replica::move_to(BucketLayout layout) {
   auto buckets = make_buckets(layout);
   if (!buckets.ok()) return buckets.status();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {

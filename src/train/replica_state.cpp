@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "train/agreement.hpp"
 #include "train/replica.hpp"
 
 namespace tutti::train {
@@ -35,7 +36,7 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
     return Status(Code::invalid_argument,
                   fmt::format("{} step counts for {} parameters", counts.size(), steps_.size()));
   steps_.assign(counts.begin(), counts.end());
-  watch_.set_steps(counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end()));
+  number_ = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   return {};
 }
 
@@ -68,23 +69,9 @@ Result<std::string> Replica::weight_hash() {
   return to_hex(digest_of_weights());
 }
 
-Result<std::vector<int>> Replica::ranks_that_differ(const Digest::Value& mine) {
-  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(group_->size()));
-  if (Status status =
-          group_->all_gather(ConstBuffer::of(mine.data(), mine.size()), Buffer::of(all));
-      !status.ok())
-    return status;
-  const auto size = static_cast<std::ptrdiff_t>(mine.size());
-  std::vector<int> others;
-  for (int rank = 1; rank < group_->size(); ++rank)
-    if (!std::equal(all.begin(), all.begin() + size, all.begin() + size * rank))
-      others.push_back(rank);
-  return others;
-}
-
 Status Replica::check_weights() {
   if (Status status = parameters_ready(); !status.ok()) return status;
-  auto others = ranks_that_differ(digest_of_weights());
+  auto others = ranks_that_differ(*group_, digest_of_weights());
   if (!others.ok()) return fail(others.status());
   if (others->empty()) return {};
   return fail(Status(Code::mismatch,

@@ -1,4 +1,4 @@
-// One step: what is told during forward and backward, and the update that follows.
+// The step: reductions are waited for, ranks agree, weights are updated and gathered.
 #include <algorithm>
 #include <cmath>
 
@@ -7,130 +7,33 @@
 
 namespace tutti::train {
 
-// ---- forward
-
-Status Replica::begin_micro_batch(bool last) {
-  if (!status_.ok()) return status_;
-  watch_.begin_micro_batch();
-  last_ = last;
-  std::fill(came_.begin(), came_.end(), false);
-  expect_gradients();
-  // Nobody will ask for these.
-  for (std::size_t index = 0; index < parameters_.size(); ++index)
-    if (layout_.place[index] && !asked_[index])
-      if (Status status = await_gather(bucket_of(index)); !status.ok()) return fail(status);
-  return {};
-}
-
-void Replica::expect_gradients() {
-  next_ = 0;
-  for (const auto& bucket : buckets_) {
-    bucket->missing = static_cast<std::size_t>(
-        std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
-                      [&](std::size_t index) { return parameters_[index].count() > 0; }));
-  }
-}
-
-Status Replica::need(std::size_t index) {
-  if (!status_.ok()) return status_;
-  if (!layout_.place[index]) return {};
-  if (learning_ && !asked_[index]) seen_order_.forward.push_back(index);
-  asked_[index] = true;
-  Status status = await_gather(bucket_of(index));
-  return status.ok() ? status : fail(status);
-}
-
-Status Replica::await_gather(Bucket& bucket) {
-  if (bucket.landed == bucket.generation) return {};
-  if (Status status = watch_.await(bucket.gather); !status.ok())
-    return status.annotate("gathering parameters");
-  bucket.landed = bucket.generation;
-  return {};
-}
-
-Status Replica::parameters_ready() {
-  if (!status_.ok()) return status_;
-  for (std::size_t bucket : layout_.forward)
-    if (Status status = await_gather(*buckets_[bucket]); !status.ok()) return fail(status);
-  return {};
-}
-
-// ---- backward
-
-void Replica::begin_backward() { watch_.begin_backward(); }
-
-void Replica::ready(std::size_t index) {
-  if (!layout_.place[index] || came_[index]) return;
-  came_[index] = true;
-  if (!used_[index]) control_.set_used(index);
-  used_[index] = true;
-  if (learning_) seen_order_.backward.push_back(index);
-  if (parameters_[index].count() == 0) return;
-  if (--bucket_of(index).missing == 0) launch_reductions_that_are_ready();
-}
-
-void Replica::launch_reductions_that_are_ready() {
-  // In the very first backward the layout is still to change.
-  if (!last_ || !options_.overlap_grad_reduce || learning_) return;
-  while (next_ < buckets_.size() && buckets_[next_]->missing == 0) launch_reduction(next_++);
-}
-
-void Replica::launch_all_reductions() {
-  while (next_ < buckets_.size()) launch_reduction(next_++);
-}
-
-void Replica::launch_reduction(std::size_t index) {
-  Bucket& bucket = *buckets_[index];
-  if (options_.check_for_nan) look_for_faults(index);
-  const Buffer gradients = bucket.gradients();
-  const Collective collective =
-      options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
-  watch_.launch(bucket.reduction, collective, static_cast<int>(index), gradients.bytes(), [&] {
-    CallOptions call;
-    call.name = bucket.name.c_str();
-    if (collective == Collective::all_reduce)
-      return group_->all_reduce_async(gradients, ReduceOp::sum, call);
-    return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum,
-                                        call);
-  });
-}
-
-void Replica::look_for_faults(std::size_t index) {
-  const Buffer gradients = buckets_[index]->gradients();
-  const std::size_t at =
-      first_not_finite(static_cast<const float*>(gradients.data), gradients.count);
-  if (at < gradients.count) control_.set_gradient_fault(parameter_at(index, at), false);
-}
-
-Status Replica::end_backward() {
-  watch_.end_backward();
-  if (!status_.ok()) return status_;
-  if (learning_) {
-    if (Status status = learn_order(); !status.ok()) return fail(status);
-    // The new buckets have what the old ones had.
-    for (const auto& bucket : buckets_) bucket->missing = 0;
-  }
-  // What did not come is not used by this rank: its zeros are its contribution.
-  if (last_ && options_.overlap_grad_reduce) launch_all_reductions();
-  return {};
-}
-
-// ---- step
-
 Result<StepReport> Replica::step(const StepInput& input) {
   if (!status_.ok()) return status_;
+  if (Status status = calls_.step(); !status.ok()) return fail(status);
+  if (input.tokens < 0)
+    return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
   watch_.begin_update();
   launch_all_reductions();
   ExactSum norm;
   if (Status status = await_reductions(norm); !status.ok()) return fail(status);
   if (Status status = exchange_control(input, norm); !status.ok()) return fail(status);
-  StepReport report = read_control();
-  if (report.outcome == Outcome::updated) {
-    if (Status status = update_all(input, report); !status.ok()) return fail(status);
+  auto report = read_control();
+  if (!report.ok()) return fail(report.status());
+  // An update must not overtake the gather of the one before. Without one, too: ranks list the same
+  // collectives in their times only where all of them have waited for the same.
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  if (report->outcome == Outcome::updated) {
+    if (Status status = update_all(input, *report); !status.ok()) return fail(status);
   } else {
     for (const auto& bucket : buckets_) bucket->zero_gradients();
   }
-  end_step(report.outcome == Outcome::updated && options_.overlap_param_gather);
+  const std::int64_t number = input.number > 0 ? input.number : number_ + 1;
+  if (report->outcome == Outcome::rejected) {
+    end_step(std::nullopt);
+  } else {
+    number_ = number;
+    end_step(number);
+  }
   return report;
 }
 
@@ -170,60 +73,91 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   control_.set_tokens(input.tokens);
   if (!input.loss_is_finite) control_.set_loss_fault();
   const std::span<std::int64_t> words = control_.vector();
-  Flight flight;
-  watch_.launch(flight, Collective::all_reduce, -1, words.size_bytes(), [&] {
+  Pending pending;
+  watch_.launch(pending, Collective::all_reduce, -1, words.size_bytes(), [&] {
     CallOptions call;
     call.name = "control";
     return group_->all_reduce_async(Buffer::of(words.data(), words.size()), ReduceOp::sum, call);
   });
-  return watch_.await(flight).annotate("agreeing on the step");
+  return watch_.await(pending).annotate("agreeing on the step");
 }
 
 std::vector<Fault> Replica::faults_found() const {
-  const auto findings = control_.findings();
+  const auto found = control_.slot_faults();
   // What was not finite before the reduction is not finite after it either: that says nothing new.
-  const bool known = std::any_of(findings.begin(), findings.end(),
-                                 [](const auto& finding) { return !finding.after_reduction; });
+  const bool known = std::any_of(found.begin(), found.end(),
+                                 [](const auto& one) { return !one.after_reduction; });
   std::vector<Fault> faults;
-  for (const Control::Finding& finding : findings) {
-    if (known && finding.after_reduction) continue;
+  for (const Control::SlotFault& one : found) {
+    if (known && one.after_reduction) continue;
     Fault fault;
-    fault.rank = finding.after_reduction ? -1 : finding.rank;
-    fault.is_loss = finding.is_loss;
-    if (finding.parameter) {
-      fault.parameter = parameters_[*finding.parameter].name;
-      fault.bucket = static_cast<int>(layout_.place[*finding.parameter]->bucket);
+    fault.rank = one.after_reduction ? -1 : one.rank;
+    fault.is_loss = one.is_loss;
+    if (one.parameter) {
+      fault.parameter = parameters_[*one.parameter].name;
+      fault.bucket = static_cast<int>(layout_.place[*one.parameter]->bucket);
     }
     faults.push_back(std::move(fault));
   }
   return faults;
 }
 
-StepReport Replica::read_control() {
-  StepReport report;
-  report.tokens = control_.tokens();
-  report.grad_norm = std::sqrt(control_.norm_squared()) /
-                     static_cast<double>(std::max<std::int64_t>(report.tokens, 1));
-  report.faults = faults_found();
+// The norm and the faults of the whole model, where this data group trains a part of it.
+Status Replica::add_other_data_groups(double& norm_squared, std::vector<Fault>& faults) {
+  Pending pending;
+  watch_.launch(pending, Collective::all_reduce, -1, norm_group_->bytes(), [&] {
+    return norm_group_->start(control_.norm(), control_.tokens(), !faults.empty());
+  });
+  if (Status status = watch_.await(pending); !status.ok())
+    return status.annotate("agreeing on the norm");
+  if (Status status = norm_group_->check_tokens(); !status.ok()) return status;
+  norm_squared = norm_group_->norm_squared();
+  auto all = norm_group_->faults(faults);
+  if (!all.ok()) return all.status();
+  faults = *std::move(all);
+  return {};
+}
+
+Outcome Replica::outcome_of(const StepReport& report) const {
   if (!report.faults.empty()) {
     const bool loss = std::any_of(report.faults.begin(), report.faults.end(),
                                   [](const Fault& fault) { return fault.is_loss; });
-    report.outcome = loss || options_.check_for_nan ? Outcome::rejected : Outcome::skipped;
+    return loss || options_.check_for_nan ? Outcome::rejected : Outcome::skipped;
   }
+  // The mean over no token is 0/0. Its gradients are zero, but weights and moments would decay.
+  return report.tokens == 0 ? Outcome::empty : Outcome::updated;
+}
+
+std::vector<std::string> Replica::newly_unused() {
+  std::vector<std::string> names;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout_.place[index] || told_[index] || control_.used_by(index) > 0) continue;
     told_[index] = true;
-    report.unused.push_back(parameters_[index].name);
+    names.push_back(parameters_[index].name);
   }
+  return names;
+}
+
+Result<StepReport> Replica::read_control() {
+  StepReport report;
+  report.tokens = control_.tokens();
+  report.faults = faults_found();
+  double norm_squared = control_.norm().value();
+  if (norm_group_)
+    if (Status status = add_other_data_groups(norm_squared, report.faults); !status.ok())
+      return status;
+  // A norm of zero tokens is that of no gradient: zero.
+  if (report.tokens > 0)
+    report.grad_norm = std::sqrt(norm_squared) / static_cast<double>(report.tokens);
+  report.outcome = outcome_of(report);
+  report.unused = newly_unused();
   return report;
 }
 
 Status Replica::update_all(const StepInput& input, const StepReport& report) {
-  // An update must not overtake the gather of the one before.
-  if (Status status = parameters_ready(); !status.ok()) return status;
   Update update;
   update.lr = input.lr;
-  update.grad_scale = 1 / static_cast<double>(std::max<std::int64_t>(report.tokens, 1));
+  update.grad_scale = 1 / static_cast<double>(report.tokens);
   // As torch.nn.utils.clip_grad_norm_ does it.
   if (options_.clip_grad > 0)
     update.grad_scale *= std::min(1.0, options_.clip_grad / (report.grad_norm + 1e-6));
@@ -236,7 +170,10 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
   }
   // When the gathers are on their way: nobody waits for zeros.
   for (const auto& bucket : buckets_) bucket->zero_gradients();
-  return options_.overlap_param_gather ? Status() : parameters_ready();
+  if (!options_.overlap_param_gather) return parameters_ready();
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    if (layout_.place[index]) set_open(index, false);
+  return {};
 }
 
 void Replica::update_bucket(std::size_t index, const Update& update) {
@@ -265,24 +202,16 @@ void Replica::launch_gather(std::size_t index) {
                 });
 }
 
-void Replica::end_step(bool gathers_are_carried) {
-  std::vector<Flight*> carried;
-  if (gathers_are_carried)
-    for (std::size_t bucket : layout_.forward) carried.push_back(&buckets_[bucket]->gather);
-  watch_.end_step(carried);
+// Gathers that nobody has waited for yet are the next step's.
+void Replica::end_step(std::optional<std::int64_t> number) {
+  std::vector<Pending*> carried;
+  for (std::size_t bucket : layout_.forward)
+    if (!buckets_[bucket]->gather.waited) carried.push_back(&buckets_[bucket]->gather);
+  watch_.end_step(number, carried);
+  calls_.restart();
   control_.clear();
   std::fill(used_.begin(), used_.end(), false);
   expect_gradients();
-}
-
-Status Replica::discard_gradients() {
-  if (!status_.ok()) return status_;
-  launch_all_reductions();
-  ExactSum ignored;
-  if (Status status = await_reductions(ignored); !status.ok()) return fail(status);
-  for (const auto& bucket : buckets_) bucket->zero_gradients();
-  end_step(false);
-  return {};
 }
 
 }  // namespace tutti::train

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "train/bucket.hpp"
 #include "tutti/train/overlap.hpp"
@@ -17,32 +18,30 @@ class Stopwatch {
  public:
   // Phases and steps are noted there, too; null: nowhere.
   void trace_to(trace::Sink* sink) { sink_ = sink; }
-  // Steps are counted from here on; a run may go on from a checkpoint.
-  void set_steps(std::int64_t steps) { steps_ = steps; }
   void begin_micro_batch();
   void begin_backward();
   void end_backward();
   void begin_update();
-  // Ends the step. `carried`: flights of collectives that belong to the next one.
-  void end_step(std::span<Flight* const> carried);
+  // Ends the step. The trace shows it under this number; one that is to be computed again has none.
+  // `carried`: collectives that belong to the next one.
+  void end_step(std::optional<std::int64_t> number, std::span<Pending* const> carried);
   StepTimes take() { return std::move(finished_); }
 
   // Notes the start of a collective and follows it to its end.
-  void launch(Flight& flight, Collective collective, int bucket, std::size_t bytes,
+  void launch(Pending& pending, Collective collective, int bucket, std::size_t bytes,
               const std::function<Work()>& start);
-  // Waits for a flight, once.
-  Status await(Flight& flight);
+  // Waits for it, once.
+  Status await(Pending& pending);
 
  private:
   void close_phase();
 
-  enum class Phase { none, forward, backward, update };
-  static std::string_view name_of(Phase phase);
+  enum class StepPhase { none, forward, backward, update };
+  static std::string_view name_of(StepPhase phase);
   trace::Sink* sink_ = nullptr;
-  std::int64_t steps_ = 0;
   StepTimes times_;
   StepTimes finished_;
-  Phase phase_ = Phase::none;
+  StepPhase phase_ = StepPhase::none;
   bool first_forward_done_ = false;
   std::int64_t phase_begin_ = 0;
   std::int64_t waited_ = 0;                                       // in this phase

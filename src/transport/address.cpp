@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-
 #include "core/auth.hpp"
 #include "core/bytes.hpp"
 #include "core/files.hpp"
@@ -18,24 +16,10 @@ constexpr std::uint32_t kAddressMagic = 0x64644174;  // "tAdd"
 
 }  // namespace
 
-Result<Allowed> Allowed::parse(const std::string& transports) {
-  static constexpr std::array<std::string_view, 4> kWords{"auto", "inproc", "shm", "tcp"};
-  Allowed allowed{false, false, false};
-  for (const std::string_view word : split_words(transports, ',')) {
-    if (word == "auto")
-      allowed = Allowed{};
-    else if (word == "inproc")
-      allowed.inproc = true;
-    else if (word == "shm")
-      allowed.shm = true;
-    else if (word == "tcp")
-      allowed.tcp = true;
-    else
-      return Status(Code::invalid_argument,
-                    "TUTTI_TRANSPORT: " + unknown_word("transport", word, kWords));
-  }
-  if (!allowed.inproc && !allowed.shm && !allowed.tcp) return Allowed{};  // nothing was said
-  return allowed;
+const std::string* Address::note_of(std::string_view transport) const {
+  for (const Ready& each : ready)
+    if (each.transport == transport) return &each.note;
+  return nullptr;
 }
 
 std::string Address::encode() const {
@@ -44,8 +28,11 @@ std::string Address::encode() const {
   out.put(kProtocolVersion);
   out.put(rank);
   out.put(pid);
-  out.put(static_cast<std::uint32_t>(allowed.inproc | allowed.shm << 1 | allowed.tcp << 2));
-  out.put(streams);
+  out.put(static_cast<std::uint32_t>(ready.size()));
+  for (const Ready& each : ready) {
+    out.put_string(each.transport);
+    out.put_string(each.note);
+  }
   for (const std::string* text : {&host, &host_id, &local, &tcp_loopback, &tcp_outward})
     out.put_string(*text);
   return out.take();
@@ -56,7 +43,7 @@ Result<Address> Address::decode(const std::string& bytes) {
   Address address;
   std::uint32_t magic = 0;
   std::uint32_t version = 0;
-  std::uint32_t allowed = 0;
+  std::uint32_t transports = 0;
   if (!in.get(magic) || !in.get(version) || magic != kAddressMagic)
     return Status(Code::corrupt, fmt::format("{} bytes that are no rank's address", bytes.size()));
   if (version != kProtocolVersion)
@@ -64,15 +51,15 @@ Result<Address> Address::decode(const std::string& bytes) {
                   fmt::format("a rank speaks protocol {}, this one {}; all ranks must use the same "
                               "build",
                               version, kProtocolVersion));
-  bool whole =
-      in.get(address.rank) && in.get(address.pid) && in.get(allowed) && in.get(address.streams);
+  bool whole = in.get(address.rank) && in.get(address.pid) && in.get(transports);
+  for (std::uint32_t i = 0; whole && i < transports; ++i) {
+    Ready& each = address.ready.emplace_back();
+    whole = in.get_string(each.transport) && in.get_string(each.note);
+  }
   for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,
                             &address.tcp_outward})
     whole = whole && in.get_string(*text);
   if (!whole || !in.empty()) return Status(Code::corrupt, "a rank's address is cut short");
-  if (address.streams < 1 || address.streams > kMaxStreams)
-    return Status(Code::corrupt, fmt::format("a rank wants {} streams", address.streams));
-  address.allowed = {(allowed & 1) != 0, (allowed & 2) != 0, (allowed & 4) != 0};
   return address;
 }
 

@@ -3,34 +3,33 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "tutti/config.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::transport {
 
-// Which transports a rank is ready to use.
-struct Allowed {
-  bool inproc = true;
-  bool shm = true;
-  bool tcp = true;
-  // "auto" or a comma list. Code::invalid_argument names the word that is none, and the right ones.
-  static Result<Allowed> parse(const std::string& transports);
-};
-
-// The most TCP connections of one pair of ranks.
-inline constexpr std::int32_t kMaxStreams = 8;
-
 struct Address {
+  // A transport that the rank is ready to use, and what it wants its peers to know for that.
+  struct Ready {
+    std::string transport;
+    std::string note;
+  };
+
   std::int32_t rank = 0;
   std::int64_t pid = 0;
   std::string host;     // for people
   std::string host_id;  // equal: the same network namespace of the same running kernel
-  Allowed allowed;
-  std::int32_t streams = 1;  // TCP connections that it wants with each peer
+  std::vector<Ready> ready;
   std::string local;         // "@…", the abstract Unix socket; empty: none
   std::string tcp_loopback;  // "127.0.0.1:4711"; empty: none
   std::string tcp_outward;   // reachable from other hosts; empty: none
+
+  // The note of a transport; null: the rank does not use it.
+  const std::string* note_of(std::string_view transport) const;
+  bool shares_host(const Address& other) const { return host_id == other.host_id; }
+  bool shares_process(const Address& other) const { return shares_host(other) && pid == other.pid; }
 
   std::string encode() const;
   // Code::corrupt or mismatch (another protocol version).

@@ -4,7 +4,7 @@
 // Made in two steps, because addresses have to travel in between (by the store, which this room
 // does not know): `Opening::open` makes this rank reachable and gives its address as a byte string;
 // `connect` takes everybody's and links up, by trying: same process → inproc, memory that can be
-// mapped → shm, else tcp. The higher rank of a pair connects, the lower accepts.
+// mapped → shm, else tcp (transport.hpp). The higher rank of a pair connects, the lower accepts.
 //
 // Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder
 //                of the engine's poll lock). sleep by one thread at a time too, but it may run
@@ -32,6 +32,8 @@ struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
+
+class Transport;
 
 class Endpoint {
  public:
@@ -75,6 +77,7 @@ struct OpeningOptions {
   std::string secret;
   Config config;
   Log log;
+  std::vector<const Transport*> transports;  // to choose from, the best first; empty: built in
 };
 
 class Opening {

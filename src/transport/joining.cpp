@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "transport/tcp/socket_options.hpp"
-
 namespace tutti::transport {
 namespace {
 
@@ -18,50 +16,51 @@ constexpr std::size_t kStrangers = 16;
 
 Nanoseconds now() { return steady_clock().now(); }
 
+Subsystem subsystem_of(Door door) { return door == Door::local ? Subsystem::shm : Subsystem::net; }
+
 }  // namespace
 
-Joining::Joining(const Party& party, const Descriptor& local, const TcpListeners& tcp,
-                 LinkedEndpoint& endpoint, std::vector<int> lanes, const Config& config, Log log)
+Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, Log log)
     : party_(party),
-      local_(local),
-      tcp_(tcp),
+      doors_(doors),
       endpoint_(endpoint),
-      lanes_(std::move(lanes)),
-      config_(config),
       log_(std::move(log)),
       courses_(static_cast<std::size_t>(party.size())) {
   for (int peer = 0; peer < party_.size(); ++peer) {
-    course(peer).streams.resize(static_cast<std::size_t>(party_.streams(peer)));
-    expected_ += course(peer).streams.size();
+    if (peer == party_.rank) continue;
+    course(peer).routes = party_.routes(peer);
+    int most = 0;
+    for (const Transport* route : course(peer).routes)
+      most = std::max(most, route->connections(party_.self(), party_.of(peer)));
+    expected_ += static_cast<std::size_t>(most);
+    take_route(peer, 0);
   }
 }
 
 Status Joining::run(Nanoseconds timeout) {
   deadline_ = deadline_after(now(), timeout);
   course(party_.rank).linked = true;
-  if (Status status = check_ways(); !status.ok()) return status;
+  if (Status status = check_routes(); !status.ok()) return status;
   while (!all_linked()) {
     if (now() >= deadline_) return overdue(timeout);
     if (Status status = start_due(); !status.ok()) return status;
     wait();
-    accept(local_, true);
-    accept(tcp_.loopback, false);
-    accept(tcp_.outward, false);
+    accept(doors_.local, Door::local);
+    accept(doors_.network.loopback, Door::network);
+    accept(doors_.network.outward, Door::network);
     if (Status status = step_all(); !status.ok()) return status;
   }
   return {};
 }
 
-// A pair that has no way at all fails at once, on both sides.
-Status Joining::check_ways() const {
-  for (int peer = 0; peer < party_.size(); ++peer) {
-    if (peer == party_.rank) continue;
-    const bool tcp = party_.self().allowed.tcp && party_.of(peer).allowed.tcp;
-    if (!tcp && party_.local_kind(peer) == LinkKind::tcp)
-      return cannot(peer, party_.self().host_id == party_.of(peer).host_id
+// A pair that has no route at all fails at once, on both sides.
+Status Joining::check_routes() const {
+  for (int peer = 0; peer < party_.size(); ++peer)
+    if (peer != party_.rank && course(peer).routes.empty())
+      return cannot(peer, party_.self().shares_host(party_.of(peer))
                               ? "they are on one host, but no transport is allowed on both sides"
-                              : "they are on different hosts, and tcp is not allowed");
-  }
+                              : "they are on different hosts, and no transport that both allow "
+                                "reaches so far");
   return {};
 }
 
@@ -69,78 +68,82 @@ bool Joining::all_linked() const {
   return std::all_of(courses_.begin(), courses_.end(), [](const Course& c) { return c.linked; });
 }
 
+void Joining::take_route(int peer, std::size_t route) {
+  Course& to = course(peer);
+  to.route = route;
+  to.slots.clear();
+  if (const Transport* transport = to.transport())
+    to.slots.resize(
+        static_cast<std::size_t>(transport->connections(party_.self(), party_.of(peer))));
+}
+
+Status Joining::next_route(int peer, const Status& why) {
+  Course& to = course(peer);
+  to.last_failure = why;
+  log_.info(subsystem_of(to.transport()->door()), "no {} link to rank {}: {}",
+            to.transport()->name(), peer, why.message());
+  take_route(peer, to.route + 1);
+  return to.transport() != nullptr ? Status() : cannot(peer, why.message());
+}
+
 Status Joining::start_due() {
   for (int peer = 0; peer < party_.rank; ++peer) {
-    Course& way = course(peer);
-    if (way.linked || way.retry_at > now()) continue;
-    if (!way.tried_local && party_.local_kind(peer) != LinkKind::tcp) {
-      way.retry_at = Nanoseconds::max();
-      start(peer);
+    Course& to = course(peer);
+    if (to.linked) continue;
+    // A route that leads nowhere makes room for the next, which is due at once.
+    for (std::size_t i = 0; i < to.slots.size(); ++i) {
+      if (to.slots[i].filled() || to.slots[i].retry_at > now()) continue;
+      const Transport* transport = to.transport();
+      if (Status status = start(peer, static_cast<int>(i)); !status.ok()) return status;
+      if (to.transport() != transport) i = static_cast<std::size_t>(-1);
     }
-    if (way.retry_at == Nanoseconds::max()) continue;
-    if (Status status = start_streams(peer); !status.ok()) return status;
   }
   return {};
 }
 
-// By the Unix socket; if that leads nowhere, TCP is next.
-void Joining::start(int peer) {
-  Course& way = course(peer);
-  auto address = SocketAddress::parse(party_.of(peer).local);
-  auto socket =
-      address.ok() ? connect_to(*address, deadline_) : Result<Descriptor>(address.status());
-  if (socket.ok()) {
-    attempts_.push_back(std::make_unique<Attempt>(party_, peer, true, std::move(*socket),
-                                                  now() + kHandshakeTimeout));
-    return;
-  }
-  way.last_failure = socket.status();
-  way.tried_local = true;
-  way.retry_at = Nanoseconds(0);
-}
-
-Status Joining::start_streams(int peer) {
-  for (int i = 0; i < party_.streams(peer); ++i) {
-    Stream& stream = course(peer).streams[static_cast<std::size_t>(i)];
-    if (stream.socket || stream.retry_at > now()) continue;
-    stream.retry_at = Nanoseconds::max();
-    if (Status status = start_tcp(peer, i); !status.ok()) return status;
-  }
-  return {};
-}
-
-Status Joining::start_tcp(int peer, int stream) {
-  Course& way = course(peer);
+Result<std::string> Joining::address_of(int peer, Door door) const {
   const Address& theirs = party_.of(peer);
-  if (!party_.self().allowed.tcp || !theirs.allowed.tcp)
-    return cannot(peer, way.last_failure.message());
-  const bool same_host = party_.self().host_id == theirs.host_id && !theirs.tcp_loopback.empty();
-  const std::string& text = same_host ? theirs.tcp_loopback : theirs.tcp_outward;
-  if (text.empty())
-    return cannot(peer, fmt::format("rank {} has no address that other hosts reach; set TUTTI_HOST "
-                                    "or TUTTI_INTERFACE there",
-                                    peer));
-  auto address = SocketAddress::parse(text);
-  if (!address.ok()) return address.status();
-  auto socket = connect_to(*address, std::min(deadline_, now() + kHandshakeTimeout));
+  if (door == Door::local) return theirs.local;
+  const bool near = party_.self().shares_host(theirs) && !theirs.tcp_loopback.empty();
+  const std::string& text = near ? theirs.tcp_loopback : theirs.tcp_outward;
+  if (!text.empty()) return text;
+  return cannot(peer, fmt::format("rank {} has no address that other hosts reach; set TUTTI_HOST "
+                                  "or TUTTI_INTERFACE there",
+                                  peer));
+}
+
+Status Joining::start(int peer, int number) {
+  Course& to = course(peer);
+  Slot& slot = to.slots[static_cast<std::size_t>(number)];
+  const Transport* transport = to.transport();
+  auto text = address_of(peer, transport->door());
+  if (!text.ok()) return text.status();
+  const bool local = transport->door() == Door::local;
+  auto address = SocketAddress::parse(*text);
+  if (!address.ok()) return local ? next_route(peer, address.status()) : address.status();
+  auto socket =
+      connect_to(*address, local ? deadline_ : std::min(deadline_, now() + kHandshakeTimeout));
+  if (!socket.ok() && local) return next_route(peer, socket.status());
   if (!socket.ok()) {
-    way.last_failure = socket.status();
-    way.streams[static_cast<std::size_t>(stream)].retry_at = now() + kFirstPause * 10;
+    to.last_failure = socket.status();
+    slot.retry_at = now() + kFirstPause * 10;
     return {};
   }
-  attempts_.push_back(std::make_unique<Attempt>(party_, peer, false, std::move(*socket),
-                                                now() + kHandshakeTimeout, stream));
+  slot.retry_at = Nanoseconds::max();
+  attempts_.push_back(std::make_unique<Attempt>(party_, transport->door(), std::move(*socket),
+                                                now() + kHandshakeTimeout,
+                                                Attempt::Purpose{peer, transport, number}));
   return {};
 }
 
-void Joining::accept(const Descriptor& listener, bool local) {
+void Joining::accept(const Descriptor& listener, Door door) {
   if (!listener) return;
   while (true) {
     auto socket = accept_from(listener.get());
     if (!socket.ok() || !*socket) return;  // out of descriptors, say: the deadline will tell
     make_room();
-    attempts_.push_back(std::make_unique<Attempt>(party_, -1, local, std::move(*socket),
-                                                  now() + kHandshakeTimeout));
+    attempts_.push_back(
+        std::make_unique<Attempt>(party_, door, std::move(*socket), now() + kHandshakeTimeout));
   }
 }
 
@@ -154,7 +157,8 @@ void Joining::make_room() {
 
 void Joining::wait() const {
   std::vector<pollfd> watched;
-  for (const Descriptor* listener : {&local_, &tcp_.loopback, &tcp_.outward})
+  for (const Descriptor* listener :
+       {&doors_.local, &doors_.network.loopback, &doors_.network.outward})
     if (*listener) watched.push_back({listener->get(), POLLIN, 0});
   Nanoseconds until = deadline_;
   for (const auto& attempt : attempts_) {
@@ -163,10 +167,9 @@ void Joining::wait() const {
     if (!attempt->began()) until = Nanoseconds(0);  // it has its first word to say
   }
   for (int peer = 0; peer < party_.rank; ++peer) {
-    const Course& way = course(peer);
-    if (way.linked || way.retry_at == Nanoseconds::max()) continue;
-    for (const Stream& stream : way.streams)
-      if (!stream.socket) until = std::min(until, stream.retry_at);
+    if (course(peer).linked) continue;
+    for (const Slot& slot : course(peer).slots)
+      if (!slot.filled()) until = std::min(until, slot.retry_at);
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), std::chrono::seconds(1)));
@@ -186,16 +189,15 @@ Status Joining::step_all() {
 
 Status Joining::settle(Attempt& attempt) {
   if (attempt.state() == Attempt::State::failed) return settle_failure(attempt);
-  Course& way = course(attempt.peer());
+  Course& to = course(attempt.peer());
   // Twice the same rank: the link that is there stays.
-  if (way.linked) return {};
+  if (to.linked) return {};
   const Status status = adopt(attempt);
-  if (way.linked)
-    log_.info(attempt.local() ? Subsystem::shm : Subsystem::net, "linked to rank {} ({}) by {}{}",
-              attempt.peer(), party_.of(attempt.peer()).whereabouts(), to_string(attempt.kind()),
-              attempt.local() || way.streams.size() == 1
-                  ? std::string()
-                  : fmt::format(", {} streams", way.streams.size()));
+  if (to.linked)
+    log_.info(
+        subsystem_of(attempt.door()), "linked to rank {} ({}) by {}{}", attempt.peer(),
+        party_.of(attempt.peer()).whereabouts(), attempt.transport()->name(),
+        to.slots.size() == 1 ? std::string() : fmt::format(", {} connections", to.slots.size()));
   return status;
 }
 
@@ -205,13 +207,11 @@ Status Joining::settle_failure(Attempt& attempt) {
     log_.trace(Subsystem::net, "turned a stranger away: {}", why.message());
     return {};
   }
-  Course& way = course(attempt.peer());
-  way.last_failure = why;
-  if (attempt.local())
-    log_.info(Subsystem::shm, "no shared memory with rank {}: {}", attempt.peer(), why.message());
-  const bool no_tcp = !party_.self().allowed.tcp || !party_.of(attempt.peer()).allowed.tcp;
+  Course& to = course(attempt.peer());
+  to.last_failure = why;
   if (!attempt.outgoing()) {
-    if (attempt.local() && no_tcp && why.code() == Code::unsupported)
+    // The connecting side goes on to its next route, unless there is none.
+    if (!to.linked && why.code() == Code::unsupported && attempt.transport() == to.routes.back())
       return cannot(attempt.peer(), why.message());
     return {};
   }
@@ -222,51 +222,40 @@ Status Joining::settle_failure(Attempt& attempt) {
         fmt::format("rank {} cannot link to rank {} ({}): {}", party_.rank, attempt.peer(),
                     party_.of(attempt.peer()).whereabouts(), why.message()),
         {party_.rank, attempt.peer(), 0});
-  if (attempt.local()) {
-    way.tried_local = true;
-    way.retry_at = Nanoseconds(0);
-    return {};
-  }
-  Stream& stream = way.streams[static_cast<std::size_t>(attempt.stream())];
-  if (++stream.turned_away > kMaxTurnedAway) return cannot(attempt.peer(), why.message());
-  stream.retry_at = now() + kFirstPause * (1 << stream.turned_away);
+  return retry(attempt);
+}
+
+// Over a network a peer may have had no room for one more; on the host itself it will not get better.
+Status Joining::retry(Attempt& attempt) {
+  Course& to = course(attempt.peer());
+  const Status& why = attempt.failure();
+  if (to.linked || attempt.transport() != to.transport()) return {};
+  if (attempt.door() == Door::local || why.code() == Code::unsupported)
+    return next_route(attempt.peer(), why);
+  Slot& slot = to.slots[static_cast<std::size_t>(attempt.number())];
+  if (++slot.turned_away > kMaxTurnedAway) return next_route(attempt.peer(), why);
+  slot.retry_at = now() + kFirstPause * (1 << slot.turned_away);
   return {};
 }
 
+// There is a link when the last of its connections is there.
 Status Joining::adopt(Attempt& attempt) {
   const int peer = attempt.peer();
-  if (!attempt.local()) return adopt_tcp(attempt);
-  course(peer).linked = true;
-  if (attempt.kind() == LinkKind::shm)
-    return endpoint_.add_shm(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank),
-                             attempt.take_socket(), attempt.process());
-  endpoint_.add_inproc(peer, attempt.take_window(), lane_of(peer), lane_of(party_.rank));
-  return {};
-}
-
-// There is a link when the last of its streams is there.
-Status Joining::adopt_tcp(Attempt& attempt) {
-  Course& way = course(attempt.peer());
-  Stream& stream = way.streams[static_cast<std::size_t>(attempt.stream())];
-  if (!stream.socket) stream.socket = attempt.take_socket();
-  std::vector<Descriptor> sockets;
-  for (const Stream& each : way.streams)
-    if (!each.socket) return {};
-  for (Stream& each : way.streams) sockets.push_back(std::move(each.socket));
-  for (const Descriptor& socket : sockets)
-    if (!choose_congestion_control(socket.get(), config_.tcp_congestion))
-      return Status(
-          Code::invalid_argument,
-          fmt::format("TUTTI_TCP_CONGESTION: this kernel does not give us '{}'; "
-                      "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
-                      config_.tcp_congestion),
-          {party_.rank, attempt.peer(), 0});
-  way.linked = true;
-  return endpoint_.add_tcp(attempt.peer(), std::move(sockets), config_.segment_bytes);
-}
-
-int Joining::lane_of(int rank) const {
-  return static_cast<int>(std::lower_bound(lanes_.begin(), lanes_.end(), rank) - lanes_.begin());
+  Course& to = course(peer);
+  if (attempt.transport() != to.transport()) {
+    const auto route = std::find(to.routes.begin(), to.routes.end(), attempt.transport());
+    if (attempt.outgoing() || route == to.routes.end())
+      return {};  // this route was given up meanwhile
+    take_route(peer, static_cast<std::size_t>(route - to.routes.begin()));
+  }
+  Slot& slot = to.slots[static_cast<std::size_t>(attempt.number())];
+  if (!slot.filled()) slot.connection = attempt.take_connection();
+  if (!std::all_of(to.slots.begin(), to.slots.end(), [](const Slot& s) { return s.filled(); }))
+    return {};
+  std::vector<Connection> connections;
+  for (Slot& each : to.slots) connections.push_back(std::move(each.connection));
+  to.linked = true;
+  return attempt.transport()->link(endpoint_, party_, peer, std::move(connections));
 }
 
 Status Joining::cannot(int peer, const std::string& tried) const {
@@ -274,7 +263,7 @@ Status Joining::cannot(int peer, const std::string& tried) const {
                 fmt::format("no transport links rank {} ({}) and rank {} ({}): {}; allowed here is "
                             "'{}' (TUTTI_TRANSPORT)",
                             party_.rank, party_.self().whereabouts(), peer,
-                            party_.of(peer).whereabouts(), tried, config_.transport),
+                            party_.of(peer).whereabouts(), tried, party_.config.transport),
                 {party_.rank, peer, 0});
 }
 
@@ -282,12 +271,12 @@ Status Joining::overdue(Nanoseconds timeout) const {
   std::string missing;
   int first = -1;
   for (int peer = 0; peer < party_.size(); ++peer) {
-    const Course& way = course(peer);
-    if (way.linked) continue;
+    const Course& to = course(peer);
+    if (to.linked) continue;
     if (first < 0) first = peer;
     missing += fmt::format("{}rank {} ({}{}{})", missing.empty() ? "" : ", ", peer,
-                           party_.of(peer).whereabouts(), way.last_failure.ok() ? "" : "; ",
-                           way.last_failure.message());
+                           party_.of(peer).whereabouts(), to.last_failure.ok() ? "" : "; ",
+                           to.last_failure.message());
   }
   const double seconds = std::chrono::duration<double>(timeout).count();
   return Status(Code::timed_out,

@@ -1,8 +1,9 @@
 // transport/link.hpp - the way from this rank to one other rank.
 //
 // A link carries the messages of a channel in order: what was sent first arrives first. It is shared
-// by all groups that contain both ranks; a small message of one may pass large ones of another. Memory links (inproc, shm) hand the receiver a view of the sender's
-// memory instead of moving bytes; message links (tcp, sim) move them.
+// by all groups that contain both ranks; a small message of one may pass large ones of another.
+// Memory links (inproc, shm) hand the receiver a view of the sender's memory instead of moving
+// bytes; message links (tcp) move them.
 //
 // Buffers        a payload that was *lent* stays the link's until Sink::on_sent; one that was not
 //                has been copied when send returns. A received view stays valid until `release`.
@@ -20,9 +21,6 @@
 #include "tutti/status.hpp"
 
 namespace tutti::transport {
-
-enum class LinkKind : std::uint8_t { inproc, shm, tcp, sim };
-std::string_view to_string(LinkKind kind) noexcept;
 
 // Where memory is, in words that the peer understands. region 0: it cannot reach it.
 struct MemoryRef {
@@ -65,7 +63,11 @@ struct Sent {
 class Link {
  public:
   virtual ~Link() = default;
-  virtual LinkKind kind() const = 0;
+  // Of its transport: "shm", "tcp" …; for people. What a link can do is asked by the next.
+  virtual std::string_view name() const = 0;
+  // Whether the two ranks can map each other's memory: they are on one host, messages are views,
+  // polling costs no system call.
+  virtual bool shares_memory() const { return false; }
 
   // Data of at most this many bytes may be sent before the peer has arrived: it can be kept there.
   virtual std::size_t eager_bytes() const = 0;
@@ -82,7 +84,7 @@ class Link {
   virtual void release(std::uint64_t lease) = 0;
   // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what
   // was read. The view must be released all the same. Message links own their views: never.
-  virtual bool revoked(std::uint64_t lease) const = 0;
+  virtual bool revoked(std::uint64_t) const { return false; }
 
   // Delivers what has come, within reason. True if anything happened.
   virtual bool poll(Sink& sink) = 0;
@@ -92,8 +94,8 @@ class Link {
 
   // How the peer could reach this rank's memory, and where the peer's memory is mapped here (null:
   // it is not). Message links know neither.
-  virtual MemoryRef share(const void* data, std::size_t bytes) const = 0;
-  virtual std::byte* reach(const MemoryRef& ref, std::size_t bytes) const = 0;
+  virtual MemoryRef share(const void*, std::size_t) const { return {}; }
+  virtual std::byte* reach(const MemoryRef&, std::size_t) const { return nullptr; }
 
   // Wakes the peer if it sleeps over work, after something was published in memory that both have
   // mapped. The publishing store must be sequentially consistent. Message links have no such

@@ -35,42 +35,32 @@ LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
 
 void LinkedEndpoint::on_fork(void* context) noexcept {
   auto* endpoint = static_cast<LinkedEndpoint*>(context);
-  for (TcpLink* link : endpoint->tcp_) link->abandon();
+  for (MessageLink* link : endpoint->message_) link->abandon();
   for (auto& lifeline : endpoint->lifelines_) lifeline->abandon();
   endpoint->reactor_.abandon();
 }
 
-MemoryLink* LinkedEndpoint::add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs,
-                                       int lane_of_peer, int lane_of_self) {
+MemoryLink& LinkedEndpoint::add_memory(MemoryLink::Ends ends) {
+  const auto peer = static_cast<std::size_t>(ends.peer);
+  ends.self = parts_.rank;
+  ends.mine = parts_.window;
   auto link =
-      std::make_unique<MemoryLink>(MemoryLink::Ends{kind, parts_.rank, peer, parts_.window,
-                                                    std::move(theirs), lane_of_peer, lane_of_self},
-                                   regions_, parts_.log, parts_.visibility);
+      std::make_unique<MemoryLink>(std::move(ends), regions_, parts_.log, parts_.visibility);
   memory_.push_back(link.get());
-  links_[static_cast<std::size_t>(peer)] = std::move(link);
-  return memory_.back();
+  links_[peer] = std::move(link);
+  return *memory_.back();
 }
 
-void LinkedEndpoint::add_inproc(int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
-                                int lane_of_self) {
-  add_memory(LinkKind::inproc, peer, std::move(theirs), lane_of_peer, lane_of_self);
-}
-
-Status LinkedEndpoint::add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
-                               int lane_of_self, Descriptor lifeline, pid_t pid) {
-  MemoryLink* link = add_memory(LinkKind::shm, peer, std::move(theirs), lane_of_peer, lane_of_self);
-  lifelines_.push_back(std::make_unique<Lifeline>(peer, *link, std::move(lifeline), pid));
+Status LinkedEndpoint::add_lifeline(std::unique_ptr<Lifeline> lifeline) {
+  lifelines_.push_back(std::move(lifeline));
   return lifelines_.back()->watch(reactor_);
 }
 
-Status LinkedEndpoint::add_tcp(int peer, std::vector<Descriptor> sockets,
-                               std::size_t segment_bytes) {
-  auto link = std::make_unique<TcpLink>(parts_.rank, peer, std::move(sockets), segment_bytes,
-                                        whereabouts(peer));
-  tcp_.push_back(link.get());
-  sockets_ += link->streams();
+Status LinkedEndpoint::add_message(int peer, std::unique_ptr<MessageLink> link) {
+  message_.push_back(link.get());
+  sockets_ += link->sockets();
   links_[static_cast<std::size_t>(peer)] = std::move(link);
-  return tcp_.back()->watch(reactor_);
+  return message_.back()->watch(reactor_);
 }
 
 // The reactor costs a system call that finds nothing most of the time. A few sockets are read
@@ -78,9 +68,10 @@ Status LinkedEndpoint::add_tcp(int peer, std::vector<Descriptor> sockets,
 bool LinkedEndpoint::time_to_look() {
   if (has_news_.exchange(false, std::memory_order_relaxed)) return true;
   if (++polls_ % kPollsPerLook == 0) return true;
-  if (tcp_.empty()) return false;
+  if (message_.empty()) return false;
   return sockets_ > kDirectSockets ||
-         std::any_of(tcp_.begin(), tcp_.end(), [](TcpLink* link) { return link->wants_room(); });
+         std::any_of(message_.begin(), message_.end(),
+                     [](MessageLink* link) { return link->wants_room(); });
 }
 
 bool LinkedEndpoint::poll(Sink& sink) {
@@ -90,7 +81,7 @@ bool LinkedEndpoint::poll(Sink& sink) {
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
   for (MemoryLink* link : memory_) happened |= link->poll(sink);
-  for (TcpLink* link : tcp_) {
+  for (MessageLink* link : message_) {
     if (sockets_ <= kDirectSockets) link->suppose_readable();
     if (link->ready()) happened |= link->poll(sink);
   }
@@ -142,7 +133,7 @@ void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<b
   ++sleeps_;
   set_doorbell(idle ? kIdle : kSleeping);
   // What was read already is no news: the reactor forgets it here.
-  if (!tcp_.empty()) has_news_.store(true, std::memory_order_relaxed);
+  if (!message_.empty()) has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
   if (!again()) wait_for_news(std::max(timeout, Nanoseconds(0)));
   set_doorbell(kAwake);
@@ -160,7 +151,7 @@ Result<Region> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t byt
   for (auto& lifeline : lifelines_)
     if (is_wanted(lifeline->peer())) lifeline->send(id, bytes, regions_.descriptor(id));
   for (MemoryLink* link : memory_)
-    if (link->kind() == LinkKind::inproc && is_wanted(link->peer()))
+    if (link->same_process() && is_wanted(link->peer()))
       link->tell_region(id, regions_.mapping(id));
   return region;
 }
@@ -177,7 +168,7 @@ void LinkedEndpoint::say_goodbye() {
   const auto all_out = [&] {
     bool out = true;
     for (MemoryLink* link : memory_) out &= link->flush();
-    for (TcpLink* link : tcp_) out &= link->flush();
+    for (MessageLink* link : message_) out &= link->flush();
     return out;
   };
   while (!all_out() && steady_clock().now() < deadline) std::this_thread::yield();

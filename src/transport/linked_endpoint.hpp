@@ -1,4 +1,4 @@
-// transport/linked_endpoint.hpp - the endpoint over memory links and tcp links, as joining made
+// transport/linked_endpoint.hpp - the endpoint over memory links and message links, as joining made
 // them.
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "core/process_hooks.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/memory_link.hpp"
+#include "transport/message_link.hpp"
 #include "transport/reactor.hpp"
 #include "transport/shm/lifeline.hpp"
-#include "transport/tcp/tcp_link.hpp"
 
 namespace tutti::transport {
 
@@ -29,12 +29,12 @@ class LinkedEndpoint final : public Endpoint {
   static Result<std::unique_ptr<LinkedEndpoint>> create(Parts parts);
   ~LinkedEndpoint() override;
 
-  // Before the first poll, once per peer.
-  void add_inproc(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self);
-  Status add_shm(int peer, std::shared_ptr<Window> theirs, int lane_of_peer, int lane_of_self,
-                 Descriptor lifeline, pid_t pid);
-  // `sockets`: those of the pair, in the same order on both sides.
-  Status add_tcp(int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes);
+  // The transports' calls, before the first poll. Each peer gets a memory link or a message link;
+  // what is this rank's in `ends` is filled in here.
+  MemoryLink& add_memory(MemoryLink::Ends ends);
+  // Of a memory link to another process: tells of its end, and carries symmetric memory.
+  Status add_lifeline(std::unique_ptr<Lifeline> lifeline);
+  Status add_message(int peer, std::unique_ptr<MessageLink> link);
 
   int rank() const override { return parts_.rank; }
   int size() const override { return parts_.size; }
@@ -55,8 +55,6 @@ class LinkedEndpoint final : public Endpoint {
 
  private:
   LinkedEndpoint(Parts parts, Reactor reactor);
-  MemoryLink* add_memory(LinkKind kind, int peer, std::shared_ptr<Window> theirs, int lane_of_peer,
-                         int lane_of_self);
   bool attend(Lifeline& lifeline);
   bool time_to_look();
   void set_doorbell(std::uint32_t state);
@@ -71,8 +69,8 @@ class LinkedEndpoint final : public Endpoint {
   RegionTable regions_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank
   std::vector<MemoryLink*> memory_;
-  std::vector<TcpLink*> tcp_;
-  std::size_t sockets_ = 0;  // of tcp_
+  std::vector<MessageLink*> message_;
+  std::size_t sockets_ = 0;  // of message_
   std::vector<std::unique_ptr<Lifeline>> lifelines_;
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;

@@ -387,13 +387,12 @@ bool MemoryLink::revoked(std::uint64_t lease) const {
 #pragma GCC diagnostic pop
 
 MemoryRef MemoryLink::share(const void* data, std::size_t bytes) const {
-  if (ends_.kind == LinkKind::inproc)
-    return {kDirectRegion, reinterpret_cast<std::uintptr_t>(data)};
+  if (ends_.same_process) return {kDirectRegion, reinterpret_cast<std::uintptr_t>(data)};
   return regions_.share(ends_.peer, data, bytes);
 }
 
 std::byte* MemoryLink::reach(const MemoryRef& ref, std::size_t bytes) const {
-  if (ref.region == kDirectRegion && ends_.kind == LinkKind::inproc)
+  if (ref.region == kDirectRegion && ends_.same_process)
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(ref.offset));
   return regions_.reach(ends_.peer, ref, bytes);
 }

@@ -40,17 +40,20 @@ class Visibility {
 class MemoryLink final : public Link {
  public:
   struct Ends {
-    LinkKind kind = LinkKind::inproc;
-    int self = 0;
+    std::string_view name;      // of the transport; outlives the link
+    bool same_process = false;  // all memory is within reach
+    int self = 0;  // like `mine`, the endpoint's to fill in
     int peer = 0;
-    std::shared_ptr<Window> mine;
-    std::shared_ptr<Window> theirs;
+    std::shared_ptr<Window> mine = nullptr;
+    std::shared_ptr<Window> theirs = nullptr;
     int lane_of_peer = 0;  // in my window
     int lane_of_self = 0;  // in theirs
   };
   MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* visibility);
 
-  LinkKind kind() const override { return ends_.kind; }
+  std::string_view name() const override { return ends_.name; }
+  bool shares_memory() const override { return true; }
+  bool same_process() const { return ends_.same_process; }
   int peer() const { return ends_.peer; }
   // Small data finds a block of its own; more would keep large blocks from groups that have
   // arrived.
@@ -65,7 +68,7 @@ class MemoryLink final : public Link {
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
   void rouse() override;
   std::int64_t process() const override {
-    return ends_.kind == LinkKind::shm ? ends_.theirs->head().pid : 0;
+    return ends_.same_process ? 0 : ends_.theirs->head().pid;
   }
 
   // The endpoint's calls. `lose`: the peer is gone; poll reports it after what had been published.

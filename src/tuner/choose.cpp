@@ -67,7 +67,7 @@ bool by_message(const Choice& choice, const Situation& situation) {
 double weight(const Choice& choice, const Situation& situation, const Machine& machine) {
   const auto plain = static_cast<double>(choice.predicted.count());
   if (situation.symmetric || topology::host_count(situation.host_of) != 1) return plain;
-  const Entry* entry = schedule::find(situation.collective, choice.algorithm);
+  const Entry* entry = situation.catalog->find(situation.collective, choice.algorithm);
   Situation shared = situation;
   shared.symmetric = true;
   // Where all can reach all buffers, direct folds by slices whatever was chosen.
@@ -77,7 +77,7 @@ double weight(const Choice& choice, const Situation& situation, const Machine& m
 
 std::string names_of_able(const Situation& situation) {
   std::string names;
-  for (const Entry& entry : schedule::catalog()) {
+  for (const Entry& entry : situation.catalog->entries()) {
     if (entry.collective != situation.collective || !objection(entry, situation).empty()) continue;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(entry.algorithm));
   }
@@ -89,7 +89,7 @@ std::string names_of_able(const Situation& situation) {
 std::vector<Choice> candidates(const Situation& situation, const Machine& machine) {
   std::vector<Choice> choices;
   std::vector<std::tuple<bool, double, std::size_t>> weighed;
-  for (const Entry& entry : schedule::catalog()) {
+  for (const Entry& entry : situation.catalog->entries()) {
     if (entry.collective != situation.collective || !objection(entry, situation).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(situation)) continue;
     choices.push_back(weigh(entry, situation, machine));
@@ -112,7 +112,7 @@ Choice choose(const Situation& situation, const Machine& machine) {
 Result<Choice> choose_forced(const Situation& situation, Algorithm algorithm,
                              const Machine& machine) {
   if (algorithm == Algorithm::automatic) return choose(situation, machine);
-  const Entry* entry = schedule::find(situation.collective, algorithm);
+  const Entry* entry = situation.catalog->find(situation.collective, algorithm);
   const std::string reason = entry == nullptr ? "does not exist" : objection(*entry, situation);
   if (reason.empty()) return weigh(*entry, situation, machine);
   return Status(Code::invalid_argument,

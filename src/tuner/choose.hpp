@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "schedule/schedule.hpp"
+#include "schedule/catalog.hpp"
 #include "tuner/machine.hpp"
 #include "tutti/types.hpp"
 
@@ -25,6 +25,8 @@ struct Situation {
   // Machine of each rank, where several hosts are one machine and share its cores (ranks that are
   // linked by tcp though they need not be); empty: every host is one.
   std::span<const int> machine_of = {};
+  // What there is to choose from.
+  const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };
 
 struct Choice {

@@ -28,14 +28,18 @@ void check_work(tutti_work* work, const char* file, int line);
 void check_vocabulary(void);
 void check_mistakes(tutti_group* group);
 void check_store(void);
+void check_file_store(void);
+void check_meeting(tutti_group* group);
 void check_groups(tutti_group* group);
 void check_collectives(tutti_group* group);
 void check_async_collectives(tutti_group* group);
 void check_uneven_collectives(tutti_group* group);
+void check_async_uneven_collectives(tutti_group* group);
 void check_calls(tutti_group* group);
 void check_transfers(tutti_group* group);
 void check_works(tutti_group* group);
 void check_memory(tutti_group* group);
+void check_late_rank(tutti_group* group);
 void check_abort(tutti_group* group);
 
 #endif

@@ -43,8 +43,7 @@ void check_collectives(tutti_group* group) {
   memset(whole, 0, sizeof(int) * (size_t)(kPart * ranks));
   CHECK_OK(tutti_gather(group, mine, whole, kPart, TUTTI_I32, root, NULL));
   for (r = 0; r < ranks; ++r)
-    for (i = 0; i < kPart; ++i)
-      CHECK(whole[r * kPart + i] == (rank == root ? value(r, i) : 0));
+    for (i = 0; i < kPart; ++i) CHECK(whole[r * kPart + i] == (rank == root ? value(r, i) : 0));
 
   CHECK_OK(tutti_scatter(group, mine, part, kPart, TUTTI_I32, root, NULL));
   for (i = 0; i < kPart; ++i) CHECK(part[i] == value(root, rank * kPart + i));
@@ -101,10 +100,16 @@ void check_async_collectives(tutti_group* group) {
       CHECK(exchanged[r * kPart + i] == value(r, rank * kPart + i));
     }
   }
+  memset(gathered, 0, sizeof(int) * (size_t)(kPart * ranks));
+  for (i = 0; i < kPart; ++i) prefix[i] = -1;
   CHECK_WORK(tutti_gather_async(group, mine, gathered, kPart, TUTTI_I32, 0, NULL));
   CHECK_WORK(tutti_scatter_async(group, mine, summed, kPart, TUTTI_I32, 0, NULL));
   CHECK_WORK(tutti_exclusive_scan_async(group, mine, prefix, kPart, TUTTI_I32, TUTTI_SUM, NULL));
-  for (i = 0; i < kPart; ++i) CHECK(summed[i] == value(0, rank * kPart + i));
+  for (i = 0; i < kPart; ++i) {
+    CHECK(summed[i] == value(0, rank * kPart + i));
+    CHECK(prefix[i] == (rank == 0 ? -1 : total(rank, i)));
+    for (r = 0; r < ranks; ++r) CHECK(gathered[r * kPart + i] == (rank == 0 ? value(r, i) : 0));
+  }
   free(exchanged);
   free(gathered);
   free(mine);
@@ -147,9 +152,52 @@ void check_uneven_collectives(tutti_group* group) {
     for (i = 0; i < r; ++i, ++at) CHECK(whole[at] == value(r, rank * r + i));
   CHECK(at == all);
 
-  CHECK_WORK(tutti_all_gather_v_async(group, mine, whole, counts, TUTTI_I32, NULL));
-  CHECK_WORK(tutti_all_to_all_v_async(group, mine, own_counts, whole, counts, TUTTI_I32, NULL));
   free(whole);
+  free(mine);
+  free(own_counts);
+  free(counts);
+}
+
+/* Each into memory that holds none of what it brings: a call that did nothing is seen. */
+void check_async_uneven_collectives(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group), root = ranks - 1;
+  const int first = rank * (rank - 1) / 2; /* of this rank's part */
+  size_t* counts = malloc(sizeof(size_t) * (size_t)ranks);
+  size_t* own_counts = malloc(sizeof(size_t) * (size_t)ranks);
+  int* mine = filled(rank, ranks * ranks + 1);
+  int* results[5];
+  int r, i, at;
+  tutti_work* works[5];
+  size_t w;
+  for (r = 0; r < ranks; ++r) {
+    counts[r] = (size_t)r;
+    own_counts[r] = (size_t)rank;
+  }
+  for (w = 0; w < 5; ++w) {
+    results[w] = malloc(sizeof(int) * (size_t)(ranks * ranks + 1));
+    for (i = 0; i < ranks * ranks + 1; ++i) results[w][i] = -1;
+  }
+  works[0] = tutti_all_gather_v_async(group, mine, results[0], counts, TUTTI_I32, NULL);
+  works[1] = tutti_all_to_all_v_async(group, mine, own_counts, results[1], counts, TUTTI_I32, NULL);
+  works[2] = tutti_gather_v_async(group, mine, (size_t)rank, results[2],
+                                  rank == root ? counts : NULL, TUTTI_I32, root, NULL);
+  works[3] = tutti_scatter_v_async(group, mine, rank == root ? counts : NULL, results[3],
+                                   (size_t)rank, TUTTI_I32, root, NULL);
+  works[4] =
+      tutti_reduce_scatter_v_async(group, mine, counts, results[4], TUTTI_I32, TUTTI_SUM, NULL);
+  for (w = 5; w-- > 0;) CHECK_WORK(works[w]);
+
+  for (r = 0, at = 0; r < ranks; ++r)
+    for (i = 0; i < r; ++i, ++at) {
+      CHECK(results[0][at] == value(r, i));
+      CHECK(results[1][at] == value(r, rank * r + i));
+      CHECK(results[2][at] == (rank == root ? value(r, i) : -1));
+    }
+  for (i = 0; i < rank; ++i) {
+    CHECK(results[3][i] == value(root, first + i));
+    CHECK(results[4][i] == total(ranks, first + i));
+  }
+  for (w = 0; w < 5; ++w) free(results[w]);
   free(mine);
   free(own_counts);
   free(counts);

@@ -1,4 +1,4 @@
-/* Groups made from groups, symmetric memory, predictions, the store, and an abort. */
+/* Groups made from groups, symmetric memory, predictions, a deadline and an abort. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,35 +71,6 @@ void check_memory(tutti_group* group) {
              TUTTI_INVALID_ARGUMENT);
 }
 
-void check_store(void) {
-  tutti_store *store = NULL, *inner = NULL;
-  char value[8] = "";
-  size_t bytes = 0;
-  int64_t sum = 0;
-  int yes = 0;
-  CHECK_OK(tutti_store_memory(&inner));
-  CHECK_OK(tutti_store_prefix("c/", inner, &store));
-  CHECK_OK(tutti_store_set(store, "greeting", "hello", 5));
-  CHECK_OK(tutti_store_wait(inner, "c/greeting", 1000));
-  CHECK_OK(tutti_store_get(store, "greeting", 1000, value, sizeof value, &bytes));
-  CHECK(bytes == 5 && memcmp(value, "hello", 5) == 0);
-  CHECK_CODE(tutti_store_get(store, "greeting", 1000, value, 2, &bytes), TUTTI_INVALID_ARGUMENT);
-  CHECK(bytes == 5);
-  CHECK_CODE(tutti_store_wait(store, "nobody sets this", 10), TUTTI_TIMED_OUT);
-  CHECK_OK(tutti_store_add(store, "count", 40, &sum));
-  CHECK_OK(tutti_store_add(store, "count", 2, &sum));
-  CHECK(sum == 42);
-  CHECK_OK(tutti_store_compare_set(store, "greeting", "hello", "bye", &yes));
-  CHECK(yes == 1);
-  CHECK_OK(tutti_store_compare_set(store, "greeting", "hello", "again", &yes));
-  CHECK(yes == 0);
-  CHECK_OK(tutti_store_remove(store, "greeting", &yes));
-  CHECK(yes == 1);
-  tutti_store_free(inner);
-  CHECK_OK(tutti_store_set(store, "still", "there", 5)); /* the prefix store holds its inner one */
-  tutti_store_free(store);
-}
-
 /* An abort ends this group alone: the one it was duplicated from goes on. */
 void check_abort(tutti_group* group) {
   tutti_group* doomed = NULL;
@@ -113,4 +84,25 @@ void check_abort(tutti_group* group) {
   CHECK_CODE(health, TUTTI_ABORTED);
   tutti_group_destroy(doomed);
   CHECK(sum_of_ones(group) == tutti_group_size(group));
+}
+
+/* The last rank does not come: all that a status holds says so. */
+void check_late_rank(tutti_group* group) {
+  const int rank = tutti_group_rank(group), last = tutti_group_size(group) - 1;
+  tutti_group* copy = NULL;
+  tutti_call_options hurried = TUTTI_CALL_OPTIONS_INIT;
+  tutti_status* status;
+  hurried.timeout_ns = 300000000;
+  CHECK_OK(tutti_group_duplicate(group, "hurried", &copy));
+  if (rank != last) {
+    status = tutti_barrier(copy, &hurried);
+    CHECK(tutti_status_rank(status) == rank);
+    CHECK(tutti_status_peer(status) == last);
+    CHECK(tutti_status_sequence(status) > 0);
+    CHECK_CODE(status, TUTTI_TIMED_OUT);
+  }
+  CHECK_OK(tutti_barrier(group, NULL));
+  tutti_group_destroy(copy);
+  CHECK(tutti_status_rank(NULL) == -1 && tutti_status_peer(NULL) == -1);
+  CHECK(tutti_status_sequence(NULL) == 0);
 }

@@ -54,8 +54,7 @@ void check_mistakes(tutti_group* group) {
              TUTTI_INVALID_ARGUMENT);
   CHECK_CODE(tutti_all_reduce(group, x, x, 4, TUTTI_F32, (tutti_reduce_op)99, NULL),
              TUTTI_INVALID_ARGUMENT);
-  CHECK_CODE(tutti_all_reduce(group, x, x, 4, TUTTI_F32, TUTTI_BXOR, NULL),
-             TUTTI_INVALID_ARGUMENT);
+  CHECK_CODE(tutti_all_reduce(group, x, x, 4, TUTTI_F32, TUTTI_BXOR, NULL), TUTTI_INVALID_ARGUMENT);
   unsized.size = 0;
   CHECK_CODE(tutti_run(group, &unsized), TUTTI_INVALID_ARGUMENT);
   unsized_options.size = 0;
@@ -79,17 +78,21 @@ int main(void) {
   tutti_group* group = NULL;
   check_vocabulary();
   check_store();
+  check_file_store();
   CHECK_OK(tutti_group_from_environment(NULL, &group));
   if (group == NULL) return 1;
   check_mistakes(group);
   check_collectives(group);
   check_async_collectives(group);
   check_uneven_collectives(group);
+  check_async_uneven_collectives(group);
   check_calls(group);
   check_transfers(group);
   check_works(group);
   check_memory(group);
   check_groups(group);
+  check_meeting(group);
+  check_late_rank(group);
   check_abort(group);
   CHECK_OK(tutti_barrier(group, NULL));
   printf("rank %d of %d: %d failures\n", tutti_group_rank(group), tutti_group_size(group),

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "contract/transport_pair.hpp"
-#include "transport/inproc/inproc_endpoints.hpp"
+#include "support/transports/inproc_endpoints.hpp"
 
 namespace tutti::test {
 namespace {

@@ -76,7 +76,13 @@ struct Ranks {
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::vector<std::unique_ptr<Notebook>> notes;
   std::vector<Status> statuses;
+  std::function<void()> before_poll;  // of any rank; may be empty
+  std::function<void(int rank)> end;  // how a rank goes; empty: its endpoint is destroyed
 
+  explicit Ranks(std::vector<std::unique_ptr<Endpoint>> made)
+      : endpoints(std::move(made)), statuses(endpoints.size()) {
+    for (auto& endpoint : endpoints) notes.push_back(std::make_unique<Notebook>(*endpoint));
+  }
   Ranks(int size, const std::string& transport,
         const std::function<void(int, OpeningOptions&)>& change = {},
         std::chrono::nanoseconds timeout = kPatience,
@@ -119,6 +125,7 @@ struct Ranks {
   Link& link(int from, int to) { return *endpoints[static_cast<std::size_t>(from)]->link(to); }
   Notebook& note(int rank) { return *notes[static_cast<std::size_t>(rank)]; }
   void poll(int rank) {
+    if (before_poll) before_poll();
     endpoints[static_cast<std::size_t>(rank)]->poll(*notes[static_cast<std::size_t>(rank)]);
   }
   // Polls everybody until `done`, or until patience ends.
@@ -130,6 +137,18 @@ struct Ranks {
         if (endpoints[rank]) poll(static_cast<int>(rank));
     }
     return true;
+  }
+  // A rank goes, and the others are polled until `done`.
+  bool leave(int rank, const std::function<bool()>& done) {
+    auto leaving = std::move(endpoints[static_cast<std::size_t>(rank)]);
+    if (end) {
+      end(rank);
+      return poll_until(done);
+    }
+    std::thread leaver([&] { leaving.reset(); });
+    const bool seen = poll_until(done);
+    leaver.join();
+    return seen;
   }
 };
 

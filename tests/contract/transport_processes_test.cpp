@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 
 #include "contract/transport_pair.hpp"
 #include "core/sockets.hpp"
@@ -18,13 +20,16 @@ class TwoProcesses {
   TwoProcesses(const std::string& transport, const std::function<int(Endpoint&)>& child_life) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    std::fflush(nullptr);
     child = ::fork();
     const int rank = child == 0 ? 1 : 0;
     Descriptor mine(ends[rank]);
     ::close(ends[1 - rank]);
     endpoint = join(rank, transport, mine.get());
     if (child != 0) return;
-    ::_exit(endpoint == nullptr ? 99 : child_life(*endpoint));
+    const int status = endpoint == nullptr ? 99 : child_life(*endpoint);
+    endpoint.reset();
+    std::exit(status);  // not _exit: sanitizers look for leaks there
   }
   ~TwoProcesses() {
     endpoint.reset();
@@ -103,8 +108,7 @@ int echo(Endpoint& endpoint) {
 TEST_P(Processes, data_crosses_both_ways_unchanged) {
   TwoProcesses two(GetParam(), echo);
   ASSERT_NE(two.endpoint, nullptr);
-  const LinkKind expected = GetParam() == "tcp" ? LinkKind::tcp : LinkKind::shm;
-  EXPECT_EQ(two.endpoint->link(1)->kind(), expected);
+  EXPECT_EQ(two.endpoint->link(1)->name(), GetParam() == "tcp" ? "tcp" : "shm");
   Notebook note(*two.endpoint);
   const std::string text = pattern(1'000'003);
   std::size_t offset = 0;
@@ -176,7 +180,7 @@ TEST_P(Processes, a_child_of_the_dead_peer_does_not_hide_its_death) {
   const auto begin = std::chrono::steady_clock::now();
   while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kPatience)
     two.endpoint->sleep(kPatience, false, [&] { return two.endpoint->poll(note); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
   EXPECT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(::kill(grandchild, SIGKILL), 0);  // it was alive all the time
 }
@@ -224,7 +228,7 @@ TEST_P(Processes, what_was_sent_before_a_death_still_arrives) {
   });
   ASSERT_NE(two.endpoint, nullptr);
   Notebook note(*two.endpoint);
-  two.wait();
+  EXPECT_EQ(two.wait(), 128 + SIGKILL);
   ASSERT_TRUE(poll_until(*two.endpoint, note, [&] { return !note.downs.empty(); }));
   EXPECT_EQ(note.messages.size(), 30u);
 }

@@ -132,4 +132,4 @@ class Bench(LaunchTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -178,4 +178,4 @@ class Ending(LaunchTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

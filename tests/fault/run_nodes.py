@@ -139,4 +139,4 @@ class Nodes(LaunchTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

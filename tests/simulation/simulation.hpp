@@ -17,8 +17,8 @@
 #include "group/call.hpp"
 #include "simulation/late_memory.hpp"
 #include "simulation/script.hpp"
-#include "transport/inproc/inproc_endpoints.hpp"
-#include "transport/sim/sim_network.hpp"
+#include "support/transports/inproc_endpoints.hpp"
+#include "support/transports/sim_network.hpp"
 
 namespace tutti::simulation {
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 namespace tutti::test {
@@ -40,26 +41,39 @@ void write_report(int descriptor, int rank, const char* file, int line, std::str
   if (write(descriptor, bytes.data(), bytes.size()) < 0) _exit(3);
 }
 
+// A skip here would be seen by nobody: whether a test can run is asked before its world is made.
 class ReportFailures final : public testing::EmptyTestEventListener {
  public:
   explicit ReportFailures(int descriptor) : descriptor_(descriptor) {}
   void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (!result.failed()) return;
-    failed_ = true;
+    if (result.passed()) return;
+    const std::string text = result.message();
     write_report(descriptor_, this_rank, result.file_name(), result.line_number(),
-                 result.message());
+                 result.skipped() ? "a rank skipped its test: " + text : text);
   }
-  bool failed() const { return failed_; }
 
  private:
   int descriptor_;
-  bool failed_ = false;  // gtest calls listeners under its own lock
 };
 
 std::string words(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
   for (int rank : ranks) text.append(" ").append(std::to_string(rank));
   return text;
+}
+
+// What is wrong with such an end; absent when it is as it should be. The doomed have to die, and by
+// the one signal that a test sends: a sanitizer's report must not pass for their death.
+std::optional<std::string> wrong_end(int status, bool doomed) {
+  if (WIFSIGNALED(status)) {
+    if (doomed && WTERMSIG(status) == SIGKILL) return std::nullopt;
+    return std::string(" was killed by signal ") + strsignal(WTERMSIG(status));
+  }
+  if (WEXITSTATUS(status) != 0)
+    return " exited with status " + std::to_string(WEXITSTATUS(status)) +
+           " (its assertions would leave 0: look for a sanitizer's report)";
+  if (doomed) return std::string(" was to die, and lived to its end");
+  return std::nullopt;
 }
 
 }  // namespace
@@ -97,11 +111,11 @@ void Children::live(const std::function<void()>& life) {
   close(pipe_[0]);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  auto* reporter = new ReportFailures(pipe_[1]);  // the listeners own it
-  listeners.Append(reporter);
+  listeners.Append(new ReportFailures(pipe_[1]));  // the listeners own it
   life();
-  // exit, not _exit: sanitizers look for leaks there.
-  std::exit(reporter->failed() ? 1 : 0);
+  // exit, not _exit: sanitizers look for leaks there. Zero also after failed assertions, which are
+  // in the pipe: every other status is then somebody else's, a sanitizer's above all.
+  std::exit(0);
 }
 
 std::vector<Failure> Children::wait() {
@@ -112,9 +126,28 @@ std::vector<Failure> Children::wait() {
     read_reports();
     reap();
   }
+  await_the_doomed();
   end(any_running(false));
   read_reports();
   return std::move(failures_);
+}
+
+// To their death, or until they have stopped: one that is killed while it writes a sanitizer's report
+// would seem to have died as it should.
+void Children::await_the_doomed() {
+  const auto alive = [](const Child& child) {
+    return child.running && child.doomed && !child.stopped;
+  };
+  while (std::any_of(children_.begin(), children_.end(), alive) &&
+         std::chrono::steady_clock::now() < deadline_) {
+    sleep_until(std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+    read_reports();
+    reap();
+  }
+  for (const Child& child : children_)
+    if (alive(child))
+      failures_.push_back({child.ranks.front(), __FILE__, __LINE__,
+                           words(child.ranks) + " was to die or to stop, and did neither"});
 }
 
 bool Children::any_running(bool doomed_too) const {
@@ -155,14 +188,13 @@ void Children::read_reports() {
 void Children::reap() {
   for (Child& child : children_) {
     int status = 0;
-    if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
+    if (!child.running || waitpid(child.pid, &status, WNOHANG | WUNTRACED) != child.pid) continue;
+    child.stopped = WIFSTOPPED(status);
+    if (child.stopped) continue;
     child.running = false;
     close(child.pidfd);
-    if (child.doomed || (WIFEXITED(status) && WEXITSTATUS(status) <= 1)) continue;
-    const std::string how = WIFSIGNALED(status)
-                                ? std::string("was killed by signal ") + strsignal(WTERMSIG(status))
-                                : "exited with status " + std::to_string(WEXITSTATUS(status));
-    failures_.push_back({child.ranks.front(), __FILE__, __LINE__, words(child.ranks) + " " + how});
+    if (const auto wrong = wrong_end(status, child.doomed))
+      failures_.push_back({child.ranks.front(), __FILE__, __LINE__, words(child.ranks) + *wrong});
   }
 }
 

@@ -15,7 +15,7 @@ namespace tutti::test {
 
 class Children {
  public:
-  // `doomed` ranks may die or stop without that being a failure.
+  // `doomed` ranks have to die by SIGKILL or to stop.
   Children(std::chrono::seconds limit, std::vector<int> doomed);
   ~Children();
   Children(const Children&) = delete;
@@ -33,6 +33,7 @@ class Children {
     std::vector<int> ranks;
     bool doomed;
     bool running = true;
+    bool stopped = false;
   };
   using Time = std::chrono::steady_clock::time_point;
 
@@ -41,6 +42,7 @@ class Children {
   void sleep_until(Time deadline);
   void read_reports();
   void reap();
+  void await_the_doomed();
   void end(bool overdue);
 
   Time deadline_;

@@ -18,8 +18,10 @@ const char* to_string(WorldKind kind) {
 }
 
 std::string describe(const World& world) {
-  return std::string(to_string(world.kind)) + "_" + std::to_string(world.size) +
-         (world.order == ReductionOrder::rank ? "_rank_order" : "");
+  std::string text = std::string(to_string(world.kind)) + "_" + std::to_string(world.size);
+  if (world.order == ReductionOrder::rank) text += "_rank_order";
+  for (const int rank : world.doomed) text += "_without_" + std::to_string(rank);
+  return text;
 }
 
 namespace {
@@ -156,6 +158,16 @@ std::vector<World> every_world() {
 std::vector<World> one_world_of_each() {
   return {World{.kind = WorldKind::threads, .size = 3}, World{.kind = WorldKind::shm, .size = 3},
           World{.kind = WorldKind::tcp, .size = 3}, World{.kind = WorldKind::mixed, .size = 4}};
+}
+
+std::vector<World> each_victim_in(const std::vector<World>& worlds) {
+  std::vector<World> all;
+  for (const World& world : worlds)
+    for (const int victim : {0, world.size / 2, world.size - 1}) {
+      all.push_back(world);
+      all.back().doomed = {victim};
+    }
+  return all;
 }
 
 void WorldTest::SetUp() {

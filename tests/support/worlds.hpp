@@ -38,8 +38,8 @@ struct World {
   ReductionOrder order = ReductionOrder::any;
   std::function<void(Config&)> tune{};  // changes what every rank's Config says
   std::chrono::seconds limit{60};       // then the children are killed, and the test has failed
-  // Ranks that may die or stop. They are killed when all others are done, and their death is no
-  // failure.
+  // Ranks that die by SIGKILL or stop. They are killed when all others are done; to live to the end
+  // of the body, or to exit, is a failure.
   std::vector<int> doomed{};
 };
 std::string describe(const World& world);
@@ -81,6 +81,8 @@ std::vector<int> sizes();
 std::vector<World> every_world();
 // Every kind once: three ranks, four for mixed.
 std::vector<World> one_world_of_each();
+// Each three times: rank 0 is doomed, a middle one, and the last.
+std::vector<World> each_victim_in(const std::vector<World>& worlds);
 
 // A suite that runs in the worlds it is instantiated with, and is skipped where one cannot be made.
 class WorldTest : public testing::TestWithParam<World> {

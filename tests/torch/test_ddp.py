@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import training
-from bodies import TORCH, every_rank, same_on_all
+from bodies import every_rank, same_on_all
 
 OPTIONS = [{}, {"gradient_as_bucket_view": True}, {"static_graph": True},
            {"find_unused_parameters": True}, {"broadcast_buffers": False}]
@@ -171,19 +171,27 @@ def test_uneven_inputs_with_join(me):
     assert one_digest(model)
 
 
-@every_rank(2)
-def test_buffers_are_broadcast(me):
+def buffers_everywhere(model):
+    """Every rank's buffers, as one list of numbers each; collective."""
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, [value for buffer in model.buffers() for value in buffer.reshape(-1).tolist()])
+    return found
+
+
+@every_rank(2, 3)
+@pytest.mark.parametrize("broadcast", [True, False])
+def test_a_forward_brings_rank_0s_buffers_unless_told_not_to(me, broadcast):
+    torch.manual_seed(me.rank)
     model = torch.nn.parallel.DistributedDataParallel(
-        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
-    for step in range(3):
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)), broadcast_buffers=broadcast)
+    for _ in range(3):
         model(torch.randn(8, 4) + me.rank).sum().backward()
-    model(torch.randn(8, 4))  # brings rank 0's buffers
-    model.eval()
-    if TORCH >= (1, 13):
-        dist.broadcast(model.module[1].num_batches_tracked, 0)
-    gathered = [None] * me.size
-    dist.all_gather_object(gathered, int(model.module[1].num_batches_tracked))
-    assert len(set(gathered)) == 1
+    model.module[1].num_batches_tracked += me.rank
+    before = buffers_everywhere(model)
+    assert all(before[0] != other for other in before[1:])
+    model.eval()  # what the forward's own batch would change stays as it was brought
+    model(torch.randn(8, 4))
+    assert buffers_everywhere(model) == ([before[0]] * me.size if broadcast else before)
 
 
 def wrap_another_model(me):

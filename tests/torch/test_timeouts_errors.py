@@ -6,28 +6,33 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from bodies import every_rank, tutti_only
+from bodies import BACKEND, every_rank, tutti_only
 
-BOUND_S = 20.0  # a busy machine's; the timeouts asked for are a second or two
+PROMISE_S = 2.0 if BACKEND == "tutti" else 20.0  # after a death, a difference or a deadline on one host
+TIMEOUT_S = 2.0  # what the tests ask for
 
 
 def caught(call):
-    """(seconds until it raised, type's name, whether it is a RuntimeError, message)."""
+    """(when it raised by the host's clock, seconds until then, whether it is a RuntimeError, message)."""
     begin = time.monotonic()
     try:
         call()
     except Exception as error:
-        return (time.monotonic() - begin, type(error).__name__, isinstance(error, RuntimeError),
-                str(error))
+        return time.monotonic(), time.monotonic() - begin, isinstance(error, RuntimeError), str(error)
     raise AssertionError("nothing was raised")
 
 
-def check(answer, *words):
-    took, _, is_runtime_error, message = answer
-    assert took < BOUND_S, answer
+def check(answer, *words, within_s=PROMISE_S):
+    _, took, is_runtime_error, message = answer
+    assert took < within_s, answer
     assert is_runtime_error, answer
     for word in words:
         assert word in message, f"{word!r} is not in: {message}"
+
+
+def check_timed_out(answer, *words):
+    check(answer, *words, within_s=TIMEOUT_S + PROMISE_S)
+    assert answer[1] > 0.9 * TIMEOUT_S, answer
 
 
 def reduce_alone(me, absent, asynchronous=False):
@@ -40,18 +45,17 @@ def reduce_alone(me, absent, asynchronous=False):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_rank_that_does_not_come_is_named_after_the_timeout(lone_world, asynchronous):
-    answers = lone_world(3, timeout_s=2.0).run(
+    answers = lone_world(3, timeout_s=TIMEOUT_S).run(
         reduce_alone, {"absent": 1, "asynchronous": asynchronous})
     for rank in (0, 2):
-        check(answers[rank])
-        assert answers[rank][0] > 1.0
+        check_timed_out(answers[rank])
 
 
 @tutti_only
 def test_the_timeout_says_who_is_missing_and_in_what(lone_world):
-    answers = lone_world(3, timeout_s=2.0).run(reduce_alone, {"absent": 1})
+    answers = lone_world(3, timeout_s=TIMEOUT_S).run(reduce_alone, {"absent": 1})
     for rank in (0, 2):
-        check(answers[rank], "rank 1", "all_reduce")
+        check_timed_out(answers[rank], "rank 1", "all_reduce")
 
 
 def wait_briefly(me):
@@ -64,7 +68,6 @@ def wait_briefly(me):
 def test_a_wait_with_a_short_timeout_raises_soon(lone_world):
     answers = lone_world(2).run(wait_briefly)
     check(answers[0])
-    assert answers[0][0] < 10
 
 
 def receive_alone(me):
@@ -74,7 +77,7 @@ def receive_alone(me):
 
 
 def test_a_receive_that_nobody_answers_ends(lone_world):
-    check(lone_world(2, timeout_s=2.0).run(receive_alone)[0])
+    check_timed_out(lone_world(2, timeout_s=TIMEOUT_S).run(receive_alone)[0])
 
 
 def join_alone(me):
@@ -82,20 +85,20 @@ def join_alone(me):
         return None
     return caught(lambda: dist.init_process_group(
         me.backend, init_method=f"file://{me.folder}/store", rank=me.rank, world_size=me.size,
-        timeout=timedelta(seconds=2)))
+        timeout=timedelta(seconds=TIMEOUT_S)))
 
 
 def test_joining_ends_when_somebody_does_not_come(lone_ranks):
     answers = lone_ranks(3).run(join_alone)
     for rank in (0, 2):
-        check(answers[rank])
+        check_timed_out(answers[rank])
 
 
 @tutti_only
 def test_joining_names_who_did_not_come(lone_ranks):
     answers = lone_ranks(3).run(join_alone)
     for rank in (0, 2):
-        check(answers[rank], "1")
+        check_timed_out(answers[rank], "rank 1")
 
 
 def different_calls(me, how):
@@ -112,11 +115,12 @@ def different_calls(me, how):
 
 
 @tutti_only
-@pytest.mark.parametrize("how", ["operation", "count", "dtype", "root", "reduction"])
-def test_different_calls_fail_on_every_rank(lone_world, how):
+@pytest.mark.parametrize("how, words", [
+    ("operation", ["all_reduce", "broadcast"]), ("count", ["4 f32", "5 f32"]), ("dtype", ["4 f32", "4 f64"]),
+    ("root", ["root 0", "root 1"]), ("reduction", ["sum", "max"])])
+def test_different_calls_fail_on_every_rank_naming_the_one_that_differs(lone_world, how, words):
     for answer in lone_world(3).run(different_calls, {"how": how}):
-        check(answer)
-        assert "rank 2" in answer[3] or "rank 0" in answer[3], answer
+        check(answer, "rank 2", *words)
 
 
 def wait_for_the_doomed(me, call):
@@ -132,30 +136,32 @@ def wait_for_the_doomed(me, call):
 
 
 def kill_while_others_wait(world, call):
-    """Answers of ranks 0 and 2 once rank 1 is gone."""
+    """Answers of ranks 0 and 2 once rank 1 is gone, which come in time."""
     import os
     world.start(wait_for_the_doomed, {"call": call}, only=[0, 2])
     deadline = time.monotonic() + 30
     while not all(os.path.exists(f"{world.folder}/waiting_{rank}") for rank in (0, 2)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    killed_at = time.monotonic()
     world.kill(1)
     answers = world.collect(only=[0, 2])
     assert all(kind == "result" for kind, _ in answers.values()), answers
+    for raised_at, *_ in (answer for _, answer in answers.values()):
+        assert killed_at < raised_at < killed_at + PROMISE_S, answers
     return [answers[rank][1] for rank in (0, 2)]
 
 
 @pytest.mark.parametrize("call", ["all_reduce", "async", "recv", "barrier"])
 def test_survivors_of_a_killed_rank_raise(lone_world, call):
     for answer in kill_while_others_wait(lone_world(3), call):
-        check(answer)
+        assert answer[2], answer
 
 
 @tutti_only
 @pytest.mark.parametrize("call", ["all_reduce", "future", "large", "barrier"])
 def test_survivors_name_the_killed_rank(lone_world, call):
-    for took, _, _, message in kill_while_others_wait(lone_world(3), call):
-        assert took < BOUND_S
+    for *_, message in kill_while_others_wait(lone_world(3), call):
         assert "rank 1" in message, message
 
 
@@ -174,8 +180,8 @@ def test_later_calls_of_a_failed_group_fail_at_once_with_the_same_cause(lone_wor
         kind, answer = answers[rank]
         assert kind == "result", answer
         first, second = answer
-        assert "rank 1" in first[3] and "rank 1" in second[3]
-        assert second[0] < 2.0
+        check(first, "rank 1")
+        check(second, "rank 1", within_s=0.5)
 
 
 def types_of_errors(me):

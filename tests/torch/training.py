@@ -90,4 +90,4 @@ def one_step(rank, model, step, accumulate):
 
 
 def close(left, right, relative):
-    return all(abs(a - b) <= relative * max(abs(a), abs(b)) for a, b in zip(left, right))
+    return len(left) == len(right) > 0 and all(abs(a - b) <= relative * max(abs(a), abs(b)) for a, b in zip(left, right))

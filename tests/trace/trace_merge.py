@@ -181,4 +181,4 @@ class MergeTest(TraceTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -181,4 +181,4 @@ def decode_event(payload):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -46,6 +46,12 @@ class FakeReplica final : public train::DataParallel {
   const train::DataParallelOptions& options() const override { return options_; }
   Group& group() const override { return group_; }
   Buffer parameter(std::size_t index) const override { return parameters_[index].value; }
+  void set_buffers(std::function<std::vector<train::ModuleBuffer>()> list) override {
+    list_buffers_ = std::move(list);
+  }
+  std::vector<train::ModuleBuffer> buffers() const override {
+    return list_buffers_ ? list_buffers_() : std::vector<train::ModuleBuffer>();
+  }
   std::vector<train::StatePiece> state() override;
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
@@ -63,7 +69,7 @@ class FakeReplica final : public train::DataParallel {
   Status end_backward() override { return {}; }
   Result<train::StepReport> step(const train::StepInput&) override { return train::StepReport(); }
   Status discard_gradients() override { return {}; }
-  std::string stale_at(const void*) const override { return ""; }
+  void on_gate(std::function<void(std::size_t, bool)>) override {}
   Result<std::string> weight_hash() override { return std::string(); }
   Status check_weights() override { return {}; }
   train::StepTimes take_times() override { return {}; }
@@ -84,6 +90,7 @@ class FakeReplica final : public train::DataParallel {
   std::vector<train::Parameter> parameters_;
   std::vector<Piece> pieces_;
   std::vector<std::int64_t> steps_;
+  std::function<std::vector<train::ModuleBuffer>()> list_buffers_;
   int state_calls_ = 0;
 };
 

@@ -209,25 +209,31 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Bus,
                                          World{.kind = WorldKind::tcp, .size = 3}),
                          name_of);
 
-TEST(BusOfTheDead, ends_in_an_error_that_names_the_rank) {
-  for (const WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
-    run(World{.kind = kind, .size = 3, .doomed = {2}}, [](Context& here) {
-      auto bus = make_bus(here, true);
-      ASSERT_TRUE(bus);
-      bus->add("loss", 1);
-      ASSERT_TRUE(bus->publish(1).ok());
-      ASSERT_TRUE(bus->take(true).ok());
-      meet(here);  // everybody has the first step
-      if (here.rank == 2) (void)std::raise(SIGKILL);
-      bus->add("loss", 1);
-      Status status = bus->publish(2);
-      if (status.ok()) status = bus->take(true).status();
-      EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
-      EXPECT_THAT(status.message(), HasSubstr("step 2"));
-      EXPECT_THAT(status.message(), HasSubstr("rank 2"));
-    });
-  }
+class BusOfTheDead : public WorldTest {};
+
+TEST_P(BusOfTheDead, ends_in_an_error_that_names_the_rank) {
+  in_world([](Context& here) {
+    const int victim = here.world.doomed.front();
+    auto bus = make_bus(here, true);
+    ASSERT_TRUE(bus);
+    bus->add("loss", 1);
+    ASSERT_TRUE(bus->publish(1).ok());
+    ASSERT_TRUE(bus->take(true).ok());
+    meet(here);  // everybody has the first step
+    if (here.rank == victim) (void)std::raise(SIGKILL);
+    bus->add("loss", 1);
+    Status status = bus->publish(2);
+    if (status.ok()) status = bus->take(true).status();
+    EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("step 2"));
+    EXPECT_THAT(status.message(), HasSubstr("rank " + std::to_string(victim)));
+  });
 }
+
+INSTANTIATE_TEST_SUITE_P(Worlds, BusOfTheDead,
+                         testing::ValuesIn(each_victim_in({{.kind = WorldKind::shm, .size = 3},
+                                                           {.kind = WorldKind::tcp, .size = 3}})),
+                         name_of);
 
 // Buckets large enough to fill every queue are under way; several steps of metrics come and go before
 // the last is done. Were they to queue behind them, the first step would come after their end.

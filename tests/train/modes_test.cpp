@@ -67,7 +67,7 @@ TEST_P(Bits, are_equal_in_every_mode_and_for_one_rank_with_as_many_micro_batches
           ASSERT_TRUE(outcome.ok()) << mode.name << ": " << outcome.status().to_string();
           EXPECT_EQ(outcome->hash, expected->hash) << mode.name << ", " << bucket_bytes;
           EXPECT_EQ(outcome->norms, expected->norms) << mode.name << ", " << bucket_bytes;
-          EXPECT_EQ(outcome->losses.size(), expected->losses.size());
+          EXPECT_EQ(outcome->losses, expected->losses) << mode.name << ", " << bucket_bytes;
         }
   });
 }

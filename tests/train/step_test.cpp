@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "support/worlds.hpp"
+#include "trace/run.hpp"
+#include "train/folder.hpp"
 #include "train/toy_run.hpp"
 
 namespace tutti::test {
@@ -180,20 +182,31 @@ TEST(Step, tells_unused_parameters_once_and_leaves_them_alone) {
   });
 }
 
-TEST(Step, knows_which_parameters_have_not_landed) {
+TEST(Step, tells_which_parameters_may_be_read) {
   run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
-    ToyRun toy = all_overlaps();
-    toy.look = [&](int, train::DataParallel& layer, const train::StepReport&) {
-      const std::size_t last = 1;  // layers.0.weight
-      auto* inside = static_cast<float*>(layer.parameter(last).data) + 3;
-      EXPECT_EQ(layer.stale_at(inside), "layers.0.weight");
-      ASSERT_TRUE(layer.need(last).ok());
-      EXPECT_EQ(layer.stale_at(inside), "");
-      ASSERT_TRUE(layer.parameters_ready().ok());
-      EXPECT_EQ(layer.stale_at(layer.parameter(0).data), "");
-      EXPECT_EQ(layer.stale_at(&layer), "");
-    };
-    ASSERT_TRUE(train_toy(here.group, toy).ok());
+    for (const Mode& mode : five_modes()) {
+      ToyModel model({});
+      auto options = mode.options;
+      options.groups = {{}, {}};
+      auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+      ASSERT_TRUE(layer.ok());
+      model.attach(**layer);
+      std::vector<bool> closed(model.parameters().size(), false);
+      (*layer)->on_gate([&](std::size_t index, bool open) { closed[index] = !open; });
+      const std::size_t frozen = model.index_of("frozen");
+      for (int step = 0; step < 2; ++step) {
+        ASSERT_TRUE(model.run(toy_sequence(here.rank), {}).ok());
+        ASSERT_TRUE((*layer)->step({.lr = 0.01, .tokens = 5}).ok());
+        const bool gathered = mode.options.overlap_param_gather;
+        for (std::size_t i = 0; i < closed.size(); ++i)
+          EXPECT_EQ(closed[i], gathered && i != frozen) << mode.name;
+        ASSERT_TRUE((*layer)->need(1).ok());
+        EXPECT_FALSE(closed[1]);
+        EXPECT_EQ(closed[2], gathered) << mode.name;
+        ASSERT_TRUE((*layer)->parameters_ready().ok());
+        EXPECT_FALSE(closed[2]);
+      }
+    }
   });
 }
 
@@ -275,6 +288,94 @@ TEST(Step, times_tell_the_story_of_a_step) {
   });
 }
 
+TEST(Step, a_batch_of_which_every_token_is_masked_changes_nothing_and_is_called_empty) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    for (const Mode& mode : five_modes()) {
+      ToyModel model({});
+      auto options = mode.options;
+      options.groups = {{.weight_decay = 0.1}, {.weight_decay = 0.1}};
+      options.clip_grad = 1;
+      auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+      ASSERT_TRUE(layer.ok());
+      model.attach(**layer);
+      std::string before;
+      // The third step has no tokens at all, the fourth none on rank 1.
+      for (int step = 0; step < 4; ++step) {
+        ASSERT_TRUE(model.run(toy_sequence(here.rank), {}).ok());
+        const bool masked = step == 2 || (step == 3 && here.rank == 1);
+        before = *(*layer)->weight_hash();
+        const auto report = (*layer)->step({.lr = 0.1, .tokens = masked ? 0 : 5});
+        ASSERT_TRUE(report.ok()) << report.status().to_string();
+        EXPECT_EQ(report->outcome, step == 2 ? train::Outcome::empty : train::Outcome::updated);
+        EXPECT_TRUE(std::isfinite(report->grad_norm));
+        EXPECT_EQ(*(*layer)->weight_hash() == before, step == 2) << mode.name;
+      }
+      EXPECT_EQ((*layer)->step_counts()[0], 3);
+    }
+  });
+}
+
+TEST(Step, without_a_number_of_tokens_is_refused) {
+  run(World{.kind = WorldKind::threads, .size = 1}, [](Context& here) {
+    ToyModel model({});
+    train::DataParallelOptions options;
+    options.groups = {{}, {}};
+    auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    ASSERT_TRUE(layer.ok());
+    model.attach(**layer);
+    ASSERT_TRUE(model.run(toy_sequence(0), {}).ok());
+    const auto report = (*layer)->step({.lr = 0.1});
+    EXPECT_EQ(report.status().code(), Code::invalid_argument);
+    EXPECT_THAT(report.status().message(), HasSubstr("tokens"));
+  });
+}
+
+// Two rejected steps, each computed again, a skipped one, and one that was begun twice.
+void train_with_troubles(Context& here, bool numbered) {
+  ToyModel model({});
+  auto options = all_overlaps().options;
+  options.groups = {{}, {}};
+  options.check_for_nan = true;
+  auto layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+  ASSERT_TRUE(layer.ok());
+  model.attach(**layer);
+  for (int step = 1; step <= 6; ++step) {
+    bool plant = step == 2 || step == 4;
+    if (step == 5) {
+      ASSERT_TRUE(model.run(toy_sequence(here.rank), {}).ok());
+      ASSERT_TRUE((*layer)->discard_gradients().ok());
+    }
+    for (bool again = true; again; plant = false) {
+      ToyModel::Pass pass;
+      pass.planted = plant ? std::nanf("") : 0.0F;
+      ASSERT_TRUE(model.run(toy_sequence(here.rank), pass).ok());
+      const auto report =
+          (*layer)->step({.lr = 0.1, .tokens = 5, .number = numbered ? 100 + step : 0});
+      ASSERT_TRUE(report.ok());
+      again = report->outcome == train::Outcome::rejected;
+    }
+  }
+}
+
+TEST(Step, has_the_same_number_in_the_trace_when_it_is_computed_again) {
+  for (bool numbered : {false, true}) {
+    Folder folder;
+    World world{.kind = WorldKind::shm, .size = 2};
+    world.tune = [&](Config& config) { config.trace_dir = folder.path(); };
+    run(world, [&](Context& here) { train_with_troubles(here, numbered); });
+    const auto traced = trace::load_run(folder.path(), "");
+    ASSERT_TRUE(traced.ok()) << traced.status().to_string();
+    ASSERT_EQ(traced->ranks.size(), 2u);
+    for (const trace::RankTrace& rank : traced->ranks) {
+      std::vector<std::uint64_t> numbers;
+      for (const trace::Entry& entry : rank.steps) numbers.push_back(entry.sequence);
+      const std::uint64_t first = numbered ? 101 : 1;
+      EXPECT_THAT(numbers,
+                  ElementsAre(first, first + 1, first + 2, first + 3, first + 4, first + 5));
+    }
+  }
+}
+
 TEST(Step, options_that_contradict_each_other_are_refused_by_name) {
   run(World{.kind = WorldKind::threads, .size = 1}, [](Context& here) {
     ToyModel model({});
@@ -320,26 +421,34 @@ TEST(Step, replicas_that_drifted_apart_are_named) {
   });
 }
 
-class Killed : public testing::TestWithParam<WorldKind> {};
+class Killed : public WorldTest {};
 
+// In its backward, when one bucket is full: that one's reduction is under way on every rank, as what the
+// survivors are told shows.
 TEST_P(Killed, a_rank_in_mid_reduction_ends_the_others_with_its_name) {
-  World world{.kind = GetParam(), .size = 3};
-  world.doomed = {1};
-  run(world, [](Context& here) {
+  in_world([](Context& here) {
+    const int victim = here.world.doomed.front();
     ToyRun toy = all_overlaps();
     toy.steps = 100;
-    toy.change = [](int step, int rank, int, ToyModel::Pass&) {
-      if (step == 3 && rank == 1) ::kill(::getpid(), SIGKILL);
+    toy.change = [victim](int step, int rank, int, ToyModel::Pass& pass) {
+      if (step != 3 || rank != victim) return;
+      pass.after_gradient = [](const std::string& name) {
+        if (name == "layers.1.weight") ::kill(::getpid(), SIGKILL);
+      };
     };
     const auto outcome = train_toy(here.group, toy);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.status().code(), Code::peer_lost) << outcome.status().to_string();
-    EXPECT_THAT(outcome.status().message(), HasSubstr("rank 1"));
+    EXPECT_EQ(outcome.status().peer(), victim) << outcome.status().to_string();
+    EXPECT_THAT(outcome.status().message(), HasSubstr("rank " + std::to_string(victim)));
+    EXPECT_THAT(outcome.status().message(), HasSubstr("reduce_scatter"));
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Step, Killed, testing::Values(WorldKind::shm, WorldKind::tcp),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Step, Killed,
+                         testing::ValuesIn(each_victim_in({{.kind = WorldKind::shm, .size = 3},
+                                                           {.kind = WorldKind::tcp, .size = 3}})),
+                         name_of);
 
 }  // namespace
 }  // namespace tutti::test

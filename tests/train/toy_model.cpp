@@ -98,7 +98,9 @@ std::vector<float> ToyModel::read(const std::string& name) const {
   return result;
 }
 
-Status ToyModel::gate(const std::string& name) const { return layer_->need(index_of(name)); }
+Status ToyModel::gate(const std::string& name, const Pass& pass) const {
+  return name == pass.ungated ? Status() : layer_->need(index_of(name));
+}
 
 void ToyModel::add_gradient(const std::string& name, const std::vector<float>& gradient) const {
   const std::size_t index = index_of(name);
@@ -107,10 +109,18 @@ void ToyModel::add_gradient(const std::string& name, const std::vector<float>& g
   layer_->ready(index);
 }
 
+void ToyModel::add_part(const std::string& name, std::vector<float> gradient, const Pass& pass,
+                        Gradients& later) const {
+  for (float& value : gradient) value /= static_cast<float>(pass.parts);  // halves are exact
+  add_gradient(name, gradient);
+  if (pass.after_gradient) pass.after_gradient(name);
+  if (pass.parts > 1) later.emplace_back(name, std::move(gradient));
+}
+
 Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trace) const {
   const auto d = static_cast<std::size_t>(options_.width);
   const auto layers = static_cast<std::size_t>(options_.layers);
-  if (Status status = gate("embedding.weight"); !status.ok()) return status;
+  if (Status status = gate("embedding.weight", pass); !status.ok()) return status;
   trace.embedding = read("embedding.weight");
   const std::size_t positions = sequence.size() - 1;
   trace.x.assign(positions, std::vector<std::vector<float>>(layers + 1));
@@ -122,7 +132,7 @@ Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trac
   for (std::size_t l = 0; l < layers; ++l) {
     const int layer = static_cast<int>(l);
     for (const std::string& name : {weight(layer), bias(layer)})
-      if (Status status = gate(name); !status.ok()) return status;
+      if (Status status = gate(name, pass); !status.ok()) return status;
     trace.weights.push_back(read(weight(layer)));
     const std::vector<float> b = read(bias(layer));
     for (std::size_t s = 0; s < positions; ++s) {
@@ -140,12 +150,12 @@ Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trac
     }
   }
   for (const char* name : {"scale", "frozen"})
-    if (Status status = gate(name); !status.ok()) return status;
+    if (Status status = gate(name, pass); !status.ok()) return status;
   trace.scale = read("scale");
   trace.frozen = read("frozen");
   trace.extra.assign(d, 0.0F);
   if (pass.with_extra) {
-    if (Status status = gate("extra"); !status.ok()) return status;
+    if (Status status = gate("extra", pass); !status.ok()) return status;
     trace.extra = read("extra");
   }
   for (std::size_t s = 0; s < positions; ++s) {
@@ -187,8 +197,9 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
       dx[s][i] = dy[i] * trace.scale[i] * trace.frozen[i];
     }
   }
-  if (pass.with_extra) add_gradient("extra", extra);
-  add_gradient("scale", scale);
+  Gradients later;
+  if (pass.with_extra) add_part("extra", extra, pass, later);
+  add_part("scale", scale, pass, later);
   for (std::size_t l = layers; l-- > 0;) {
     std::vector<float> dw(d * d, 0.0F), db(d, 0.0F);
     for (std::size_t s = 0; s < positions; ++s) {
@@ -204,13 +215,15 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
       dx[s] = std::move(before);
     }
     if (l == 1) dw[5] += pass.planted;
-    add_gradient(bias(static_cast<int>(l)), db);
-    add_gradient(weight(static_cast<int>(l)), dw);
+    add_part(bias(static_cast<int>(l)), db, pass, later);
+    add_part(weight(static_cast<int>(l)), dw, pass, later);
   }
   for (std::size_t s = 0; s < positions; ++s)
     for (std::size_t i = 0; i < d; ++i)
       embedding[static_cast<std::size_t>(sequence[s]) * d + i] += dx[s][i];
-  add_gradient("embedding.weight", embedding);
+  add_part("embedding.weight", embedding, pass, later);
+  for (const auto& [name, part] : later) add_gradient(name, part);
+  if (!pass.told_again.empty()) layer_->ready(index_of(pass.told_again));
 }
 
 Result<double> ToyModel::run(const Sequence& sequence, const Pass& pass) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,11 +37,17 @@ class ToyModel {
   using Sequence = std::vector<int>;
 
   // Forward and backward of one sequence through the layer's gates and hooks; the loss *sum*.
-  // `with_extra` uses the parameter "extra" too; `planted` is added to one gradient of layer 1.
   struct Pass {
-    bool with_extra = true;
-    float planted = 0;
+    bool with_extra = true;  // uses the parameter "extra" too
+    float planted = 0;       // is added to one gradient of layer 1
     bool last = true;
+    // 2: half of each gradient comes in its turn, the other half when all first halves are in, as
+    // where forward is recomputed in segments.
+    int parts = 1;
+    std::string told_again{};  // a parameter whose gradient is told once more at the end
+    std::string ungated{};     // one that forward reads without its gate
+    // Is told the name of each gradient that the layer was just given.
+    std::function<void(const std::string&)> after_gradient{};
   };
   Result<double> run(const Sequence& sequence, const Pass& pass);
   // Forward alone, behind parameters_ready().
@@ -55,8 +62,12 @@ class ToyModel {
   struct Trace;  // of a forward
   void define(const std::string& name, std::vector<std::int64_t> shape, float spread);
   std::vector<float> read(const std::string& name) const;
-  Status gate(const std::string& name) const;
+  Status gate(const std::string& name, const Pass& pass) const;
+  using Gradients = std::vector<std::pair<std::string, std::vector<float>>>;
   void add_gradient(const std::string& name, const std::vector<float>& gradient) const;
+  // Adds a part of it and leaves the rest for later.
+  void add_part(const std::string& name, std::vector<float> gradient, const Pass& pass,
+                Gradients& later) const;
   Status forward(const Sequence& sequence, const Pass& pass, Trace& trace) const;
   void backward(const Sequence& sequence, const Pass& pass, const Trace& trace) const;
 

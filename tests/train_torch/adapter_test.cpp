@@ -1,5 +1,8 @@
 // What the adapter promises for any module: parameters that are unused, frozen, tied, empty or used
 // twice train as torch would train them, and what breaks the views is named.
+#include <stdlib.h>
+
+#include <filesystem>
 #include <sstream>
 
 #include "adapter_support.hpp"
@@ -159,6 +162,34 @@ TEST(Adapter, parameter_used_twice_gets_both_gradients) {
   });
 }
 
+TEST(Adapter, parameter_in_two_recomputed_segments_gets_both_gradients_before_its_bucket_goes) {
+  const Names order{"a", "b", "a"};
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {Uses(4, order), Uses(4, order)});
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto options = all_overlaps();
+    options.layer.bucket_bytes = 64;  // a bucket for each parameter
+    auto model = wrap(net, group, options);
+    std::vector<Segment> segments;
+    for (const std::string& name : order) {
+      segments.push_back([&net, &model, name](const torch::Tensor& x) {
+        Gate gate(model.get(), *net->layers.at(name));
+        return torch::tanh(net->layers.at(name)->forward(x));
+      });
+    }
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      auto x = torch::ones({2, 4}).requires_grad_(true);
+      for (const Segment& segment : segments) x = Recomputed::apply(x, &segment);
+      step(*model, x.sum());
+    }
+    ASSERT_TRUE(model->parameters_ready().ok());
+    expect_same(*net, wanted);
+    EXPECT_TRUE(model->layer().check_weights().ok());
+  });
+}
+
 TEST(Adapter, parameter_without_elements_is_no_trouble) {
   on_ranks(2, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a"});
@@ -237,21 +268,55 @@ TEST(Adapter, dropped_gradients_are_put_back) {
   });
 }
 
-TEST(Adapter, read_that_bypasses_the_gate_is_named_in_debug_mode) {
+// A replica whose gathers are under way.
+std::shared_ptr<DataParallel> just_stepped(std::shared_ptr<Net> net,
+                                           std::shared_ptr<tutti::Group> group) {
+  auto model = wrap(net, group, all_overlaps());
+  train(*net, *model, Uses(2, Names{"a", "b"}));
+  EXPECT_TRUE(model->begin_micro_batch(true).ok());
+  step(*model, net->forward({"a", "b"}, model.get()));
+  return model;
+}
+
+void expect_names_b(const tutti::Status& status) {
+  EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
+  EXPECT_NE(status.message().find("'b."), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find("'a."), std::string::npos) << status.message();
+}
+
+TEST(Adapter, read_that_bypasses_the_gate_is_named) {
   on_ranks(2, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "b"});
-    auto options = all_overlaps();
-    options.debug = true;
-    auto model = wrap(net, group, options);
-    train(*net, *model, Uses(2, Names{"a", "b"}));
-    ASSERT_TRUE(model->begin_micro_batch(true).ok());
-    step(*model, net->forward({"a", "b"}, model.get()));
+    auto model = just_stepped(net, group);
     ASSERT_TRUE(model->begin_micro_batch(true).ok());
     Gate gate(model.get(), *net->layers.at("a"));
-    const auto status = model->backward(net->forward({"a", "b"}, nullptr));
-    EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
-    EXPECT_NE(status.message().find("'b."), std::string::npos) << status.message();
-    EXPECT_EQ(status.message().find("'a."), std::string::npos) << status.message();
+    expect_names_b(model->backward(net->forward({"a", "b"}, nullptr)));
+  });
+}
+
+TEST(Adapter, read_before_the_gate_is_named_when_the_gate_comes_later) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = just_stepped(net, group);
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    Gate a(model.get(), *net->layers.at("a"));
+    auto loss = net->forward({"a", "b"}, nullptr);
+    Gate b(model.get(), *net->layers.at("b"));
+    expect_names_b(model->backward(loss));
+  });
+}
+
+TEST(Adapter, read_without_a_graph_before_the_gate_gives_no_old_value) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = just_stepped(net, group);
+    torch::NoGradGuard no_grad;
+    const auto& weight = net->layers.at("b")->weight;
+    EXPECT_EQ(weight.sizes(), (std::vector<std::int64_t>{4, 4}));
+    EXPECT_TRUE(weight.isnan().all().template item<bool>());
+    // Whoever waited may read, by whatever call.
+    ASSERT_TRUE(model->layer().parameters_ready().ok());
+    EXPECT_FALSE(weight.isnan().any().template item<bool>());
   });
 }
 
@@ -265,13 +330,47 @@ TEST(Adapter, module_buffers_follow_rank_0) {
   });
 }
 
+// Buffers of several types, one of them a view that does not lie in one piece.
+struct Buffered : Net {
+  explicit Buffered(double value) : Net(Names{"a"}) {
+    mean = register_buffer("mean", torch::full({3}, value));
+    batches = register_buffer("batches", torch::full({}, value).to(torch::kLong));
+    across = register_buffer("across", torch::full({2, 3}, value, torch::kDouble).t());
+  }
+  bool all_are(double value) const {
+    return (mean == value).all().item<bool>() && (batches == value).all().item<bool>() &&
+           (across == value).all().item<bool>();
+  }
+  torch::Tensor mean, batches, across;
+};
+
+TEST(Adapter, module_buffers_are_saved_and_loaded_with_the_weights) {
+  std::string name = testing::TempDir() + "/tutti_adapter_XXXXXX";
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Buffered>(7);
+    auto model = wrap(net, group, all_overlaps());
+    train(*net, *model, {{"a"}});
+    tutti::train::CheckpointInfo info;
+    info.iteration = 1;
+    auto status = tutti::train::save_checkpoint(model->layer(), name, info);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    auto other = std::make_shared<Buffered>(group->rank());
+    auto resumed = wrap(other, group, all_overlaps());
+    const auto loaded = tutti::train::load_checkpoint(resumed->layer(), name);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    EXPECT_TRUE(other->all_are(7)) << other->mean << other->batches << other->across;
+    ASSERT_TRUE(resumed->parameters_ready().ok());
+    expect_same(*other, *net);
+  });
+  std::filesystem::remove_all(name);
+}
+
 TEST(Adapter, sequential_is_gated_child_by_child) {
   on_ranks(2, [](auto group) {
     torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Tanh(),
                                  torch::nn::Linear(4, 4));
-    auto options = all_overlaps();
-    options.debug = true;
-    auto model = wrap(layers.ptr(), group, options);
+    auto model = wrap(layers.ptr(), group, all_overlaps());
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(model->begin_micro_batch(true).ok());
       step(*model, forward_gated(model.get(), layers, torch::ones({2, 4})).sum());

@@ -25,8 +25,7 @@ class Log(PretrainTest):
         words = ["--train-iters", "5", "--dropout", "0.1", *OVERLAPS]
         quiet = self.train(2, *words)
         looking = self.train(2, *words, "--eval-interval", "2", "--eval-iters", "2",
-                             "--check-weight-hash-across-dp-replicas-interval", "1",
-                             "--debug-stale-reads")
+                             "--check-weight-hash-across-dp-replicas-interval", "1")
         self.assertEqual(looking.hash, quiet.hash)
         found = [line for line in looking.log if line.get("event") == "validation"]
         self.assertEqual([line["step"] for line in found], [2, 4])

@@ -36,4 +36,4 @@ class Predict(PretrainTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

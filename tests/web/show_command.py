@@ -127,4 +127,4 @@ class ShowTest(LaunchTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

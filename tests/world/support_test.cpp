@@ -96,5 +96,43 @@ TEST(Children, that_crash_or_hang_are_reported_and_ended) {
   EXPECT_EQ(failures[1].rank, 1);
 }
 
+// What a sanitizer does after its report, and whatever else is no failed assertion.
+TEST(Children, that_exit_with_any_status_but_0_are_reported) {
+  for (const int status : {1, 2, 86}) {
+    Children children(std::chrono::seconds(20), {1});
+    children.fork({0}, [status] { _exit(status); });
+    children.fork({1}, [status] { _exit(status); });
+    const auto failures = children.wait();
+    ASSERT_EQ(failures.size(), 2U) << status;
+    for (const Failure& failure : failures)
+      EXPECT_NE(failure.text.find("exited with status " + std::to_string(status)),
+                std::string::npos)
+          << failure.text;
+  }
+}
+
+TEST(Children, that_are_doomed_have_to_die_or_to_stop) {
+  Children children(std::chrono::seconds(1), {0, 1, 2, 3});
+  children.fork({0}, [] { raise(SIGKILL); });
+  children.fork({1}, [] { raise(SIGSTOP); });
+  children.fork({2}, [] {});
+  children.fork({3}, [] {
+    for (;;) pause();
+  });
+  const auto failures = children.wait();
+  ASSERT_EQ(failures.size(), 2U);
+  EXPECT_NE(failures[0].text.find("rank 2 was to die, and lived"), std::string::npos);
+  EXPECT_NE(failures[1].text.find("rank 3 was to die or to stop"), std::string::npos);
+}
+
+TEST(Children, that_skip_are_reported) {
+  Children children(std::chrono::seconds(20), {});
+  children.fork({0}, [] { GTEST_SKIP() << "this machine is too small"; });
+  const auto failures = children.wait();
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_NE(failures[0].text.find("skipped its test"), std::string::npos);
+  EXPECT_NE(failures[0].text.find("too small"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::test

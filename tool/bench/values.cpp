@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tutti/dtypes.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::tool {
@@ -23,54 +24,39 @@ unsigned long mix(int rank, std::size_t index) {
   return x >> 33;
 }
 
-// sign 0, then the exponent, then `mantissa` bits.
-std::uint32_t float_bits(long value, int mantissa, int bias) {
+// sign 0, then the exponent, then the mantissa.
+std::uint64_t float_bits(long value, const DtypeInfo& info) {
   if (value == 0) return 0;
+  const int mantissa = info.mantissa_bits;
+  const int bias = (1 << (info.exponent_bits - 1)) - 1;
   const int exponent = std::bit_width(static_cast<unsigned long>(value)) - 1;
-  const auto fraction = static_cast<std::uint32_t>(value - (1L << exponent));
-  const std::uint32_t shifted =
+  const auto fraction = static_cast<std::uint64_t>(value - (1L << exponent));
+  const std::uint64_t shifted =
       exponent <= mantissa ? fraction << (mantissa - exponent) : fraction >> (exponent - mantissa);
-  return static_cast<std::uint32_t>(exponent + bias) << mantissa | shifted;
-}
-
-template <class T>
-void put(T value, std::byte* to) {
-  std::memcpy(to, &value, sizeof value);
+  return static_cast<std::uint64_t>(exponent + bias) << mantissa | shifted;
 }
 
 }  // namespace
 
 long exact_limit(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::boolean: return 1;
-    case Dtype::f8e5m2: return 8;
-    case Dtype::f8e4m3: return 16;
-    case Dtype::i8: return 127;
-    case Dtype::u8: return 255;
-    case Dtype::bf16: return 256;
-    case Dtype::f16: return 2048;
-    default: return 32767;
-  }
+  constexpr long kEnough = 32767;
+  const DtypeInfo& info = info_of(dtype);
+  if (info.kind == DtypeKind::truth) return 1;
+  const auto up_to = [](int bits) { return bits > 15 ? kEnough : (1L << bits) - 1; };
+  if (info.kind == DtypeKind::integer) return up_to(8 * info.bytes - 1);
+  if (info.kind == DtypeKind::natural) return up_to(8 * info.bytes);
+  // A float holds all whole numbers of as many bits as its mantissa and the leading one, and the
+  // next; unless it ends before.
+  const int largest_exponent = (1 << (info.exponent_bits - 1)) - 1;
+  return std::min(up_to(info.mantissa_bits + 1) + (info.mantissa_bits < 15 ? 1 : 0),
+                  up_to(largest_exponent + 1));
 }
 
 void encode(long value, Dtype dtype, std::byte* to) {
-  switch (dtype) {
-    case Dtype::i8:
-    case Dtype::u8:
-    case Dtype::boolean: return put(static_cast<std::uint8_t>(value), to);
-    case Dtype::i16:
-    case Dtype::u16: return put(static_cast<std::uint16_t>(value), to);
-    case Dtype::i32:
-    case Dtype::u32: return put(static_cast<std::uint32_t>(value), to);
-    case Dtype::i64:
-    case Dtype::u64: return put(static_cast<std::uint64_t>(value), to);
-    case Dtype::f32: return put(static_cast<float>(value), to);
-    case Dtype::f64: return put(static_cast<double>(value), to);
-    case Dtype::f16: return put(static_cast<std::uint16_t>(float_bits(value, 10, 15)), to);
-    case Dtype::bf16: return put(static_cast<std::uint16_t>(float_bits(value, 7, 127)), to);
-    case Dtype::f8e4m3: return put(static_cast<std::uint8_t>(float_bits(value, 3, 7)), to);
-    case Dtype::f8e5m2: return put(static_cast<std::uint8_t>(float_bits(value, 2, 15)), to);
-  }
+  const DtypeInfo& info = info_of(dtype);
+  const std::uint64_t bits =
+      info.is_float() ? float_bits(value, info) : static_cast<std::uint64_t>(value);
+  std::memcpy(to, &bits, info.bytes);  // the low bytes come first
 }
 
 Status Values::check(Collective collective, Dtype dtype, ReduceOp op, int ranks) {
@@ -95,7 +81,7 @@ long Values::value(int rank, std::size_t index) const {
   const auto up_to = [&](long most) {
     return static_cast<long>(mix(rank, index) % static_cast<unsigned long>(most + 1));
   };
-  if (dtype_ == Dtype::boolean) return up_to(1);
+  if (info_of(dtype_).kind == DtypeKind::truth) return up_to(1);
   switch (op_) {
     case ReduceOp::prod:  // exactly one rank brings a factor
       return rank == static_cast<int>(index % static_cast<std::size_t>(ranks_)) ? 2 : 1;
@@ -140,7 +126,7 @@ long Values::fold_at(int last, std::size_t index) const {
   }
   if (op_ == ReduceOp::premul_sum) result *= static_cast<long>(kScalar);
   if (op_ == ReduceOp::avg) result /= ranks_;
-  return dtype_ == Dtype::boolean ? std::min(result, 1L) : result;
+  return info_of(dtype_).kind == DtypeKind::truth ? std::min(result, 1L) : result;
 }
 
 Period Values::of(int rank) const {

@@ -240,11 +240,7 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
       if (trees.size() == 2) return two_trees(trees, model.root);
       break;
     }
-    case Algorithm::automatic:
-    case Algorithm::direct:
-    case Algorithm::ring:
-    case Algorithm::pairwise:
-    case Algorithm::bruck: break;
+    default: break;  // any other looks well on a circle
   }
   return circle(n);
 }

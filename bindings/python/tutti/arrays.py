@@ -17,16 +17,16 @@ from .errors import InvalidArgument, Unsupported
 Kind = collections.namedtuple("Kind", "code parts dtype")
 
 _KINDS = {}
-for _word, _dtype in {"i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2", "i32": "i4", "u32": "u4",
-                      "i64": "i8", "u64": "u8", "f16": "f2", "f32": "f4", "f64": "f8",
-                      "bool": "?"}.items():
-    _KINDS[np.dtype(_dtype)] = Kind(_tutti.DTYPES[_word], 1, np.dtype(_dtype))
+# Types that numpy lacks, and the package ml_dtypes adds. Found by name: tutti does not need the package.
+_ADDED = {}
+for _name, _code in _tutti.NUMPY_NAMES.items():
+    if _name == "bool" or hasattr(np, _name):  # np.bool has meant other things
+        _KINDS[np.dtype(_name)] = Kind(_code, 1, np.dtype(_name))
+    else:
+        _ADDED[_name] = _code
 _KINDS[np.dtype("c8")] = Kind(_tutti.DTYPES["f32"], 2, np.dtype("c8"))
 _KINDS[np.dtype("c16")] = Kind(_tutti.DTYPES["f64"], 2, np.dtype("c16"))
-
-# Types that the package ml_dtypes adds to numpy. Found by name: tutti does not need the package.
-_ADDED = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}
-_ADDED_NAMES = {_tutti.DTYPES[word]: name for name, word in _ADDED.items()}
+_ADDED_NAMES = {code: name for name, code in _ADDED.items()}
 
 
 def kind_of(dtype):
@@ -34,11 +34,11 @@ def kind_of(dtype):
     kind = _KINDS.get(dtype)
     if kind is not None:
         return kind
-    word = _ADDED.get(dtype.name)
-    if word is None:
+    code = _ADDED.get(dtype.name)
+    if code is None:
         hint = "; its integers can: x.view('i8')" if dtype.kind in "mM" else ""
         raise InvalidArgument(f"arrays of dtype {dtype} cannot travel{hint}")
-    kind = _KINDS[dtype] = Kind(_tutti.DTYPES[word], 1, dtype)
+    kind = _KINDS[dtype] = Kind(code, 1, dtype)
     return kind
 
 

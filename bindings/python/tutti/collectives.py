@@ -340,15 +340,8 @@ class Collectives:
         answer = self._group.exchange(rows, async_, timeout or 0.0, name)
         return Work(answer, lambda work: finish(work.received())) if async_ else finish(answer)
 
-    all_reduce_async = _async(all_reduce)
-    reduce_async = _async(reduce)
-    scan_async = _async(scan)
-    exclusive_scan_async = _async(exclusive_scan)
-    broadcast_async = _async(broadcast)
-    all_gather_async = _async(all_gather)
-    gather_async = _async(gather)
-    scatter_async = _async(scatter)
-    reduce_scatter_async = _async(reduce_scatter)
-    all_to_all_async = _async(all_to_all)
-    barrier_async = _async(barrier)
-    exchange_async = _async(exchange)
+
+# Every collective has such a twin; one that has no method here does not import.
+for _name in [*_NUMBER, "exchange"]:
+    setattr(Collectives, _name + "_async", _async(getattr(Collectives, _name)))
+del _name

@@ -13,65 +13,52 @@ bool in_order(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
+struct Known {
+  at::ScalarType type;
+  tutti::Dtype dtype;
+  std::size_t per_element = 1;  // 2: complex
+};
+
+// What tutti can fold. Anything else travels as bytes.
+constexpr Known kKnown[] = {
+    {at::kByte, tutti::Dtype::u8},
+    {at::kChar, tutti::Dtype::i8},
+    {at::kShort, tutti::Dtype::i16},
+    {at::kInt, tutti::Dtype::i32},
+    {at::kLong, tutti::Dtype::i64},
+    {at::kHalf, tutti::Dtype::f16},
+    {at::kBFloat16, tutti::Dtype::bf16},
+    {at::kFloat, tutti::Dtype::f32},
+    {at::kDouble, tutti::Dtype::f64},
+    {at::kBool, tutti::Dtype::boolean},
+    {at::kComplexHalf, tutti::Dtype::f16, 2},
+    {at::kComplexFloat, tutti::Dtype::f32, 2},
+    {at::kComplexDouble, tutti::Dtype::f64, 2},
+#if TUTTI_TORCH_AT_LEAST(2, 1)
+    {at::ScalarType::Float8_e4m3fn, tutti::Dtype::f8e4m3},
+    {at::ScalarType::Float8_e5m2, tutti::Dtype::f8e5m2},
+#endif
+#if TUTTI_TORCH_AT_LEAST(2, 3)
+    {at::ScalarType::UInt16, tutti::Dtype::u16},
+    {at::ScalarType::UInt32, tutti::Dtype::u32},
+    {at::ScalarType::UInt64, tutti::Dtype::u64},
+#endif
+};
+
+const Known* find(at::ScalarType type) {
+  for (const Known& known : kKnown)
+    if (known.type == type) return &known;
+  return nullptr;
+}
+
 }  // namespace
 
 Elements elements_of(const at::Tensor& tensor) {
-  using tutti::Dtype;
-  switch (tensor.scalar_type()) {
-    case at::kByte: return {Dtype::u8, 1};
-    case at::kChar: return {Dtype::i8, 1};
-    case at::kShort: return {Dtype::i16, 1};
-    case at::kInt: return {Dtype::i32, 1};
-    case at::kLong: return {Dtype::i64, 1};
-    case at::kHalf: return {Dtype::f16, 1};
-    case at::kBFloat16: return {Dtype::bf16, 1};
-    case at::kFloat: return {Dtype::f32, 1};
-    case at::kDouble: return {Dtype::f64, 1};
-    case at::kBool: return {Dtype::boolean, 1};
-    case at::kComplexHalf: return {Dtype::f16, 2};
-    case at::kComplexFloat: return {Dtype::f32, 2};
-    case at::kComplexDouble: return {Dtype::f64, 2};
-#if TUTTI_TORCH_AT_LEAST(2, 1)
-    case at::ScalarType::Float8_e4m3fn: return {Dtype::f8e4m3, 1};
-    case at::ScalarType::Float8_e5m2: return {Dtype::f8e5m2, 1};
-#endif
-#if TUTTI_TORCH_AT_LEAST(2, 3)
-    case at::ScalarType::UInt16: return {Dtype::u16, 1};
-    case at::ScalarType::UInt32: return {Dtype::u32, 1};
-    case at::ScalarType::UInt64: return {Dtype::u64, 1};
-#endif
-    default: return {Dtype::u8, static_cast<std::size_t>(tensor.element_size())};
-  }
+  if (const Known* known = find(tensor.scalar_type())) return {known->dtype, known->per_element};
+  return {tutti::Dtype::u8, static_cast<std::size_t>(tensor.element_size())};
 }
 
-bool is_arithmetic(at::ScalarType type) {
-  switch (type) {
-    case at::kByte:
-    case at::kChar:
-    case at::kShort:
-    case at::kInt:
-    case at::kLong:
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-    case at::kBool:
-    case at::kComplexHalf:
-    case at::kComplexFloat:
-    case at::kComplexDouble:
-#if TUTTI_TORCH_AT_LEAST(2, 1)
-    case at::ScalarType::Float8_e4m3fn:
-    case at::ScalarType::Float8_e5m2:
-#endif
-#if TUTTI_TORCH_AT_LEAST(2, 3)
-    case at::ScalarType::UInt16:
-    case at::ScalarType::UInt32:
-    case at::ScalarType::UInt64:
-#endif
-      return true;
-    default: return false;
-  }
-}
+bool is_arithmetic(at::ScalarType type) { return find(type) != nullptr; }
 
 void Loan::give_back() {
   if (returns.empty()) return;

@@ -1,6 +1,7 @@
 // tutti/train/checkpoint.hpp - training state on disk, whatever the number of ranks.
 //
-//   DIR/iter_0000020/model.safetensors         the whole model, names as in the module tree
+//   DIR/iter_0000020/model.safetensors         the whole model, names as in its modules; rank 0's
+//                                              module buffers with it
 //                    state_00000_of_00004.safetensors   what rank 0 keeps of the optimizer's state
 //                    checkpoint.json           sizes and SHA-256 of the files, step counts, order,
 //                                              and what the trainer adds (data position, seed)
@@ -29,6 +30,8 @@ struct CheckpointInfo {
   // What the trainer wants to find again: plain words and numbers.
   std::map<std::string, std::string> extra;
   std::vector<std::string> order;  // DataParallelOptions::order_hint of the next run
+  // Of a loaded one: what it lacks because an older version wrote it, in words for the user.
+  std::vector<std::string> warnings;
 };
 
 // Collective. Keeps the newest `keep` checkpoints of `folder`; 0: all.
@@ -36,7 +39,7 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
                        int keep = 0);
 // What `path` holds: a folder of checkpoints (its latest is taken) or one checkpoint.
 Result<CheckpointInfo> inspect_checkpoint(const std::string& path);
-// Collective. The model must have the same parameters; its layout and ranks may differ.
+// Collective. The model must have the same parameters and buffers; its layout and ranks may differ.
 Result<CheckpointInfo> load_checkpoint(DataParallel& model, const std::string& path);
 
 }  // namespace v1

@@ -17,7 +17,9 @@
 // Buffers        parameter() and gradient() are views of the layer's memory. They move once, at the
 //                end of the first backward, when the order of use is known: on_layout tells.
 // Thread-safety  one thread at a time (torch's backward may call ready from its own thread).
-// Failure        the first failure sticks: every later call that returns a Status returns it.
+// Failure        the first failure sticks: every later call that returns a Status returns it. A call
+//                out of order is invalid_argument that names it; those without a Status (ready,
+//                begin_backward) show it in the next call that has one.
 //
 //   auto model = train::DataParallel::create({group, group}, parameters, options);
 //   for (int micro = 0; micro < accumulation; ++micro) {
@@ -63,8 +65,11 @@ struct DataParallelOptions {
   std::vector<std::string> order_hint;
 };
 
-// The ranks that share the data, and those over which a norm is summed. The layer makes copies of
-// both for itself, which fold in rank order.
+// The ranks that train the same parameters on different data, and those whose gradients one norm is
+// summed over: ranks of all data groups that train parts of one model (tensor and pipeline
+// parallelism). Each data group counts once, so the norm group may hold all ranks of the model's
+// replicas or one rank of each part. Norm, clipping and faults are the norm group's; tokens and use
+// are the data group's. The layer makes copies of both for itself, which fold in rank order.
 struct Groups {
   std::shared_ptr<Group> data;
   std::shared_ptr<Group> norm;  // null: data
@@ -72,23 +77,30 @@ struct Groups {
 
 struct StepInput {
   double lr = 0;
-  std::int64_t tokens = 0;     // that this rank's loss sum is made of; gradients are divided by all
+  // That this rank's loss sum is made of; gradients are divided by all ranks'. May be 0, but
+  // must be given.
+  std::int64_t tokens = -1;
   bool loss_is_finite = true;  // looked at when the step is decided (--strict-loss-check)
+  // Of this step, as traces show it; 0: the one after the last. A step computed again has the
+  // same number.
+  std::int64_t number = 0;
 };
 
 enum class Outcome : std::uint8_t {
   updated,
   skipped,   // a gradient was not finite: nothing changed, on any rank
   rejected,  // the same, or the loss was not finite, with check_for_nan: the caller decides
+  empty,     // no rank had a token (all are masked): nothing changed, on any rank
 };
 std::string_view to_string(Outcome outcome) noexcept;
 
 // Something that was not finite. The same list on every rank.
 struct Fault {
-  int rank = -1;          // -1: found after the reduction, so any rank's
+  int rank = -1;          // of its data group; -1: found after the reduction, so any rank's
   bool is_loss = false;   // else a gradient
   std::string parameter;  // of the gradient
   int bucket = -1;
+  int data_group = -1;  // the lowest of its ranks in the norm group; -1: there is one data group
 };
 
 struct StepReport {
@@ -126,6 +138,10 @@ class DataParallel {
   virtual Buffer gradient(std::size_t index) const = 0;
   // Called when all views have moved, and the contents with them.
   virtual void on_layout(std::function<void()> callback) = 0;
+  // Called for each parameter when it may not be read any more (closed: its next value is on its
+  // way), and when it may again (open: somebody has waited for it). Without overlap_param_gather
+  // never.
+  virtual void on_gate(std::function<void(std::size_t index, bool open)> callback) = 0;
 
   // ---- a step, in the order of these methods
   // `last`: this micro-batch's backward completes the gradients. Waits for those parameters that no
@@ -134,7 +150,10 @@ class DataParallel {
   // The gate: returns when the parameter has the value of the last step.
   virtual Status need(std::size_t index) = 0;
   virtual void begin_backward() = 0;
-  // This backward's gradient is in. Once per parameter and backward; failures show in end_backward.
+  // A gradient was added to gradient(index). Mostly once in a backward; where forward is recomputed
+  // in segments, or tensors share memory, as often as one was added. How often is learned in the
+  // first step; once more than ever before, when the bucket has gone, is an error. So is a gradient
+  // of a parameter whose gate was not passed in this step. Failures show in end_backward.
   virtual void ready(std::size_t index) = 0;
   // After the very first one rank 0's order of use becomes everybody's layout (collective then).
   virtual Status end_backward() = 0;
@@ -147,8 +166,6 @@ class DataParallel {
   // Gradients of an unfinished step become zero, and are waited for if they are on their way.
   // Collective: a step that is begun again is begun again everywhere.
   virtual Status discard_gradients() = 0;
-  // The name of a parameter whose new value has not landed at this address; empty: fine.
-  virtual std::string stale_at(const void* address) const = 0;
   // SHA-256 of names, types and values, as hex; whatever the layout. Waits for parameters.
   virtual Result<std::string> weight_hash() = 0;
   // Collective. mismatch names the ranks whose weights differ from rank 0's.
@@ -157,6 +174,10 @@ class DataParallel {
   virtual StepTimes take_times() = 0;
 
   // ---- for checkpoints and logs
+  // What belongs to the model and is not trained is saved and loaded with it. Asked each time: it
+  // may have moved. Rank 0's are saved; all ranks load the same.
+  virtual void set_buffers(std::function<std::vector<ModuleBuffer>()> list) = 0;
+  virtual std::vector<ModuleBuffer> buffers() const = 0;
   virtual std::vector<StatePiece> state() = 0;
   // How often each parameter was updated; the optimizer's own step count.
   virtual std::vector<std::int64_t> step_counts() const = 0;

@@ -1,8 +1,12 @@
-// tutti/train/learning_rate.hpp - the learning rate of each step, by Megatron's rules.
+// tutti/train/learning_rate.hpp - the learning rate of each update, by Megatron's rules.
+//
+// It goes by updates, not by steps: one that was skipped does not bring it nearer to its end.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace tutti::train {
@@ -19,9 +23,15 @@ struct LearningRate {
   std::int64_t decay_steps = 0;   // min_lr is reached there
   DecayStyle style = DecayStyle::cosine;
 
-  // Of step 1, 2, ….
-  double at(std::int64_t step) const;
+  // Of update 1, 2, ….
+  double at(std::int64_t update) const;
 };
+
+// For CheckpointInfo::extra, under the names of Megatron's flags: lr, min_lr, lr_warmup_iters,
+// lr_decay_iters, lr_decay_style. Numbers read back to the bit.
+std::map<std::string, std::string> to_words(const LearningRate& rate);
+// Absent when a word is missing or cannot be read; others are ignored.
+std::optional<LearningRate> learning_rate_of(const std::map<std::string, std::string>& words);
 
 }  // namespace v1
 }  // namespace tutti::train

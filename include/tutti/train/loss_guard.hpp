@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti/status.hpp"
@@ -39,6 +40,11 @@ class LossGuard {
   // stop that says how late it came; a spike is told.
   Judgement judge_loss(std::int64_t step, std::int64_t now, double mean_loss,
                        const std::vector<int>& ranks_at_fault);
+
+  // What it has seen so far, as one line for CheckpointInfo::extra, and back: a run that goes on
+  // measures spikes by the same yardstick. corrupt: the text is none of state()'s.
+  std::string state() const;
+  Status restore(std::string_view state);
 
   std::int64_t skipped() const noexcept { return skipped_; }
   std::int64_t transient() const noexcept { return transient_; }

@@ -26,6 +26,13 @@ struct Parameter {
   std::size_t count() const noexcept { return value.count; }
 };
 
+// A tensor of the model that is not trained, such as a running mean. Any type.
+struct ModuleBuffer {
+  std::string name;  // as in the module tree; no parameter's
+  std::vector<std::int64_t> shape;
+  Buffer value;
+};
+
 // Parameters that are updated alike.
 struct ParameterGroup {
   double weight_decay = 0;

@@ -103,6 +103,8 @@ Program binomial_tree_reduce(const Request& request) {
   return draft.take();
 }
 
+namespace {
+
 Program binomial_tree_all_reduce(const Request& request) {
   const Tree tree(request, 0);
   Draft draft(request, kName);
@@ -186,6 +188,20 @@ Program binomial_tree_barrier(const Request& request) {
   if (!tree.is_root()) draft.send(tree.edge(), tree.parent(), token);
   send_down(draft, tree, token, tree.rounds);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> binomial_tree_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, binomial_tree_broadcast, kOrdered},
+      {Collective::reduce, kName, binomial_tree_reduce},
+      {Collective::all_reduce, kName, binomial_tree_all_reduce},
+      {Collective::gather, kName, binomial_tree_gather, kOrdered},
+      {Collective::scatter, kName, binomial_tree_scatter, kOrdered},
+      {Collective::barrier, kName, binomial_tree_barrier, kOrdered},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

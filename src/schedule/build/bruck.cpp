@@ -30,8 +30,6 @@ void each_leaving(int n, int rank, int distance, Visit visit) {
   }
 }
 
-}  // namespace
-
 Program bruck_all_gather(const Request& request) {
   const int n = request.size, rank = request.rank;
   Draft draft(request, kName);
@@ -77,6 +75,16 @@ Program bruck_all_to_all(const Request& request) {
     draft.copy(step, home, at[static_cast<std::size_t>(i)]);
   }
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> bruck_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::all_gather, kName, bruck_all_gather, kOrdered},
+      {Collective::all_to_all, kName, bruck_all_to_all, kOrdered},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

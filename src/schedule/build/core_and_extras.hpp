@@ -25,6 +25,9 @@ struct Core {
   Step rounds() const { return static_cast<Step>(std::countr_zero(static_cast<unsigned>(size))); }
 };
 
-inline bool is_power_of_two(int n) { return std::has_single_bit(static_cast<unsigned>(n)); }
+// Whether there are no extras.
+inline bool makes_cube(const Request& request) {
+  return std::has_single_bit(static_cast<unsigned>(request.size));
+}
 
 }  // namespace tutti::schedule::builders

@@ -59,16 +59,6 @@ Program two_shots(const Request& request) {
 
 }  // namespace
 
-Program direct_broadcast(const Request& request) {
-  Draft draft(request, kName);
-  if (request.rank != request.root) {
-    draft.recv(0, request.root, output(0));
-  } else {
-    each_peer(request, [&](int peer) { draft.send(0, peer, output(0)); });
-  }
-  return draft.take();
-}
-
 Program direct_reduce(const Request& request) {
   Draft draft(request, kName);
   if (request.rank != request.root) {
@@ -77,6 +67,35 @@ Program direct_reduce(const Request& request) {
   }
   auto sources = collect(draft, request, 0, request.size, input(0), 0);
   draft.reduce(0, output(0), std::move(sources), true);
+  return draft.take();
+}
+
+Program direct_all_gather(const Request& request) {
+  Draft draft(request, kName);
+  each_peer(request, [&](int peer) { draft.send(0, peer, input(0)); });
+  if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
+  each_peer(request, [&](int peer) { draft.recv(0, peer, output(static_cast<Chunk>(peer))); });
+  return draft.take();
+}
+
+Program direct_reduce_scatter(const Request& request) {
+  Draft draft(request, kName);
+  const auto own = static_cast<Chunk>(request.rank);
+  each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
+  auto sources = collect(draft, request, 0, request.size, input(own), own);
+  draft.reduce(0, output(0), std::move(sources), true);
+  return draft.take();
+}
+
+namespace {
+
+Program direct_broadcast(const Request& request) {
+  Draft draft(request, kName);
+  if (request.rank != request.root) {
+    draft.recv(0, request.root, output(0));
+  } else {
+    each_peer(request, [&](int peer) { draft.send(0, peer, output(0)); });
+  }
   return draft.take();
 }
 
@@ -95,14 +114,6 @@ Program direct_gather(const Request& request) {
   return draft.take();
 }
 
-Program direct_all_gather(const Request& request) {
-  Draft draft(request, kName);
-  each_peer(request, [&](int peer) { draft.send(0, peer, input(0)); });
-  if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
-  each_peer(request, [&](int peer) { draft.recv(0, peer, output(static_cast<Chunk>(peer))); });
-  return draft.take();
-}
-
 Program direct_scatter(const Request& request) {
   Draft draft(request, kName);
   if (request.rank != request.root) {
@@ -111,15 +122,6 @@ Program direct_scatter(const Request& request) {
   }
   each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
   if (!request.in_place) draft.copy(0, output(0), input(static_cast<Chunk>(request.rank)));
-  return draft.take();
-}
-
-Program direct_reduce_scatter(const Request& request) {
-  Draft draft(request, kName);
-  const auto own = static_cast<Chunk>(request.rank);
-  each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
-  auto sources = collect(draft, request, 0, request.size, input(own), own);
-  draft.reduce(0, output(0), std::move(sources), true);
   return draft.take();
 }
 
@@ -165,6 +167,25 @@ Program direct_exclusive_scan(const Request& request) {
   auto sources = collect(draft, request, 0, request.rank, input(0), 0);
   if (!sources.empty()) draft.reduce(0, output(0), std::move(sources), true);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> direct_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, direct_broadcast, kOrdered},
+      {Collective::reduce, kName, direct_reduce, kOrdered},
+      {Collective::all_reduce, kName, direct_all_reduce, kOrdered},
+      {Collective::gather, kName, direct_gather, kOrdered, kUneven},
+      {Collective::all_gather, kName, direct_all_gather, kOrdered, kUneven},
+      {Collective::scatter, kName, direct_scatter, kOrdered, kUneven},
+      {Collective::reduce_scatter, kName, direct_reduce_scatter, kOrdered, kUneven},
+      {Collective::all_to_all, kName, direct_all_to_all, kOrdered, kUneven},
+      {Collective::barrier, kName, direct_barrier, kOrdered},
+      {Collective::scan, kName, direct_scan, kOrdered},
+      {Collective::exclusive_scan, kName, direct_exclusive_scan, kOrdered},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

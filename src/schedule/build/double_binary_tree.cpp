@@ -159,8 +159,6 @@ struct Outside {
   }
 };
 
-}  // namespace
-
 Program double_binary_tree_all_reduce(const Request& request) {
   const auto self = [](int x) { return x; };
   const int n = request.size;
@@ -234,6 +232,17 @@ Program double_binary_tree_reduce(const Request& request) {
     draft.send(tick(edge.tree, at.is_root() ? last : at.level, edge.pipe), up, sum);
   });
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> double_binary_tree_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, double_binary_tree_broadcast, kOrdered},
+      {Collective::reduce, kName, double_binary_tree_reduce},
+      {Collective::all_reduce, kName, double_binary_tree_all_reduce},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -61,8 +61,6 @@ Held take_extra(Draft& draft, const Core& core, int extra_rank, Region sum) {
   return {sum, 0, false};
 }
 
-}  // namespace
-
 Program halving_doubling_all_reduce(const Request& request) {
   if (request.size == 1) return alone(request, kName);
   const Core core(request.size, request.rank);
@@ -128,6 +126,18 @@ Program halving_doubling_reduce(const Request& request) {
     draft.recv(step, rank_at(core.rank + distance), piece(sum, own + count, count));
   }
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> halving_doubling_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::reduce, kName, halving_doubling_reduce},
+      {Collective::all_reduce, kName, halving_doubling_all_reduce},
+      {Collective::reduce_scatter, kName, halving_doubling_reduce_scatter, kAnyOrder, kEven,
+       makes_cube},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -9,8 +9,6 @@
 //
 // The leader is the root where there is one, the lowest rank elsewhere. Hosts may have any number
 // of ranks, in any order. all_gather passes whole hosts through leaders: equal parts only.
-#include "schedule/build/hierarchical.hpp"
-
 #include <algorithm>
 #include <bit>
 
@@ -153,8 +151,7 @@ Step pass_hosts_round(Draft& draft, const Hosts& hosts, Step base) {
   return end;
 }
 
-}  // namespace
-
+// Whether the request names hosts, and more than one.
 bool spans_hosts(const Request& request) {
   return !request.host_of.empty() &&
          std::any_of(request.host_of.begin(), request.host_of.end(),
@@ -231,6 +228,19 @@ Program hierarchical_barrier(const Request& request) {
       [&](int host) { return hosts.leaders[static_cast<std::size_t>(host)]; }, token, 1);
   for (int rank : others) draft.send(last, rank, token);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> hierarchical_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, hierarchical_broadcast, kOrdered, kEven, spans_hosts},
+      {Collective::reduce, kName, hierarchical_reduce, kAnyOrder, kEven, spans_hosts},
+      {Collective::all_reduce, kName, hierarchical_all_reduce, kAnyOrder, kEven, spans_hosts},
+      {Collective::all_gather, kName, hierarchical_all_gather, kOrdered, kEven, spans_hosts},
+      {Collective::barrier, kName, hierarchical_barrier, kOrdered, kEven, spans_hosts},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

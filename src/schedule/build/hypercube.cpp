@@ -10,12 +10,24 @@
 #include "schedule/build/parts.hpp"
 
 namespace tutti::schedule::builders {
+namespace {
+
+constexpr Algorithm kName = Algorithm::hypercube;
 
 Program hypercube_all_gather(const Request& request) {
-  Draft draft(request, Algorithm::hypercube);
+  Draft draft(request, kName);
   if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
   double_blocks(draft, Core(request.size, request.rank), 0);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> hypercube_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::all_gather, kName, hypercube_all_gather, kOrdered, kEven, makes_cube},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -28,8 +28,6 @@ void each_turn(const Request& request, Visit visit) {
   }
 }
 
-}  // namespace
-
 Program linear_broadcast(const Request& request) {
   Draft draft(request, kName);
   if (request.rank != request.root) {
@@ -146,6 +144,21 @@ Program linear_exclusive_scan(const Request& request) {
   }
   draft.reduce(step, output(0), {lower}, true);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> linear_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, linear_broadcast, kOrdered},
+      {Collective::reduce, kName, linear_reduce},
+      {Collective::gather, kName, linear_gather, kOrdered, kUneven},
+      {Collective::scatter, kName, linear_scatter, kOrdered, kUneven},
+      {Collective::barrier, kName, linear_barrier, kOrdered},
+      {Collective::scan, kName, linear_scan},
+      {Collective::exclusive_scan, kName, linear_exclusive_scan},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -15,8 +15,6 @@ namespace {
 
 constexpr Algorithm kName = Algorithm::pairwise;
 
-}  // namespace
-
 Program pairwise_all_to_all(const Request& request) {
   const int n = request.size, rank = request.rank;
   const auto own = static_cast<Chunk>(rank);
@@ -76,6 +74,17 @@ Program pairwise_all_reduce(const Request& request) {
   placement.output = output(0);
   append(whole.program(), ring_all_gather(part), placement);
   return whole.take();
+}
+
+}  // namespace
+
+std::span<const Entry> pairwise_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::all_reduce, kName, pairwise_all_reduce, kOrdered},
+      {Collective::reduce_scatter, kName, pairwise_reduce_scatter, kOrdered, kUneven},
+      {Collective::all_to_all, kName, pairwise_all_to_all, kOrdered, kUneven},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

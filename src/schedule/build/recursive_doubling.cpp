@@ -82,6 +82,8 @@ void double_blocks(Draft& draft, const Core& core, Step base) {
   }
 }
 
+namespace {
+
 Program recursive_doubling_all_reduce(const Request& request) {
   if (request.size == 1) return alone(request, kName);
   const Core core(request.size, request.rank);
@@ -158,6 +160,19 @@ Program recursive_doubling_exclusive_scan(const Request& request) {
   draft.recv(0, request.rank - 1, shifted);
   scan_places(draft, request.rank - 1, request.size - 1, 1, shifted, 1);
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> recursive_doubling_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::all_reduce, kName, recursive_doubling_all_reduce},
+      {Collective::all_gather, kName, recursive_doubling_all_gather, kOrdered},
+      {Collective::barrier, kName, recursive_doubling_barrier, kOrdered},
+      {Collective::scan, kName, recursive_doubling_scan},
+      {Collective::exclusive_scan, kName, recursive_doubling_exclusive_scan},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

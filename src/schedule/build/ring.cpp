@@ -85,6 +85,8 @@ Program ring_all_gather(const Request& request) {
   return draft.take();
 }
 
+namespace {
+
 Program ring_broadcast(const Request& request) {
   Draft draft(request, kName, kChain);
   const int n = request.size, place = wrap(request.rank - request.root, n);
@@ -117,6 +119,19 @@ Program ring_reduce(const Request& request) {
     if (!is_root) draft.send(step, before, mine);
   }
   return draft.take();
+}
+
+}  // namespace
+
+std::span<const Entry> ring_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::broadcast, kName, ring_broadcast, kOrdered},
+      {Collective::reduce, kName, ring_reduce},
+      {Collective::all_reduce, kName, ring_all_reduce},
+      {Collective::all_gather, kName, ring_all_gather, kOrdered, kUneven},
+      {Collective::reduce_scatter, kName, ring_reduce_scatter, kAnyOrder, kUneven},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -5,18 +5,19 @@
 //      |    |    |           all_gather: rows first, then the columns pass whole rows
 //      3 -> 4 -> 5 ->)
 //      v    v    v
-#include "schedule/build/torus_2d.hpp"
-
 #include "schedule/build/grid.hpp"
 #include "schedule/compose.hpp"
+#include "topology/topology.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
 
 constexpr Algorithm kName = Algorithm::torus_2d;
 
+bool makes_torus(const Request& request) { return topology::near_square(request.size).rows > 1; }
+
 Grid stand(const Request& request) {
-  const int a = torus_rows(request.size), b = request.size / a;
+  const auto [a, b] = topology::near_square(request.size);
   Grid grid;
   grid.place_in_row = request.rank % b;
   grid.place_in_column = request.rank / b;
@@ -26,14 +27,6 @@ Grid stand(const Request& request) {
 }
 
 }  // namespace
-
-int torus_rows(int n) {
-  int rows = 1;
-  for (int a = 2; a * a <= n; ++a) {
-    if (n % a == 0) rows = a;
-  }
-  return rows;
-}
 
 Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid& grid,
                         const RowAlgorithm& rows) {
@@ -72,6 +65,8 @@ Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid&
   return whole.take();
 }
 
+namespace {
+
 Program torus_2d_all_reduce(const Request& request) {
   const Grid grid = stand(request);
   return grid_all_reduce(
@@ -98,6 +93,16 @@ Program torus_2d_all_gather(const Request& request) {
           .output = output(0),
           .scale = b});
   return whole.take();
+}
+
+}  // namespace
+
+std::span<const Entry> torus_2d_rows() {
+  static constexpr Entry kRows[] = {
+      {Collective::all_reduce, kName, torus_2d_all_reduce, kAnyOrder, kEven, makes_torus},
+      {Collective::all_gather, kName, torus_2d_all_gather, kOrdered, kEven, makes_torus},
+  };
+  return kRows;
 }
 
 }  // namespace tutti::schedule::builders

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "schedule/catalog.hpp"
 #include "schedule/host/lower.hpp"
 #include "schedule/passes.hpp"
 
 namespace tutti::schedule {
 namespace {
 
-Result<std::vector<Program>> programs_of(Algorithm algorithm, Request request) {
-  auto programs = build_all(algorithm, request);
+Result<std::vector<Program>> programs_of(Algorithm algorithm, Request request,
+                                         const Catalog& catalog) {
+  auto programs = catalog.build_all(algorithm, request);
   if (!programs.ok()) return programs;
   for (Program& program : *programs) program = fuse_folds(std::move(program));
   return programs;
@@ -29,8 +29,9 @@ double work_of(const HostForm& form) {
 
 }  // namespace
 
-Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request) {
-  auto programs = programs_of(algorithm, request);
+Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request,
+                                            const Catalog& catalog) {
+  auto programs = programs_of(algorithm, request, catalog);
   if (!programs.ok()) return programs.status();
   const Lowering lowering(*programs);
   if (!lowering.fits()) return std::optional<HostForms>();
@@ -45,7 +46,7 @@ Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& 
   // The other way to fold, where the algorithm knows one.
   Request other = request;
   other.shots = request.shots == 1 ? 2 : 1;
-  auto others = programs_of(algorithm, other);
+  auto others = programs_of(algorithm, other, catalog);
   if (!others.ok() || *others == *programs) return std::optional(std::move(forms));
   const Lowering lowered(*others);
   if (!lowered.fits()) return std::optional(std::move(forms));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "schedule/catalog.hpp"
 #include "schedule/host/form.hpp"
 #include "schedule/host/limits.hpp"
 #include "tutti/status.hpp"
@@ -29,7 +30,8 @@ struct HostForms {
 // An algorithm may have several programs for one call (request.shots). Through windows the one that
 // was asked for is taken: it may meet less often. Where memory is mapped all of them meet equally
 // often, so the one that touches least is taken.
-Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request);
+Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request,
+                                            const Catalog& catalog = Catalog::built_in());
 
 // What all ranks know alike of the host that they share.
 struct HostFacts {

@@ -46,7 +46,7 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
       frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
       reader_(peer, pool_, sockets.size()) {
-  TUTTI_CHECK(!sockets.empty() && sockets.size() <= kMaxStreams);
+  TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
   for (Descriptor& socket : sockets) {
     watch_for_silence(socket.get());
     streams_.emplace_back(std::move(socket));

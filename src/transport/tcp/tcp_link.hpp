@@ -20,48 +20,40 @@
 #include "core/clock.hpp"
 #include "core/sockets.hpp"
 #include "core/spin_lock.hpp"
-#include "transport/address.hpp"
 #include "transport/buffer_pool.hpp"
-#include "transport/link.hpp"
-#include "transport/reactor.hpp"
+#include "transport/message_link.hpp"
 #include "transport/tcp/frame_queue.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/pace.hpp"
 
 namespace tutti::transport {
 
-class TcpLink final : public Link {
+// The most connections of one pair of ranks.
+inline constexpr int kMaxStreams = 8;
+
+class TcpLink final : public MessageLink {
  public:
   // `sockets` are connected, authenticated and non-blocking, in an order that both sides share.
   TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
           std::string whereabouts);
   ~TcpLink() override;
 
-  LinkKind kind() const override { return LinkKind::tcp; }
+  std::string_view name() const override { return "tcp"; }
   std::size_t eager_bytes() const override;
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override;
   void flush_held() override;
   void release(std::uint64_t lease) override { pool_.release(lease); }
-  bool revoked(std::uint64_t) const override { return false; }
   bool poll(Sink& sink) override;
   void forget(std::uint32_t channel) override;
-  MemoryRef share(const void*, std::size_t) const override { return {}; }
-  std::byte* reach(const MemoryRef&, std::size_t) const override { return nullptr; }
 
-  // The endpoint's calls.
-  std::size_t streams() const { return streams_.size(); }
-  Status watch(Reactor& reactor);
-  // Whether poll would find something to do, as far as the reactor has told.
-  bool ready() const;
-  // Whether something waits for room in a socket: the reactor tells when there is.
-  bool wants_room() const { return backlog_.load(std::memory_order_relaxed); }
-  // The sockets are to be tried whether or not the reactor said so.
-  void suppose_readable();
-  // Writes what the sockets take. True when nothing is left.
-  bool flush();
-  // Closes the sockets, in a child of fork().
-  void abandon() noexcept;
+  std::size_t sockets() const override { return streams_.size(); }
+  Status watch(Reactor& reactor) override;
+  bool ready() const override;
+  bool wants_room() const override { return backlog_.load(std::memory_order_relaxed); }
+  void suppose_readable() override;
+  bool flush() override;
+  void abandon() noexcept override;
 
  private:
   // One connection. `on_ready` only notes; poll acts.

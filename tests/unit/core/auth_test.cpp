@@ -106,7 +106,7 @@ TEST(auth, another_version_is_named_on_both_sides) {
   const Status refused = server.feed(hello);
   EXPECT_EQ(refused.code(), Code::mismatch);
   EXPECT_THAT(refused.message(), HasSubstr("version 9"));
-  // The answer still goes out; a client of version 9 would read version 1 in it.
+  // The answer still goes out; a client of version 9 would read ours in it.
   std::string challenge = server.take_output();
   ASSERT_EQ(challenge.size(), 88u);
   challenge[4] = 9;

@@ -28,6 +28,7 @@ TEST(board, a_dead_rank_leaves_its_last_note) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   const auto note = board->read(2);
   ASSERT_TRUE(note);
   EXPECT_EQ(note->sequence, 1042u);

@@ -212,7 +212,8 @@ class HostWorld {
   };
   struct Link final : transport::Link {
     Link(HostWorld& world, int peer) : world(world), peer(peer) {}
-    transport::LinkKind kind() const override { return transport::LinkKind::shm; }
+    std::string_view name() const override { return "host"; }
+    bool shares_memory() const override { return true; }
     std::size_t eager_bytes() const override { return 0; }
     transport::Sent send(const transport::Header&, const void*, std::size_t,
                          std::uint64_t) override {

@@ -104,7 +104,7 @@ TEST(MessageRun, runs_every_all_reduce_with_folds_over_messages_and_some_written
 
 // Takes everything at once, by copying it.
 struct TakingLink final : transport::Link {
-  transport::LinkKind kind() const override { return transport::LinkKind::tcp; }
+  std::string_view name() const override { return "taking"; }
   std::size_t eager_bytes() const override { return 0; }
   transport::Sent send(const transport::Header&, const void*, std::size_t bytes,
                        std::uint64_t) override {

@@ -19,7 +19,7 @@ class MessageWorld;
 class QueueLink final : public transport::Link {
  public:
   QueueLink(MessageWorld& world, int self, int peer) : world_(world), self_(self), peer_(peer) {}
-  transport::LinkKind kind() const override { return transport::LinkKind::sim; }
+  std::string_view name() const override { return "queue"; }
   std::size_t eager_bytes() const override { return 64; }
   transport::Sent send(const transport::Header& header, const void* payload, std::size_t bytes,
                        std::uint64_t token) override;

@@ -72,14 +72,14 @@ TEST(ProbePeers, are_the_nearest_of_each_kind) {
 
 TEST(MachineFacts, whatever_costs_depend_on_changes_the_fingerprint) {
   const MachineFacts facts{"cpu", "1 2 3", "6.1", 2};
-  const std::string print = fingerprint(facts, "shm");
-  EXPECT_EQ(print, fingerprint(facts, "shm"));
+  const std::string print = fingerprint(facts, "shm", false);
+  EXPECT_EQ(print, fingerprint(facts, "shm", false));
   EXPECT_EQ(print.size(), 16U);
   for (const MachineFacts& other :
        {MachineFacts{"gpu", "1 2 3", "6.1", 2}, MachineFacts{"cpu", "1 2 4", "6.1", 2},
         MachineFacts{"cpu", "1 2 3", "6.2", 2}, MachineFacts{"cpu", "1 2 3", "6.1", 4}})
-    EXPECT_NE(print, fingerprint(other, "shm"));
-  EXPECT_NE(print, fingerprint(facts, "shm tcp"));
+    EXPECT_NE(print, fingerprint(other, "shm", false));
+  EXPECT_NE(print, fingerprint(facts, "shm tcp", true));
 }
 
 TEST(MachineFacts, processors_of_several_ranks_are_taken_together) {

@@ -30,12 +30,14 @@ TEST(Drawing, in_place_input_and_output_are_one_cell) {
 }
 
 TEST(Drawing, sides_that_a_rank_lacks_have_no_cells) {
-  const Cells cells(program_of(Collective::reduce, Algorithm::ring, 4, 2, false));
+  const Program program = program_of(Collective::reduce, Algorithm::ring, 4, 2, false);
+  const Cells cells(program);
   for (const Cell& cell : cells.all()) EXPECT_NE(cell.where, Cell::Where::output);
 }
 
 TEST(Drawing, scans_promise_what_came_before) {
-  const Cells cells(program_of(Collective::exclusive_scan, Algorithm::linear, 4, 2, false));
+  const Program program = program_of(Collective::exclusive_scan, Algorithm::linear, 4, 2, false);
+  const Cells cells(program);
   EXPECT_EQ(cells.all()[cells.index(Space::output, 0)].goal, (Contributors{0, 2}));
 }
 

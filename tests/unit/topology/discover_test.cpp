@@ -20,18 +20,6 @@ TEST(Discover, finds_processors_memory_and_a_numa_node_on_this_machine) {
   EXPECT_FALSE(machine->host_name.empty());
 }
 
-TEST(Discover, every_cpu_of_a_domain_is_seated_in_it) {
-  const auto machine = discover();
-  ASSERT_TRUE(machine.ok());
-  for (std::size_t i = 0; i < machine->numa_nodes.size(); ++i)
-    for (const int cpu : machine->numa_nodes[i].cpus)
-      EXPECT_EQ(seat_of(*machine, cpu).numa, static_cast<int>(i));
-  for (std::size_t i = 0; i < machine->l3_domains.size(); ++i)
-    for (const int cpu : machine->l3_domains[i].cpus)
-      EXPECT_EQ(seat_of(*machine, cpu).l3, static_cast<int>(i));
-  EXPECT_EQ(seat_of(*machine, 1 << 20), (Seat{0, -1, -1}));
-}
-
 TEST(Discover, the_loopback_interface_is_known_with_its_address) {
   const auto interfaces = discover_interfaces();
   const auto loopback = std::find_if(interfaces.begin(), interfaces.end(),

@@ -121,7 +121,7 @@ TEST_F(TracerTest, a_killed_process_leaves_everything_it_had_noted) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   const auto trace = read_trace(folder_ + "/d/rank-2.abcd.trace");
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   EXPECT_TRUE(trace->cut_off);
@@ -140,6 +140,7 @@ TEST_F(TracerTest, a_child_of_fork_writes_nothing) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   tracer->step(2, 3, 4);
   const std::string path = tracer->path();
   tracer.reset();

@@ -48,9 +48,9 @@ TEST_P(ControlOfRanks, adds_up_norms_and_tokens) {
     tokens += 1'000'000'000 + rank;
   }
   for (const int rank : {0, n / 2, n - 1}) {
-    EXPECT_EQ(world[rank].norm_squared(), expected.value());
+    EXPECT_EQ(world[rank].norm().value(), expected.value());
     EXPECT_EQ(world[rank].tokens(), tokens);
-    EXPECT_TRUE(world[rank].findings().empty());
+    EXPECT_TRUE(world[rank].slot_faults().empty());
   }
 }
 
@@ -86,7 +86,7 @@ TEST_P(ControlOfRanks, names_a_single_fault_on_every_rank) {
       world[culprit].set_gradient_fault(99, after);
       world.all_reduce();
       for (const int rank : culprits) {
-        const auto findings = world[rank].findings();
+        const auto findings = world[rank].slot_faults();
         ASSERT_EQ(findings.size(), 1U);
         EXPECT_EQ(findings[0].rank, culprit);
         EXPECT_FALSE(findings[0].is_loss);
@@ -106,7 +106,7 @@ TEST_P(ControlOfRanks, a_fault_of_everybody_does_not_spill_into_anything_else) {
     world[rank].set_used(0);
   }
   world.all_reduce();
-  const auto findings = world[0].findings();
+  const auto findings = world[0].slot_faults();
   ASSERT_EQ(findings.size(), static_cast<std::size_t>(std::min(n, 64)));
   for (std::size_t slot = 0; slot < findings.size(); ++slot) {
     const bool alone = static_cast<int>(slot) + 64 >= n;
@@ -116,7 +116,7 @@ TEST_P(ControlOfRanks, a_fault_of_everybody_does_not_spill_into_anything_else) {
   EXPECT_EQ(world[0].tokens(), n);
   EXPECT_EQ(world[0].used_by(0), n);
   EXPECT_EQ(world[0].used_by(1), 0);
-  EXPECT_EQ(world[0].norm_squared(), 0);
+  EXPECT_EQ(world[0].norm().value(), 0);
 }
 
 TEST(Control, several_faults_are_all_named) {
@@ -124,7 +124,7 @@ TEST(Control, several_faults_are_all_named) {
   world[0].set_loss_fault();
   world[2].set_gradient_fault(0, false);
   world.all_reduce();
-  const auto findings = world[1].findings();
+  const auto findings = world[1].slot_faults();
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_EQ(findings[0].rank, 0);
   EXPECT_TRUE(findings[0].is_loss);
@@ -140,7 +140,7 @@ TEST(Control, the_first_fault_of_a_rank_counts) {
   world[1].set_gradient_fault(3, true);
   world[1].set_loss_fault();
   world.all_reduce();
-  const auto findings = world[0].findings();
+  const auto findings = world[0].slot_faults();
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].parameter, 7U);
   EXPECT_FALSE(findings[0].is_loss);
@@ -153,7 +153,7 @@ TEST(Control, two_ranks_in_one_slot_are_not_named_and_hide_nobody_else) {
   world[5 + 64].set_gradient_fault(9, true);
   world[6 + 128].set_gradient_fault(2, false);
   world.all_reduce();
-  const auto findings = world[0].findings();
+  const auto findings = world[0].slot_faults();
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_EQ(findings[0].rank, -1);
   EXPECT_FALSE(findings[0].parameter);
@@ -170,13 +170,13 @@ TEST(Control, a_cleared_one_says_nothing_and_can_be_told_again) {
   control.set_used(1);
   control.set_loss_fault();
   control.clear();
-  EXPECT_EQ(control.norm_squared(), 0);
+  EXPECT_EQ(control.norm().value(), 0);
   EXPECT_EQ(control.tokens(), 0);
   EXPECT_EQ(control.used_by(1), 0);
-  EXPECT_TRUE(control.findings().empty());
+  EXPECT_TRUE(control.slot_faults().empty());
   control.set_gradient_fault(2, false);
-  ASSERT_EQ(control.findings().size(), 1U);
-  EXPECT_EQ(control.findings()[0].parameter, 2U);
+  ASSERT_EQ(control.slot_faults().size(), 1U);
+  EXPECT_EQ(control.slot_faults()[0].parameter, 2U);
 }
 
 TEST(Control, works_without_any_parameter) {

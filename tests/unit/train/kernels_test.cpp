@@ -61,7 +61,7 @@ struct State {  // what an AdamW update reads and writes
   }
 };
 
-TEST(Kernels, adamw_gives_the_reference_bits_at_every_level_count_and_offset) {
+TEST(UpdateKernels, adamw_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(1);
   for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
     State expected(count, offset, mix, random);
@@ -75,7 +75,7 @@ TEST(Kernels, adamw_gives_the_reference_bits_at_every_level_count_and_offset) {
   });
 }
 
-TEST(Kernels, adamw_computes_its_formula) {
+TEST(UpdateKernels, adamw_computes_its_formula) {
   // t = 1, g = 2: m = 0.2, v = 0.004, m̂ = 2, v̂ = 4, so the step is lr · 2 / (2 + ε).
   AdamWFactors factors;
   factors.keep = 1 - 0.01F * 0.1F;
@@ -91,7 +91,7 @@ TEST(Kernels, adamw_computes_its_formula) {
   EXPECT_FLOAT_EQ(w, 5 * 0.999F - 0.01F);
 }
 
-TEST(Kernels, adamw_of_a_shard_gives_the_bits_of_the_whole) {
+TEST(UpdateKernels, adamw_of_a_shard_gives_the_bits_of_the_whole) {
   std::mt19937 random(2);
   for (const auto level : levels())
     for (int round = 0; round < 200; ++round) {
@@ -108,7 +108,7 @@ TEST(Kernels, adamw_of_a_shard_gives_the_bits_of_the_whole) {
     }
 }
 
-TEST(Kernels, sgd_gives_the_reference_bits_at_every_level_count_and_offset) {
+TEST(UpdateKernels, sgd_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(3);
   for (const bool first : {true, false})
     for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
@@ -122,7 +122,7 @@ TEST(Kernels, sgd_gives_the_reference_bits_at_every_level_count_and_offset) {
     });
 }
 
-TEST(Kernels, sgd_computes_its_formula_and_begins_with_the_gradient) {
+TEST(UpdateKernels, sgd_computes_its_formula_and_begins_with_the_gradient) {
   float w = 2;
   float b = kNan;  // is not read the first time
   const float g = 3;
@@ -136,7 +136,7 @@ TEST(Kernels, sgd_computes_its_formula_and_begins_with_the_gradient) {
   EXPECT_EQ(w, -0.375F);
 }
 
-TEST(Kernels, sgd_of_a_shard_gives_the_bits_of_the_whole) {
+TEST(UpdateKernels, sgd_of_a_shard_gives_the_bits_of_the_whole) {
   std::mt19937 random(4);
   const SgdFactors factors{0.37F, 0.01F, 0.9F, 0.05F, false};
   for (const auto level : levels())
@@ -151,7 +151,7 @@ TEST(Kernels, sgd_of_a_shard_gives_the_bits_of_the_whole) {
     }
 }
 
-TEST(Kernels, narrow_and_widen_give_the_reference_bits_at_every_level_count_and_offset) {
+TEST(UpdateKernels, narrow_and_widen_give_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(5);
   for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> from(numbers(count, mix, random), offset);
@@ -171,7 +171,7 @@ TEST(Kernels, narrow_and_widen_give_the_reference_bits_at_every_level_count_and_
   });
 }
 
-TEST(Kernels, narrow_rounds_to_nearest_even_and_undoes_widen) {
+TEST(UpdateKernels, narrow_rounds_to_nearest_even_and_undoes_widen) {
   const std::pair<std::uint32_t, std::uint16_t> cases[] = {
       {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f808001, 0x3f81}, {0x3f818000, 0x3f82},
       {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x80000000, 0x8000},
@@ -194,7 +194,7 @@ TEST(Kernels, narrow_rounds_to_nearest_even_and_undoes_widen) {
   }
 }
 
-TEST(Kernels, first_not_finite_finds_each_place_at_every_level) {
+TEST(UpdateKernels, first_not_finite_finds_each_place_at_every_level) {
   std::mt19937 random(6);
   for (const auto level : levels()) {
     const auto& find = update_kernels(level).first_not_finite;
@@ -218,7 +218,7 @@ TEST(Kernels, first_not_finite_finds_each_place_at_every_level) {
   }
 }
 
-TEST(Kernels, first_not_finite_agrees_with_the_reference_on_anything) {
+TEST(UpdateKernels, first_not_finite_agrees_with_the_reference_on_anything) {
   std::mt19937 random(7);
   for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> values(numbers(count, mix, random), offset);
@@ -227,7 +227,7 @@ TEST(Kernels, first_not_finite_agrees_with_the_reference_on_anything) {
   });
 }
 
-TEST(Kernels, block_squares_gives_the_reference_bits_at_every_level_count_and_offset) {
+TEST(UpdateKernels, block_squares_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(8);
   for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> values(numbers(count, mix, random), offset);
@@ -240,7 +240,7 @@ TEST(Kernels, block_squares_gives_the_reference_bits_at_every_level_count_and_of
   });
 }
 
-TEST(Kernels, block_squares_may_be_cut_between_blocks) {
+TEST(UpdateKernels, block_squares_may_be_cut_between_blocks) {
   std::mt19937 random(9);
   constexpr std::size_t kCount = 10 * 64 + 17;
   const auto values = numbers(kCount, Mix::tame, random);
@@ -257,7 +257,7 @@ TEST(Kernels, block_squares_may_be_cut_between_blocks) {
   }
 }
 
-TEST(Kernels, block_squares_are_right_and_not_finite_exactly_where_an_element_is_not) {
+TEST(UpdateKernels, block_squares_are_right_and_not_finite_exactly_where_an_element_is_not) {
   std::vector<float> values(3 * 64, std::numeric_limits<float>::max());
   values[64] = kInf;
   values[2 * 64 + 63] = kNan;

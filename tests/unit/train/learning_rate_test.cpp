@@ -75,5 +75,35 @@ TEST(LearningRate, styles_have_words) {
   EXPECT_FALSE(parse_decay_style(""));
 }
 
+TEST(LearningRate, reads_back_from_its_words_to_the_bit) {
+  for (const DecayStyle style : {DecayStyle::constant, DecayStyle::inverse_square_root}) {
+    const LearningRate rate{.lr = 0.1 + 0.2,
+                            .min_lr = 1e-300,
+                            .warmup_steps = 7,
+                            .decay_steps = 1'000'000,
+                            .style = style};
+    auto words = to_words(rate);
+    words["seed"] = "42";
+    const auto back = learning_rate_of(words);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->lr, rate.lr);
+    EXPECT_EQ(back->min_lr, rate.min_lr);
+    EXPECT_EQ(back->warmup_steps, rate.warmup_steps);
+    EXPECT_EQ(back->decay_steps, rate.decay_steps);
+    EXPECT_EQ(back->style, rate.style);
+  }
+}
+
+TEST(LearningRate, is_not_made_of_words_that_are_missing_or_something_else) {
+  const auto good = to_words(LearningRate{});
+  for (const auto& [name, word] : good) {
+    auto without = good, wrong = good;
+    without.erase(name);
+    wrong[name] += "x";
+    EXPECT_FALSE(learning_rate_of(without)) << name;
+    EXPECT_FALSE(learning_rate_of(wrong)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::train

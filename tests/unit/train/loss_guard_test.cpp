@@ -147,5 +147,46 @@ TEST(LossGuard, spikes_are_not_looked_for_unless_asked) {
   EXPECT_EQ(guard.judge_loss(101, 101, 1e6, {}).text, "");
 }
 
+TEST(LossGuard, goes_on_from_its_state_with_the_same_yardstick) {
+  LossGuard first({.check_for_spikes = true});
+  first.judge(1, report(Outcome::skipped, {kGradient}));
+  for (int step = 1; step <= 60; ++step)
+    EXPECT_EQ(first.judge_loss(step, step, step == 30 ? 0.1 + 0.2 : 0.01, {}).text, "");
+  LossGuard second({.check_for_spikes = true});
+  ASSERT_TRUE(second.restore(first.state()).ok()) << first.state();
+  EXPECT_EQ(second.state(), first.state());
+  EXPECT_EQ(second.skipped(), 1);
+  // 40 samples more make a hundred; the largest of all is still that of step 30.
+  for (int step = 61; step <= 100; ++step) second.judge_loss(step, step, 0.01, {});
+  EXPECT_EQ(second.judge_loss(101, 101, 2.9, {}).text, "");
+  EXPECT_THAT(second.judge_loss(102, 102, 3.1, {}).text, HasSubstr("spiky"));
+}
+
+TEST(LossGuard, refuses_a_state_that_is_none_and_stays_as_it_is) {
+  LossGuard guard({});
+  const std::string before = guard.state();
+  for (const std::string bad : {"", "samples", "samples 1", "samples 1 largest 2 skipped 3",
+                                "samples 1 largest 2 skipped 3 transient 4 more",
+                                "samples x largest 2 skipped 3 transient 4"})
+    EXPECT_EQ(guard.restore(bad).code(), Code::corrupt) << bad;
+  EXPECT_EQ(guard.state(), before);
+}
+
+TEST(LossGuard, tells_of_a_batch_that_is_masked_as_a_whole_and_goes_on) {
+  LossGuard guard({.check_for_nan = true});
+  const auto judgement = guard.judge(5, report(Outcome::empty));
+  EXPECT_EQ(judgement.verdict, Verdict::go_on);
+  EXPECT_THAT(judgement.text, AllOf(HasSubstr("step 5"), HasSubstr("every token")));
+  EXPECT_EQ(guard.skipped(), 0);
+}
+
+TEST(LossGuard, says_which_data_group_a_rank_belongs_to_where_there_are_several) {
+  LossGuard guard({.check_for_nan = true});
+  Fault fault = kGradient;
+  fault.data_group = 6;
+  EXPECT_THAT(guard.judge(7, report(Outcome::rejected, {fault})).text,
+              HasSubstr("rank 2 of the data group that rank 6 of the norm group is in"));
+}
+
 }  // namespace
 }  // namespace tutti::train

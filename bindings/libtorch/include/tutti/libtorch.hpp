@@ -2,8 +2,9 @@
 //
 // Wraps a module: its parameters become views of the layer's flat buckets, hooks on their gradient
 // accumulators say when a gradient is there. The C++ frontend has no forward hooks, so forward says
-// itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or a GatedSequential. Parameters
-// that no gate ever asked for are waited for before forward begins: right, only not overlapped.
+// itself when it needs a submodule: `Gate gate(model, *linear_qkv)`, or forward_gated. Parameters
+// that no gate ever asked for are waited for before forward: right, only not overlapped. From
+// step() until its gate a parameter reads as NaN, and backward names what was read before its gate.
 //
 // Buffers        load weights and move the module before wrapping it: Module::to and torch::load
 //                afterwards replace the views, which is detected and named. The layer zeroes the
@@ -37,8 +38,6 @@ struct Options {
   std::function<int(const std::string& name, const torch::Tensor& value)> group_of;
   // Rank 0's module buffers (running means and the like) reach every rank before each step.
   bool broadcast_buffers = true;
-  // Looks at every tensor that an operator reads; a stale parameter ends the step by name. Slow.
-  bool debug = false;
 };
 
 class GateError : public std::runtime_error {
@@ -69,7 +68,6 @@ class DataParallel {
   Status parameters_ready();
 
   train::DataParallel& layer() const;
-  torch::nn::Module& module() const;
 
  private:
   class State;

@@ -1,0 +1,136 @@
+#include "checkpoint/safe_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace tutti::checkpoint {
+namespace {
+
+constexpr std::size_t kPiece = 1 << 20;
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+std::string temporary_for(const std::string& path) {
+  const std::size_t name = path.rfind('/') + 1;  // npos + 1 is 0
+  return path.substr(0, name) + std::string(kTemporaryPrefix) + path.substr(name);
+}
+
+// Hands the contents of a file to `take`, piece by piece.
+template <class Take>
+Status read_pieces(const std::string& path, const Take& take) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return file_trouble(path, "cannot be opened");
+  std::vector<char> piece(kPiece);
+  for (;;) {
+    const ssize_t got = ::read(file.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return file_trouble(path, "cannot be read");
+    if (got == 0) return {};
+    if (Status status = take(std::string_view(piece.data(), static_cast<std::size_t>(got)));
+        !status.ok())
+      return status;
+  }
+}
+
+}  // namespace
+
+Status file_trouble(const std::string& path, std::string_view what) {
+  return {Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+}
+
+std::string sha256_of(std::string_view text) {
+  train::Digest digest;
+  digest.add(text.data(), text.size());
+  return train::to_hex(digest.value());
+}
+
+Result<std::string> sha256_of_file(const std::string& path) {
+  train::Digest digest;
+  const Status status = read_pieces(path, [&](std::string_view piece) {
+    digest.add(piece.data(), piece.size());
+    return Status();
+  });
+  if (!status.ok()) return status;
+  return train::to_hex(digest.value());
+}
+
+// ---- SafeFile
+
+SafeFile::SafeFile(std::string path, std::string temporary, int descriptor)
+    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+
+Result<SafeFile> SafeFile::create(std::string path) {
+  std::string temporary = temporary_for(path);
+  const int descriptor =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (descriptor < 0) return file_trouble(path, "cannot be created");
+  return SafeFile(std::move(path), std::move(temporary), descriptor);
+}
+
+SafeFile::~SafeFile() {
+  if (descriptor_.get() >= 0) (void)::unlink(temporary_.c_str());
+}
+
+Status SafeFile::write(const void* data, std::size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  for (std::size_t left = bytes; left > 0;) {
+    // In pieces, so that what is hashed and written is still in the cache.
+    const ssize_t written = ::write(descriptor_.get(), at, std::min(left, kPiece));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return file_trouble(path_, "cannot be written");
+    digest_.add(at, static_cast<std::size_t>(written));
+    at += written;
+    left -= static_cast<std::size_t>(written);
+  }
+  bytes_ += bytes;
+  return {};
+}
+
+Status SafeFile::commit() {
+  if (::fsync(descriptor_.get()) != 0) return file_trouble(path_, "cannot be synced");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return file_trouble(path_, "cannot be given its name");
+  descriptor_ = Descriptor();
+  return sync_folder(folder_of(path_));
+}
+
+// ---- small files and folders
+
+Result<std::string> read_bounded(const std::string& path, std::size_t most) {
+  std::string text;
+  const Status status = read_pieces(path, [&](std::string_view piece) {
+    text += piece;
+    return text.size() <= most
+               ? Status()
+               : Status(Code::corrupt, fmt::format("{}: has more than {} bytes", path, most));
+  });
+  if (!status.ok()) return status;
+  return text;
+}
+
+Status write_text(const std::string& path, std::string_view text) {
+  auto file = SafeFile::create(path);
+  if (!file.ok()) return file.status();
+  if (Status status = file->write(text.data(), text.size()); !status.ok()) return status;
+  return file->commit();
+}
+
+Status sync_folder(const std::string& folder) {
+  const Descriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (open.get() < 0) return file_trouble(folder, "cannot be opened");
+  // Some file systems cannot sync a folder and say EINVAL; then its names are as safe as they get.
+  if (::fsync(open.get()) != 0 && errno != EINVAL) return file_trouble(folder, "cannot be synced");
+  return {};
+}
+
+}  // namespace tutti::checkpoint

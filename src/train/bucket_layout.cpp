@@ -1,0 +1,193 @@
+#include "train/bucket_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::train {
+namespace {
+
+// The last bucket gets at most this part of a bucket's size.
+constexpr std::size_t kTailShare = 8;
+// What is smaller than this part of it joins a bucket that is full already.
+constexpr std::size_t kSmallShare = 32;
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// The order of readiness of all parameters that have gradients.
+std::vector<std::size_t> complete(std::span<const Parameter> parameters,
+                                  std::span<const std::size_t> seen) {
+  std::vector<std::size_t> order;
+  std::vector<bool> listed(parameters.size(), false);
+  const auto append = [&](std::size_t index) {
+    if (parameters[index].frozen || listed[index]) return;
+    listed[index] = true;
+    order.push_back(index);
+  };
+  for (std::size_t index : seen) append(index);
+  for (std::size_t index = parameters.size(); index-- > 0;) append(index);
+  return order;
+}
+
+// Cuts the order into buckets from its end, where the small one has to be.
+class Cutter {
+ public:
+  Cutter(std::span<const Parameter> parameters, std::size_t bucket_bytes)
+      : parameters_(parameters), bucket_bytes_(bucket_bytes) {}
+
+  void take(std::size_t index) {
+    const Parameter& parameter = parameters_[index];
+    if (!parameter.aliases.empty()) return make(index);
+    Open& open = open_[parameter.value.dtype == Dtype::f32 ? 0 : 1];
+    const std::size_t bytes = parameter.count() * sizeof(float);
+    // The tail ends before it would grow too large, other buckets when they have reached their size.
+    // What is small joins them even so: a bias is ready with the weight that comes after it (here:
+    // before), and would hold up the bucket of the layer before.
+    const bool reached = open.is_tail
+                             ? open.bytes > 0 && open.bytes + bytes > bucket_bytes_ / kTailShare
+                             : open.bytes >= bucket_bytes_;
+    const bool full = reached && bytes > bucket_bytes_ / kSmallShare;
+    if (open.bucket == kNone || full) {
+      open = {buckets_.size(), 0, open.bucket == kNone};
+      make(index);
+    } else {
+      buckets_[open.bucket].parameters.push_back(index);
+    }
+    open.bytes += bytes;
+  }
+  std::vector<BucketPlan> result() && {
+    for (BucketPlan& bucket : buckets_)
+      std::reverse(bucket.parameters.begin(), bucket.parameters.end());
+    return std::move(buckets_);
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  struct Open {
+    std::size_t bucket = kNone;
+    std::size_t bytes = 0;
+    bool is_tail = true;
+  };
+  void make(std::size_t index) { buckets_.push_back({parameters_[index].value.dtype, {index}, 0}); }
+
+  std::span<const Parameter> parameters_;
+  std::size_t bucket_bytes_;
+  Open open_[2];  // f32 and bf16
+  std::vector<BucketPlan> buckets_;
+};
+
+// A bucket is as ready as the last of its members, and needed as early as the first.
+void sort_by_readiness(std::vector<BucketPlan>& buckets, std::span<const std::size_t> order,
+                       std::size_t parameters) {
+  std::vector<std::size_t> position(parameters, 0);
+  for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
+  const auto ready_at = [&](const BucketPlan& bucket) {
+    std::size_t last = 0;
+    for (std::size_t index : bucket.parameters) last = std::max(last, position[index]);
+    return last;
+  };
+  std::stable_sort(buckets.begin(), buckets.end(), [&](const BucketPlan& a, const BucketPlan& b) {
+    return ready_at(a) < ready_at(b);
+  });
+}
+
+void place_parameters(std::span<const Parameter> parameters, int ranks, BucketLayout& layout) {
+  layout.place.assign(parameters.size(), std::nullopt);
+  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+    BucketPlan& bucket = layout.buckets[b];
+    std::size_t offset = 0;
+    for (std::size_t index : bucket.parameters) {
+      layout.place[index] = BucketPlace{b, offset};
+      offset += round_up(parameters[index].count(), kBlock);
+    }
+    bucket.elements =
+        round_up(std::max<std::size_t>(offset, 1), 128 * static_cast<std::size_t>(ranks));
+  }
+}
+
+std::vector<std::size_t> forward_order(const BucketLayout& layout,
+                                       std::span<const std::size_t> seen) {
+  // Not seen: needed before anything else. Without any record: the reverse of backward.
+  std::vector<std::size_t> first_use(layout.place.size(), 0);
+  for (std::size_t i = 0; i < seen.size(); ++i) first_use[seen[i]] = i + 1;
+  const auto needed_at = [&](std::size_t bucket) {
+    std::size_t first = seen.size() + 1;
+    for (std::size_t index : layout.buckets[bucket].parameters)
+      first = std::min(first, first_use[index]);
+    return first;
+  };
+  std::vector<std::size_t> buckets(layout.buckets.size());
+  std::iota(buckets.rbegin(), buckets.rend(), 0);
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [&](std::size_t a, std::size_t b) { return needed_at(a) < needed_at(b); });
+  return buckets;
+}
+
+double mebibytes(const BucketPlan& bucket) {
+  return static_cast<double>(bucket.elements * sizeof(float)) / (1 << 20);
+}
+
+bool has_tied(std::span<const Parameter> parameters, const BucketPlan& bucket) {
+  return std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
+                     [&](std::size_t index) { return !parameters[index].aliases.empty(); });
+}
+
+// The bucket that is ready last; a tied parameter's, when only what nobody used comes after it.
+std::size_t tail_of(std::span<const Parameter> parameters, const BucketLayout& layout) {
+  for (std::size_t b = layout.buckets.size(); b-- > 0;)
+    if (has_tied(parameters, layout.buckets[b])) return b;
+  return layout.buckets.size() - 1;
+}
+
+std::size_t largest_of(std::span<const Parameter> parameters, const BucketPlan& bucket) {
+  return *std::max_element(
+      bucket.parameters.begin(), bucket.parameters.end(),
+      [&](std::size_t a, std::size_t b) { return parameters[a].count() < parameters[b].count(); });
+}
+
+}  // namespace
+
+BucketLayout make_layout(std::span<const Parameter> parameters, const Order& order,
+                         std::size_t bucket_bytes, int ranks) {
+  const std::vector<std::size_t> ready = complete(parameters, order.backward);
+  Cutter cutter(parameters, bucket_bytes);
+  for (auto index = ready.rbegin(); index != ready.rend(); ++index) cutter.take(*index);
+  BucketLayout layout;
+  layout.buckets = std::move(cutter).result();
+  sort_by_readiness(layout.buckets, ready, parameters.size());
+  place_parameters(parameters, ranks, layout);
+  layout.forward = forward_order(layout, order.forward);
+  return layout;
+}
+
+std::string tail_cause(std::span<const Parameter> parameters, const BucketLayout& layout) {
+  if (layout.buckets.empty()) return "no gradients, no tail";
+  const std::size_t tail = tail_of(parameters, layout);
+  const BucketPlan& last = layout.buckets[tail];
+  const Parameter& largest = parameters[largest_of(parameters, last)];
+  const std::string where = fmt::format("tail: bucket {} ({:.2f} MiB), ", tail, mebibytes(last));
+  if (!largest.aliases.empty())
+    return where + fmt::format(
+                       "because {} is tied to {}: its gradient is complete only when "
+                       "backward ends",
+                       largest.name, fmt::join(largest.aliases, ", "));
+  return where + fmt::format("ready when backward ends; its largest part is {}", largest.name);
+}
+
+std::string describe(std::span<const Parameter> parameters, const BucketLayout& layout) {
+  std::string text = fmt::format("{:>6}  {:>5}  {:>10}  {:>10}  {}\n", "bucket", "dtype", "tensors",
+                                 "MiB", "from … to");
+  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+    const BucketPlan& bucket = layout.buckets[b];
+    text += fmt::format("{:>6}  {:>5}  {:>10}  {:>10.2f}  {} … {}\n", b, to_string(bucket.dtype),
+                        bucket.parameters.size(), mebibytes(bucket),
+                        parameters[bucket.parameters.front()].name,
+                        parameters[bucket.parameters.back()].name);
+  }
+  return text + tail_cause(parameters, layout) + "\n";
+}
+
+}  // namespace tutti::train

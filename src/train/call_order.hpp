@@ -1,0 +1,41 @@
+// train/call_order.hpp - which call of a step may follow which.
+//
+//     ┌────────────── the next micro-batch ───────────────┐
+//     ▼                                                   │
+//   begin_micro_batch ─▶ begin_backward ─▶ ready … ─▶ end_backward ─▶ step, after the last one
+//
+// What is not in the drawing may come at any time; discard_gradients leads back to the beginning.
+//
+// Pure.
+// Failure        invalid_argument names the call that came and what should come before it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tutti/status.hpp"
+
+namespace tutti::train {
+
+class CallOrder {
+ public:
+  Status begin_micro_batch(bool last);
+  Status begin_backward();
+  Status ready(std::string_view parameter) const;
+  Status end_backward();
+  Status step() const;
+  // A step is over, or begun again.
+  void restart() { at_ = At::step_begins; }
+
+  // Of the micro-batch that was begun last.
+  bool is_last() const noexcept { return last_; }
+
+ private:
+  enum class At : std::uint8_t { step_begins, forward, backward, between, complete };
+  Status refuse(std::string_view call) const;
+
+  At at_ = At::step_begins;
+  bool last_ = false;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,168 @@
+// What is told during forward and backward, and the reductions that backward starts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "train/kernels.hpp"
+#include "train/replica.hpp"
+
+namespace tutti::train {
+
+// ---- forward
+
+Status Replica::begin_micro_batch(bool last) {
+  if (!status_.ok()) return status_;
+  if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
+  watch_.begin_micro_batch();
+  expect_gradients();
+  // Nobody will ask for these.
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    if (!layout_.place[index] || asked_[index]) continue;
+    if (Status status = await_gather(bucket_of(index)); !status.ok()) return fail(status);
+    set_open(index, true);
+  }
+  return {};
+}
+
+void Replica::set_open(std::size_t index, bool open) {
+  if (open_[index] == open) return;
+  open_[index] = open;
+  if (on_gate_) on_gate_(index, open);
+}
+
+void Replica::expect_gradients() {
+  next_ = 0;
+  for (const auto& bucket : buckets_) {
+    bucket->missing = static_cast<std::size_t>(
+        std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
+                      [&](std::size_t index) { return parameters_[index].count() > 0; }));
+  }
+}
+
+Status Replica::need(std::size_t index) {
+  if (!status_.ok()) return status_;
+  if (!layout_.place[index]) return {};
+  if (learning_ && !asked_[index]) seen_order_.forward.push_back(index);
+  asked_[index] = true;
+  if (Status status = await_gather(bucket_of(index)); !status.ok()) return fail(status);
+  set_open(index, true);
+  return {};
+}
+
+Status Replica::await_gather(Bucket& bucket) {
+  if (bucket.landed == bucket.generation) return {};
+  if (Status status = watch_.await(bucket.gather); !status.ok())
+    return status.annotate("gathering parameters");
+  bucket.landed = bucket.generation;
+  return {};
+}
+
+Status Replica::parameters_ready() {
+  if (!status_.ok()) return status_;
+  for (std::size_t bucket : layout_.forward)
+    if (Status status = await_gather(*buckets_[bucket]); !status.ok()) return fail(status);
+  for (std::size_t index = 0; index < open_.size(); ++index) set_open(index, true);
+  return {};
+}
+
+// ---- backward
+
+void Replica::begin_backward() {
+  if (!status_.ok()) return;
+  if (Status status = calls_.begin_backward(); !status.ok()) return (void)fail(status);
+  watch_.begin_backward();
+  counts_.begin_backward();
+  seen_order_.backward.clear();
+}
+
+void Replica::ready(std::size_t index) {
+  if (!status_.ok()) return;
+  if (Status status = take_gradient(index); !status.ok()) (void)fail(status);
+}
+
+Status Replica::take_gradient(std::size_t index) {
+  const Parameter& parameter = parameters_[index];
+  if (Status status = calls_.ready(parameter.name); !status.ok()) return status;
+  if (!layout_.place[index]) return {};
+  // Gated once, it is no longer waited for before forward begins. Whether its gather happened to be
+  // done when forward read it is a matter of luck.
+  if (!open_[index])
+    return {Code::invalid_argument,
+            fmt::format("the gradient of parameter '{}' came, and its gate was not passed since "
+                        "the last step: forward may have read old values. Call need before it is "
+                        "read, or parameters_ready before forward",
+                        parameter.name)};
+  if (!used_[index]) control_.set_used(index);
+  used_[index] = true;
+  if (learning_) seen_order_.backward.push_back(index);
+  const bool complete = counts_.add(index);
+  if (parameter.count() == 0) return {};
+  if (layout_.place[index]->bucket < next_)
+    return {Code::invalid_argument,
+            fmt::format("the gradient of parameter '{}' came {} times in this backward, and never "
+                        "more than {} times before: bucket {} was reduced without it. A backward "
+                        "that adds gradients more often than the first one cannot be overlapped; "
+                        "turn overlap_grad_reduce off",
+                        parameter.name, counts_.came(index), counts_.learned(index),
+                        layout_.place[index]->bucket)};
+  if (complete && --bucket_of(index).missing == 0) launch_reductions_that_are_ready();
+  return {};
+}
+
+void Replica::launch_reductions_that_are_ready() {
+  if (!calls_.is_last() || !options_.overlap_grad_reduce) return;
+  while (next_ < buckets_.size() && buckets_[next_]->missing == 0) launch_reduction(next_++);
+}
+
+void Replica::launch_all_reductions() {
+  while (next_ < buckets_.size()) launch_reduction(next_++);
+}
+
+void Replica::launch_reduction(std::size_t index) {
+  Bucket& bucket = *buckets_[index];
+  if (options_.check_for_nan) look_for_faults(index);
+  const Buffer gradients = bucket.gradients();
+  const Collective collective =
+      options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
+  watch_.launch(bucket.reduction, collective, static_cast<int>(index), gradients.bytes(), [&] {
+    CallOptions call;
+    call.name = bucket.name.c_str();
+    if (collective == Collective::all_reduce)
+      return group_->all_reduce_async(gradients, ReduceOp::sum, call);
+    return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum,
+                                        call);
+  });
+}
+
+void Replica::look_for_faults(std::size_t index) {
+  const Buffer gradients = buckets_[index]->gradients();
+  const std::size_t at =
+      first_not_finite(static_cast<const float*>(gradients.data), gradients.count);
+  if (at < gradients.count) control_.set_gradient_fault(parameter_at(index, at), false);
+}
+
+Status Replica::end_backward() {
+  if (!status_.ok()) return status_;
+  if (Status status = calls_.end_backward(); !status.ok()) return fail(status);
+  watch_.end_backward();
+  if (learning_)
+    if (Status status = learn_order(); !status.ok()) return fail(status);
+  if (!calls_.is_last()) return {};
+  counts_.learn();
+  // What did not come is not used by this rank: its zeros are its contribution.
+  if (options_.overlap_grad_reduce) launch_all_reductions();
+  return {};
+}
+
+Status Replica::discard_gradients() {
+  if (!status_.ok()) return status_;
+  launch_all_reductions();
+  ExactSum ignored;
+  if (Status status = await_reductions(ignored); !status.ok()) return fail(status);
+  if (Status status = parameters_ready(); !status.ok()) return status;
+  for (const auto& bucket : buckets_) bucket->zero_gradients();
+  end_step(std::nullopt);
+  return {};
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,61 @@
+// tcp: processes anywhere (docs/transports/tcp.md).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/words.hpp"
+#include "transport/linked_endpoint.hpp"
+#include "transport/tcp/socket_options.hpp"
+#include "transport/tcp/tcp_link.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport {
+namespace {
+
+class Tcp final : public Transport {
+ public:
+  std::string_view name() const override { return "tcp"; }
+  Door door() const override { return Door::network; }
+  // The note is how many connections this rank wants with each peer.
+  Result<std::string> viable(const Config& config) const override {
+    return std::to_string(std::clamp(config.streams, 1, kMaxStreams));
+  }
+  bool can_link(const Address&, const Address&) const override { return true; }
+  // As many as both want.
+  int connections(const Address& a, const Address& b) const override {
+    return std::min(streams_of(a), streams_of(b));
+  }
+
+  Status link(LinkedEndpoint& endpoint, const Party& party, int peer,
+              std::vector<Connection> connections) const override {
+    std::vector<Descriptor> sockets;
+    for (Connection& connection : connections) {
+      if (!choose_congestion_control(connection.socket.get(), party.config.tcp_congestion))
+        return Status(
+            Code::invalid_argument,
+            fmt::format("TUTTI_TCP_CONGESTION: this kernel does not give us '{}'; "
+                        "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
+                        party.config.tcp_congestion),
+            {party.rank, peer, 0});
+      sockets.push_back(std::move(connection.socket));
+    }
+    return endpoint.add_message(
+        peer, std::make_unique<TcpLink>(party.rank, peer, std::move(sockets),
+                                        party.config.segment_bytes, party.of(peer).whereabouts()));
+  }
+
+ private:
+  int streams_of(const Address& address) const {
+    const auto wanted = parse_integer(*address.note_of(name()));
+    return static_cast<int>(std::clamp<std::int64_t>(wanted.ok() ? *wanted : 1, 1, kMaxStreams));
+  }
+};
+
+}  // namespace
+
+const Transport& tcp_transport() {
+  static const Tcp tcp;
+  return tcp;
+}
+
+}  // namespace tutti::transport
