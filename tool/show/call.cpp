@@ -1,6 +1,7 @@
 // What was asked for on the command line, read and made whole.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -20,12 +21,10 @@ std::vector<std::string_view> all_words(int count) {
   return words;
 }
 
-// An option that takes one of two words, or none: whether it is the second.
-Result<bool> read_second(std::string_view option, std::string_view word,
-                         std::array<std::string_view, 2> words) {
-  if (word.empty() || word == words[0]) return false;
-  if (word == words[1]) return true;
-  return Status(Code::invalid_argument, unknown_word(option, word, words));
+Status check_word(std::string_view option, std::string_view word,
+                  std::array<std::string_view, 2> words) {
+  if (word.empty() || std::ranges::count(words, word) > 0) return {};
+  return {Code::invalid_argument, unknown_word(option, word, words)};
 }
 
 // "2x3": ranks 0 1 2 on host 0, ranks 3 4 5 on host 1.
@@ -71,18 +70,21 @@ Status read_request(const ShowOptions& options, ShownCall& call) {
 }
 
 Status read_form(const ShowOptions& options, ShownCall& call) {
-  const auto host = read_second("form", options.form, {"message", "host"});
-  if (!host.ok()) return host.status();
-  call.on_one_host = *host;
-  const auto symmetric = read_second("memory", options.memory, {"ordinary", "symmetric"});
-  if (!symmetric.ok()) return symmetric.status();
-  if (*symmetric) call.memory = CallMemory::symmetric;
-  if ((!options.memory.empty() || options.all) && !call.on_one_host)
-    return {Code::invalid_argument, fmt::format("{} is about host forms: it needs --form host",
-                                                options.all ? "--all" : "--memory")};
-  if (call.on_one_host && !call.host_of.empty() && call.host_of.back() > 0)
+  for (Status status : {check_word("form", options.form, {"message", "host"}),
+                        check_word("memory", options.memory, {"ordinary", "symmetric"})})
+    if (!status.ok()) return status;
+  const bool several = !call.host_of.empty() && call.host_of.back() > 0;
+  if (options.form == "host" && several)
     return {Code::invalid_argument,
             fmt::format("--form host is for ranks of one host, not for --hosts {}", options.hosts)};
+  call.is_placed = !options.form.empty() || !options.hosts.empty();
+  call.on_one_host = options.form != "message" && !several;
+  if (!options.memory.empty())
+    call.memory = options.memory == "symmetric" ? CallMemory::symmetric : CallMemory::ordinary;
+  if ((call.memory || options.all) && !call.on_one_host)
+    return {Code::invalid_argument,
+            fmt::format("{} is about host forms, which only ranks of one host run",
+                        options.all ? "--all" : "--memory")};
   return {};
 }
 
@@ -98,6 +100,16 @@ Result<tuner::Machine> read_machine(const std::string& path) {
   return machine;
 }
 
+Status read_costs(const ShowOptions& options, ShownCall& call) {
+  const auto bytes = parse_bytes(options.bytes.empty() ? "1M" : options.bytes);
+  if (!bytes.ok()) return bytes.status().annotate("--bytes");
+  call.bytes = shape_of(call.request.collective).has_data() ? *bytes : 0;
+  auto machine = read_machine(options.tuning);
+  if (!machine.ok()) return machine.status();
+  call.machine = *std::move(machine);
+  return {};
+}
+
 Status read_algorithm(const ShowOptions& options, ShownCall& call) {
   call.is_named = !options.algorithm.empty();
   if (!call.is_named) return {};
@@ -111,18 +123,40 @@ Status read_algorithm(const ShowOptions& options, ShownCall& call) {
                                                options.algorithm, words)};
 }
 
+Status find_host_form(const ShowOptions& options, ShownCall& call) {
+  if (!call.on_one_host) return {};
+  auto view = HostView::make(call.algorithm, call.request);
+  if (!view.ok()) return view.status();
+  call.host = *std::move(view);
+  if (call.host || options.form != "host") return {};
+  const auto forms = message_forms(call.algorithm, call.request);
+  if (!forms.ok()) return forms.status();
+  return {Code::invalid_argument,
+          fmt::format("there is no host form of {} by {} on {}: {}; --form message shows what "
+                      "runs instead",
+                      to_string(call.request.collective), to_string(call.algorithm),
+                      count_of(static_cast<std::uint64_t>(call.request.size), "rank"),
+                      why_by_message(forms->back()))};
+}
+
 }  // namespace
+
+bool ShowOptions::is_bare() const {
+  const std::string* const words[] = {&algorithm, &hosts, &form, &memory, &bytes, &html, &svg};
+  return std::ranges::all_of(words, &std::string::empty) && ranks == 0 && !in_place && !all;
+}
+
+std::string_view ShownCall::placement() const {
+  if (on_one_host || (!host_of.empty() && host_of.back() == 0)) return "one_host";
+  const bool each =
+      host_of.empty() || host_of.size() == static_cast<std::size_t>(host_of.back()) + 1;
+  return each ? "apart" : "hosts";
+}
 
 Result<ShownCall> read_call(const ShowOptions& options) {
   ShownCall call;
-  for (auto read : {read_request, read_form, read_algorithm})
+  for (auto read : {read_request, read_form, read_algorithm, read_costs})
     if (Status status = read(options, call); !status.ok()) return status;
-  const auto bytes = parse_bytes(options.bytes);
-  if (!bytes.ok()) return bytes.status().annotate("--bytes");
-  call.bytes = shape_of(call.request.collective).has_data() ? *bytes : 0;
-  auto machine = read_machine(options.tuning);
-  if (!machine.ok()) return machine.status();
-  call.machine = *std::move(machine);
   const auto choice =
       choose(call.request, call.algorithm, call.on_one_host, call.bytes, call.machine);
   // What cannot be chosen cannot be built either, and then its builder says why.
@@ -130,6 +164,7 @@ Result<ShownCall> read_call(const ShowOptions& options) {
     call.algorithm = choice->algorithm;
     call.request.shots = choice->shots;
   }
+  if (Status status = find_host_form(options, call); !status.ok()) return status;
   return call;
 }
 
@@ -154,6 +189,18 @@ bool has_shots(Algorithm algorithm, schedule::Request request) {
   return one.ok() && two.ok() && *one != *two;
 }
 
+std::string where_words(const ShownCall& call) {
+  const int ranks = call.request.size;
+  if (call.placement() == "apart") return "every rank has a host of its own";
+  if (call.placement() == "hosts")
+    return fmt::format("{} hosts have {} ranks each", call.host_of.back() + 1,
+                       ranks / (call.host_of.back() + 1));
+  return call.is_crowded()
+             ? fmt::format("all ranks share a host with {} for {} ranks",
+                           count_of(static_cast<std::uint64_t>(call.machine.cores), "core"), ranks)
+             : "all ranks share a host with a core for each";
+}
+
 std::string count_of(std::uint64_t count, std::string_view one) {
   return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
@@ -163,7 +210,7 @@ std::string title_of(const ShownCall& call) {
   std::string title =
       fmt::format("{} by {}", to_string(request.collective), to_string(call.algorithm));
   // A host form says it by its meetings, and where memory is mapped both are one.
-  if (!call.on_one_host && has_shots(call.algorithm, request))
+  if (!call.host && has_shots(call.algorithm, request))
     title += request.shots == 1 ? " in one shot" : " in two shots";
   title += fmt::format(" on {}", count_of(static_cast<std::uint64_t>(request.size), "rank"));
   return call.bytes == 0 ? title : fmt::format("{}, {}", title, size_words(call.bytes));

@@ -14,15 +14,14 @@ namespace tutti::tool {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  tutti show all_reduce                            # which algorithms there are, and what they cost
-  tutti show all_reduce --algorithm ring -n 4      # the message form: what runs between hosts
-  tutti show all_reduce -n 4 --form host           # the host form: what ranks of one host run
-  tutti show all_reduce -n 4 --form host --bytes 64 --json
-  tutti show broadcast --algorithm binomial_tree -n 6 --root 2 --json
-  tutti show all_reduce --algorithm hierarchical --hosts 2x2
-  tutti show all_reduce --algorithm double_binary_tree -n 8 --html trees.html   # animated
-  tutti show all_reduce --algorithm ring -n 4 --svg ring.svg
+  tutti show all_reduce                       # which algorithms there are, and what they cost
+  tutti show all_reduce -n 4                  # what 4 ranks of one host run for 1 MiB
+  tutti show all_reduce -n 4 --bytes 64       # ... and for 64 bytes
+  tutti show all_reduce --hosts 2x2           # what runs on two hosts of two ranks each
+  tutti show all_reduce -n 4 --form message   # what ranks on different hosts run, pass by pass
   tutti show all_reduce -n 4 --form host --memory symmetric --svg host.svg
+  tutti show broadcast --algorithm binomial_tree -n 6 --root 2 --json
+  tutti show all_reduce --algorithm double_binary_tree -n 8 --html trees.html   # animated
 )";
 
 constexpr const char* kJobFooter = R"(Examples:
@@ -53,14 +52,39 @@ int write(const std::string& path, const std::string& text) {
 
 // What there is to say about the call, and in which way.
 Result<std::string> answer(const ShowOptions& options, const ShownCall& call) {
+  if (options.list || options.is_bare()) return print_list(call, options.json);
   if (!options.html.empty()) return make_page(call);
   if (!options.svg.empty()) return make_svg(call);
-  if (!call.is_named && options.form.empty()) return print_list(call, options.json);
-  return call.on_one_host ? print_host_form(call, options.json, options.all)
-                          : print_message_form(call, options.json);
+  if (call.host) return print_host_form(call, options.json, options.all);
+  return print_message_form(call, options.json);
+}
+
+// A list is about all algorithms in all forms.
+Status check_list(const ShowOptions& options) {
+  const std::pair<const char*, bool> others[] = {
+      {"--algorithm", !options.algorithm.empty()}, {"--form", !options.form.empty()},
+      {"--memory", !options.memory.empty()},       {"--all", options.all},
+      {"--html", !options.html.empty()},           {"--svg", !options.svg.empty()}};
+  for (const auto& [name, is_there] : others)
+    if (options.list && is_there)
+      return {Code::invalid_argument, fmt::format("--list and {} exclude each other", name)};
+  return {};
+}
+
+// What older versions had.
+Status check_gone(const ShowOptions& options) {
+  if (options.fused)
+    return {Code::invalid_argument,
+            "--fused is gone: --form message shows a schedule before and after fuse_folds"};
+  if (!options.shots.empty())
+    return {Code::invalid_argument,
+            "--shots is gone: what runs follows from the size of the call, so say --bytes SIZE"};
+  return {};
 }
 
 int show(const ShowOptions& options) {
+  for (auto check : {check_gone, check_list})
+    if (Status status = check(options); !status.ok()) return complain("show", status);
   if (options.collective.empty())
     return complain("show", "say what to show: a collective, such as all_reduce, or job",
                     kBadInput);
@@ -95,23 +119,28 @@ Command make_show(CLI::App& app) {
   CLI::App* show_parser =
       app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
   show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …");
-  show_parser->add_option(
-      "-a,--algorithm", options->algorithm,
-      "ring, direct, …; none: list them all, or with --form the tuner's choice");
+  show_parser->add_option("-a,--algorithm", options->algorithm,
+                          "ring, direct, … (default: what the tuner takes)");
   show_parser->add_option("-n,--ranks", options->ranks, "number of ranks (default 4)")
       ->check(CLI::Range(1, kMostRanksShown));
   show_parser->add_option("--root", options->root, "rank of the root (default 0)");
   show_parser->add_option("--hosts", options->hosts,
-                          "where the ranks sit: HOSTSxRANKS (default: a host each)");
+                          "where the ranks sit: HOSTSxRANKS (default: all on one host)");
   show_parser->add_flag("--in-place", options->in_place, "the program for input == output");
-  show_parser->add_option("--form", options->form,
-                          "message: what runs between hosts; host: what ranks of one host run");
+  show_parser->add_option(
+      "--form", options->form,
+      "message: what runs between hosts (without --hosts: a host for each rank); host: what ranks "
+      "of one host run (default: what runs on --hosts)");
   show_parser->add_option("--bytes", options->bytes,
                           "size of the call, which decides what runs (default 1M)");
   show_parser->add_flag("--all", options->all,
-                        "with --form host: also forms that do not run at this size");
+                        "of a host form also variants that do not run at this size");
   show_parser->add_option("--memory", options->memory,
-                          "of a host form that is drawn: ordinary (default) or symmetric");
+                          "that ranks of one host pass: ordinary or symmetric (default: text and "
+                          "JSON tell of both, drawings begin with ordinary)");
+  show_parser->add_flag("--list", options->list,
+                        "which algorithms there are, and what they cost (the default where only "
+                        "the collective is named)");
   show_parser->add_option("--html", options->html, "write an animated page into this file");
   show_parser->add_option("--svg", options->svg, "write a still drawing into this file");
   show_parser->add_flag("--text", options->text, "as text (the default)");
@@ -119,6 +148,8 @@ Command make_show(CLI::App& app) {
   show_parser->add_option(
       "--tuning", options->tuning,
       "costs to choose by, and the page's: a tuning table (default: the built-in one)");
+  show_parser->add_flag("--fused", options->fused)->group("");  // not in the help
+  show_parser->add_option("--shots", options->shots)->group("");
   show_parser->footer(kFooter);
   auto job_options = std::make_shared<JobViewOptions>();
   CLI::App* job_parser = add_job_parser(*show_parser, *job_options);

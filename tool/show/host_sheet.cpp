@@ -60,6 +60,7 @@ class HostDrawing {
             kLeft) {}
 
   std::string draw() {
+    add_notes();
     double y = sheet_.top();
     const std::size_t phases = forms_.front().phases.size();
     for (std::size_t phase = 0; phase < phases; ++phase) {
@@ -70,19 +71,37 @@ class HostDrawing {
   }
 
  private:
+  bool has(auto matches) const {
+    return std::ranges::any_of(
+        forms_, [&](const HostForm& form) { return std::ranges::any_of(form.phases, matches); });
+  }
+  void add_notes() {
+    const bool windows =
+        has([](const HostPhase& phase) { return fills(phase, Cell::Where::window); });
+    const bool folds = has([](const HostPhase& phase) { return phase.fold.has_value(); });
+    const bool moves = has([](const HostPhase& phase) { return !phase.moves.empty(); });
+    if (windows) sheet_.note("A window is memory in which a rank shows chunks to the others.");
+    if (folds || moves)
+      sheet_.note(
+          fmt::format("Arrows point to where data goes; ■ lies in a window or result, ● in the "
+                      "caller's buffer.{}",
+                      folds ? " ⊕ combines what it reads." : ""));
+    sheet_.note("Nobody goes on from a meeting before all have come to it.");
+  }
+
   double draw_phase(std::size_t phase, double y) {
     const double top = y;
     y += kPadding;
-    y = boxes(phase, Cell::Where::window, "window", "all show", y);
+    y = boxes(phase, Cell::Where::window, "window", "show", y);
     y = copies(phase, y);
     for (const HostForm& form : forms_) y = moves(form, form.phases[phase], HostAction::take, y);
     for (const HostForm& form : forms_) y = moves(form, form.phases[phase], HostAction::give, y);
     for (const HostForm& form : forms_)
       if (form.phases[phase].fold) y = fold(form, *form.phases[phase].fold, y);
-    y = boxes(phase, Cell::Where::result, "result", "all keep", y);
+    y = boxes(phase, Cell::Where::result, "result", "keep", y);
     if (y == top + kPadding) {
       sheet_.text(kRowLabel, y + kRow / 2 + 4, "muted",
-                  phase == 0 ? "ranks arrive" : "all is there");
+                  phase == 0 ? "ranks arrive" : "all is done");
       y += kRow;
     }
     sheet_.text(kMargin, top + kPadding + kRow / 2 + 4, "muted", fmt::format("phase {}", phase));
@@ -101,18 +120,24 @@ class HostDrawing {
     return y + kMeeting;
   }
 
-  // What fills the slots of every rank in this phase.
-  bool fills(std::size_t phase, Cell::Where slots) const {
-    return std::ranges::any_of(forms_, [&](const HostForm& form) {
-      const HostPhase& own = form.phases[phase];
-      if (slots == Cell::Where::result) return own.fold && own.fold->keeps_result;
-      return std::ranges::any_of(
-          own.moves, [](const HostMove& move) { return move.action == HostAction::show; });
-    });
+  // The rank fills such slots in this phase.
+  static bool fills(const HostPhase& phase, Cell::Where slots) {
+    if (slots == Cell::Where::result) return phase.fold && phase.fold->keeps_result;
+    return std::ranges::any_of(
+        phase.moves, [](const HostMove& move) { return move.action == HostAction::show; });
   }
-  double boxes(std::size_t phase, Cell::Where slots, const char* name, const char* label,
-               double y) {
-    if (!fills(phase, slots)) return y;
+  // "all show", "2 shows", "some show".
+  std::string who(std::size_t phase, Cell::Where slots, std::string_view verb) const {
+    std::vector<int> ranks;
+    for (const HostForm& form : forms_)
+      if (fills(form.phases[phase], slots)) ranks.push_back(form.frame.rank);
+    if (ranks.empty()) return {};
+    if (ranks.size() == 1) return fmt::format("{} {}s", ranks.front(), verb);
+    return fmt::format("{} {}", ranks.size() == forms_.size() ? "all" : "some", verb);
+  }
+  double boxes(std::size_t phase, Cell::Where slots, const char* name, const char* verb, double y) {
+    const std::string label = who(phase, slots, verb);
+    if (label.empty()) return y;
     sheet_.text(kRowLabel, y + kRow / 2 + 4, "muted", label);
     for (std::size_t rank = 0; rank < forms_.size(); ++rank) {
       const auto row = sheet_.cells(rank, [&](const Cell& cell) { return cell.where == slots; });
@@ -242,9 +267,11 @@ class HostDrawing {
 
 }  // namespace
 
-std::string draw_host_form(const ShownCall& call, const HostView& view) {
+std::string draw_host_form(const ShownCall& call) {
+  const HostView& view = *call.host;
   const bool crowded = call.is_crowded();
-  const schedule::Reach reach = view.reach(view.way(call.bytes, crowded), call.memory);
+  const schedule::Reach reach =
+      view.reach(view.way(call.bytes, crowded), call.memory.value_or(CallMemory::ordinary));
   return HostDrawing(call, *view.find(reach), view.use(reach, call.bytes, crowded)).draw();
 }
 

@@ -7,7 +7,7 @@
 
 namespace tutti::tool {
 
-// Of the form that runs for this call with its memory.
-std::string draw_host_form(const ShownCall& call, const HostView& view);
+// Of the form that runs for this call with its memory; ordinary where none was named. Needs call.host.
+std::string draw_host_form(const ShownCall& call);
 
 }  // namespace tutti::tool

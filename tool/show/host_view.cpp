@@ -107,7 +107,7 @@ HostUse HostView::use(Reach reach, std::size_t bytes, bool crowded) const {
   switch (reach) {
     case Reach::window: return {true, words_for_window(way)};
     case Reach::readable:
-      return {true, fmt::format("ordinary memory in one piece: the kernel copies chunks of {}",
+      return {true, fmt::format("ordinary memory, where the kernel copies chunks of {}",
                                 about(way.longest))};
     case Reach::mapped_source: return {true, "what is read lies in symmetric memory on all ranks"};
     case Reach::mapped: return {true, "symmetric memory on all ranks"};
@@ -116,18 +116,20 @@ HostUse HostView::use(Reach reach, std::size_t bytes, bool crowded) const {
 }
 
 std::string HostView::words_for_window(const HostWay& way) const {
+  if (way.widest == 0) return "nothing moves but the line by which a rank arrives";
   const bool any = reach(way, CallMemory::symmetric) == Reach::window;
   const std::string memory = any ? "any memory" : "ordinary memory";
   switch (way.carrier) {
-    case Carrier::line: return memory + ": in the line by which a rank arrives";
-    case Carrier::window: return memory + ": in a window that is filled before the ranks meet";
+    case Carrier::line: return memory + ", in the line by which a rank arrives";
+    case Carrier::window: return memory + ", in a window that is filled before the ranks meet";
     case Carrier::pieces: break;
   }
-  return way.piece < way.longest ? fmt::format("{}: in pieces of {}", memory, about(way.piece))
-                                 : memory + ": in one piece";
+  return way.piece < way.longest ? fmt::format("{}, in pieces of {}", memory, about(way.piece))
+                                 : memory + ", in one piece";
 }
 
 std::string HostView::why_not(Reach reach, const HostWay& way, bool crowded) const {
+  if (way.widest == 0) return "there is nothing to read";
   if (reach == Reach::window)
     return "it serves where the kernel does not let ranks read each other, or where buffers lie in "
            "several pieces";

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tool/bench/arithmetic.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
@@ -63,7 +64,7 @@ Result<json> row_of(const ShownCall& call, Algorithm algorithm) {
 
 std::string line_of(const json& row, bool reduces) {
   const std::string name = row["algorithm"];
-  if (row.contains("not_here")) return fmt::format("  {:20} not for this size\n", name);
+  if (row.contains("not_here")) return fmt::format("  {:20} not for these ranks and hosts\n", name);
   const bool ordered = row["rank_ordered"].get<bool>();
   const json& host = row["host_form"];
   return fmt::format("  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", name, row["steps"].get<int>(),
@@ -72,6 +73,37 @@ std::string line_of(const json& row, bool reduces) {
                      : ordered ? "yes"
                                : "no",
                      host.is_null() ? "by messages" : count_of(host["meetings"], "meeting"));
+}
+
+// {"one_host": "direct", "apart": "ring"}: what the tuner takes for this size.
+json choices_of(const ShownCall& call) {
+  schedule::Request request = call.request;
+  json choices = json::object();
+  const auto add = [&](const char* where, bool on_one_host) {
+    const auto choice =
+        choose(request, Algorithm::automatic, on_one_host, call.bytes, call.machine);
+    if (choice.ok()) choices[where] = std::string(to_string(choice->algorithm));
+  };
+  if (call.placement() == "hosts") add("hosts", false);
+  request.host_of = {};
+  add("one_host", true);
+  add("apart", false);
+  return choices;
+}
+
+std::string to_text(const json& choices, const ShownCall& call) {
+  std::string text = call.bytes == 0
+                         ? "The tuner takes"
+                         : fmt::format("For {} the tuner takes", size_words(call.bytes));
+  const std::pair<const char*, std::string> places[] = {{"one_host", "on one host"},
+                                                        {"apart", "on a host each"},
+                                                        {"hosts", "where " + where_words(call)}};
+  const char* comma = " ";
+  for (const auto& [where, words] : places)
+    if (choices.contains(where))
+      text += fmt::format("{}{} {}", std::exchange(comma, ", "), choices[where].get<std::string>(),
+                          words);
+  return text + ".\n";
 }
 
 }  // namespace
@@ -88,6 +120,7 @@ Result<std::string> print_list(const ShownCall& call, bool as_json) {
     return json({{"collective", collective},
                  {"size", call.request.size},
                  {"bytes", call.bytes},
+                 {"choice", choices_of(call)},
                  {"algorithms", rows}})
                .dump(1) +
            "\n";
@@ -97,7 +130,7 @@ Result<std::string> print_list(const ShownCall& call, bool as_json) {
                   count_of(static_cast<std::uint64_t>(call.request.size), "rank"), "algorithm",
                   "steps", "messages", "most per rank", reduces ? "rank order" : "", "host form");
   for (const json& row : rows) text += line_of(row, reduces);
-  return text;
+  return text + to_text(choices_of(call), call);
 }
 
 }  // namespace tutti::tool

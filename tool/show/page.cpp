@@ -64,7 +64,7 @@ Result<std::string> make_page(const ShownCall& call) {
   // What was asked for must exist; the rest may.
   if (const auto asked = message_forms(call.algorithm, request); !asked.ok()) return asked.status();
 
-  const bool on_hosts = !call.host_of.empty() && call.host_of.back() > 0;
+  const bool on_hosts = call.placement() == "hosts";
   std::string schedules;
   json predictions = json::object();
   for (const int n : sizes_for(request.size)) {
@@ -85,9 +85,7 @@ Result<std::string> make_page(const ShownCall& call) {
                {"start",
                 {{"algorithm", std::string(to_string(call.algorithm))},
                  {"size", request.size},
-                 {"placement", call.on_one_host ? "one_host"
-                               : on_hosts       ? "hosts"
-                                                : "apart"},
+                 {"placement", std::string(call.placement())},
                  {"memory", call.memory == CallMemory::symmetric ? "symmetric" : "ordinary"},
                  {"bytes", call.bytes}}},
                {"machine", machine_facts(call.machine)},

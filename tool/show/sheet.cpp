@@ -12,6 +12,8 @@ using schedule::Cell;
 constexpr double kHead = 106;  // title, remark, ranks, cells
 constexpr double kFoot = 46;
 constexpr double kMargin = 16;
+constexpr double kLetter = 6.4;  // width of one, about; in titles more
+constexpr double kNote = 17;     // height of a line
 constexpr int kColours = 16;
 
 // As in web/style.css. Written out as plain fills and strokes, which every renderer understands.
@@ -53,10 +55,14 @@ Sheet::Sheet(std::string title, std::string remark, std::vector<schedule::Cells>
                     this->cells(rank, [](const Cell& cell) { return cell.is_callers(); }).size());
   column_ = std::clamp(static_cast<double>(most) * 14 + 26, 84.0, 260.0);
   chip_ = std::min(14.0, (column_ - 14) / static_cast<double>(most));
-  // Letters of the title and the remark are about this wide.
   width_ = std::max({left_ + column_ * static_cast<double>(cells_.size()) + kMargin,
                      2 * kMargin + 8.6 * static_cast<double>(title_.size()),
-                     2 * kMargin + 6.4 * static_cast<double>(remark_.size())});
+                     2 * kMargin + kLetter * static_cast<double>(remark_.size())});
+}
+
+void Sheet::note(const std::string& words) {
+  notes_.push_back(words);
+  width_ = std::max(width_, 2 * kMargin + kLetter * static_cast<double>(words.size()));
 }
 
 const char* Sheet::colour(std::uint64_t extent) const {
@@ -94,8 +100,10 @@ std::string Sheet::finish(double bottom) {
   };
   text(kMargin, 28, "title", title_);
   text(kMargin, 47, "muted", remark_);
-  text(kMargin, kHead - 18, "muted", "at first");
-  text(kMargin, bottom + 18, "muted", "at last");
+  const bool has_data =
+      std::ranges::any_of(cells_, [](const auto& each) { return !each.all().empty(); });
+  if (has_data) text(kMargin, kHead - 18, "muted", "at first");
+  if (has_data) text(kMargin, bottom + 18, "muted", "at last");
   for (std::size_t rank = 0; rank < cells_.size(); ++rank) {
     behind_ +=
         fmt::format(R"(<line class="life" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)"
@@ -105,11 +113,16 @@ std::string Sheet::finish(double bottom) {
     chips(rank, kHead - 28, cells(rank, [](const Cell& cell) { return cell.is_callers(); }), false);
     chips(rank, bottom + 8, cells(rank, is_promised), true);
   }
+  double end = bottom + kFoot;
+  for (const std::string& words : notes_) {
+    text(kMargin, end, "muted", words);
+    end += kNote;
+  }
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}, step by step: {3}\">\n"
       "{4}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{5}{6}</svg>\n",
-      width_, bottom + kFoot, title_, remark_, kStyle, behind_, body_);
+      width_, end, title_, remark_, kStyle, behind_, body_);
 }
 
 }  // namespace tutti::tool

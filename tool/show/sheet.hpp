@@ -23,6 +23,8 @@ class Sheet {
   const char* colour(std::uint64_t extent) const;
 
   void text(double x, double y, std::string_view kind, std::string_view words);
+  // A line below everything, about how to read it. Before the first band.
+  void note(const std::string& words);
   // A shaded one for every second call.
   void band(double y, double height);
   void add(std::string_view shapes) { body_ += shapes; }
@@ -45,6 +47,7 @@ class Sheet {
  private:
   std::string title_;
   std::string remark_;
+  std::vector<std::string> notes_;
   std::vector<schedule::Cells> cells_;
   std::uint64_t extents_per_colour_;
   double left_, column_, chip_, width_, top_;

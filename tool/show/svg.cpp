@@ -58,20 +58,25 @@ std::vector<Message> messages_of(const std::vector<Program>& programs) {
   return messages;
 }
 
+const char* placement_words(const ShownCall& call) {
+  return call.on_one_host ? "on one host, as there is no host form" : "between hosts";
+}
+
 class MessageDrawing {
  public:
-  MessageDrawing(const ShownCall& call, const MessageForm& form, const std::string& where)
+  MessageDrawing(const ShownCall& call, const MessageForm& form)
       : messages_(messages_of(form.programs)),
-        sheet_(
-            title_of(call),
-            fmt::format(
-                "message form {}, {}: {}, {}",
-                form.changes.empty() ? std::string(form.pass) : fmt::format("after {}", form.pass),
-                where, count_of(steps(), "step"), count_of(form.report.messages, "message")),
-            {form.programs.begin(), form.programs.end()},
-            schedule::extents_per_colour(form.programs.front()), kLeft) {}
+        sheet_(title_of(call),
+               fmt::format("message form {}, {}: {}, {}",
+                           form.changes.empty() ? std::string(form.pass)
+                                                : fmt::format("after {}", form.pass),
+                           placement_words(call), count_of(steps(), "step"),
+                           count_of(form.report.messages, "message")),
+               {form.programs.begin(), form.programs.end()},
+               schedule::extents_per_colour(form.programs.front()), kLeft) {}
 
   std::string draw() {
+    sheet_.note("An arrow is a message; colour and number say which chunks are in it.");
     double y = sheet_.top();
     for (auto begin = messages_.begin(); begin != messages_.end();) {
       const auto end = std::find_if(begin, messages_.end(), [&](const Message& message) {
@@ -131,15 +136,10 @@ class MessageDrawing {
 }  // namespace
 
 Result<std::string> make_svg(const ShownCall& call) {
-  if (call.on_one_host) {
-    const auto view = HostView::make(call.algorithm, call.request);
-    if (!view.ok()) return view.status();
-    if (*view) return draw_host_form(call, **view);
-  }
+  if (call.host) return draw_host_form(call);
   const auto forms = message_forms(call.algorithm, call.request);
   if (!forms.ok()) return forms.status();
-  return MessageDrawing(call, forms->back(), call.on_one_host ? "on one host too" : "between hosts")
-      .draw();
+  return MessageDrawing(call, forms->back()).draw();
 }
 
 }  // namespace tutti::tool

@@ -17,13 +17,19 @@ using schedule::Report;
 
 // ---- what all forms have
 
-// Remarks begin with #, so that message forms can be read back as they are printed.
-std::string heading(const ShownCall& call, std::string_view form) {
-  std::string text = fmt::format("# {}: {} form\n", title_of(call), form);
+// Which form it is, and why this one. Remarks begin with #, so that message forms can be read back as
+// they are printed.
+std::string heading(const ShownCall& call, std::string_view form, const std::string& where) {
+  std::string text = fmt::format("# {}: {} form\n{}", title_of(call), form, where);
   if (!call.is_named)
     text += fmt::format("# The tuner takes {} here; costs: {}.\n", to_string(call.algorithm),
                         call.machine.name);
   return text;
+}
+
+std::string runs_where(const ShownCall& call) {
+  return fmt::format("# It runs where {}{}.\n", where_words(call),
+                     call.is_placed ? "" : " (assumed, as no --hosts are named)");
 }
 
 std::string verified(const ShownCall& call, const Report& report, const std::string& counts) {
@@ -39,7 +45,9 @@ json head_of(const ShownCall& call, std::string_view form) {
                {"collective", std::string(to_string(call.request.collective))},
                {"algorithm", std::string(to_string(call.algorithm))},
                {"size", call.request.size},
-               {"bytes", call.bytes}};
+               {"bytes", call.bytes},
+               {"placement", std::string(call.placement())},
+               {"chosen_by", call.is_named ? "caller" : "tuner"}};
   if (has_shots(call.algorithm, call.request)) head["shots"] = call.request.shots;
   return head;
 }
@@ -56,15 +64,29 @@ json to_json(const MessageForm& form) {
   return document;
 }
 
-std::string to_text(const ShownCall& call, const MessageForm& form, bool is_last) {
+std::string to_text(const ShownCall& call, const MessageForm& form, bool runs) {
   std::string text = form.changes.empty()
                          ? fmt::format("\n# {}", form.pass)
                          : fmt::format("\n# after {}: {}", form.pass, form.changes);
-  text += is_last ? "; this is what runs\n" : "\n";
+  text += runs ? "; this is what runs\n" : "\n";
   return text + schedule::print(form.programs) +
          verified(call, form.report,
                   fmt::format("{}, {}", count_of(form.report.steps, "step"),
                               count_of(form.report.messages, "message")));
+}
+
+// `why`: there is no host form; empty where there is one.
+std::string where_messages_run(const ShownCall& call, const std::string& why) {
+  if (call.request.size == 1) return "# A rank alone neither sends nor meets anybody.\n";
+  if (why.empty())
+    return (call.placement() == "one_host" ? "" : runs_where(call)) +
+           "# Ranks of one host run the host form instead: --form host.\n";
+  return runs_where(call) +
+         fmt::format("# {}: {}.\n",
+                     call.on_one_host ? "Messages, as there is no host form"
+                                      : "Ranks of one host send these messages too, as there is no "
+                                        "host form",
+                     why);
 }
 
 std::string print_messages(const ShownCall& call, const std::vector<MessageForm>& forms,
@@ -80,14 +102,9 @@ std::string print_messages(const ShownCall& call, const std::vector<MessageForm>
     if (why.empty()) document["on_one_host"].erase("because");
     return document.dump(1) + "\n";
   }
-  std::string text = heading(call, "message");
-  text += why.empty()
-              ? "# It runs between hosts; ranks of one host run the host form (--form host).\n"
-              : fmt::format(
-                    "# It runs between hosts, and on one host too, where there is no host "
-                    "form: {}.\n",
-                    why);
-  for (const MessageForm& form : forms) text += to_text(call, form, &form == &forms.back());
+  std::string text = heading(call, "message", where_messages_run(call, why));
+  const bool runs = !why.empty() || call.placement() != "one_host";
+  for (const MessageForm& form : forms) text += to_text(call, form, runs && &form == &forms.back());
   return text;
 }
 
@@ -115,26 +132,37 @@ std::string to_text(const ShownCall& call, const HostVariant& variant) {
                              : fmt::format("{} touches", variant.report.messages)));
 }
 
+// With the memory that was named, or with any.
+HostUse use_of(const ShownCall& call, const HostView& view, Reach reach) {
+  HostUse use = view.use(reach, call.bytes, call.is_crowded());
+  if (!use.runs || !call.memory) return use;
+  if (view.reach(view.way(call.bytes, call.is_crowded()), *call.memory) == reach) return use;
+  return {false, "it is for other memory: " + use.words};
+}
+
 std::string print_host(const ShownCall& call, const HostView& view, bool as_json, bool all) {
   json rows = json::array();
-  std::string text = heading(call, "host");
-  text += fmt::format(
-      "# Ranks of one host run it, with {}; between hosts: --form message.\n",
-      call.is_crowded() ? fmt::format("{} cores", call.machine.cores) : "a core for each");
+  std::string text = heading(
+      call, "host", runs_where(call) + "# Between hosts the message form runs: --form message.\n");
+  text +=
+      "# Made of the message form after fuse_folds by the pass lower: one for each way in which "
+      "ranks\n"
+      "# can reach the memory that the others pass.\n";
   for (const Reach reach : schedule::kReaches) {
     const HostVariant* variant = view.find(reach);
-    const HostUse use = view.use(reach, call.bytes, call.is_crowded());
+    const HostUse use = use_of(call, view, reach);
     const bool whole = variant != nullptr && (use.runs || all);
     json row = {{"reach", std::string(to_string(reach))}, {"runs", use.runs}, {"when", use.words}};
     if (whole) row.update(to_json(*variant));
     rows.push_back(std::move(row));
-    text +=
-        fmt::format("\n# {}{}: {}\n", to_string(reach), use.runs ? "" : ", not here", use.words);
+    text += fmt::format("\n# after lower, {}{}: {}\n", to_string(reach),
+                        use.runs ? "" : ", which does not run here", use.words);
     if (whole) text += to_text(call, *variant);
   }
   if (!as_json) return text;
   json document = head_of(call, "host");
   document["format"] = "tutti host form 1";
+  document["pass"] = "lower";
   document["forms"] = std::move(rows);
   return document.dump(1) + "\n";
 }
@@ -147,10 +175,8 @@ Result<std::string> print_message_form(const ShownCall& call, bool as_json) {
   return print_messages(call, *forms, as_json);
 }
 
-Result<std::string> print_host_form(const ShownCall& call, bool as_json, bool all) {
-  const auto view = HostView::make(call.algorithm, call.request);
-  if (!view.ok()) return view.status();
-  return *view ? print_host(call, **view, as_json, all) : print_message_form(call, as_json);
+std::string print_host_form(const ShownCall& call, bool as_json, bool all) {
+  return print_host(call, *call.host, as_json, all);
 }
 
 }  // namespace tutti::tool

@@ -97,7 +97,8 @@ class Page {
   whenWord() {
     const {form, pass} = this.schedule;
     const sits = `Ranks ${PLACEMENTS[this.choice.placement]}`;
-    if (form === 'host') return `${sits} run this. ${sentence(this.runOf(this.schedule)[2])}.`;
+    if (form === 'host')
+      return `${sits} run this: the host form, which the pass lower makes of messages. ${sentence(this.runOf(this.schedule)[2])}.`;
     const name = pass === 'as built' ? pass : `after ${pass}`;
     const last = this.forms().find((each) => this.runOf(each));
     if (this.schedule !== last) return `The message form ${name}, before ${last.pass}. ${sits} run what came out of that.`;
