@@ -74,9 +74,8 @@ function touchWord({verb, by, from, to, cells, contents, share}, ranks) {
   const place = (rank, cell) => (rank === by ? 'its ' : 'the ') + SPACES[ranks[rank].cells[cell][0]] +
     (rank === by ? '' : ` of ${rank}`);
   const part = share < 1 ? `${Number(share.toPrecision(2))} of ` : '';
-  const away = verb === 'puts' || verb === 'gives';
-  const way = verb === 'takes' || verb === 'folds' ? `from ${place(from, cells[0])}`
-    : `${away ? 'into' : 'to'} ${place(to, cells[1])}`;
+  const way = ['takes', 'folds'].includes(verb) ? `from ${place(from, cells[0])}`
+    : `${['shows', 'keeps'].includes(verb) ? 'in' : 'into'} ${place(to, cells[1])}`;
   return `${by} ${verb} ${part}chunk ${contents[0].extent} ${way}`;
 }
 
