@@ -153,7 +153,7 @@ class Page {
     const last = this.forms().find((each) => this.runOf(each));
     const passes = [...(last.before || []), last].map(({pass}) => pass);
     const choices = [
-      ['memory', Object.entries(MEMORIES), this.choice.memory, last.form === 'host'],
+      ['memory', Object.entries(MEMORIES), this.choice.memory, last.form === 'host' && last.measure.parts > 0],
       ['pass', passes.map((pass) => [pass, pass === 'as built' ? pass : `after ${pass}`]), this.schedule.pass,
         last.form === 'message' && passes.length > 1],
     ];
@@ -428,8 +428,11 @@ class Page {
     const cell = (bits, kind) => `<svg viewBox="0 0 52 32" aria-hidden="true"><g class="cell ${kind}" style="--hue:var(--c0)">` +
       `<rect class="frame" x="16" y="1" width="20" height="30" rx="3"/>${[0, 1, 2, 3].filter((i) => bits >> i & 1)
         .map((i) => `<path class="fill" d="M17 ${2 + i * 7}h18v6.2h-18z"/>`).join('')}</g></svg>`;
-    const reduces = this.data.reduces;
-    const items = reduces ? [
+    const barrier = this.schedule.measure.parts === 0;
+    const items = barrier ? [
+      [cell(0b0010, ''), 'What a rank knows: each lit slot is a rank of which it has heard that it came, rank 0 on top.'],
+      [cell(0b1111, 'done'), 'It knows that all have come, and goes on.'],
+    ] : this.data.reduces ? [
       [cell(0b0010, ''), 'A chunk of one rank. Its colour says which chunk; each lit slot is one rank’s contribution, rank 0 on top.'],
       [cell(0b0111, 'fresh'), 'Just written in this step.'],
       [cell(0b1111, 'done'), 'Complete: everything that belongs into it is there.'],
