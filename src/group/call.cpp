@@ -160,7 +160,7 @@ class Resolver {
   }
 
   Status choose(Chooser& chooser) {
-    tuner::Situation situation;
+    tuner::CallFacts situation;
     situation.collective = call_.collective;
     situation.ranks = setting_.size;
     situation.host_of = setting_.host_of;

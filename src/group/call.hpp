@@ -22,7 +22,7 @@ struct Setting {
   int rank = 0;
   int size = 1;
   std::vector<int> host_of;
-  std::vector<int> machine_of;  // tuner::Situation::machine_of
+  std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
   const Config* config = nullptr;
   const schedule::Catalog* catalog = &schedule::Catalog::built_in();

@@ -12,14 +12,14 @@ void Chooser::use(std::shared_ptr<const tuner::Machine> machine, Log log) {
   predicted_.clear();
 }
 
-Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorithm forced) {
+Result<tuner::Choice> Chooser::choose(const tuner::CallFacts& facts, Algorithm forced) {
   // One choice per power of two: all ranks round alike.
-  tuner::Situation rounded = situation;
-  rounded.bytes = situation.bytes == 0 ? 0 : std::bit_ceil(situation.bytes);
-  const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
-                            static_cast<std::uint64_t>(situation.order) << 8 |
-                            static_cast<std::uint64_t>(situation.uneven) << 16 |
-                            static_cast<std::uint64_t>(situation.symmetric) << 17 |
+  tuner::CallFacts rounded = facts;
+  rounded.bytes = facts.bytes == 0 ? 0 : std::bit_ceil(facts.bytes);
+  const std::uint64_t key = static_cast<std::uint64_t>(facts.collective) |
+                            static_cast<std::uint64_t>(facts.order) << 8 |
+                            static_cast<std::uint64_t>(facts.uneven) << 16 |
+                            static_cast<std::uint64_t>(facts.symmetric) << 17 |
                             static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24 |
                             static_cast<std::uint64_t>(forced) << 40;
   const auto at = chosen_.find(key);
@@ -30,14 +30,14 @@ Result<tuner::Choice> Chooser::choose(const tuner::Situation& situation, Algorit
   return choice;
 }
 
-std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& situation,
+std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::CallFacts& facts,
                                                      Algorithm algorithm) {
-  const std::uint64_t key = static_cast<std::uint64_t>(situation.collective) |
+  const std::uint64_t key = static_cast<std::uint64_t>(facts.collective) |
                             static_cast<std::uint64_t>(algorithm) << 8 |
-                            static_cast<std::uint64_t>(situation.bytes) << 16;
+                            static_cast<std::uint64_t>(facts.bytes) << 16;
   if (const auto at = predicted_.find(key); at != predicted_.end()) return at->second;
   std::pair<Nanoseconds, Nanoseconds> times{0, 0};
-  tuner::Situation exact = situation;
+  tuner::CallFacts exact = facts;
   if (auto any = tuner::choose_forced(exact, algorithm, *machine_); any.ok())
     times.first = any->predicted;
   exact.symmetric = true;
@@ -48,10 +48,10 @@ std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::Situation& sit
   return times;
 }
 
-Result<tuner::Choice> Chooser::choose_among_all(const tuner::Situation& situation) const {
-  const std::vector<tuner::Choice> choices = tuner::candidates(situation, *machine_);
-  if (log_.enabled(Level::info, Subsystem::tune))
-    log_.info(Subsystem::tune, "{}", tuner::describe(situation, choices));
+Result<tuner::Choice> Chooser::choose_among_all(const tuner::CallFacts& facts) const {
+  if (!log_.enabled(Level::info, Subsystem::tune)) return tuner::choose(facts, *machine_);
+  const std::vector<tuner::Choice> choices = tuner::candidates(facts, *machine_);
+  log_.info(Subsystem::tune, "{}", tuner::describe(facts, choices));
   return choices.front();
 }
 

@@ -18,15 +18,15 @@ class Chooser {
   // By what costs to choose. All ranks must have the same, from the same call on.
   void use(std::shared_ptr<const tuner::Machine> machine, Log log);
 
-  Result<tuner::Choice> choose(const tuner::Situation& situation, Algorithm forced);
+  Result<tuner::Choice> choose(const tuner::CallFacts& facts, Algorithm forced);
   // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
-  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::Situation& situation,
+  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::CallFacts& facts,
                                               Algorithm algorithm);
   // Whose costs choices go by.
   const tuner::Machine& machine() const { return *machine_; }
 
  private:
-  Result<tuner::Choice> choose_among_all(const tuner::Situation& situation) const;
+  Result<tuner::Choice> choose_among_all(const tuner::CallFacts& facts) const;
 
   std::shared_ptr<const tuner::Machine> machine_ =
       std::make_shared<const tuner::Machine>(tuner::built_in_machine());

@@ -124,7 +124,7 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
 // ---- the rest
 
 Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
-  tuner::Situation situation;
+  tuner::CallFacts situation;
   situation.collective = collective;
   situation.bytes = bytes;
   situation.ranks = size();

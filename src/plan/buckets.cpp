@@ -6,10 +6,10 @@ namespace tutti::plan {
 namespace {
 
 // Share of a stage's forward that lies before each piece.
-std::vector<double> shares_before(const Stage& stage) {
-  std::vector<double> shares(stage.pieces.size() + 1, 0);
-  for (std::size_t i = 0; i < stage.pieces.size(); ++i)
-    shares[i + 1] = shares[i] + stage.pieces[i].flops;
+std::vector<double> shares_before(const PipelineStage& stage) {
+  std::vector<double> shares(stage.parts.size() + 1, 0);
+  for (std::size_t i = 0; i < stage.parts.size(); ++i)
+    shares[i + 1] = shares[i] + stage.parts[i].flops;
   if (stage.forward_flops > 0)
     for (double& share : shares) share /= stage.forward_flops;
   return shares;
@@ -17,22 +17,23 @@ std::vector<double> shares_before(const Stage& stage) {
 
 }  // namespace
 
-std::vector<PlannedBucket> cut_buckets(const Stage& stage, double elements_each) {
+std::vector<PlannedBucket> cut_buckets(const PipelineStage& stage, double elements_each) {
   std::vector<PlannedBucket> buckets;
   bool open = false;
-  for (std::size_t i = stage.pieces.size(); i-- > 0;) {
-    if (stage.pieces[i].elements == 0) continue;
+  for (std::size_t i = stage.parts.size(); i-- > 0;) {
+    if (stage.parts[i].elements == 0) continue;
     if (!open) buckets.push_back({0, i, i});
-    buckets.back().elements += stage.pieces[i].elements;
+    buckets.back().elements += stage.parts[i].elements;
     buckets.back().first = i;
     open = buckets.back().elements < elements_each;
   }
   return buckets;
 }
 
-std::vector<Transfer> reduction_transfers(const Stage& stage,
+std::vector<Transfer> reduction_transfers(const PipelineStage& stage,
                                           const std::vector<PlannedBucket>& buckets,
-                                          const Layout& layout, double backward_s, Prices& prices) {
+                                          const ModelLayout& layout, double backward_s,
+                                          Prices& prices) {
   const std::vector<double> before = shares_before(stage);
   const Collective collective =
       layout.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
@@ -44,9 +45,10 @@ std::vector<Transfer> reduction_transfers(const Stage& stage,
   return transfers;
 }
 
-std::vector<Transfer> gather_transfers(const Stage& stage,
+std::vector<Transfer> gather_transfers(const PipelineStage& stage,
                                        const std::vector<PlannedBucket>& buckets,
-                                       const Layout& layout, double forward_s, Prices& prices) {
+                                       const ModelLayout& layout, double forward_s,
+                                       Prices& prices) {
   const std::vector<double> before = shares_before(stage);
   std::vector<Transfer> transfers;
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket)

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "plan/pipeline_stage.hpp"
 #include "plan/prices.hpp"
-#include "plan/stage.hpp"
 #include "tutti/plan/timeline.hpp"
 
 namespace tutti::plan {
@@ -15,16 +15,17 @@ struct PlannedBucket {
   std::size_t first = 0, last = 0;
 };
 // From the end of forward, as gradients become ready; a bucket closes when it has its size.
-std::vector<PlannedBucket> cut_buckets(const Stage& stage, double elements_each);
+std::vector<PlannedBucket> cut_buckets(const PipelineStage& stage, double elements_each);
 
 // Gradients beside backward: ready when the bucket's first piece, the last in backward, is through.
-std::vector<Transfer> reduction_transfers(const Stage& stage,
+std::vector<Transfer> reduction_transfers(const PipelineStage& stage,
                                           const std::vector<PlannedBucket>& buckets,
-                                          const Layout& layout, double backward_s, Prices& prices);
+                                          const ModelLayout& layout, double backward_s,
+                                          Prices& prices);
 // Weights beside the next forward: needed when it comes to the bucket's first piece.
-std::vector<Transfer> gather_transfers(const Stage& stage,
+std::vector<Transfer> gather_transfers(const PipelineStage& stage,
                                        const std::vector<PlannedBucket>& buckets,
-                                       const Layout& layout, double forward_s, Prices& prices);
+                                       const ModelLayout& layout, double forward_s, Prices& prices);
 
 // ZeRO-3, one micro-batch of `layers` equal layers: a layer's weights are gathered while the one
 // before computes; in backward its gradients are scattered on the same channel.

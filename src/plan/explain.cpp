@@ -45,7 +45,7 @@ Section explain_parameters(const StepPlan& plan) {
 
 Section explain_flops(const StepPlan& plan) {
   const Model& m = plan.model;
-  const Layout& l = plan.layout;
+  const ModelLayout& l = plan.layout;
   const TokenFlops token = token_flops(m, l.seq);
   const double tokens = static_cast<double>(l.global_batch) * l.seq;
   Section section{"FLOPs", {}};
@@ -68,7 +68,7 @@ Section explain_flops(const StepPlan& plan) {
 }
 
 Section explain_memory(const StepPlan& plan) {
-  const Layout& l = plan.layout;
+  const ModelLayout& l = plan.layout;
   const Precision& b = l.precision;
   const Memory& memory = plan.memory;
   const LayerActivations layer = layer_activations(plan.model, l, l.recompute);
@@ -101,7 +101,7 @@ Section explain_memory(const StepPlan& plan) {
 }
 
 Section explain_time(const StepPlan& plan, Prices& prices) {
-  const Layout& l = plan.layout;
+  const ModelLayout& l = plan.layout;
   const Processor& processor = prices.cluster().processor;
   const auto m = l.micro_batches();
   const StageTime& stage = plan.stage;
@@ -139,7 +139,7 @@ Section explain_time(const StepPlan& plan, Prices& prices) {
   return section;
 }
 
-std::string ratio_formula(const Traffic& traffic, const Layout& l) {
+std::string ratio_formula(const Traffic& traffic, const ModelLayout& l) {
   const bool three = l.zero == 3;
   if (traffic.kind == "tensor") return "linear: b·(tp − 1)·F/(2·h·B), by width";
   if (traffic.kind == "context") return "g·b·cp·F/(s·B), causal";

@@ -7,7 +7,7 @@ namespace {
 
 // The first stage keeps the embedding's dropout mask, the last one the final norm's and the head's
 // input and f32 logits.
-double ends_activations(const Model& model, const Layout& layout, const Stage& stage,
+double ends_activations(const Model& model, const ModelLayout& layout, const PipelineStage& stage,
                         double in_flight) {
   const double tokens = layout.tokens();
   const auto h = static_cast<double>(model.hidden);
@@ -20,15 +20,16 @@ double ends_activations(const Model& model, const Layout& layout, const Stage& s
   return bytes;
 }
 
-double layer_elements(const Model& model, const Layout& layout) {
+double layer_elements(const Model& model, const ModelLayout& layout) {
   double sum = 0;
-  for (const Piece& piece : layer_pieces(model, layout)) sum += piece.elements;
+  for (const ModelPart& part : layer_parts(model, layout)) sum += part.elements;
   return sum;
 }
 
 }  // namespace
 
-LayerActivations layer_activations(const Model& model, const Layout& layout, Recompute recompute) {
+LayerActivations layer_activations(const Model& model, const ModelLayout& layout,
+                                   Recompute recompute) {
   const double tokens = layout.tokens();
   const double element = layout.precision.weight;
   const auto h = static_cast<double>(model.hidden);
@@ -59,14 +60,14 @@ double bytes_per_parameter(const Precision& precision, int zero, int data_ranks)
 
 // 1F1B: as many as there are stages from here on. Interleaved, in pieces of 1/v of a stage: twice
 // the stages behind, the other pieces' pp each, and the one at work.
-double micro_batches_in_flight(const Layout& layout, int stage) {
+double micro_batches_in_flight(const ModelLayout& layout, int stage) {
   const int behind = layout.pp - 1 - stage;
   const int v = layout.virtual_stages;
   const double pieces = v == 1 ? behind + 1 : 2 * behind + (v - 1) * layout.pp + 1;
   return std::min(pieces / v, static_cast<double>(layout.micro_batches()));
 }
 
-Memory stage_memory(const Model& model, const Layout& layout, const Stage& stage) {
+Memory stage_memory(const Model& model, const ModelLayout& layout, const PipelineStage& stage) {
   const double d = layout.data_ranks();
   const Precision& precision = layout.precision;
   Memory memory;

@@ -1,7 +1,7 @@
 // plan/memory.hpp - what a rank must hold, by kind.
 #pragma once
 
-#include "plan/stage.hpp"
+#include "plan/pipeline_stage.hpp"
 
 namespace tutti::plan {
 
@@ -14,13 +14,14 @@ struct LayerActivations {
   double total() const { return by_sequence + by_tensor + scores; }
 };
 // With `recompute` instead of the layout's own.
-LayerActivations layer_activations(const Model& model, const Layout& layout, Recompute recompute);
+LayerActivations layer_activations(const Model& model, const ModelLayout& layout,
+                                   Recompute recompute);
 
 // Bytes a parameter takes on a rank: 18; 6 + 12/d; 2 + 16/d; 18/d for bf16 and ZeRO 0 … 3.
 double bytes_per_parameter(const Precision& precision, int zero, int data_ranks);
 
 // How many micro-batches' activations (of all its layers) a stage keeps at most.
-double micro_batches_in_flight(const Layout& layout, int stage);
+double micro_batches_in_flight(const ModelLayout& layout, int stage);
 
 struct Memory {
   int stage = 0;  // the fullest
@@ -32,7 +33,7 @@ struct Memory {
   double in_flight = 0;
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
-Memory stage_memory(const Model& model, const Layout& layout, const Stage& stage);
+Memory stage_memory(const Model& model, const ModelLayout& layout, const PipelineStage& stage);
 
 // What is left of a device for the above: contexts, workspaces and fragmentation take the rest. A
 // rule of thumb, not a measurement.

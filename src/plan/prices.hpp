@@ -1,13 +1,17 @@
-// plan/prices.hpp - what collectives cost on one cluster, each asked for once: a plan has hundreds
-// of equal buckets, a search thousands of equal plans.
+// plan/prices.hpp - what collectives cost on one cluster, for those who ask often: a plan has
+// hundreds of buckets, a search thousands of plans.
+//
+// Each collective is costed at powers of two of bytes, when they are asked for
+// (plan/collective_cost.hpp); in between its time is interpolated, straight and never falling.
 //
 // Thread-safety  one thread at a time.
 #pragma once
 
 #include <map>
-#include <tuple>
+#include <utility>
+#include <vector>
 
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 
 namespace tutti::plan {
 
@@ -17,25 +21,23 @@ class Prices {
   explicit Prices(const Cluster& cluster) : cluster_(cluster) {}
   const Cluster& cluster() const { return cluster_; }
 
-  // Seconds; 0 for a group of one. `bytes` is the whole array.
-  double collective(Collective collective, const Placement& placement, double bytes) {
-    if (placement.ranks < 2 || bytes <= 0) return 0;
-    const Key key{static_cast<int>(collective), placement.ranks, placement.stride, bytes};
-    const auto [found, is_new] = known_.try_emplace(key, 0.0);
-    if (is_new) found->second = cost(cluster_, collective, placement, bytes).seconds;
-    return found->second;
-  }
-  double send(const Placement& placement, double bytes) {
-    return bytes > 0 ? send_seconds(cluster_, placement, bytes) : 0;
+  // Seconds of the fastest algorithm; 0 for a group of one. `bytes` is the whole array.
+  double collective(Collective collective, const Members& members, double bytes);
+  double send(const Members& members, double bytes) const {
+    return bytes > 0 ? send_seconds(cluster_, members, bytes) : 0;
   }
   double flops_per_s() const {
     return cluster_.processor.peak_flops * cluster_.processor.efficiency;
   }
 
  private:
-  using Key = std::tuple<int, int, int, double>;
+  using Key = std::pair<Collective, Members>;
+  double at_power(const Key& key, int power);
+
   const Cluster& cluster_;
-  std::map<Key, double> known_;
+  std::map<std::pair<Key, int>, double> known_;      // seconds, by power of two
+  std::map<Key, std::vector<AlgorithmCost>> ready_;  // schedules that were read, to be run again
+  std::size_t ops_ = 0;                              // of those
 };
 
 }  // namespace tutti::plan

@@ -52,7 +52,7 @@ class Search {
     for (const int tp : divisors(options_.ranks, most_tp))
       for (const int pp : divisors(options_.ranks / tp, static_cast<int>(model_.layers)))
         for (const int cp : divisors(options_.ranks / tp / pp, most_cp())) {
-          Layout layout = options_.base;
+          ModelLayout layout = options_.base;
           layout.tp = tp;
           layout.pp = pp;
           layout.cp = cp;
@@ -68,7 +68,7 @@ class Search {
     return options_.base.seq < kLongSequence ? 1 : options_.base.seq / kShortestPart;
   }
 
-  void vary_batches(Layout layout) {
+  void vary_batches(ModelLayout layout) {
     for (int size = 1; size <= kLongestMicroBatch; size *= 2) {
       layout.micro_batch = size;
       if (std::int64_t{size} * layout.dp > layout.global_batch && size > 1) break;
@@ -80,7 +80,7 @@ class Search {
     }
   }
 
-  void vary_sharding(Layout layout) {
+  void vary_sharding(ModelLayout layout) {
     const auto whole = complete(layout, model_, cluster_);
     if (!whole.ok()) {
       ++result_.impossible[without_numbers(whole.status().message())];

@@ -15,13 +15,13 @@ namespace tutti::plan {
 
 struct SearchOptions {
   int ranks = 0;
-  Layout base;      // seq, global_batch, precision, overlaps; the rest is searched
-  int most_tp = 0;  // 0: the ranks of a host
+  ModelLayout base;  // seq, global_batch, precision, overlaps; the rest is searched
+  int most_tp = 0;   // 0: the ranks of a host
   std::size_t keep = 10;
 };
 
 struct Candidate {
-  Layout layout;
+  ModelLayout layout;
   double step_s = 0, mfu = 0, tokens_per_s = 0;
   double memory_bytes = 0;
   Constraint constraint = Constraint::compute;

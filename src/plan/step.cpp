@@ -10,11 +10,11 @@ namespace {
 
 // Stages between the first and the last are alike: three are enough.
 struct Stages {
-  Stage first, middle, last;
+  PipelineStage first, middle, last;
   int middles = 0;
 };
 
-Stages make_stages(const Model& model, const Layout& layout) {
+Stages make_stages(const Model& model, const ModelLayout& layout) {
   Stages stages;
   stages.first = make_stage(model, layout, 0);
   if (layout.pp == 1) return stages;
@@ -24,7 +24,8 @@ Stages make_stages(const Model& model, const Layout& layout) {
   return stages;
 }
 
-StageTime time_stage(const Model& model, const Layout& layout, const Stage& stage, Prices& prices) {
+StageTime time_stage(const Model& model, const ModelLayout& layout, const PipelineStage& stage,
+                     Prices& prices) {
   StageTime time;
   time.compute = {stage.forward_flops / prices.flops_per_s(),
                   stage.backward_flops() / prices.flops_per_s()};
@@ -37,7 +38,7 @@ double whole(const StageTime& time) { return time.forward_s() + time.backward_s(
 
 // Fills the parts of the step that repeat with every micro-batch; returns the first stage's time.
 StageTime time_pipeline(const Stages& stages, Prices& prices, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   const auto m = static_cast<double>(layout.micro_batches());
   const StageTime first = time_stage(plan.model, layout, stages.first, prices);
   plan.stage = first;
@@ -64,7 +65,7 @@ StageTime time_pipeline(const Stages& stages, Prices& prices, StepPlan& plan) {
 }
 
 // Adam reads gradient and state, writes state and weight.
-double update_seconds(double elements, const Layout& layout, const Cluster& cluster) {
+double update_seconds(double elements, const ModelLayout& layout, const Cluster& cluster) {
   const Precision& precision = layout.precision;
   const double own = elements / (layout.zero >= 1 ? layout.data_ranks() : 1);
   const double bytes = own * (precision.gradient + 2 * precision.optimizer + precision.weight);
@@ -80,8 +81,8 @@ double sum_of(const std::vector<Transfer>& transfers) {
 // Share of an array that a ring's rank sends.
 double ring_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 
-void add_weights(const StageTime& first, const Stage& stage, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+void add_weights(const StageTime& first, const PipelineStage& stage, StepPlan& plan) {
+  const ModelLayout& layout = plan.layout;
   const Hidden hidden = hide_gathers(first.forward_s(), plan.gathers);
   plan.weights_s = layout.overlap_param_gather ? hidden.exposed_s : hidden.wire_s;
   const double bytes = stage.elements * layout.precision.weight;
@@ -93,8 +94,8 @@ void add_weights(const StageTime& first, const Stage& stage, StepPlan& plan) {
 
 // ZeRO 0 … 2: gradients beside the last backward. ZeRO-2 keeps no whole gradients: every
 // micro-batch's are reduced, the earlier ones beside the micro-batch that follows.
-void add_gradients(const StageTime& first, const Stage& stage, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+void add_gradients(const StageTime& first, const PipelineStage& stage, StepPlan& plan) {
+  const ModelLayout& layout = plan.layout;
   const Hidden hidden = hide_reductions(first.backward_s(), plan.reductions);
   const double rounds = layout.zero == 2 ? static_cast<double>(layout.micro_batches()) : 1;
   plan.gradients_s = layout.overlap_grad_reduce ? hidden.exposed_s : hidden.wire_s;
@@ -111,8 +112,9 @@ void add_gradients(const StageTime& first, const Stage& stage, StepPlan& plan) {
        rounds * first.backward_s(), plan.gradients_s});
 }
 
-void add_data_parallel(const StageTime& first, const Stage& stage, Prices& prices, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+void add_data_parallel(const StageTime& first, const PipelineStage& stage, Prices& prices,
+                       StepPlan& plan) {
+  const ModelLayout& layout = plan.layout;
   if (layout.data_ranks() == 1) return;
   const auto buckets =
       cut_buckets(stage, layout.gradient_bucket_bytes() / layout.precision.gradient);
@@ -125,16 +127,16 @@ void add_data_parallel(const StageTime& first, const Stage& stage, Prices& price
 }
 
 // ZeRO-3: weights before each layer's forward and backward, gradients behind it, every micro-batch.
-void add_gathered_layers(const StageTime& first, const Stage& stage, Prices& prices,
+void add_gathered_layers(const StageTime& first, const PipelineStage& stage, Prices& prices,
                          StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   if (layout.data_ranks() == 1) return;
   const auto m = static_cast<double>(layout.micro_batches());
   const double layers = stage.layers;
   const double elements = stage.elements / layers;  // the ends' weights travel with them
   const double weight_bytes = elements * layout.precision.weight;
   const double gradient_bytes = elements * layout.precision.gradient;
-  const Placement group = layout.data_group();
+  const Members group = layout.data_group();
   const double gather = prices.collective(Collective::all_gather, group, weight_bytes);
   const double scatter = prices.collective(Collective::reduce_scatter, group, gradient_bytes);
   const double share = ring_share(group.ranks);
@@ -155,7 +157,7 @@ void add_gathered_layers(const StageTime& first, const Stage& stage, Prices& pri
 }
 
 void add_inner_traffic(StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   const auto m = static_cast<double>(layout.micro_batches());
   if (layout.tp > 1) {
     const TensorTraffic& each = plan.stage.tensor;
@@ -188,11 +190,11 @@ void add_inner_traffic(StepPlan& plan) {
 
 // A tied head on another stage than its embedding: their gradients are summed when both are there.
 void add_tied_embedding(Prices& prices, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   if (!plan.model.tied || layout.pp == 1) return;
   const double bytes = static_cast<double>(plan.model.vocab * plan.model.hidden) / layout.tp *
                        layout.precision.gradient / (layout.zero >= 2 ? layout.data_ranks() : 1);
-  const Placement ends{2, layout.tp * layout.cp * layout.dp * (layout.pp - 1)};
+  const Members ends{2, layout.tp * layout.cp * layout.dp * (layout.pp - 1)};
   const double seconds = prices.collective(Collective::all_reduce, ends, bytes);
   plan.gradients_s += seconds;
   plan.traffic.push_back({"tied head", "all_reduce, first and last stage", 2, 1, bytes, bytes,
@@ -200,7 +202,7 @@ void add_tied_embedding(Prices& prices, StepPlan& plan) {
 }
 
 void count_flops(StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   const TokenFlops token = token_flops(plan.model, layout.seq);
   const double tokens = static_cast<double>(layout.global_batch) * layout.seq;
   plan.model_flops = 3 * tokens * token.forward();
@@ -222,7 +224,7 @@ void weigh(const Stages& stages, const Cluster& cluster, StepPlan& plan) {
 }
 
 void judge_speed(const Cluster& cluster, Prices& prices, StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   plan.step_s = plan.compute_s + plan.tensor_s + plan.context_s + plan.pipeline_s + plan.bubble_s +
                 plan.gradients_s + plan.weights_s + plan.update_s;
   const double peak = cluster.processor.peak_flops * layout.ranks();
@@ -237,7 +239,7 @@ void judge_speed(const Cluster& cluster, Prices& prices, StepPlan& plan) {
 
 }  // namespace
 
-StepPlan plan_step(const Model& model, const Layout& layout, Prices& prices) {
+StepPlan plan_step(const Model& model, const ModelLayout& layout, Prices& prices) {
   StepPlan plan;
   plan.model = model;
   plan.layout = layout;
@@ -261,7 +263,7 @@ std::optional<GatherGain> gather_gain(const StepPlan& plan, Prices& prices) {
   if (plan.layout.zero == 0 || plan.layout.zero == 3 || plan.layout.data_ranks() == 1)
     return std::nullopt;
   const auto with_overlap = [&](bool overlap) {
-    Layout layout = plan.layout;
+    ModelLayout layout = plan.layout;
     layout.overlap_param_gather = overlap;
     return plan_step(plan.model, layout, prices);
   };

@@ -34,7 +34,7 @@ struct StageTime {
 
 struct StepPlan {
   Model model;
-  Layout layout;
+  ModelLayout layout;
   ParameterCount parameters;
   double rank_parameters = 0;  // of the fullest rank
 
@@ -68,7 +68,7 @@ struct StepPlan {
 };
 
 // `layout` is complete.
-StepPlan plan_step(const Model& model, const Layout& layout, Prices& prices);
+StepPlan plan_step(const Model& model, const ModelLayout& layout, Prices& prices);
 
 // By how much weight gathers beside forward shorten the step; absent without a distributed
 // optimizer.

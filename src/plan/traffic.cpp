@@ -5,7 +5,7 @@
 namespace tutti::plan {
 namespace {
 
-using Role = Piece::Role;
+using Role = ModelPart::Role;
 
 bool is_linear(Role role) {
   return role == Role::qkv || role == Role::projection || role == Role::into_mlp ||
@@ -16,9 +16,9 @@ bool is_column(Role role) { return role == Role::qkv || role == Role::into_mlp; 
 // What one linear's collectives cost and hide behind. Columns gather their input (in backward once
 // more) and scatter its gradient; rows scatter their output and gather its gradient. In backward
 // two products, for the input and for the weights, can hide them.
-void add_linear(const Piece& piece, const Layout& layout, double gather_s, double scatter_s,
+void add_linear(const ModelPart& part, const ModelLayout& layout, double gather_s, double scatter_s,
                 double product_s, TensorTraffic& traffic) {
-  const bool column = is_column(piece.role);
+  const bool column = is_column(part.role);
   const bool again = layout.recompute == Recompute::full;
   const double forward = column ? gather_s : scatter_s;
   double backward = column ? gather_s + scatter_s : gather_s;
@@ -38,9 +38,9 @@ void add_linear(const Piece& piece, const Layout& layout, double gather_s, doubl
 }
 
 // Without sequence parallelism: an all_reduce behind a row in forward, before a column in backward.
-void add_all_reduce(const Piece& piece, const Layout& layout, double seconds, double product_s,
-                    TensorTraffic& traffic) {
-  const bool column = is_column(piece.role);
+void add_all_reduce(const ModelPart& part, const ModelLayout& layout, double seconds,
+                    double product_s, TensorTraffic& traffic) {
+  const bool column = is_column(part.role);
   const bool again = layout.recompute == Recompute::full && !column;
   const double forward = column ? 0 : seconds;
   const double backward = column ? seconds : again ? seconds : 0;
@@ -56,11 +56,11 @@ void add_all_reduce(const Piece& piece, const Layout& layout, double seconds, do
 
 }  // namespace
 
-TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Stage& stage,
-                             Prices& prices) {
+TensorTraffic tensor_traffic(const Model& model, const ModelLayout& layout,
+                             const PipelineStage& stage, Prices& prices) {
   TensorTraffic traffic;
   if (layout.tp == 1) return traffic;
-  const Placement group = layout.tensor_group();
+  const Members group = layout.tensor_group();
   traffic.call_bytes =
       layout.tokens() * static_cast<double>(model.hidden) * layout.precision.weight;
   const bool split = layout.sequence_parallel;
@@ -68,22 +68,22 @@ TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Sta
                                           group, traffic.call_bytes);
   const double scatter =
       split ? prices.collective(Collective::reduce_scatter, group, traffic.call_bytes) : gather;
-  for (const Piece& piece : stage.pieces) {
-    const double product_s = piece.flops / prices.flops_per_s();
-    if (is_linear(piece.role)) {
+  for (const ModelPart& part : stage.parts) {
+    const double product_s = part.flops / prices.flops_per_s();
+    if (is_linear(part.role)) {
       if (split)
-        add_linear(piece, layout, gather, scatter, product_s, traffic);
+        add_linear(part, layout, gather, scatter, product_s, traffic);
       else
-        add_all_reduce(piece, layout, gather, product_s, traffic);
-    } else if (piece.role == Role::embedding) {  // rows of the vocabulary: summed, gathered back
+        add_all_reduce(part, layout, gather, product_s, traffic);
+    } else if (part.role == Role::embedding) {  // rows of the vocabulary: summed, gathered back
       traffic.calls += split ? 2 : 1;
       traffic.seconds.forward += scatter;
       traffic.seconds.backward += split ? gather : 0;
       traffic.exposed.forward += scatter;
       traffic.exposed.backward += split ? gather : 0;
-    } else if (piece.role == Role::head) {  // a column
+    } else if (part.role == Role::head) {  // a column
       if (split) {
-        Layout once = layout;  // the head is never computed again
+        ModelLayout once = layout;  // the head is never computed again
         once.recompute = Recompute::none;
         add_linear({Role::into_mlp, 0, 0}, once, gather, scatter, product_s, traffic);
       } else {
@@ -94,17 +94,17 @@ TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Sta
   return traffic;
 }
 
-ContextTraffic context_traffic(const Model& model, const Layout& layout, const Stage& stage,
-                               Prices& prices) {
+ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
+                               const PipelineStage& stage, Prices& prices) {
   ContextTraffic traffic;
   if (layout.cp == 1) return traffic;
   const double kv = static_cast<double>(model.kv_width()) / layout.tp;
   traffic.hop_bytes = 2 * layout.tokens() * kv * layout.precision.weight;
   traffic.hops = layout.cp - 1;
   const double hop_s = prices.send({2, layout.tp}, traffic.hop_bytes);
-  for (const Piece& piece : stage.pieces) {
-    if (piece.role != Role::scores) continue;
-    const double block_s = piece.flops / prices.flops_per_s() / layout.cp;
+  for (const ModelPart& part : stage.parts) {
+    if (part.role != Role::scores) continue;
+    const double block_s = part.flops / prices.flops_per_s() / layout.cp;
     const double late = std::max(0.0, hop_s - block_s);
     const double again = layout.recompute == Recompute::full ? 1 : 0;  // the ring turns once more
     const double hops = traffic.hops;
@@ -118,7 +118,7 @@ ContextTraffic context_traffic(const Model& model, const Layout& layout, const S
   return traffic;
 }
 
-PipelineTraffic pipeline_traffic(const Model& model, const Layout& layout, Prices& prices) {
+PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, Prices& prices) {
   PipelineTraffic traffic;
   if (layout.pp == 1) return traffic;
   traffic.message_bytes =

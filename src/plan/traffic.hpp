@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/pipeline_stage.hpp"
 #include "plan/prices.hpp"
-#include "plan/stage.hpp"
 
 namespace tutti::plan {
 
@@ -40,8 +40,8 @@ struct TensorTraffic {
   double calls = 0;
   double call_bytes = 0;
 };
-TensorTraffic tensor_traffic(const Model& model, const Layout& layout, const Stage& stage,
-                             Prices& prices);
+TensorTraffic tensor_traffic(const Model& model, const ModelLayout& layout,
+                             const PipelineStage& stage, Prices& prices);
 
 // Context parallelism of one stage for one micro-batch: keys and values go round a ring of cp
 // ranks, in backward with their gradients; each hop beside the attention of the block before.
@@ -50,8 +50,8 @@ struct ContextTraffic {
   double hops = 0;
   double hop_bytes = 0;
 };
-ContextTraffic context_traffic(const Model& model, const Layout& layout, const Stage& stage,
-                               Prices& prices);
+ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
+                               const PipelineStage& stage, Prices& prices);
 
 // One message between neighbouring stages, one way.
 struct PipelineTraffic {
@@ -60,6 +60,6 @@ struct PipelineTraffic {
   double calls = 0;      // of a rank in the middle, a step: both ways
   double exposed_s = 0;  // in every micro-batch, both ways
 };
-PipelineTraffic pipeline_traffic(const Model& model, const Layout& layout, Prices& prices);
+PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, Prices& prices);
 
 }  // namespace tutti::plan

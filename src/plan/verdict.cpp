@@ -13,13 +13,13 @@ namespace {
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 
 // Sequences a step after which the bubble is no longer worth a word.
-std::int64_t batch_for_small_bubble(const Layout& layout) {
+std::int64_t batch_for_small_bubble(const ModelLayout& layout) {
   const double batches = (layout.pp - 1) / (kNoticeable * layout.virtual_stages);
   return std::llround(std::ceil(batches)) * layout.dp * layout.micro_batch;
 }
 
 std::string advise_memory(const StepPlan& plan) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   const std::string_view part = largest_part(plan.memory);
   if (part == "activations") {
     if (layout.micro_batch > 1) return "halve --micro-batch";
@@ -32,7 +32,7 @@ std::string advise_memory(const StepPlan& plan) {
 }
 
 std::string advise_tensor(const StepPlan& plan, const Cluster& cluster) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   if (layout.tp > cluster.ranks_per_host && cluster.ranks_per_host > 1)
     return fmt::format("tp beyond the {} ranks of a host goes over the network: lower it",
                        cluster.ranks_per_host);
@@ -41,7 +41,7 @@ std::string advise_tensor(const StepPlan& plan, const Cluster& cluster) {
 }
 
 std::string advise_data(const StepPlan& plan, bool overlaps, const char* flag) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   if (layout.zero == 3)
     return fmt::format(
         "every micro-batch moves all weights: {:.0f} tokens a micro-batch, {:.0f} "
@@ -66,7 +66,7 @@ std::string advise_compute(const StepPlan& plan) {
 }
 
 std::string advice(const StepPlan& plan, Constraint constraint, const Cluster& cluster) {
-  const Layout& layout = plan.layout;
+  const ModelLayout& layout = plan.layout;
   switch (constraint) {
     case Constraint::memory: return advise_memory(plan);
     case Constraint::compute: return advise_compute(plan);

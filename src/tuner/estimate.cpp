@@ -1,12 +1,12 @@
 #include "tuner/estimate.hpp"
 
+#include <algorithm>
 #include <cmath>
 
-#include "topology/topology.hpp"
-#include "tuner/cost.hpp"
-#include "tuner/messages.hpp"
-#include "tuner/stage.hpp"
-#include "tuner/timeline.hpp"
+#include "core/check.hpp"
+#include "cost/continuation.hpp"
+#include "tuner/built_in.hpp"
+#include "tuner/host_time.hpp"
 
 namespace tutti::tuner {
 namespace {
@@ -15,50 +15,98 @@ Nanoseconds rounded(double seconds) {
   return Nanoseconds(static_cast<Nanoseconds::rep>(std::llround(seconds * 1e9)));
 }
 
-bool is_staged(const schedule::Entry& entry, const Situation& situation) {
-  return entry.algorithm == Algorithm::direct && topology::host_count(situation.host_of) <= 1;
+int largest_company(const CallFacts& facts) {
+  int largest = 1;
+  for (int rank = 0; rank < facts.ranks; ++rank)
+    largest = std::max(largest, company_of(facts, rank));
+  return largest;
 }
 
-// Shared memory has blocks of the default size; what is larger would be cut again. A segment as
-// long as the longest message is no other than one twice as long.
-template <class Model>
-bool is_of_use(std::size_t segment_bytes, const Model& messages) {
-  return (messages.uses_tcp() || segment_bytes <= kDefaultSegmentBytes) &&
-         static_cast<double>(segment_bytes) < 2 * messages.longest_message();
+// With more ranks than cores a message also waits until its receiver has its turn.
+double turn_s(const Machine& machine, int company) {
+  if (machine.crowding(company) <= 1) return 0;
+  return std::max(0.0, machine.meet_seconds(company) - machine.meet_seconds(2));
 }
 
-// Model: Messages or Timeline.
-template <class Model>
-Estimate by_messages(const Model& messages, const Machine& machine) {
-  double best = messages.seconds(kDefaultSegmentBytes);
-  Estimate chosen;
-  const auto consider = [&](std::size_t segment_bytes, const StreamGain& streams) {
-    const double seconds = messages.seconds(segment_bytes, streams);
-    if (seconds >= best * kWorthIt) return false;
-    best = seconds;
-    chosen.segment_bytes = segment_bytes == kDefaultSegmentBytes ? 0 : segment_bytes;
-    chosen.streams = streams.streams == 1 ? 0 : streams.streams;
-    return true;
-  };
-  StreamGain streams;
-  if (messages.uses_tcp())
-    for (const StreamGain& more : machine.streams)
-      if (consider(kDefaultSegmentBytes, more)) streams = more;
-  for (const std::size_t segment_bytes : kSegmentBytes)
-    if (is_of_use(segment_bytes, messages)) consider(segment_bytes, streams);
-  chosen.time = rounded(best);
-  return chosen;
+// Within a host the cores copy a message in and out again; what is only folded is read where it
+// lies. Memory slows down with the whole call, which passes through the caches.
+cost::MessageCost within_host(const LinkCost& link, double turn, double total) {
+  cost::MessageCost message;
+  message.latency_s = link.latency_s + 2 * link.message_s + turn;
+  message.overhead_s = link.message_s;
+  message.send_byte_s = message.receive_byte_s = link.bytes.share(1, total) + link.byte_s;
+  message.folds_read = true;
+  return message;
+}
+
+cost::MessageCost between_hosts(const LinkCost& link, double turn) {
+  cost::MessageCost message;
+  message.latency_s = link.latency_s + turn;
+  message.overhead_s = message.piece_s = link.message_s;
+  message.send_byte_s = message.receive_byte_s = link.byte_s;
+  message.way = link.bytes;
+  return message;
+}
+
+// The first hosts that have so many ranks together.
+cost::Site on_fewer_hosts(const cost::Site& whole, int ranks) {
+  std::vector<int> company(static_cast<std::size_t>(whole.hosts()));
+  for (const int host : whole.host_of) ++company[static_cast<std::size_t>(host)];
+  int hosts = 0;
+  for (int count = 0; count < ranks; ++hosts) count += company[static_cast<std::size_t>(hosts)];
+  cost::Site site = whole;
+  site.host_of.clear();
+  site.machine_of.clear();
+  for (std::size_t rank = 0; rank < whole.host_of.size(); ++rank) {
+    if (whole.host_of[rank] >= hosts || site.seats() == ranks) continue;
+    site.host_of.push_back(whole.host_of[rank]);
+    site.machine_of.push_back(whole.machine_of[rank]);
+  }
+  return site;
 }
 
 }  // namespace
 
-Estimate estimate(const schedule::Entry& entry, const Situation& situation, int shots,
-                  const Machine& machine) {
-  if (is_staged(entry, situation))
-    return {rounded(stage_seconds(entry, situation, shots, machine)), 0, 0};
-  if (situation.ranks <= kWholeRanks)
-    return by_messages(Timeline(entry, situation, shots, machine), machine);
-  return by_messages(Messages(entry, situation, shots, machine), machine);
+cost::Site site_of(const Machine& machine, const CallFacts& facts) {
+  const auto list = [&](std::span<const int> names) {
+    return names.empty() ? std::vector<int>(static_cast<std::size_t>(facts.ranks))
+                         : cost::dense({names.begin(), names.end()});
+  };
+  const double total = total_bytes(facts);
+  const double turn = turn_s(machine, largest_company(facts));
+  cost::Site site;
+  site.host_of = list(facts.host_of);
+  site.machine_of = facts.machine_of.empty() ? site.host_of : list(facts.machine_of);
+  site.cores = machine.cores;
+  site.within = within_host(machine.memory, turn, total);
+  site.between = between_hosts(machine.tcp, turn);
+  site.host_way = 1;
+  site.incast = kIncast;
+  site.incast_bytes = kLongMessageBytes;
+  site.copy_byte_s = machine.copy.share(1, total);
+  site.fold_byte_s = machine.fold.share(1, total);
+  return site;
+}
+
+Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int shots,
+                     const Machine& machine) {
+  if (const auto seconds = host_seconds(entry, facts, shots, machine)) return rounded(*seconds);
+  const cost::Site whole = site_of(machine, facts);
+  const auto with = [&](int ranks) -> Result<cost::Playable> {
+    cost::Site site = ranks < facts.ranks ? on_fewer_hosts(whole, ranks) : whole;
+    const cost::CollectiveJob job{.collective = facts.collective,
+                                  .algorithm = entry.algorithm,
+                                  .ranks = ranks,
+                                  .shots = shots,
+                                  .catalog = facts.catalog};
+    auto simulation = cost::Simulation::of(site, {job});
+    if (!simulation.ok()) return simulation.status();
+    return cost::Playable{std::move(site), *std::move(simulation)};
+  };
+  const int hosts = whole.hosts();
+  const auto time = cost::CollectiveTime::of(facts.ranks, (facts.ranks + hosts - 1) / hosts, with);
+  TUTTI_CHECK(time.ok());
+  return rounded(time->with(total_bytes(facts)).seconds);
 }
 
 }  // namespace tutti::tuner

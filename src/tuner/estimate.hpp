@@ -1,27 +1,23 @@
 // tuner/estimate.hpp - how long a schedule takes on a machine, read off its own programs.
 //
-// On one host a direct schedule is played on shared memory (tuner/stage.hpp). Everything else goes
-// by messages, in segments whose size is chosen here too: in small groups op by op
-// (tuner/timeline.hpp), in large ones step by step, with some ranks that stand for the others
-// (tuner/messages.hpp).
+// Both kinds are played in virtual time: host forms on shared memory (tuner/host_time.hpp), and what
+// goes by messages (cost/simulate.hpp).
 #pragma once
 
 #include "core/clock.hpp"
-#include "schedule/catalog.hpp"
-#include "tuner/choose.hpp"
+#include "cost/site.hpp"
+#include "schedule/entry.hpp"
+#include "tuner/call_facts.hpp"
 #include "tuner/machine.hpp"
-#include "tuner/walk.hpp"
 
 namespace tutti::tuner {
 
-struct Estimate {
-  Nanoseconds time{0};
-  std::size_t segment_bytes = 0;  // 0: the default's is as good
-  int streams = 0;                // 0: likewise
-};
+// The ranks of a call and what messages between them cost on machines like this one. Caches count:
+// copies and folds go at the pace that they have in a call of so many bytes.
+cost::Site site_of(const Machine& machine, const CallFacts& facts);
 
-// The entry must apply to the situation.
-Estimate estimate(const schedule::Entry& entry, const Situation& situation, int shots,
-                  const Machine& machine = built_in_machine());
+// The entry must apply to the call.
+Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int shots,
+                     const Machine& machine = built_in_machine());
 
 }  // namespace tutti::tuner

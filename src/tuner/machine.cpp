@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tuner/cost.hpp"
+#include "tuner/built_in.hpp"
 
 namespace tutti::tuner {
 namespace {
@@ -55,15 +55,6 @@ const Machine& built_in_machine() {
   return machine;
 }
 
-std::size_t Machine::pull_from_bytes() const {
-  if (pull.empty()) return 0;
-  for (std::size_t bytes = 4096; bytes <= std::size_t{1} << 30; bytes *= 2) {
-    const auto size = static_cast<double>(bytes);
-    if (pull.seconds(size) < 2 * copy.seconds(size)) return bytes;
-  }
-  return 0;
-}
-
 std::string describe(const Machine& machine) {
   std::string text =
       fmt::format("{}, {}, {}{}\n", machine.name.empty() ? "a machine" : machine.name,
@@ -75,9 +66,6 @@ std::string describe(const Machine& machine) {
                       rates(machine.copy), rates(machine.fold), rates(machine.pull));
   for (const auto& knot : machine.meet.knots())
     text += fmt::format("  {:g} ranks {:.2f}", knot.bytes, knot.seconds * 1e6);
-  for (const auto& gain : machine.streams)
-    text += fmt::format("{}{} streams x{:.2f}", &gain == &machine.streams[0] ? "\n  tcp    " : "  ",
-                        gain.streams, gain.gain);
   return text;
 }
 

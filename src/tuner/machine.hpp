@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tuner/curve.hpp"
+#include "cost/curve.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti {
@@ -23,6 +23,9 @@ struct Json;
 }
 
 namespace tutti::tuner {
+
+using cost::Curve;
+using cost::Sample;
 
 // A kind of link, as the engine's messages see it.
 struct LinkCost {
@@ -35,14 +38,6 @@ struct LinkCost {
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
-// What several tcp streams to one peer carry together, as a multiple of one.
-struct StreamGain {
-  int streams = 1;
-  double gain = 1;
-
-  friend bool operator==(const StreamGain&, const StreamGain&) = default;
-};
-
 struct Machine {
   std::string name;         // for people: the processor
   std::string date;         // of the measurement, UTC, such as 2026-11-15T05:08:44Z
@@ -51,11 +46,10 @@ struct Machine {
   int cores = 0;  // that the ranks of a host share; 0: one for each
   LinkCost memory;
   LinkCost tcp;
-  Curve copy;                       // memcpy on one core, warm
-  Curve fold;                       // a += b on one core, warm, by the bytes of b
-  Curve pull;                       // process_vm_readv; empty: not permitted, or not known
-  Curve meet;                       // by number of ranks instead of bytes
-  std::vector<StreamGain> streams;  // by rising number, from 2 on; empty: not known
+  Curve copy;  // memcpy on one core, warm
+  Curve fold;  // a += b on one core, warm, by the bytes of b
+  Curve pull;  // process_vm_readv; empty: not permitted, or not known
+  Curve meet;  // by number of ranks instead of bytes
 
   // Until all of `ranks` ranks on one host have seen the others' flags.
   double meet_seconds(int ranks) const { return ranks < 2 ? 0 : meet.seconds(ranks); }
@@ -63,14 +57,11 @@ struct Machine {
   double crowding(int ranks) const {
     return cores > 0 && ranks > cores ? static_cast<double>(ranks) / cores : 1;
   }
-  // From how many bytes on pulling out of a peer's memory beats a copy into a window and another
-  // out of it; 0: never.
-  std::size_t pull_from_bytes() const;
 
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// The constants of tuner/cost.hpp.
+// The constants of tuner/built_in.hpp.
 const Machine& built_in_machine();
 
 // docs/formats/tuning.md. Parsing what was printed gives an equal value.

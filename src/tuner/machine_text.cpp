@@ -10,10 +10,9 @@ namespace tutti::tuner {
 namespace {
 
 constexpr const char* kFormat = "tutti tuning";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr double kMostSeconds = 3600;  // for anything; more is a slip of the unit
 constexpr int kMostCores = 1 << 20;
-constexpr int kMostStreams = 64;
 constexpr std::size_t kMostPoints = 1024;
 
 // ---- writing: doubles in the shortest form that reads back as the same bits
@@ -30,13 +29,6 @@ std::string link_text(const LinkCost& link) {
       "{{\"measured\": {}, \"latency_s\": {}, \"message_s\": {}, \"byte_s\": {},\n"
       "     \"bytes\": {}}}",
       link.measured, link.latency_s, link.message_s, link.byte_s, knots_text(link.bytes));
-}
-
-std::string streams_text(const std::vector<StreamGain>& streams) {
-  std::string text;
-  for (const auto& gain : streams)
-    text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", gain.streams, gain.gain);
-  return "[" + text + "]";
 }
 
 // ---- reading: every step names the field that is wrong
@@ -132,22 +124,6 @@ class Reader {
     curve(*object, within, "bytes", false, to.bytes);
   }
 
-  void streams() {
-    std::vector<Curve::Knot> knots;
-    if (!pairs(document_, "", "streams", knots)) return;
-    int last = 1;
-    for (const auto& [count, gain] : knots) {
-      if (count != std::floor(count) || count <= last || count > kMostStreams)
-        return refuse(
-            "streams",
-            fmt::format("has numbers that are not whole, rising and within 2 … {}", kMostStreams));
-      if (!(gain > 0 && gain <= kMostStreams))
-        return refuse("streams", fmt::format("has a gain of {}", gain));
-      last = static_cast<int>(count);
-      machine_.streams.push_back({last, gain});
-    }
-  }
-
   void read_all() {
     if (document_.kind != Json::Kind::object) {
       wrong_ = Status(Code::invalid_argument, "the document is not an object");
@@ -164,7 +140,7 @@ class Reader {
     if (!wrong_.ok()) return;
     allow_only(document_, "",
                {"format", "version", "machine", "date", "fingerprint", "cores", "links", "copy",
-                "fold", "pull", "meet", "streams"});
+                "fold", "pull", "meet"});
     text("machine", machine_.name);
     text("date", machine_.date);
     text("fingerprint", machine_.fingerprint);
@@ -181,7 +157,6 @@ class Reader {
     curve(document_, "", "fold", false, machine_.fold);
     curve(document_, "", "pull", true, machine_.pull);
     curve(document_, "", "meet", false, machine_.meet);
-    streams();
   }
 
   const Json& document_;
@@ -195,12 +170,12 @@ std::string to_json(const Machine& machine) {
   return fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"machine\": {},\n  \"date\": {},\n"
       "  \"fingerprint\": {},\n  \"cores\": {},\n  \"links\": {{\n    \"memory\": {},\n"
-      "    \"tcp\": {}\n  }},\n  \"copy\": {},\n  \"fold\": {},\n  \"pull\": {},\n  \"meet\": {},\n"
-      "  \"streams\": {}\n}}\n",
+      "    \"tcp\": {}\n  }},\n  \"copy\": {},\n  \"fold\": {},\n  \"pull\": {},\n  \"meet\": "
+      "{}\n}}\n",
       kFormat, kVersion, json_quoted(machine.name), json_quoted(machine.date),
       json_quoted(machine.fingerprint), machine.cores, link_text(machine.memory),
       link_text(machine.tcp), knots_text(machine.copy), knots_text(machine.fold),
-      knots_text(machine.pull), knots_text(machine.meet), streams_text(machine.streams));
+      knots_text(machine.pull), knots_text(machine.meet));
 }
 
 Result<Machine> parse_machine(std::string_view json) {

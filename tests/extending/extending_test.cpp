@@ -80,17 +80,17 @@ TEST(ToyAlgorithm, is_proved_for_every_number_of_ranks) {
 TEST(ToyAlgorithm, is_weighed_against_the_others) {
   const schedule::Catalog catalog = with_star();
   const std::vector<int> host_of{0, 1, 2, 3};
-  tuner::Situation situation;
-  situation.bytes = 1 << 20;
-  situation.ranks = 4;
-  situation.host_of = host_of;
-  EXPECT_FALSE(tuner::choose_forced(situation, kStar).ok());  // the built-in catalog has none
-  situation.catalog = &catalog;
-  const auto star = tuner::choose_forced(situation, kStar);
-  const auto ring = tuner::choose_forced(situation, Algorithm::ring);
+  tuner::CallFacts facts;
+  facts.bytes = 1 << 20;
+  facts.ranks = 4;
+  facts.host_of = host_of;
+  EXPECT_FALSE(tuner::choose_forced(facts, kStar).ok());  // the built-in catalog has none
+  facts.catalog = &catalog;
+  const auto star = tuner::choose_forced(facts, kStar);
+  const auto ring = tuner::choose_forced(facts, Algorithm::ring);
   ASSERT_TRUE(star.ok()) << star.status().to_string();
   EXPECT_GT(star->predicted, ring->predicted);  // all of it goes in and out of rank 0
-  const auto rows = tuner::candidates(situation);
+  const auto rows = tuner::candidates(facts);
   EXPECT_TRUE(std::any_of(rows.begin(), rows.end(),
                           [](const tuner::Choice& row) { return row.algorithm == kStar; }));
 }

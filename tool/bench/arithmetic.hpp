@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/shape.hpp"
+#include "plan/collective_cost.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 

@@ -14,7 +14,7 @@
 #include <span>
 
 #include "core/words.hpp"
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
@@ -111,8 +111,8 @@ planner::Correction correction_of(const Cluster& cluster, std::span<const Measur
   const tuner::Curve curve = tuner::Curve::fit(samples);
   for (const auto& [bytes, seconds] : curve.knots()) {
     const bool empty = !shape_of(first.collective).has_data();
-    const auto modelled = planner::cost(cluster, first.collective, first.algorithm,
-                                        {.ranks = first.ranks}, empty ? 0 : bytes);
+    const auto modelled = planner::cost_of(cluster, first.collective, first.algorithm,
+                                           {.ranks = first.ranks}, empty ? 0 : bytes);
     if (modelled && modelled->seconds > 0)
       correction.points.push_back({bytes, seconds / modelled->seconds});
   }
@@ -188,7 +188,6 @@ class Calibration {
     auto tcp = measured_machine(folder_);
     if (!tcp.ok()) return tcp.status();
     machine_.tcp = tcp->tcp;
-    machine_.streams = tcp->streams;
     return {};
   }
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/words.hpp"
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "plan/simulate.hpp"
 #include "plan/units.hpp"
 #include "schedule/catalog.hpp"
@@ -52,7 +52,7 @@ struct Options {
 struct Question {
   planner::Cluster cluster;
   Collective collective = Collective::all_reduce;
-  planner::Placement placement;
+  planner::Members members;
   double bytes = 0;
 };
 
@@ -85,7 +85,7 @@ Result<Question> understand(const Options& options) {
   question.collective = *collective;
   question.bytes = shape_of(*collective).has_data() ? static_cast<double>(*bytes) : 0;
   const int ranks = options.ranks != 0 ? options.ranks : 2 * question.cluster.ranks_per_host;
-  question.placement = {ranks, options.stride};
+  question.members = {ranks, options.stride};
   if (ranks < 2)
     return Status(Code::invalid_argument, "--ranks is below 2: there is nobody to talk to");
   if (options.stride < 1) return Status(Code::invalid_argument, "--stride is below 1");
@@ -106,11 +106,11 @@ void simulate_row(const Question& question, Row& row) {
   const bool two_forms =
       row.cost.algorithm == Algorithm::direct && question.collective == Collective::all_reduce;
   for (int shots = 2; shots >= (two_forms ? 1 : 2); --shots) {
-    planner::Job job;
+    planner::CollectiveJob job;
     job.collective = question.collective;
     job.algorithm = row.cost.algorithm;
-    job.ranks = question.placement.ranks;
-    job.stride = question.placement.stride;
+    job.ranks = question.members.ranks;
+    job.stride = question.members.stride;
     job.bytes = question.bytes;
     job.shots = shots;
     const auto answer = planner::simulate(question.cluster, {job});
@@ -126,7 +126,7 @@ void simulate_row(const Question& question, Row& row) {
 std::vector<Row> rows_for(const Question& question, bool simulate) {
   std::vector<Row> rows;
   for (const CollectiveCost& cost :
-       planner::costs(question.cluster, question.collective, question.placement, question.bytes)) {
+       planner::costs(question.cluster, question.collective, question.members, question.bytes)) {
     rows.push_back({cost, std::nullopt, {}});
     if (simulate) simulate_row(question, rows.back());
   }
@@ -143,12 +143,6 @@ struct Contest {
   Algorithm tree = Algorithm::double_binary_tree;
 };
 
-std::optional<double> seconds_of(const Question& question, Algorithm algorithm, double bytes) {
-  const auto found =
-      planner::cost(question.cluster, question.collective, algorithm, question.placement, bytes);
-  return found ? std::optional(found->seconds) : std::nullopt;
-}
-
 std::optional<Contest> ring_against_trees(const Question& question, const std::vector<Row>& rows) {
   const auto at = [&](Algorithm algorithm) {
     return std::find_if(rows.begin(), rows.end(),
@@ -161,12 +155,17 @@ std::optional<Contest> ring_against_trees(const Question& question, const std::v
   if (ring == rows.end() || tree == rows.end() || tree->seconds() <= 0) return std::nullopt;
   contest.tree = tree->cost.algorithm;
   contest.ratio = ring->seconds() / tree->seconds();
-  const auto ring_wins = [&](double bytes) {
-    const auto a = seconds_of(question, Algorithm::ring, bytes);
-    const auto b = seconds_of(question, contest.tree, bytes);
-    return a && b && *a < *b;
+  if (question.bytes == 0) return contest;
+  const auto cost_of = [&](Algorithm algorithm) {
+    return planner::AlgorithmCost::of(question.cluster, question.collective, algorithm,
+                                      question.members);
   };
-  if (question.bytes == 0 || ring_wins(1) || !ring_wins(kLargestCrossover)) return contest;
+  const auto ring_cost = cost_of(Algorithm::ring);
+  const auto tree_cost = cost_of(contest.tree);
+  const auto ring_wins = [&](double bytes) {
+    return ring_cost->with(bytes).seconds < tree_cost->with(bytes).seconds;
+  };
+  if (ring_wins(1) || !ring_wins(kLargestCrossover)) return contest;
   double below = 1;
   double above = kLargestCrossover;
   while (above / below > 1.01)
@@ -190,11 +189,11 @@ std::string bytes_text(double bytes) {
 
 void print_table(const Question& question, const std::vector<Row>& rows, double bound,
                  bool simulated) {
-  const int hosts = question.placement.hosts(question.cluster);
+  const int hosts = question.members.hosts(question.cluster);
   fmt::print("{}, {} on {} ranks of '{}' ({} host{} with {} each){}\n",
-             to_string(question.collective), bytes_text(question.bytes), question.placement.ranks,
+             to_string(question.collective), bytes_text(question.bytes), question.members.ranks,
              question.cluster.name, hosts, hosts == 1 ? "" : "s",
-             question.placement.per_host(question.cluster),
+             question.members.per_host(question.cluster),
              question.cluster.machine ? ", as measured here" : "");
   fmt::print("lower bound {}\n\n", planner::short_text(bound, Unit::seconds));
   fmt::print("  {:<20}{:>12}{}{:>8}{:>14}{:>10}{:>14}\n", "algorithm", "predicted",
@@ -233,9 +232,9 @@ json to_json(const Question& question, const std::vector<Row>& rows, double boun
              const std::optional<Contest>& contest) {
   json document = {{"collective", std::string(to_string(question.collective))},
                    {"cluster", question.cluster.name},
-                   {"ranks", question.placement.ranks},
-                   {"stride", question.placement.stride},
-                   {"hosts", question.placement.hosts(question.cluster)},
+                   {"ranks", question.members.ranks},
+                   {"stride", question.members.stride},
+                   {"hosts", question.members.hosts(question.cluster)},
                    {"bytes", question.bytes},
                    {"lower_bound_s", bound},
                    {"choice", name_of(rows.front().cost)},
@@ -270,7 +269,7 @@ int answer(const Options& options) {
   const std::vector<Row> rows = rows_for(*question, options.simulate);
   if (rows.empty()) return complain(kName, "no algorithm exists for this", kFailed);
   const double bound = planner::lower_bound(question->cluster, question->collective,
-                                            question->placement, question->bytes);
+                                            question->members, question->bytes);
   const auto contest = ring_against_trees(*question, rows);
   if (options.json) {
     fmt::print("{}\n", to_json(*question, rows, bound, contest).dump(1));
@@ -281,7 +280,7 @@ int answer(const Options& options) {
              planner::short_text(rows.front().seconds(), Unit::seconds));
   if (contest)
     print_contest(*contest, question->collective == Collective::all_reduce &&
-                                question->placement.ranks >= kManyRanks);
+                                question->members.ranks >= kManyRanks);
   return kDone;
 }
 

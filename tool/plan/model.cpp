@@ -25,7 +25,7 @@ Exit code 2: flags that contradict each other (one line names them).
 
 struct State {
   ModelWords words;
-  planner::Layout layout;
+  planner::ModelLayout layout;
   std::string recompute = "selective";
   bool whole_sequences = false;
   bool json = false;
@@ -33,8 +33,8 @@ struct State {
 };
 
 void add_layout_flags(CLI::App& app, State& state) {
-  const char* group = "Layout";
-  planner::Layout& layout = state.layout;
+  const char* group = "ModelLayout";
+  planner::ModelLayout& layout = state.layout;
   app.add_option("--dp", layout.dp, "data parallel replicas")->capture_default_str()->group(group);
   app.add_option("--tp", layout.tp, "tensor parallel ranks")->capture_default_str()->group(group);
   app.add_option("--pp", layout.pp, "pipeline stages")->capture_default_str()->group(group);

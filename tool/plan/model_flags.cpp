@@ -30,7 +30,7 @@ void add_model_flags(CLI::App& app, ModelWords& words) {
   app.add_flag("--dropout", words.dropout, "keeps masks among the activations")->group(group);
 }
 
-void add_batch_flags(CLI::App& app, ModelWords& words, planner::Layout& layout) {
+void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& layout) {
   const char* group = "Batches and overlap";
   app.add_option("--seq", layout.seq, "tokens of a sequence (default: the model's)")->group(group);
   app.add_option("--global-batch", layout.global_batch, "sequences of a step")->group(group);
@@ -98,7 +98,7 @@ Result<planner::Model> read_model(const ModelWords& words) {
   return planner::complete(std::move(model));
 }
 
-Status read_precision(const ModelWords& words, planner::Layout& layout) {
+Status read_precision(const ModelWords& words, planner::ModelLayout& layout) {
   const auto precision = planner::parse_precision(words.precision);
   if (!precision) {
     const std::string_view known[] = {"bf16", "fp16", "fp32"};

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "plan/layout.hpp"
+#include "plan/model_layout.hpp"
 
 namespace tutti::tool::plan {
 
@@ -23,13 +23,13 @@ struct ModelWords {
 
 void add_model_flags(CLI::App& app, ModelWords& words);
 // Sequence, batch, precision, overlaps.
-void add_batch_flags(CLI::App& app, ModelWords& words, planner::Layout& layout);
+void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& layout);
 
 // The preset, changed by what was said besides, or a model of one's own.
 Result<planner::Model> read_model(const ModelWords& words);
 // With the efficiency that was said.
 Result<planner::Cluster> read_cluster(const ModelWords& words);
 // Fills the layout's precision and bucket size.
-Status read_precision(const ModelWords& words, planner::Layout& layout);
+Status read_precision(const ModelWords& words, planner::ModelLayout& layout);
 
 }  // namespace tutti::tool::plan

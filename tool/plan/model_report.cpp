@@ -189,7 +189,7 @@ std::string explain_text(const std::vector<tutti::plan::Section>& sections) {
   return text;
 }
 
-nlohmann::ordered_json layout_json(const tutti::plan::Layout& layout) {
+nlohmann::ordered_json layout_json(const tutti::plan::ModelLayout& layout) {
   return {{"ranks", layout.ranks()},
           {"dp", layout.dp},
           {"tp", layout.tp},

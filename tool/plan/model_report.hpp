@@ -20,7 +20,7 @@ struct ModelAnswer {
 
 std::string model_text(const ModelAnswer& answer);
 std::string explain_text(const std::vector<tutti::plan::Section>& sections);
-nlohmann::ordered_json layout_json(const tutti::plan::Layout& layout);
+nlohmann::ordered_json layout_json(const tutti::plan::ModelLayout& layout);
 nlohmann::ordered_json model_json(const ModelAnswer& answer);
 
 }  // namespace tutti::tool::plan

@@ -43,7 +43,7 @@ std::string table(const planner::SearchResult& result) {
       "memory", "binds");
   int place = 0;
   for (const planner::Candidate& each : result.best) {
-    const planner::Layout& l = each.layout;
+    const planner::ModelLayout& l = each.layout;
     text += fmt::format(
         "{:>4} {:>5} {:>4} {:>4} {:>4} {:>3} {:>5} {:<10} {:>6} {:>10} {:>5.1f} % {:>12.0f} {:>10}"
         "  {}\n",
@@ -98,7 +98,7 @@ std::string last_line(const planner::SearchResult& result, const planner::Model&
   planner::Prices prices(cluster);
   const planner::Candidate& shown = result.best.empty() ? result.nearest : result.best.front();
   const auto plan = planner::plan_step(model, shown.layout, prices);
-  const planner::Layout& l = shown.layout;
+  const planner::ModelLayout& l = shown.layout;
   return fmt::format("{}: dp {} tp {} pp {} cp {} ZeRO {}: {}\n",
                      result.best.empty() ? "nothing fits; the smallest is" : "verdict on the first",
                      l.dp, l.tp, l.pp, l.cp, l.zero, planner::verdict(plan, cluster));
@@ -120,7 +120,7 @@ int answer(State& state) {
     fmt::print("{}\n", to_json(*result, *model, *cluster, state.options.ranks).dump(2));
     return code;
   }
-  const planner::Layout& first =
+  const planner::ModelLayout& first =
       result->best.empty() ? result->nearest.layout : result->best.front().layout;
   fmt::print("{} on {} ranks of {}, {} sequences of {} tokens a step\n", model->name,
              state.options.ranks, cluster->name, first.global_batch, first.seq);

@@ -15,7 +15,7 @@
 
 #include "bench/protocol.hpp"
 #include "core/words.hpp"
-#include "plan/cost.hpp"
+#include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
@@ -120,8 +120,9 @@ Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, do
     const MeasureJob job{n, left * n / ranks_in_all, table, "shm", fmt::format("{} ranks", n)};
     if (Status status = measure_cells(folder, job, cells); !status.ok()) return status;
     for (const MeasuredCell& cell : cells) {
-      const auto predicted = planner::cost(cluster, cell.collective, cell.algorithm,
-                                           {.ranks = cell.ranks}, static_cast<double>(cell.bytes));
+      const auto predicted =
+          planner::cost_of(cluster, cell.collective, cell.algorithm, {.ranks = cell.ranks},
+                           static_cast<double>(cell.bytes));
       if (predicted && cell.seconds > 0) judged.push_back({cell, predicted->seconds});
     }
   }

@@ -173,12 +173,12 @@ Result<tuner::Choice> choose(const schedule::Request& request, Algorithm named, 
   std::vector<int> host_of(request.host_of.begin(), request.host_of.end());
   host_of.resize(static_cast<std::size_t>(request.size));
   if (!on_one_host && request.host_of.empty()) std::iota(host_of.begin(), host_of.end(), 0);
-  tuner::Situation situation;
-  situation.collective = request.collective;
-  situation.ranks = request.size;
-  situation.bytes = bytes;
-  situation.host_of = host_of;
-  return tuner::choose_forced(situation, named, machine);
+  tuner::CallFacts facts;
+  facts.collective = request.collective;
+  facts.ranks = request.size;
+  facts.bytes = bytes;
+  facts.host_of = host_of;
+  return tuner::choose_forced(facts, named, machine);
 }
 
 bool has_shots(Algorithm algorithm, schedule::Request request) {

@@ -52,15 +52,13 @@ std::string about(std::size_t bytes) {
 Result<std::optional<HostView>> HostView::make(Algorithm algorithm,
                                                const schedule::Request& request) {
   if (request.size < 2 || request.size > schedule::kMostHostRanks) return std::optional<HostView>();
+  auto forms = schedule::host_forms_of_all(algorithm, request);
+  if (!forms.ok()) return forms.status();
+  if (!*forms) return std::optional<HostView>();
   HostView view;
-  schedule::Request own = request;
-  for (own.rank = 0; own.rank < own.size; ++own.rank) {
-    auto forms = schedule::host_forms(algorithm, own);
-    if (!forms.ok()) return forms.status();
-    if (!*forms) return std::optional<HostView>();
-    view.unaliased_ = view.unaliased_ && (*forms)->mapped.unaliased;
-    view.ranks_.push_back(**std::move(forms));
-  }
+  view.ranks_ = **std::move(forms);
+  view.unaliased_ =
+      std::ranges::all_of(view.ranks_, [](const HostForms& each) { return each.mapped.unaliased; });
   for (const Reach reach : schedule::kReaches) {
     if (form_of(view.ranks_.front(), reach) == nullptr) continue;
     if (reach != Reach::window && !view.unaliased_) continue;  // it is wrong, and never runs

@@ -20,13 +20,13 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-json predict_placement(const tuner::Situation& model, const tuner::Machine& machine) {
+json predict_placement(const tuner::CallFacts& model, const tuner::Machine& machine) {
   json rows = json::object();
   for (const std::size_t bytes : prediction_sizes()) {
-    tuner::Situation situation = model;
-    situation.bytes = bytes;
+    tuner::CallFacts facts = model;
+    facts.bytes = bytes;
     bool first = true;
-    for (const tuner::Choice& choice : tuner::candidates(situation, machine)) {
+    for (const tuner::Choice& choice : tuner::candidates(facts, machine)) {
       const std::string name(to_string(choice.algorithm));
       if (std::exchange(first, false)) rows["choice"].push_back(name);
       rows[name].push_back(
@@ -65,21 +65,21 @@ std::vector<int> default_hosts(int n) {
 
 json predict(Collective collective, int ranks, std::span<const int> host_of,
              const tuner::Machine& machine) {
-  tuner::Situation situation;
-  situation.collective = collective;
-  situation.ranks = ranks;
+  tuner::CallFacts facts;
+  facts.collective = collective;
+  facts.ranks = ranks;
   std::vector<int> together(static_cast<std::size_t>(ranks), 0);
-  situation.host_of = together;
-  json placements = {{"one_host", predict_placement(situation, machine)}};
-  situation.symmetric = true;
-  placements["symmetric"] = predict_placement(situation, machine);
-  situation.symmetric = false;
+  facts.host_of = together;
+  json placements = {{"one_host", predict_placement(facts, machine)}};
+  facts.symmetric = true;
+  placements["symmetric"] = predict_placement(facts, machine);
+  facts.symmetric = false;
   std::vector<int> apart(static_cast<std::size_t>(ranks));
   std::iota(apart.begin(), apart.end(), 0);
-  situation.host_of = apart;
-  placements["apart"] = predict_placement(situation, machine);
-  situation.host_of = host_of;
-  if (!host_of.empty()) placements["hosts"] = predict_placement(situation, machine);
+  facts.host_of = apart;
+  placements["apart"] = predict_placement(facts, machine);
+  facts.host_of = host_of;
+  if (!host_of.empty()) placements["hosts"] = predict_placement(facts, machine);
   return placements;
 }
 

@@ -8,11 +8,13 @@
 //      0  1  2           3  4  5
 //
 // The leader is the root where there is one, the lowest rank elsewhere. Hosts may have any number
-// of ranks, in any order. all_gather passes whole hosts through leaders: equal parts only.
+// of ranks, in any order. all_gather passes whole hosts through leaders: equal parts only. Of equal
+// hosts all_gather and reduce_scatter go by rails (rails.cpp).
 #include <algorithm>
 #include <bit>
 
 #include "schedule/build/grid.hpp"
+#include "schedule/build/hosts.hpp"
 #include "schedule/build/parts.hpp"
 #include "schedule/compose.hpp"
 
@@ -20,64 +22,6 @@ namespace tutti::schedule::builders {
 namespace {
 
 constexpr Algorithm kName = Algorithm::hierarchical;
-
-// Who lives where, seen from one rank. In each host's list the leader stands first.
-struct Hosts {
-  std::vector<std::vector<int>> members;
-  std::vector<int> leaders;
-  int host = 0, place = 0;  // of this rank
-  int root_host = 0;
-
-  explicit Hosts(const Request& request) {
-    std::vector<int> names;  // of the hosts, in the order in which they appear
-    int largest = -1;
-    std::size_t number = 0;
-    for (int rank = 0; rank < request.size; ++rank) {
-      const int name = request.host_of[static_cast<std::size_t>(rank)];
-      // Ranks of a host mostly follow each other, and hosts in rising order: looking each up in a map
-      // takes a minute for 24,576 programs.
-      if (names.empty() || name > largest) {
-        largest = name;
-        const std::size_t like_before = members.empty() ? 1 : members.back().size();
-        members.emplace_back().reserve(like_before);
-        names.push_back(name);
-        number = names.size() - 1;
-      } else if (names[number] != name) {
-        number =
-            static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-        if (number == names.size()) {
-          members.emplace_back();
-          names.push_back(name);
-        }
-      }
-      auto& list = members[number];
-      const bool leads = has_root(request.collective) && rank == request.root;
-      list.insert(leads ? list.begin() : list.end(), rank);
-      if (rank == request.rank) host = static_cast<int>(number);
-      if (rank == request.root) root_host = static_cast<int>(number);
-    }
-    for (const auto& list : members) leaders.push_back(list.front());
-    const auto& here = local();
-    place = static_cast<int>(std::find(here.begin(), here.end(), request.rank) - here.begin());
-  }
-
-  const std::vector<int>& local() const { return members[static_cast<std::size_t>(host)]; }
-  int local_size() const { return static_cast<int>(local().size()); }
-  int count() const { return static_cast<int>(leaders.size()); }
-  bool is_leader() const { return place == 0; }
-  int leader() const { return local().front(); }
-  bool are_equal() const {
-    return std::all_of(members.begin(), members.end(),
-                       [&](const auto& list) { return list.size() == members[0].size(); });
-  }
-  // Requests for a part inside this host, and for one among the leaders.
-  Request inside(Collective collective, bool in_place) const {
-    return {collective, local_size(), place, 0, in_place, 2, {}};
-  }
-  Request between(Collective collective, int root) const {
-    return {collective, count(), host, root, true, 2, {}};
-  }
-};
 
 Step rounds(int n) { return static_cast<Step>(std::bit_width(static_cast<unsigned>(n - 1))); }
 
@@ -158,6 +102,14 @@ bool spans_hosts(const Request& request) {
                      [&](int host) { return host != request.host_of[0]; });
 }
 
+bool spans_equal_hosts(const Request& request) {
+  return spans_hosts(request) && Hosts(request).are_equal();
+}
+
+Program hierarchical_reduce_scatter(const Request& request) {
+  return rails_reduce_scatter(request, Hosts(request));
+}
+
 Program hierarchical_all_reduce(const Request& request) {
   const Hosts hosts(request);
   return hosts.are_equal() ? by_slices(request, hosts) : by_leaders(request, hosts);
@@ -196,6 +148,7 @@ Program hierarchical_reduce(const Request& request) {
 
 Program hierarchical_all_gather(const Request& request) {
   const Hosts hosts(request);
+  if (hosts.are_equal()) return rails_all_gather(request, hosts);
   Draft draft(request, kName);
   if (!hosts.is_leader()) {
     draft.send(0, hosts.leader(), input(0));
@@ -238,6 +191,8 @@ std::span<const Entry> hierarchical_rows() {
       {Collective::reduce, kName, hierarchical_reduce, kAnyOrder, kEven, spans_hosts},
       {Collective::all_reduce, kName, hierarchical_all_reduce, kAnyOrder, kEven, spans_hosts},
       {Collective::all_gather, kName, hierarchical_all_gather, kOrdered, kEven, spans_hosts},
+      {Collective::reduce_scatter, kName, hierarchical_reduce_scatter, kAnyOrder, kEven,
+       spans_equal_hosts},
       {Collective::barrier, kName, hierarchical_barrier, kOrdered, kEven, spans_hosts},
   };
   return kRows;

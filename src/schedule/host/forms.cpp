@@ -1,6 +1,7 @@
 #include "schedule/host/forms.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "schedule/host/lower.hpp"
 #include "schedule/passes.hpp"
@@ -27,35 +28,65 @@ double work_of(const HostForm& form) {
   return touched / form.frame.cut;
 }
 
+// The lowering that was asked for, and where the algorithm knows another way to fold, that one.
+class Lowerings {
+ public:
+  static Result<Lowerings> of(Algorithm algorithm, const Request& request, const Catalog& catalog) {
+    auto programs = programs_of(algorithm, request, catalog);
+    if (!programs.ok()) return programs.status();
+    Lowerings both;
+    both.asked_ = std::make_unique<const Lowering>(*programs);
+    if (!both.fits()) return both;
+    Request other = request;
+    other.shots = request.shots == 1 ? 2 : 1;
+    auto others = programs_of(algorithm, other, catalog);
+    if (!others.ok() || *others == *programs) return both;
+    auto lowered = std::make_unique<const Lowering>(*others);
+    if (lowered->fits()) both.other_ = std::move(lowered);
+    return both;
+  }
+
+  bool fits() const { return asked_->fits(); }
+
+  HostForms forms(int rank) const {
+    const auto form_if = [&](Reach reach) {
+      return asked_->allows(reach) ? std::optional(asked_->form(rank, reach)) : std::nullopt;
+    };
+    HostForms forms{asked_->form(rank, Reach::window), asked_->form(rank, Reach::mapped),
+                    form_if(Reach::readable), form_if(Reach::mapped_source)};
+    if (!other_) return forms;
+    HostForm mapped = other_->form(rank, Reach::mapped);
+    if (work_of(mapped) < work_of(forms.mapped)) {
+      forms.mapped = std::move(mapped);
+      forms.mapped_source.reset();  // of the program that is not taken
+    }
+    return forms;
+  }
+
+ private:
+  std::unique_ptr<const Lowering> asked_;
+  std::unique_ptr<const Lowering> other_;
+};
+
 }  // namespace
 
 Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request,
                                             const Catalog& catalog) {
-  auto programs = programs_of(algorithm, request, catalog);
-  if (!programs.ok()) return programs.status();
-  const Lowering lowering(*programs);
-  if (!lowering.fits()) return std::optional<HostForms>();
-  const auto form_if = [&](Reach reach) {
-    return lowering.allows(reach) ? std::optional(lowering.form(request.rank, reach))
-                                  : std::nullopt;
-  };
-  HostForms forms{lowering.form(request.rank, Reach::window),
-                  lowering.form(request.rank, Reach::mapped), form_if(Reach::readable),
-                  form_if(Reach::mapped_source)};
+  const auto both = Lowerings::of(algorithm, request, catalog);
+  if (!both.ok()) return both.status();
+  if (!both->fits()) return std::optional<HostForms>();
+  return std::optional(both->forms(request.rank));
+}
 
-  // The other way to fold, where the algorithm knows one.
-  Request other = request;
-  other.shots = request.shots == 1 ? 2 : 1;
-  auto others = programs_of(algorithm, other, catalog);
-  if (!others.ok() || *others == *programs) return std::optional(std::move(forms));
-  const Lowering lowered(*others);
-  if (!lowered.fits()) return std::optional(std::move(forms));
-  HostForm mapped = lowered.form(request.rank, Reach::mapped);
-  if (work_of(mapped) < work_of(forms.mapped)) {
-    forms.mapped = std::move(mapped);
-    forms.mapped_source.reset();  // of the program that is not taken
-  }
-  return std::optional(std::move(forms));
+Result<std::optional<std::vector<HostForms>>> host_forms_of_all(Algorithm algorithm,
+                                                                const Request& request,
+                                                                const Catalog& catalog) {
+  const auto both = Lowerings::of(algorithm, request, catalog);
+  if (!both.ok()) return both.status();
+  if (!both->fits()) return std::optional<std::vector<HostForms>>();
+  std::vector<HostForms> all;
+  for (int rank = 0; rank < request.size; ++rank) all.push_back(both->forms(rank));
+  return std::optional(std::move(all));
 }
 
 std::string_view to_string(Carrier carrier) noexcept {

@@ -32,6 +32,9 @@ struct HostForms {
 // often, so the one that touches least is taken.
 Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request,
                                             const Catalog& catalog = Catalog::built_in());
+// Those of every rank.
+Result<std::optional<std::vector<HostForms>>> host_forms_of_all(
+    Algorithm algorithm, const Request& request, const Catalog& catalog = Catalog::built_in());
 
 // What all ranks know alike of the host that they share.
 struct HostFacts {

@@ -30,8 +30,9 @@ Model square_model(std::int64_t hidden = 8192, std::int64_t layers = 8) {
                     .glu = true});
 }
 
-Layout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch, int micro_batches) {
-  Layout layout;
+ModelLayout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch,
+                      int micro_batches) {
+  ModelLayout layout;
   layout.dp = dp;
   layout.tp = tp;
   layout.pp = pp;
@@ -43,7 +44,7 @@ Layout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch, int
   return layout;
 }
 
-StepPlan plan_of(const Model& model, const Layout& layout, const Cluster& cluster) {
+StepPlan plan_of(const Model& model, const ModelLayout& layout, const Cluster& cluster) {
   Prices prices(cluster);
   const auto whole = complete(layout, model, cluster);
   EXPECT_TRUE(whole.ok()) << whole.status().message();
@@ -133,7 +134,7 @@ TEST(model_step, tensor_parallel_has_ten_collectives_a_layer) {
 TEST(model_step, tensor_parallel_collective_before_a_linear_has_the_known_ratio) {
   const Cluster cluster = plain_cluster();
   const Model model = square_model();
-  const Layout layout = *complete(layout_of(1, 8, 1, 0, 4096, 1, 1), model, cluster);
+  const ModelLayout layout = *complete(layout_of(1, 8, 1, 0, 4096, 1, 1), model, cluster);
   Prices prices(cluster);
   const TensorTraffic traffic = tensor_traffic(model, layout, make_stage(model, layout, 0), prices);
   const double collective = prices.collective(Collective::all_gather, {8, 1}, traffic.call_bytes);
@@ -142,7 +143,7 @@ TEST(model_step, tensor_parallel_collective_before_a_linear_has_the_known_ratio)
 }
 
 TEST(model_step, tensor_parallel_overlap_never_costs_more) {
-  Layout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
+  ModelLayout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
   const StepPlan without = plan_of(square_model(), layout, plain_cluster(450e9));
   layout.overlap_tp = true;
   const StepPlan with = plan_of(square_model(), layout, plain_cluster(450e9));
@@ -151,7 +152,7 @@ TEST(model_step, tensor_parallel_overlap_never_costs_more) {
 }
 
 TEST(model_step, without_sequence_parallelism_four_all_reduces_a_layer) {
-  Layout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
+  ModelLayout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
   layout.sequence_parallel = false;
   const StepPlan plan = plan_of(square_model(), layout, plain_cluster());
   EXPECT_DOUBLE_EQ(line(plan, "tensor").calls, 8 * 4 + 1 + 1);
@@ -168,7 +169,7 @@ TEST(model_step, pipeline_message_has_the_known_ratio) {
 
 TEST(model_step, sequence_parallelism_splits_the_pipelines_message) {
   const Model model = square_model();
-  Layout layout = layout_of(1, 8, 2, 0, 4096, 1, 4);
+  ModelLayout layout = layout_of(1, 8, 2, 0, 4096, 1, 4);
   const StepPlan split = plan_of(model, layout, plain_cluster());
   layout.sequence_parallel = false;
   const StepPlan whole = plan_of(model, layout, plain_cluster());
@@ -177,7 +178,7 @@ TEST(model_step, sequence_parallelism_splits_the_pipelines_message) {
 
 TEST(model_step, context_parallel_ring_has_the_known_ratio) {
   const Model model = *preset_model("llama2-70b");  // g = 1/8
-  Layout layout = layout_of(1, 1, 1, 0, 32768, 1, 1);
+  ModelLayout layout = layout_of(1, 1, 1, 0, 32768, 1, 1);
   layout.cp = 4;
   const StepPlan plan = plan_of(model, layout, plain_cluster());
   const double expected = 2 * (1.0 / 8 * 2 * 4 * kF / (2 * 32768 * kB));  // twice, because causal
@@ -193,7 +194,7 @@ TEST(model_step, bubble_is_pp_minus_1_over_v_times_micro_batches) {
   const Model model = square_model();
   for (const int batches : {4, 16, 64})
     for (const int v : {1, 2}) {
-      Layout layout = layout_of(1, 1, 4, 0, 64, 1, batches);
+      ModelLayout layout = layout_of(1, 1, 4, 0, 64, 1, batches);
       layout.virtual_stages = v;
       const StepPlan plan = plan_of(model, layout, plain_cluster(1e15));
       EXPECT_NEAR(plan.bubble_s / plan.compute_s, 3.0 / (v * batches), 1e-3);
@@ -212,7 +213,7 @@ TEST(model_step, parts_add_up_to_the_step) {
 
 TEST(model_step, exposed_is_nothing_or_all_in_the_limits) {
   const Model model = square_model();
-  const Layout layout = layout_of(8, 1, 1, 1, 64, 1, 1);
+  const ModelLayout layout = layout_of(8, 1, 1, 1, 64, 1, 1);
   const StepPlan quick = plan_of(model, layout, plain_cluster(1e18));
   EXPECT_LT(quick.gradients_s + quick.weights_s, 1e-6 * quick.step_s);
   // So slow that compute is nothing: all but what it hides, which is its own length at most.
@@ -235,7 +236,7 @@ TEST(model_step, a_better_network_or_more_overlap_never_costs) {
     for (const int tp : {1, 4}) {
       double before = 1e30;
       for (const double bandwidth : {1e9, 1e10, 1e11, 1e12}) {
-        Layout layout = layout_of(8, tp, 1, zero, 4096, 1, 4);
+        ModelLayout layout = layout_of(8, tp, 1, zero, 4096, 1, 4);
         const StepPlan plan = plan_of(model, layout, plain_cluster(bandwidth, 1e-6));
         EXPECT_LE(plan.step_s, before * (1 + 1e-12));
         before = plan.step_s;
@@ -278,10 +279,10 @@ TEST(model_step, gain_at_the_batch_that_is_named_is_the_reported_one) {
 TEST(model_layout, contradictions_are_named) {
   const Cluster cluster = *preset_cluster("h100-ib400");
   const Model model = *preset_model("llama2-70b");
-  const auto message = [&](Layout layout, const Cluster& where) {
+  const auto message = [&](ModelLayout layout, const Cluster& where) {
     return complete(layout, model, where).status().message();
   };
-  const std::pair<Layout, const char*> cases[] = {
+  const std::pair<ModelLayout, const char*> cases[] = {
       {layout_of(1, 3, 1, 0, 4096, 1, 1), "tp 3 does not divide the 64 heads"},
       {layout_of(1, 16, 1, 0, 4096, 1, 1), "tp 16 does not divide the 8 kv_heads"},
       {layout_of(1, 1, 3, 0, 4096, 1, 1), "pp 3 does not divide the 80 layers"},
@@ -289,7 +290,7 @@ TEST(model_layout, contradictions_are_named) {
       {layout_of(0, 1, 1, 0, 4096, 1, 1), "dp must be at least 1"}};
   for (const auto& [layout, text] : cases)
     EXPECT_NE(message(layout, cluster).find(text), std::string::npos) << message(layout, cluster);
-  Layout layout = layout_of(8, 1, 1, 0, 4096, 2, 1);
+  ModelLayout layout = layout_of(8, 1, 1, 0, 4096, 2, 1);
   layout.global_batch = 24;
   EXPECT_NE(message(layout, cluster).find("global_batch 24 is not a multiple of 16"),
             std::string::npos);
@@ -304,13 +305,13 @@ TEST(model_layout, contradictions_are_named) {
 TEST(verdict, names_what_binds_and_what_to_change) {
   const Cluster cluster = *preset_cluster("h100-ib400");
   const Model model = *preset_model("llama2-70b");
-  const auto line_of = [&](const Layout& layout) {
+  const auto line_of = [&](const ModelLayout& layout) {
     return verdict(plan_of(model, layout, cluster), cluster);
   };
   EXPECT_EQ(line_of(layout_of(8, 1, 1, 0, 4096, 1, 1)).rfind("memory binds", 0), 0U);
   EXPECT_EQ(line_of(layout_of(1, 8, 16, 0, 4096, 1, 8)).rfind("bubble binds", 0), 0U);
   EXPECT_EQ(line_of(layout_of(8, 8, 4, 1, 4096, 1, 128)).rfind("tensor binds", 0), 0U);
-  Layout fewer = layout_of(8, 8, 4, 1, 4096, 1, 4);
+  ModelLayout fewer = layout_of(8, 8, 4, 1, 4096, 1, 4);
   fewer.overlap_grad_reduce = fewer.overlap_tp = true;
   EXPECT_NE(line_of(fewer).find("; "), std::string::npos);
 }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <numeric>
 
-#include "plan/cost.hpp"
+#include "closed_forms.hpp"
+#include "plan/collective_cost.hpp"
 #include "schedule/catalog.hpp"
 #include "schedule/passes.hpp"
 
@@ -26,11 +28,12 @@ Cluster flat() {
 
 SimulateOptions whole_messages() {
   SimulateOptions options;
-  options.segment_bytes = 0;
+  options.play.whole_messages = true;
   return options;
 }
 
-Simulated one(const Cluster& cluster, const Job& job, const SimulateOptions& options = {}) {
+Simulated one(const Cluster& cluster, const CollectiveJob& job,
+              const SimulateOptions& options = {}) {
   const auto answer = simulate(cluster, {job}, options);
   EXPECT_TRUE(answer.ok()) << answer.status().message();
   return answer.ok() ? answer->front() : Simulated{};
@@ -47,22 +50,22 @@ bool exists(const schedule::Entry& entry, int ranks, const std::vector<int>& hos
 // ---- by hand
 
 TEST(Simulate, a_message_takes_its_latency_and_its_bytes) {
-  const Job job{.collective = Collective::broadcast,
-                .algorithm = Algorithm::linear,
-                .ranks = 2,
-                .bytes = 1e6};
+  const CollectiveJob job{.collective = Collective::broadcast,
+                          .algorithm = Algorithm::linear,
+                          .ranks = 2,
+                          .bytes = 1e6};
   EXPECT_NEAR(one(flat(), job, whole_messages()).seconds, 10e-6 + 1e-3, 1e-12);
 }
 
 TEST(Simulate, a_roots_messages_queue_up_in_its_way_out) {
   // The third of three begins after two times 1 ms.
-  const Job job{.collective = Collective::broadcast,
-                .algorithm = Algorithm::linear,
-                .ranks = 4,
-                .bytes = 1e6};
+  const CollectiveJob job{.collective = Collective::broadcast,
+                          .algorithm = Algorithm::linear,
+                          .ranks = 4,
+                          .bytes = 1e6};
   EXPECT_NEAR(one(flat(), job, whole_messages()).seconds, 3e-3 + 10e-6, 1e-12);
   // Without bytes a core begins one every microsecond.
-  const Job empty{
+  const CollectiveJob empty{
       .collective = Collective::broadcast, .algorithm = Algorithm::linear, .ranks = 4, .bytes = 0};
   EXPECT_NEAR(one(flat(), empty).seconds, 2e-6 + 10e-6, 1e-12);
 }
@@ -70,13 +73,13 @@ TEST(Simulate, a_roots_messages_queue_up_in_its_way_out) {
 TEST(Simulate, a_hosts_ways_are_shared) {
   Cluster cluster = *preset_cluster("cpu-ethernet-1g");  // 4 ranks and 125 MB/s a host
   // Each rank of host 0 sends 1 MB to one of host 1: alone 8 ms, together 32 ms.
-  const Job alone{.collective = Collective::broadcast,
-                  .algorithm = Algorithm::linear,
-                  .ranks = 2,
-                  .bytes = 1e6,
-                  .stride = 4};
+  const CollectiveJob alone{.collective = Collective::broadcast,
+                            .algorithm = Algorithm::linear,
+                            .ranks = 2,
+                            .bytes = 1e6,
+                            .stride = 4};
   EXPECT_NEAR(one(cluster, alone, whole_messages()).seconds, 8e-3 + 30e-6, 1e-9);
-  std::vector<Job> four;
+  std::vector<CollectiveJob> four;
   for (int seat = 0; seat < 4; ++seat) {
     four.push_back(alone);
     four.back().first_seat = seat;
@@ -93,7 +96,7 @@ TEST(Simulate, uplinks_carry_what_oversubscription_leaves) {
   cluster.fabric = Fabric::fat_tree;
   cluster.hosts_per_switch = 4;
   cluster.oversubscription = 4;  // four hosts share 1 GB/s
-  std::vector<Job> jobs;
+  std::vector<CollectiveJob> jobs;
   for (int seat = 0; seat < 4; ++seat)
     jobs.push_back({.collective = Collective::broadcast,
                     .algorithm = Algorithm::linear,
@@ -113,29 +116,29 @@ TEST(Simulate, a_torus_counts_hops_and_shares_links) {
   cluster.fabric = Fabric::torus_2d;
   // 16 hosts are 4 x 4: from 0 to 5 it is one hop east and one south; from 0 to 3 one hop west.
   const auto message = [&](int stride) {
-    const Job job{.collective = Collective::broadcast,
-                  .algorithm = Algorithm::linear,
-                  .ranks = 2,
-                  .bytes = 1e6,
-                  .stride = stride};
-    const Job far_away{.collective = Collective::barrier,
-                       .algorithm = Algorithm::linear,
-                       .ranks = 1,
-                       .first_seat = 15};
+    const CollectiveJob job{.collective = Collective::broadcast,
+                            .algorithm = Algorithm::linear,
+                            .ranks = 2,
+                            .bytes = 1e6,
+                            .stride = stride};
+    const CollectiveJob far_away{.collective = Collective::barrier,
+                                 .algorithm = Algorithm::linear,
+                                 .ranks = 1,
+                                 .first_seat = 15};
     return (*simulate(cluster, {job, far_away}, whole_messages()))[0].seconds;
   };
   EXPECT_NEAR(message(5), 1e-3 + 20e-6, 1e-12);
   EXPECT_NEAR(message(3), 1e-3 + 10e-6, 1e-12);
   // 0 -> 2 and 1 -> 2 both go over the link from 1 to 2.
-  const Job a{.collective = Collective::broadcast,
-              .algorithm = Algorithm::linear,
-              .ranks = 2,
-              .bytes = 1e6,
-              .stride = 2};
-  Job b = a;
+  const CollectiveJob a{.collective = Collective::broadcast,
+                        .algorithm = Algorithm::linear,
+                        .ranks = 2,
+                        .bytes = 1e6,
+                        .stride = 2};
+  CollectiveJob b = a;
   b.first_seat = 1;
   b.stride = 1;
-  Job c = a;
+  CollectiveJob c = a;
   c.collective = Collective::barrier;
   c.ranks = 1;
   c.first_seat = 15;
@@ -145,8 +148,8 @@ TEST(Simulate, a_torus_counts_hops_and_shares_links) {
 }
 
 TEST(Simulate, a_job_that_starts_later_is_counted_from_its_start) {
-  Job first{.algorithm = Algorithm::ring, .ranks = 8, .bytes = 8e6};
-  Job second = first;
+  CollectiveJob first{.algorithm = Algorithm::ring, .ranks = 8, .bytes = 8e6};
+  CollectiveJob second = first;
   second.start = 1;
   const double alone = one(flat(), first).seconds;
   const auto apart = simulate(flat(), {first, second});
@@ -160,7 +163,7 @@ TEST(Simulate, a_job_that_starts_later_is_counted_from_its_start) {
 }
 
 TEST(Simulate, segments_let_a_chain_overlap) {
-  const Job job{
+  const CollectiveJob job{
       .collective = Collective::scan, .algorithm = Algorithm::linear, .ranks = 8, .bytes = 8 << 20};
   const double whole = one(flat(), job, whole_messages()).seconds;
   const double cut = one(flat(), job).seconds;
@@ -171,7 +174,7 @@ TEST(Simulate, segments_let_a_chain_overlap) {
 TEST(Simulate, folding_switches_take_one_way_up_and_one_down) {
   Cluster cluster = flat();
   cluster.in_network_reduction = true;
-  const Job job{.algorithm = Algorithm::automatic, .ranks = 16, .bytes = 1e6};
+  const CollectiveJob job{.algorithm = Algorithm::automatic, .ranks = 16, .bytes = 1e6};
   const auto answer = one(cluster, job, whole_messages());
   // Whole messages: up and down one after the other; in segments at once.
   EXPECT_NEAR(answer.seconds, 2 * (10e-6 + 1e-3) - 1e-6, 2e-6);
@@ -181,72 +184,19 @@ TEST(Simulate, folding_switches_take_one_way_up_and_one_down) {
 
 // ---- against the closed forms
 
-struct Exact {
-  Collective collective;
-  Algorithm algorithm;
-};
-
-TEST(Simulate, agrees_with_the_closed_forms_where_both_are_exact) {
-  using C = Collective;
-  using A = Algorithm;
-  const Exact powers_of_two[] = {{C::all_reduce, A::recursive_doubling},
-                                 {C::all_reduce, A::halving_doubling},
-                                 {C::broadcast, A::binomial_tree},
-                                 {C::all_gather, A::hypercube},
-                                 {C::all_gather, A::recursive_doubling},
-                                 {C::reduce_scatter, A::halving_doubling},
-                                 {C::gather, A::binomial_tree},
-                                 {C::scatter, A::binomial_tree},
-                                 {C::all_to_all, A::bruck},
-                                 {C::barrier, A::binomial_tree}};
-  const Exact any_number[] = {{C::all_reduce, A::ring},
-                              {C::all_gather, A::ring},
-                              {C::reduce_scatter, A::ring},
-                              {C::scan, A::linear},
-                              {C::broadcast, A::linear},
-                              {C::scatter, A::linear},
-                              {C::barrier, A::recursive_doubling},
-                              {C::scatter, A::direct}};
-  const auto check = [](const Exact& exact, int ranks, double bytes) {
-    const Job job{exact.collective, exact.algorithm, ranks, bytes};
-    const double simulated = one(flat(), job, whole_messages()).seconds;
-    const double formula =
-        cost(flat(), exact.collective, exact.algorithm, {.ranks = ranks}, bytes)->seconds;
-    EXPECT_NEAR(simulated / formula, 1, 1e-9)
-        << to_string(exact.collective) << " " << to_string(exact.algorithm) << " " << ranks << " "
-        << bytes;
-  };
-  for (const double bytes : {0.0, 4096.0, 1e6}) {
-    for (const int ranks : {2, 4, 8, 16, 64})
-      for (const Exact& exact : powers_of_two) check(exact, ranks, bytes);
-    for (const int ranks : {2, 3, 5, 8, 13, 48})
-      for (const Exact& exact : any_number) check(exact, ranks, bytes);
-  }
-}
-
-TEST(Simulate, closed_forms_of_every_algorithm_are_near) {
-  const Cluster cluster = flat();
-  for (const auto& entry : schedule::catalog()) {
-    if (!exists(entry, 16, {})) continue;
-    for (const double bytes : {8.0, 65536.0, 4e6}) {
-      const double formula =
-          cost(cluster, entry.collective, entry.algorithm, {.ranks = 16}, bytes)->seconds;
-      double simulated = 1e9;
-      for (const int shots : {1, 2})
-        simulated = std::min(simulated, one(cluster,
-                                            {.collective = entry.collective,
-                                             .algorithm = entry.algorithm,
-                                             .ranks = 16,
-                                             .bytes = bytes,
-                                             .shots = shots},
-                                            whole_messages())
-                                            .seconds);
-      EXPECT_LT(simulated / formula, 1.5)
-          << to_string(entry.collective) << " " << to_string(entry.algorithm) << " " << bytes;
-      EXPECT_GT(simulated / formula, 0.6)
-          << to_string(entry.collective) << " " << to_string(entry.algorithm) << " " << bytes;
+TEST(Simulate, agrees_with_the_closed_forms_where_they_are_exact) {
+  const Textbook textbook{10e-6, 1e-6, 1e-9, 0.25e-9};
+  for (const ClosedForm& form : textbook.forms())
+    for (const int ranks : {2, 3, 4, 5, 8, 13, 16, 48, 64}) {
+      if (!form.any_number && !std::has_single_bit(static_cast<unsigned>(ranks))) continue;
+      for (const double bytes : {0.0, 4096.0, 1e6}) {
+        const CollectiveJob job{form.collective, form.algorithm, ranks, bytes};
+        EXPECT_NEAR(one(flat(), job, whole_messages()).seconds / form.seconds(ranks, bytes), 1,
+                    1e-9)
+            << to_string(form.collective) << " " << to_string(form.algorithm) << " " << ranks << " "
+            << bytes;
+      }
     }
-  }
 }
 
 // ---- symmetry
@@ -267,7 +217,7 @@ TEST(Simulate, one_rank_for_many_gives_the_same_bits_as_all_of_them) {
         for (int rank = 0; rank < ranks; ++rank) host_of.push_back(rank / cluster.ranks_per_host);
         if (!exists(entry, ranks, host_of)) continue;
         for (const double bytes : {8.0, 3e6}) {
-          const Job job{entry.collective, entry.algorithm, ranks, bytes};
+          const CollectiveJob job{entry.collective, entry.algorithm, ranks, bytes};
           const Simulated few = one(cluster, job);
           const Simulated all = one(cluster, job, full);
           used += few.simulated_ranks < ranks;
@@ -300,31 +250,42 @@ TEST(Simulate, schedules_with_a_step_per_rank_have_symmetry_to_use) {
 // ---- size, determinism, errors
 
 TEST(Simulate, equal_arguments_give_equal_bits_and_seeds_matter) {
-  const Job job{.algorithm = Algorithm::double_binary_tree, .ranks = 37, .bytes = 1e6};
+  const CollectiveJob job{.algorithm = Algorithm::double_binary_tree, .ranks = 37, .bytes = 1e6};
   SimulateOptions noisy;
-  noisy.jitter = 0.5;
+  noisy.play.jitter = 0.5;
   const double first = one(flat(), job, noisy).seconds;
   EXPECT_EQ(one(flat(), job, noisy).seconds, first);
   EXPECT_GT(first, one(flat(), job).seconds);
-  noisy.seed = 2;
+  noisy.play.seed = 2;
   EXPECT_NE(one(flat(), job, noisy).seconds, first);
 }
 
 TEST(Simulate, a_ring_of_1024_ranks_is_simulated_in_a_moment) {
-  const Job job{.algorithm = Algorithm::ring, .ranks = 1024, .bytes = 64e6};
+  const CollectiveJob job{.algorithm = Algorithm::ring, .ranks = 1024, .bytes = 64e6};
   const auto answer = one(*preset_cluster("h100-ib400"), job);
   EXPECT_EQ(answer.simulated_ranks, 8);
   EXPECT_EQ(answer.steps, 2046);
   EXPECT_EQ(answer.messages, 1024U * 2046U);
 }
 
+Result<Simulated> run_programs(const std::vector<schedule::Program>& programs, double bytes) {
+  const auto site = site_of(flat(), static_cast<int>(programs.size()));
+  std::vector<int> seats(programs.size());
+  std::iota(seats.begin(), seats.end(), 0);
+  auto made = cost::Simulation::of_programs(site, programs, seats, bytes, whole_messages());
+  if (!made.ok()) return made.status();
+  const auto answers = made->run(site);
+  if (!answers.ok()) return answers.status();
+  return answers->front();
+}
+
 TEST(Simulate, fused_programs_run_too) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::binomial_tree}) {
     auto programs =
         *schedule::build_all(algorithm, {.collective = Collective::all_reduce, .size = 6});
-    const auto plain = simulate_programs(flat(), programs, 6e6, whole_messages());
+    const auto plain = run_programs(programs, 6e6);
     for (auto& program : programs) program = schedule::fuse_folds(std::move(program));
-    const auto fused = simulate_programs(flat(), programs, 6e6, whole_messages());
+    const auto fused = run_programs(programs, 6e6);
     ASSERT_TRUE(plain.ok() && fused.ok());
     EXPECT_EQ(plain->messages, fused->messages);
     EXPECT_NEAR(fused->seconds / plain->seconds, 1, 0.3);
@@ -335,13 +296,29 @@ TEST(Simulate, a_receive_without_a_send_is_refused) {
   auto programs =
       *schedule::build_all(Algorithm::ring, {.collective = Collective::all_gather, .size = 3});
   std::erase_if(programs[1].ops, [](const auto& op) { return op.kind == schedule::OpKind::send; });
-  const auto answer = simulate_programs(flat(), programs, 3e3);
+  const auto answer = run_programs(programs, 3e3);
   ASSERT_FALSE(answer.ok());
   EXPECT_THAT(answer.status().message(), HasSubstr("has no other end"));
 }
 
+TEST(Simulate, programs_that_wait_for_each_other_are_refused) {
+  // Each sends only what it has received from the other.
+  auto programs =
+      *schedule::build_all(Algorithm::linear, {.collective = Collective::broadcast, .size = 2});
+  for (int rank = 0; rank < 2; ++rank) {
+    auto& ops = programs[static_cast<std::size_t>(rank)].ops;
+    const schedule::Region chunk{schedule::Space::output, 0, 1};
+    ops = {{schedule::OpKind::recv, 0, 1 - rank, chunk, {}, {}, false},
+           {schedule::OpKind::send, 0, 1 - rank, {}, chunk, {}, false}};
+  }
+  const auto answer = run_programs(programs, 3e3);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_THAT(answer.status().message(), HasSubstr("wait for each other for ever"));
+}
+
 TEST(Simulate, what_does_not_fit_is_refused) {
-  const auto refused = [](const Cluster& cluster, const Job& job, SimulateOptions options = {}) {
+  const auto refused = [](const Cluster& cluster, const CollectiveJob& job,
+                          SimulateOptions options = {}) {
     const auto answer = simulate(cluster, {job}, options);
     EXPECT_FALSE(answer.ok());
     return answer.ok() ? "" : answer.status().message();

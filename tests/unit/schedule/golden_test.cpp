@@ -25,6 +25,7 @@ struct Golden {
 };
 
 constexpr int kThreeAndTwo[] = {0, 0, 0, 1, 1};
+constexpr int kTwoAndTwo[] = {0, 0, 1, 1};
 
 std::vector<Golden> goldens() {
   using A = Algorithm;
@@ -33,6 +34,10 @@ std::vector<Golden> goldens() {
   one_shot.shots = 1;
   Request hosts{.collective = C::all_reduce, .size = 5};
   hosts.host_of = kThreeAndTwo;
+  Request rails{.collective = C::all_gather, .size = 4};
+  rails.host_of = kTwoAndTwo;
+  Request rails_back = rails;
+  rails_back.collective = C::reduce_scatter;
   Request fused{.collective = C::all_reduce, .size = 3, .in_place = true};
   return {
       {"all_reduce_direct_one_shot_3", A::direct, one_shot},
@@ -51,6 +56,8 @@ std::vector<Golden> goldens() {
        {.collective = C::all_reduce, .size = 6}},
       {"all_reduce_pairwise_3", A::pairwise, {.collective = C::all_reduce, .size = 3}},
       {"all_reduce_hierarchical_3_and_2", A::hierarchical, hosts},
+      {"all_gather_hierarchical_2_and_2", A::hierarchical, rails},
+      {"reduce_scatter_hierarchical_2_and_2", A::hierarchical, rails_back},
       {"reduce_scatter_ring_4_fused", A::ring, {.collective = C::reduce_scatter, .size = 4}, true},
       {"broadcast_ring_3_root_1", A::ring, {.collective = C::broadcast, .size = 3, .root = 1}},
       {"gather_binomial_tree_6_root_4",

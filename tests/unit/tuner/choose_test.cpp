@@ -9,7 +9,7 @@
 
 #include "schedule/catalog.hpp"
 #include "topology/topology.hpp"
-#include "tuner/cost.hpp"
+#include "tuner/built_in.hpp"
 
 namespace tutti::tuner {
 namespace {
@@ -33,9 +33,9 @@ bool can_be_uneven(Collective collective) {
   return schedule::find(collective, Algorithm::direct)->uneven;
 }
 
-// Every situation of interest, handed to `visit` with its list of hosts alive.
+// Every facts of interest, handed to `visit` with its list of hosts alive.
 template <class Visit>
-void for_each_situation(Visit visit) {
+void for_each_call(Visit visit) {
   for (const int n : {1, 2, 3, 4, 8, 11, 24})
     for (const int per_host : {n, 1, 2})
       for (int c = 0; c < kCollectives; ++c)
@@ -47,45 +47,45 @@ void for_each_situation(Visit visit) {
               const std::vector<int> host_of = hosts(n, per_host);
               for (const bool symmetric : {false, true})
                 if (!symmetric || per_host == n)
-                  visit(Situation{collective, bytes, n, host_of, order, uneven, symmetric});
+                  visit(CallFacts{collective, bytes, n, host_of, order, uneven, symmetric});
             }
 }
 
 TEST(Choose, candidates_are_never_empty_and_the_cheapest_comes_first) {
-  for_each_situation([](const Situation& situation) {
-    const auto choices = candidates(situation);
+  for_each_call([](const CallFacts& facts) {
+    const auto choices = candidates(facts);
     ASSERT_FALSE(choices.empty());
     // On one host direct comes first, and the order is that of both kinds of memory together.
-    if (topology::host_count(situation.host_of) == 1) {
+    if (topology::host_count(facts.host_of) == 1) {
       ASSERT_EQ(choices.front().algorithm, Algorithm::direct);
     } else {
       ASSERT_TRUE(std::is_sorted(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
         return a.predicted < b.predicted;
       }));
     }
-    const Choice choice = choose(situation);
+    const Choice choice = choose(facts);
     ASSERT_EQ(choice.algorithm, choices.front().algorithm);
     ASSERT_EQ(choice.predicted, choices.front().predicted);
   });
 }
 
 TEST(Choose, every_candidate_serves_the_situation_and_can_be_built_for_every_rank) {
-  for_each_situation([](const Situation& situation) {
-    for (const Choice& choice : candidates(situation)) {
-      const schedule::Entry* entry = schedule::find(situation.collective, choice.algorithm);
+  for_each_call([](const CallFacts& facts) {
+    for (const Choice& choice : candidates(facts)) {
+      const schedule::Entry* entry = schedule::find(facts.collective, choice.algorithm);
       ASSERT_NE(entry, nullptr);
-      if (situation.order == ReductionOrder::rank && has_reduction(situation.collective)) {
+      if (facts.order == ReductionOrder::rank && has_reduction(facts.collective)) {
         ASSERT_TRUE(entry->rank_ordered) << to_string(choice.algorithm);
       }
-      if (situation.uneven) {
+      if (facts.uneven) {
         ASSERT_TRUE(entry->uneven) << to_string(choice.algorithm);
       }
       schedule::Request request;
-      request.collective = situation.collective;
-      request.size = situation.ranks;
-      request.rank = situation.ranks - 1;
+      request.collective = facts.collective;
+      request.size = facts.ranks;
+      request.rank = facts.ranks - 1;
       request.shots = choice.shots;
-      request.host_of = situation.host_of;
+      request.host_of = facts.host_of;
       ASSERT_TRUE(schedule::build(choice.algorithm, request).ok()) << to_string(choice.algorithm);
     }
   });
@@ -109,8 +109,8 @@ std::size_t one_shot_up_to(const Machine& machine, int ranks, int per_host) {
   std::size_t last = 0;
   bool was_two = false;
   for (std::size_t bytes = 4; bytes <= 16 << 20; bytes *= 2) {
-    const Situation situation{Collective::all_reduce, bytes, ranks, host_of};
-    const int shots = choose_forced(situation, Algorithm::direct, machine)->shots;
+    const CallFacts facts{Collective::all_reduce, bytes, ranks, host_of};
+    const int shots = choose_forced(facts, Algorithm::direct, machine)->shots;
     if (shots == 1) last = bytes;
     EXPECT_FALSE(shots == 1 && was_two) << "a second crossover at " << bytes;
     was_two |= shots == 2;
@@ -168,9 +168,9 @@ TEST(Choose, long_messages_between_hosts_go_by_a_schedule_with_one_partner_at_a_
 TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
   const Machine machine = with_wire(0.117);
   const auto host_of = hosts(16, 8);
-  const Situation situation{Collective::all_reduce, 16 << 20, 16, host_of};
-  EXPECT_EQ(choose(situation, machine).algorithm, Algorithm::hierarchical)
-      << describe(situation, candidates(situation, machine));
+  const CallFacts facts{Collective::all_reduce, 16 << 20, 16, host_of};
+  EXPECT_EQ(choose(facts, machine).algorithm, Algorithm::hierarchical)
+      << describe(facts, candidates(facts, machine));
 }
 
 TEST(Choose, no_host_list_means_one_host) {
@@ -183,19 +183,19 @@ TEST(Choose, no_host_list_means_one_host) {
 
 TEST(Choose, automatic_is_not_a_force) {
   const auto host_of = hosts(4, 4);
-  const Situation situation{Collective::broadcast, 4096, 4, host_of};
-  const auto choice = choose_forced(situation, Algorithm::automatic);
+  const CallFacts facts{Collective::broadcast, 4096, 4, host_of};
+  const auto choice = choose_forced(facts, Algorithm::automatic);
   ASSERT_TRUE(choice.ok());
-  EXPECT_EQ(choice->algorithm, choose(situation).algorithm);
+  EXPECT_EQ(choice->algorithm, choose(facts).algorithm);
 }
 
 TEST(Choose, a_forced_algorithm_is_taken_although_it_is_dearer) {
   const auto host_of = hosts(4, 4);
-  const Situation situation{Collective::all_reduce, 4, 4, host_of};
-  const auto ring = choose_forced(situation, Algorithm::ring);
+  const CallFacts facts{Collective::all_reduce, 4, 4, host_of};
+  const auto ring = choose_forced(facts, Algorithm::ring);
   ASSERT_TRUE(ring.ok()) << ring.status().to_string();
   EXPECT_EQ(ring->algorithm, Algorithm::ring);
-  EXPECT_GT(ring->predicted, choose(situation).predicted);
+  EXPECT_GT(ring->predicted, choose(facts).predicted);
 }
 
 TEST(Choose, a_forced_algorithm_that_cannot_serve_is_refused_with_those_that_can) {
@@ -222,14 +222,14 @@ TEST(Choose, a_forced_algorithm_that_cannot_serve_is_refused_with_those_that_can
 
 TEST(Choose, whoever_cannot_do_uneven_parts_is_refused_for_them) {
   const auto host_of = hosts(6, 6);
-  Situation situation{Collective::all_gather, 0, 6, host_of};
-  situation.uneven = true;
+  CallFacts facts{Collective::all_gather, 0, 6, host_of};
+  facts.uneven = true;
   for (const Algorithm algorithm : schedule::algorithms_for(Collective::all_gather)) {
     const auto* entry = schedule::find(Collective::all_gather, algorithm);
     if (entry->uneven) continue;
-    EXPECT_FALSE(choose_forced(situation, algorithm).ok()) << to_string(algorithm);
+    EXPECT_FALSE(choose_forced(facts, algorithm).ok()) << to_string(algorithm);
   }
-  EXPECT_TRUE(choose_forced(situation, Algorithm::direct).ok());
+  EXPECT_TRUE(choose_forced(facts, Algorithm::direct).ok());
 }
 
 // Under a millisecond in a release build on an idle machine; the bound is for debug builds under

@@ -1,0 +1,86 @@
+// plan/collective_cost.hpp - what a collective costs on a described cluster: its schedule, played in
+// virtual time.
+//
+//   const CollectiveCost best = cheapest(cluster, Collective::all_reduce, {.ranks = 64}, 1e9);
+//   best.seconds; to_string(best.algorithm);
+//
+// Groups of some hundreds of ranks and more are continued from smaller ones (cost/continuation.hpp);
+// plan/simulate.hpp plays groups of any size. On a cluster with a `machine` (one that was measured)
+// the tuner's estimate is asked instead, and corrected by what calibration saw.
+//
+// An answer takes a millisecond or so: those who ask often ask plan/prices.hpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cost/continuation.hpp"
+#include "plan/cluster.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::plan {
+
+// Where the ranks of one group sit: `stride` ranks of the cluster apart.
+struct Members {
+  int ranks = 1;
+  int stride = 1;
+
+  // Members on the fullest host, and hosts.
+  int per_host(const Cluster& cluster) const;
+  int hosts(const Cluster& cluster) const;
+  friend auto operator<=>(const Members&, const Members&) = default;
+};
+
+struct CollectiveCost {
+  double seconds = 0;
+  Algorithm algorithm = Algorithm::automatic;  // automatic: the switches' own, where they fold
+  double bytes_per_rank = 0;                   // that the busiest rank sends
+  double bus_bandwidth = 0;                    // bytes/s, nccl-tests' convention
+  int steps = 0;                               // messages one after another, on the longest way
+};
+
+// One algorithm, to be asked with any number of bytes.
+class AlgorithmCost {
+ public:
+  // Nothing where it does not exist for this collective and these members. Algorithm::automatic: the
+  // switches' own. `cluster` is lent.
+  static std::optional<AlgorithmCost> of(const Cluster& cluster, Collective collective,
+                                         Algorithm algorithm, const Members& members);
+
+  // `bytes` is the whole array, as nccl-tests count it.
+  CollectiveCost with(double bytes) const;
+  std::size_t ops() const;  // that are kept for it
+
+ private:
+  AlgorithmCost(const Cluster& cluster, Collective collective, Algorithm algorithm,
+                const Members& members)
+      : cluster_(&cluster), collective_(collective), algorithm_(algorithm), members_(members) {}
+
+  const Cluster* cluster_;
+  Collective collective_;
+  Algorithm algorithm_;
+  Members members_;
+  std::vector<cost::CollectiveTime> forms_;  // direct all_reduce has two
+};
+
+// All that there are, in the order of Algorithm; the switches' own last.
+std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
+                                          const Members& members);
+std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
+                                  const Members& members, double bytes);
+CollectiveCost cheapest(const Cluster& cluster, Collective collective, const Members& members,
+                        double bytes);
+// One of them; nothing where it does not exist.
+std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collective,
+                                      Algorithm algorithm, const Members& members, double bytes);
+// What no algorithm beats: the bytes that a rank and a host must move, and how fast one message can
+// become `ranks` many when a core can begin another every `overhead`.
+double lower_bound(const Cluster& cluster, Collective collective, const Members& members,
+                   double bytes);
+// One message from a rank to another `stride` ranks on.
+double send_seconds(const Cluster& cluster, const Members& members, double bytes);
+// busbw = algbw × this (nccl-tests' convention): what a rank's busiest wire must carry, relative to
+// the array.
+double bus_factor(Collective collective, int ranks);
+
+}  // namespace tutti::plan
