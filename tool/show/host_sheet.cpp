@@ -83,10 +83,10 @@ class HostDrawing {
     if (windows) sheet_.note("A window is memory in which a rank shows chunks to the others.");
     if (folds || moves)
       sheet_.note(
-          fmt::format("Arrows point to where data goes; ■ lies in a window or result, ● in the "
-                      "caller's buffer.{}",
-                      folds ? " ⊕ combines what it reads." : ""));
-    sheet_.note("Nobody goes on from a meeting before all have come to it.");
+          "Arrows point to where data goes; ■ lies in a window or result, ● in the caller's "
+          "buffer.");
+    sheet_.note(fmt::format("{}Nobody goes on from a meeting before all have come to it.",
+                            folds ? "⊕ combines what a rank reads. " : ""));
   }
 
   double draw_phase(std::size_t phase, double y) {

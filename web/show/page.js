@@ -311,14 +311,14 @@ class Page {
     this.told = steps;
     const step = this.run.steps[steps - 1];
     const {complete, promised} = progressOf(this.schedule, this.run.states[steps]);
-    const what = this.schedule.measure.parts === 0 ? 'rank' : 'result chunk';
+    const barrier = this.schedule.measure.parts === 0;
     const status = complete === promised
-      ? (what === 'rank' ? 'Every rank knows that all have come.' : `All ${promised} result chunks are complete.`)
-      : `${complete} of ${countWord(promised, what)} complete.`;
+      ? (barrier ? 'Every rank knows that all have come.' : `All ${promised} result chunks are complete.`)
+      : `${complete} of ${countWord(promised, barrier ? 'rank' : 'result chunk')} ${barrier ? 'know that all have come' : 'complete'}.`;
     const word = (each) => this.schedule.form === 'host' ? touchWord(each, this.schedule.ranks) : messageWord(each);
     $('happening').textContent = step
       ? `Step ${steps} of ${this.run.steps.length}: ${stepWord(step, word)} ${status}`
-      : `Before the first step: every rank holds its own input. ${status}`;
+      : `Before the first step: ${barrier ? 'every rank knows of itself only' : 'nothing has moved yet'}. ${status}`;
     $('progress').style.width = `${100 * complete / Math.max(promised, 1)}%`;
     $('messages').replaceChildren(...(step ? [...step.messages, ...(step.own || [])] : []).map((message) => {
       const item = document.createElement('li');
