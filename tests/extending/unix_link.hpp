@@ -15,7 +15,7 @@ namespace tutti::toys {
 
 using namespace transport;
 
-class UnixLink final : public MessageLink, private Source {
+class UnixLink final : public MessageLink, private EventSource {
  public:
   UnixLink(int self, int peer, Descriptor socket)
       : self_(self), peer_(peer), socket_(std::move(socket)) {}
