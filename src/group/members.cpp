@@ -35,7 +35,8 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
       std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
-  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok()) return status;
+  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
+    return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 

@@ -42,7 +42,7 @@ class MemoryLink final : public Link {
   struct Ends {
     std::string_view name;      // of the transport; outlives the link
     bool same_process = false;  // all memory is within reach
-    int self = 0;  // like `mine`, the endpoint's to fill in
+    int self = 0;               // like `mine`, the endpoint's to fill in
     int peer = 0;
     std::shared_ptr<Window> mine = nullptr;
     std::shared_ptr<Window> theirs = nullptr;
