@@ -21,6 +21,7 @@ void for_each_run(Fault fault, const Check& check) {
       SCOPED_TRACE("TUTTI_SEED=" + std::to_string(seed) + "\n" + outcome.story);
       ASSERT_FALSE(outcome.hung);
       for (const std::string& sooner : outcome.left_too_soon) ADD_FAILURE() << sooner;
+      EXPECT_FALSE(outcome.woke_in_vain);
       check(outcome);
       if (::testing::Test::HasFailure()) return;
       ++runs;
