@@ -246,8 +246,9 @@ TEST(StoreSimulation, every_call_ends_with_what_the_others_did) {
 // Two ends whose bytes arrive in pieces, and now and then wrong, repeated or of another handshake.
 // Neither ends believing the other unless both have the secret and every byte came through.
 TEST(HandshakeSimulation, nobody_is_believed_who_does_not_know_the_secret) {
-  int done = 0;
-  for (const std::uint64_t seed : seeds("handshake", 400)) {
+  std::size_t done = 0;
+  const auto chosen = seeds("handshake", 400);
+  for (const std::uint64_t seed : chosen) {
     SCOPED_TRACE("TUTTI_SEED=" + std::to_string(seed));
     std::mt19937_64 random(seed);
     const bool same_secret = random() % 2 == 0;
@@ -291,7 +292,10 @@ TEST(HandshakeSimulation, nobody_is_believed_who_does_not_know_the_secret) {
     done += fine;
     if (HasFailure()) return;
   }
-  EXPECT_GT(done, 20);
+  // One in five, as the dice above fall; half of that would be an odd chance among a hundred.
+  if (chosen.size() >= 100) {
+    EXPECT_GT(done, chosen.size() / 10);
+  }
 }
 
 }  // namespace
