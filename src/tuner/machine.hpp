@@ -19,7 +19,7 @@
 #include "tutti/status.hpp"
 
 namespace tutti {
-struct Json;
+class Json;
 }
 
 namespace tutti::tuner {
