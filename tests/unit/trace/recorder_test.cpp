@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/json.hpp"
 #include "core/process_hooks.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
@@ -39,6 +39,12 @@ std::string read_file(int file) {
   std::string text(static_cast<std::size_t>(::lseek(file, 0, SEEK_END)), '\0');
   EXPECT_EQ(::pread(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   return text;
+}
+
+Json parsed(const std::string& text) {
+  auto json = Json::parse(text);
+  EXPECT_TRUE(json.ok()) << json.status().to_string();
+  return json.ok() ? *std::move(json) : Json();
 }
 
 TEST(recorder, snapshot_is_oldest_first_with_times_of_its_clock) {
@@ -111,7 +117,7 @@ TEST(recorder, json_dump_parses_whatever_the_label_holds) {
   p2p.code = 200;
   recorder.note(p2p);
 
-  const auto dump = nlohmann::json::parse(recorder.dump_json(3, "rank 1 \"died\""));
+  const Json dump = parsed(recorder.dump_json(3, "rank 1 \"died\""));
   EXPECT_EQ(dump["tutti_recorder"], 1);
   EXPECT_EQ(dump["rank"], 3);
   EXPECT_EQ(dump["pid"], ::getpid());
@@ -160,10 +166,10 @@ TEST(recorder, is_dumped_from_a_signal_handler_while_threads_note) {
   stop = true;
   writer.join();
 
-  const auto parsed = nlohmann::json::parse(read_file(file));
-  EXPECT_EQ(parsed["rank"], 5);
-  EXPECT_EQ(parsed["reason"], "signal");
-  EXPECT_GT(parsed["records"].size(), 0u);
+  const Json dumped = parsed(read_file(file));
+  EXPECT_EQ(dumped["rank"], 5);
+  EXPECT_EQ(dumped["reason"], "signal");
+  EXPECT_GT(dumped["records"].size(), 0u);
   ::close(file);
 }
 
