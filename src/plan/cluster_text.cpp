@@ -131,7 +131,7 @@ class Reader {
   void machine() {
     const Json* object = find(document_, "", "machine", false, Json::Kind::object, "an object");
     if (object == nullptr) return;
-    auto read = tuner::parse_machine(*object);
+    auto read = tuner::machine_of(*object);
     if (!read.ok()) return refuse("machine", "has a fault: " + read.status().message());
     cluster_.machine = *std::move(read);
   }

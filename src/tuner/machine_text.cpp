@@ -181,9 +181,9 @@ std::string to_json(const Machine& machine) {
 Result<Machine> parse_machine(std::string_view json) {
   auto document = Json::parse(json);
   if (!document.ok()) return document.status();
-  return parse_machine(*document);
+  return machine_of(*document);
 }
 
-Result<Machine> parse_machine(const Json& document) { return Reader(document).machine(); }
+Result<Machine> machine_of(const Json& document) { return Reader(document).machine(); }
 
 }  // namespace tutti::tuner

@@ -11,18 +11,14 @@
 #include <map>
 #include <random>
 
+#include "support/parsed_json.hpp"
+
 namespace tutti {
 namespace {
 
 using testing::HasSubstr;
 
 constexpr const char* kReplacement = "\xef\xbf\xbd";  // U+FFFD
-
-Json parsed(std::string_view text) {
-  auto json = Json::parse(text);
-  EXPECT_TRUE(json.ok()) << json.status().to_string();
-  return json.ok() ? *json : Json();
-}
 
 void expect_refused(std::string_view text, const char* why) {
   const auto json = Json::parse(text);

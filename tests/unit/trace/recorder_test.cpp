@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "core/json.hpp"
 #include "core/process_hooks.hpp"
+#include "support/parsed_json.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
@@ -39,12 +39,6 @@ std::string read_file(int file) {
   std::string text(static_cast<std::size_t>(::lseek(file, 0, SEEK_END)), '\0');
   EXPECT_EQ(::pread(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   return text;
-}
-
-Json parsed(const std::string& text) {
-  auto json = Json::parse(text);
-  EXPECT_TRUE(json.ok()) << json.status().to_string();
-  return json.ok() ? *std::move(json) : Json();
 }
 
 TEST(recorder, snapshot_is_oldest_first_with_times_of_its_clock) {
