@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/auth.hpp"
+#include "core/json.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/command.hpp"
 #include "topology/discover.hpp"
@@ -19,33 +19,30 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kFooter = R"(Examples:
   tutti info
   tutti info --json
 )";
 
 template <class Enum>
-json words(int count, int first = 0) {
-  json list = json::array();
-  for (int i = first; i < count; ++i) list.push_back(std::string(to_string(static_cast<Enum>(i))));
+Json words(int count, int first = 0) {
+  Json list = Json::array();
+  for (int i = first; i < count; ++i) list.push_back(to_string(static_cast<Enum>(i)));
   return list;
 }
 
-json build_facts() {
+Json build_facts() {
   return {{"version", TUTTI_VERSION},
           {"protocol", kProtocolVersion},
           {"compiler", __VERSION__},
           {"build_type", TUTTI_BUILD_TYPE},
           {"sanitizers", TUTTI_SANITIZED},
           {"openssl", OpenSSL_version(OPENSSL_VERSION_STRING)},
-          {"transports",
-           {
+          {"transports", Json::array({
 #define TUTTI_TRANSPORT(word) #word,
 #include "tutti/transports.def"
 #undef TUTTI_TRANSPORT
-           }},
+                         })},
           {"collectives", words<Collective>(kCollectives)},
           {"algorithms", words<Algorithm>(kAlgorithms - 1, 1)},
           {"dtypes", words<Dtype>(kDtypes)},
@@ -53,8 +50,8 @@ json build_facts() {
           {"schedules", schedule::catalog().size()}};
 }
 
-json variable_facts() {
-  json list = json::array();
+Json variable_facts() {
+  Json list = Json::array();
   for (const ConfigVariable& variable : config_variables())
     list.push_back({{"name", variable.name},
                     {"meaning", variable.meaning},
@@ -63,11 +60,11 @@ json variable_facts() {
   return list;
 }
 
-json machine_facts(const topology::Hardware& machine) {
-  json numa = json::array();
+Json machine_facts(const topology::Hardware& machine) {
+  Json numa = Json::array();
   for (const auto& node : machine.numa_nodes)
     numa.push_back({{"memory_bytes", node.memory_bytes}, {"cpus", node.cpus}});
-  json caches = json::array();
+  Json caches = Json::array();
   for (const auto& domain : machine.l3_domains)
     caches.push_back({{"bytes", domain.bytes}, {"cpus", domain.cpus}});
   return {{"host", machine.host_name}, {"cores", machine.cores},
@@ -75,10 +72,10 @@ json machine_facts(const topology::Hardware& machine) {
           {"numa_nodes", numa},        {"l3_domains", caches}};
 }
 
-json interface_facts(const topology::Hardware& machine) {
-  json list = json::array();
+Json interface_facts(const topology::Hardware& machine) {
+  Json list = Json::array();
   for (const auto& interface : machine.interfaces) {
-    json row = {{"name", interface.name},
+    Json row = {{"name", interface.name},
                 {"addresses", interface.addresses},
                 {"up", interface.up},
                 {"loopback", interface.loopback}};
@@ -88,26 +85,28 @@ json interface_facts(const topology::Hardware& machine) {
   return list;
 }
 
-std::string join(const json& list) {
-  return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), " "));
+std::string join(const Json& list) {
+  std::string text;
+  for (const Json& word : list.items()) text += (text.empty() ? "" : " ") + word.string();
+  return text;
 }
 
-void print_build(const json& build) {
-  const std::string sanitizers = build["sanitizers"];
-  fmt::print("tutti {}  (protocol {}, {}{}{}, gcc {}, OpenSSL {})\n", std::string(build["version"]),
-             build["protocol"].get<int>(), std::string(build["build_type"]),
-             sanitizers.empty() ? "" : ", sanitizers ", sanitizers, std::string(build["compiler"]),
-             std::string(build["openssl"]));
+void print_build(const Json& build) {
+  const std::string& sanitizers = build["sanitizers"].string();
+  fmt::print("tutti {}  (protocol {}, {}{}{}, gcc {}, OpenSSL {})\n", build["version"].string(),
+             build["protocol"].integer(), build["build_type"].string(),
+             sanitizers.empty() ? "" : ", sanitizers ", sanitizers, build["compiler"].string(),
+             build["openssl"].string());
   for (const char* name : {"transports", "collectives", "algorithms", "dtypes", "reduce_ops"})
     fmt::print("  {:12} {}\n", name, join(build[name]));
 }
 
-void print_variables(const json& variables) {
+void print_variables(const Json& variables) {
   fmt::print("\nenvironment variables\n");
-  for (const auto& variable : variables) {
-    const std::string preset = variable["default"];
-    const std::string value = variable["value"];
-    fmt::print("  {:22} {}{}{}\n", std::string(variable["name"]), std::string(variable["meaning"]),
+  for (const Json& variable : variables.items()) {
+    const std::string& preset = variable["default"].string();
+    const std::string& value = variable["value"].string();
+    fmt::print("  {:22} {}{}{}\n", variable["name"].string(), variable["meaning"].string(),
                preset.empty() ? "" : fmt::format(" [{}]", preset),
                value.empty() ? "" : fmt::format("\n  {:22} is set to {}", "", value));
   }
@@ -117,7 +116,7 @@ int info(bool as_json) {
   const auto machine = topology::discover();
   if (!machine.ok()) return complain("info", machine.status());
   if (as_json) {
-    const json document = {{"build", build_facts()},
+    const Json document = {{"build", build_facts()},
                            {"machine", machine_facts(*machine)},
                            {"interfaces", interface_facts(*machine)},
                            {"variables", variable_facts()}};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cmath>
 #include <optional>
 
 #include "checkpoint/safe_file.hpp"
@@ -39,29 +38,20 @@ std::string file_text(const FileFacts& file) {
 
 Status corrupt(std::string what) { return {Code::corrupt, std::move(what)}; }
 
-std::optional<std::int64_t> whole(const Json* json) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (json == nullptr || json->kind != Json::Kind::number) return {};
-  if (std::abs(json->number) > kExact || json->number != std::floor(json->number)) return {};
-  return static_cast<std::int64_t>(json->number);
-}
-
 Result<const Json*> field(const Json& json, std::string_view name, Json::Kind kind) {
   const Json* found = json.find(name);
-  if (found == nullptr || found->kind != kind)
+  if (found == nullptr || found->kind() != kind)
     return corrupt(fmt::format("'{}' is missing or not of its kind", name));
   return found;
 }
 
 Status read_files(const Json& list, Manifest& manifest) {
-  for (const Json& item : list.items) {
-    const Json* name = item.find("name");
-    const auto bytes = whole(item.find("bytes"));
-    const Json* digest = item.find("sha256");
-    if (name == nullptr || !bytes || *bytes < 0 || digest == nullptr ||
-        digest->string.size() != kDigest)
+  for (const Json& item : list.items()) {
+    const std::int64_t bytes = item["bytes"].whole().value_or(-1);
+    const std::string& digest = item["sha256"].string();
+    if (item.find("name") == nullptr || bytes < 0 || digest.size() != kDigest)
       return corrupt("an entry of 'files' lacks its name, bytes or sha256");
-    manifest.files.push_back({name->string, static_cast<std::uint64_t>(*bytes), digest->string});
+    manifest.files.push_back({item["name"].string(), static_cast<std::uint64_t>(bytes), digest});
   }
   std::vector<std::string> expected{std::string(kModel)};
   for (int rank = 0; rank < manifest.ranks; ++rank)
@@ -88,9 +78,8 @@ Result<std::string_view> unsealed(std::string_view text) {
 }
 
 Result<int> read_version(const Json& document) {
-  const Json* format = document.find("format");
-  if (format == nullptr || format->string != kFormat) return corrupt("it is no tutti checkpoint");
-  const std::int64_t version = whole(document.find("version")).value_or(-1);
+  if (document["format"].string() != kFormat) return corrupt("it is no tutti checkpoint");
+  const std::int64_t version = document["version"].whole().value_or(-1);
   if (version < kFirstVersion || version > kVersion)
     return corrupt(fmt::format("it has version {}, and this build reads {} to {}", version,
                                kFirstVersion, kVersion));
@@ -98,8 +87,8 @@ Result<int> read_version(const Json& document) {
 }
 
 Status read_numbers(const Json& document, Manifest& manifest) {
-  const auto iteration = whole(document.find("iteration"));
-  const auto ranks = whole(document.find("ranks"));
+  const auto iteration = document["iteration"].whole();
+  const auto ranks = document["ranks"].whole();
   if (!iteration || *iteration < 0) return corrupt("'iteration' is no whole number");
   if (!ranks || *ranks < 1 || *ranks > 1'000'000) return corrupt("'ranks' is no number of ranks");
   manifest.iteration = *iteration;
@@ -113,23 +102,23 @@ Status read_lists(const Json& document, Manifest& manifest) {
   if (Status status = read_files(**files, manifest); !status.ok()) return status;
   const auto counts = field(document, "step_counts", Json::Kind::object);
   if (!counts.ok()) return counts.status();
-  for (const auto& [name, value] : (*counts)->fields) {
-    const auto count = whole(&value);
+  for (const auto& [name, value] : (*counts)->fields()) {
+    const auto count = value.whole();
     if (!count || *count < 0)
       return corrupt(fmt::format("the step count of '{}' is no whole number", name));
     manifest.step_counts[name] = *count;
   }
   const auto order = field(document, "order", Json::Kind::array);
   if (!order.ok()) return order.status();
-  for (const Json& name : (*order)->items) manifest.order.push_back(name.string);
+  for (const Json& name : (*order)->items()) manifest.order.push_back(name.string());
   if (manifest.buffers) {
     const auto buffers = field(document, "buffers", Json::Kind::array);
     if (!buffers.ok()) return buffers.status();
-    for (const Json& name : (*buffers)->items) manifest.buffers->push_back(name.string);
+    for (const Json& name : (*buffers)->items()) manifest.buffers->push_back(name.string());
   }
   const auto extra = field(document, "extra", Json::Kind::object);
   if (!extra.ok()) return extra.status();
-  for (const auto& [name, value] : (*extra)->fields) manifest.extra[name] = value.string;
+  for (const auto& [name, value] : (*extra)->fields()) manifest.extra[name] = value.string();
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "checkpoint/model_tensors.hpp"
 #include "checkpoint/safetensors/safetensors.hpp"
 #include "checkpoint/state_ranges.hpp"
+#include "core/json.hpp"
 #include "train/agreement.hpp"
 #include "tutti/train/checkpoint.hpp"
 
@@ -66,6 +67,9 @@ class Saving {
     if (info_.iteration < 0)
       return {Code::invalid_argument, fmt::format("iteration {} is negative", info_.iteration)};
     if (keep_ < 0) return {Code::invalid_argument, fmt::format("keep {} is negative", keep_)};
+    for (const auto& [name, value] : info_.extra)
+      if (!is_utf8(name) || !is_utf8(value))
+        return {Code::invalid_argument, fmt::format("extra '{}' is not UTF-8", name)};
     if (Status status = model_.parameters_ready(); !status.ok()) return status;
     if (!is_first()) return {};
     std::error_code error;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -40,9 +39,9 @@ bool append(WeightLayout& layout, TensorPlace place) {
 std::string text_of(const std::vector<TensorPlace>& places) {
   std::string text = "[";
   for (const TensorPlace& place : places)
-    text += fmt::format("{}{{\"name\":{},\"dtype\":\"{}\",\"shape\":[{}]}}",
-                        text.size() > 1 ? ",\n" : "", json_quoted(place.name),
-                        to_string(place.dtype), fmt::join(place.shape, ","));
+    text += (text.size() > 1 ? ",\n" : "") +
+            Json{{"name", place.name}, {"dtype", to_string(place.dtype)}, {"shape", place.shape}}
+                .dump();
   return text + "]";
 }
 
@@ -56,12 +55,12 @@ std::optional<TensorPlace> place_of(const Json& json) {
   const Json* dtype = json.find("dtype");
   const Json* shape = json.find("shape");
   if (name == nullptr || dtype == nullptr || shape == nullptr) return {};
-  const auto type = parse_dtype(dtype->string);
-  if (!type || shape->kind != Json::Kind::array) return {};
-  TensorPlace place{name->string, {}, *type, 0, 0};
-  for (const Json& extent : shape->items) {
-    if (extent.kind != Json::Kind::number || std::abs(extent.number) > 9e15) return {};
-    place.shape.push_back(static_cast<std::int64_t>(extent.number));
+  const auto type = parse_dtype(dtype->string());
+  if (!type || shape->kind() != Json::Kind::array) return {};
+  TensorPlace place{name->string(), {}, *type, 0, 0};
+  for (const Json& extent : shape->items()) {
+    if (!extent.whole()) return {};
+    place.shape.push_back(extent.integer());
   }
   const auto count = count_of(place.shape);
   if (!count) return {};
@@ -83,6 +82,7 @@ Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights) {
       return Status(Code::invalid_argument, fmt::format("tensor '{}' {}", tensor.name, what));
     };
     if (!names.insert(tensor.name).second) return refuse("is there twice");
+    if (!is_utf8(tensor.name)) return refuse("has a name that is not UTF-8");
     if (tensor.values.device != Device::cpu) return refuse("is not in memory of the processor");
     if (tensor.values.data == nullptr && tensor.values.count > 0) return refuse("has no values");
     if (count_of(tensor.shape) != tensor.values.count)
@@ -98,9 +98,9 @@ Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights) {
 Result<WeightLayout> parse_layout(std::string_view text) {
   const Status refused(Code::corrupt, "the layout of the weights cannot be read");
   const auto document = Json::parse(text);
-  if (!document.ok() || document->kind != Json::Kind::array) return refused;
+  if (!document.ok() || document->kind() != Json::Kind::array) return refused;
   WeightLayout layout;
-  for (const Json& item : document->items) {
+  for (const Json& item : document->items()) {
     auto place = place_of(item);
     if (!place || !append(layout, *std::move(place))) return refused;
   }

@@ -1,7 +1,6 @@
 // The JSON form of a Cluster: docs/formats/cluster.md.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <initializer_list>
 
 #include "core/json.hpp"
@@ -41,7 +40,7 @@ class Reader {
 
   void allow_only(const Json& object, std::string_view within,
                   std::initializer_list<std::string_view> names) {
-    for (const auto& [name, value] : object.fields) {
+    for (const auto& [name, value] : object.fields()) {
       bool known = false;
       for (const std::string_view right : names) known |= name == right;
       if (!known)
@@ -57,8 +56,8 @@ class Reader {
       if (needed) refuse(full_name(within, name), "is missing");
       return nullptr;
     }
-    if (value->kind == kind) return value;
-    const bool lacks_unit = kind == Json::Kind::string && value->kind == Json::Kind::number;
+    if (value->kind() == kind) return value;
+    const bool lacks_unit = kind == Json::Kind::string && value->kind() == Json::Kind::number;
     refuse(full_name(within, name),
            lacks_unit ? std::string("is a bare number: write it as text with its unit")
                       : fmt::format("is not {}", kind_name));
@@ -67,32 +66,31 @@ class Reader {
 
   void text(std::string_view name, bool needed, std::string& to) {
     if (const Json* value = find(document_, "", name, needed, Json::Kind::string, "text"))
-      to = value->string;
+      to = value->string();
   }
 
   void quantity(const Json& object, std::string_view within, std::string_view name, bool needed,
                 Unit unit, double& to) {
     const Json* value = find(object, within, name, needed, Json::Kind::string, "text with a unit");
     if (value == nullptr) return;
-    const auto read = read_quantity(value->string, unit);
+    const auto read = read_quantity(value->string(), unit);
     if (!read.ok()) return refuse(full_name(within, name), "is " + read.status().message());
     to = *read;
   }
 
   void number(const Json& object, std::string_view within, std::string_view name, double& to) {
     if (const Json* value = find(object, within, name, false, Json::Kind::number, "a number"))
-      to = value->number;
+      to = value->number();
   }
 
   void count(const Json& object, std::string_view within, std::string_view name, bool needed,
              int& to) {
     const Json* value = find(object, within, name, needed, Json::Kind::number, "a number");
     if (value == nullptr) return;
-    if (value->number != std::floor(value->number) || value->number < 0 ||
-        value->number > kMostRanks)
+    if (const auto count = value->whole(); !count || *count < 0 || *count > kMostRanks)
       return refuse(full_name(within, name),
-                    fmt::format("is {}, no whole number in 0 … {}", value->number, kMostRanks));
-    to = static_cast<int>(value->number);
+                    fmt::format("is {}, no whole number in 0 … {}", value->number(), kMostRanks));
+    to = static_cast<int>(value->integer());
   }
 
   void wire(std::string_view name, bool needed, Wire& to) {
@@ -127,25 +125,25 @@ class Reader {
       refuse("fabric", fmt::format("is '{}', not flat, hosts, fat_tree or torus_2d", word));
     if (const Json* value = find(document_, "", "in_network_reduction", false, Json::Kind::boolean,
                                  "true or false"))
-      cluster_.in_network_reduction = value->boolean;
+      cluster_.in_network_reduction = value->boolean();
   }
 
   void machine() {
     const Json* object = find(document_, "", "machine", false, Json::Kind::object, "an object");
     if (object == nullptr) return;
-    auto read = tuner::parse_machine(*object);
+    auto read = tuner::machine_of(*object);
     if (!read.ok()) return refuse("machine", "has a fault: " + read.status().message());
     cluster_.machine = *std::move(read);
   }
 
   void points(const Json& list, const std::string& field, std::vector<Correction::Point>& to) {
-    if (list.items.empty() || list.items.size() > kMostPoints)
-      return refuse(field, fmt::format("has {} points", list.items.size()));
-    for (const Json& item : list.items) {
-      const bool pair = item.items.size() == 2 && item.items[0].kind == Json::Kind::number &&
-                        item.items[1].kind == Json::Kind::number;
+    if (list.items().empty() || list.items().size() > kMostPoints)
+      return refuse(field, fmt::format("has {} points", list.items().size()));
+    for (const Json& item : list.items()) {
+      const bool pair = item.size() == 2 && item[0].kind() == Json::Kind::number &&
+                        item[1].kind() == Json::Kind::number;
       if (!pair) return refuse(field, "has a point that is not a pair of numbers");
-      const Correction::Point point{item.items[0].number, item.items[1].number};
+      const Correction::Point point{item[0].number(), item[1].number()};
       if (!(point.ratio > 0) || (!to.empty() && point.bytes <= to.back().bytes))
         return refuse(field, "does not rise in bytes, or has a ratio that is not above zero");
       to.push_back(point);
@@ -153,14 +151,14 @@ class Reader {
   }
 
   void correction(const Json& item, const std::string& field) {
-    if (item.kind != Json::Kind::object) return refuse(field, "is not an object");
+    if (item.kind() != Json::Kind::object) return refuse(field, "is not an object");
     allow_only(item, field, {"collective", "algorithm", "ranks", "ratios"});
     Correction read;
     const Json* word = find(item, field, "collective", true, Json::Kind::string, "text");
-    const auto collective = word ? parse_collective(word->string) : std::nullopt;
+    const auto collective = word ? parse_collective(word->string()) : std::nullopt;
     if (!collective) return refuse(field + ".collective", "names no collective");
     word = find(item, field, "algorithm", true, Json::Kind::string, "text");
-    const auto algorithm = word ? parse_algorithm(word->string) : std::nullopt;
+    const auto algorithm = word ? parse_algorithm(word->string()) : std::nullopt;
     if (!algorithm) return refuse(field + ".algorithm", "names no algorithm");
     read.collective = *collective;
     read.algorithm = *algorithm;
@@ -174,12 +172,12 @@ class Reader {
     const Json* list = find(document_, "", "corrections", false, Json::Kind::array, "an array");
     if (list == nullptr) return;
     if (!cluster_.machine) refuse("corrections", "contradicts 'machine', which is missing");
-    for (std::size_t i = 0; i < list->items.size() && wrong_.ok(); ++i)
-      correction(list->items[i], fmt::format("corrections[{}]", i));
+    for (std::size_t i = 0; i < list->items().size() && wrong_.ok(); ++i)
+      correction(list->items()[i], fmt::format("corrections[{}]", i));
   }
 
   bool is_ours() {
-    if (document_.kind != Json::Kind::object) {
+    if (document_.kind() != Json::Kind::object) {
       wrong_ = Status(Code::invalid_argument, "the document is not an object");
       return false;
     }

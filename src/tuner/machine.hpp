@@ -19,7 +19,7 @@
 #include "tutti/status.hpp"
 
 namespace tutti {
-struct Json;
+class Json;
 }
 
 namespace tutti::tuner {
@@ -69,7 +69,7 @@ std::string to_json(const Machine& machine);
 // Code::corrupt where it is no JSON, else Code::invalid_argument; both say where and what.
 Result<Machine> parse_machine(std::string_view json);
 // The same of a document that is part of another.
-Result<Machine> parse_machine(const Json& document);
+Result<Machine> machine_of(const Json& document);
 
 // For people: a few lines.
 std::string describe(const Machine& machine);

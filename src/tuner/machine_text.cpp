@@ -53,13 +53,13 @@ class Reader {
     const std::string full = within.empty() ? name : within + "." + name;
     const Json* value = object.find(name);
     if (value == nullptr) return refuse(full, "is missing"), nullptr;
-    if (value->kind != kind) return refuse(full, fmt::format("is not {}", kind_name)), nullptr;
+    if (value->kind() != kind) return refuse(full, fmt::format("is not {}", kind_name)), nullptr;
     return value;
   }
 
   void allow_only(const Json& object, const std::string& within,
                   std::initializer_list<std::string_view> names) {
-    for (const auto& [name, value] : object.fields) {
+    for (const auto& [name, value] : object.fields()) {
       bool known = false;
       for (std::string_view right : names) known |= name == right;
       if (!known) refuse(within.empty() ? name : within + "." + name, "is no field of this format");
@@ -68,17 +68,17 @@ class Reader {
 
   void text(const char* name, std::string& to) {
     if (const Json* value = need(document_, "", name, Json::Kind::string, "a string"))
-      to = value->string;
+      to = value->string();
   }
 
   void number(const Json& object, const std::string& within, const char* name, double most,
               double& to) {
     const Json* value = need(object, within, name, Json::Kind::number, "a number");
     if (value == nullptr) return;
-    if (value->number < 0 || value->number > most)
+    if (value->number() < 0 || value->number() > most)
       return refuse(within.empty() ? name : within + "." + name,
-                    fmt::format("is {}, outside 0 … {}", value->number, most));
-    to = value->number;
+                    fmt::format("is {}, outside 0 … {}", value->number(), most));
+    to = value->number();
   }
 
   // Pairs of numbers.
@@ -87,13 +87,13 @@ class Reader {
     const std::string full = within.empty() ? name : within + "." + name;
     const Json* list = need(object, within, name, Json::Kind::array, "an array");
     if (list == nullptr) return false;
-    if (list->items.size() > kMostPoints) return refuse(full, "has too many points"), false;
-    for (const Json& item : list->items) {
-      if (item.items.size() != 2 || item.items[0].kind != Json::Kind::number ||
-          item.items[1].kind != Json::Kind::number)
+    if (list->items().size() > kMostPoints) return refuse(full, "has too many points"), false;
+    for (const Json& item : list->items()) {
+      if (item.size() != 2 || item[0].kind() != Json::Kind::number ||
+          item[1].kind() != Json::Kind::number)
         return refuse(full, fmt::format("has a point {} that is not a pair of numbers", to.size())),
                false;
-      to.push_back({item.items[0].number, item.items[1].number});
+      to.push_back({item[0].number(), item[1].number()});
     }
     return true;
   }
@@ -117,7 +117,7 @@ class Reader {
     const std::string within = fmt::format("links.{}", name);
     allow_only(*object, within, {"measured", "latency_s", "message_s", "byte_s", "bytes"});
     if (const Json* value = need(*object, within, "measured", Json::Kind::boolean, "true or false"))
-      to.measured = value->boolean;
+      to.measured = value->boolean();
     number(*object, within, "latency_s", kMostSeconds, to.latency_s);
     number(*object, within, "message_s", kMostSeconds, to.message_s);
     number(*object, within, "byte_s", kMostSeconds, to.byte_s);
@@ -125,7 +125,7 @@ class Reader {
   }
 
   void read_all() {
-    if (document_.kind != Json::Kind::object) {
+    if (document_.kind() != Json::Kind::object) {
       wrong_ = Status(Code::invalid_argument, "the document is not an object");
       return;
     }
@@ -181,9 +181,9 @@ std::string to_json(const Machine& machine) {
 Result<Machine> parse_machine(std::string_view json) {
   auto document = Json::parse(json);
   if (!document.ok()) return document.status();
-  return parse_machine(*document);
+  return machine_of(*document);
 }
 
-Result<Machine> parse_machine(const Json& document) { return Reader(document).machine(); }
+Result<Machine> machine_of(const Json& document) { return Reader(document).machine(); }
 
 }  // namespace tutti::tuner

@@ -6,10 +6,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/peers/settings.hpp"
+#include "core/json.hpp"
 #include "core/words.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/contestants.hpp"
@@ -180,13 +180,13 @@ int compare(const CompareOptions& options) {
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);
   fmt::print("{}#\n{}#\n{}", means_table(ratios), cells_table(ratios), close_table(ratios));
   if (!options.json.empty()) {
-    const nlohmann::json document = {{"machine", machine_json()},
-                                     {"date", date_word()},
-                                     {"runs", options.runs},
-                                     {"transport", options.tcp ? "tcp" : "shm"},
-                                     {"warm", !options.cold},
-                                     {"ratios", ratios_json(ratios)},
-                                     {"samples", samples_json(gathered.samples)}};
+    const Json document = {{"machine", machine_json()},
+                           {"date", date_word()},
+                           {"runs", options.runs},
+                           {"transport", options.tcp ? "tcp" : "shm"},
+                           {"warm", !options.cold},
+                           {"ratios", ratios_json(ratios)},
+                           {"samples", samples_json(gathered.samples)}};
     if (Status status = write_json(options.json, document); !status.ok())
       return complain(kName, status);
   }

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/peers/settings.hpp"
 #include "bench/protocol.hpp"
 #include "core/auth.hpp"
+#include "core/json.hpp"
 #include "core/secret.hpp"
 #include "core/sockets.hpp"
 #include "core/words.hpp"
@@ -22,8 +22,6 @@ namespace tutti::tool {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
 bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int ranks) {
   const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
   if (setting.room == bench::Room::spare && crowded) return false;
@@ -95,16 +93,18 @@ Outcome start(const CompareOptions& options, const Contestant& contestant, int r
 
 std::vector<Sample> parse_report(const std::string& output) {
   std::vector<Sample> samples;
-  const json document = json::parse(output, nullptr, false);
-  if (document.is_discarded() || !document.contains("results")) return samples;
-  for (const json& row : document["results"]) {
+  const auto document = Json::parse(output);
+  if (!document.ok()) return samples;
+  for (const Json& row : (*document)["results"].items()) {
+    const auto collective = parse_collective(row["collective"].string());
+    if (!collective) continue;
     Sample sample;
-    sample.collective = *parse_collective(row["collective"].get<std::string>());
-    sample.bytes = row["bytes"];
-    sample.median_us = row["time_us"]["median"];
-    sample.wrong = row["wrong"];
-    if (row["floor_share"].is_number())
-      sample.floor_us = row["floor_share"].get<double>() * sample.median_us;
+    sample.collective = *collective;
+    sample.bytes = static_cast<std::size_t>(row["bytes"].integer());
+    sample.median_us = row["time_us"]["median"].number();
+    sample.wrong = static_cast<decltype(sample.wrong)>(row["wrong"].integer());
+    if (const Json& share = row["floor_share"]; !share.is_null())
+      sample.floor_us = share.number() * sample.median_us;
     samples.push_back(sample);
   }
   return samples;

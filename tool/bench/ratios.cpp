@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
 #include "bench/protocol.hpp"
+#include "core/json.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/table.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 using CellKey = std::tuple<Collective, int, std::size_t>;  // collective, ranks, bytes
 
@@ -215,29 +213,29 @@ std::string close_table(const std::vector<Ratio>& ratios) {
   return fmt::format("# cells below {}\n", kClose) + cell_head() + text;
 }
 
-json samples_json(const std::vector<Sample>& samples) {
-  json list = json::array();
+Json samples_json(const std::vector<Sample>& samples) {
+  Json list = Json::array();
   for (const Sample& sample : samples)
     list.push_back({{"run", sample.run},
                     {"ranks", sample.ranks},
                     {"library", sample.library},
                     {"setting", sample.setting},
-                    {"collective", std::string(to_string(sample.collective))},
+                    {"collective", to_string(sample.collective)},
                     {"bytes", sample.bytes},
                     {"median_us", sample.median_us},
                     {"wrong", sample.wrong}});
   return list;
 }
 
-json ratios_json(const std::vector<Ratio>& ratios) {
-  json list = json::array();
+Json ratios_json(const std::vector<Ratio>& ratios) {
+  Json list = Json::array();
   for (const Ratio& ratio : ratios)
-    list.push_back({{"collective", std::string(to_string(ratio.collective))},
+    list.push_back({{"collective", to_string(ratio.collective)},
                     {"ranks", ratio.ranks},
                     {"memory", ratio.memory},
                     {"bytes", ratio.bytes},
                     {"tutti_us", ratio.tutti_us},
-                    {"floor_us", ratio.floor_us ? json(*ratio.floor_us) : json(nullptr)},
+                    {"floor_us", ratio.floor_us},
                     {"best_peer", ratio.best_peer},
                     {"best_peer_us", ratio.best_peer_us},
                     {"against_default", ratio.against_default},

@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/json.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::tool {
@@ -55,7 +55,7 @@ std::string cells_table(const std::vector<Ratio>& ratios);
 // The cells below kClose.
 std::string close_table(const std::vector<Ratio>& ratios);
 
-nlohmann::json samples_json(const std::vector<Sample>& samples);
-nlohmann::json ratios_json(const std::vector<Ratio>& ratios);
+Json samples_json(const std::vector<Sample>& samples);
+Json ratios_json(const std::vector<Ratio>& ratios);
 
 }  // namespace tutti::tool

@@ -5,15 +5,13 @@
 
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "core/sockets.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "topology/discover.hpp"
 
 namespace tutti::tool {
-
-using nlohmann::json;
 
 double Row::algbw_gbs() const { return tool::algbw_gbs(bytes, timing.median_us); }
 double Row::busbw_gbs() const { return algbw_gbs() * bus_factor(collective, ranks); }
@@ -30,10 +28,6 @@ std::optional<double> Row::cpu_s_per_gb() const {
 
 namespace {
 
-json number_or_null(const std::optional<double>& number) {
-  return number ? json(*number) : json(nullptr);
-}
-
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -43,15 +37,15 @@ std::string processor_name() {
 
 }  // namespace
 
-json row_json(const Row& row) {
+Json row_json(const Row& row) {
   return {
-      {"collective", std::string(to_string(row.collective))},
+      {"collective", to_string(row.collective)},
       {"ranks", row.ranks},
       {"transport", row.transport},
       {"memory", row.memory},
       {"algorithm", row.algorithm},
-      {"dtype", std::string(to_string(row.dtype))},
-      {"op", has_reduction(row.collective) ? std::string(to_string(row.op)) : "none"},
+      {"dtype", to_string(row.dtype)},
+      {"op", has_reduction(row.collective) ? to_string(row.op) : "none"},
       {"bytes", row.bytes},
       {"count", row.count},
       {"in_place", row.in_place},
@@ -59,16 +53,16 @@ json row_json(const Row& row) {
        {{"median", row.timing.median_us}, {"p99", row.timing.p99_us}, {"min", row.timing.min_us}}},
       {"algbw_gbs", row.algbw_gbs()},
       {"busbw_gbs", row.busbw_gbs()},
-      {"predicted_us", number_or_null(row.predicted_us)},
-      {"floor_share", number_or_null(row.floor_share())},
-      {"cpu_s_per_gb", number_or_null(row.cpu_s_per_gb())},
+      {"predicted_us", row.predicted_us},
+      {"floor_share", row.floor_share()},
+      {"cpu_s_per_gb", row.cpu_s_per_gb()},
       {"wrong", row.wrong}};
 }
 
-json machine_json() {
+Json machine_json() {
   utsname names{};
   ::uname(&names);
-  json document = {{"processor", processor_name()},
+  Json document = {{"processor", processor_name()},
                    {"kernel", fmt::format("{} {}", names.sysname, names.release)}};
   if (const auto machine = topology::discover(); machine.ok()) {
     document["host"] = machine->host_name;
@@ -89,7 +83,7 @@ std::string date_word() {
   return text;
 }
 
-Status write_json(const std::string& path, const json& document) {
+Status write_json(const std::string& path, const Json& document) {
   if (path == "-") {
     fmt::print("{}\n", document.dump(1));
     return {};
@@ -102,7 +96,7 @@ Status write_json(const std::string& path, const json& document) {
 }
 
 Status write_report(const std::string& path, const std::vector<Row>& rows) {
-  json results = json::array();
+  Json results = Json::array();
   for (const Row& row : rows) results.push_back(row_json(row));
   return write_json(
       path, {{"machine", machine_json()}, {"date", date_word()}, {"results", std::move(results)}});

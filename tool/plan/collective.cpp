@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "core/words.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/simulate.hpp"
@@ -22,7 +22,6 @@ namespace tutti::tool::plan {
 namespace {
 
 namespace planner = tutti::plan;
-using nlohmann::json;
 using planner::CollectiveCost;
 using planner::Unit;
 
@@ -228,9 +227,9 @@ void print_contest(const Contest& contest, bool is_large) {
   if (is_large) fmt::print("NCCL reported about 180 times, for small messages on 24,576 GPUs.\n");
 }
 
-json to_json(const Question& question, const std::vector<Row>& rows, double bound,
+Json to_json(const Question& question, const std::vector<Row>& rows, double bound,
              const std::optional<Contest>& contest) {
-  json document = {{"collective", std::string(to_string(question.collective))},
+  Json document = {{"collective", to_string(question.collective)},
                    {"cluster", question.cluster.name},
                    {"ranks", question.members.ranks},
                    {"stride", question.members.stride},
@@ -238,9 +237,9 @@ json to_json(const Question& question, const std::vector<Row>& rows, double boun
                    {"bytes", question.bytes},
                    {"lower_bound_s", bound},
                    {"choice", name_of(rows.front().cost)},
-                   {"algorithms", json::array()}};
+                   {"algorithms", Json::array()}};
   for (const Row& row : rows) {
-    json line = {{"algorithm", name_of(row.cost)},
+    Json line = {{"algorithm", name_of(row.cost)},
                  {"predicted_s", row.cost.seconds},
                  {"steps", row.cost.steps},
                  {"bytes_per_rank", row.cost.bytes_per_rank},

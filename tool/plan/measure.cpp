@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/files.hpp"
+#include "core/json.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/contestants.hpp"
@@ -19,8 +19,6 @@
 
 namespace tutti::tool::plan {
 namespace {
-
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 Result<std::string> written_by_ranks(const std::string& path) {
@@ -29,12 +27,12 @@ Result<std::string> written_by_ranks(const std::string& path) {
   return Status(Code::io, fmt::format("{} is missing: the ranks did not write it", path));
 }
 
-json request_for(const MeasureJob& job, const std::vector<MeasuredCell>& cells,
+Json request_for(const MeasureJob& job, const std::vector<MeasuredCell>& cells,
                  const std::string& result) {
-  json list = json::array();
+  Json list = Json::array();
   for (const MeasuredCell& cell : cells)
-    list.push_back({std::string(to_string(cell.collective)), std::string(to_string(cell.algorithm)),
-                    cell.bytes});
+    list.push_back(
+        Json::array({to_string(cell.collective), to_string(cell.algorithm), cell.bytes}));
   return {{"seconds", job.seconds}, {"label", job.label}, {"cells", list}, {"result", result}};
 }
 
@@ -63,11 +61,12 @@ class Settings {
 Status read_times(const std::string& path, std::vector<MeasuredCell>& cells) {
   const auto text = written_by_ranks(path);
   if (!text.ok()) return text.status();
-  const json document = json::parse(*text, nullptr, false);
-  if (document.is_discarded() || document.size() != cells.size())
+  const auto document = Json::parse(*text);
+  if (!document.ok() || document->items().size() != cells.size())
     return {Code::corrupt, "the ranks' times cannot be read"};
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    auto seconds = document[i].get<std::vector<double>>();
+    std::vector<double> seconds;
+    for (const Json& visit : (*document)[i].items()) seconds.push_back(visit.number());
     std::sort(seconds.begin(), seconds.end());
     cells[i].visits = static_cast<int>(seconds.size());
     if (!seconds.empty()) cells[i].seconds = seconds[0];

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/files.hpp"
+#include "core/json.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/task.hpp"
@@ -20,8 +20,6 @@
 namespace tutti::tool::plan {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kName = "plan measure";
 constexpr double kVisitsAimedAt = 5;
 constexpr double kShortestVisitUs = 0.5e3;
@@ -30,14 +28,17 @@ constexpr double kLineEveryUs = 5e6;
 
 class Visits {
  public:
-  Visits(Group& group, const json& request, const std::string& terminal)
-      : group_(group), terminal_(terminal), label_(request["label"]), result_(request["result"]) {
-    seconds_ = request["seconds"];
-    for (const json& item : request["cells"]) {
+  Visits(Group& group, const Json& request, const std::string& terminal)
+      : group_(group),
+        terminal_(terminal),
+        label_(request["label"].string()),
+        result_(request["result"].string()),
+        seconds_(request["seconds"].number()) {
+    for (const Json& item : request["cells"].items()) {
       Cell cell;
-      cell.collective = *parse_collective(item[0].get<std::string>());
-      cell.algorithm = *parse_algorithm(item[1].get<std::string>());
-      cell.bytes = item[2];
+      cell.collective = *parse_collective(item[0].string());
+      cell.algorithm = *parse_algorithm(item[1].string());
+      cell.bytes = static_cast<std::size_t>(item[2].integer());
       cell.in_place = !has_placement(cell.collective, false);
       cells_.push_back(cell);
     }
@@ -132,10 +133,8 @@ class Visits {
 
   Status finish() {
     if (group_.rank() != 0) return {};
-    json list = json::array();
-    for (const auto& samples : samples_) list.push_back(json(samples));
     std::ofstream file(result_);
-    file << list.dump();
+    file << Json(samples_).dump();
     return file.flush() ? Status() : Status(Code::io, result_ + " cannot be written");
   }
 
@@ -143,7 +142,7 @@ class Visits {
   std::string terminal_;
   std::string label_;
   std::string result_;
-  double seconds_ = 0;
+  double seconds_;
   std::vector<Cell> cells_;
   std::vector<std::vector<double>> samples_;  // by cell, a time for every visit
   std::unique_ptr<BenchMeeting> meeting_;
@@ -156,12 +155,12 @@ class Visits {
 }  // namespace
 
 int measure_as_rank(const MeasureWords& words) {
-  const json request = json::parse(read_text(words.request), nullptr, false);
-  if (request.is_discarded() || !request.contains("cells"))
+  const auto request = Json::parse(read_text(words.request));
+  if (!request.ok() || request->find("cells") == nullptr)
     return complain(kName, fmt::format("--request {} cannot be read", words.request), kBadInput);
   auto group = Group::from_environment();
   if (!group.ok()) return complain(kName, group.status());
-  Visits visits(**group, request, words.terminal);
+  Visits visits(**group, *request, words.terminal);
   if (Status status = visits.run(); !status.ok()) return complain(kName, status);
   return kDone;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json.hpp"
 #include "plan/units.hpp"
 
 namespace tutti::tool::plan {
@@ -112,7 +113,7 @@ std::string gain_line(const ModelAnswer& answer) {
   return text + "\n";
 }
 
-nlohmann::ordered_json parameters_json(const StepPlan& plan) {
+Json parameters_json(const StepPlan& plan) {
   const auto& p = plan.parameters;
   return {{"total", p.total},
           {"layer", p.layer},
@@ -127,7 +128,7 @@ nlohmann::ordered_json parameters_json(const StepPlan& plan) {
           {"of_rank", plan.rank_parameters}};
 }
 
-nlohmann::ordered_json memory_json(const StepPlan& plan) {
+Json memory_json(const StepPlan& plan) {
   const auto& m = plan.memory;
   return {{"stage", m.stage},
           {"weights_bytes", m.weights},
@@ -140,10 +141,10 @@ nlohmann::ordered_json memory_json(const StepPlan& plan) {
           {"fits", plan.fits()}};
 }
 
-nlohmann::ordered_json traffic_json(const StepPlan& plan) {
-  auto list = nlohmann::ordered_json::array();
+Json traffic_json(const StepPlan& plan) {
+  auto list = Json::array();
   for (const Traffic& each : plan.traffic) {
-    nlohmann::ordered_json row = {
+    Json row = {
         {"kind", each.kind},       {"operation", each.operation},   {"ranks", each.ranks},
         {"calls", each.calls},     {"call_bytes", each.call_bytes}, {"rank_bytes", each.rank_bytes},
         {"seconds", each.seconds}, {"hidden_by", each.hidden_by},   {"hider_s", each.hider_s},
@@ -154,7 +155,7 @@ nlohmann::ordered_json traffic_json(const StepPlan& plan) {
   return list;
 }
 
-nlohmann::ordered_json step_json(const StepPlan& plan) {
+Json step_json(const StepPlan& plan) {
   return {{"compute_s", plan.compute_s},
           {"tensor_s", plan.tensor_s},
           {"context_s", plan.context_s},
@@ -189,7 +190,7 @@ std::string explain_text(const std::vector<tutti::plan::Section>& sections) {
   return text;
 }
 
-nlohmann::ordered_json layout_json(const tutti::plan::ModelLayout& layout) {
+Json layout_json(const tutti::plan::ModelLayout& layout) {
   return {{"ranks", layout.ranks()},
           {"dp", layout.dp},
           {"tp", layout.tp},
@@ -209,18 +210,18 @@ nlohmann::ordered_json layout_json(const tutti::plan::ModelLayout& layout) {
           {"overlap_tp", layout.overlap_tp}};
 }
 
-nlohmann::ordered_json model_json(const ModelAnswer& answer) {
+Json model_json(const ModelAnswer& answer) {
   const StepPlan& plan = answer.plan;
-  nlohmann::ordered_json document = {{"version", 1},
-                                     {"model", plan.model.name},
-                                     {"cluster", answer.cluster},
-                                     {"layout", layout_json(plan.layout)},
-                                     {"parameters", parameters_json(plan)},
-                                     {"model_flops", plan.model_flops},
-                                     {"hardware_flops", plan.hardware_flops},
-                                     {"memory", memory_json(plan)},
-                                     {"traffic", traffic_json(plan)},
-                                     {"step", step_json(plan)}};
+  Json document = {{"version", 1},
+                   {"model", plan.model.name},
+                   {"cluster", answer.cluster},
+                   {"layout", layout_json(plan.layout)},
+                   {"parameters", parameters_json(plan)},
+                   {"model_flops", plan.model_flops},
+                   {"hardware_flops", plan.hardware_flops},
+                   {"memory", memory_json(plan)},
+                   {"traffic", traffic_json(plan)},
+                   {"step", step_json(plan)}};
   if (answer.gain)
     document["param_gather_overlap"] = {{"with_s", answer.gain->with_s},
                                         {"without_s", answer.gain->without_s},

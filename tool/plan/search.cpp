@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "core/json.hpp"
 #include "plan/units.hpp"
 #include "tool/plan/model_flags.hpp"
 #include "tool/plan/model_report.hpp"
@@ -66,7 +67,7 @@ std::string summary(const planner::SearchResult& result) {
   return text + "\n";
 }
 
-nlohmann::ordered_json candidate_json(const planner::Candidate& each) {
+Json candidate_json(const planner::Candidate& each) {
   return {{"layout", layout_json(each.layout)},
           {"step_s", each.step_s},
           {"mfu", each.mfu},
@@ -75,18 +76,18 @@ nlohmann::ordered_json candidate_json(const planner::Candidate& each) {
           {"binds", to_string(each.constraint)}};
 }
 
-nlohmann::ordered_json to_json(const planner::SearchResult& result, const planner::Model& model,
-                               const planner::Cluster& cluster, int ranks) {
-  nlohmann::ordered_json document = {{"version", 1},
-                                     {"model", model.name},
-                                     {"cluster", cluster.name},
-                                     {"ranks", ranks},
-                                     {"planned", result.planned},
-                                     {"fitting", result.fitting},
-                                     {"bound_by", result.constraints},
-                                     {"too_large_by", result.too_large},
-                                     {"impossible_by", result.impossible},
-                                     {"best", nlohmann::ordered_json::array()}};
+Json to_json(const planner::SearchResult& result, const planner::Model& model,
+             const planner::Cluster& cluster, int ranks) {
+  Json document = {{"version", 1},
+                   {"model", model.name},
+                   {"cluster", cluster.name},
+                   {"ranks", ranks},
+                   {"planned", result.planned},
+                   {"fitting", result.fitting},
+                   {"bound_by", result.constraints},
+                   {"too_large_by", result.too_large},
+                   {"impossible_by", result.impossible},
+                   {"best", Json::array()}};
   for (const planner::Candidate& each : result.best)
     document["best"].push_back(candidate_json(each));
   return document;

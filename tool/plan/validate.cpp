@@ -8,12 +8,12 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <tuple>
 
 #include "bench/protocol.hpp"
+#include "core/json.hpp"
 #include "core/words.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
@@ -26,8 +26,6 @@ namespace tutti::tool::plan {
 namespace {
 
 namespace planner = tutti::plan;
-using nlohmann::json;
-
 constexpr const char* kName = "plan validate";
 constexpr const char* kFooter = R"(Examples:
   tutti plan validate -n 4 --cluster here.json
@@ -207,20 +205,20 @@ void print_verdict(const Verdict& verdict, std::size_t cells, const std::vector<
                            "it was calibrated, is the usual reason");
 }
 
-json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regrets,
+Json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regrets,
              const Verdict& verdict) {
-  json document = {{"median_error", verdict.median},
+  Json document = {{"median_error", verdict.median},
                    {"p95_error", verdict.high},
                    {"choices_within_5_percent", verdict.regret_share},
                    {"worst_regret", verdict.worst_regret},
                    {"visits", verdict.visits},
                    {"spread_of_visits", verdict.spread},
                    {"reached", verdict.reached()},
-                   {"cells", json::array()},
-                   {"choices", json::array()}};
+                   {"cells", Json::array()},
+                   {"choices", Json::array()}};
   for (const Judged& row : judged)
-    document["cells"].push_back({{"collective", std::string(to_string(row.cell.collective))},
-                                 {"algorithm", std::string(to_string(row.cell.algorithm))},
+    document["cells"].push_back({{"collective", to_string(row.cell.collective)},
+                                 {"algorithm", to_string(row.cell.algorithm)},
                                  {"ranks", row.cell.ranks},
                                  {"bytes", row.cell.bytes},
                                  {"predicted_s", row.predicted},
@@ -228,11 +226,11 @@ json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regre
                                  {"visits", row.cell.visits},
                                  {"error", row.error()}});
   for (const Regret& each : regrets)
-    document["choices"].push_back({{"collective", std::string(to_string(each.collective))},
+    document["choices"].push_back({{"collective", to_string(each.collective)},
                                    {"ranks", each.ranks},
                                    {"bytes", each.bytes},
-                                   {"chosen", std::string(to_string(each.chosen))},
-                                   {"fastest", std::string(to_string(each.fastest))},
+                                   {"chosen", to_string(each.chosen)},
+                                   {"fastest", to_string(each.fastest)},
                                    {"regret", each.regret}});
   return document;
 }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
+
+#include "core/json.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 // Calls that are over sooner are noted only now and then, so a shorter wait says nothing.
 constexpr std::int64_t kShortestWait = 2'000'000;  // ns
@@ -35,16 +34,16 @@ std::string clean(const char* text, std::size_t room) {
   return word;
 }
 
-json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds now) {
-  json row = {{"rank", rank.rank}, {"pid", rank.pid}, {"alive", rank.alive}};
+Json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds now) {
+  Json row = {{"rank", rank.rank}, {"pid", rank.pid}, {"alive", rank.alive}};
   if (!rank.alive) row["exit_code"] = rank.exit_code;
   if (!rank.note) {
     row["state"] = rank.alive ? "starting" : "ended";
-    row["waits_for"] = json::array();
+    row["waits_for"] = Json::array();
     return row;
   }
   const BoardNote& note = *rank.note;
-  row["state"] = rank.alive ? std::string(to_string(note.state)) : "ended";
+  row["state"] = rank.alive ? to_string(note.state) : "ended";
   row["operation"] = clean(note.operation, sizeof note.operation);
   row["group"] = clean(note.group, sizeof note.group);
   row["sequence"] = note.sequence;
@@ -72,10 +71,10 @@ std::vector<std::vector<int>> waits_for(const JobView& view) {
 
 std::string to_json(const JobView& view) {
   const auto awaited = waits_for(view);
-  json ranks = json::array();
+  Json ranks = Json::array();
   for (std::size_t i = 0; i < view.ranks.size(); ++i)
     ranks.push_back(describe(view.ranks[i], awaited[i], view.now));
-  const json document = {{"format", "tutti job 1"},
+  const Json document = {{"format", "tutti job 1"},
                          {"job", view.job},
                          {"launcher_pid", view.launcher},
                          {"host", view.host},
@@ -87,7 +86,7 @@ std::string to_json(const JobView& view) {
                          {"time_s", static_cast<double>(view.now.count()) * 1e-9},
                          {"ranks", ranks}};
   // A program's name may be any bytes.
-  return document.dump(-1, ' ', true, json::error_handler_t::replace);
+  return document.dump_ascii();
 }
 
 }  // namespace tutti::tool

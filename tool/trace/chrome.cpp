@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "core/json.hpp"
 #include "trace/lanes.hpp"
 #include "tutti/shape.hpp"
 
@@ -24,9 +24,7 @@ using tutti::trace::TraceEntry;
 // In bytes; one piece that is handed on.
 constexpr std::size_t kPiece = 1 << 16;
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& text) { return Json(text).dump_ascii(); }
 
 // One rank's side of an operation, for the flow that joins them.
 struct Stop {
@@ -57,18 +55,18 @@ class Writer {
 
  private:
   std::string about() const {
-    nlohmann::json clocks = nlohmann::json::array();
+    Json clocks = Json::array();
     for (std::size_t i = 0; i < run_.ranks.size(); ++i)
       clocks.push_back({{"rank", run_.ranks[i].rank},
                         {"host", run_.ranks[i].host},
                         {"offset_ns", run_.alignments[i].offset_ns},
                         {"uncertainty_ns", run_.alignments[i].uncertainty_ns}});
-    return nlohmann::json{{"tool", "tutti " TUTTI_VERSION},
-                          {"job", run_.job},
-                          {"ranks", run_.size},
-                          {"missing_ranks", run_.missing},
-                          {"clocks", clocks}}
-        .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    return Json{{"tool", "tutti " TUTTI_VERSION},
+                {"job", run_.job},
+                {"ranks", run_.size},
+                {"missing_ranks", run_.missing},
+                {"clocks", clocks}}
+        .dump_ascii();
   }
 
   void event(const std::string& json) {

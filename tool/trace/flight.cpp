@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/files.hpp"
+#include "core/json.hpp"
 #include "trace/trace_file.hpp"
 #include "tutti/types.hpp"
 
@@ -15,74 +15,89 @@ namespace tutti::tool::trace {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
 struct Dumped {
   Flight flight;
   int pid = 0;
   int size = 0;
 };
 
-void take_record(const json& record, std::int64_t to_wall, Flight& flight) {
-  const std::string event = record.at("event");
-  if (event == "peer_down") {
-    flight.lost.push_back(record.at("peer"));
-    return;
+// Reads a dump. The first field that is missing or of another kind is kept.
+class DumpReader {
+ public:
+  Result<Dumped> read(const Json& dump) {
+    Dumped dumped;
+    Flight& flight = dumped.flight;
+    flight.has_dump = true;
+    flight.rank = whole<int>(dump, "rank");
+    flight.reason = text(dump, "reason");
+    flight.dumped_ns = whole<std::int64_t>(dump, "unix_time_ns");
+    dumped.pid = whole<int>(dump, "pid");
+    dumped.size = static_cast<int>(dump["ranks"].integer());
+    to_wall_ = flight.dumped_ns - whole<std::int64_t>(dump, "time_ns");
+    for (const Json& group : dump["groups"].items()) {
+      FlightGroup& mine = flight.groups[whole<std::uint32_t>(group, "channel")];
+      mine.name = text(group, "name");
+      mine.ranks = tutti::trace::ranks_of_text(text(group, "ranks")).value_or(std::vector<int>());
+    }
+    for (const Json& record : need(dump, "records", Json::Kind::array).items())
+      take(record, flight);
+    if (!wrong_.ok()) return wrong_;
+    return dumped;
   }
-  if (event != "started" && event != "finished" && event != "failed") return;
-  if (record.at("collective") == "point_to_point") return;
-  Call call;
-  call.collective = record.at("collective");
-  call.dtype = record.at("dtype");
-  call.reduce_op = record.at("reduce_op");
-  call.bytes = record.at("bytes");
-  call.label = record.at("label");
-  call.finished = event == "finished";
-  call.time_ns = record.at("time_ns").get<std::int64_t>() + to_wall;
-  const std::uint32_t channel = record.at("channel");
-  FlightGroup& group = flight.groups[channel];
-  if (group.name.empty()) group.name = call.label;
-  const std::uint64_t sequence = record.at("sequence");
-  const auto known = group.calls.find(sequence);
-  // When it began is what tells who waited how long; `failed` comes to all at once.
-  if (event == "failed" && known != group.calls.end()) call.time_ns = known->second.time_ns;
-  group.calls[sequence] = std::move(call);
-}
 
-Dumped parse(const json& dump) {
-  Dumped dumped;
-  Flight& flight = dumped.flight;
-  flight.has_dump = true;
-  flight.rank = dump.at("rank");
-  flight.reason = dump.at("reason");
-  flight.dumped_ns = dump.at("unix_time_ns");
-  dumped.pid = dump.at("pid");
-  dumped.size = dump.value("ranks", 0);
-  const std::int64_t to_wall = flight.dumped_ns - dump.at("time_ns").get<std::int64_t>();
-  for (const json& group : dump.value("groups", json::array())) {
-    FlightGroup& mine = flight.groups[group.at("channel")];
-    mine.name = group.at("name");
-    mine.ranks = tutti::trace::ranks_of_text(group.at("ranks")).value_or(std::vector<int>());
+ private:
+  const Json& need(const Json& object, const char* name, Json::Kind kind) {
+    const Json& value = object[name];
+    if (value.kind() != kind && wrong_.ok())
+      wrong_ = Status(Code::corrupt, fmt::format("'{}' is missing or of another kind", name));
+    return value;
   }
-  for (const json& record : dump.at("records")) take_record(record, to_wall, flight);
-  return dumped;
-}
+  const std::string& text(const Json& object, const char* name) {
+    return need(object, name, Json::Kind::string).string();
+  }
+  template <class T>
+  T whole(const Json& object, const char* name) {
+    return static_cast<T>(need(object, name, Json::Kind::number).integer());
+  }
+
+  void take(const Json& record, Flight& flight) {
+    const std::string& event = text(record, "event");
+    if (event == "peer_down") return flight.lost.push_back(whole<int>(record, "peer"));
+    if (event != "started" && event != "finished" && event != "failed") return;
+    if (text(record, "collective") == "point_to_point") return;
+    Call call;
+    call.collective = text(record, "collective");
+    call.dtype = text(record, "dtype");
+    call.reduce_op = text(record, "reduce_op");
+    call.bytes = whole<std::uint64_t>(record, "bytes");
+    call.label = text(record, "label");
+    call.finished = event == "finished";
+    call.time_ns = whole<std::int64_t>(record, "time_ns") + to_wall_;
+    FlightGroup& group = flight.groups[whole<std::uint32_t>(record, "channel")];
+    if (group.name.empty()) group.name = call.label;
+    const auto sequence = whole<std::uint64_t>(record, "sequence");
+    const auto known = group.calls.find(sequence);
+    // When it began is what tells who waited how long; `failed` comes to all at once.
+    if (event == "failed" && known != group.calls.end()) call.time_ns = known->second.time_ns;
+    group.calls[sequence] = std::move(call);
+  }
+
+  std::int64_t to_wall_ = 0;
+  Status wrong_;
+};
 
 Result<Dumped> parse_text(const std::string& path, const std::string& text) {
-  const json dump = json::parse(text, nullptr, false);
-  if (dump.is_discarded())
-    return Status(Code::corrupt, fmt::format("{}: not whole: this is no JSON", path));
-  if (!dump.is_object() || !dump.contains("tutti_recorder"))
+  const auto dump = Json::parse(text);
+  if (!dump.ok()) return Status(Code::corrupt, fmt::format("{}: not whole: this is no JSON", path));
+  const Json* version = dump->find("tutti_recorder");
+  if (version == nullptr)
     return Status(Code::corrupt, fmt::format("{}: this is no dump of a flight recorder", path));
-  if (dump["tutti_recorder"] != 1)
-    return Status(Code::invalid_argument, fmt::format("{}: a dump of version {}; this tool reads "
-                                                      "version 1",
-                                                      path, dump["tutti_recorder"].dump()));
-  try {
-    return parse(dump);
-  } catch (const json::exception& error) {
-    return Status(Code::corrupt, fmt::format("{}: {}", path, error.what()));
-  }
+  if (*version != 1)
+    return Status(
+        Code::invalid_argument,
+        fmt::format("{}: a dump of version {}; this tool reads version 1", path, version->dump()));
+  auto dumped = DumpReader().read(*dump);
+  return dumped.ok() ? std::move(dumped) : dumped.status().annotate(path);
 }
 
 // Finished operations of a rank that left no dump.

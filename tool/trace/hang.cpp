@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "tool/trace/divergence.hpp"
 #include "tool/trace/trace.hpp"
 
@@ -18,8 +18,8 @@ struct Options {
   bool json = false;
 };
 
-nlohmann::json last_of(const Flight& flight) {
-  nlohmann::json last = nlohmann::json::array();
+Json last_of(const Flight& flight) {
+  Json last = Json::array();
   for (const auto& [channel, group] : flight.groups) {
     if (group.calls.empty()) continue;
     const auto& [sequence, call] = *group.calls.rbegin();
@@ -33,7 +33,7 @@ nlohmann::json last_of(const Flight& flight) {
 }
 
 std::string json_of(const Flights& flights, const Divergence& found) {
-  nlohmann::json ranks = nlohmann::json::array();
+  Json ranks = Json::array();
   for (const Flight& flight : flights.ranks)
     ranks.push_back({{"rank", flight.rank},
                      {"dump", flight.has_dump},
@@ -41,17 +41,17 @@ std::string json_of(const Flights& flights, const Divergence& found) {
                      {"reason", flight.reason},
                      {"lost", flight.lost},
                      {"last", last_of(flight)}});
-  return nlohmann::json{{"verdict", to_string(found.kind)},
-                        {"diverged", found.ranks},
-                        {"others", found.others},
-                        {"group", found.group},
-                        {"sequence", found.sequence},
-                        {"from", found.from},
-                        {"to", found.to},
-                        {"text", found.text},
-                        {"remarks", flights.remarks},
-                        {"ranks", ranks}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Json{{"verdict", to_string(found.kind)},
+              {"diverged", found.ranks},
+              {"others", found.others},
+              {"group", found.group},
+              {"sequence", found.sequence},
+              {"from", found.from},
+              {"to", found.to},
+              {"text", found.text},
+              {"remarks", flights.remarks},
+              {"ranks", ranks}}
+      .dump();
 }
 
 int hang(const Options& options) {

@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "tool/trace/chrome.hpp"
 #include "tool/trace/output.hpp"
 #include "tool/trace/trace.hpp"
@@ -43,14 +43,14 @@ int merge(const Options& options) {
   for (const std::string& remark : remarks_on(*run))
     fmt::print(stderr, "tutti {}: {}\n", kCommand, remark);
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"output", options.output},
-                                      {"job", run->job},
-                                      {"ranks", run->ranks.size()},
-                                      {"missing_ranks", run->missing},
-                                      {"lanes", counts.lanes},
-                                      {"slices", counts.slices},
-                                      {"flows", counts.flows},
-                                      {"seconds", seconds_of(*run)}}
+    fmt::print("{}\n", Json{{"output", options.output},
+                            {"job", run->job},
+                            {"ranks", run->ranks.size()},
+                            {"missing_ranks", run->missing},
+                            {"lanes", counts.lanes},
+                            {"slices", counts.slices},
+                            {"flows", counts.flows},
+                            {"seconds", seconds_of(*run)}}
                            .dump());
   } else {
     fmt::print(

@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/check.hpp"
+#include "core/json.hpp"
 #include "tool/embedded.hpp"
 #include "tool/trace/output.hpp"
 #include "tool/trace/report_data.hpp"
@@ -42,11 +42,11 @@ void replace(std::string& text, std::string_view mark, std::string_view by) {
   text.replace(at, mark.size(), by);
 }
 
-std::string page_of(const nlohmann::json& data) {
+std::string page_of(const Json& data) {
   std::string page = part("report.html");
   std::string script;
   for (const char* name : kScripts) script += part(name) + "\n";
-  std::string text = data.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string text = data.dump_ascii();
   // "</script" must not end the element that holds it.
   for (std::size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
     text.replace(at, 2, "<\\/");
@@ -69,18 +69,18 @@ std::size_t letters(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
 }
 
-void print_table(const nlohmann::json& rows) {
+void print_table(const Json& rows) {
   std::vector<std::vector<std::string>> lines = {
       {"collective", "group", "algorithm", "size", "count", "predicted", "measured", "busbw"}};
-  const auto time = [](const nlohmann::json& us) {
-    return us.is_null() ? std::string("-") : time_words(us.get<double>() * 1e3);
+  const auto time = [](const Json& us) {
+    return us.is_null() ? std::string("-") : time_words(us.number() * 1e3);
   };
   for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
-    const auto& row = rows[i];
-    lines.push_back({row["collective"], row["group"], row["algorithm"], row["size"],
-                     std::to_string(row["count"].get<std::size_t>()), time(row["predicted_us"]),
-                     time(row["median_us"]),
-                     fmt::format("{:.2f} GB/s", row["busbw_gbs"].get<double>())});
+    const Json& row = rows[i];
+    lines.push_back({row["collective"].string(), row["group"].string(), row["algorithm"].string(),
+                     row["size"].string(), std::to_string(row["count"].integer()),
+                     time(row["predicted_us"]), time(row["median_us"]),
+                     fmt::format("{:.2f} GB/s", row["busbw_gbs"].number())});
   }
   fmt::print("\n");
   constexpr std::size_t kWords = 3;  // columns that are not numbers
@@ -110,20 +110,19 @@ int report(const Options& options) {
   const auto analysis = tutti::trace::analyse(*run);
   const Summary summary = summarise(analysis);
   const auto findings = find_findings(*run, analysis, summary);
-  nlohmann::json data =
-      report_json(*run, analysis, summary, findings, curves_of(*run, options.folder));
+  const Json data = report_json(*run, analysis, summary, findings, curves_of(*run, options.folder));
   if (!options.html.empty()) {
-    nlohmann::json drawn = data;
+    Json drawn = data;
     drawn["timeline"] = timeline_json(*run, analysis, kMostSlices);
     if (Status status = write_page(options.html, page_of(drawn)); !status.ok())
       return complain(kCommand, status);
   }
   if (options.json) {
-    fmt::print("{}\n", data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", data.dump());
     return kDone;
   }
   for (const Finding& finding : findings) fmt::print("* {}\n", finding.text);
-  if (!data["collectives"].empty()) print_table(data["collectives"]);
+  if (data["collectives"].size() > 0) print_table(data["collectives"]);
   if (!options.html.empty()) fmt::print("\nThe page is {}\n", options.html);
   return kDone;
 }

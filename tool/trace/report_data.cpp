@@ -7,17 +7,15 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/json.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/trace/words.hpp"
 #include "trace/lanes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::tool::trace {
-
-using nlohmann::json;
 using tutti::trace::Analysis;
 using tutti::trace::Cause;
 using tutti::trace::Causes;
@@ -39,14 +37,14 @@ namespace {
 // Microseconds with three digits: nanoseconds are all there is.
 double micros(double ns) { return std::round(ns) / 1e3; }
 
-json causes_json(const Causes& causes) {
-  json list = json::array();
+Json causes_json(const Causes& causes) {
+  Json list = Json::array();
   for (const double cause : causes) list.push_back(micros(cause));
   return list;
 }
 
-json step_json(const TracedRun& run, const Step& step) {
-  json ranks = json::array();
+Json step_json(const TracedRun& run, const Step& step) {
+  Json ranks = Json::array();
   for (const RankStep& rank : step.ranks)
     ranks.push_back({{"rank", rank.rank},
                      {"begin_us", micros(static_cast<double>(rank.begin - run.begin_ns))},
@@ -60,7 +58,7 @@ json step_json(const TracedRun& run, const Step& step) {
   return {{"step", step.number}, {"straggler", step.straggler}, {"ranks", ranks}};
 }
 
-json row_json(const ExposureRow& row) {
+Json row_json(const ExposureRow& row) {
   const auto collective = static_cast<Collective>(row.collective);
   const double bus = row.median_ns > 0 ? algbw_gbs(row.bytes, row.median_ns / 1e3) *
                                              bus_factor(collective, row.ranks)
@@ -73,7 +71,7 @@ json row_json(const ExposureRow& row) {
           {"size", size_words(row.bytes)},
           {"ranks", row.ranks},
           {"count", row.count},
-          {"predicted_us", row.predicted_ns > 0 ? json(micros(row.predicted_ns)) : json()},
+          {"predicted_us", row.predicted_ns > 0 ? Json(micros(row.predicted_ns)) : Json()},
           {"median_us", micros(row.median_ns)},
           {"p95_us", micros(row.p95_ns)},
           {"total_us", micros(row.total_ns)},
@@ -81,7 +79,7 @@ json row_json(const ExposureRow& row) {
           {"busbw_gbs", std::round(bus * 1000) / 1000}};
 }
 
-json named_json(const Named& named, std::size_t ranks) {
+Json named_json(const Named& named, std::size_t ranks) {
   const double each = static_cast<double>(named.count) * static_cast<double>(ranks);
   Causes causes = named.causes;
   for (double& cause : causes) cause /= each;
@@ -95,13 +93,13 @@ json named_json(const Named& named, std::size_t ranks) {
           {"causes_us", causes_json(causes)}};
 }
 
-json cause_words() {
-  json words = json::array();
+Json cause_words() {
+  Json words = Json::array();
   for (std::size_t c = 0; c < kCauses; ++c) words.push_back(to_string(static_cast<Cause>(c)));
   return words;
 }
 
-json summary_json(const Summary& summary) {
+Json summary_json(const Summary& summary) {
   return {{"steps", summary.steps},
           {"first_step", summary.first_step},
           {"last_step", summary.last_step},
@@ -111,7 +109,7 @@ json summary_json(const Summary& summary) {
           {"wait_us", micros(summary.wait_ns)},
           {"exposed_us", micros(summary.exposed_ns)},
           {"causes_us", causes_json(summary.causes)},
-          {"overlap", summary.overlap >= 0 ? json(summary.overlap) : json()}};
+          {"overlap", summary.overlap >= 0 ? Json(summary.overlap) : Json()}};
 }
 
 // ---- the timeline
@@ -126,7 +124,7 @@ class Timeline {
         operations_[{member, analysis.operations[i].channel, analysis.operations[i].sequence}] = i;
   }
 
-  json draw(std::size_t most) {
+  Json draw(std::size_t most) {
     std::size_t slices = 0;
     for (const RankTrace& rank : run_.ranks)
       for (Lane& lane : tutti::trace::lanes_of(rank)) {
@@ -138,7 +136,7 @@ class Timeline {
     for (; slices > most; slices = count_of(finest))
       finest =
           finest == 0 ? std::max<std::int64_t>(1, (run_.end_ns - run_.begin_ns) >> 20) : finest * 2;
-    json lanes = json::array();
+    Json lanes = Json::array();
     for (const auto& [rank, lane] : lanes_)
       lanes.push_back({{"rank", rank},
                        {"kind", to_string(lane.kind)},
@@ -181,11 +179,11 @@ class Timeline {
   }
 
   // [begin, length, name, operation or -1, cause or -1]; trailing -1 are left out. In ns.
-  json slices_json(int rank, const Lane& lane, std::int64_t finest) {
-    json all = json::array();
+  Json slices_json(int rank, const Lane& lane, std::int64_t finest) {
+    Json all = Json::array();
     for_each_drawn(lane, finest, [&](const Slice& slice, std::int64_t until, std::size_t count) {
       const std::string name = count == 1 ? slice.name : fmt::format("{} short ones", count);
-      json one = {slice.begin - run_.begin_ns, until - slice.begin, number_of(name)};
+      Json one = Json::array({slice.begin - run_.begin_ns, until - slice.begin, number_of(name)});
       const bool is_call = lane.kind == LaneKind::communication || lane.kind == LaneKind::wait;
       if (count == 1 && is_call) {
         const auto operation =
@@ -205,13 +203,14 @@ class Timeline {
                             wait.causes.begin());
   }
 
-  json operations_json() const {
-    json all = json::array();
+  Json operations_json() const {
+    Json all = Json::array();
     for (const TracedOperation& each : analysis_.operations)
-      all.push_back({each.group, each.sequence, size_words(each.bytes),
-                     to_string(static_cast<Algorithm>(each.algorithm)), micros(each.predicted_ns),
-                     micros(each.measured_ns()), each.last_rank,
-                     micros(static_cast<double>(each.last_join - each.first_join))});
+      all.push_back(
+          Json::array({each.group, each.sequence, size_words(each.bytes),
+                       to_string(static_cast<Algorithm>(each.algorithm)), micros(each.predicted_ns),
+                       micros(each.measured_ns()), each.last_rank,
+                       micros(static_cast<double>(each.last_join - each.first_join))}));
     return all;
   }
 
@@ -221,7 +220,7 @@ class Timeline {
   std::map<std::pair<int, std::int64_t>, std::size_t> waits_;
   std::map<std::tuple<int, std::uint32_t, std::uint64_t>, std::size_t> operations_;
   std::map<std::string, std::size_t> numbers_;
-  json names_ = json::array();
+  Json names_ = Json::array();
 };
 
 // ---- curves
@@ -234,11 +233,11 @@ std::vector<Curve> curves_of_log(const std::string& folder) {
   Curve loss{"loss", {}}, tokens{"tokens/s", {}};
   std::ifstream file(path);
   for (std::string line; !path.empty() && std::getline(file, line);) {
-    const json step = json::parse(line, nullptr, false);
-    if (!step.is_object() || step.contains("event") || !step.contains("step")) continue;
+    const auto step = Json::parse(line);
+    if (!step.ok() || step->find("event") != nullptr || step->find("step") == nullptr) continue;
     const auto take = [&](const char* field, Curve& curve) {
-      if (step.contains(field) && step[field].is_number())
-        curve.points.emplace_back(step["step"].get<std::int64_t>(), step[field].get<double>());
+      if (const Json& value = (*step)[field]; value.kind() == Json::Kind::number)
+        curve.points.emplace_back((*step)["step"].integer(), value.number());
     };
     take("loss", loss);
     take("tokens_per_s", tokens);
@@ -267,9 +266,9 @@ std::vector<Curve> curves_of(const TracedRun& run, const std::string& folder) {
   return curves.empty() ? curves_of_log(folder) : curves;
 }
 
-json report_json(const TracedRun& run, const Analysis& analysis, const Summary& summary,
+Json report_json(const TracedRun& run, const Analysis& analysis, const Summary& summary,
                  const std::vector<Finding>& findings, const std::vector<Curve>& curves) {
-  json ranks = json::array();
+  Json ranks = Json::array();
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
     const RankTrace& rank = run.ranks[i];
     const auto& totals = analysis.ranks[i];
@@ -282,23 +281,22 @@ json report_json(const TracedRun& run, const Analysis& analysis, const Summary& 
                      {"communication_us", micros(totals.communication_ns)},
                      {"wait_us", micros(totals.wait_ns)},
                      {"reduce_us", micros(totals.fold_ns)},
-                     {"overlap", totals.overlap() >= 0 ? json(totals.overlap()) : json()}});
+                     {"overlap", totals.overlap() >= 0 ? Json(totals.overlap()) : Json()}});
   }
-  json told = json::array();
+  Json told = Json::array();
   for (const Finding& finding : findings)
     told.push_back({{"level", finding.level}, {"text", finding.text}});
-  json steps = json::array();
+  Json steps = Json::array();
   for (const Step& step : analysis.steps) steps.push_back(step_json(run, step));
-  json rows = json::array();
+  Json rows = Json::array();
   for (const ExposureRow& row : analysis.rows) rows.push_back(row_json(row));
-  json buckets = json::array();
+  Json buckets = Json::array();
   for (const Named& named : analysis.named)
     if (named.wait_ns > 0) buckets.push_back(named_json(named, run.ranks.size()));
-  json lines = json::array();
+  Json lines = Json::array();
   for (const Curve& curve : curves) {
-    json points = json::array();
-    for (const auto& [step, value] : curve.points)
-      points.push_back({step, std::isfinite(value) ? json(value) : json()});
+    Json points = Json::array();
+    for (const auto& [step, value] : curve.points) points.push_back(Json::array({step, value}));
     lines.push_back({{"name", curve.name}, {"points", points}});
   }
   return {{"tutti_report", 1},
@@ -316,7 +314,7 @@ json report_json(const TracedRun& run, const Analysis& analysis, const Summary& 
           {"curves", lines}};
 }
 
-json timeline_json(const TracedRun& run, const Analysis& analysis, std::size_t most) {
+Json timeline_json(const TracedRun& run, const Analysis& analysis, std::size_t most) {
   return Timeline(run, analysis).draw(most);
 }
 

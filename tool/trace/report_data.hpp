@@ -3,9 +3,9 @@
 // docs/formats/trace.md lists the fields.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "core/json.hpp"
 #include "tool/trace/findings.hpp"
 #include "trace/exposure.hpp"
 
@@ -21,11 +21,11 @@ struct Curve {
 std::vector<Curve> curves_of(const tutti::trace::TracedRun& run, const std::string& folder);
 
 // Everything but the timeline.
-nlohmann::json report_json(const tutti::trace::TracedRun& run,
-                           const tutti::trace::Analysis& analysis, const Summary& summary,
-                           const std::vector<Finding>& findings, const std::vector<Curve>& curves);
+Json report_json(const tutti::trace::TracedRun& run, const tutti::trace::Analysis& analysis,
+                 const Summary& summary, const std::vector<Finding>& findings,
+                 const std::vector<Curve>& curves);
 // Lanes of slices. Of more than `most` slices, short neighbours are drawn as one.
-nlohmann::json timeline_json(const tutti::trace::TracedRun& run,
-                             const tutti::trace::Analysis& analysis, std::size_t most);
+Json timeline_json(const tutti::trace::TracedRun& run, const tutti::trace::Analysis& analysis,
+                   std::size_t most);
 
 }  // namespace tutti::tool::trace

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 
 #include "core/json.hpp"
 #include "tutti/dtypes.hpp"
@@ -24,36 +23,28 @@ Status wrong(const std::string& tensor, std::string_view what) {
   return corrupt(fmt::format("tensor '{}' {}", tensor, what));
 }
 
-// A whole number that a double holds exactly; JSON has no others.
-std::optional<std::uint64_t> whole(const Json& json) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (json.kind != Json::Kind::number || json.number < 0 || json.number > kExact) return {};
-  if (json.number != std::floor(json.number)) return {};
-  return static_cast<std::uint64_t>(json.number);
-}
-
 Status read_shape(const Json* json, TensorEntry& entry) {
-  if (json == nullptr || json->kind != Json::Kind::array) return wrong(entry.name, "has no shape");
-  for (const Json& item : json->items) {
-    const auto extent = whole(item);
-    if (!extent) return wrong(entry.name, "has an extent that is no whole number");
-    entry.shape.push_back(static_cast<std::int64_t>(*extent));
+  if (json == nullptr || json->kind() != Json::Kind::array)
+    return wrong(entry.name, "has no shape");
+  for (const Json& item : json->items()) {
+    const auto extent = item.whole();
+    if (!extent || *extent < 0) return wrong(entry.name, "has an extent that is no whole number");
+    entry.shape.push_back(*extent);
   }
   return {};
 }
 
 Status read_offsets(const Json* json, TensorEntry& entry, std::uint64_t data_bytes) {
-  if (json == nullptr || json->kind != Json::Kind::array || json->items.size() != 2)
+  if (json == nullptr || json->kind() != Json::Kind::array || json->items().size() != 2)
     return wrong(entry.name, "has no data_offsets");
-  const auto first = whole(json->items[0]);
-  const auto end = whole(json->items[1]);
-  if (!first || !end || *first > *end)
-    return wrong(entry.name, "has data_offsets that mean nothing");
-  if (*end > data_bytes)
+  const std::int64_t first = (*json)[0].whole().value_or(-1);
+  const std::int64_t end = (*json)[1].whole().value_or(-1);
+  if (first < 0 || first > end) return wrong(entry.name, "has data_offsets that mean nothing");
+  entry.offset = static_cast<std::uint64_t>(first);
+  entry.bytes = static_cast<std::uint64_t>(end - first);
+  if (entry.offset + entry.bytes > data_bytes)
     return wrong(entry.name,
-                 fmt::format("ends at byte {} of {}: the file is cut off", *end, data_bytes));
-  entry.offset = *first;
-  entry.bytes = *end - *first;
+                 fmt::format("ends at byte {} of {}: the file is cut off", end, data_bytes));
   return {};
 }
 
@@ -71,12 +62,12 @@ Result<TensorEntry> read_tensor(const std::string& name, const Json& json,
                                 std::uint64_t data_bytes) {
   TensorEntry entry;
   entry.name = name;
-  if (json.kind != Json::Kind::object || json.fields.size() != 3)
+  if (json.kind() != Json::Kind::object || json.fields().size() != 3)
     return wrong(name, "is not described by dtype, shape and data_offsets");
   const Json* word = json.find("dtype");
-  if (word == nullptr || word->kind != Json::Kind::string) return wrong(name, "has no dtype");
-  const auto dtype = dtype_of_safetensors_word(word->string);
-  if (!dtype) return wrong(name, fmt::format("has the unknown dtype '{}'", word->string));
+  if (word == nullptr || word->kind() != Json::Kind::string) return wrong(name, "has no dtype");
+  const auto dtype = dtype_of_safetensors_word(word->string());
+  if (!dtype) return wrong(name, fmt::format("has the unknown dtype '{}'", word->string()));
   entry.dtype = *dtype;
   if (Status status = read_shape(json.find("shape"), entry); !status.ok()) return status;
   if (Status status = read_offsets(json.find("data_offsets"), entry, data_bytes); !status.ok())
@@ -86,11 +77,11 @@ Result<TensorEntry> read_tensor(const std::string& name, const Json& json,
 }
 
 Status read_metadata(const Json& json, Metadata& metadata) {
-  if (json.kind != Json::Kind::object) return corrupt("__metadata__ is no object");
-  for (const auto& [key, value] : json.fields) {
-    if (value.kind != Json::Kind::string)
+  if (json.kind() != Json::Kind::object) return corrupt("__metadata__ is no object");
+  for (const auto& [key, value] : json.fields()) {
+    if (value.kind() != Json::Kind::string)
       return corrupt(fmt::format("'{}' in __metadata__ is no string", key));
-    metadata[key] = value.string;
+    metadata[key] = value.string();
   }
   return {};
 }
@@ -144,7 +135,7 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view json, std::uint64_t
   auto document = Json::parse(json);  // refuses a name that is there twice
   if (!document.ok()) return document.status().annotate("the header");
   SafetensorsHeader header;
-  for (const auto& [name, value] : document->fields) {
+  for (const auto& [name, value] : document->fields()) {
     if (name == "__metadata__") {
       if (Status status = read_metadata(value, header.metadata); !status.ok()) return status;
       continue;

@@ -10,7 +10,7 @@
 namespace tutti::checkpoint {
 namespace {
 
-constexpr std::string_view kMetadata = "__metadata__";
+constexpr const char* kMetadata = "__metadata__";
 
 Status refuse(const std::string& name, std::string_view what) {
   return {Code::invalid_argument, fmt::format("tensor '{}' {}", name, what)};
@@ -19,6 +19,7 @@ Status refuse(const std::string& name, std::string_view what) {
 Status check(const TensorToWrite& tensor, std::set<std::string_view>& names) {
   if (tensor.name.empty() || tensor.name == kMetadata)
     return refuse(tensor.name, "has no usable name");
+  if (!is_utf8(tensor.name)) return refuse(tensor.name, "has a name that is not UTF-8");
   if (!names.insert(tensor.name).second) return refuse(tensor.name, "is there twice");
   std::uint64_t count = 1;
   for (const std::int64_t extent : tensor.shape) {
@@ -32,37 +33,23 @@ Status check(const TensorToWrite& tensor, std::set<std::string_view>& names) {
   return {};
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape)
-    text += fmt::format("{}{}", text.empty() ? "" : ",", extent);
-  return "[" + text + "]";
-}
-
 }  // namespace
 
 Result<std::string> safetensors_header(std::span<const TensorToWrite> tensors,
                                        const Metadata& metadata) {
-  std::string json = "{";
-  if (!metadata.empty()) {
-    json += fmt::format("\"{}\":{{", kMetadata);
-    for (const auto& [key, value] : metadata)
-      json += fmt::format("{}:{},", json_quoted(key), json_quoted(value));
-    json.back() = '}';
-    json += ',';
-  }
+  Json document = Json::object();
+  if (!metadata.empty()) document.append(kMetadata, metadata);
   std::uint64_t offset = 0;
   std::set<std::string_view> names;
   for (const TensorToWrite& tensor : tensors) {
     if (Status status = check(tensor, names); !status.ok()) return status;
     const std::uint64_t end = offset + tensor.values.bytes();
-    json += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}},",
-                        json_quoted(tensor.name), safetensors_word(tensor.values.dtype),
-                        shape_text(tensor.shape), offset, end);
+    document.append(tensor.name, {{"dtype", safetensors_word(tensor.values.dtype)},
+                                  {"shape", tensor.shape},
+                                  {"data_offsets", Json::array({offset, end})}});
     offset = end;
   }
-  if (json.size() > 1) json.pop_back();  // the last comma
-  json += '}';
+  std::string json = document.dump();
   json.append((8 - json.size() % 8) % 8, ' ');
   const std::uint64_t length = json.size();
   std::string header(sizeof length, '\0');

@@ -104,6 +104,7 @@ TEST_F(SafetensorsTest, a_tensor_that_cannot_be_written_is_named) {
   EXPECT_THAT(refused({{"x", {6}, ConstBuffer::of(values)}, {"x", {6}, ConstBuffer::of(values)}}),
               HasSubstr("'x' is there twice"));
   EXPECT_THAT(refused({{"__metadata__", {6}, ConstBuffer::of(values)}}), HasSubstr("__metadata__"));
+  EXPECT_THAT(refused({{"\xff", {6}, ConstBuffer::of(values)}}), HasSubstr("not UTF-8"));
 }
 
 struct Bad {

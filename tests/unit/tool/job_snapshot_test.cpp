@@ -1,8 +1,7 @@
 // Who waits for whom, read off the ranks' last notes.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "support/parsed_json.hpp"
 #include "tool/run/snapshot.hpp"
 
 namespace tutti::tool {
@@ -60,7 +59,7 @@ TEST(JobSnapshot, the_dead_wait_for_nobody_but_are_waited_for) {
   view.ranks[1].alive = false;
   view.ranks[1].exit_code = 137;
   EXPECT_EQ(waits_for(view), (Lists{{1}, {}}));
-  const auto document = nlohmann::json::parse(to_json(view));
+  const Json document = parsed(to_json(view));
   EXPECT_EQ(document["ranks"][1]["exit_code"], 137);
   EXPECT_EQ(document["ranks"][1]["state"], "ended");
 }
@@ -71,7 +70,8 @@ TEST(JobSnapshot, whatever_a_rank_writes_stays_one_line_of_json) {
   const std::string text = to_json(view);
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
-  EXPECT_EQ(nlohmann::json::parse(text)["ranks"][0]["group"], "a\"b???[2J");
+  const Json document = parsed(text);
+  EXPECT_EQ(document["ranks"][0]["group"], "a\"b???[2J");
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/process_hooks.hpp"
+#include "support/parsed_json.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
@@ -111,7 +111,7 @@ TEST(recorder, json_dump_parses_whatever_the_label_holds) {
   p2p.code = 200;
   recorder.note(p2p);
 
-  const auto dump = nlohmann::json::parse(recorder.dump_json(3, "rank 1 \"died\""));
+  const Json dump = parsed(recorder.dump_json(3, "rank 1 \"died\""));
   EXPECT_EQ(dump["tutti_recorder"], 1);
   EXPECT_EQ(dump["rank"], 3);
   EXPECT_EQ(dump["pid"], ::getpid());
@@ -160,10 +160,10 @@ TEST(recorder, is_dumped_from_a_signal_handler_while_threads_note) {
   stop = true;
   writer.join();
 
-  const auto parsed = nlohmann::json::parse(read_file(file));
-  EXPECT_EQ(parsed["rank"], 5);
-  EXPECT_EQ(parsed["reason"], "signal");
-  EXPECT_GT(parsed["records"].size(), 0u);
+  const Json dumped = parsed(read_file(file));
+  EXPECT_EQ(dumped["rank"], 5);
+  EXPECT_EQ(dumped["reason"], "signal");
+  EXPECT_GT(dumped["records"].size(), 0u);
   ::close(file);
 }
 

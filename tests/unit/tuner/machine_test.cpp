@@ -67,9 +67,9 @@ TEST(Machine, every_field_that_is_wrong_is_named) {
 }
 
 TEST(Machine, text_that_is_no_json_is_refused_with_its_line) {
-  expect_refused("", "line 1: it ends too early");
-  expect_refused("{\n\"format\": \"tutti tuning\",\n}", "line 3: a field has no name");
-  expect_refused(to_json(some_machine()) + "x", "after the end");
+  expect_refused("", "line 1: The document is empty");
+  expect_refused("{\n\"format\": \"tutti tuning\",\n}", "line 3: Missing a name");
+  expect_refused(to_json(some_machine()) + "x", "must not be followed");
   expect_refused(with("\"cores\": 3", "\"cores\": 3, \"cores\": 3"), "'cores' is there twice");
   const std::string whole = to_json(some_machine());
   for (std::size_t length = 0; length + 2 < whole.size(); ++length)
