@@ -22,7 +22,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <thread>
 #include <vector>
@@ -62,6 +64,17 @@ inline bool pin_this_thread(int cpu) {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+// With every thread that there is: a library's own threads get no core that others' have not, as
+// where a launcher binds processes.
+inline void pin_this_process(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error))
+    ::sched_setaffinity(std::atoi(task.path().filename().c_str()), sizeof set, &set);
 }
 
 // A barrier and a board for times in memory that all ranks have mapped (zero at first).

@@ -15,6 +15,7 @@ import tempfile
 # Name: why several rooms may define it.
 SHARED = {
     "DataParallel": "the layer, and the same for torch modules: one notion, two languages of tensors",
+    "Work": "an operation under way, and the same as torch wants it: c10d's own word",
 }
 
 ROOTS = ("include", "src", "tool", "apps", "bench", "bindings")

@@ -1,10 +1,10 @@
 #include "tool/bench/compare.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -124,7 +124,7 @@ void tell_missing(const CompareOptions& options) {
 }
 
 struct Gathered {
-  std::vector<Sample> samples;
+  std::vector<TimedCell> samples;
   std::size_t own_failures = 0;
   std::size_t wrong = 0;  // of tutti
 };
@@ -136,8 +136,8 @@ std::vector<Contestant> in_order(std::vector<Contestant> contestants, int run) {
 }
 
 // Whoever computes wrongly is named, and where.
-void tell_wrong(const std::vector<Sample>& samples) {
-  for (const Sample& sample : samples)
+void tell_wrong(const std::vector<TimedCell>& samples) {
+  for (const TimedCell& sample : samples)
     if (sample.wrong > 0)
       fmt::print("# WRONG: {} {}, {} ranks, {} of {} B, run {}: {} elements\n", sample.library,
                  sample.setting, sample.ranks, to_string(sample.collective), sample.bytes,
@@ -148,7 +148,7 @@ Gathered gather(const CompareOptions& options) {
   std::size_t steps = 0;
   for (const int ranks : options.ranks) steps += contestants_for(options, ranks).size();
   steps *= static_cast<std::size_t>(options.runs);
-  Progress progress(::isatty(STDERR_FILENO) != 0 ? "/proc/self/fd/2" : "", steps);
+  BenchProgress progress(::isatty(STDERR_FILENO) != 0 ? "/proc/self/fd/2" : "", steps);
   Gathered gathered;
   std::size_t done = 0;
   for (int run = 0; run < options.runs; ++run)
@@ -166,7 +166,7 @@ Gathered gather(const CompareOptions& options) {
         std::fflush(stdout);
         if (contestant.library == "tutti") ++gathered.own_failures;
       }
-  for (const Sample& sample : gathered.samples)
+  for (const TimedCell& sample : gathered.samples)
     if (sample.library == "tutti") gathered.wrong += sample.wrong;
   return gathered;
 }

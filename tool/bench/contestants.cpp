@@ -70,7 +70,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-Outcome start(const CompareOptions& options, const Contestant& contestant, int ranks) {
+SubprocessResult start(const CompareOptions& options, const Contestant& contestant, int ranks) {
   const Descriptor file(::memfd_create("bench_meeting", MFD_CLOEXEC));
   const auto bytes = static_cast<off_t>(bench::Meeting::bytes_for(ranks));
   if (!file || ::ftruncate(file.get(), bytes) != 0)
@@ -91,14 +91,14 @@ Outcome start(const CompareOptions& options, const Contestant& contestant, int r
   return run_together(command_lines(options, contestant, premises), options.limit);
 }
 
-std::vector<Sample> parse_report(const std::string& output) {
-  std::vector<Sample> samples;
+std::vector<TimedCell> parse_report(const std::string& output) {
+  std::vector<TimedCell> samples;
   const auto document = Json::parse(output);
   if (!document.ok()) return samples;
   for (const Json& row : (*document)["results"].items()) {
     const auto collective = parse_collective(row["collective"].string());
     if (!collective) continue;
-    Sample sample;
+    TimedCell sample;
     sample.collective = *collective;
     sample.bytes = static_cast<std::size_t>(row["bytes"].integer());
     sample.median_us = row["time_us"]["median"].number();
@@ -137,8 +137,8 @@ std::vector<Contestant> contestants_for(const CompareOptions& options, int ranks
   return list;
 }
 
-std::vector<Sample> parse_points(const std::string& output) {
-  std::vector<Sample> samples;
+std::vector<TimedCell> parse_points(const std::string& output) {
+  std::vector<TimedCell> samples;
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -148,7 +148,7 @@ std::vector<Sample> parse_points(const std::string& output) {
     double min = 0;
     double back_to_back = 0;
     int iterations = 0;
-    Sample sample;
+    TimedCell sample;
     if (!(words >> mark >> name >> sample.bytes >> sample.median_us >> p99 >> min >> back_to_back >>
           iterations >> sample.wrong) ||
         mark != "point")
@@ -163,11 +163,11 @@ std::vector<Sample> parse_points(const std::string& output) {
 
 Measured measure_contestant(const CompareOptions& options, const Contestant& contestant, int run,
                             int ranks) {
-  const Outcome outcome = start(options, contestant, ranks);
+  const SubprocessResult outcome = start(options, contestant, ranks);
   Measured measured;
   measured.samples =
       contestant.library == "tutti" ? parse_report(outcome.output) : parse_points(outcome.output);
-  for (Sample& sample : measured.samples) {
+  for (TimedCell& sample : measured.samples) {
     sample.run = run;
     sample.ranks = ranks;
     sample.library = contestant.library;

@@ -49,13 +49,13 @@ std::vector<Contestant> contestants_for(const CompareOptions& options, int ranks
 
 // What one start gave. A peer that stopped half way still counts with what came before.
 struct Measured {
-  std::vector<Sample> samples;
+  std::vector<TimedCell> samples;
   std::string complaint;  // empty: it came to its end
 };
 Measured measure_contestant(const CompareOptions& options, const Contestant& contestant, int run,
                             int ranks);
 
 // The lines that a peer's program printed; anything else in between is left out.
-std::vector<Sample> parse_points(const std::string& output);
+std::vector<TimedCell> parse_points(const std::string& output);
 
 }  // namespace tutti::tool

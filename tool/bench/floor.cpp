@@ -53,7 +53,7 @@ double least_bytes_sent(Collective collective, std::size_t bytes, int ranks) {
   return static_cast<double>(bytes) * (ranks > 1 ? bus_factor(collective, ranks) : 0);
 }
 
-std::optional<double> Floor::of(const Cell& cell) {
+std::optional<double> Floor::of(const BenchCell& cell) {
   if (tcp_) return tcp_us(cell);
   const FloorWork work = floor_work(cell.collective, cell.bytes, cell.in_place, meeting_.size());
   return std::max(flag_exchange_us(), memory_us(work));
@@ -102,7 +102,7 @@ double Floor::memory_us(const FloorWork& work) {
   return known_[key] = timing.median_us;
 }
 
-std::optional<double> Floor::tcp_us(const Cell& cell) {
+std::optional<double> Floor::tcp_us(const BenchCell& cell) {
   if (meeting_.size() < 2) return std::nullopt;
   if (!link_) link_.emplace(measure_tcp(group_, meeting_));
   if (!link_->ok()) return std::nullopt;

@@ -52,12 +52,12 @@ class Floor {
         tcp_(tcp),
         effort_{.budget_us = std::min(budget_us / 2, 20e3), .iterations = 0} {}
   // Collective. None where it could not be measured.
-  std::optional<double> of(const Cell& cell);
+  std::optional<double> of(const BenchCell& cell);
 
  private:
   double flag_exchange_us();
   double memory_us(const FloorWork& work);
-  std::optional<double> tcp_us(const Cell& cell);
+  std::optional<double> tcp_us(const BenchCell& cell);
 
   Group& group_;
   BenchMeeting& meeting_;

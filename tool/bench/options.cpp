@@ -60,10 +60,10 @@ Status read_kinds(const BenchWords& words, BenchOptions& options) {
   if (Status status = one_of("--placement", words.placement, {"both", "in", "out", "common"});
       !status.ok())
     return status;
-  options.placement = words.placement == "both"  ? Placement::both
-                      : words.placement == "in"  ? Placement::in
-                      : words.placement == "out" ? Placement::out
-                                                 : Placement::common;
+  options.placement = words.placement == "both"  ? BufferPlacement::both
+                      : words.placement == "in"  ? BufferPlacement::in
+                      : words.placement == "out" ? BufferPlacement::out
+                                                 : BufferPlacement::common;
   const auto dtype = parse_dtype(words.dtype);
   if (!dtype) return invalid(unknown_word("--dtype", words.dtype, words_of<Dtype>(kDtypes)));
   options.dtype = *dtype;

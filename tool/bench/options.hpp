@@ -27,7 +27,7 @@ struct BenchWords {
 };
 
 // common: all_reduce and broadcast in place, the others out of place, as libraries are compared.
-enum class Placement { both, in, out, common };
+enum class BufferPlacement { both, in, out, common };
 
 struct BenchOptions {
   std::vector<Collective> collectives;
@@ -41,7 +41,7 @@ struct BenchOptions {
   Dtype dtype = Dtype::f32;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
-  Placement placement = Placement::both;
+  BufferPlacement placement = BufferPlacement::both;
   bool warm = false;
   bool check = false;
   std::string json;

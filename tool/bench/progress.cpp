@@ -24,17 +24,17 @@ std::string bar_words(std::size_t done, std::size_t steps, double spent_s,
   return text;
 }
 
-Progress::Progress(const std::string& path, std::size_t steps)
+BenchProgress::BenchProgress(const std::string& path, std::size_t steps)
     : steps_(steps), began_us_(bench::now_us()) {
   if (!path.empty()) terminal_ = std::fopen(path.c_str(), "w");
 }
 
-Progress::~Progress() {
+BenchProgress::~BenchProgress() {
   clear();
   if (terminal_ != nullptr) std::fclose(terminal_);
 }
 
-void Progress::show(std::size_t done, const std::string& what) {
+void BenchProgress::show(std::size_t done, const std::string& what) {
   const double spent_us = bench::now_us() - began_us_;
   if (terminal_ == nullptr || spent_us < kMomentUs) return;
   fmt::print(terminal_, "\r\033[K{}", bar_words(done, steps_, spent_us * 1e-6, what));
@@ -42,14 +42,14 @@ void Progress::show(std::size_t done, const std::string& what) {
   drawn_ = true;
 }
 
-void Progress::clear() {
+void BenchProgress::clear() {
   if (!drawn_) return;
   std::fputs("\r\033[K", terminal_);
   std::fflush(terminal_);
   drawn_ = false;
 }
 
-void Progress::print(const std::string& text) {
+void BenchProgress::print(const std::string& text) {
   clear();
   std::FILE* to = terminal_ != nullptr ? terminal_ : stdout;
   std::fputs(text.c_str(), to);

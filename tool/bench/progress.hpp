@@ -6,12 +6,12 @@
 
 namespace tutti::tool {
 
-class Progress {
+class BenchProgress {
  public:
   // `path` is a terminal, or empty: nothing is drawn then.
-  Progress(const std::string& path, std::size_t steps);
-  ~Progress();
-  Progress(const Progress&) = delete;
+  BenchProgress(const std::string& path, std::size_t steps);
+  ~BenchProgress();
+  BenchProgress(const BenchProgress&) = delete;
 
   // Before step `done` (from 0) begins; `what` it is.
   void show(std::size_t done, const std::string& what);

@@ -19,15 +19,15 @@ using CellKey = std::tuple<Collective, int, std::size_t>;  // collective, ranks,
 
 // What one run says of one cell.
 struct CellOfRun {
-  std::map<std::string, const Sample*> tutti;               // by memory
-  std::map<std::string, std::vector<const Sample*>> peers;  // by library
+  std::map<std::string, const TimedCell*> tutti;               // by memory
+  std::map<std::string, std::vector<const TimedCell*>> peers;  // by library
 };
 
 using Runs = std::map<int, CellOfRun>;
 
-std::map<CellKey, Runs> arrange(const std::vector<Sample>& samples) {
+std::map<CellKey, Runs> arrange(const std::vector<TimedCell>& samples) {
   std::map<CellKey, Runs> cells;
-  for (const Sample& sample : samples) {
+  for (const TimedCell& sample : samples) {
     CellOfRun& cell = cells[{sample.collective, sample.ranks, sample.bytes}][sample.run];
     if (sample.library == "tutti")
       cell.tutti[sample.setting] = &sample;
@@ -37,9 +37,9 @@ std::map<CellKey, Runs> arrange(const std::vector<Sample>& samples) {
   return cells;
 }
 
-const Sample* fastest(const std::vector<const Sample*>& samples) {
-  const Sample* best = nullptr;
-  for (const Sample* sample : samples)
+const TimedCell* fastest(const std::vector<const TimedCell*>& samples) {
+  const TimedCell* best = nullptr;
+  for (const TimedCell* sample : samples)
     if (best == nullptr || sample->median_us < best->median_us) best = sample;
   return best;
 }
@@ -54,15 +54,15 @@ struct Collected {
   std::map<std::string, int> winners;
 };
 
-void collect(const Sample& own, const CellOfRun& cell, Collected& all) {
+void collect(const TimedCell& own, const CellOfRun& cell, Collected& all) {
   all.tutti_us.push_back(own.median_us);
   if (own.floor_us) all.floor_us.push_back(*own.floor_us);
-  const Sample* best_of_all = nullptr;
+  const TimedCell* best_of_all = nullptr;
   for (const auto& [peer, samples] : cell.peers) {
-    for (const Sample* sample : samples)
+    for (const TimedCell* sample : samples)
       if (sample->setting == "default")
         all.against_default[peer].push_back(sample->median_us / own.median_us);
-    const Sample* best = fastest(samples);
+    const TimedCell* best = fastest(samples);
     all.against_best[peer].push_back(best->median_us / own.median_us);
     if (best_of_all == nullptr || best->median_us < best_of_all->median_us) best_of_all = best;
   }
@@ -134,7 +134,7 @@ std::string mean_line(const std::vector<Ratio>& ratios, const std::set<std::stri
 
 }  // namespace
 
-std::vector<Ratio> ratios_of(const std::vector<Sample>& samples) {
+std::vector<Ratio> ratios_of(const std::vector<TimedCell>& samples) {
   std::vector<Ratio> ratios;
   for (const auto& [key, runs] : arrange(samples)) {
     std::map<std::string, Collected> by_memory;
@@ -213,9 +213,9 @@ std::string close_table(const std::vector<Ratio>& ratios) {
   return fmt::format("# cells below {}\n", kClose) + cell_head() + text;
 }
 
-Json samples_json(const std::vector<Sample>& samples) {
+Json samples_json(const std::vector<TimedCell>& samples) {
   Json list = Json::array();
-  for (const Sample& sample : samples)
+  for (const TimedCell& sample : samples)
     list.push_back({{"run", sample.run},
                     {"ranks", sample.ranks},
                     {"library", sample.library},

@@ -16,7 +16,7 @@
 namespace tutti::tool {
 
 // One cell of one run.
-struct Sample {
+struct TimedCell {
   int run = 0;
   int ranks = 0;
   std::string library;  // "tutti", "openmpi", …
@@ -46,7 +46,7 @@ struct Ratio {
 inline constexpr double kClose = 1.1;  // cells below are listed with their floor
 
 // Samples with wrong elements do not count for a peer.
-std::vector<Ratio> ratios_of(const std::vector<Sample>& samples);
+std::vector<Ratio> ratios_of(const std::vector<TimedCell>& samples);
 
 // Geometric means per collective and number of ranks.
 std::string means_table(const std::vector<Ratio>& ratios);
@@ -55,7 +55,7 @@ std::string cells_table(const std::vector<Ratio>& ratios);
 // The cells below kClose.
 std::string close_table(const std::vector<Ratio>& ratios);
 
-Json samples_json(const std::vector<Sample>& samples);
+Json samples_json(const std::vector<TimedCell>& samples);
 Json ratios_json(const std::vector<Ratio>& ratios);
 
 }  // namespace tutti::tool

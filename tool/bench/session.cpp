@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::size_t kAlign = 2UL << 20;
 
-bool is_wanted(Collective collective, bool in_place, Placement placement) {
+bool is_wanted(Collective collective, bool in_place, BufferPlacement placement) {
   if (!has_placement(collective, in_place)) return false;
   if (!has_placement(collective, !in_place)) return true;  // it has no other form
   switch (placement) {
-    case Placement::both: return true;
-    case Placement::in: return in_place;
-    case Placement::out: return !in_place;
-    case Placement::common: return in_place == (collective == Collective::all_reduce);
+    case BufferPlacement::both: return true;
+    case BufferPlacement::in: return in_place;
+    case BufferPlacement::out: return !in_place;
+    case BufferPlacement::common: return in_place == (collective == Collective::all_reduce);
   }
   return true;
 }
@@ -40,16 +40,16 @@ int Session::run() {
   if (Status status = prepare(); !status.ok()) return complain("bench", status);
   const std::vector<Line> lines = plan();
   if (group_.rank() == 0) {
-    progress_ = std::make_unique<Progress>(options_.terminal, lines.size());
+    progress_ = std::make_unique<BenchProgress>(options_.terminal, lines.size());
     print(table_head(options_, group_.size(), transport_));
   }
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Cell& first = lines[i].cells.front();
+    const BenchCell& first = lines[i].cells.front();
     if (progress_)
       progress_->show(i,
                       fmt::format("{} {}", to_string(first.collective), size_words(first.bytes)));
     std::vector<Row> line;
-    for (const Cell& cell : lines[i].cells) {
+    for (const BenchCell& cell : lines[i].cells) {
       auto row = measure(cell);
       if (!row.ok())
         return complain("bench",
@@ -68,8 +68,10 @@ Status Session::prepare() {
   meeting_ = *std::move(meeting);
   // A core per rank; with more ranks than cores the scheduler knows better.
   const std::vector<int> cpus = bench::own_cpus();
-  if (meeting_->shared() && !meeting_->crowded())
-    bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
+  if (meeting_->shared() && !meeting_->crowded()) {
+    const int cpu = cpus[static_cast<std::size_t>(group_.rank())];
+    threads_ ? (void)bench::pin_this_thread(cpu) : bench::pin_this_process(cpu);
+  }
   floor_ =
       std::make_unique<Floor>(group_, *meeting_, transport_ == "tcp", options_.effort.budget_us);
   return make_areas();
@@ -144,7 +146,7 @@ Status Session::verify(const Task& task, std::size_t& wrong) {
   return {};
 }
 
-Result<Row> Session::measure(const Cell& cell) {
+Result<Row> Session::measure(const BenchCell& cell) {
   const auto prediction = group_.predict(cell.collective, cell.bytes);
   if (!prediction.ok()) return prediction.status();
   const auto floor_us = floor_->of(cell);
@@ -194,7 +196,7 @@ Result<Row> Session::measure(const Cell& cell) {
   return row;
 }
 
-std::string Session::algorithm_word(const Cell& cell, const Prediction& prediction) const {
+std::string Session::algorithm_word(const BenchCell& cell, const Prediction& prediction) const {
   // Beside the forced ones the library's own choice keeps its own name.
   if (cell.algorithm != Algorithm::automatic || options_.every_algorithm)
     return std::string(to_string(cell.algorithm));

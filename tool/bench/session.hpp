@@ -27,16 +27,16 @@ class Session {
 
  private:
   struct Line {  // of the table: the forms of one size and algorithm
-    std::vector<Cell> cells;
+    std::vector<BenchCell> cells;
   };
 
   Status prepare();
   std::vector<Line> plan() const;
   std::vector<Algorithm> algorithms_for(Collective collective) const;
   Status make_areas();
-  Result<Row> measure(const Cell& cell);
+  Result<Row> measure(const BenchCell& cell);
   Status verify(const Task& task, std::size_t& wrong);
-  std::string algorithm_word(const Cell& cell, const Prediction& prediction) const;
+  std::string algorithm_word(const BenchCell& cell, const Prediction& prediction) const;
   void report(const std::vector<Row>& line);
   void print(const std::string& text);
   int finish();
@@ -47,7 +47,7 @@ class Session {
   bool threads_;
   std::unique_ptr<BenchMeeting> meeting_;
   std::unique_ptr<Floor> floor_;
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<BenchProgress> progress_;
   SymmetricMemory symmetric_;
   void* plain_ = nullptr;
   std::size_t area_bytes_ = 0;

@@ -67,7 +67,7 @@ class Programs {
     for (const CommandLine& command : commands) start(command, write.get());
   }
 
-  Outcome finish(std::chrono::seconds limit) {
+  SubprocessResult finish(std::chrono::seconds limit) {
     const Nanoseconds deadline = deadline_after(steady_clock().now(), limit);
     const Nanoseconds killing = deadline_after(deadline, kGrace);
     bool killed = false;
@@ -162,12 +162,13 @@ class Programs {
   std::vector<pid_t> children_;
   Descriptor output_;
   Descriptor errors_;
-  Outcome outcome_;
+  SubprocessResult outcome_;
 };
 
 }  // namespace
 
-Outcome run_together(const std::vector<CommandLine>& commands, std::chrono::seconds limit) {
+SubprocessResult run_together(const std::vector<CommandLine>& commands,
+                              std::chrono::seconds limit) {
   Programs programs(commands);
   return programs.finish(limit);
 }

@@ -12,7 +12,7 @@ struct CommandLine {
   std::vector<std::string> environment;  // "NAME=value", on top of this process's own
 };
 
-struct Outcome {
+struct SubprocessResult {
   std::string output;     // standard output of all of them
   std::string complaint;  // last line of their standard error
   int exit_code = 0;      // the first that is not 0; 128 + signal
@@ -21,6 +21,6 @@ struct Outcome {
 
 // Starts all command lines at once and waits. When the limit is over they are asked to end, and
 // killed two seconds later, with whatever they left running. Call it from one thread only.
-Outcome run_together(const std::vector<CommandLine>& commands, std::chrono::seconds limit);
+SubprocessResult run_together(const std::vector<CommandLine>& commands, std::chrono::seconds limit);
 
 }  // namespace tutti::tool

@@ -13,7 +13,7 @@ bool has_placement(Collective collective, bool in_place) {
   return shape.has_data() || !in_place;
 }
 
-Task::Task(const Cell& cell, int rank, int ranks, const Areas& areas)
+Task::Task(const BenchCell& cell, int rank, int ranks, const Areas& areas)
     : cell_(cell),
       shape_(shape_of(cell.collective)),
       rank_(rank),

@@ -11,7 +11,7 @@
 namespace tutti::tool {
 
 // What is measured, the same on all ranks.
-struct Cell {
+struct BenchCell {
   Collective collective = Collective::all_reduce;
   std::size_t bytes = 0;  // the whole array
   bool in_place = false;
@@ -31,7 +31,7 @@ struct Areas {
 
 class Task {
  public:
-  Task(const Cell& cell, int rank, int ranks, const Areas& areas);
+  Task(const BenchCell& cell, int rank, int ranks, const Areas& areas);
   Task(const Task&) = delete;
 
   const Call& call() const { return call_; }
@@ -60,7 +60,7 @@ class Task {
   std::size_t add_period(Period period);
   void expect(std::size_t offset, std::size_t first, std::size_t count, std::size_t period);
 
-  Cell cell_;
+  BenchCell cell_;
   const CollectiveShape& shape_;
   int rank_;
   int ranks_;

@@ -35,7 +35,7 @@ class Visits {
         result_(request["result"].string()),
         seconds_(request["seconds"].number()) {
     for (const Json& item : request["cells"].items()) {
-      Cell cell;
+      BenchCell cell;
       cell.collective = *parse_collective(item[0].string());
       cell.algorithm = *parse_algorithm(item[1].string());
       cell.bytes = static_cast<std::size_t>(item[2].integer());
@@ -51,7 +51,7 @@ class Visits {
 
   Status run() {
     if (Status status = prepare(); !status.ok()) return status;
-    Progress progress(group_.rank() == 0 ? terminal_ : "", cells_.size() * 3);
+    BenchProgress progress(group_.rank() == 0 ? terminal_ : "", cells_.size() * 3);
     const double began = bench::now_us();
     double next_line = began + kLineEveryUs;
     std::size_t done = 0;
@@ -93,7 +93,7 @@ class Visits {
     if (meeting_->shared() && !meeting_->crowded())
       bench::pin_this_thread(cpus[static_cast<std::size_t>(group_.rank())]);
     area_bytes_ = 2UL << 20;
-    for (const Cell& cell : cells_)
+    for (const BenchCell& cell : cells_)
       area_bytes_ = std::max(area_bytes_, (cell.bytes + 4095) / 4096 * 4096);
     void* memory = ::mmap(nullptr, 2 * area_bytes_, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -121,7 +121,7 @@ class Visits {
     return meeting_->health();
   }
 
-  void tell(Progress& progress, std::size_t done, double spent, double& next_line, double began) {
+  void tell(BenchProgress& progress, std::size_t done, double spent, double& next_line, double began) {
     const std::string what = fmt::format("{}, {} of {} s", label_, static_cast<int>(spent * 1e-6),
                                          static_cast<int>(seconds_));
     progress.show(std::min(done, cells_.size() * 3 - 1), what);
@@ -143,7 +143,7 @@ class Visits {
   std::string label_;
   std::string result_;
   double seconds_;
-  std::vector<Cell> cells_;
+  std::vector<BenchCell> cells_;
   std::vector<std::vector<double>> samples_;  // by cell, a time for every visit
   std::unique_ptr<BenchMeeting> meeting_;
   bench::Effort effort_;

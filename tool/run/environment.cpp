@@ -24,7 +24,7 @@ Variables own_environment() {
 }
 
 // With these, programs written for torchrun run unmodified.
-void set_torchrun_variables(const World& world, int local_rank, Variables& variables) {
+void set_torchrun_variables(const JobWorld& world, int local_rank, Variables& variables) {
   const std::string rank = std::to_string(world.first_rank + local_rank);
   const std::string size = std::to_string(world.size);
   for (const char* name : {"RANK", "ROLE_RANK"}) variables[name] = rank;
@@ -46,8 +46,8 @@ void set_torchrun_variables(const World& world, int local_rank, Variables& varia
 
 }  // namespace
 
-std::vector<std::string> rank_environment(const World& world, int local_rank, int secret_descriptor,
-                                          int board_descriptor) {
+std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
+                                          int secret_descriptor, int board_descriptor) {
   Variables variables = own_environment();
   set_torchrun_variables(world, local_rank, variables);
   variables["TUTTI_RANK"] = std::to_string(world.first_rank + local_rank);

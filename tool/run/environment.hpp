@@ -7,7 +7,7 @@
 namespace tutti::tool {
 
 // What all launchers of a job know alike, but for first_rank.
-struct World {
+struct JobWorld {
   int size = 1;
   int first_rank = 0;  // of this host
   int local_size = 1;
@@ -21,7 +21,7 @@ struct World {
 };
 
 // The launcher's own environment with the rank's variables in it: "NAME=value" each.
-std::vector<std::string> rank_environment(const World& world, int local_rank, int secret_descriptor,
-                                          int board_descriptor);
+std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
+                                          int secret_descriptor, int board_descriptor);
 
 }  // namespace tutti::tool

@@ -29,7 +29,7 @@ int milliseconds_until(std::optional<Nanoseconds> moment) {
 
 }  // namespace
 
-void Job::start(Launch launch, const std::string& secret) {
+void Job::start(SpawnOptions launch, const std::string& secret) {
   began_ = steady_clock().now();
   const Status status = start_ranks(std::move(launch), secret);
   if (status.ok()) return;
@@ -42,8 +42,8 @@ void Job::start(Launch launch, const std::string& secret) {
   send(SIGKILL);
 }
 
-Status Job::start_ranks(Launch launch, const std::string& secret) {
-  const World& world = rendezvous_.world();
+Status Job::start_ranks(SpawnOptions launch, const std::string& secret) {
+  const JobWorld& world = rendezvous_.world();
   auto input = Input::open(world.first_rank == 0);
   if (!input.ok()) return input.status();
   input_.emplace(*std::move(input));
@@ -63,8 +63,8 @@ Status Job::start_ranks(Launch launch, const std::string& secret) {
   return {};
 }
 
-Status Job::start_rank(const Launch& launch, int local_rank) {
-  const World& world = rendezvous_.world();
+Status Job::start_rank(const SpawnOptions& launch, int local_rank) {
+  const JobWorld& world = rendezvous_.world();
   const int number = world.first_rank + local_rank;
   auto out_log = open_log(number, "out");
   if (!out_log.ok()) return out_log.status();
@@ -125,7 +125,7 @@ void Job::wait_for_events() {
                                 {rendezvous_.descriptor(), POLLIN, 0},
                                 {input_ ? input_->wants_read() : -1, POLLIN, 0},
                                 {input_ ? input_->wants_write() : -1, POLLOUT, 0}};
-  for (const Sink* sink : {sinks_.out.get(), sinks_.err.get()})
+  for (const OutputSink* sink : {sinks_.out.get(), sinks_.err.get()})
     events.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
   for (const Rank& rank : ranks_)
     for (const LineStream* stream : {rank.out.get(), rank.err.get()})

@@ -39,7 +39,7 @@ class Job {
   // Opens the socket of `tutti show job`. A job that cannot be looked at runs all the same.
   void let_look(const std::string& path);
   // Starts every rank. One that cannot be started is a failure that run() reports.
-  void start(Launch launch, const std::string& secret);
+  void start(SpawnOptions launch, const std::string& secret);
   // Returns the exit code: the first failing rank's, else 0.
   int run();
 
@@ -54,8 +54,8 @@ class Job {
     int exit_code = 0;  // when it is not
   };
 
-  Status start_ranks(Launch launch, const std::string& secret);
-  Status start_rank(const Launch& launch, int local_rank);
+  Status start_ranks(SpawnOptions launch, const std::string& secret);
+  Status start_rank(const SpawnOptions& launch, int local_rank);
   Result<Descriptor> open_log(int rank, const char* ending) const;
   std::string prefix_of(int rank) const;
 

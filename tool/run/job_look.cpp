@@ -13,7 +13,7 @@ void Job::let_look(const std::string& path) {
 }
 
 std::string Job::snapshot() const {
-  const World& world = rendezvous_.world();
+  const JobWorld& world = rendezvous_.world();
   JobView view;
   view.job = world.job;
   view.launcher = ::getpid();

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
                                                      const std::string& secret,
                                                      const std::function<bool()>& interrupted) {
   std::unique_ptr<Rendezvous> meeting(new Rendezvous());
-  World& world = meeting->world_;
+  JobWorld& world = meeting->world_;
   world.size = world.local_size = options.ranks;
   world.nodes = options.nodes;
   world.node_rank = options.node_rank;

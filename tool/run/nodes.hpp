@@ -39,7 +39,7 @@ class Rendezvous {
                                                   const std::function<bool()>& interrupted);
   ~Rendezvous();
 
-  const World& world() const { return world_; }
+  const JobWorld& world() const { return world_; }
   // Becomes readable when failure() or over() may have changed.
   int descriptor() const { return news_.get(); }
   void acknowledge();
@@ -75,7 +75,7 @@ class Rendezvous {
   void say_goodbye();
   void publish(std::optional<Failure> failure, bool over);
 
-  World world_;
+  JobWorld world_;
   std::string address_;
   std::unique_ptr<StoreServer> server_;
   std::shared_ptr<Store> store_;

@@ -11,11 +11,11 @@
 
 namespace tutti::tool {
 
-void Sink::put(std::string_view bytes) {
+void OutputSink::put(std::string_view bytes) {
   if (!broken_) waiting_.append(bytes);
 }
 
-void Sink::flush() {
+void OutputSink::flush() {
   std::size_t written = 0;
   while (written < waiting_.size()) {
     // A descriptor shared with others must not be made non-blocking. A pipe or terminal that polls
@@ -77,7 +77,8 @@ void LineStream::emit(std::string_view line) {
 }
 
 Sinks Sinks::of_this_process() {
-  Sinks sinks{std::make_shared<Sink>(STDOUT_FILENO), std::make_shared<Sink>(STDERR_FILENO)};
+  Sinks sinks{std::make_shared<OutputSink>(STDOUT_FILENO),
+              std::make_shared<OutputSink>(STDERR_FILENO)};
   struct stat out {};
   struct stat err {};
   if (::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &err) == 0 &&

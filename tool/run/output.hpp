@@ -15,9 +15,9 @@
 namespace tutti::tool {
 
 // The launcher's own stdout or stderr.
-class Sink {
+class OutputSink {
  public:
-  explicit Sink(int descriptor) : descriptor_(descriptor) {}
+  explicit OutputSink(int descriptor) : descriptor_(descriptor) {}
   int descriptor() const { return descriptor_; }
 
   void put(std::string_view bytes);
@@ -38,7 +38,7 @@ class Sink {
 // One stream of one rank: cuts bytes into lines, puts `prefix` before each, remembers the last few.
 class LineStream {
  public:
-  LineStream(Descriptor pipe, Sink* sink, std::string prefix, Descriptor log)
+  LineStream(Descriptor pipe, OutputSink* sink, std::string prefix, Descriptor log)
       : pipe_(std::move(pipe)), sink_(sink), prefix_(std::move(prefix)), log_(std::move(log)) {}
 
   int descriptor() const { return pipe_.get(); }
@@ -59,7 +59,7 @@ class LineStream {
   void emit(std::string_view line);
 
   Descriptor pipe_;
-  Sink* sink_;
+  OutputSink* sink_;
   std::string prefix_;
   Descriptor log_;
   std::string partial_;
@@ -69,8 +69,8 @@ class LineStream {
 // The launcher's stdout and stderr; one sink for both when they are the same file, so that lines of
 // the two do not tear each other either.
 struct Sinks {
-  std::shared_ptr<Sink> out;
-  std::shared_ptr<Sink> err;
+  std::shared_ptr<OutputSink> out;
+  std::shared_ptr<OutputSink> err;
   static Sinks of_this_process();
 };
 

@@ -142,7 +142,7 @@ int launch_job(const RunOptions& options) {
     return interruption != 0 ? 128 + interruption : code;
   }
 
-  Launch launch;
+  SpawnOptions launch;
   launch.path = *path;
   launch.arguments = options.program;
   launch.signal_mask = signals->former_mask();

@@ -44,8 +44,8 @@ struct Streams {
 };
 
 // Runs in the child of a process with threads: nothing but async-signal-safe calls.
-[[noreturn]] void become(const Launch& launch, char* const* arguments, char* const* environment,
-                         const Streams& streams, pid_t launcher) {
+[[noreturn]] void become(const SpawnOptions& launch, char* const* arguments,
+                         char* const* environment, const Streams& streams, pid_t launcher) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(127);  // it died before the line above
@@ -104,7 +104,7 @@ Result<std::string> find_program(const std::string& name) {
                             here ? fmt::format("; do you mean ./{}?", name) : ""));
 }
 
-Result<Child> spawn(const Launch& launch, const std::vector<std::string>& environment,
+Result<Child> spawn(const SpawnOptions& launch, const std::vector<std::string>& environment,
                     int standard_input) {
   auto out = make_pipe();
   if (!out.ok()) return out.status();

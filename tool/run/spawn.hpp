@@ -14,7 +14,7 @@
 namespace tutti::tool {
 
 // What is alike for all ranks.
-struct Launch {
+struct SpawnOptions {
   std::string path;  // of the program, resolved
   std::vector<std::string> arguments;
   std::vector<int> inherited;  // descriptors that the ranks are to see
@@ -35,7 +35,7 @@ Result<std::string> find_program(const std::string& name);
 
 // Starts the program with exactly `environment` ("NAME=value") and `standard_input`. Returns once
 // it runs; an exec that fails is Code::invalid_argument naming the program.
-Result<Child> spawn(const Launch& launch, const std::vector<std::string>& environment,
+Result<Child> spawn(const SpawnOptions& launch, const std::vector<std::string>& environment,
                     int standard_input);
 
 }  // namespace tutti::tool

@@ -22,7 +22,7 @@ struct Shared {
   std::map<int, const FlightGroup*> by_rank;
 };
 
-std::string call_words(const Call& call) {
+std::string call_words(const RecordedCall& call) {
   std::string words;
   if (call.bytes > 0) words = fmt::format("{} of {}", size_words(call.bytes), call.dtype);
   const auto collective = parse_collective(call.collective);
@@ -31,7 +31,7 @@ std::string call_words(const Call& call) {
   return words.empty() ? "" : fmt::format(" ({})", words);
 }
 
-bool same(const Call& a, const Call& b) {
+bool same(const RecordedCall& a, const RecordedCall& b) {
   return a.collective == b.collective && a.dtype == b.dtype && a.bytes == b.bytes &&
          a.reduce_op == b.reduce_op;
 }
@@ -100,7 +100,7 @@ class Inquest {
   std::pair<std::optional<Divergence>, std::int64_t> mismatch_at(const Shared& group,
                                                                  std::uint64_t sequence) const {
     struct Party {
-      const Call* call;
+      const RecordedCall* call;
       std::vector<int> ranks;
     };
     std::vector<Party> parties;
@@ -149,8 +149,8 @@ class Inquest {
 
   // Too few had begun it to say who is right.
   static Divergence tell_tie(const Shared& group, std::uint64_t sequence,
-                             const std::vector<int>& some, const Call& one,
-                             const std::vector<int>& others, const Call& other) {
+                             const std::vector<int>& some, const RecordedCall& one,
+                             const std::vector<int>& others, const RecordedCall& other) {
     Divergence found;
     found.kind = Divergence::Kind::mismatch;
     found.group = group.name;
@@ -180,7 +180,7 @@ class Inquest {
   }
 
   static std::string agreed_before(const Shared& group, std::uint64_t sequence) {
-    const Call* before = nullptr;
+    const RecordedCall* before = nullptr;
     for (const auto& [rank, mine] : group.by_rank)
       if (const auto at = mine->calls.find(sequence - 1); at != mine->calls.end())
         before = &at->second;
@@ -190,7 +190,7 @@ class Inquest {
                        named(group, *before));
   }
 
-  static std::string named(const Shared& group, const Call& call) {
+  static std::string named(const Shared& group, const RecordedCall& call) {
     const bool own =
         !call.label.empty() && group.name.compare(0, call.label.size(), call.label) != 0;
     return own ? fmt::format(" '{}'", call.label) : "";
@@ -201,7 +201,7 @@ class Inquest {
   struct Wanted {
     const Shared* group = nullptr;
     std::uint64_t sequence = 0;
-    const Call* call = nullptr;
+    const RecordedCall* call = nullptr;
     std::vector<int> there, absent;
     std::vector<int> spared;  // did not come either, because they had heard of the death
   };
@@ -273,7 +273,7 @@ class Inquest {
 
   // The last thing that a rank has finished, in any group.
   static std::string latest_words(const Flight& flight, Divergence& found) {
-    const Call* last = nullptr;
+    const RecordedCall* last = nullptr;
     for (const auto& [channel, group] : flight.groups)
       for (const auto& [sequence, call] : group.calls)
         if (last == nullptr || call.time_ns > last->time_ns) {

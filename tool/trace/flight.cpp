@@ -65,7 +65,7 @@ class DumpReader {
     if (event == "peer_down") return flight.lost.push_back(whole<int>(record, "peer"));
     if (event != "started" && event != "finished" && event != "failed") return;
     if (text(record, "collective") == "point_to_point") return;
-    Call call;
+    RecordedCall call;
     call.collective = text(record, "collective");
     call.dtype = text(record, "dtype");
     call.reduce_op = text(record, "reduce_op");
@@ -113,7 +113,7 @@ void add_trace(Flight& flight, const tutti::trace::RankTrace& trace) {
   for (const auto& entry : trace.collectives) {
     auto& calls = flight.groups[entry.channel].calls;
     if (calls.count(entry.sequence) != 0) continue;  // a dump knows better
-    Call call;
+    RecordedCall call;
     call.collective = to_string(static_cast<Collective>(entry.collective));
     call.dtype = to_string(static_cast<Dtype>(entry.dtype));
     call.reduce_op = to_string(static_cast<ReduceOp>(entry.reduce_op));

@@ -13,7 +13,7 @@
 
 namespace tutti::tool::trace {
 
-struct Call {
+struct RecordedCall {
   std::string collective, dtype, reduce_op;
   std::uint64_t bytes = 0;
   std::string label;         // of the call, or of its group
@@ -23,8 +23,8 @@ struct Call {
 
 struct FlightGroup {
   std::string name;
-  std::vector<int> ranks;               // world ranks; empty: not known
-  std::map<std::uint64_t, Call> calls;  // by sequence; the older ones are gone
+  std::vector<int> ranks;                       // world ranks; empty: not known
+  std::map<std::uint64_t, RecordedCall> calls;  // by sequence; the older ones are gone
 };
 
 struct Flight {

@@ -225,39 +225,39 @@ class Timeline {
 
 // ---- curves
 
-std::vector<Curve> curves_of_log(const std::string& folder) {
+std::vector<ReportCurve> curves_of_log(const std::string& folder) {
   std::error_code error;
   std::string path;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     if (entry.path().extension() == ".jsonl") path = std::max(path, entry.path().string());
-  Curve loss{"loss", {}}, tokens{"tokens/s", {}};
+  ReportCurve loss{"loss", {}}, tokens{"tokens/s", {}};
   std::ifstream file(path);
   for (std::string line; !path.empty() && std::getline(file, line);) {
     const auto step = Json::parse(line);
     if (!step.ok() || step->find("event") != nullptr || step->find("step") == nullptr) continue;
-    const auto take = [&](const char* field, Curve& curve) {
+    const auto take = [&](const char* field, ReportCurve& curve) {
       if (const Json& value = (*step)[field]; value.kind() == Json::Kind::number)
         curve.points.emplace_back((*step)["step"].integer(), value.number());
     };
     take("loss", loss);
     take("tokens_per_s", tokens);
   }
-  std::vector<Curve> curves;
-  for (Curve* curve : {&loss, &tokens})
+  std::vector<ReportCurve> curves;
+  for (ReportCurve* curve : {&loss, &tokens})
     if (!curve->points.empty()) curves.push_back(std::move(*curve));
   return curves;
 }
 
 }  // namespace
 
-std::vector<Curve> curves_of(const TracedRun& run, const std::string& folder) {
-  std::vector<Curve> curves;
+std::vector<ReportCurve> curves_of(const TracedRun& run, const std::string& folder) {
+  std::vector<ReportCurve> curves;
   for (const RankTrace& rank : run.ranks) {
     if (rank.counters.empty()) continue;
     for (const auto& counter : rank.counters) {
       const std::string& name = rank.text(counter.name);
       auto curve = std::find_if(curves.begin(), curves.end(),
-                                [&](const Curve& each) { return each.name == name; });
+                                [&](const ReportCurve& each) { return each.name == name; });
       if (curve == curves.end()) curve = curves.insert(curves.end(), {name, {}});
       curve->points.emplace_back(static_cast<std::int64_t>(counter.sequence), counter.value);
     }
@@ -267,7 +267,7 @@ std::vector<Curve> curves_of(const TracedRun& run, const std::string& folder) {
 }
 
 Json report_json(const TracedRun& run, const Analysis& analysis, const Summary& summary,
-                 const std::vector<Finding>& findings, const std::vector<Curve>& curves) {
+                 const std::vector<Finding>& findings, const std::vector<ReportCurve>& curves) {
   Json ranks = Json::array();
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
     const RankTrace& rank = run.ranks[i];
@@ -294,7 +294,7 @@ Json report_json(const TracedRun& run, const Analysis& analysis, const Summary& 
   for (const Named& named : analysis.named)
     if (named.wait_ns > 0) buckets.push_back(named_json(named, run.ranks.size()));
   Json lines = Json::array();
-  for (const Curve& curve : curves) {
+  for (const ReportCurve& curve : curves) {
     Json points = Json::array();
     for (const auto& [step, value] : curve.points) points.push_back(Json::array({step, value}));
     lines.push_back({{"name", curve.name}, {"points", points}});

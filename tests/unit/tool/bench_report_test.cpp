@@ -137,8 +137,8 @@ TEST(BenchOptionsTest, what_depends_on_the_ranks_is_checked_with_them) {
   EXPECT_THAT(check_ranks(options, 3).message(), HasSubstr("--algorithm"));
 }
 
-Sample sample(int run, const char* library, const char* setting, double median_us) {
-  Sample one;
+TimedCell sample(int run, const char* library, const char* setting, double median_us) {
+  TimedCell one;
   one.run = run;
   one.ranks = 2;
   one.library = library;
@@ -171,7 +171,7 @@ TEST(BenchRatios, best_peer_is_chosen_anew_in_every_run) {
 }
 
 TEST(BenchRatios, wrong_peers_do_not_count_and_memories_are_kept_apart) {
-  Sample wrong = sample(0, "mpich", "default", 1);
+  TimedCell wrong = sample(0, "mpich", "default", 1);
   wrong.wrong = 5;
   const auto ratios =
       ratios_of({sample(0, "tutti", "plain", 10), sample(0, "tutti", "symmetric", 5), wrong,
@@ -227,9 +227,9 @@ TEST(BenchCompare, command_lines_fit_the_peer_and_the_room) {
 }
 
 TEST(BenchCompare, a_command_that_hangs_is_ended_and_one_that_fails_is_told) {
-  const Outcome hung = run_together({{{"sleep", "60"}, {}}}, std::chrono::seconds(1));
+  const SubprocessResult hung = run_together({{{"sleep", "60"}, {}}}, std::chrono::seconds(1));
   EXPECT_TRUE(hung.timed_out);
-  const Outcome failed =
+  const SubprocessResult failed =
       run_together({{{"sh", "-c", "echo out; echo $WORD >&2; echo ---- >&2; exit 3"}, {"WORD=why"}},
                     {{"echo", "second"}, {}}},
                    std::chrono::seconds(20));

@@ -17,7 +17,7 @@ constexpr int kRanks = 3;
 // i32 sums, read and written through the calls' own buffers.
 class ByHand {
  public:
-  explicit ByHand(const Cell& cell) : cell_(cell) {
+  explicit ByHand(const BenchCell& cell) : cell_(cell) {
     areas_.resize(kRanks, std::vector<std::int32_t>(2 * cell.count() + 2));
     for (int rank = 0; rank < kRanks; ++rank) {
       auto& area = areas_[static_cast<std::size_t>(rank)];
@@ -99,7 +99,7 @@ class ByHand {
     return all;
   }
 
-  Cell cell_;
+  BenchCell cell_;
   std::vector<std::vector<std::int32_t>> areas_;
   std::vector<std::unique_ptr<Task>> tasks_;
   std::vector<Numbers> inputs_;
@@ -112,7 +112,7 @@ TEST(BenchTask, right_results_pass_and_one_wrong_element_is_counted) {
         const auto collective = static_cast<Collective>(c);
         if (!has_placement(collective, in_place) || collective == Collective::barrier) continue;
         SCOPED_TRACE(std::string(to_string(collective)) + (in_place ? " in place" : ""));
-        Cell cell{.collective = collective, .bytes = count * 4, .in_place = in_place};
+        BenchCell cell{.collective = collective, .bytes = count * 4, .in_place = in_place};
         cell.dtype = Dtype::i32;
         cell.root = has_root(collective) ? 1 : 0;
         ByHand hand(cell);
