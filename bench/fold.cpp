@@ -142,7 +142,7 @@ void race(benchmark::State& state, Yardstick&& yardstick, Subject&& subject) {
   state.counters["share"] = Counter(median(theirs) / median(ours), Counter::kAvgThreads);
 }
 
-void fold_k(benchmark::State& state, Level level, Dtype dtype, ReduceOp op) {
+void fold_k(benchmark::State& state, SimdLevel level, Dtype dtype, ReduceOp op) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto k = static_cast<std::size_t>(state.range(1));
   const Buffers buffers(k, bytes);
@@ -214,7 +214,7 @@ void small(benchmark::State& state, Dtype dtype, ReduceOp op, std::size_t places
 constexpr std::int64_t kKi = 1 << 10;
 constexpr std::int64_t kMi = 1 << 20;
 
-void add_folds(Level level, const char* level_word) {
+void add_folds(SimdLevel level, const char* level_word) {
   if (!can_run(level)) return;
   const std::pair<Dtype, ReduceOp> pairs[] = {
       {Dtype::f32, ReduceOp::sum}, {Dtype::f64, ReduceOp::sum},    {Dtype::bf16, ReduceOp::sum},
@@ -251,9 +251,9 @@ int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("small/avg/f64", small, Dtype::f64, ReduceOp::avg, 1);
   benchmark::RegisterBenchmark("small/sum/bf16", small, Dtype::bf16, ReduceOp::sum, 1);
   add_races();
-  add_folds(Level::avx512, "avx512");
-  add_folds(Level::avx2, "avx2");
-  add_folds(Level::plain, "plain");
+  add_folds(SimdLevel::avx512, "avx512");
+  add_folds(SimdLevel::avx2, "avx2");
+  add_folds(SimdLevel::plain, "plain");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -110,7 +110,7 @@ struct Row {
   std::function<void(const UpdateKernels&, Arrays&)> loop;
 };
 
-void run(benchmark::State& state, const Row& row, reduce::Level level) {
+void run(benchmark::State& state, const Row& row, reduce::SimdLevel level) {
   const auto count = static_cast<std::size_t>(state.range(0));
   const UpdateKernels& kernels = update_kernels(level);
   Arrays arrays(count);
@@ -174,7 +174,7 @@ std::vector<Row> rows() {
   };
 }
 
-void add_rows(reduce::Level level, const char* word) {
+void add_rows(reduce::SimdLevel level, const char* word) {
   if (!reduce::can_run(level)) return;
   for (const Row& row : rows())
     benchmark::RegisterBenchmark((std::string(row.name) + "/" + word).c_str(),
@@ -188,9 +188,9 @@ void add_rows(reduce::Level level, const char* word) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  add_rows(reduce::Level::avx512, "avx512");
-  add_rows(reduce::Level::avx2, "avx2");
-  add_rows(reduce::Level::plain, "plain");
+  add_rows(reduce::SimdLevel::avx512, "avx512");
+  add_rows(reduce::SimdLevel::avx2, "avx2");
+  add_rows(reduce::SimdLevel::plain, "plain");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

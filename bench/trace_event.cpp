@@ -33,7 +33,7 @@ BENCHMARK(wait_entry)->Iterations(200'000);
 
 void named_collective(benchmark::State& state) {
   Traced traced;
-  for (auto _ : state) traced.tracer->collective(tutti::trace::Entry(), "bucket 12");
+  for (auto _ : state) traced.tracer->collective(tutti::trace::TraceEntry(), "bucket 12");
 }
 BENCHMARK(named_collective)->Iterations(200'000);
 

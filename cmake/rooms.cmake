@@ -1,3 +1,11 @@
+# Under a sanitizer more than half of a file's compile time would go into the standard library and fmt:
+# they are read once. Not in a plain build, which proves that every file includes what it uses.
+if(TUTTI_SANITIZE)
+  add_library(room_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/room_headers.cpp)
+  target_link_libraries(room_headers PRIVATE fmt::fmt Threads::Threads)
+  target_precompile_headers(room_headers PRIVATE ${CMAKE_SOURCE_DIR}/cmake/room_headers.hpp)
+endif()
+
 # Each room of src/ is a library of its own that links only the rooms it may include (docs/map.md).
 function(tutti_room name)
   cmake_parse_arguments(ROOM "" "" "ROOMS;LIBS" ${ARGN})
@@ -7,6 +15,9 @@ function(tutti_room name)
     add_library(room_${name} STATIC ${sources})
     target_include_directories(room_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(room_${name} PUBLIC ${ROOM_ROOMS} ${ROOM_LIBS} fmt::fmt Threads::Threads)
+    if(TUTTI_SANITIZE)
+      target_precompile_headers(room_${name} REUSE_FROM room_headers)
+    endif()
   else()
     add_library(room_${name} INTERFACE)
     target_link_libraries(room_${name} INTERFACE ${ROOM_ROOMS} ${ROOM_LIBS})
@@ -39,8 +50,9 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/group/machine_facts.cpp PROP
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   foreach(room reduce train)
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx2.cpp PROPERTIES
-                                COMPILE_OPTIONS "-mavx2;-mf16c")
+                                SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-mavx2;-mf16c")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx512.cpp PROPERTIES
+                                SKIP_PRECOMPILE_HEADERS ON
                                 COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mf16c")
   endforeach()
 endif()

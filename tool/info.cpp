@@ -60,7 +60,7 @@ Json variable_facts() {
   return list;
 }
 
-Json machine_facts(const topology::Machine& machine) {
+Json machine_facts(const topology::Hardware& machine) {
   Json numa = Json::array();
   for (const auto& node : machine.numa_nodes)
     numa.push_back({{"memory_bytes", node.memory_bytes}, {"cpus", node.cpus}});
@@ -72,7 +72,7 @@ Json machine_facts(const topology::Machine& machine) {
           {"numa_nodes", numa},        {"l3_domains", caches}};
 }
 
-Json interface_facts(const topology::Machine& machine) {
+Json interface_facts(const topology::Hardware& machine) {
   Json list = Json::array();
   for (const auto& interface : machine.interfaces) {
     Json row = {{"name", interface.name},

@@ -96,7 +96,7 @@ void Data::shuffle_epoch(std::uint64_t epoch) {
   }
 }
 
-void Data::append(Batch& batch, std::size_t sequence) const {
+void Data::append(TokenBatch& batch, std::size_t sequence) const {
   const std::size_t begin = sequence * length_;
   for (std::size_t i = 0; i < length_; ++i) {
     const std::int64_t token = stream_[begin + i];
@@ -108,8 +108,8 @@ void Data::append(Batch& batch, std::size_t sequence) const {
   }
 }
 
-Batch Data::training(std::uint64_t first, int sequences) {
-  Batch batch;
+TokenBatch Data::training(std::uint64_t first, int sequences) {
+  TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
     const std::uint64_t index = first + static_cast<std::uint64_t>(i);
     shuffle_epoch(index / training_);
@@ -118,8 +118,8 @@ Batch Data::training(std::uint64_t first, int sequences) {
   return batch;
 }
 
-Batch Data::validation(std::uint64_t first, int sequences) const {
-  Batch batch;
+TokenBatch Data::validation(std::uint64_t first, int sequences) const {
+  TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
     append(batch, training_ + (first + static_cast<std::uint64_t>(i)) % validation_);
   }

@@ -19,7 +19,7 @@ constexpr std::int64_t kEndOfDocument = 256;
 constexpr std::int64_t kVocabulary = 257;
 
 // Row-major [sequences, length].
-struct Batch {
+struct TokenBatch {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> labels;  // the token that follows
   std::vector<float> loss_mask;      // 0: not counted
@@ -33,16 +33,16 @@ class Data {
                                   std::uint64_t seed, bool mask_end_of_document);
 
   // Sequences first, first + 1, … of the training.
-  Batch training(std::uint64_t first, int sequences);
+  TokenBatch training(std::uint64_t first, int sequences);
   // Of the validation; starts over when it is through.
-  Batch validation(std::uint64_t first, int sequences) const;
+  TokenBatch validation(std::uint64_t first, int sequences) const;
 
   std::size_t bytes() const { return stream_.size(); }
   // Of the files' names, order, sizes and contents: other data has another number.
   std::uint64_t identity() const { return identity_; }
 
  private:
-  void append(Batch& batch, std::size_t sequence) const;
+  void append(TokenBatch& batch, std::size_t sequence) const;
   void shuffle_epoch(std::uint64_t epoch);
 
   std::vector<std::uint16_t> stream_;

@@ -152,7 +152,7 @@ std::shared_ptr<Gpt> make_model(const Flags& flags) {
   return model;
 }
 
-torch::Tensor loss_sum(Gpt& model, const Batch& batch, int sequences, DataParallel* gates) {
+torch::Tensor loss_sum(Gpt& model, const TokenBatch& batch, int sequences, DataParallel* gates) {
   const auto rows = [&](auto& values, torch::ScalarType type) {
     return torch::from_blob(const_cast<void*>(static_cast<const void*>(values.data())),
                             {sequences, static_cast<std::int64_t>(values.size()) / sequences},

@@ -46,7 +46,7 @@ class Gpt : public torch::nn::Module {
 std::shared_ptr<Gpt> make_model(const Flags& flags);
 
 // Sum of the cross entropies of all tokens that count, f32.
-torch::Tensor loss_sum(Gpt& model, const Batch& batch, int sequences, DataParallel* gates);
+torch::Tensor loss_sum(Gpt& model, const TokenBatch& batch, int sequences, DataParallel* gates);
 
 // 0: decays; 1: biases and norms, which do not.
 int parameter_group(const std::string& name, const torch::Tensor& value);

@@ -52,7 +52,7 @@ tutti::Result<Foretold> foretell(tutti::Group& group, const Rehearsal& rehearsal
   return foretold;
 }
 
-std::string compare(const Foretold& foretold, const Measured& measured) {
+std::string compare(const Foretold& foretold, const MeasuredSteps& measured) {
   const auto& step = foretold.step;
   std::string text = fmt::format("\n{:<26}{:>14}{:>14}{:>12}{:>14}\n", "prediction, ms",
                                  "predicted", "measured", "off by", "of the step");

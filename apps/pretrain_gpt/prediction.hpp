@@ -37,10 +37,10 @@ struct Foretold {
 tutti::Result<Foretold> foretell(tutti::Group& group, const Rehearsal& rehearsal);
 
 // Means over ranks and steps.
-struct Measured {
+struct MeasuredSteps {
   double step_s = 0, exposed_s = 0, wire_s = 0;
 };
 // Lines for people: predicted beside measured, and the difference.
-std::string compare(const Foretold& foretold, const Measured& measured);
+std::string compare(const Foretold& foretold, const MeasuredSteps& measured);
 
 }  // namespace pretrain

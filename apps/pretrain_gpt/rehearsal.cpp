@@ -79,7 +79,7 @@ class Solo {
       if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok())
         return status;
       const auto index = static_cast<std::uint64_t>(number * batches + micro);
-      const Batch batch = data_.training(index * static_cast<std::uint64_t>(size), size);
+      const TokenBatch batch = data_.training(index * static_cast<std::uint64_t>(size), size);
       const torch::Tensor loss = loss_sum(*net_, batch, size, model_.get());
       (void)loss.item<float>();
       tokens += batch.counted;

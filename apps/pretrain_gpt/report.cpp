@@ -95,7 +95,7 @@ tutti::Status check_log(const Flags& flags) {
           "--log-json " + flags.log_json + " cannot be written: " + std::strerror(errno)};
 }
 
-Report::Report(const Flags& flags, int ranks, std::int64_t first_step)
+TrainingReport::TrainingReport(const Flags& flags, int ranks, std::int64_t first_step)
     : flags_(flags),
       ranks_(ranks),
       first_step_(first_step),
@@ -103,13 +103,13 @@ Report::Report(const Flags& flags, int ranks, std::int64_t first_step)
   mean_.hidden = max_.hidden = 0;  // sums, from here on
 }
 
-Report::~Report() {
+TrainingReport::~TrainingReport() {
   if (log_ != nullptr) std::fclose(log_);
 }
 
-tutti::Result<std::unique_ptr<Report>> Report::open(const Flags& flags, int ranks,
-                                                    std::int64_t first_step) {
-  std::unique_ptr<Report> report(new Report(flags, ranks, first_step));
+tutti::Result<std::unique_ptr<TrainingReport>> TrainingReport::open(const Flags& flags, int ranks,
+                                                                    std::int64_t first_step) {
+  std::unique_ptr<TrainingReport> report(new TrainingReport(flags, ranks, first_step));
   if (!flags.log_json.empty()) {
     report->log_ = std::fopen(flags.log_json.c_str(), first_step > 1 ? "a" : "w");
     if (report->log_ == nullptr) {
@@ -125,14 +125,14 @@ tutti::Result<std::unique_ptr<Report>> Report::open(const Flags& flags, int rank
   return report;
 }
 
-void Report::write_log(const std::string& json) {
+void TrainingReport::write_log(const std::string& json) {
   if (log_ == nullptr) return;
   std::fprintf(log_, "%s\n", json.c_str());
   std::fflush(log_);
 }
 
 // A full disk does not end a training run; it is said once.
-void Report::write_events(std::int64_t step, std::span<const Scalar> scalars) {
+void TrainingReport::write_events(std::int64_t step, std::span<const Scalar> scalars) {
   if (!events_) return;
   if (auto status = events_->write(step, scalars); !status.ok()) {
     events_.reset();
@@ -140,7 +140,7 @@ void Report::write_events(std::int64_t step, std::span<const Scalar> scalars) {
   }
 }
 
-void Report::begin(const std::string& model, const std::string& layout) {
+void TrainingReport::begin(const std::string& model, const std::string& layout) {
   fmt::print("{}; {} rank{}, {} sequences of {} tokens a step\n{}", model, ranks_,
              ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length,
              with_line_end(layout));
@@ -157,7 +157,7 @@ void Report::begin(const std::string& model, const std::string& layout) {
       flags_.overlap_grad_reduce, flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
-void Report::predict(const Foretold& prediction) {
+void TrainingReport::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;
   fmt::print(
@@ -168,9 +168,9 @@ void Report::predict(const Foretold& prediction) {
   std::fflush(stdout);
 }
 
-void Report::tell_prediction() {
+void TrainingReport::tell_prediction() {
   const double steps = static_cast<double>(steps_);
-  const Measured measured{mean_.step_s / steps, mean_.exposed_s / steps, mean_.wire_s / steps};
+  const MeasuredSteps measured{mean_.step_s / steps, mean_.exposed_s / steps, mean_.wire_s / steps};
   fmt::print("{}", compare(*prediction_, measured));
   const auto& step = prediction_->step;
   write_log(
@@ -183,21 +183,21 @@ void Report::tell_prediction() {
                   number(prediction_->alone_s), number(prediction_->tuner_s)));
 }
 
-void Report::layout(const std::string& layout) {
+void TrainingReport::layout(const std::string& layout) {
   if (layout == layout_) return;
   layout_ = layout;
   fmt::print("the order of use is known; the buckets are\n{}", with_line_end(layout));
   std::fflush(stdout);
 }
 
-std::string Report::time_left(std::int64_t step) const {
+std::string TrainingReport::time_left(std::int64_t step) const {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
   const double each = spent.count() / static_cast<double>(step - first_step_ + 1);
   const auto left = std::llround(each * static_cast<double>(flags_.train_iters - step));
   return fmt::format("{}:{:02}", left / 60, left % 60);
 }
 
-void Report::print_line(const StepLine& line) {
+void TrainingReport::print_line(const StepLine& line) {
   const RankOverlap& mean = line.overlap.mean;
   const double compute = mean.forward_s + mean.backward_s + mean.update_s;
   fmt::print(
@@ -211,7 +211,7 @@ void Report::print_line(const StepLine& line) {
   std::fflush(stdout);
 }
 
-void Report::step(const StepLine& line) {
+void TrainingReport::step(const StepLine& line) {
   if (line.tokens > 0) {
     if (std::isnan(first_loss_)) first_loss_ = line.loss;
     last_loss_ = line.loss;
@@ -231,7 +231,7 @@ void Report::step(const StepLine& line) {
   if (line.step > first_step_) add_to_table(line);
 }
 
-void Report::add_to_table(const StepLine& line) {
+void TrainingReport::add_to_table(const StepLine& line) {
   for (const Field& field : kTimes) {
     mean_.*field.value += line.overlap.mean.*field.value;
     max_.*field.value += line.overlap.max.*field.value;
@@ -242,7 +242,7 @@ void Report::add_to_table(const StepLine& line) {
   ++steps_;
 }
 
-void Report::validation(std::int64_t step, double loss) {
+void TrainingReport::validation(std::int64_t step, double loss) {
   fmt::print("step {}  validation loss {:.6f}\n", step, loss);
   write_events(step, std::array{Scalar{"loss/validation", loss}});
   std::fflush(stdout);
@@ -250,20 +250,20 @@ void Report::validation(std::int64_t step, double loss) {
       fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
 }
 
-void Report::warning(std::int64_t step, const std::string& text) {
+void TrainingReport::warning(std::int64_t step, const std::string& text) {
   fmt::print("step {}  warning: {}\n", step, text);
   std::fflush(stdout);
   write_log(fmt::format("{{\"event\":\"warning\",\"step\":{},\"text\":{}}}", step, quoted(text)));
 }
 
-void Report::checkpoint(std::int64_t step, const std::string& folder) {
+void TrainingReport::checkpoint(std::int64_t step, const std::string& folder) {
   fmt::print("step {}  saved to {}\n", step, folder);
   std::fflush(stdout);
   write_log(
       fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step, quoted(folder)));
 }
 
-void Report::print_table() const {
+void TrainingReport::print_table() const {
   const double steps = static_cast<double>(steps_);
   fmt::print("\n{:<26}{:>14}{:>14}\n",
              fmt::format("ms, steps {} … {}", first_step_ + 1, flags_.train_iters), "mean of ranks",
@@ -277,7 +277,8 @@ void Report::print_table() const {
   fmt::print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
 }
 
-void Report::end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash) {
+void TrainingReport::end(std::int64_t skipped, std::int64_t transient,
+                         const std::string& weight_hash) {
   if (steps_ > 0) print_table();
   if (steps_ > 0 && prediction_) tell_prediction();
   fmt::print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_,

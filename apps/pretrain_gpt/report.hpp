@@ -39,14 +39,14 @@ struct StepLine {
 // io names a log that cannot be written: to be asked on all ranks, before they meet.
 tutti::Status check_log(const Flags& flags);
 
-class Report {
+class TrainingReport {
  public:
   // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
-  static tutti::Result<std::unique_ptr<Report>> open(const Flags& flags, int ranks,
-                                                     std::int64_t first_step);
-  ~Report();
-  Report(const Report&) = delete;
-  Report& operator=(const Report&) = delete;
+  static tutti::Result<std::unique_ptr<TrainingReport>> open(const Flags& flags, int ranks,
+                                                             std::int64_t first_step);
+  ~TrainingReport();
+  TrainingReport(const TrainingReport&) = delete;
+  TrainingReport& operator=(const TrainingReport&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
   // To be compared with what is measured, at the end.
@@ -60,7 +60,7 @@ class Report {
   void end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash);
 
  private:
-  Report(const Flags& flags, int ranks, std::int64_t first_step);
+  TrainingReport(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
   void write_log(const std::string& json);
   void write_events(std::int64_t step, std::span<const Scalar> scalars);

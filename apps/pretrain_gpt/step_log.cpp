@@ -23,7 +23,7 @@ void trace_counters(tutti::trace::Sink& trace, const StepLine& line) {
 }  // namespace
 
 tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, bool asynchronous,
-                                                        Report* report, LossGuard* guard) {
+                                                        TrainingReport* report, LossGuard* guard) {
   auto log = std::make_unique<StepLog>();
   log->rank_ = group.rank();
   log->ranks_ = group.size();

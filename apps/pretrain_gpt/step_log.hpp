@@ -33,7 +33,7 @@ class StepLog {
  public:
   // `report` is null but on rank 0; both are lent.
   static tutti::Result<std::unique_ptr<StepLog>> create(tutti::Group& group, bool asynchronous,
-                                                        Report* report,
+                                                        TrainingReport* report,
                                                         tutti::train::LossGuard* guard);
   tutti::Status publish(const StepFacts& facts);
   // Everything published is told.
@@ -47,7 +47,7 @@ class StepLog {
   int rank_ = 0;
   int ranks_ = 1;
   bool asynchronous_ = false;
-  Report* report_ = nullptr;
+  TrainingReport* report_ = nullptr;
   tutti::trace::Sink* trace_ = nullptr;  // rank 0's
   tutti::train::LossGuard* guard_ = nullptr;
   std::unique_ptr<tutti::train::MetricsBus> bus_;

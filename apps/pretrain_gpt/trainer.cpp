@@ -87,7 +87,7 @@ class Trainer {
   std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
-  std::unique_ptr<Report> report_;  // rank 0
+  std::unique_ptr<TrainingReport> report_;  // rank 0
   std::unique_ptr<StepLog> log_;
   Position at_;
   train_::LearningRate schedule_;
@@ -115,7 +115,7 @@ Status Trainer::set_up() {
   if (!copy.ok()) return copy.status();
   validation_group_ = *copy;
   if (group_->rank() == 0) {
-    auto report = Report::open(flags_, group_->size(), at_.steps + 1);
+    auto report = TrainingReport::open(flags_, group_->size(), at_.steps + 1);
     if (!report.ok()) return report.status();
     report_ = *std::move(report);
     std::size_t elements = 0;
@@ -184,7 +184,7 @@ Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
   }
   const auto index = static_cast<std::uint64_t>(group_->rank() * accumulation_ + micro);
   const auto size = flags_.micro_batch_size;
-  const Batch batch =
+  const TokenBatch batch =
       data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
   // Dropout depends on nothing that a checkpoint does not hold.
   torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
@@ -246,7 +246,7 @@ Status Trainer::validate(std::int64_t step) {
       const auto index =
           (static_cast<std::uint64_t>(round) * group_->size() + group_->rank()) * accumulation_ +
           micro;
-      const Batch batch =
+      const TokenBatch batch =
           data_.validation(index * flags_.micro_batch_size, flags_.micro_batch_size);
       sums[0] += loss_sum(*net_, batch, flags_.micro_batch_size, nullptr).item<float>();
       sums[1] += static_cast<double>(batch.counted);
@@ -316,7 +316,7 @@ void Trainer::give_up(const Status& status) {
 
 }  // namespace
 
-Ending train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data) {
+TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data) {
   Trainer trainer(std::move(group), flags, std::move(data));
   if (auto status = trainer.set_up(); !status.ok()) {
     const bool given = status.code() == Code::invalid_argument || status.code() == Code::io ||

@@ -11,11 +11,11 @@
 
 namespace pretrain {
 
-struct Ending {
+struct TrainingEnd {
   tutti::Status status;
   bool before_training = false;  // what was given is at fault: exit code 2
 };
 
-Ending train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data);
+TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data);
 
 }  // namespace pretrain

@@ -10,13 +10,13 @@
 namespace tutti::bench {
 
 enum class Room { any, spare, crowded };  // spare: a core per rank; crowded: more ranks than cores
-enum class Wire { memory, tcp, loopback, any };  // loopback: tcp, but not between hosts
+enum class PeerWire { memory, tcp, loopback, any };  // loopback: tcp, but not between hosts
 
 struct PeerSetting {
   const char* peer;
   const char* name;  // "default": as it comes
   Room room;
-  Wire wire;
+  PeerWire wire;
   const char* collectives;  // with commas; empty: all
   std::size_t least_bytes;
   std::size_t most_bytes;  // 0: no limit
@@ -32,32 +32,32 @@ struct PeerSetting {
 
 // clang-format off
 inline constexpr PeerSetting kPeerSettings[] = {
-    {"openmpi", "default", Room::any, Wire::memory, "", 0, 0, ""},
-    {"openmpi", "cma", Room::spare, Wire::memory, "", 0, 0, OB1},
-    {"openmpi", "none", Room::spare, Wire::memory, "", 0, 0, OB1 NO_CMA},
-    {"openmpi", "ucx", Room::spare, Wire::memory, "", 0, 0, UCX},
-    {"openmpi", "han", Room::spare, Wire::memory, "", 0, 0, OB1 "--mca coll_han_priority 100"},
-    {"openmpi", "sm", Room::spare, Wire::memory, "reduce_scatter,broadcast,barrier", 0, 0, OB1 "--mca coll_sm_priority 100"},
-    {"openmpi", "none-ar5", Room::spare, Wire::memory, "all_reduce", 0, 0, OB1 NO_CMA ALGORITHM("5")},
-    {"openmpi", "cma-ar4", Room::spare, Wire::memory, "all_reduce", 0, 0, OB1 ALGORITHM("4")},
-    {"openmpi", "cma-yield", Room::crowded, Wire::memory, "", 0, 0, OB1 YIELD},
-    {"openmpi", "none-yield", Room::crowded, Wire::memory, "", 0, 0, OB1 YIELD NO_CMA},
-    {"openmpi", "ucx-yield", Room::crowded, Wire::memory, "", 0, 0, UCX YIELD},
-    {"openmpi", "adapt-yield", Room::crowded, Wire::memory, "all_reduce,reduce_scatter", 0, 0, OB1 YIELD "--mca coll_adapt_priority 100"},
-    {"openmpi", "han-yield", Room::crowded, Wire::memory, "all_reduce,reduce_scatter,barrier", 0, 0, OB1 YIELD "--mca coll_han_priority 100"},
-    {"openmpi", "cma-ar6-yield", Room::crowded, Wire::memory, "all_reduce", 0, 0, OB1 YIELD ALGORITHM("6")},
-    {"openmpi", "default", Room::any, Wire::tcp, "", 0, 0, TCP},
-    {"openmpi", "tcp-ar4", Room::any, Wire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("4")},
-    {"openmpi", "tcp-ar6", Room::any, Wire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("6")},
-    {"mpich", "default", Room::any, Wire::memory, "", 0, 0, ""},
-    {"mpich", "nolocal-ucx", Room::spare, Wire::memory, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,sm"},
-    {"mpich", "doubling", Room::spare, Wire::memory, "all_reduce", 0, 65536, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_DEVICE_COLLECTIVES=none"},
-    {"mpich", "default", Room::any, Wire::loopback, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,tcp"},
-    {"gloo", "default", Room::any, Wire::any, "", 0, 0, "--algorithm api"},
-    {"gloo", "bcube", Room::any, Wire::any, "all_reduce", 0, 0, "--algorithm bcube"},
-    {"gloo", "halving-polling", Room::spare, Wire::any, "", 0, 16777216, "--algorithm halving --polling 2"},
-    {"gloo", "ring-chunked", Room::any, Wire::any, "all_reduce", 0, 0, "--algorithm ring_chunked"},
-    {"gloo", "halving", Room::any, Wire::any, "all_reduce,reduce_scatter,barrier", 0, 0, "--algorithm halving"},
+    {"openmpi", "default", Room::any, PeerWire::memory, "", 0, 0, ""},
+    {"openmpi", "cma", Room::spare, PeerWire::memory, "", 0, 0, OB1},
+    {"openmpi", "none", Room::spare, PeerWire::memory, "", 0, 0, OB1 NO_CMA},
+    {"openmpi", "ucx", Room::spare, PeerWire::memory, "", 0, 0, UCX},
+    {"openmpi", "han", Room::spare, PeerWire::memory, "", 0, 0, OB1 "--mca coll_han_priority 100"},
+    {"openmpi", "sm", Room::spare, PeerWire::memory, "reduce_scatter,broadcast,barrier", 0, 0, OB1 "--mca coll_sm_priority 100"},
+    {"openmpi", "none-ar5", Room::spare, PeerWire::memory, "all_reduce", 0, 0, OB1 NO_CMA ALGORITHM("5")},
+    {"openmpi", "cma-ar4", Room::spare, PeerWire::memory, "all_reduce", 0, 0, OB1 ALGORITHM("4")},
+    {"openmpi", "cma-yield", Room::crowded, PeerWire::memory, "", 0, 0, OB1 YIELD},
+    {"openmpi", "none-yield", Room::crowded, PeerWire::memory, "", 0, 0, OB1 YIELD NO_CMA},
+    {"openmpi", "ucx-yield", Room::crowded, PeerWire::memory, "", 0, 0, UCX YIELD},
+    {"openmpi", "adapt-yield", Room::crowded, PeerWire::memory, "all_reduce,reduce_scatter", 0, 0, OB1 YIELD "--mca coll_adapt_priority 100"},
+    {"openmpi", "han-yield", Room::crowded, PeerWire::memory, "all_reduce,reduce_scatter,barrier", 0, 0, OB1 YIELD "--mca coll_han_priority 100"},
+    {"openmpi", "cma-ar6-yield", Room::crowded, PeerWire::memory, "all_reduce", 0, 0, OB1 YIELD ALGORITHM("6")},
+    {"openmpi", "default", Room::any, PeerWire::tcp, "", 0, 0, TCP},
+    {"openmpi", "tcp-ar4", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("4")},
+    {"openmpi", "tcp-ar6", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("6")},
+    {"mpich", "default", Room::any, PeerWire::memory, "", 0, 0, ""},
+    {"mpich", "nolocal-ucx", Room::spare, PeerWire::memory, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,sm"},
+    {"mpich", "doubling", Room::spare, PeerWire::memory, "all_reduce", 0, 65536, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_DEVICE_COLLECTIVES=none"},
+    {"mpich", "default", Room::any, PeerWire::loopback, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,tcp"},
+    {"gloo", "default", Room::any, PeerWire::any, "", 0, 0, "--algorithm api"},
+    {"gloo", "bcube", Room::any, PeerWire::any, "all_reduce", 0, 0, "--algorithm bcube"},
+    {"gloo", "halving-polling", Room::spare, PeerWire::any, "", 0, 16777216, "--algorithm halving --polling 2"},
+    {"gloo", "ring-chunked", Room::any, PeerWire::any, "all_reduce", 0, 0, "--algorithm ring_chunked"},
+    {"gloo", "halving", Room::any, PeerWire::any, "all_reduce,reduce_scatter,barrier", 0, 0, "--algorithm halving"},
 };
 // clang-format on
 

@@ -118,7 +118,8 @@ TUTTI_API const char* tutti_version(void);
 
 typedef struct tutti_status tutti_status;
 
-/* NULL is ok to all of them: TUTTI_OK, "", -1, -1, 0. */
+/* NULL is ok to all of them: TUTTI_OK, "", -1, -1, 0. rank is the one that reports: whoever
+ * noticed first tells the others. peer is the one at fault, sequence the collective's number. */
 TUTTI_API tutti_code tutti_status_code(const tutti_status* status);
 TUTTI_API const char* tutti_status_message(const tutti_status* status);
 TUTTI_API int tutti_status_rank(const tutti_status* status);

@@ -25,9 +25,9 @@ class EventLoop {
         network_(site, standing),
         states_(graph.nodes().size()) {}
 
-  std::vector<JobEnd> run() {
+  std::vector<PlayedJob> run() {
     const std::vector<Node>& nodes = graph_.nodes();
-    std::vector<JobEnd> ends(jobs_.size());
+    std::vector<PlayedJob> ends(jobs_.size());
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const double start = jobs_[graph_.job_of(nodes[i].rank)].start_s;
       states_[i].ready = {start, start};
@@ -39,13 +39,13 @@ class EventLoop {
       const std::uint32_t i = next_.top().node;
       next_.pop();
       const Flow done = play(i);
-      JobEnd& end = ends[graph_.job_of(nodes[i].rank)];
+      PlayedJob& end = ends[graph_.job_of(nodes[i].rank)];
       end.seconds = std::max(end.seconds, done.last);
       end.steps = std::max(end.steps, static_cast<int>(states_[i].depth));
       release(i, done);
     }
     // Schedules are proved to be free of deadlocks; others are the caller's.
-    return count == nodes.size() ? ends : std::vector<JobEnd>{};
+    return count == nodes.size() ? ends : std::vector<PlayedJob>{};
   }
 
  private:
@@ -170,8 +170,8 @@ class EventLoop {
 
 }  // namespace
 
-std::vector<JobEnd> play(const OpGraph& graph, const Site& site, const Standing& standing,
-                         const std::vector<JobSize>& jobs, const PlayOptions& options) {
+std::vector<PlayedJob> play(const OpGraph& graph, const Site& site, const Standing& standing,
+                            const std::vector<JobSize>& jobs, const PlayOptions& options) {
   return EventLoop(graph, site, standing, jobs, options).run();
 }
 

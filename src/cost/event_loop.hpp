@@ -30,13 +30,13 @@ struct JobSize {
 };
 
 // When a job's last op ended, and the messages on its longest way.
-struct JobEnd {
+struct PlayedJob {
   double seconds = 0;
   int steps = 0;
 };
 
 // One answer per job. Empty where ops wait for each other for ever.
-std::vector<JobEnd> play(const OpGraph& graph, const Site& site, const Standing& standing,
-                         const std::vector<JobSize>& jobs, const PlayOptions& options);
+std::vector<PlayedJob> play(const OpGraph& graph, const Site& site, const Standing& standing,
+                            const std::vector<JobSize>& jobs, const PlayOptions& options);
 
 }  // namespace tutti::cost

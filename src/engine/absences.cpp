@@ -28,7 +28,7 @@ void Absences::note_gone(int peer, bool in_good_order, std::uint64_t polls) {
   gone_at_ = polls;
 }
 
-void Absences::note_report(int peer, const Report& report) {
+void Absences::note_report(int peer, const ActivityReport& report) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   state.report = describe(report);
   state.reported = report.sequence;

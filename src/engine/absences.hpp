@@ -28,7 +28,7 @@ class Absences {
 
   // A peer is gone; `polls` is the engine's count at this moment.
   void note_gone(int peer, bool in_good_order, std::uint64_t polls);
-  void note_report(int peer, const Report& report);
+  void note_report(int peer, const ActivityReport& report);
 
   // Somebody is gone, but the cause of it all may still be on its way: a poll that is under way may
   // have passed the link on which it waits; the one after it has not.

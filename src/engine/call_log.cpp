@@ -79,8 +79,8 @@ void CallLog::remember(const Operation& operation) {
   running_.store(true, std::memory_order_relaxed);
 }
 
-Report CallLog::report() const {
-  Report report;
+ActivityReport CallLog::report() const {
+  ActivityReport report;
   std::scoped_lock lock(lock_);
   report.call = last_call_;
   report.sequence = last_sequence_.load(std::memory_order_relaxed);
@@ -107,7 +107,7 @@ trace::Record CallLog::record_of(trace::Event event, const Operation& operation)
 void CallLog::trace(const Operation& operation, const Status& status, bool mapped) {
   if (engine_.tracer() == nullptr) return;
   const Launch& launch = *operation.launch;
-  trace::Entry entry;
+  trace::TraceEntry entry;
   entry.flags = operation.owned ? 0 : trace::kBlocking;
   entry.collective = static_cast<std::uint8_t>(launch.collective);
   entry.algorithm = static_cast<std::uint8_t>(launch.algorithm);

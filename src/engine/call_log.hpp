@@ -41,7 +41,7 @@ class CallLog {
     open_messages_.store(static_cast<std::uint32_t>(open), std::memory_order_relaxed);
   }
   // The last collective that was begun, and whether it is under way.
-  Report report() const;
+  ActivityReport report() const;
   // Nothing is under way any more.
   void stop() { running_.store(false, std::memory_order_relaxed); }
 

@@ -359,6 +359,8 @@ void Channel::tear_down() {
     current_.reset();
   }
   log_.stop();
+  // Nothing is due any more; a deadline left standing would wake the progress thread for ever.
+  next_deadline_.store(Nanoseconds::max().count(), std::memory_order_relaxed);
   for (const Incoming& message : early_) release(message);
   early_.clear();
   point_to_point_.abandon(status);

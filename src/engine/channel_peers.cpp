@@ -76,7 +76,7 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
     return;
   }
   if (header.kind == MessageKind::query) {
-    const Report report = log_.report();
+    const ActivityReport report = log_.report();
     members_.send(peer, MessageKind::report, &report, sizeof report);
     return;
   }
@@ -116,7 +116,7 @@ void Channel::handle(Incoming& message) {
       absences_.note_gone(message.peer, message.header.extra == 0, engine_->polls());
       break;
     case MessageKind::report:
-      absences_.note_report(message.peer, payload_of<Report>(message));
+      absences_.note_report(message.peer, payload_of<ActivityReport>(message));
       break;
     default: {
       const Status status = point_to_point_.deliver(message.peer, message.header, message.segment);

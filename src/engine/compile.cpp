@@ -14,48 +14,36 @@ using schedule::OpKind;
 using schedule::Program;
 using schedule::Region;
 
-// Who touched a chunk since (and including) its last write. Earlier ones are covered: a reader
-// waits for the writer before it, byte by byte.
-struct Touch {
-  std::uint32_t op;
-  std::uint32_t chunk;
-  bool writes;
-};
-
-class HazardFinder {
- public:
-  explicit HazardFinder(const Program& program)
-      : program_(program), places_(program), touched_(places_.count()) {}
-
-  std::vector<Hazard> visit(std::uint32_t index) {
-    std::vector<Hazard> found;
-    std::vector<std::pair<std::size_t, Touch>> mine;
-    schedule::each_access(program_.ops[index], [&](const Region& region, bool writes) {
-      for (std::uint32_t k = 0; k < region.count; ++k)
-        mine.push_back({places_.index(region.space, region.first + k), {index, k, writes}});
+// Where two ops of one program that must keep their order touch the same memory.
+void add_overlaps(const schedule::Places& places, const Program& program,
+                  const schedule::Hazard& pair, std::vector<ChunkHazard>& found) {
+  const auto place_of = [&](const Region& region) {
+    return static_cast<std::uint32_t>(places.index(region.space, region.first));
+  };
+  schedule::each_access(program.ops[pair.first], [&](const Region& before, bool wrote) {
+    schedule::each_access(program.ops[pair.second], [&](const Region& now, bool writes) {
+      if (before.count == 0 || now.count == 0 || !(wrote || writes)) return;
+      // Chunks that follow each other are places that do.
+      const std::uint32_t earlier = place_of(before);
+      const std::uint32_t later = place_of(now);
+      const std::uint32_t end = std::min(earlier + before.count, later + now.count);
+      for (std::uint32_t place = std::max(earlier, later); place < end; ++place)
+        found.push_back({pair.first, place - earlier, place - later});
     });
-    for (const auto& [key, touch] : mine)
-      for (const Touch& before : touched_[key])
-        if (before.writes || touch.writes) found.push_back({before.op, before.chunk, touch.chunk});
-    for (const auto& [key, touch] : mine) remember(touched_[key], touch);
-    std::sort(found.begin(), found.end(), [](const Hazard& a, const Hazard& b) {
-      return std::tie(a.earlier, a.earlier_chunk, a.chunk) <
-             std::tie(b.earlier, b.earlier_chunk, b.chunk);
-    });
-    return found;
-  }
+  });
+}
 
- private:
-  // A write replaces all touches but those of its own op; a read is added.
-  static void remember(std::vector<Touch>& touches, const Touch& touch) {
-    if (touch.writes) std::erase_if(touches, [&](const Touch& old) { return old.op != touch.op; });
-    touches.push_back(touch);
+std::vector<std::vector<ChunkHazard>> chunk_hazards(const Program& program) {
+  const schedule::Places places(program);
+  std::vector<std::vector<ChunkHazard>> all(program.ops.size());
+  for (const schedule::Hazard& pair : schedule::hazards(program))
+    add_overlaps(places, program, pair, all[pair.second]);
+  for (auto& list : all) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
   }
-
-  const Program& program_;
-  schedule::Places places_;
-  std::vector<std::vector<Touch>> touched_;
-};
+  return all;
+}
 
 void collect_streams(const Program& program, std::vector<Stream>& streams,
                      std::vector<int>& peers) {
@@ -90,13 +78,12 @@ Compiled compile(schedule::Program program) {
   Compiled compiled;
   compiled.program = std::move(program);
   collect_streams(compiled.program, compiled.streams, compiled.peers);
-  HazardFinder finder(compiled.program);
+  compiled.hazards = chunk_hazards(compiled.program);
   const std::size_t count = compiled.program.ops.size();
   compiled.recv_stream.resize(count);
   compiled.source_stream.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Op& op = compiled.program.ops[i];
-    compiled.hazards.push_back(finder.visit(i));
     if (op.kind == OpKind::recv)
       compiled.recv_stream[i] = static_cast<std::uint32_t>(compiled.find_stream(op.peer, op.step));
     for (const schedule::Source& source : op.sources)

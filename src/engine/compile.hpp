@@ -5,6 +5,7 @@
 // same key. All knowledge comes from the ops themselves, none from the algorithm's name.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +15,12 @@ namespace tutti::engine {
 
 // Op `later` may work on its chunk `chunk` only as far as op `earlier` is through with its chunk
 // `earlier_chunk`: they are the same memory, and one of the two writes it.
-struct Hazard {
+struct ChunkHazard {
   std::uint32_t earlier = 0;
   std::uint32_t earlier_chunk = 0;
   std::uint32_t chunk = 0;
+
+  friend auto operator<=>(const ChunkHazard&, const ChunkHazard&) = default;
 };
 
 // Where a message that this rank receives ends up.
@@ -28,7 +31,7 @@ struct Stream {
 
 struct Compiled {
   schedule::Program program;
-  std::vector<std::vector<Hazard>> hazards;               // per op
+  std::vector<std::vector<ChunkHazard>> hazards;          // per op
   std::vector<Stream> streams;                            // sorted by (peer, step)
   std::vector<std::uint32_t> recv_stream;                 // per op: of a recv
   std::vector<std::vector<std::uint32_t>> source_stream;  // per op, per source: of a message source

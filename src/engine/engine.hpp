@@ -59,7 +59,7 @@ struct EngineOptions {
   std::shared_ptr<const schedule::Catalog> catalog;  // null: the built-in one
 };
 
-class Engine final : private transport::Sink, public std::enable_shared_from_this<Engine> {
+class Engine final : private transport::MessageSink, public std::enable_shared_from_this<Engine> {
  public:
   static std::shared_ptr<Engine> create(EngineOptions options);
   // Ends the progress thread, which keeps the engine alive until then. To be called once, after the

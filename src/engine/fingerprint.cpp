@@ -43,7 +43,7 @@ std::string describe(const Fingerprint& call) {
   return text + fmt::format(", {})", to_string(call.algorithm));
 }
 
-std::string describe(const Report& report) {
+std::string describe(const ActivityReport& report) {
   std::string text = "it has not started any collective of this group";
   if (report.sequence != 0)
     text = fmt::format("it {} {} #{}", report.running ? "is at" : "has finished",

@@ -32,20 +32,20 @@ struct Fingerprint {
 static_assert(sizeof(Fingerprint) == 56 && sizeof(Fingerprint) <= transport::kInlineBytes);
 
 // A rank's answer to "what are you doing?": its last collective in the group.
-struct Report {
+struct ActivityReport {
   Fingerprint call;
   std::uint32_t running = 0;
   std::uint32_t posted = 0;    // point-to-point operations that wait
   std::uint64_t sequence = 0;  // 0: none yet
 };
-static_assert(sizeof(Report) <= transport::kInlineBytes);
+static_assert(sizeof(ActivityReport) <= transport::kInlineBytes);
 
 // Whether `mine` and the peer's `theirs` can be the same collective.
 bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept;
 // "all_reduce(1024 x f32, sum, ring)", with just the words in which the two can differ.
 std::string describe(const Fingerprint& call);
 // "it is at broadcast(…) #7", for an error about a rank that does something else.
-std::string describe(const Report& report);
+std::string describe(const ActivityReport& report);
 
 // A hash of all that `agree` compares but what only pairs know. Never 0.
 std::uint32_t call_hash_of(const Fingerprint& call) noexcept;

@@ -106,7 +106,7 @@ class Binder {
 
   const HostForm& form_;
   Carrier carrier_;
-  Layout layout_;
+  ChunkLayout layout_;
 };
 
 }  // namespace

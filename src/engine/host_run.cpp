@@ -13,6 +13,7 @@ using reduce::Stores;
 using schedule::Carrier;
 using schedule::HostAction;
 using schedule::kLocal;
+using schedule::Reach;
 
 namespace {
 
@@ -127,15 +128,27 @@ void HostRun::describe_buffers(Line& line) {
     places.target = memory_.locate(output_.base, output_.bytes);
     if (places.target.region != 0) access |= kTargetMapped;
   }
-  const std::uint32_t needed = needed_access();
-  if (plan_.way().carrier == Carrier::window && (access & needed) == needed) access |= kHopeful;
+  if (plan_.way().carrier == Carrier::window && reach_by(access) != Reach::window)
+    access |= kHopeful;
   line.access = access;
   std::memcpy(line.payload, &places, sizeof places);
 }
 
-// To work where the data lies. Where nobody writes a peer's memory it need not be writable.
-std::uint32_t HostRun::needed_access() const {
-  return kSourceMapped | kUnaliased | (plan_.forms().mapped_source ? 0U : kTargetMapped);
+schedule::Reach HostRun::reach_by(std::uint32_t access) const {
+  return schedule::reach_of(plan_.forms(), plan_.way(),
+                            {.source_mapped = (access & kSourceMapped) != 0,
+                             .target_mapped = (access & kTargetMapped) != 0,
+                             .source_readable = (access & kSourceWhole) != 0,
+                             .unaliased = (access & kUnaliased) != 0});
+}
+
+void HostRun::begin_reaching(schedule::Reach reach) {
+  switch (reach) {
+    case Reach::mapped: return begin_work(plan_.mapped(*launch_));
+    case Reach::mapped_source: return begin_work(plan_.mapped_source(*launch_));
+    case Reach::readable: return begin_work(plan_.readable(*launch_));
+    case Reach::window: progress_ = Progress::piecing; return;
+  }
 }
 
 // Beginning with the next rank, so that not all look at the same one first.
@@ -192,20 +205,12 @@ void HostRun::choose_form() {
   access_ &= own;
   hopes_ |= own;
   if (carrier == Carrier::window) return choose_after_window();
-  if (const std::uint32_t needed = needed_access(); (access_ & needed) == needed)
-    return begin_work((access_ & kTargetMapped) != 0 ? plan_.mapped(*launch_)
-                                                     : plan_.mapped_source(*launch_));
-  constexpr std::uint32_t kReadable = kSourceWhole | kUnaliased;
-  if (plan_.way().may_read && (access_ & kReadable) == kReadable)
-    return begin_work(plan_.readable(*launch_));
-  progress_ = Progress::piecing;
+  begin_reaching(reach_by(access_));
 }
 
 // All hoped: nothing needs to be copied. None did: all is there. Some did, in vain: they copy now.
 void HostRun::choose_after_window() {
-  if ((access_ & kHopeful) != 0)
-    return begin_work((access_ & kTargetMapped) != 0 ? plan_.mapped(*launch_)
-                                                     : plan_.mapped_source(*launch_));
+  if ((access_ & kHopeful) != 0) return begin_reaching(reach_by(access_));
   if ((hopes_ & kHopeful) == 0) return finish_packed();
   if ((memory_.line(sequence_).access & kHopeful) != 0) pack(memory_.own().windows[sequence_ % 2]);
   leave(base_ + 1);

@@ -82,7 +82,9 @@ class HostRun final : public Run {
   void finish_packed();
 
   // Working where the data lies.
-  std::uint32_t needed_access() const;
+  // Which form runs when all ranks, or this one, have such access (host_memory.hpp).
+  schedule::Reach reach_by(std::uint32_t access) const;
+  void begin_reaching(schedule::Reach reach);
   void begin_work(const BoundForm& form);
   void find_buffers();
   BufferPlaces places_of(int peer) const;

@@ -18,7 +18,7 @@ std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts,
   return std::min(count, share * part) * element;
 }
 
-void Layout::reset(const schedule::Program& program, const Launch& launch) {
+void ChunkLayout::reset(const schedule::Program& program, const Launch& launch) {
   program_ = &program;
   launch_ = &launch;
   element_ = size_of(launch.dtype);
@@ -31,12 +31,12 @@ void Layout::reset(const schedule::Program& program, const Launch& launch) {
   if (scratch_.size() < total) scratch_.resize(total);
 }
 
-bool Layout::has_blocks(Space space) const {
+bool ChunkLayout::has_blocks(Space space) const {
   const CollectiveShape& shape = shape_of(program_->collective);
   return (space == Space::input ? shape.input : shape.output).blocks == Blocks::each;
 }
 
-std::size_t Layout::message_bytes() const {
+std::size_t ChunkLayout::message_bytes() const {
   std::size_t total = 0;
   for (const Piece& piece : launch_->input.empty() ? launch_->output : launch_->input)
     total += piece.bytes;
@@ -45,7 +45,7 @@ std::size_t Layout::message_bytes() const {
 
 // Bytes of rank `block`'s part of a collective that has one per rank. Where ranks do not know each
 // other's sizes, schedules touch the own ones only.
-std::size_t Layout::block_size(std::uint64_t block) const {
+std::size_t ChunkLayout::block_size(std::uint64_t block) const {
   const Launch& launch = *launch_;
   if (!launch.block_bytes.empty()) return launch.block_bytes[block];
   const bool in_input = has_blocks(Space::input);
@@ -58,12 +58,12 @@ std::size_t Layout::block_size(std::uint64_t block) const {
 
 // Bytes of what goes from one rank to another, as far as this one knows. What passes through goes
 // only where all are equal.
-std::size_t Layout::pair_size(std::uint64_t from, std::uint64_t to) const {
+std::size_t ChunkLayout::pair_size(std::uint64_t from, std::uint64_t to) const {
   const auto self = static_cast<std::uint64_t>(program_->rank);
   return to == self && from != self ? launch_->output[from].bytes : launch_->input[to].bytes;
 }
 
-std::size_t Layout::extent_bytes(std::uint64_t extent) const {
+std::size_t ChunkLayout::extent_bytes(std::uint64_t extent) const {
   const CollectiveShape& shape = shape_of(program_->collective);
   if (!shape.has_data()) return 0;
   const std::uint32_t cut = program_->cut;
@@ -76,8 +76,8 @@ std::size_t Layout::extent_bytes(std::uint64_t extent) const {
   return cut_at(whole, element_, cut, part + 1) - cut_at(whole, element_, cut, part);
 }
 
-void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
-                          Scattered& found) {
+void ChunkLayout::append_range(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end,
+                               Scattered& found) {
   std::size_t at = 0;
   for (const Piece& piece : pieces) {
     const std::size_t from = std::max(begin, at);
@@ -87,7 +87,7 @@ void Layout::append_range(const std::vector<Piece>& pieces, std::size_t begin, s
   }
 }
 
-void Layout::append(Space space, std::uint32_t chunk, Scattered& found) const {
+void ChunkLayout::append(Space space, std::uint32_t chunk, Scattered& found) const {
   const std::uint32_t cut = program_->cut;
   if (space == Space::scratch) {
     auto* base = const_cast<std::byte*>(scratch_.data());
@@ -108,7 +108,7 @@ void Layout::append(Space space, std::uint32_t chunk, Scattered& found) const {
                found);
 }
 
-std::size_t Layout::offset_of(Space space, std::uint32_t chunk) const {
+std::size_t ChunkLayout::offset_of(Space space, std::uint32_t chunk) const {
   const std::uint32_t cut = program_->cut;
   if (!has_blocks(space)) return cut_at(message_bytes(), element_, cut, chunk);
   std::size_t at = 0;

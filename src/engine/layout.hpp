@@ -18,7 +18,7 @@ namespace tutti::engine {
 // part = parts gives `bytes`.
 std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, std::uint32_t part);
 
-class Layout {
+class ChunkLayout {
  public:
   // Both must outlive the layout. Scratch is taken from memory that is kept from launch to launch.
   const schedule::Program& program() const { return *program_; }

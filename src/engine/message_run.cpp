@@ -75,7 +75,7 @@ void MessageRun::add_region(const schedule::Region& region, Scattered& pieces) c
 std::size_t MessageRun::limit_of(std::size_t index) const {
   const Running& mine = running_[index];
   std::size_t limit = mine.starts.back();
-  for (const Hazard& hazard : compiled_.hazards[index]) {
+  for (const ChunkHazard& hazard : compiled_.hazards[index]) {
     const Running& before = running_[hazard.earlier];
     if (before.finished) continue;
     const std::size_t begin = mine.starts[hazard.chunk];

@@ -71,7 +71,7 @@ class MessageRun final : public Run {
   GroupView& group_;
   Compiled compiled_;
   std::size_t segment_bytes_;
-  Layout layout_;
+  ChunkLayout layout_;
   const Launch* launch_ = nullptr;
   std::uint64_t sequence_ = 0;
   std::size_t open_ = 0;  // all ops before this one are finished

@@ -16,9 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 // One round of meeting in the store: everybody puts a value and gets everybody else's.
-class Meeting {
+class MeetingStore {
  public:
-  Meeting(Store& store, const GroupOptions& options, Nanoseconds timeout)
+  MeetingStore(Store& store, const GroupOptions& options, Nanoseconds timeout)
       : store_(store),
         rank_(options.rank),
         size_(options.size),
@@ -128,7 +128,7 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log) {
-  Meeting meeting(store, options, config.join_timeout);
+  MeetingStore meeting(store, options, config.join_timeout);
   if (Status status = meeting.join(); !status.ok()) return status;
 
   // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is

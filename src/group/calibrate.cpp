@@ -124,9 +124,9 @@ void stay_on(int cpu) {
 }
 
 // Threads that publish a round and wait for everybody's, over and over.
-class Meeting {
+class MeetingStore {
  public:
-  Meeting(int ranks, const std::vector<int>& cpus, const Budget& budget)
+  MeetingStore(int ranks, const std::vector<int>& cpus, const Budget& budget)
       : flags_(static_cast<std::size_t>(ranks)),
         cpus_(cpus),
         gives_way_(ranks > static_cast<int>(cpus.size())),
@@ -266,7 +266,7 @@ double measure_tcp_byte(const Budget& budget) {
 }
 
 double measure_meeting(int ranks, const std::vector<int>& cpus, const Budget& budget) {
-  return cpus.empty() ? 0 : Meeting(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
+  return cpus.empty() ? 0 : MeetingStore(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
 }
 
 Disturbance::Disturbance() : start_s_(now_s()), delay_s_(run_delay_s()) {}

@@ -20,8 +20,7 @@ class Chooser {
 
   Result<tuner::Choice> choose(const tuner::CallFacts& facts, Algorithm forced);
   // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
-  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::CallFacts& facts,
-                                              Algorithm algorithm);
+  std::pair<Nanoseconds, Nanoseconds> predict(const tuner::CallFacts& facts, Algorithm algorithm);
   // Whose costs choices go by.
   const tuner::Machine& machine() const { return *machine_; }
 

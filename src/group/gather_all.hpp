@@ -7,25 +7,28 @@
 
 namespace tutti::group {
 
-inline CallOptions internal_call() {
+// By messages that any group has from the start. No timeout: the group's own.
+inline CallOptions internal_call(std::chrono::nanoseconds timeout = {}) {
   CallOptions options;
   options.algorithm = Algorithm::direct;
+  options.timeout = timeout;
   return options;
 }
 
 template <class T>
-Result<std::vector<T>> gather_all(RankGroup& group, const T& mine) {
+Result<std::vector<T>> gather_all(RankGroup& group, const T& mine,
+                                  const CallOptions& call = internal_call()) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
   const Status status =
       group.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, internal_call());
+                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, call);
   if (!status.ok()) return status;
   return all;
 }
 
 // Whether all ranks say yes.
-inline Result<bool> all_say_yes(RankGroup& group, bool mine) {
-  auto said = gather_all(group, static_cast<std::uint8_t>(mine));
+inline Result<bool> all_say_yes(RankGroup& group, bool mine, const CallOptions& call) {
+  auto said = gather_all(group, static_cast<std::uint8_t>(mine), call);
   if (!said.ok()) return said.status();
   for (std::uint8_t each : *said)
     if (each == 0) return false;

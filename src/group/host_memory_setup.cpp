@@ -35,10 +35,12 @@ bool can_read(const HostMemory::Member& member) {
 
 Status RankGroup::share_host_memory() {
   if (size() < 2 || size() > schedule::kMostHostRanks) return {};
-  auto beside = all_say_yes(*this, static_cast<int>(mapped_members().size()) == size() - 1);
+  // A part of joining, which may take longer than an operation.
+  const CallOptions call = internal_call(setting_.config->join_timeout);
+  auto beside = all_say_yes(*this, static_cast<int>(mapped_members().size()) == size() - 1, call);
   if (!beside.ok()) return beside.status();
   if (!*beside) return {};
-  auto shared = share_memory(sizeof(RankMemory));
+  auto shared = share_memory(sizeof(RankMemory), call);
   if (!shared.ok()) {
     // All ranks have heard of it: messages serve as well, only slower.
     if (shared.status().code() == Code::out_of_memory) return {};
@@ -46,7 +48,7 @@ Status RankGroup::share_host_memory() {
   }
   auto* own = static_cast<RankMemory*>(shared->memory.data);
   prepare(*own);
-  if (Status status = barrier(internal_call()); !status.ok()) return status;
+  if (Status status = barrier(call); !status.ok()) return status;
   std::vector<HostMemory::Member> members;
   std::vector<int> others;
   bool readable = true;
@@ -65,9 +67,10 @@ Status RankGroup::share_host_memory() {
     readable = can_read(member) && readable;
     members.push_back(member);
   }
-  auto all_readable = all_say_yes(*this, readable);
+  auto all_readable = all_say_yes(*this, readable, call);
   if (!all_readable.ok()) return all_readable.status();
-  auto roomy = all_say_yes(*this, static_cast<int>(std::thread::hardware_concurrency()) >= size());
+  auto roomy =
+      all_say_yes(*this, static_cast<int>(std::thread::hardware_concurrency()) >= size(), call);
   if (!roomy.ok()) return roomy.status();
   const schedule::HostFacts facts{.crowded = !*roomy, .readable = *all_readable};
   channel_->meet_in(std::make_unique<HostMemory>(rank(), std::move(members), std::move(others),

@@ -27,14 +27,8 @@ std::string processor_name() {
   return "processor of unknown make";
 }
 
-std::string network() {
-  std::string text;
-  for (const topology::Interface& interface : topology::discover_interfaces()) {
-    if (!interface.up) continue;
-    text += fmt::format("|{} {}", interface.name, interface.megabits_per_s.value_or(0));
-    for (const auto& address : interface.addresses) text += " " + address;
-  }
-  return text;
+bool is_link_local(const std::string& address) {
+  return address.rfind("fe80:", 0) == 0 || address.rfind("169.254.", 0) == 0;
 }
 
 }  // namespace
@@ -77,10 +71,21 @@ MachineFacts MachineFacts::find(int cores) {
   return facts;
 }
 
+std::string network_text(const std::vector<topology::Interface>& interfaces) {
+  std::string text;
+  for (const topology::Interface& interface : interfaces) {
+    if (!interface.up) continue;
+    text += fmt::format("|{} {}", interface.name, interface.megabits_per_s.value_or(0));
+    for (const auto& address : interface.addresses)
+      if (!is_link_local(address)) text += " " + address;
+  }
+  return text;
+}
+
 std::string fingerprint(const MachineFacts& facts, const std::string& links, bool over_network) {
   std::string text = fmt::format("{}|{}|{}|{}|{}|{}", TUTTI_VERSION_TEXT, facts.processor,
                                  facts.caches, facts.kernel, facts.cores, links);
-  if (over_network) text += network();
+  if (over_network) text += network_text(topology::discover_interfaces());
   return fmt::format("{:016x}", engine::fnv1a(text.data(), text.size()));
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "topology/discover.hpp"
+
 namespace tutti::group {
 
 // The processors that a process may use, in a form that can be sent.
@@ -28,6 +30,10 @@ struct MachineFacts {
 
   static MachineFacts find(int cores);
 };
+
+// What of the network counts. Not the addresses that an interface gives itself: they come a second after it, and
+// are others for each incarnation of a virtual one.
+std::string network_text(const std::vector<topology::Interface>& interfaces);
 
 // 16 hexadecimal digits. `links` names the kinds of link that are measured; `over_network`: one of
 // them uses the network interfaces, which then count too.

@@ -35,7 +35,8 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
       std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
-  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok()) return status;
+  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
+    return status;
   return std::shared_ptr<Group>(std::move(group));
 }
 
@@ -159,14 +160,15 @@ std::vector<int> RankGroup::mapped_members() const {
 }
 
 Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
-  auto shared = share_memory(bytes);
+  auto shared = share_memory(bytes, internal_call(setting_.config->timeout));
   if (!shared.ok()) return shared.status();
   return shared->memory;
 }
 
-Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
+Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
+                                                        const CallOptions& call) {
   if (Status status = check_process(); !status.ok()) return status;
-  auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes));
+  auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes), call);
   if (!sizes.ok()) return sizes.status();
   for (int peer = 0; peer < size(); ++peer)
     if ((*sizes)[static_cast<std::size_t>(peer)] != bytes)
@@ -178,7 +180,7 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
   const std::uint64_t id =
       static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
   const std::vector<int> peers = mapped_members();
-  Result<transport::Region> region = Status(Code::internal, "not run");
+  Result<transport::MemoryRegion> region = Status(Code::internal, "not run");
   engine.between_polls(
       [&](transport::Endpoint& endpoint) { region = endpoint.allocate_region(id, bytes, peers); });
   const auto free_region = [world = world_, id] {
@@ -186,7 +188,7 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
       world->engine().between_polls([&](transport::Endpoint& e) { e.free_region(id); });
   };
   // All or none: a rank without memory must not leave the others waiting for it.
-  auto made = gather_all(*this, static_cast<std::uint8_t>(region.ok()));
+  auto made = gather_all(*this, static_cast<std::uint8_t>(region.ok()), call);
   const bool all_made = made.ok() && std::find(made->begin(), made->end(), 0) == made->end();
   if (!all_made) {
     if (region.ok()) free_region();
@@ -200,9 +202,12 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes) {
       return engine.endpoint().region_mapped(peer, id);
     });
   };
-  engine.drive(*channel_, everyones, setting_.config->timeout);
+  engine.drive(*channel_, everyones, call.timeout);
   // Nobody uses it before everybody has it.
-  if (Status status = barrier(internal_call()); !status.ok()) {
+  Status status = barrier(call);
+  if (status.ok() && !everyones())
+    status = Status(Code::timed_out, "allocate: not all ranks could map the memory in time");
+  if (!status.ok()) {
     free_region();
     return status;
   }

@@ -195,6 +195,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
     if (!found.ok()) return found.status();
     config = *std::move(found);
   }
+  const auto join_timeout = config.join_timeout;
   // Segments hold whole elements of any type, on whole cache lines.
   config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
   auto world = group::World::create(std::move(store), options, std::move(config), std::move(server),
@@ -212,6 +213,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
   join.algorithm = Algorithm::direct;
+  join.timeout = join_timeout;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");
   if (Status status = group->share_host_memory(); !status.ok())

@@ -70,7 +70,7 @@ class RankGroup final : public Group {
   Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
                                       const std::vector<int>& ranks, ReductionOrder order);
   Result<std::shared_ptr<Group>> divide(int color, int key, std::string name, ReductionOrder order);
-  Result<SharedMemory> share_memory(std::size_t bytes);
+  Result<SharedMemory> share_memory(std::size_t bytes, const CallOptions& call);
   std::vector<int> mapped_members() const;
 
   std::shared_ptr<World> world_;

@@ -279,18 +279,18 @@ int find_board(const Environment& environment) {
 }
 
 // Serves, unless this very name is served already: then an earlier group of this process does so.
-Result<Meeting> serve(const Self& self, std::chrono::milliseconds timeout) {
+Result<MeetingStore> serve(const Self& self, std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     auto server = StoreServer::listen(self.store_address, self.secret);
     if (server.ok()) {
       auto store = connect_store((*server)->address(), self.secret, timeout);
       if (!store.ok()) return store.status();
-      return Meeting{*store, *std::move(server)};
+      return MeetingStore{*store, *std::move(server)};
     }
     if (server.status().code() == Code::invalid_argument) return server.status();
     auto store = connect_store(self.store_address, self.secret, std::chrono::milliseconds(200));
-    if (store.ok()) return Meeting{*store, nullptr};
+    if (store.ok()) return MeetingStore{*store, nullptr};
     if (std::chrono::steady_clock::now() >= deadline)
       return server.status().annotate(
           fmt::format("rank 0 cannot serve the store at {}", self.store_address));
@@ -329,11 +329,11 @@ Result<Self> find_self(const Environment& environment) {
   return self;
 }
 
-Result<Meeting> meet(const Self& self, std::chrono::milliseconds timeout) {
-  if (self.store_address.empty()) return Meeting{make_memory_store(), nullptr};
+Result<MeetingStore> meet(const Self& self, std::chrono::milliseconds timeout) {
+  if (self.store_address.empty()) return MeetingStore{make_memory_store(), nullptr};
   if (self.serves_store) return serve(self, timeout);
   auto store = connect_store(self.store_address, self.secret, timeout);
-  if (store.ok()) return Meeting{*store, nullptr};
+  if (store.ok()) return MeetingStore{*store, nullptr};
   return store.status().annotate(
       fmt::format("rank {} of {} (started by {}) found no store at {}{}", self.rank, self.size,
                   self.launcher, self.store_address,

@@ -48,12 +48,12 @@ Result<Self> find_self(const Environment& environment);
 
 // The store, and its server where this rank has to run it. The server must outlive every rank's use
 // of the store.
-struct Meeting {
+struct MeetingStore {
   std::shared_ptr<Store> store;
   std::unique_ptr<StoreServer> server;
 };
 
 // Serves where needed and connects; blocks, at most `timeout`. A lone rank gets a memory store.
-Result<Meeting> meet(const Self& self, std::chrono::milliseconds timeout);
+Result<MeetingStore> meet(const Self& self, std::chrono::milliseconds timeout);
 
 }  // namespace tutti::group

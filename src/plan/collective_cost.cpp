@@ -15,7 +15,7 @@ namespace {
 
 // ---- clusters that were measured
 
-std::vector<int> hosts_of(const Cluster& cluster, const Members& members) {
+std::vector<int> hosts_of(const Cluster& cluster, const GroupSeats& members) {
   std::vector<int> host_of;
   for (int rank = 0; rank < members.ranks; ++rank)
     host_of.push_back(rank * members.stride / cluster.ranks_per_host);
@@ -55,7 +55,8 @@ double correction_of(const Cluster& cluster, Collective collective, Algorithm al
 }
 
 std::optional<double> measured_seconds(const Cluster& cluster, Collective collective,
-                                       Algorithm algorithm, const Members& members, double bytes) {
+                                       Algorithm algorithm, const GroupSeats& members,
+                                       double bytes) {
   const std::vector<int> host_of = hosts_of(cluster, members);
   tuner::CallFacts facts;
   facts.collective = collective;
@@ -82,7 +83,7 @@ Cluster cluster_for(const Cluster& cluster, bool is_smaller) {
 }
 
 Result<cost::CollectiveTime> played(const Cluster& cluster, const CollectiveJob& job) {
-  const Members members{job.ranks, job.stride};
+  const GroupSeats members{job.ranks, job.stride};
   return cost::CollectiveTime::of(job.ranks, members.per_host(cluster),
                                   [&](int ranks) -> Result<cost::Playable> {
                                     CollectiveJob part = job;
@@ -91,18 +92,18 @@ Result<cost::CollectiveTime> played(const Cluster& cluster, const CollectiveJob&
                                   });
 }
 
-bool switches_fold(const Cluster& cluster, Collective collective, const Members& members) {
+bool switches_fold(const Cluster& cluster, Collective collective, const GroupSeats& members) {
   return cluster.in_network_reduction && collective == Collective::all_reduce &&
          members.hosts(cluster) > 1 && !cluster.machine;
 }
 
 }  // namespace
 
-int Members::per_host(const Cluster& cluster) const {
+int GroupSeats::per_host(const Cluster& cluster) const {
   return std::clamp((cluster.ranks_per_host + stride - 1) / stride, 1, std::max(1, ranks));
 }
 
-int Members::hosts(const Cluster& cluster) const {
+int GroupSeats::hosts(const Cluster& cluster) const {
   if (stride >= cluster.ranks_per_host) return std::max(1, ranks);
   return static_cast<int>(std::int64_t{std::max(0, ranks - 1)} * stride / cluster.ranks_per_host) +
          1;
@@ -127,7 +128,7 @@ double bus_factor(Collective collective, int ranks) {
 }
 
 std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collective collective,
-                                               Algorithm algorithm, const Members& members) {
+                                               Algorithm algorithm, const GroupSeats& members) {
   AlgorithmCost made(cluster, collective, algorithm, members);
   if (members.ranks < 2) return made;
   if (cluster.machine && !measured_seconds(cluster, collective, algorithm, members, 0))
@@ -166,7 +167,7 @@ std::size_t AlgorithmCost::ops() const {
 }
 
 std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
-                                          const Members& members) {
+                                          const GroupSeats& members) {
   std::vector<Algorithm> names = schedule::algorithms_for(collective);
   std::sort(names.begin(), names.end());
   const bool has_levels = members.hosts(cluster) > 1 && members.per_host(cluster) > 1;
@@ -180,14 +181,14 @@ std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective col
 }
 
 std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
-                                  const Members& members, double bytes) {
+                                  const GroupSeats& members, double bytes) {
   std::vector<CollectiveCost> rows;
   for (const AlgorithmCost& each : all_algorithms(cluster, collective, members))
     rows.push_back(each.with(bytes));
   return rows;
 }
 
-CollectiveCost cheapest(const Cluster& cluster, Collective collective, const Members& members,
+CollectiveCost cheapest(const Cluster& cluster, Collective collective, const GroupSeats& members,
                         double bytes) {
   if (members.ranks < 2) return {};
   const auto rows = costs(cluster, collective, members, bytes);
@@ -197,12 +198,13 @@ CollectiveCost cheapest(const Cluster& cluster, Collective collective, const Mem
 }
 
 std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collective,
-                                      Algorithm algorithm, const Members& members, double bytes) {
+                                      Algorithm algorithm, const GroupSeats& members,
+                                      double bytes) {
   const auto made = AlgorithmCost::of(cluster, collective, algorithm, members);
   return made ? std::optional(made->with(bytes)) : std::nullopt;
 }
 
-double send_seconds(const Cluster& cluster, const Members& members, double bytes) {
+double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes) {
   const bool within = members.stride < cluster.ranks_per_host;
   if (cluster.machine) {
     const auto& link = within ? cluster.machine->memory : cluster.machine->tcp;

@@ -21,14 +21,14 @@
 namespace tutti::plan {
 
 // Where the ranks of one group sit: `stride` ranks of the cluster apart.
-struct Members {
+struct GroupSeats {
   int ranks = 1;
   int stride = 1;
 
   // Members on the fullest host, and hosts.
   int per_host(const Cluster& cluster) const;
   int hosts(const Cluster& cluster) const;
-  friend auto operator<=>(const Members&, const Members&) = default;
+  friend auto operator<=>(const GroupSeats&, const GroupSeats&) = default;
 };
 
 struct CollectiveCost {
@@ -45,7 +45,7 @@ class AlgorithmCost {
   // Nothing where it does not exist for this collective and these members. Algorithm::automatic: the
   // switches' own. `cluster` is lent.
   static std::optional<AlgorithmCost> of(const Cluster& cluster, Collective collective,
-                                         Algorithm algorithm, const Members& members);
+                                         Algorithm algorithm, const GroupSeats& members);
 
   // `bytes` is the whole array, as nccl-tests count it.
   CollectiveCost with(double bytes) const;
@@ -53,32 +53,32 @@ class AlgorithmCost {
 
  private:
   AlgorithmCost(const Cluster& cluster, Collective collective, Algorithm algorithm,
-                const Members& members)
+                const GroupSeats& members)
       : cluster_(&cluster), collective_(collective), algorithm_(algorithm), members_(members) {}
 
   const Cluster* cluster_;
   Collective collective_;
   Algorithm algorithm_;
-  Members members_;
+  GroupSeats members_;
   std::vector<cost::CollectiveTime> forms_;  // direct all_reduce has two
 };
 
 // All that there are, in the order of Algorithm; the switches' own last.
 std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
-                                          const Members& members);
+                                          const GroupSeats& members);
 std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
-                                  const Members& members, double bytes);
-CollectiveCost cheapest(const Cluster& cluster, Collective collective, const Members& members,
+                                  const GroupSeats& members, double bytes);
+CollectiveCost cheapest(const Cluster& cluster, Collective collective, const GroupSeats& members,
                         double bytes);
 // One of them; nothing where it does not exist.
 std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collective,
-                                      Algorithm algorithm, const Members& members, double bytes);
+                                      Algorithm algorithm, const GroupSeats& members, double bytes);
 // What no algorithm beats: the bytes that a rank and a host must move, and how fast one message can
 // become `ranks` many when a core can begin another every `overhead`.
-double lower_bound(const Cluster& cluster, Collective collective, const Members& members,
+double lower_bound(const Cluster& cluster, Collective collective, const GroupSeats& members,
                    double bytes);
 // One message from a rank to another `stride` ranks on.
-double send_seconds(const Cluster& cluster, const Members& members, double bytes);
+double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes);
 // busbw = algbw × this (nccl-tests' convention): what a rank's busiest wire must carry, relative to
 // the array.
 double bus_factor(Collective collective, int ranks);

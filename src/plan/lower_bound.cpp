@@ -29,7 +29,7 @@ bool all_hear(Collective collective) {
 
 }  // namespace
 
-double lower_bound(const Cluster& cluster, Collective collective, const Members& members,
+double lower_bound(const Cluster& cluster, Collective collective, const GroupSeats& members,
                    double bytes) {
   if (members.ranks < 2) return 0;
   const int ranks = members.ranks;

@@ -53,10 +53,10 @@ struct ModelLayout {
   // Of one micro-batch on one rank.
   double tokens() const { return double(seq) / cp * micro_batch; }
   int data_ranks() const { return dp * cp; }
-  Members tensor_group() const { return {tp, 1}; }
-  Members context_group() const { return {cp, tp}; }
-  Members data_group() const { return {data_ranks(), tp}; }
-  Members pipeline_neighbours() const { return {2, tp * cp * dp}; }
+  GroupSeats tensor_group() const { return {tp, 1}; }
+  GroupSeats context_group() const { return {cp, tp}; }
+  GroupSeats data_group() const { return {data_ranks(), tp}; }
+  GroupSeats pipeline_neighbours() const { return {2, tp * cp * dp}; }
   double gradient_bucket_bytes() const;
 };
 

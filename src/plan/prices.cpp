@@ -30,7 +30,7 @@ double Prices::at_power(const Key& key, int power) {
   return best;
 }
 
-double Prices::collective(Collective collective, const Members& members, double bytes) {
+double Prices::collective(Collective collective, const GroupSeats& members, double bytes) {
   if (members.ranks < 2 || bytes <= 0) return 0;
   const int power = static_cast<int>(std::floor(std::log2(std::max(1.0, bytes))));
   const double low = at_power({collective, members}, power);

@@ -22,8 +22,8 @@ class Prices {
   const Cluster& cluster() const { return cluster_; }
 
   // Seconds of the fastest algorithm; 0 for a group of one. `bytes` is the whole array.
-  double collective(Collective collective, const Members& members, double bytes);
-  double send(const Members& members, double bytes) const {
+  double collective(Collective collective, const GroupSeats& members, double bytes);
+  double send(const GroupSeats& members, double bytes) const {
     return bytes > 0 ? send_seconds(cluster_, members, bytes) : 0;
   }
   double flops_per_s() const {
@@ -31,7 +31,7 @@ class Prices {
   }
 
  private:
-  using Key = std::pair<Collective, Members>;
+  using Key = std::pair<Collective, GroupSeats>;
   double at_power(const Key& key, int power);
 
   const Cluster& cluster_;

@@ -136,7 +136,7 @@ void add_gathered_layers(const StageTime& first, const PipelineStage& stage, Pri
   const double elements = stage.elements / layers;  // the ends' weights travel with them
   const double weight_bytes = elements * layout.precision.weight;
   const double gradient_bytes = elements * layout.precision.gradient;
-  const Members group = layout.data_group();
+  const GroupSeats group = layout.data_group();
   const double gather = prices.collective(Collective::all_gather, group, weight_bytes);
   const double scatter = prices.collective(Collective::reduce_scatter, group, gradient_bytes);
   const double share = ring_share(group.ranks);
@@ -194,7 +194,7 @@ void add_tied_embedding(Prices& prices, StepPlan& plan) {
   if (!plan.model.tied || layout.pp == 1) return;
   const double bytes = static_cast<double>(plan.model.vocab * plan.model.hidden) / layout.tp *
                        layout.precision.gradient / (layout.zero >= 2 ? layout.data_ranks() : 1);
-  const Members ends{2, layout.tp * layout.cp * layout.dp * (layout.pp - 1)};
+  const GroupSeats ends{2, layout.tp * layout.cp * layout.dp * (layout.pp - 1)};
   const double seconds = prices.collective(Collective::all_reduce, ends, bytes);
   plan.gradients_s += seconds;
   plan.traffic.push_back({"tied head", "all_reduce, first and last stage", 2, 1, bytes, bytes,

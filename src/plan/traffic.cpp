@@ -60,7 +60,7 @@ TensorTraffic tensor_traffic(const Model& model, const ModelLayout& layout,
                              const PipelineStage& stage, Prices& prices) {
   TensorTraffic traffic;
   if (layout.tp == 1) return traffic;
-  const Members group = layout.tensor_group();
+  const GroupSeats group = layout.tensor_group();
   traffic.call_bytes =
       layout.tokens() * static_cast<double>(model.hidden) * layout.precision.weight;
   const bool split = layout.sequence_parallel;

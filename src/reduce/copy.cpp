@@ -35,7 +35,7 @@ void fence_streams() {
 #endif
 }
 
-void copy_to_places(const Kernels& kernels, const Places& places, const void* src,
+void copy_to_places(const Kernels& kernels, const OperandPlaces& places, const void* src,
                     std::size_t offset, std::size_t bytes) {
   const std::size_t block = places.count == 1 ? std::max<std::size_t>(bytes, 1) : kBlockBytes;
   for (std::size_t at = 0; at < bytes; at += block) {
@@ -52,7 +52,7 @@ void copy_to_places(const Kernels& kernels, const Places& places, const void* sr
   }
 }
 
-void copy_at(Level level, void* dst, const void* src, std::size_t bytes, Stores stores) {
+void copy_at(SimdLevel level, void* dst, const void* src, std::size_t bytes, Stores stores) {
   copy_with(kernels_at(level), dst, src, bytes, stores);
 }
 

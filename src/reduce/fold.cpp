@@ -49,8 +49,9 @@ Streams streams_of(std::span<void* const> destinations, std::span<const Operand>
 bool needs_kernel(const Folding& folding, std::span<const Operand> operands) {
   return folding.reduction.op != ReduceOp::user && !is_plain_copy(folding, operands);
 }
-void fold_without_kernel(const Kernels& kernels, const Folding& folding, const Places& places,
-                         std::span<const Operand> operands, std::size_t count) {
+void fold_without_kernel(const Kernels& kernels, const Folding& folding,
+                         const OperandPlaces& places, std::span<const Operand> operands,
+                         std::size_t count) {
   if (folding.reduction.op == ReduceOp::user)
     return fold_by_user(kernels, folding, places, operands, count);
   copy_to_places(kernels, places, operands[0].data, 0, count * size_of(folding.dtype));
@@ -85,14 +86,14 @@ void fold_streaming(const Kernels& kernels, const Folding& folding,
                     std::size_t count) {
   TUTTI_CHECK(!operands.empty());
   const Streams streams = streams_of(destinations, operands, size_of(folding.dtype));
-  const Places places{destinations.data(), destinations.size(), streams.places};
+  const OperandPlaces places{destinations.data(), destinations.size(), streams.places};
   if (!needs_kernel(folding, operands)) {
     fold_without_kernel(kernels, folding, places, operands, count);
   } else {
     const Kernel kernel = kernel_of(kernels, folding, operands);
     const std::size_t head = std::min(streams.head, count);
-    Job job{{places.data, places.count, 0}, operands.data(), operands.size(), 0, head,
-            folding.reduction.scalar,       folding.ranks};
+    FoldJob job{{places.data, places.count, 0}, operands.data(), operands.size(), 0, head,
+                folding.reduction.scalar,       folding.ranks};
     kernel(job);
     job.places = places;
     job.begin = head;
@@ -120,7 +121,7 @@ bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
   return true;
 }
 
-void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,
+void fold_at(SimdLevel level, const Folding& folding, void* dst, std::span<const Operand> operands,
              std::size_t count) {
   fold_cached(kernels_at(level), folding, &dst, 1, operands, count);
 }
@@ -129,7 +130,7 @@ void fold(const Folding& folding, void* dst, std::span<const Operand> operands, 
   fold_cached(best_kernels(), folding, &dst, 1, operands, count);
 }
 
-void fold_to_at(Level level, const Folding& folding, std::span<void* const> destinations,
+void fold_to_at(SimdLevel level, const Folding& folding, std::span<void* const> destinations,
                 std::span<const Operand> operands, std::size_t count, Stores stores) {
   fold_many(kernels_at(level), folding, destinations, operands, count, stores);
 }

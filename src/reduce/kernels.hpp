@@ -13,18 +13,18 @@
 
 namespace tutti::reduce {
 
-enum class Level : std::uint8_t { plain, avx2, avx512 };
+enum class SimdLevel : std::uint8_t { plain, avx2, avx512 };
 inline constexpr int kLevels = 3;
 
 // Where a fold's result goes. Bit d of `streaming`: destination d gets non-temporal stores.
-struct Places {
+struct OperandPlaces {
   void* const* data;  // not a span: kernels call nothing from outside (elements.hpp says why)
   std::size_t count;
   std::uint64_t streaming;
 };
 
-struct Job {
-  Places places;
+struct FoldJob {
+  OperandPlaces places;
   const Operand* operands;
   std::size_t operand_count;
   std::size_t begin;  // the elements to fold; where there is streaming, `begin` of each such place
@@ -33,7 +33,7 @@ struct Job {
   int ranks;          // avg
 };
 
-using Kernel = void (*)(const Job& job);
+using Kernel = void (*)(const FoldJob& job);
 // [dtype][op]; null where the pair has no meaning, and for user. The kernel of `avg` always divides
 // and that of `premul_sum` multiplies what is raw; fold() takes `sum` where neither is due.
 using KernelTable = std::array<std::array<Kernel, kReduceOps>, kDtypes>;
@@ -54,30 +54,30 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 
 // Whether this build and this processor can run `level`, and the best that they can.
-bool can_run(Level level);
-Level best_level();
+bool can_run(SimdLevel level);
+SimdLevel best_level();
 
-const Kernels& kernels_at(Level level);  // only when can_run(level)
+const Kernels& kernels_at(SimdLevel level);  // only when can_run(level)
 inline const Kernels& best_kernels() {
   static const Kernels& kernels = kernels_at(best_level());
   return kernels;
 }
 
 // fold(), fold_to() and copy() at a given level; only when can_run(level).
-void fold_at(Level level, const Folding& folding, void* dst, std::span<const Operand> operands,
+void fold_at(SimdLevel level, const Folding& folding, void* dst, std::span<const Operand> operands,
              std::size_t count);
-void fold_to_at(Level level, const Folding& folding, std::span<void* const> destinations,
+void fold_to_at(SimdLevel level, const Folding& folding, std::span<void* const> destinations,
                 std::span<const Operand> operands, std::size_t count, Stores stores);
-void copy_at(Level level, void* dst, const void* src, std::size_t bytes, Stores stores);
+void copy_at(SimdLevel level, void* dst, const void* src, std::size_t bytes, Stores stores);
 
 // Copies to `offset` in every place, which may be `src` itself; does not fence.
-void copy_to_places(const Kernels& kernels, const Places& places, const void* src,
+void copy_to_places(const Kernels& kernels, const OperandPlaces& places, const void* src,
                     std::size_t offset, std::size_t bytes);
 // Makes streaming stores visible before later ones. Nothing to do for ordinary ones.
 void fence_streams();
 
 // The fold of ReduceOp::user: calls the function block by block, always in plain code.
-void fold_by_user(const Kernels& kernels, const Folding& folding, const Places& places,
+void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandPlaces& places,
                   std::span<const Operand> operands, std::size_t count);
 
 // Whether the fold leaves its one operand as it is, so that it is merely copied, NaNs bit by bit.

@@ -18,11 +18,11 @@ namespace {
 struct Combine {
   // What is done to an operand before the fold and to the result after it: nothing.
   template <class V>
-  TUTTI_INLINE static V enter(V x, bool, const Job&) {
+  TUTTI_INLINE static V enter(V x, bool, const FoldJob&) {
     return x;
   }
   template <class V>
-  TUTTI_INLINE static V leave(V acc, const Job&) {
+  TUTTI_INLINE static V leave(V acc, const FoldJob&) {
     return acc;
   }
 };
@@ -82,7 +82,7 @@ using Max = Extreme<false>;
 
 struct Avg : Sum {
   template <class V>
-  TUTTI_INLINE static V leave(V acc, const Job& job) {
+  TUTTI_INLINE static V leave(V acc, const FoldJob& job) {
     using Lane = std::remove_cvref_t<decltype(acc[0])>;
     if constexpr (std::is_floating_point_v<Lane>) {
       return acc / static_cast<Lane>(job.ranks);
@@ -110,7 +110,7 @@ struct SignedAvg : Avg {
 // A partial fold has its factors in it already; times one leaves it as it is.
 struct PremulSum : Sum {
   template <class V>
-  TUTTI_INLINE static V enter(V x, bool raw, const Job& job) {
+  TUTTI_INLINE static V enter(V x, bool raw, const FoldJob& job) {
     using Lane = std::remove_cvref_t<decltype(x[0])>;
     return x * (raw ? static_cast<Lane>(job.scalar) : Lane(1));
   }
@@ -129,8 +129,8 @@ using Strip = Vector<typename E::Lane>[U][E::kParts];
 
 // Folds one operand into the strip, or begins the strip with it; `some` bytes of it when Partial.
 template <class E, class Op, int U, bool Partial, bool First>
-TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job, std::size_t offset,
-                       std::size_t some, std::size_t ahead) {
+TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const FoldJob& job,
+                       std::size_t offset, std::size_t some, std::size_t ahead) {
   using Memory = typename E::Memory;
   const char* from = static_cast<const char*>(operand.data) + offset;
   if (ahead != 0)
@@ -154,7 +154,7 @@ TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const Job& job,
 
 // Stores a strip to every place. All operands of the strip have been read: places may be operands.
 template <class V, int U, bool Partial>
-TUTTI_INLINE void put(const V (&strip)[U], const Places& places, std::size_t offset,
+TUTTI_INLINE void put(const V (&strip)[U], const OperandPlaces& places, std::size_t offset,
                       std::size_t some) {
   for (std::size_t d = 0; d < places.count; ++d) {
     char* to = static_cast<char*>(places.data[d]) + offset;
@@ -171,7 +171,7 @@ TUTTI_INLINE void put(const V (&strip)[U], const Places& places, std::size_t off
 }
 
 template <class E, class Op, int U, bool Partial>
-TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t some,
+TUTTI_INLINE void fold_strip(const FoldJob& job, std::size_t offset, std::size_t some,
                              std::size_t ahead) {
   Strip<E, U> acc;
   take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some, ahead);
@@ -188,8 +188,8 @@ TUTTI_INLINE void fold_strip(const Job& job, std::size_t offset, std::size_t som
 }
 
 template <class E, class Op>
-void fold_all(const Job& given) {
-  const Job job = given;  // a copy, which no place can alias
+void fold_all(const FoldJob& given) {
+  const FoldJob job = given;  // a copy, which no place can alias
   constexpr int kWide = 4 / E::kParts;
   constexpr std::size_t kStrip = kWide * kVectorBytes;
   const std::size_t end = job.end * E::kBytes;

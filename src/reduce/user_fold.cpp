@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kBlockBytes = 4096;
 }  // namespace
 
-void fold_by_user(const Kernels& kernels, const Folding& folding, const Places& places,
+void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandPlaces& places,
                   std::span<const Operand> operands, std::size_t count) {
   const UserReduction* user = folding.reduction.user;
   TUTTI_CHECK(user != nullptr && user->function != nullptr);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "schedule/host/form.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tutti::schedule {
@@ -19,28 +20,37 @@ struct Contributors {
   friend bool operator==(const Contributors&, const Contributors&) = default;
 };
 
-// One chunk of a rank's memory.
+// One chunk of a rank's memory, or a slot of what it shows.
 struct Cell {
-  Space space = Space::output;
-  std::uint32_t chunk = 0;
+  enum class Where : std::uint8_t { input, output, scratch, window, result };
+  Where where = Where::output;
+  std::uint32_t chunk = 0;  // or slot
   std::uint64_t extent = 0;
   Contributors start;
   Contributors goal;  // none: the collective promises nothing of it
+
+  // Whether it is the caller's, and not on the way to somebody.
+  bool is_callers() const { return where == Where::input || where == Where::output; }
   friend bool operator==(const Cell&, const Cell&) = default;
 };
 
-// The cells of a rank: input, output, scratch. What is the same memory is one cell.
+// The cells of a rank: input, output, scratch; of a host form window and result. What is the same
+// memory is one cell. The program or form must outlive them.
 class Cells {
  public:
-  explicit Cells(const Program& program);  // lent as long as this lives
+  explicit Cells(const Program& program);
   explicit Cells(const Program&& program) = delete;
+  explicit Cells(const HostForm& form);
+  explicit Cells(const HostForm&& form) = delete;
   const std::vector<Cell>& all() const { return cells_; }
   std::size_t index(Space space, std::uint32_t chunk) const;
+  std::size_t index(const Spot& spot) const;
 
  private:
   const Program* program_;
   std::vector<std::vector<int>> numbers_;  // by space and chunk; -1: lies in another space
   std::vector<Cell> cells_;
+  std::size_t first_slot_ = 0;  // the result's comes last
 };
 
 // How many neighbouring extents are one thing to the eye: a chunk, a rank's block, what a rank
@@ -49,5 +59,7 @@ std::uint64_t extents_per_colour(const Program& program);
 
 // {"cells":[…],"ops":[…]} for each rank, as a list.
 std::string print_drawing(std::span<const Program> programs);
+// {"cells":[…],"phases":[[…],…]} for each rank.
+std::string print_drawing(std::span<const HostForm> forms);
 
 }  // namespace tutti::schedule

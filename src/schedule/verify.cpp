@@ -65,7 +65,7 @@ class Proof {
         memory_(programs, expressions_),
         depth_(graph.ops(), 0) {}
 
-  Result<Report> run() {
+  Result<VerifyReport> run() {
     for (auto check :
          {&Proof::check_connected, &Proof::execute, &Proof::check_results, &Proof::check_barrier}) {
       if (Status status = (this->*check)(); !status.ok()) return status;
@@ -93,7 +93,7 @@ class Proof {
   std::vector<std::uint32_t> depth_;  // messages on the longest way to each op
   std::vector<OpId> order_;           // events as they ran
   std::vector<Value> operands_;
-  Report report_;
+  VerifyReport report_;
 };
 
 // Calls that do not fit are noticed by the messages between ranks: nobody may stand apart.
@@ -252,7 +252,7 @@ Status Proof::check_barrier() {
 
 }  // namespace
 
-Result<Report> verify(std::span<const Program> programs) {
+Result<VerifyReport> verify(std::span<const Program> programs) {
   if (Status status = proof::check_headers(programs); !status.ok()) return status;
   Result<Graph> graph = Graph::of(programs);
   if (!graph.ok()) return graph.status();

@@ -15,7 +15,7 @@
 
 namespace tutti::schedule {
 
-struct Report {
+struct VerifyReport {
   bool rank_ordered = true;    // every reduced result is one fold of raw inputs in rank order
   std::uint32_t steps = 0;     // longest chain of messages; of a host form: meetings
   std::uint64_t messages = 0;  // over all ranks; of a host form: touches of a peer's memory
@@ -23,9 +23,9 @@ struct Report {
 };
 
 // Code::internal with a sentence that names rank, op and chunk when the schedule is wrong.
-Result<Report> verify(std::span<const Program> programs);
+Result<VerifyReport> verify(std::span<const Program> programs);
 // The same of host forms, one per rank: each result is the right expression, and between two meetings
 // nobody touches what another rank writes.
-Result<Report> verify(std::span<const HostForm> forms);
+Result<VerifyReport> verify(std::span<const HostForm> forms);
 
 }  // namespace tutti::schedule

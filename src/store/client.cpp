@@ -19,9 +19,9 @@ namespace tutti {
 namespace {
 
 using std::chrono::milliseconds;
-using store::Request;
 using store::RequestKind;
 using store::Response;
+using store::StoreRequest;
 
 // What a server that is alive may take for an answer, on top of the time it was told to wait.
 constexpr std::chrono::seconds kAnswerTimeout{30};
@@ -78,7 +78,7 @@ Result<Descriptor> open_patiently(const std::string& address, const std::string&
   }
 }
 
-Result<Response> exchange(int socket, const Request& request, Nanoseconds deadline) {
+Result<Response> exchange(int socket, const StoreRequest& request, Nanoseconds deadline) {
   const std::string out = request.encode();
   if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
     return status;
@@ -140,7 +140,7 @@ class ClientStore final : public Store {
   }
 
   // One request to its end. An answer that is an error comes back as that error.
-  Result<Response> call(const Request& request, milliseconds timeout = milliseconds(0)) {
+  Result<Response> call(const StoreRequest& request, milliseconds timeout = milliseconds(0)) {
     if (Status status = store::check_key(request.key); !status.ok()) return status;
     if (fork_guard_.crossed())
       return Status(Code::unsupported,

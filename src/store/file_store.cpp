@@ -24,8 +24,8 @@ namespace tutti {
 namespace {
 
 using std::chrono::milliseconds;
-using store::Request;
 using store::RequestKind;
+using store::StoreRequest;
 
 constexpr std::string_view kMagic = "tutti store 1\n";
 // How long calls that do not wait for a key wait for the lock; it is held for microseconds.
@@ -185,7 +185,7 @@ class FileStore final : public Store {
       auto length = store::frame_length(rest.substr(0, store::kLengthBytes));
       if (!length.ok()) return length.status().annotate(path_);
       if (rest.size() < store::kLengthBytes + *length) break;
-      auto record = Request::decode(rest.substr(store::kLengthBytes, *length));
+      auto record = StoreRequest::decode(rest.substr(store::kLengthBytes, *length));
       if (!record.ok()) return record.status().annotate(path_);
       if (record->kind == RequestKind::remove)
         (void)table_.remove(record->key);
@@ -200,7 +200,7 @@ class FileStore final : public Store {
   }
 
   Status append(RequestKind kind, const std::string& key, const std::string& value) {
-    return write_at_end(Request{kind, 0, key, value, {}}.encode());
+    return write_at_end(StoreRequest{kind, 0, key, value, {}}.encode());
   }
 
   Status write_at_end(std::string_view bytes) {

@@ -15,7 +15,7 @@ std::string framed(std::string body) {
 
 }  // namespace
 
-std::string Request::encode() const {
+std::string StoreRequest::encode() const {
   ByteWriter body;
   body.put(kind);
   body.put(number);
@@ -25,8 +25,8 @@ std::string Request::encode() const {
   return framed(body.take());
 }
 
-Result<Request> Request::decode(std::string_view body) {
-  Request request;
+Result<StoreRequest> StoreRequest::decode(std::string_view body) {
+  StoreRequest request;
   ByteReader reader(body);
   const bool whole = reader.get(request.kind) && reader.get(request.number) &&
                      reader.get_string(request.key) && reader.get_string(request.value) &&

@@ -16,7 +16,7 @@ namespace tutti::store {
 
 enum class RequestKind : std::uint8_t { set = 1, get, wait, add, compare_set, remove };
 
-struct Request {
+struct StoreRequest {
   RequestKind kind = RequestKind::get;
   std::int64_t number = 0;  // add: the amount; get and wait: milliseconds to wait
   std::string key;
@@ -25,7 +25,7 @@ struct Request {
 
   std::string encode() const;  // with its length
   // Of a frame's body. Code::corrupt for anything that encode does not make.
-  static Result<Request> decode(std::string_view body);
+  static Result<StoreRequest> decode(std::string_view body);
 };
 
 struct Response {

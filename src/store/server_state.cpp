@@ -9,7 +9,7 @@ namespace {
 Response failure(const Status& status) { return {status.code(), 0, status.message()}; }
 
 // Clients check too; a server that believed them would grow without bound.
-Status check_bounds(const Request& request) {
+Status check_bounds(const StoreRequest& request) {
   if (request.expected.size() > Store::kMaxValueBytes)
     return Status(Code::invalid_argument, "the expected value is longer than any value can be");
   return check_value(request.key, request.value);
@@ -64,7 +64,7 @@ void ServerState::read_requests(ConnectionId id, Connection& connection, Nanosec
     if (!length.ok()) return end(id, connection);
     if (connection.inbox.size() < kLengthBytes + *length) return;
     auto request =
-        Request::decode(std::string_view(connection.inbox).substr(kLengthBytes, *length));
+        StoreRequest::decode(std::string_view(connection.inbox).substr(kLengthBytes, *length));
     connection.inbox.erase(0, kLengthBytes + *length);
     if (!request.ok()) return end(id, connection);
     serve(id, connection, *request, now);
@@ -73,7 +73,7 @@ void ServerState::read_requests(ConnectionId id, Connection& connection, Nanosec
   if (connection.inbox.size() > kLengthBytes + kMaxFrameBytes) end(id, connection);
 }
 
-void ServerState::serve(ConnectionId id, Connection& connection, const Request& request,
+void ServerState::serve(ConnectionId id, Connection& connection, const StoreRequest& request,
                         Nanoseconds now) {
   if (Status status = check_bounds(request); !status.ok())
     return reply(id, connection, failure(status));
@@ -108,7 +108,7 @@ void ServerState::serve(ConnectionId id, Connection& connection, const Request& 
   }
 }
 
-void ServerState::park(ConnectionId id, Connection& connection, const Request& request,
+void ServerState::park(ConnectionId id, Connection& connection, const StoreRequest& request,
                        Nanoseconds now) {
   connection.parked = request;
   waiters_[request.key].insert(id);
@@ -167,7 +167,7 @@ void ServerState::advance(Nanoseconds now) {
       end(id, connection);
       continue;
     }
-    const Request request = *connection.parked;
+    const StoreRequest request = *connection.parked;
     unpark(id, connection);
     reply(id, connection,
           failure(missing_key(request.key, std::chrono::milliseconds(request.number))));

@@ -62,7 +62,7 @@ class ServerState {
  private:
   struct Connection {
     std::optional<Handshake> handshake;  // until it is done
-    std::optional<Request> parked;       // waits for its key
+    std::optional<StoreRequest> parked;  // waits for its key
     Nanoseconds deadline = Nanoseconds::max();
     std::string inbox;
     std::string outbox;
@@ -71,8 +71,8 @@ class ServerState {
 
   void feed_handshake(ConnectionId id, Connection& connection, std::string_view& bytes);
   void read_requests(ConnectionId id, Connection& connection, Nanoseconds now);
-  void serve(ConnectionId id, Connection& connection, const Request& request, Nanoseconds now);
-  void park(ConnectionId id, Connection& connection, const Request& request, Nanoseconds now);
+  void serve(ConnectionId id, Connection& connection, const StoreRequest& request, Nanoseconds now);
+  void park(ConnectionId id, Connection& connection, const StoreRequest& request, Nanoseconds now);
   void unpark(ConnectionId id, Connection& connection);
   void wake_waiters(const std::string& key);
   void reply(ConnectionId id, Connection& connection, const Response& response);

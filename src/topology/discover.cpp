@@ -65,11 +65,11 @@ double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 <
 
 }  // namespace
 
-Result<Machine> discover() {
+Result<Hardware> discover() {
   auto loaded = load_tree();
   if (!loaded.ok()) return loaded.status();
   const hwloc_topology_t tree = loaded->get();
-  Machine machine;
+  Hardware machine;
   machine.host_name = host_name();
   machine.cores = std::max(0, hwloc_get_nbobjs_by_type(tree, HWLOC_OBJ_CORE));
   machine.cpus = std::max(0, hwloc_get_nbobjs_by_type(tree, HWLOC_OBJ_PU));
@@ -84,7 +84,7 @@ Result<Machine> discover() {
   return machine;
 }
 
-std::string to_text(const Machine& machine) {
+std::string to_text(const Hardware& machine) {
   std::string text =
       fmt::format("host {}: {} cores, {} cpus, {:.1f} GiB memory\n", machine.host_name,
                   machine.cores, machine.cpus, gibibytes(machine.memory_bytes));

@@ -35,7 +35,7 @@ struct Interface {
   std::optional<int> megabits_per_s;  // where /sys says it
 };
 
-struct Machine {
+struct Hardware {
   std::string host_name;
   int cores = 0;
   int cpus = 0;  // hardware threads that this process may use
@@ -45,11 +45,11 @@ struct Machine {
   std::vector<Interface> interfaces;
 };
 
-Result<Machine> discover();
+Result<Hardware> discover();
 // The network interfaces alone: much quicker than the rest. Empty when the kernel does not say.
 std::vector<Interface> discover_interfaces();
 
 // For people: a few lines.
-std::string to_text(const Machine& machine);
+std::string to_text(const Hardware& machine);
 
 }  // namespace tutti::topology

@@ -70,7 +70,7 @@ class Aligner {
  private:
   void look_at_collectives() {
     for (std::size_t i = 0; i < ranks_.size(); ++i)
-      for (const Entry& entry : ranks_[i].collectives) {
+      for (const TraceEntry& entry : ranks_[i].collectives) {
         if (entry.code != 0) continue;
         const auto group = ranks_[i].groups.find(entry.channel);
         if (group == ranks_[i].groups.end()) continue;

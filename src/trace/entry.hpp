@@ -50,7 +50,7 @@ inline constexpr std::uint8_t kKinds = 10;
 inline constexpr std::uint8_t kBlocking = 1;  // the caller did nothing else meanwhile
 inline constexpr std::uint8_t kMore = 2;      // the text goes on
 
-struct Entry {
+struct TraceEntry {
   std::uint8_t kind = 0;
   std::uint8_t flags = 0;
   std::uint8_t collective = 0;
@@ -68,15 +68,15 @@ struct Entry {
   std::uint64_t bytes = 0;
   double value = 0;
 };
-static_assert(sizeof(Entry) == 64);
+static_assert(sizeof(TraceEntry) == 64);
 
 inline constexpr std::size_t kTextOffset = 24;
-inline constexpr std::size_t kTextBytes = sizeof(Entry) - kTextOffset;
+inline constexpr std::size_t kTextBytes = sizeof(TraceEntry) - kTextOffset;
 
 // All bytes but `check` itself, xored; one changed byte changes it.
-inline std::uint8_t check_of(Entry entry) noexcept {
+inline std::uint8_t check_of(TraceEntry entry) noexcept {
   entry.check = 0;
-  std::uint64_t words[sizeof(Entry) / 8];
+  std::uint64_t words[sizeof(TraceEntry) / 8];
   std::memcpy(words, &entry, sizeof entry);
   std::uint64_t all = 0x5a;
   for (const std::uint64_t word : words) all ^= word;

@@ -35,7 +35,7 @@ double median_of(std::vector<double> values, double at = 0.5) {
 }
 
 // The part of a union that lies in an entry's time.
-Stretches within(const Stretches& sorted, const Entry& entry) {
+Stretches within(const Stretches& sorted, const TraceEntry& entry) {
   auto first = std::lower_bound(sorted.begin(), sorted.end(), entry.begin,
                                 [](const Stretch& s, std::int64_t at) { return s.end < at; });
   Stretches near;
@@ -46,7 +46,7 @@ Stretches within(const Stretches& sorted, const Entry& entry) {
 
 class Analyst {
  public:
-  explicit Analyst(const Run& run) : run_(run) {}
+  explicit Analyst(const TracedRun& run) : run_(run) {}
 
   Analysis analyse() {
     find_operations();
@@ -70,21 +70,24 @@ class Analyst {
   }
 
   void find_operations() {
-    std::map<Place, Operation> found;
+    std::map<Place, TracedOperation> found;
     for (const RankTrace& rank : run_.ranks)
-      for (const Entry& entry : rank.collectives) join(found, rank, entry);
+      for (const TraceEntry& entry : rank.collectives) join(found, rank, entry);
     for (auto& [place, operation] : found) result_.operations.push_back(std::move(operation));
     std::sort(result_.operations.begin(), result_.operations.end(),
-              [](const Operation& a, const Operation& b) { return a.all_begun < b.all_begun; });
+              [](const TracedOperation& a, const TracedOperation& b) {
+                return a.all_begun < b.all_begun;
+              });
     for (std::size_t i = 0; i < result_.operations.size(); ++i) {
-      const Operation& each = result_.operations[i];
+      const TracedOperation& each = result_.operations[i];
       index_[{each.channel, members_[{each.channel, each.members}], each.sequence}] = i;
     }
   }
 
-  void join(std::map<Place, Operation>& found, const RankTrace& rank, const Entry& entry) {
+  void join(std::map<Place, TracedOperation>& found, const RankTrace& rank,
+            const TraceEntry& entry) {
     const GroupOfTrace& group = rank.groups.at(entry.channel);
-    Operation& operation = found[place_of(rank, entry.channel, entry.sequence)];
+    TracedOperation& operation = found[place_of(rank, entry.channel, entry.sequence)];
     const auto joined = static_cast<std::int64_t>(entry.origin);
     if (operation.seen++ == 0) {
       members_[{entry.channel, group.ranks}] = group.members;
@@ -112,22 +115,22 @@ class Analyst {
     operation.last_end = std::max(operation.last_end, entry.end);
   }
 
-  static RowKey row_key(const Operation& each) {
+  static RowKey row_key(const TracedOperation& each) {
     return {each.group, each.collective, each.algorithm,
             each.dtype, each.bytes,      each.members.size()};
   }
 
   void make_rows() {
-    std::map<RowKey, std::vector<const Operation*>> alike;
-    for (const Operation& each : result_.operations)
+    std::map<RowKey, std::vector<const TracedOperation*>> alike;
+    for (const TracedOperation& each : result_.operations)
       if (!each.failed) alike[row_key(each)].push_back(&each);
     for (const auto& [key, operations] : alike) {
-      Row row;
+      ExposureRow row;
       std::tie(row.group, row.collective, row.algorithm, row.dtype, row.bytes, std::ignore) = key;
       row.ranks = static_cast<int>(std::get<5>(key));
       row.count = operations.size();
       std::vector<double> times;
-      for (const Operation* each : operations) {
+      for (const TracedOperation* each : operations) {
         times.push_back(std::max(each->measured_ns(), 0.0));
         row.total_ns += times.back();
         row.predicted_ns += each->predicted_ns / static_cast<double>(operations.size());
@@ -140,7 +143,7 @@ class Analyst {
   }
 
   // What it should have taken: as predicted, else as its like took.
-  double expected_ns(const Operation& operation) const {
+  double expected_ns(const TracedOperation& operation) const {
     if (operation.predicted_ns > 0) return operation.predicted_ns;
     const auto row = rows_.find(row_key(operation));
     return row == rows_.end() ? 0 : result_.rows[row->second].median_ns;
@@ -152,7 +155,7 @@ class Analyst {
     totals.has_compute = !rank.compute.empty();
     Stretches blocked, computed, under_way;
     const std::size_t first_wait = result_.waits.size();
-    for (const Entry& wait : rank.waits) {
+    for (const TraceEntry& wait : rank.waits) {
       blocked.push_back({wait.begin, wait.end});
       judge_wait(rank, wait);
     }
@@ -160,8 +163,8 @@ class Analyst {
       if (lane.kind != LaneKind::compute) continue;
       for (const Slice& slice : lane.slices) computed.push_back({slice.begin, slice.end});
     }
-    for (const Entry& each : rank.collectives) under_way.push_back({each.begin, each.end});
-    for (const Entry& each : rank.folds)
+    for (const TraceEntry& each : rank.collectives) under_way.push_back({each.begin, each.end});
+    for (const TraceEntry& each : rank.folds)
       totals.fold_ns += static_cast<double>(each.end - each.begin);
     blocked = union_of(std::move(blocked));
     computed = union_of(std::move(computed));
@@ -175,10 +178,10 @@ class Analyst {
   }
 
   // Cuts the time that a thread was blocked at the moments that mattered to the operation.
-  void judge_wait(const RankTrace& rank, const Entry& entry) {
+  void judge_wait(const RankTrace& rank, const TraceEntry& entry) {
     const auto at = index_.find(place_of(rank, entry.channel, entry.sequence));
     if (at == index_.end()) return;
-    const Operation& operation = result_.operations[at->second];
+    const TracedOperation& operation = result_.operations[at->second];
     Wait wait;
     wait.rank = rank.rank;
     wait.operation = at->second;
@@ -219,7 +222,7 @@ class Analyst {
                    const Stretches& under_way, std::size_t first_wait) {
     std::vector<std::pair<std::int64_t, RankStep>> steps;
     steps.reserve(rank.steps.size());
-    for (const Entry& entry : rank.steps) {
+    for (const TraceEntry& entry : rank.steps) {
       RankStep step;
       step.rank = rank.rank;
       step.begin = entry.begin;
@@ -266,17 +269,17 @@ class Analyst {
   void name_buckets() {
     std::map<std::string, Named> named;
     std::map<std::string, Blame> blame;
-    const auto key = [](const Operation& each) {
+    const auto key = [](const TracedOperation& each) {
       const std::string word(to_string(static_cast<Collective>(each.collective)));
       return each.name.empty() ? word + " of group " + each.group : word + " " + each.name;
     };
-    for (const Operation& each : result_.operations) {
+    for (const TracedOperation& each : result_.operations) {
       Named& entry = named[key(each)];
       ++entry.count;
       entry.bytes = std::max(entry.bytes, each.bytes);
     }
     for (const Wait& wait : result_.waits) {
-      const Operation& operation = result_.operations[wait.operation];
+      const TracedOperation& operation = result_.operations[wait.operation];
       Named& entry = named[key(operation)];
       blame[key(operation)][operation.last_rank] += wait.causes[0];
       entry.wait_ns += static_cast<double>(wait.end - wait.begin);
@@ -290,11 +293,12 @@ class Analyst {
     std::stable_sort(
         result_.named.begin(), result_.named.end(),
         [](const Named& a, const Named& b) { return a.exposed_ns() > b.exposed_ns(); });
-    std::stable_sort(result_.rows.begin(), result_.rows.end(),
-                     [](const Row& a, const Row& b) { return a.total_ns > b.total_ns; });
+    std::stable_sort(
+        result_.rows.begin(), result_.rows.end(),
+        [](const ExposureRow& a, const ExposureRow& b) { return a.total_ns > b.total_ns; });
   }
 
-  const Run& run_;
+  const TracedRun& run_;
   Analysis result_;
   std::map<Place, std::size_t> index_;
   std::map<std::pair<std::uint32_t, std::vector<int>>, std::string> members_;
@@ -303,6 +307,6 @@ class Analyst {
 
 }  // namespace
 
-Analysis analyse(const Run& run) { return Analyst(run).analyse(); }
+Analysis analyse(const TracedRun& run) { return Analyst(run).analyse(); }
 
 }  // namespace tutti::trace

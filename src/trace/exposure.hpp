@@ -30,7 +30,7 @@ std::string_view to_string(Cause cause) noexcept;  // "late ready"
 
 using Causes = std::array<double, kCauses>;  // ns
 
-struct Operation {
+struct TracedOperation {
   std::string group;
   std::string name;  // of the call: "bucket 3"; may be empty
   std::vector<int> members;
@@ -83,7 +83,7 @@ struct RankTotals {
 };
 
 // Equal calls of a group, put together.
-struct Row {
+struct ExposureRow {
   std::string group;
   std::uint8_t collective = 0, algorithm = 0, dtype = 0;
   std::uint64_t bytes = 0;
@@ -106,14 +106,14 @@ struct Named {
 };
 
 struct Analysis {
-  std::vector<Operation> operations;  // by when they were begun
+  std::vector<TracedOperation> operations;  // by when they were begun
   std::vector<Wait> waits;
   std::vector<Step> steps;
   std::vector<RankTotals> ranks;
-  std::vector<Row> rows;     // the most time first
-  std::vector<Named> named;  // the most exposed first
+  std::vector<ExposureRow> rows;  // the most time first
+  std::vector<Named> named;       // the most exposed first
 };
 
-Analysis analyse(const Run& run);
+Analysis analyse(const TracedRun& run);
 
 }  // namespace tutti::trace

@@ -94,7 +94,7 @@ std::vector<std::vector<Slice>> part_by_nesting(std::vector<Slice> slices) {
   return parts;
 }
 
-std::string name_of(const RankTrace& rank, const Entry& collective) {
+std::string name_of(const RankTrace& rank, const TraceEntry& collective) {
   const std::string_view word = to_string(static_cast<Collective>(collective.collective));
   const std::string& name = rank.text(collective.name);
   return name.empty() ? std::string(word) : fmt::format("{} {}", word, name);
@@ -124,51 +124,52 @@ class Sorter {
 
   void add_steps() {
     std::vector<Slice> slices;
-    for (const Entry& step : rank_.steps)
+    for (const TraceEntry& step : rank_.steps)
       slices.push_back({step.begin, step.end, fmt::format("step {}", step.sequence), &step});
     add(LaneKind::step, "steps", 0, std::move(slices));
   }
 
   // What it waited for, where that was a collective.
-  std::string name_of_wait(const Entry& wait) const {
+  std::string name_of_wait(const TraceEntry& wait) const {
     const auto at = by_sequence_.find({wait.channel, wait.sequence});
     return at == by_sequence_.end() ? "wait" : "wait for " + name_of(rank_, *at->second);
   }
 
   void add_threads() {
-    for (const Entry& each : rank_.collectives) by_sequence_[{each.channel, each.sequence}] = &each;
+    for (const TraceEntry& each : rank_.collectives)
+      by_sequence_[{each.channel, each.sequence}] = &each;
     std::vector<std::uint64_t> threads;  // in order of appearance
-    std::map<std::uint64_t, std::vector<const Entry*>> compute, waits;
-    for (const Entry& each : rank_.compute) compute[each.origin].push_back(&each);
-    for (const Entry& each : rank_.waits) waits[each.origin].push_back(&each);
+    std::map<std::uint64_t, std::vector<const TraceEntry*>> compute, waits;
+    for (const TraceEntry& each : rank_.compute) compute[each.origin].push_back(&each);
+    for (const TraceEntry& each : rank_.waits) waits[each.origin].push_back(&each);
     for (const auto* entries : {&rank_.compute, &rank_.waits})
-      for (const Entry& each : *entries)
+      for (const TraceEntry& each : *entries)
         if (std::find(threads.begin(), threads.end(), each.origin) == threads.end())
           threads.push_back(each.origin);
     for (std::size_t i = 0; i < threads.size(); ++i) {
       const std::string suffix = i == 0 ? "" : fmt::format(" of thread {}", i + 1);
       add_compute("compute" + suffix, compute[threads[i]], waits[threads[i]]);
       std::vector<Slice> slices;
-      for (const Entry* wait : waits[threads[i]])
+      for (const TraceEntry* wait : waits[threads[i]])
         slices.push_back({wait->begin, wait->end, name_of_wait(*wait), wait});
       add(LaneKind::wait, "wait" + suffix, 0, std::move(slices));
     }
   }
 
-  void add_compute(const std::string& name, const std::vector<const Entry*>& spans,
-                   const std::vector<const Entry*>& waits) {
+  void add_compute(const std::string& name, const std::vector<const TraceEntry*>& spans,
+                   const std::vector<const TraceEntry*>& waits) {
     Stretches blocked;
-    for (const Entry* wait : waits) blocked.push_back({wait->begin, wait->end});
+    for (const TraceEntry* wait : waits) blocked.push_back({wait->begin, wait->end});
     blocked = union_of(std::move(blocked));
     std::vector<Slice> slices;
-    for (const Entry* span : spans)
+    for (const TraceEntry* span : spans)
       for (const Stretch& piece : without({{span->begin, span->end}}, around(blocked, *span)))
         slices.push_back({piece.begin, piece.end, rank_.text(span->name), span});
     add(LaneKind::compute, name, 0, std::move(slices));
   }
 
   // The stretches that may touch a span: there are many, and spans are short.
-  static Stretches around(const Stretches& sorted, const Entry& span) {
+  static Stretches around(const Stretches& sorted, const TraceEntry& span) {
     auto first = std::lower_bound(sorted.begin(), sorted.end(), span.begin,
                                   [](const Stretch& s, std::int64_t at) { return s.end < at; });
     Stretches near;
@@ -178,9 +179,9 @@ class Sorter {
 
   void add_groups() {
     std::map<std::uint32_t, std::vector<Slice>> collectives, folds;
-    for (const Entry& each : rank_.collectives)
+    for (const TraceEntry& each : rank_.collectives)
       collectives[each.channel].push_back({each.begin, each.end, name_of(rank_, each), &each});
-    for (const Entry& each : rank_.folds)
+    for (const TraceEntry& each : rank_.folds)
       folds[each.channel].push_back({each.begin, each.end, "fold", &each});
     for (const auto& [channel, group] : rank_.groups) {
       if (!collectives[channel].empty())
@@ -191,7 +192,7 @@ class Sorter {
   }
 
   const RankTrace& rank_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, const Entry*> by_sequence_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, const TraceEntry*> by_sequence_;
   std::vector<Lane> lanes_;
 };
 

@@ -19,7 +19,7 @@ struct Slice {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::string name;
-  const Entry* entry = nullptr;  // in the RankTrace
+  const TraceEntry* entry = nullptr;  // in the RankTrace
 };
 
 struct Lane {
@@ -36,7 +36,7 @@ std::vector<Lane> lanes_of(const RankTrace& rank);
 std::vector<std::vector<Slice>> part_by_nesting(std::vector<Slice> slices);
 
 // "all_reduce", or "all_reduce bucket 3" of a call with a name.
-std::string name_of(const RankTrace& rank, const Entry& collective);
+std::string name_of(const RankTrace& rank, const TraceEntry& collective);
 
 // Half-open stretches of time.
 struct Stretch {

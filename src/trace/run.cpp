@@ -75,7 +75,7 @@ Status check_ranks(const std::vector<RankTrace>& traces) {
 void shift(RankTrace& trace, std::int64_t by) {
   for (auto* entries : {&trace.collectives, &trace.waits, &trace.folds, &trace.compute,
                         &trace.steps, &trace.counters})
-    for (Entry& entry : *entries) {
+    for (TraceEntry& entry : *entries) {
       entry.begin += by;
       entry.end += by;
       if (entry.kind == static_cast<std::uint8_t>(Kind::collective))
@@ -83,13 +83,13 @@ void shift(RankTrace& trace, std::int64_t by) {
     }
 }
 
-void find_extent(Run& run) {
+void find_extent(TracedRun& run) {
   run.begin_ns = std::numeric_limits<std::int64_t>::max();
   run.end_ns = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& trace : run.ranks)
     for (const auto* entries :
          {&trace.collectives, &trace.waits, &trace.folds, &trace.compute, &trace.steps})
-      for (const Entry& entry : *entries) {
+      for (const TraceEntry& entry : *entries) {
         run.begin_ns = std::min(run.begin_ns, entry.begin);
         run.end_ns = std::max(run.end_ns, entry.end);
       }
@@ -98,13 +98,13 @@ void find_extent(Run& run) {
 
 }  // namespace
 
-Result<Run> make_run(std::vector<RankTrace> traces, const std::string& job,
-                     const std::string& folder) {
+Result<TracedRun> make_run(std::vector<RankTrace> traces, const std::string& job,
+                           const std::string& folder) {
   if (Status status = choose_job(traces, job, folder); !status.ok()) return status;
   std::sort(traces.begin(), traces.end(),
             [](const RankTrace& a, const RankTrace& b) { return a.rank < b.rank; });
   if (Status status = check_ranks(traces); !status.ok()) return status;
-  Run run;
+  TracedRun run;
   run.job = traces.front().job;
   run.size = traces.front().ranks;
   run.alignments = align_clocks(traces);
@@ -121,7 +121,8 @@ Result<Run> make_run(std::vector<RankTrace> traces, const std::string& job,
   return run;
 }
 
-Result<Run> load_run(const std::string& folder, const std::string& job, const Progress& progress) {
+Result<TracedRun> load_run(const std::string& folder, const std::string& job,
+                           const Progress& progress) {
   auto paths = trace_files(folder);
   if (!paths.ok()) return paths.status();
   std::vector<RankTrace> traces;

@@ -20,7 +20,7 @@ struct Alignment {
   std::int64_t uncertainty_ns = 0;  // it may be wrong by so much; -1: nothing bounds it
 };
 
-struct Run {
+struct TracedRun {
   std::string job;
   int size = 1;                  // ranks of the job
   std::vector<RankTrace> ranks;  // by rank; those whose file is there. Times: the first one's clock
@@ -35,11 +35,11 @@ using Progress = std::function<void(std::size_t, std::size_t)>;
 
 // Reads d/rank-*.trace. `job`: which one, where the folder holds several; empty: the only one.
 // invalid_argument: no folder, nothing in it, several jobs, two files of one rank.
-Result<Run> load_run(const std::string& folder, const std::string& job,
-                     const Progress& progress = {});
+Result<TracedRun> load_run(const std::string& folder, const std::string& job,
+                           const Progress& progress = {});
 // The same from traces that were read already.
-Result<Run> make_run(std::vector<RankTrace> traces, const std::string& job,
-                     const std::string& folder = "the folder");
+Result<TracedRun> make_run(std::vector<RankTrace> traces, const std::string& job,
+                           const std::string& folder = "the folder");
 
 // What to add to each trace's clock to get the first one's. Ranks with the same clock identity have
 // one offset. Others are bounded by what no collective allows: that it ended on one rank before

@@ -24,8 +24,8 @@ class Parser {
   Result<RankTrace> parse() {
     if (Status status = read_head(); !status.ok()) return status;
     std::size_t at = sizeof(FileHead);
-    for (; at + sizeof(Entry) <= bytes_.size(); at += sizeof(Entry)) {
-      Entry entry;
+    for (; at + sizeof(TraceEntry) <= bytes_.size(); at += sizeof(TraceEntry)) {
+      TraceEntry entry;
       std::memcpy(&entry, bytes_.data() + at, sizeof entry);
       if (entry.kind == static_cast<std::uint8_t>(Kind::none)) break;
       if (Status status = take(entry, at); !status.ok()) return status;
@@ -59,7 +59,7 @@ class Parser {
                    fmt::format("a trace of version {}; this tool reads version {}", head.version,
                                kTraceVersion));
     if (head.check != check_of(head) || head.head_bytes != sizeof(FileHead) ||
-        head.entry_bytes != sizeof(Entry) || head.ranks < 1 || head.rank < 0 ||
+        head.entry_bytes != sizeof(TraceEntry) || head.ranks < 1 || head.rank < 0 ||
         head.rank >= head.ranks)
       return corrupt(0, "the head does not agree with itself");
     trace_.rank = head.rank;
@@ -73,7 +73,7 @@ class Parser {
     return {};
   }
 
-  Status take(const Entry& entry, std::size_t at) {
+  Status take(const TraceEntry& entry, std::size_t at) {
     if (entry.check != check_of(entry)) return corrupt(at, "a wrong check sum");
     if (entry.kind >= kKinds) return corrupt(at, fmt::format("an entry of kind {}", entry.kind));
     const Kind kind = static_cast<Kind>(entry.kind);
@@ -102,7 +102,7 @@ class Parser {
     return {};
   }
 
-  Status take_text(const Entry& entry, std::size_t at) {
+  Status take_text(const TraceEntry& entry, std::size_t at) {
     if (entry.channel > kTextBytes) return corrupt(at, "a text that is too long");
     trace_.texts[entry.name].append(reinterpret_cast<const char*>(&entry) + kTextOffset,
                                     entry.channel);
@@ -111,9 +111,10 @@ class Parser {
 
   // Nothing but zeros may follow the last entry, apart from one that was cut in two.
   Status check_rest(std::size_t at) const {
-    if (bytes_.size() - at < sizeof(Entry)) return {};
-    const auto odd = std::find_if(bytes_.begin() + static_cast<std::ptrdiff_t>(at + sizeof(Entry)),
-                                  bytes_.end(), [](char byte) { return byte != 0; });
+    if (bytes_.size() - at < sizeof(TraceEntry)) return {};
+    const auto odd =
+        std::find_if(bytes_.begin() + static_cast<std::ptrdiff_t>(at + sizeof(TraceEntry)),
+                     bytes_.end(), [](char byte) { return byte != 0; });
     if (odd == bytes_.end()) return {};
     return corrupt(at, "a gap");
   }
@@ -127,7 +128,7 @@ class Parser {
       group.ranks = *std::move(ranks);
     }
     for (const auto* entries : {&trace_.collectives, &trace_.folds, &trace_.waits})
-      for (const Entry& entry : *entries)
+      for (const TraceEntry& entry : *entries)
         if (trace_.groups.count(entry.channel) == 0)
           return wrong(Code::corrupt, fmt::format("nothing says what group {} is", entry.channel));
     return {};

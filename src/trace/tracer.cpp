@@ -39,7 +39,7 @@ FileHead head_of(const TracerOptions& options, std::string_view job) {
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   head.version = kTraceVersion;
   head.head_bytes = sizeof(FileHead);
-  head.entry_bytes = sizeof(Entry);
+  head.entry_bytes = sizeof(TraceEntry);
   head.rank = options.rank;
   head.ranks = options.ranks;
   head.pid = ::getpid();
@@ -128,13 +128,13 @@ bool Tracer::map_part() noexcept {
   return true;
 }
 
-void Tracer::append(Kind kind, Entry entry) noexcept {
+void Tracer::append(Kind kind, TraceEntry entry) noexcept {
   std::scoped_lock lock(lock_);
   append_locked(kind, entry);
 }
 
 // The kind is written last: an entry that has one is whole.
-void Tracer::append_locked(Kind kind, Entry entry) noexcept {
+void Tracer::append_locked(Kind kind, TraceEntry entry) noexcept {
   if (!failure_.ok() || fork_guard_.crossed()) return;
   if (used_ == kPartBytes && !map_part()) return;
   entry.kind = static_cast<std::uint8_t>(kind);
@@ -162,7 +162,7 @@ std::uint32_t Tracer::text_locked(std::string_view text) {
   do {
     const std::string_view piece = text.substr(0, kTextBytes);
     text.remove_prefix(piece.size());
-    Entry entry;
+    TraceEntry entry;
     entry.name = number;
     entry.channel = static_cast<std::uint32_t>(piece.size());
     entry.flags = text.empty() ? 0 : kMore;
@@ -173,7 +173,7 @@ std::uint32_t Tracer::text_locked(std::string_view text) {
 }
 
 void Tracer::compute(std::string_view name, std::int64_t begin, std::int64_t end) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.name = text(name);
   entry.begin = begin;
   entry.end = end;
@@ -182,7 +182,7 @@ void Tracer::compute(std::string_view name, std::int64_t begin, std::int64_t end
 }
 
 void Tracer::step(std::int64_t number, std::int64_t begin, std::int64_t end) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.sequence = static_cast<std::uint64_t>(number);
   entry.begin = begin;
   entry.end = end;
@@ -190,7 +190,7 @@ void Tracer::step(std::int64_t number, std::int64_t begin, std::int64_t end) noe
 }
 
 void Tracer::counter(std::string_view name, std::int64_t step, double value) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.name = text(name);
   entry.sequence = static_cast<std::uint64_t>(step);
   entry.begin = entry.end = now_ns();
@@ -199,14 +199,14 @@ void Tracer::counter(std::string_view name, std::int64_t step, double value) noe
 }
 
 void Tracer::clock_offset(std::int64_t ns) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.begin = entry.end = ns;
   append(Kind::clock, entry);
 }
 
 void Tracer::group(std::uint32_t channel, std::string_view name,
                    std::span<const int> members) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.channel = channel;
   entry.name = text(name);
   entry.sequence = members.size();
@@ -214,14 +214,14 @@ void Tracer::group(std::uint32_t channel, std::string_view name,
   append(Kind::group, entry);
 }
 
-void Tracer::collective(Entry entry, std::string_view name) noexcept {
+void Tracer::collective(TraceEntry entry, std::string_view name) noexcept {
   entry.name = text(name);
   append(Kind::collective, entry);
 }
 
 void Tracer::wait(std::uint32_t channel, std::uint64_t sequence, std::int64_t begin,
                   std::int64_t end) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.channel = channel;
   entry.sequence = sequence;
   entry.begin = begin;
@@ -232,7 +232,7 @@ void Tracer::wait(std::uint32_t channel, std::uint64_t sequence, std::int64_t be
 
 void Tracer::fold(std::uint32_t channel, std::uint64_t sequence, std::size_t bytes,
                   std::int64_t begin, std::int64_t end) noexcept {
-  Entry entry;
+  TraceEntry entry;
   entry.channel = channel;
   entry.sequence = sequence;
   entry.bytes = bytes;

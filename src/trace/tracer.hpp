@@ -47,7 +47,7 @@ class Tracer final : public Sink {
 
   void group(std::uint32_t channel, std::string_view name, std::span<const int> members) noexcept;
   // `entry` has everything but its kind and its name.
-  void collective(Entry entry, std::string_view name) noexcept;
+  void collective(TraceEntry entry, std::string_view name) noexcept;
   void wait(std::uint32_t channel, std::uint64_t sequence, std::int64_t begin,
             std::int64_t end) noexcept;
   void fold(std::uint32_t channel, std::uint64_t sequence, std::size_t bytes, std::int64_t begin,
@@ -60,8 +60,8 @@ class Tracer final : public Sink {
  private:
   Tracer() = default;
   bool map_part() noexcept;
-  void append(Kind kind, Entry entry) noexcept;
-  void append_locked(Kind kind, Entry entry) noexcept;
+  void append(Kind kind, TraceEntry entry) noexcept;
+  void append_locked(Kind kind, TraceEntry entry) noexcept;
   std::uint32_t text_locked(std::string_view text);
   std::uint32_t text(std::string_view text) noexcept;
 

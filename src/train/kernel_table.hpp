@@ -22,6 +22,6 @@ const UpdateKernels* plain_kernels();
 const UpdateKernels* avx2_kernels();
 const UpdateKernels* avx512_kernels();
 
-const UpdateKernels& update_kernels(reduce::Level level);  // only when reduce::can_run(level)
+const UpdateKernels& update_kernels(reduce::SimdLevel level);  // only when reduce::can_run(level)
 
 }  // namespace tutti::train

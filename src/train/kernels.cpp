@@ -7,11 +7,11 @@
 namespace tutti::train {
 namespace {
 
-const UpdateKernels* kernels_of(reduce::Level level) {
+const UpdateKernels* kernels_of(reduce::SimdLevel level) {
   switch (level) {
-    case reduce::Level::plain: return plain_kernels();
-    case reduce::Level::avx2: return avx2_kernels();
-    case reduce::Level::avx512: return avx512_kernels();
+    case reduce::SimdLevel::plain: return plain_kernels();
+    case reduce::SimdLevel::avx2: return avx2_kernels();
+    case reduce::SimdLevel::avx512: return avx512_kernels();
   }
   return nullptr;
 }
@@ -23,7 +23,7 @@ const UpdateKernels& best() {
 
 }  // namespace
 
-const UpdateKernels& update_kernels(reduce::Level level) {
+const UpdateKernels& update_kernels(reduce::SimdLevel level) {
   TUTTI_CHECK(reduce::can_run(level));
   const UpdateKernels* kernels = kernels_of(level);
   TUTTI_CHECK(kernels != nullptr);  // both rooms' files are compiled with the same switches

@@ -85,8 +85,8 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
 std::vector<Fault> Replica::faults_found() const {
   const auto found = control_.slot_faults();
   // What was not finite before the reduction is not finite after it either: that says nothing new.
-  const bool known = std::any_of(found.begin(), found.end(),
-                                 [](const auto& one) { return !one.after_reduction; });
+  const bool known =
+      std::any_of(found.begin(), found.end(), [](const auto& one) { return !one.after_reduction; });
   std::vector<Fault> faults;
   for (const Control::SlotFault& one : found) {
     if (known && one.after_reduction) continue;

@@ -27,7 +27,7 @@
 namespace tutti::transport {
 
 // Symmetric memory of this rank: mapped here, and by every peer that `share_region` named.
-struct Region {
+struct MemoryRegion {
   std::uint64_t id = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -45,7 +45,7 @@ class Endpoint {
   virtual Link* link(int peer) = 0;
 
   // Polls every link once. True if anything happened.
-  virtual bool poll(Sink& sink) = 0;
+  virtual bool poll(MessageSink& sink) = 0;
 
   // Arms the doorbell, looks once more (`again` polls and says whether there is work), and sleeps
   // until a peer rings, a socket is ready, wake() is called, or `timeout` passes. `idle`: only
@@ -57,8 +57,8 @@ class Endpoint {
   // on memory links; others are passed over); `id` is the same on all ranks of the group.
   // `region_mapped` says whether the peer's region `id` has arrived here; poll makes it come true.
   // `free_region` unmaps this rank's own and drops the mappings of the peers' regions of that id.
-  virtual Result<Region> allocate_region(std::uint64_t id, std::size_t bytes,
-                                         const std::vector<int>& peers) = 0;
+  virtual Result<MemoryRegion> allocate_region(std::uint64_t id, std::size_t bytes,
+                                               const std::vector<int>& peers) = 0;
   virtual bool region_mapped(int peer, std::uint64_t id) const = 0;
   virtual void free_region(std::uint64_t id) = 0;
   // The own region that holds `data`, if all of `peers` have mapped it; region 0 otherwise. The

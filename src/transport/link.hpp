@@ -40,9 +40,9 @@ struct Payload {
 inline constexpr std::size_t kInlineBytes = 72;
 
 // The engine's side. All calls come from inside Link::poll, so from one thread at a time.
-class Sink {
+class MessageSink {
  public:
-  virtual ~Sink() = default;
+  virtual ~MessageSink() = default;
   // A message link asks where `header.bytes` bytes should go; null: it keeps them in memory of its
   // own and hands out a lease. Asked for data and bulk only. The place must stay valid until
   // on_message, or until Link::forget(channel).
@@ -87,7 +87,7 @@ class Link {
   virtual bool revoked(std::uint64_t) const { return false; }
 
   // Delivers what has come, within reason. True if anything happened.
-  virtual bool poll(Sink& sink) = 0;
+  virtual bool poll(MessageSink& sink) = 0;
   // After this returns the link touches no memory lent or placed for `channel` any more, and
   // on_sent will not be called for it. Messages of that channel still arrive.
   virtual void forget(std::uint32_t channel) = 0;

@@ -74,7 +74,7 @@ bool LinkedEndpoint::time_to_look() {
                      [](MessageLink* link) { return link->wants_room(); });
 }
 
-bool LinkedEndpoint::poll(Sink& sink) {
+bool LinkedEndpoint::poll(MessageSink& sink) {
   bool happened = false;
   if (time_to_look()) reactor_.look();
   // Before the memory links: it is they who report a peer's end.
@@ -139,8 +139,8 @@ void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<b
   set_doorbell(kAwake);
 }
 
-Result<Region> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
-                                               const std::vector<int>& peers) {
+Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
+                                                     const std::vector<int>& peers) {
   const auto is_wanted = [&](int peer) {
     return std::find(peers.begin(), peers.end(), peer) != peers.end();
   };

@@ -39,11 +39,11 @@ class LinkedEndpoint final : public Endpoint {
   int rank() const override { return parts_.rank; }
   int size() const override { return parts_.size; }
   Link* link(int peer) override { return links_[static_cast<std::size_t>(peer)].get(); }
-  bool poll(Sink& sink) override;
+  bool poll(MessageSink& sink) override;
   void sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) override;
   void wake() override { parts_.window->ring(); }
-  Result<Region> allocate_region(std::uint64_t id, std::size_t bytes,
-                                 const std::vector<int>& peers) override;
+  Result<MemoryRegion> allocate_region(std::uint64_t id, std::size_t bytes,
+                                       const std::vector<int>& peers) override;
   bool region_mapped(int peer, std::uint64_t id) const override { return regions_.has(peer, id); }
   void free_region(std::uint64_t id) override { regions_.free(id); }
   MemoryRef find_region(const void* data, std::size_t bytes,

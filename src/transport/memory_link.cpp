@@ -123,7 +123,7 @@ int MemoryLink::take_block(std::size_t bytes) {
 
 bool MemoryLink::has_room() {
   if (tail_ - consumed_seen_ == kSlots) {
-    Lane& theirs = in_;
+    PairLane& theirs = in_;
     consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
     if (tail_ - consumed_seen_ == kSlots) {
       // Ask to be woken, then look again: the peer looks after it has taken something.
@@ -239,7 +239,7 @@ bool MemoryLink::next_is_there() const {
   return visibility_ == nullptr || visibility_->visible(ends_.peer, ends_.self, head_);
 }
 
-bool MemoryLink::poll(Sink& sink) {
+bool MemoryLink::poll(MessageSink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
   bool happened = take(sink);
   if (backlog_.load(std::memory_order_acquire)) flush();
@@ -264,7 +264,7 @@ bool MemoryLink::found_room() {
   return has_room();
 }
 
-bool MemoryLink::take(Sink& sink) {
+bool MemoryLink::take(MessageSink& sink) {
   int taken = 0;
   for (; taken < kTakeAtOnce && next_is_there(); ++taken) {
     deliver(sink, in_.slots[head_ % kSlots]);
@@ -278,7 +278,7 @@ bool MemoryLink::take(Sink& sink) {
   return true;
 }
 
-void MemoryLink::deliver(Sink& sink, const Slot& slot) {
+void MemoryLink::deliver(MessageSink& sink, const Slot& slot) {
   const Header header = slot.header;
   if (header.kind == MessageKind::bell) return on_bell(sink, slot);
   Payload payload;
@@ -327,7 +327,7 @@ const std::byte* MemoryLink::locate(const LoanNote& note, std::size_t bytes) con
   return bytes <= all && note.offset <= all - bytes ? ends_.theirs->at(note.offset) : nullptr;
 }
 
-void MemoryLink::on_bell(Sink& sink, const Slot& slot) {
+void MemoryLink::on_bell(MessageSink& sink, const Slot& slot) {
   const Header& header = slot.header;
   if (header.step == kRegionHere) {
     HandedRegion region;
@@ -343,7 +343,7 @@ void MemoryLink::on_bell(Sink& sink, const Slot& slot) {
   for (std::size_t i = 0; i < bytes / sizeof words[0]; ++i) end_loan(sink, words[i]);
 }
 
-void MemoryLink::end_loan(Sink& sink, std::uint64_t lease) {
+void MemoryLink::end_loan(MessageSink& sink, std::uint64_t lease) {
   const std::size_t index = index_of(lease);
   Loan ended;
   {

@@ -42,7 +42,7 @@ class MemoryLink final : public Link {
   struct Ends {
     std::string_view name;      // of the transport; outlives the link
     bool same_process = false;  // all memory is within reach
-    int self = 0;  // like `mine`, the endpoint's to fill in
+    int self = 0;               // like `mine`, the endpoint's to fill in
     int peer = 0;
     std::shared_ptr<Window> mine = nullptr;
     std::shared_ptr<Window> theirs = nullptr;
@@ -62,7 +62,7 @@ class MemoryLink final : public Link {
             std::uint64_t token) override;
   void release(std::uint64_t lease) override;
   bool revoked(std::uint64_t lease) const override;
-  bool poll(Sink& sink) override;
+  bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
   MemoryRef share(const void* data, std::size_t bytes) const override;
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
@@ -107,10 +107,10 @@ class MemoryLink final : public Link {
   bool send_copied(const Header& header, const void* payload, std::size_t bytes);
   int take_block(std::size_t bytes);
 
-  bool take(Sink& sink);
-  void deliver(Sink& sink, const Slot& slot);
-  void on_bell(Sink& sink, const Slot& slot);
-  void end_loan(Sink& sink, std::uint64_t lease);
+  bool take(MessageSink& sink);
+  void deliver(MessageSink& sink, const Slot& slot);
+  void on_bell(MessageSink& sink, const Slot& slot);
+  void end_loan(MessageSink& sink, std::uint64_t lease);
   const std::byte* locate(const LoanNote& note, std::size_t bytes) const;
   void hold(const LoanNote& note, std::size_t bytes, Payload& payload);
   std::atomic<std::uint32_t>* held_count(std::uint64_t lease);
@@ -121,8 +121,8 @@ class MemoryLink final : public Link {
   RegionTable& regions_;
   Log log_;
   Visibility* visibility_;
-  Lane& out_;                                 // my lane: what I publish
-  Lane& in_;                                  // the peer's lane for me; read only
+  PairLane& out_;                             // my lane: what I publish
+  PairLane& in_;                              // the peer's lane for me; read only
   std::uint64_t head_ = 0;                    // next slot to take; poll only
   BufferPool pool_;                           // payloads that were copied out of the peer's arena
   std::atomic<std::uint32_t> held_small_{0};  // blocks of the peer's arena that wait for release

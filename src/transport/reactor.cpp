@@ -12,7 +12,7 @@ Result<Reactor> Reactor::create() {
   return Reactor(std::move(epoll));
 }
 
-Status Reactor::add(int descriptor, Source& source) {
+Status Reactor::add(int descriptor, EventSource& source) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = &source;
@@ -26,7 +26,7 @@ void Reactor::look() {
   const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    static_cast<Source*>(event.data.ptr)->on_ready(event.events);
+    static_cast<EventSource*>(event.data.ptr)->on_ready(event.events);
   }
 }
 

@@ -11,9 +11,9 @@
 namespace tutti::transport {
 
 // Something with a descriptor. `on_ready` only notes the EPOLL… events; poll acts on them.
-class Source {
+class EventSource {
  public:
-  virtual ~Source() = default;
+  virtual ~EventSource() = default;
   virtual void on_ready(std::uint32_t events) = 0;
 };
 
@@ -22,7 +22,7 @@ class Reactor {
   static Result<Reactor> create();
 
   // Watches for reading and writing, by edges: a source reads until there is nothing left.
-  Status add(int descriptor, Source& source);
+  Status add(int descriptor, EventSource& source);
   // Tells the sources what is ready right now. Never blocks.
   void look();
   int descriptor() const { return epoll_.get(); }

@@ -7,7 +7,7 @@
 
 namespace tutti::transport {
 
-Result<Region> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool shared) {
+Result<MemoryRegion> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool shared) {
   if (id == 0 || id == ~std::uint64_t{0} || bytes == 0)
     return Status(Code::invalid_argument,
                   fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
@@ -25,7 +25,7 @@ Result<Region> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool s
   // The owner touches first: the pages come from its own NUMA node.
   std::memset(own.mapping->data(), 0, bytes);
 
-  const Region region{id, own.mapping->data(), bytes};
+  const MemoryRegion region{id, own.mapping->data(), bytes};
   std::unique_lock lock(mutex_);
   if (!own_.emplace(id, std::move(own)).second)
     return Status(Code::invalid_argument, fmt::format("symmetric memory {} exists already", id));

@@ -21,7 +21,7 @@ namespace tutti::transport {
 class RegionTable {
  public:
   // Makes one. `shared`: other processes are going to map it, by `descriptor(id)`.
-  Result<Region> allocate(std::uint64_t id, std::size_t bytes, bool shared);
+  Result<MemoryRegion> allocate(std::uint64_t id, std::size_t bytes, bool shared);
   int descriptor(std::uint64_t id) const;
   // Drops this rank's own region and everybody's of that id.
   void free(std::uint64_t id);

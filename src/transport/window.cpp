@@ -32,7 +32,7 @@ Status check_head(const WindowHead& head, std::size_t bytes, int rank) {
                               head.version, kWindowVersion));
   const WindowShape shape{head.lanes, head.large_blocks, head.large_bytes};
   if (head.rank != rank || head.bytes != bytes || head.large_blocks > kMaxLargeBlocks ||
-      head.lanes > bytes / sizeof(Lane) || head.large_bytes > bytes || shape.bytes() != bytes)
+      head.lanes > bytes / sizeof(PairLane) || head.large_bytes > bytes || shape.bytes() != bytes)
     return Status(Code::corrupt, fmt::format("the window of rank {} contradicts itself", rank));
   return {};
 }
@@ -51,7 +51,7 @@ WindowShape WindowShape::of(int lanes, std::size_t segment_bytes) {
 }
 
 std::size_t WindowShape::lane_offset(int lane) const {
-  return kLanesOffset + static_cast<std::size_t>(lane) * sizeof(Lane);
+  return kLanesOffset + static_cast<std::size_t>(lane) * sizeof(PairLane);
 }
 
 std::size_t WindowShape::block_offset(int lane, std::size_t block) const {

@@ -57,7 +57,7 @@ inline constexpr std::uint64_t kArenaRegion = 0;  // offset into the sender's wi
 inline constexpr std::uint64_t kDirectRegion = ~std::uint64_t{0};  // the address itself: inproc
 
 // All written by the window's owner.
-struct Lane {
+struct PairLane {
   // Slots of the peer's ring that the owner has taken.
   alignas(kLine) std::atomic<std::uint64_t> consumed;
   // 1: the owner waits for the peer to take some of its own.
@@ -104,8 +104,8 @@ class Window : public std::enable_shared_from_this<Window> {
   Window(Mapping mapping, Descriptor memory, Descriptor bell);
 
   WindowHead& head() const { return *reinterpret_cast<WindowHead*>(mapping_.data()); }
-  Lane& lane(int lane) const {
-    return *reinterpret_cast<Lane*>(mapping_.data() + shape_.lane_offset(lane));
+  PairLane& lane(int lane) const {
+    return *reinterpret_cast<PairLane*>(mapping_.data() + shape_.lane_offset(lane));
   }
   std::byte* block(int lane, std::size_t block) const {
     return mapping_.data() + shape_.block_offset(lane, block);

@@ -17,6 +17,7 @@ using schedule::HostAction;
 using schedule::HostForm;
 using schedule::HostForms;
 using schedule::HostPhase;
+using schedule::Reach;
 
 // What one rank does in one phase, in bytes.
 struct PhaseBytes {
@@ -193,17 +194,18 @@ class HostCall {
   }
 
   double seconds() const {
-    const bool is_line = way_.carrier == Carrier::line;
-    const bool reaches =
-        facts_.symmetric && !is_line && (way_.carrier == Carrier::pieces || way_.may_hope);
-    if (reaches)
+    const auto reach = schedule::reach_of(ranks_[0], way_,
+                                          {.source_mapped = facts_.symmetric,
+                                           .target_mapped = facts_.symmetric,
+                                           .source_readable = true});
+    if (reach == Reach::mapped)
       return play([](const HostForms& forms) -> const HostForm& { return forms.mapped; },
                   [&](const PhaseBytes& bytes) { return prices_.where_it_lies(bytes); });
-    if (way_.may_read)
+    if (reach == Reach::readable)
       return play([](const HostForms& forms) -> const HostForm& { return *forms.readable; },
                   [&](const PhaseBytes& bytes) { return prices_.by_kernel(bytes); });
     const auto window = [](const HostForms& forms) -> const HostForm& { return forms.window; };
-    if (is_line)
+    if (way_.carrier == Carrier::line)
       return play(window, [&](const PhaseBytes& bytes) { return prices_.in_lines(bytes); });
     if (way_.carrier == Carrier::window)
       return play(window, [&](const PhaseBytes& bytes) { return prices_.through_window(bytes); });

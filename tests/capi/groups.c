@@ -96,7 +96,8 @@ void check_late_rank(tutti_group* group) {
   CHECK_OK(tutti_group_duplicate(group, "hurried", &copy));
   if (rank != last) {
     status = tutti_barrier(copy, &hurried);
-    CHECK(tutti_status_rank(status) == rank);
+    /* Whoever noticed first told the others. */
+    CHECK(tutti_status_rank(status) >= 0 && tutti_status_rank(status) < last);
     CHECK(tutti_status_peer(status) == last);
     CHECK(tutti_status_sequence(status) > 0);
     CHECK_CODE(status, TUTTI_TIMED_OUT);

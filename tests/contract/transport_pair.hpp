@@ -33,7 +33,7 @@ struct Received {
   bool placed = false;
 };
 
-class Notebook final : public Sink {
+class Notebook final : public MessageSink {
  public:
   explicit Notebook(Endpoint& endpoint) : endpoint_(endpoint) {}
 

@@ -39,8 +39,10 @@ void in_threads(int size, const std::function<void(Config&)>& tune,
       options.rank = rank;
       options.size = size;
       options.extensions = toys;
-      options.config = Config{.timeout = std::chrono::seconds(20), .tuning = "fixed"};
-      tune(*options.config);
+      Config& config = options.config.emplace();
+      config.timeout = std::chrono::seconds(20);
+      config.tuning = "fixed";
+      tune(config);
       auto group = Group::create(store, options);
       ASSERT_TRUE(group.ok()) << group.status().to_string();
       body(**group);
@@ -157,7 +159,7 @@ TEST(ToyTransport, is_named_with_the_others_when_a_word_is_wrong) {
   toys->transports = {&toys::unix_transport()};
   GroupOptions options{.rank = 0, .size = 1};
   options.extensions = toys;
-  options.config = Config{.transport = "smoke"};
+  options.config.emplace().transport = "smoke";
   const auto group = Group::create(make_memory_store(), options);
   EXPECT_THAT(group.status().message(), HasSubstr("unix, inproc, shm, tcp"));
 }

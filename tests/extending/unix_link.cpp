@@ -56,7 +56,7 @@ bool UnixLink::read_socket() {
   }
 }
 
-bool UnixLink::poll(Sink& sink) {
+bool UnixLink::poll(MessageSink& sink) {
   flush();
   bool moved = readable_ && read_socket();
   std::size_t at = 0;
@@ -75,7 +75,7 @@ bool UnixLink::poll(Sink& sink) {
   return true;
 }
 
-void UnixLink::deliver(Sink& sink, const Header& header, const char* data) {
+void UnixLink::deliver(MessageSink& sink, const Header& header, const char* data) {
   Payload payload;
   const bool divisible = header.kind == MessageKind::data || header.kind == MessageKind::bulk;
   if (std::byte* place = divisible ? sink.place(peer_, header) : nullptr) {

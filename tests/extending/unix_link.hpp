@@ -15,7 +15,7 @@ namespace tutti::toys {
 
 using namespace transport;
 
-class UnixLink final : public MessageLink, private Source {
+class UnixLink final : public MessageLink, private EventSource {
  public:
   UnixLink(int self, int peer, Descriptor socket)
       : self_(self), peer_(peer), socket_(std::move(socket)) {}
@@ -24,7 +24,7 @@ class UnixLink final : public MessageLink, private Source {
   std::size_t eager_bytes() const override { return kFrameBytes; }
   Sent send(const Header& header, const void* payload, std::size_t bytes, std::uint64_t) override;
   void release(std::uint64_t lease) override;
-  bool poll(Sink& sink) override;
+  bool poll(MessageSink& sink) override;
   void forget(std::uint32_t) override {}  // nothing is lent, and places are filled at once
 
   Status watch(Reactor& reactor) override { return reactor.add(socket_.get(), *this); }
@@ -41,7 +41,7 @@ class UnixLink final : public MessageLink, private Source {
   void on_ready(std::uint32_t) override { readable_ = true; }
   void write_queue();
   bool read_socket();
-  void deliver(Sink& sink, const Header& header, const char* data);
+  void deliver(MessageSink& sink, const Header& header, const char* data);
 
   int self_;
   int peer_;

@@ -61,7 +61,7 @@ class Show(LaunchTest):
 
     def test_variants_differ(self):
         plain = self.tutti("show", "all_reduce", "-a", "direct", "-n", "4").stdout
-        for flags in (["--shots", "1"], ["--in-place"], ["--fused"]):
+        for flags in (["--form", "message"], ["--in-place"], ["--bytes", "64"], ["--memory", "symmetric"]):
             done = self.tutti("show", "all_reduce", "-a", "direct", "-n", "4", *flags)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotEqual(done.stdout, plain, flags)
@@ -73,12 +73,12 @@ class Show(LaunchTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("rank 5 of 6", done.stdout)
 
-    def test_without_algorithm_all_of_them_are_listed(self):
-        done = self.tutti("show", "all_reduce", "-n", "8")
+    def test_all_algorithms_are_listed(self):
+        done = self.tutti("show", "all_reduce", "-n", "8", "--list")
         self.assertEqual(done.returncode, 0, done.stderr)
         for name in ("direct", "ring", "double_binary_tree", "halving_doubling"):
             self.assertIn(name, done.stdout)
-        done = self.tutti("show", "all_reduce", "-n", "8", "--json")
+        done = self.tutti("show", "all_reduce", "-n", "8", "--list", "--json")
         rows = {row["algorithm"]: row for row in json.loads(done.stdout)["algorithms"]}
         ring = rows["ring"]
         self.assertEqual((ring["steps"], ring["messages_per_rank"]), (14, 14))
@@ -98,8 +98,7 @@ class Show(LaunchTest):
     def test_wrong_numbers_are_named(self):
         for flags, culprit in ((["-n", "4", "--root", "4"], "root 4"),
                                (["--hosts", "2"], "'2'"),
-                               (["-n", "5", "--hosts", "2x2"], "-n 5"),
-                               (["--shots", "3"], "shots")):
+                               (["-n", "5", "--hosts", "2x2"], "-n 5")):
             done = self.tutti("show", "broadcast", "-a", "linear", *flags)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(culprit, done.stderr)

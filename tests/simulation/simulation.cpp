@@ -321,7 +321,11 @@ bool Simulation::advance_clock() {
       next = std::min(next, rank.stalled_until);
       continue;
     }
-    for (const auto& group : rank.groups) next = std::min(next, group->next_deadline());
+    for (const auto& group : rank.groups) {
+      // Whatever was due by now was done in the last step.
+      woke_in_vain_ |= group->next_deadline() <= clock_.now();
+      next = std::min(next, group->next_deadline());
+    }
   }
   if (next == Nanoseconds::max()) return false;
   clock_.advance_to(std::max(next, clock_.now() + 1us));
@@ -352,6 +356,7 @@ Outcome Simulation::judge(bool hung) {
   outcome.struck = struck_;
   outcome.started_by_victim = started_by_victim_;
   outcome.left_too_soon = left_too_soon_;
+  outcome.woke_in_vain = woke_in_vain_;
   outcome.script = script_;
   outcome.hash = hash_;
   outcome.story = fmt::format("{} ranks, {} links, fault {} on rank {}\n", ranks_,

@@ -38,6 +38,7 @@ struct Outcome {
   bool struck = false;                     // the fault happened, with work left for the victim
   std::size_t started_by_victim = 0;       // steps, when it did
   std::vector<std::string> left_too_soon;  // ends of collectives that not all had come to, in words
+  bool woke_in_vain = false;               // a rank wanted to wake for a deadline that was over
   std::vector<Step> script;
   std::vector<std::vector<Status>> statuses;  // per rank, per step
   std::vector<std::vector<bool>> right;
@@ -95,6 +96,7 @@ class Simulation {
   bool struck_ = false;
   std::size_t started_by_victim_ = 0;
   std::vector<std::string> left_too_soon_;
+  bool woke_in_vain_ = false;
   std::vector<Step> script_;
   std::unique_ptr<transport::SimNetwork> network_;
   std::unique_ptr<Delay> delay_;

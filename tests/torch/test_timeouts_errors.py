@@ -116,7 +116,7 @@ def different_calls(me, how):
 
 @tutti_only
 @pytest.mark.parametrize("how, words", [
-    ("operation", ["all_reduce", "broadcast"]), ("count", ["4 f32", "5 f32"]), ("dtype", ["4 f32", "4 f64"]),
+    ("operation", ["all_reduce", "broadcast"]), ("count", ["4 x f32", "5 x f32"]), ("dtype", ["4 x f32", "4 x f64"]),
     ("root", ["root 0", "root 1"]), ("reduction", ["sum", "max"])])
 def test_different_calls_fail_on_every_rank_naming_the_one_that_differs(lone_world, how, words):
     for answer in lone_world(3).run(different_calls, {"how": how}):

@@ -29,7 +29,7 @@ torch::optim::AdamW make_optimizer(Gpt& model, const Flags& flags) {
   return torch::optim::AdamW(groups, torch::optim::AdamWOptions(flags.lr));
 }
 
-double one_step(Gpt& model, torch::optim::AdamW& optimizer, const Batch& batch, const Flags& flags,
+double one_step(Gpt& model, torch::optim::AdamW& optimizer, const TokenBatch& batch, const Flags& flags,
                 double lr) {
   optimizer.zero_grad();
   const auto loss =
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   auto optimizer = make_optimizer(*model, flags);
   for (std::int64_t step = 1; step <= flags.train_iters; ++step) {
     const auto first = static_cast<std::uint64_t>((step - 1) * flags.global_batch_size);
-    const Batch batch = data->training(first, flags.global_batch_size);
+    const TokenBatch batch = data->training(first, flags.global_batch_size);
     const double loss = one_step(*model, optimizer, batch, flags, flags.schedule().at(step));
     fmt::print("{{\"step\":{},\"loss\":{:.17g}}}\n", step, loss);
   }

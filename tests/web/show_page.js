@@ -26,8 +26,9 @@ promise('opens_quickly_without_a_complaint_or_a_request', async (browser) => {
   assert.deepEqual(page.complaints, []);
 });
 
-// Goes through all algorithms that the page offers for n, in the page itself, which is quicker than
-// one click at a time: what the cells show before the first step, and after the last one.
+// Goes through all algorithms that the page offers for n, wherever the ranks may sit, with all memory
+// and all passes, in the page itself, which is quicker than one click at a time: what the cells show
+// before the first step, and after the last one.
 const throughAll = (page, n, apart) => page.evaluate(([n, apart]) => {
   const cells = () => [...document.querySelectorAll('.rank .cell')].map((cell) => ({...cell.dataset}));
   const change = (id, value) => {
@@ -35,24 +36,35 @@ const throughAll = (page, n, apart) => page.evaluate(([n, apart]) => {
     if (control.type === 'checkbox') control.checked = value; else control.value = value;
     control.dispatchEvent(new Event('change'));
   };
+  const offered = (id) => [...document.querySelectorAll(`#${id} option`)].map((option) => option.value);
+  const each = (id, visit) => {
+    if (document.getElementById(id).closest('label').hidden) return visit();
+    return offered(id).flatMap((value) => { change(id, value); return visit(); });
+  };
   change('size', n);
-  return [...document.querySelectorAll('#algorithm option')].map((option) => option.value).map((algorithm) => {
-    change('algorithm', algorithm);
+  return each('algorithm', () => each('placement', () => each('memory', () => each('pass', () => {
     change('apart', apart);
+    document.getElementById('first').click();
     const first = cells();
     document.getElementById('last').click();
-    return {algorithm, first, last: cells(), said: document.getElementById('happening').textContent,
-      cut: window.page.schedule.cut, ranks: document.querySelectorAll('.rank').length};
-  });
+    const {algorithm, form, reach, pass, cut, steps} = window.page.schedule;
+    return [{algorithm, form, reach, pass, cut, steps, first, last: cells(),
+      said: document.getElementById('happening').textContent, ranks: document.querySelectorAll('.rank').length,
+      meetings: window.page.run.steps.filter((step) => step.meets).length}];
+  }))));
 }, [n, apart]);
 
 promise('every_algorithm_ends_with_all_contributions_everywhere', async (browser) => {
   const page = await open(browser, allReduce());
   for (const n of [2, 3, 7, 8, 16]) {
     const seen = await throughAll(page, n, false);
-    assert.ok(seen.length >= 6, `${n}: ${seen.length} algorithms`);
-    for (const {algorithm, first, last, said, ranks} of seen) {
+    assert.ok(new Set(seen.map(({algorithm}) => algorithm)).size >= 6, `${n}: ${seen.length} forms`);
+    for (const reach of ['window', 'mapped']) assert.ok(seen.some((each) => each.reach === reach), `${n} ${reach}`);
+    for (const pass of n <= 8 ? ['as built', 'fuse_folds'] : ['fuse_folds'])
+      assert.ok(seen.some((each) => each.pass === pass), `${n} ${pass}`);
+    for (const {algorithm, form, first, last, said, ranks, meetings, steps} of seen) {
       assert.equal(ranks, n);
+      assert.equal(meetings, form === 'host' ? steps : 0);
       const before = first.filter((cell) => cell.space === 'output');
       assert.ok(before.every((cell) => cell.from === cell.rank && cell.done === 'false'), `${algorithm} ${n} at first`);
       const outputs = last.filter((cell) => cell.space === 'output');
@@ -90,10 +102,56 @@ promise('every_collective_ends_with_what_belongs_there', async (browser) => {
 
 promise('a_barrier_ends_when_everybody_has_heard_of_everybody', async (browser) => {
   const page = await open(browser, makePage('barrier', '-n', '6'));
-  for (const {algorithm, first, last} of await throughAll(page, 6, false)) {
+  const seen = await throughAll(page, 6, false);
+  assert.deepEqual(new Set(seen.map(({form}) => form)), new Set(['host', 'message']));
+  for (const {algorithm, first, last} of seen) {
     assert.deepEqual(first.map((cell) => cell.from), ['0', '1', '2', '3', '4', '5'], algorithm);
     assert.ok(last.every((cell) => cell.from === everybody(6)), algorithm);
   }
+});
+
+promise('the_form_follows_from_where_ranks_sit_and_from_size_and_memory', async (browser) => {
+  const page = await open(browser, makePage('all_reduce', '-n', '4', '--bytes', '1M'));
+  const size = (exponent) => page.evaluate((exponent) => {
+    document.getElementById('bytes').value = exponent;
+    document.getElementById('bytes').dispatchEvent(new Event('input'));
+  }, exponent);
+  const seen = async () => [await page.textContent('#form'), await page.textContent('#when'),
+    await page.textContent('#subtitle')].join(' | ');
+  assert.match(await seen(), /^host form \| Ranks on one host run this: .*Ordinary memory, in pieces of .* 2 meetings/);
+  assert.equal(await page.locator('.cell[data-space="window"]').count(), 12);
+  await page.selectOption('#memory', 'symmetric');
+  assert.match(await seen(), /^host form .*Symmetric memory on all ranks/);
+  assert.equal(await page.locator('.cell[data-space="window"]').count(), 0);
+  await size(4);
+  assert.match(await seen(), /^host form .*Any memory, in the line by which a rank arrives.* 1 meeting;/);
+  await size(20);
+  await page.selectOption('#placement', 'apart');
+  assert.match(await seen(), /^message form \| Ranks on a host each run this: messages, after fuse_folds/);
+  assert.equal(await page.isVisible('#memory'), false);
+  await page.selectOption('#pass', 'as built');
+  assert.match(await seen(), /^message form \| The message form as built, before fuse_folds\./);
+  assert.ok(await page.locator('.cell[data-space="scratch"]').count() > 0);
+  await page.selectOption('#placement', 'one_host');
+  await page.selectOption('#algorithm', 'ring');
+  await page.selectOption('#pass', 'fuse_folds');
+  assert.match(await seen(), /^message form \| Ranks on one host run this, as it has no host form: messages, after/);
+  assert.deepEqual(page.complaints, []);
+});
+
+promise('ranks_meet_between_phases', async (browser) => {
+  const page = await open(browser, makePage('all_reduce', '-n', '4', '--bytes', '1M'));
+  assert.deepEqual(await page.$$eval('#phases span', (marks) => marks.map((mark) => mark.textContent)),
+    ['phase 0', 'meet', 'phase 1', 'meet', 'phase 2']);
+  await page.keyboard.press('ArrowRight');
+  assert.match(await page.textContent('#happening'), /Phase 0\. 0 shows chunk 1 in its window/);
+  await page.keyboard.press('ArrowRight');
+  assert.match(await page.textContent('#happening'), /All ranks meet\./);
+  assert.equal(await page.locator('#stage svg.meeting').count(), 1);
+  await page.keyboard.press('ArrowRight');
+  assert.match(await page.textContent('#happening'), /Phase 1\. 1 folds chunk 1 from the window of 0/);
+  assert.equal(await page.locator('#stage svg.meeting').count(), 0);
+  assert.equal(await page.locator('.arrow-group').count(), 3);
 });
 
 promise('play_moves_chunks_and_comes_to_the_end', async (browser) => {
@@ -163,6 +221,7 @@ promise('scrubbing_shows_chunks_on_their_way', async (browser) => {
 promise('size_and_placement_change_the_cost', async (browser) => {
   const page = await open(browser, allReduce());
   await choose(page, 'ring', 8);
+  await page.selectOption('#placement', 'apart');
   assert.equal(await page.textContent('#formula'), 'T = 14·α + 14·o + 14/8·S·β + 7/8·S·γ');
   const set = (id, value) => page.evaluate(([id, value]) => {
     document.getElementById(id).value = value;
@@ -251,6 +310,15 @@ promise('draws_what_the_data_say_and_nothing_of_its_own', async (browser) => {
   const outputs = (await cellsOf(page)).filter((cell) => cell.space === 'output');
   assert.ok(outputs.filter((cell) => cell.done === 'false').length >= 56);
   assert.ok(outputs.filter((cell) => cell.chunk === '0').every((cell) => cell.from === '0 2 3 4 5 6 7'));
+  // Rank 1 takes nothing of what others have folded.
+  const idle = await open(browser, tamper('idle', (data) => {
+    for (const each of data.schedules)
+      if (each.reach === 'window' && each.size === 8 && each.in_place) each.ranks[1].phases.splice(2, 1, []);
+  }));
+  await choose(idle, 'direct', 8);
+  await idle.click('#last');
+  const incomplete = (await cellsOf(idle)).filter((cell) => cell.space === 'output' && cell.done === 'false');
+  assert.deepEqual(incomplete.map(({rank, chunk}) => [rank, chunk]), [0, 2, 3, 4, 5, 6, 7].map((chunk) => ['1', String(chunk)]));
   // A message that nobody sends.
   const silent = tamper('silent', (data) => {
     const start = data.schedules.find((each) => each.algorithm === 'double_binary_tree' && each.size === 8 && each.in_place);

@@ -1,5 +1,6 @@
 // Groups made from groups, several in flight at once, and their end.
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 #include "support/trial.hpp"
@@ -22,6 +23,15 @@ std::vector<std::int32_t> members(Group& group, int world_rank) {
   const Status status = group.all_gather(ConstBuffer::of(mine), Buffer::of(all));
   EXPECT_TRUE(status.ok()) << status.to_string();
   return all;
+}
+
+// How long ranks may take to meet is the join timeout's matter: under load it is seconds.
+TEST(Joining, does_not_hurry_because_operations_must) {
+  for (const WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
+    run(World{.kind = kind,
+              .size = 3,
+              .tune = [](Config& config) { config.timeout = std::chrono::microseconds(1); }},
+        [](Context&) {});
 }
 
 TEST_P(Groups, split_by_color_and_are_ordered_by_key_then_by_old_rank) {

@@ -119,6 +119,7 @@ TEST_P(Tuning, measures_once_keeps_the_table_and_reads_it_the_next_time) {
   run(world(folder, GetParam(), size, "measure"), expect_agreement);
   EXPECT_THAT(folder.take_log(), HasSubstr("costs measured in"));
   EXPECT_NE(Folder::read(table), text);
+  EXPECT_EQ(folder.tables().size(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Tuning,

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tutti/shape.hpp"
 #include "plan/collective_cost.hpp"
+#include "tutti/shape.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 

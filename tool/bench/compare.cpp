@@ -1,5 +1,6 @@
 #include "tool/bench/compare.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,10 +29,11 @@ constexpr const char* kFooter = R"(Examples:
   tutti bench compare -n 2 --transport tcp --peers gloo
 
 Runs tutti, Open MPI, MPICH and Gloo, those that were found when tutti was built, one after the other
-and so in every run, each in turn by the same protocol (bench/protocol.hpp): f32, sum;
+(backwards in every other run), pinned alike, by the same protocol (bench/protocol.hpp): f32, sum;
 all_reduce and broadcast in place, the others out of place. A ratio is the peer's time / tutti's time
 in the same run; shown is the median over runs, against each peer's defaults and against the best of
-its settings in that run (bench/peers/settings.hpp). A peer that hangs is reported and left out.
+its settings in that run (bench/peers/settings.hpp). A peer that hangs or computes wrongly is named and
+left out.
 )";
 
 struct CompareWords {
@@ -127,6 +129,21 @@ struct Gathered {
   std::size_t wrong = 0;  // of tutti
 };
 
+// Whoever comes later finds the machine warmer, or busier: the order turns round with every run.
+std::vector<Contestant> in_order(std::vector<Contestant> contestants, int run) {
+  if (run % 2 == 1) std::reverse(contestants.begin(), contestants.end());
+  return contestants;
+}
+
+// Whoever computes wrongly is named, and where.
+void tell_wrong(const std::vector<Sample>& samples) {
+  for (const Sample& sample : samples)
+    if (sample.wrong > 0)
+      fmt::print("# WRONG: {} {}, {} ranks, {} of {} B, run {}: {} elements\n", sample.library,
+                 sample.setting, sample.ranks, to_string(sample.collective), sample.bytes,
+                 sample.run + 1, sample.wrong);
+}
+
 Gathered gather(const CompareOptions& options) {
   std::size_t steps = 0;
   for (const int ranks : options.ranks) steps += contestants_for(options, ranks).size();
@@ -136,7 +153,7 @@ Gathered gather(const CompareOptions& options) {
   std::size_t done = 0;
   for (int run = 0; run < options.runs; ++run)
     for (const int ranks : options.ranks)
-      for (const Contestant& contestant : contestants_for(options, ranks)) {
+      for (const Contestant& contestant : in_order(contestants_for(options, ranks), run)) {
         const std::string who = fmt::format("run {} of {}, {} ranks, {} {}", run + 1, options.runs,
                                             ranks, contestant.library, contestant.setting);
         progress.show(done++, who);
@@ -157,6 +174,7 @@ Gathered gather(const CompareOptions& options) {
 int compare(const CompareOptions& options) {
   tell_missing(options);
   const Gathered gathered = gather(options);
+  tell_wrong(gathered.samples);
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
   fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);

@@ -26,9 +26,9 @@ bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int 
   const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
   if (setting.room == bench::Room::spare && crowded) return false;
   if (setting.room == bench::Room::crowded && !crowded) return false;
-  if (setting.wire == bench::Wire::memory && options.tcp) return false;
-  if (setting.wire == bench::Wire::tcp && !options.tcp) return false;
-  if (setting.wire == bench::Wire::loopback && (!options.tcp || options.hosts)) return false;
+  if (setting.wire == bench::PeerWire::memory && options.tcp) return false;
+  if (setting.wire == bench::PeerWire::tcp && !options.tcp) return false;
+  if (setting.wire == bench::PeerWire::loopback && (!options.tcp || options.hosts)) return false;
   const auto& peers = options.peers;
   return peers.empty() || std::find(peers.begin(), peers.end(), setting.peer) != peers.end();
 }

@@ -51,7 +51,7 @@ struct Options {
 struct Question {
   planner::Cluster cluster;
   Collective collective = Collective::all_reduce;
-  planner::Members members;
+  planner::GroupSeats members;
   double bytes = 0;
 };
 

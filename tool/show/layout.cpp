@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -242,6 +243,13 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
     default: break;  // any other looks well on a circle
   }
   return circle(n);
+}
+
+Layout lay_out_on_one_host(int ranks) {
+  Layout layout = circle(static_cast<std::size_t>(ranks));
+  layout.hosts.emplace_back(static_cast<std::size_t>(ranks));
+  std::iota(layout.hosts[0].begin(), layout.hosts[0].end(), 0);
+  return layout;
 }
 
 }  // namespace tutti::tool

@@ -21,5 +21,7 @@ struct Layout {
 };
 
 Layout lay_out(std::span<const schedule::Program> programs, std::span<const int> host_of);
+// Of ranks that share a host and meet in its memory, where everybody is next to everybody.
+Layout lay_out_on_one_host(int ranks);
 
 }  // namespace tutti::tool

@@ -71,6 +71,9 @@ json predict(Collective collective, int ranks, std::span<const int> host_of,
   std::vector<int> together(static_cast<std::size_t>(ranks), 0);
   facts.host_of = together;
   json placements = {{"one_host", predict_placement(facts, machine)}};
+  facts.symmetric = true;
+  placements["symmetric"] = predict_placement(facts, machine);
+  facts.symmetric = false;
   std::vector<int> apart(static_cast<std::size_t>(ranks));
   std::iota(apart.begin(), apart.end(), 0);
   facts.host_of = apart;

@@ -17,8 +17,9 @@ const std::vector<std::size_t>& prediction_sizes();
 // primes.
 std::vector<int> default_hosts(int n);
 
-// {"one_host": {"choice": […], "ring": [seconds, …], …}, "apart": …, "hosts": …}: one entry per
-// size, for ranks on one host, on a host each, and as in `host_of` (absent where that is empty).
+// {"one_host": {"choice": […], "ring": [nanoseconds, …], …}, "symmetric": …, "apart": …, "hosts": …}:
+// one entry per size, for ranks on one host, there with symmetric memory, on a host each, and as in
+// `host_of` (absent where that is empty).
 nlohmann::json predict(Collective collective, int ranks, std::span<const int> host_of,
                        const tuner::Machine& machine);
 

@@ -1,116 +1,182 @@
-// tutti show - schedules as text and as JSON.
+// The forms of one call as text and as JSON (docs/formats/schedule.md, docs/formats/host_form.md).
 #include "schedule/text.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "schedule/passes.hpp"
-#include "tool/command.hpp"
+#include "schedule/host/text.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
-
-using schedule::Program;
-
-Result<Shown> build_and_verify(Algorithm algorithm, const schedule::Request& request, bool fused) {
-  auto programs = schedule::build_all(algorithm, request);
-  if (!programs.ok()) return programs.status();
-  if (fused)
-    for (Program& program : *programs) program = schedule::fuse_folds(std::move(program));
-  auto report = schedule::verify(*programs);
-  if (!report.ok()) return report.status();
-  return Shown{*std::move(programs), *std::move(report)};
-}
-
-std::string count_of(std::uint64_t count, std::string_view one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
-}
-
 namespace {
 
-nlohmann::json to_json(const schedule::Report& report) {
-  return {{"steps", report.steps},
-          {"messages", report.messages},
-          {"rank_ordered", report.rank_ordered},
-          {"expression", report.expression}};
+using nlohmann::json;
+using schedule::Reach;
+using schedule::VerifyReport;
+
+// ---- what all forms have
+
+// Which form it is, and why this one. Remarks begin with #, so that message forms can be read back as
+// they are printed.
+std::string heading(const ShownCall& call, std::string_view form, const std::string& where) {
+  std::string text = fmt::format("# {}: {} form\n{}", title_of(call), form, where);
+  if (!call.is_named)
+    text += fmt::format("# The tuner takes {} here; costs: {}.\n", to_string(call.algorithm),
+                        call.machine.name);
+  return text;
 }
 
-// Comment lines of the text form, so that the whole output can be read back.
-std::string summary(const Shown& shown, Collective collective) {
-  const schedule::Report& report = shown.report;
-  std::string text = fmt::format("# verified: {}, {}", count_of(report.steps, "step"),
-                                 count_of(report.messages, "message"));
-  if (has_reduction(collective))
+std::string runs_where(const ShownCall& call) {
+  return fmt::format("# It runs where {}{}.\n", where_words(call),
+                     call.is_placed ? "" : " (assumed, as no --hosts are named)");
+}
+
+std::string verified(const ShownCall& call, const VerifyReport& report, const std::string& counts) {
+  std::string text = fmt::format("# verified: {}", counts);
+  if (has_reduction(call.request.collective))
     text += report.rank_ordered ? ", folds in rank order" : ", folds in an order of its own";
   if (!report.expression.empty()) text += fmt::format("; result: {}", report.expression);
   return text + "\n";
 }
 
-// The most that one rank sends: what the slowest rank has to do.
-std::size_t most_messages(const std::vector<Program>& programs) {
-  std::size_t most = 0;
-  for (const Program& program : programs) {
-    std::size_t count = 0;
-    for (const schedule::Op& op : program.ops)
-      if (op.kind == schedule::OpKind::send) ++count;
-    most = std::max(most, count);
+json head_of(const ShownCall& call, std::string_view form) {
+  json head = {{"form", std::string(form)},
+               {"collective", std::string(to_string(call.request.collective))},
+               {"algorithm", std::string(to_string(call.algorithm))},
+               {"size", call.request.size},
+               {"bytes", call.bytes},
+               {"placement", std::string(call.placement())},
+               {"chosen_by", call.is_named ? "caller" : "tuner"}};
+  if (has_shots(call.algorithm, call.request)) head["shots"] = call.request.shots;
+  return head;
+}
+
+// ---- messages
+
+json to_json(const MessageForm& form) {
+  json document = json::parse(schedule::print_json(form.programs));
+  document["pass"] = std::string(form.pass);
+  document["report"] = {{"steps", form.report.steps},
+                        {"messages", form.report.messages},
+                        {"rank_ordered", form.report.rank_ordered},
+                        {"expression", form.report.expression}};
+  return document;
+}
+
+std::string to_text(const ShownCall& call, const MessageForm& form, bool runs) {
+  std::string text = form.changes.empty()
+                         ? fmt::format("\n# {}", form.pass)
+                         : fmt::format("\n# after {}: {}", form.pass, form.changes);
+  text += runs ? "; this is what runs\n" : "\n";
+  return text + schedule::print(form.programs) +
+         verified(call, form.report,
+                  fmt::format("{}, {}", count_of(form.report.steps, "step"),
+                              count_of(form.report.messages, "message")));
+}
+
+// `why`: there is no host form; empty where there is one.
+std::string where_messages_run(const ShownCall& call, const std::string& why) {
+  if (call.request.size == 1) return "# A rank alone neither sends nor meets anybody.\n";
+  if (why.empty())
+    return (call.placement() == "one_host" ? "" : runs_where(call)) +
+           "# Ranks of one host run the host form instead: --form host.\n";
+  return runs_where(call) +
+         fmt::format("# {}: {}.\n",
+                     call.on_one_host ? "Messages, as there is no host form"
+                                      : "Ranks of one host send these messages too, as there is no "
+                                        "host form",
+                     why);
+}
+
+std::string print_messages(const ShownCall& call, const std::vector<MessageForm>& forms,
+                           bool as_json) {
+  const std::string why = why_by_message(forms.back());
+  if (as_json) {
+    json document = to_json(forms.back());
+    document.update(head_of(call, "message"));
+    document["before"] = json::array();
+    for (const MessageForm& form : std::span(forms).first(forms.size() - 1))
+      document["before"].push_back(to_json(form));
+    document["on_one_host"] = {{"form", why.empty() ? "host" : "message"}, {"because", why}};
+    if (why.empty()) document["on_one_host"].erase("because");
+    return document.dump(1) + "\n";
   }
-  return most;
+  std::string text = heading(call, "message", where_messages_run(call, why));
+  const bool runs = !why.empty() || call.placement() != "one_host";
+  for (const MessageForm& form : forms) text += to_text(call, form, runs && &form == &forms.back());
+  return text;
+}
+
+// ---- host
+
+json to_json(const HostVariant& variant) {
+  json document = {{"meetings", variant.report.steps},
+                   {"report",
+                    {{"touches", variant.report.messages},
+                     {"rank_ordered", variant.report.rank_ordered},
+                     {"expression", variant.report.expression}}},
+                   {"ranks", json::array()}};
+  for (const schedule::HostForm& form : variant.ranks)
+    document["ranks"].push_back(json::parse(schedule::print_json_phases(form)));
+  return document;
+}
+
+std::string to_text(const ShownCall& call, const HostVariant& variant) {
+  return schedule::print(variant.ranks) +
+         verified(
+             call, variant.report,
+             fmt::format("{}, {} of a peer's memory", count_of(variant.report.steps, "meeting"),
+                         variant.report.messages == 1
+                             ? "1 touch"
+                             : fmt::format("{} touches", variant.report.messages)));
+}
+
+// With the memory that was named, or with any.
+HostUse use_of(const ShownCall& call, const HostView& view, Reach reach) {
+  HostUse use = view.use(reach, call.bytes, call.is_crowded());
+  if (!use.runs || !call.memory) return use;
+  if (view.reach(view.way(call.bytes, call.is_crowded()), *call.memory) == reach) return use;
+  return {false, "it is for other memory: " + use.words};
+}
+
+std::string print_host(const ShownCall& call, const HostView& view, bool as_json, bool all) {
+  json rows = json::array();
+  std::string text = heading(
+      call, "host", runs_where(call) + "# Between hosts the message form runs: --form message.\n");
+  text +=
+      "# Made of the message form after fuse_folds by the pass lower: one for each way in which "
+      "ranks\n"
+      "# can reach the memory that the others pass.\n";
+  for (const Reach reach : schedule::kReaches) {
+    const HostVariant* variant = view.find(reach);
+    const HostUse use = use_of(call, view, reach);
+    const bool whole = variant != nullptr && (use.runs || all);
+    json row = {{"reach", std::string(to_string(reach))}, {"runs", use.runs}, {"when", use.words}};
+    if (whole) row.update(to_json(*variant));
+    rows.push_back(std::move(row));
+    text += fmt::format("\n# after lower, {}{}: {}\n", to_string(reach),
+                        use.runs ? "" : ", which does not run here", use.words);
+    if (whole) text += to_text(call, *variant);
+  }
+  if (!as_json) return text;
+  json document = head_of(call, "host");
+  document["format"] = "tutti host form 1";
+  document["pass"] = "lower";
+  document["forms"] = std::move(rows);
+  return document.dump(1) + "\n";
 }
 
 }  // namespace
 
-int show_one(const ShowOptions& options, const Shown& shown, Collective collective) {
-  if (options.json) {
-    auto document = nlohmann::json::parse(schedule::print_json(shown.programs));
-    document["collective"] = options.collective;
-    document["algorithm"] = options.algorithm;
-    document["size"] = shown.programs.size();
-    document["report"] = to_json(shown.report);
-    fmt::print("{}\n", document.dump(1));
-    return kDone;
-  }
-  fmt::print("{}{}", schedule::print(shown.programs), summary(shown, collective));
-  return kDone;
+Result<std::string> print_message_form(const ShownCall& call, bool as_json) {
+  const auto forms = message_forms(call.algorithm, call.request);
+  if (!forms.ok()) return forms.status();
+  return print_messages(call, *forms, as_json);
 }
 
-int show_all(const ShowOptions& options, const schedule::Request& request) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Algorithm algorithm : schedule::algorithms_for(request.collective)) {
-    nlohmann::json row = {{"algorithm", std::string(to_string(algorithm))}};
-    const auto shown = build_and_verify(algorithm, request, options.fused);
-    if (shown.ok()) {
-      row.update(to_json(shown->report));
-      row["messages_per_rank"] = most_messages(shown->programs);
-    } else if (shown.status().code() == Code::invalid_argument) {
-      row["not_here"] = shown.status().message();
-    } else {
-      return complain("show", shown.status());
-    }
-    rows.push_back(std::move(row));
-  }
-  if (options.json) {
-    const nlohmann::json document = {
-        {"collective", options.collective}, {"size", request.size}, {"algorithms", rows}};
-    fmt::print("{}\n", document.dump(1));
-    return kDone;
-  }
-  fmt::print("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {}\n", options.collective,
-             count_of(static_cast<std::uint64_t>(request.size), "rank"), "algorithm", "steps",
-             "messages", "most per rank", has_reduction(request.collective) ? "rank order" : "");
-  for (const auto& row : rows) {
-    const std::string name = row["algorithm"];
-    if (row.contains("not_here"))
-      fmt::print("  {:20} not for this size\n", name);
-    else
-      fmt::print("  {:20} {:>6} {:>9} {:>13}  {}\n", name, row["steps"].get<int>(),
-                 row["messages"].get<int>(), row["messages_per_rank"].get<int>(),
-                 !has_reduction(request.collective) ? ""
-                 : row["rank_ordered"].get<bool>()  ? "yes"
-                                                    : "no");
-  }
-  return kDone;
+std::string print_host_form(const ShownCall& call, bool as_json, bool all) {
+  return print_host(call, *call.host, as_json, all);
 }
 
 }  // namespace tutti::tool

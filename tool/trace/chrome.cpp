@@ -14,12 +14,12 @@
 namespace tutti::tool::trace {
 namespace {
 
-using tutti::trace::Entry;
 using tutti::trace::Lane;
 using tutti::trace::LaneKind;
 using tutti::trace::RankTrace;
-using tutti::trace::Run;
 using tutti::trace::Slice;
+using tutti::trace::TracedRun;
+using tutti::trace::TraceEntry;
 
 // In bytes; one piece that is handed on.
 constexpr std::size_t kPiece = 1 << 16;
@@ -35,7 +35,7 @@ struct Stop {
 
 class Writer {
  public:
-  Writer(const Run& run, const std::function<void(std::string_view)>& write)
+  Writer(const TracedRun& run, const std::function<void(std::string_view)>& write)
       : run_(run), write_(write) {}
 
   ChromeCounts write(const std::function<void(std::size_t, std::size_t)>& progress) {
@@ -101,7 +101,7 @@ class Writer {
       counts_.slices += lanes[i].slices.size();
     }
     counts_.lanes += lanes.size();
-    for (const Entry& counter : rank.counters) write_counter(rank, counter);
+    for (const TraceEntry& counter : rank.counters) write_counter(rank, counter);
   }
 
   void write_slice(const RankTrace& rank, const Lane& lane, std::size_t tid, const Slice& slice) {
@@ -117,7 +117,7 @@ class Writer {
   }
 
   std::string arguments(const RankTrace& rank, const Lane& lane, const Slice& slice) const {
-    const Entry& entry = *slice.entry;
+    const TraceEntry& entry = *slice.entry;
     switch (lane.kind) {
       case LaneKind::step: return fmt::format(R"("step":{})", entry.sequence);
       case LaneKind::compute: return "";
@@ -132,7 +132,7 @@ class Writer {
   }
 
   // Kineto's keys first, then ours.
-  static std::string collective_arguments(const RankTrace& rank, const Entry& entry) {
+  static std::string collective_arguments(const RankTrace& rank, const TraceEntry& entry) {
     const auto& group = rank.groups.at(entry.channel);
     const auto collective = static_cast<Collective>(entry.collective);
     const auto [in, out] = elements(group, entry);
@@ -153,7 +153,7 @@ class Writer {
 
   // What this rank puts in and gets out. `bytes` is the whole array.
   static std::pair<std::uint64_t, std::uint64_t> elements(const tutti::trace::GroupOfTrace& group,
-                                                          const Entry& entry) {
+                                                          const TraceEntry& entry) {
     const std::uint64_t all = entry.bytes / size_of(static_cast<Dtype>(entry.dtype));
     const std::uint64_t share = all / std::max<std::size_t>(group.ranks.size(), 1);
     const CollectiveShape& shape = shape_of(static_cast<Collective>(entry.collective));
@@ -161,7 +161,7 @@ class Writer {
     return {shape.is_part(shape.input) ? share : all, shape.is_part(shape.output) ? share : all};
   }
 
-  void write_counter(const RankTrace& rank, const Entry& counter) {
+  void write_counter(const RankTrace& rank, const TraceEntry& counter) {
     if (!std::isfinite(counter.value)) return;  // JSON has no NaN
     const std::string name = quoted(rank.text(counter.name));
     event(fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{:.3f},"args":{{{}:{}}}}})",
@@ -189,7 +189,7 @@ class Writer {
     counts_.flows = id;
   }
 
-  const Run& run_;
+  const TracedRun& run_;
   const std::function<void(std::string_view)>& write_;
   std::string text_;
   bool first_ = true;
@@ -199,7 +199,7 @@ class Writer {
 
 }  // namespace
 
-ChromeCounts write_chrome(const Run& run, const std::function<void(std::string_view)>& write,
+ChromeCounts write_chrome(const TracedRun& run, const std::function<void(std::string_view)>& write,
                           const std::function<void(std::size_t, std::size_t)>& progress) {
   return Writer(run, write).write(progress);
 }

@@ -19,7 +19,7 @@ struct ChromeCounts {
 };
 
 // `write` gets the text in pieces; `progress` (ranks done, ranks).
-ChromeCounts write_chrome(const tutti::trace::Run& run,
+ChromeCounts write_chrome(const tutti::trace::TracedRun& run,
                           const std::function<void(std::string_view)>& write,
                           const std::function<void(std::size_t, std::size_t)>& progress);
 

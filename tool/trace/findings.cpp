@@ -14,12 +14,12 @@ namespace tutti::tool::trace {
 using tutti::trace::Analysis;
 using tutti::trace::Cause;
 using tutti::trace::Causes;
+using tutti::trace::ExposureRow;
 using tutti::trace::kCauses;
 using tutti::trace::Named;
 using tutti::trace::RankStep;
-using tutti::trace::Row;
-using tutti::trace::Run;
 using tutti::trace::Step;
+using tutti::trace::TracedRun;
 using tutti::trace::Wait;
 
 namespace {
@@ -33,28 +33,36 @@ std::string percent(double share) {
   return fmt::format("{:.{}f} %", share * 100, share < 0.1 ? 1 : 0);
 }
 
+// After "comes from".
+const char* words_of(Cause cause) {
+  switch (cause) {
+    case Cause::straggler: return "late ranks";
+    case Cause::queued_behind: return "calls queued behind others";
+    case Cause::slow_link: return "a slow link";
+    case Cause::late_ready: return "buckets that were ready late";
+  }
+  return "";
+}
+
 const char* advice(Cause cause) {
   switch (cause) {
     case Cause::straggler: return "";
     case Cause::queued_behind:
-      return "traffic that must not queue can have a group of its own (Group::duplicate), and "
-             "fewer, "
-             "larger buckets spend less on each";
+      return "give traffic that must not queue a group of its own (Group::duplicate), or use fewer "
+             "and larger buckets, which spend less on each call";
     case Cause::slow_link:
-      return "look for cores that ranks and progress threads share, for other jobs, or a slow "
-             "link; "
-             "measure again with TUTTI_TUNING=measure if the machine has changed";
+      return "look for cores that ranks share with progress threads, for other jobs, or for a slow "
+             "network; if the machine has changed, measure it again with TUTTI_TUNING=measure";
     case Cause::late_ready:
-      return "smaller buckets become ready earlier; the last one of a backward is always exposed, "
-             "so "
-             "make it small";
+      return "smaller buckets are ready earlier; the last one of a backward pass is always "
+             "exposed, so keep it small";
   }
   return "";
 }
 
 class Finder {
  public:
-  Finder(const Run& run, const Analysis& analysis, const Summary& summary)
+  Finder(const TracedRun& run, const Analysis& analysis, const Summary& summary)
       : run_(run), analysis_(analysis), summary_(summary) {}
 
   std::vector<Finding> find() {
@@ -87,7 +95,7 @@ class Finder {
     add(share < 0.05 ? "good" : "warn",
         fmt::format(
             "A step takes {} (slowest rank, mean of steps {} … {}); {} of it, {}, is exposed "
-            "communication, and {} more is waiting for ranks that come late.",
+            "communication, and another {} is spent waiting for late ranks.",
             time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
             time_words(summary_.exposed_ns), percent(share), time_words(summary_.causes[0])));
   }
@@ -95,13 +103,13 @@ class Finder {
   void hidden() {
     if (summary_.overlap < 0) {
       add("note",
-          "Nothing says what was computed (tutti::trace::Span, or the training layer does): "
-          "there is no overlap to tell.");
+          "The trace does not say when ranks computed, so overlap is unknown. The training layer "
+          "records it; other programs mark it with tutti::trace::Span.");
       return;
     }
     add(summary_.overlap >= 0.5 ? "good" : "note",
-        fmt::format("{} of the time with communication under way was also compute of the same rank "
-                    "(overlap as HTA defines it).",
+        fmt::format("During {} of the time in which communication was under way, the same rank was "
+                    "computing (overlap as HTA defines it).",
                     percent(summary_.overlap)));
   }
 
@@ -126,18 +134,21 @@ class Finder {
     const double fair = 1.0 / static_cast<double>(std::max(run_.size, 1));
     if (share > std::min(0.9, 1.6 * fair))
       add("warn",
-          fmt::format("Straggler: {} of all waiting for others is for rank {}, which comes "
-                      "last to {} of {} collectives. Look at what it computes and at its host{}.",
-                      percent(share), worst->first, times[worst->first], operations,
-                      host_of(worst->first)));
+          fmt::format(
+              "Straggler: {} of the time that ranks wait for each other, they wait for rank "
+              "{}, which comes last to {} of {} collectives. Look at what it computes and "
+              "at its host{}.",
+              percent(share), worst->first, times[worst->first], operations,
+              host_of(worst->first)));
     else
       add("note",
-          fmt::format("No rank is the straggler: the waiting for others{} is spread over all of "
-                      "them, rank {} leading with {}.",
-                      summary_.steps == 0
-                          ? ""
-                          : fmt::format(" ({} a rank and step)", time_words(summary_.causes[0])),
-                      worst->first, percent(share)));
+          fmt::format(
+              "No single straggler: the time that ranks wait for each other{} is spread over "
+              "all of them; rank {} causes most, {}.",
+              summary_.steps == 0
+                  ? ""
+                  : fmt::format(" ({} per rank and step)", time_words(summary_.causes[0])),
+              worst->first, percent(share)));
   }
 
   std::string host_of(int rank) const {
@@ -161,8 +172,8 @@ class Finder {
     const auto worst = std::max_element(all.begin() + 1, all.end());
     if (*worst <= 0 || !matters(sum_of(all))) return;
     const auto cause = static_cast<Cause>(worst - all.begin());
-    add("warn", fmt::format("Most exposed communication ({}) is {}: {}.",
-                            percent(*worst / sum_of(all)), to_string(cause), advice(cause)));
+    add("warn", fmt::format("Most exposed communication ({}) comes from {}: {}.",
+                            percent(*worst / sum_of(all)), words_of(cause), advice(cause)));
   }
 
   void worst_bucket() {
@@ -174,12 +185,12 @@ class Finder {
     const double each = worst.exposed_ns() / static_cast<double>(worst.count) /
                         static_cast<double>(std::max<std::size_t>(run_.ranks.size(), 1));
     add("note",
-        fmt::format("The most exposed call is {} ({}): {} each time on every rank, mostly {}.",
-                    worst.name, size_words(worst.bytes), time_words(each), to_string(cause)));
+        fmt::format("The most exposed call is {} ({}): {} per call and rank, mostly from {}.",
+                    worst.name, size_words(worst.bytes), time_words(each), words_of(cause)));
   }
 
   void slow_calls() {
-    for (const Row& row : analysis_.rows) {
+    for (const ExposureRow& row : analysis_.rows) {
       if (row.predicted_ns <= 0 || row.count < 3 || row.median_ns < 2 * row.predicted_ns ||
           !matters(row.total_ns * row.ranks))
         continue;
@@ -218,7 +229,7 @@ class Finder {
     }
   }
 
-  const Run& run_;
+  const TracedRun& run_;
   const Analysis& analysis_;
   const Summary& summary_;
   std::vector<Finding> found_;
@@ -270,7 +281,7 @@ Summary summarise(const Analysis& analysis) {
   return summary;
 }
 
-std::vector<Finding> find_findings(const Run& run, const Analysis& analysis,
+std::vector<Finding> find_findings(const TracedRun& run, const Analysis& analysis,
                                    const Summary& summary) {
   return Finder(run, analysis, summary).find();
 }

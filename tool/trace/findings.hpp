@@ -27,7 +27,7 @@ struct Summary {
 // The steps that Summary counts.
 std::vector<const tutti::trace::Step*> counted_steps(const tutti::trace::Analysis& analysis);
 Summary summarise(const tutti::trace::Analysis& analysis);
-std::vector<Finding> find_findings(const tutti::trace::Run& run,
+std::vector<Finding> find_findings(const tutti::trace::TracedRun& run,
                                    const tutti::trace::Analysis& analysis, const Summary& summary);
 
 }  // namespace tutti::tool::trace

@@ -23,7 +23,7 @@ struct Options {
 };
 
 int merge(const Options& options) {
-  tutti::Result<tutti::trace::Run> run = Status(Code::internal, "not run");
+  tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");
     run = tutti::trace::load_run(options.folder, options.job,

@@ -100,7 +100,7 @@ void print_table(const Json& rows) {
 }
 
 int report(const Options& options) {
-  tutti::Result<tutti::trace::Run> run = Status(Code::internal, "not run");
+  tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");
     run = tutti::trace::load_run(options.folder, options.job,

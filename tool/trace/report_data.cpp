@@ -19,17 +19,17 @@ namespace tutti::tool::trace {
 using tutti::trace::Analysis;
 using tutti::trace::Cause;
 using tutti::trace::Causes;
+using tutti::trace::ExposureRow;
 using tutti::trace::kCauses;
 using tutti::trace::Lane;
 using tutti::trace::LaneKind;
 using tutti::trace::Named;
-using tutti::trace::Operation;
 using tutti::trace::RankStep;
 using tutti::trace::RankTrace;
-using tutti::trace::Row;
-using tutti::trace::Run;
 using tutti::trace::Slice;
 using tutti::trace::Step;
+using tutti::trace::TracedOperation;
+using tutti::trace::TracedRun;
 using tutti::trace::Wait;
 
 namespace {
@@ -43,7 +43,7 @@ Json causes_json(const Causes& causes) {
   return list;
 }
 
-Json step_json(const Run& run, const Step& step) {
+Json step_json(const TracedRun& run, const Step& step) {
   Json ranks = Json::array();
   for (const RankStep& rank : step.ranks)
     ranks.push_back({{"rank", rank.rank},
@@ -58,7 +58,7 @@ Json step_json(const Run& run, const Step& step) {
   return {{"step", step.number}, {"straggler", step.straggler}, {"ranks", ranks}};
 }
 
-Json row_json(const Row& row) {
+Json row_json(const ExposureRow& row) {
   const auto collective = static_cast<Collective>(row.collective);
   const double bus = row.median_ns > 0 ? algbw_gbs(row.bytes, row.median_ns / 1e3) *
                                              bus_factor(collective, row.ranks)
@@ -116,7 +116,7 @@ Json summary_json(const Summary& summary) {
 
 class Timeline {
  public:
-  Timeline(const Run& run, const Analysis& analysis) : run_(run), analysis_(analysis) {
+  Timeline(const TracedRun& run, const Analysis& analysis) : run_(run), analysis_(analysis) {
     for (std::size_t i = 0; i < analysis.waits.size(); ++i)
       waits_[{analysis.waits[i].rank, analysis.waits[i].begin}] = i;
     for (std::size_t i = 0; i < analysis.operations.size(); ++i)
@@ -205,7 +205,7 @@ class Timeline {
 
   Json operations_json() const {
     Json all = Json::array();
-    for (const Operation& each : analysis_.operations)
+    for (const TracedOperation& each : analysis_.operations)
       all.push_back(
           Json::array({each.group, each.sequence, size_words(each.bytes),
                        to_string(static_cast<Algorithm>(each.algorithm)), micros(each.predicted_ns),
@@ -214,7 +214,7 @@ class Timeline {
     return all;
   }
 
-  const Run& run_;
+  const TracedRun& run_;
   const Analysis& analysis_;
   std::vector<std::pair<int, Lane>> lanes_;
   std::map<std::pair<int, std::int64_t>, std::size_t> waits_;
@@ -250,7 +250,7 @@ std::vector<Curve> curves_of_log(const std::string& folder) {
 
 }  // namespace
 
-std::vector<Curve> curves_of(const Run& run, const std::string& folder) {
+std::vector<Curve> curves_of(const TracedRun& run, const std::string& folder) {
   std::vector<Curve> curves;
   for (const RankTrace& rank : run.ranks) {
     if (rank.counters.empty()) continue;
@@ -266,7 +266,7 @@ std::vector<Curve> curves_of(const Run& run, const std::string& folder) {
   return curves.empty() ? curves_of_log(folder) : curves;
 }
 
-Json report_json(const Run& run, const Analysis& analysis, const Summary& summary,
+Json report_json(const TracedRun& run, const Analysis& analysis, const Summary& summary,
                  const std::vector<Finding>& findings, const std::vector<Curve>& curves) {
   Json ranks = Json::array();
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
@@ -289,7 +289,7 @@ Json report_json(const Run& run, const Analysis& analysis, const Summary& summar
   Json steps = Json::array();
   for (const Step& step : analysis.steps) steps.push_back(step_json(run, step));
   Json rows = Json::array();
-  for (const Row& row : analysis.rows) rows.push_back(row_json(row));
+  for (const ExposureRow& row : analysis.rows) rows.push_back(row_json(row));
   Json buckets = Json::array();
   for (const Named& named : analysis.named)
     if (named.wait_ns > 0) buckets.push_back(named_json(named, run.ranks.size()));
@@ -314,7 +314,7 @@ Json report_json(const Run& run, const Analysis& analysis, const Summary& summar
           {"curves", lines}};
 }
 
-Json timeline_json(const Run& run, const Analysis& analysis, std::size_t most) {
+Json timeline_json(const TracedRun& run, const Analysis& analysis, std::size_t most) {
   return Timeline(run, analysis).draw(most);
 }
 

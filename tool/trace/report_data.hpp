@@ -18,14 +18,14 @@ struct Curve {
 };
 // From the counters of rank 0's trace; else from a training log (docs/formats/training_log.md) in
 // the folder, if there is one.
-std::vector<Curve> curves_of(const tutti::trace::Run& run, const std::string& folder);
+std::vector<Curve> curves_of(const tutti::trace::TracedRun& run, const std::string& folder);
 
 // Everything but the timeline.
-Json report_json(const tutti::trace::Run& run, const tutti::trace::Analysis& analysis,
+Json report_json(const tutti::trace::TracedRun& run, const tutti::trace::Analysis& analysis,
                  const Summary& summary, const std::vector<Finding>& findings,
                  const std::vector<Curve>& curves);
 // Lanes of slices. Of more than `most` slices, short neighbours are drawn as one.
-Json timeline_json(const tutti::trace::Run& run, const tutti::trace::Analysis& analysis,
+Json timeline_json(const tutti::trace::TracedRun& run, const tutti::trace::Analysis& analysis,
                    std::size_t most);
 
 }  // namespace tutti::tool::trace

@@ -7,7 +7,7 @@
 
 namespace tutti::tool::trace {
 
-double seconds_of(const tutti::trace::Run& run) {
+double seconds_of(const tutti::trace::TracedRun& run) {
   return static_cast<double>(run.end_ns - run.begin_ns) * 1e-9;
 }
 
@@ -29,7 +29,7 @@ std::string time_words(double ns) {
   return fmt::format("{:.0f} ns", ns);
 }
 
-std::vector<std::string> remarks_on(const tutti::trace::Run& run) {
+std::vector<std::string> remarks_on(const tutti::trace::TracedRun& run) {
   std::vector<std::string> remarks;
   if (!run.missing.empty())
     remarks.push_back(

@@ -8,10 +8,10 @@
 
 namespace tutti::tool::trace {
 
-double seconds_of(const tutti::trace::Run& run);
+double seconds_of(const tutti::trace::TracedRun& run);
 // What the reader should know of the traces themselves: ranks that are missing or cut off, clocks
 // that may be wrong.
-std::vector<std::string> remarks_on(const tutti::trace::Run& run);
+std::vector<std::string> remarks_on(const tutti::trace::TracedRun& run);
 
 // "ranks 0, 1 and 3", "rank 2".
 std::string rank_words(const std::vector<int>& ranks);

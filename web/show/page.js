@@ -4,22 +4,23 @@ const $ = (id) => document.getElementById(id);
 const STEP_MS = 1100;  // of one step at speed 1
 const MOST_PER_FRAME = 0.15;  // of a step: on a busy machine it slows down rather than jumps
 const PLACEMENTS = {one_host: 'on one host', apart: 'on a host each', hosts: 'on several hosts'};
+const MEMORIES = {ordinary: 'ordinary', symmetric: 'symmetric'};
 
 class Page {
   constructor(data) {
-    if (data.format !== 'tutti page 1') throw new Error(`this page cannot read '${data.format}'`);
+    if (data.format !== 'tutti page 2') throw new Error(`this page cannot read '${data.format}'`);
     this.data = data;
     this.choice = {
       algorithm: data.start.algorithm, size: data.start.size, apart: false,
       exponent: clamp(Math.round(Math.log2(data.start.bytes)), 2, 30),
-      placement: data.start.placement,
+      placement: data.start.placement, memory: data.start.memory,
+      pass: null,  // of a message form; null: the last, which runs
     };
     this.time = 0;  // completed steps, and the way into the next one
     this.playing = false;
     this.still = matchMedia('(prefers-reduced-motion: reduce)');
     this.runs = new Map();
     this.fillSelects();
-    this.drawLegend();
     this.listen();
     this.load();
   }
@@ -28,39 +29,89 @@ class Page {
 
   schedules(size) { return this.data.schedules.filter((schedule) => schedule.size === size); }
 
-  find() {
-    const {algorithm, size, apart} = this.choice;
-    const fitting = this.schedules(size).filter((schedule) => schedule.algorithm === algorithm);
-    return fitting.find((schedule) => schedule.in_place !== apart) || fitting[0];
+  // Where a schedule's `runs` tells of the chosen placement.
+  setting() { return this.choice.placement === 'one_host' ? this.choice.memory : this.choice.placement; }
+
+  // [first exponent, last exponent, words] of the sizes around the chosen one, if it runs there.
+  runOf(schedule) {
+    return (schedule.runs[this.setting()] || [])
+      .find(([first, last]) => first <= this.choice.exponent && this.choice.exponent <= last);
   }
 
+  // All forms of the chosen algorithm.
+  forms() {
+    const fitting = this.schedules(this.choice.size).filter((schedule) => schedule.algorithm === this.choice.algorithm);
+    const wanted = fitting.filter((schedule) => schedule.in_place !== this.choice.apart);
+    return wanted.length > 0 ? wanted : fitting;
+  }
+
+  // The form that runs; one that an earlier pass left where that was asked for.
+  find() {
+    const schedule = this.forms().find((each) => this.runOf(each));
+    const earlier = (schedule.before || []).find((each) => each.pass === this.choice.pass);
+    if (!earlier) return schedule;
+    if (!earlier.algorithm) Object.assign(earlier, {...schedule, ...earlier});
+    return earlier;
+  }
+
+  // After any choice: another one may not go with it, or mean another form.
   load() {
-    const names = [...new Set(this.schedules(this.choice.size).map((schedule) => schedule.algorithm))];
-    if (!names.includes(this.choice.algorithm)) this.choice.algorithm = names[0];
-    this.schedule = this.find();
-    if (!this.runs.has(this.schedule)) this.runs.set(this.schedule, play(this.schedule));
-    this.run = this.runs.get(this.schedule);
-    this.stage = new Stage($('stage'), this.schedule, this.run, this.data.reduces);
-    this.time = 0;
-    this.pause();
-    this.fillAlgorithms(names);
+    this.names = [...new Set(this.schedules(this.choice.size).map((schedule) => schedule.algorithm))];
+    if (!this.names.includes(this.choice.algorithm)) this.choice.algorithm = this.names[0];
     this.fillPlacements();
+    const schedule = this.find();
+    if (schedule !== this.schedule) this.begin(schedule);
+    this.fillAlgorithms();
+    this.fillForms();
     this.describe();
     this.showCost();
+  }
+
+  begin(schedule) {
+    this.schedule = schedule;
+    const host = schedule.form === 'host';
+    if (!this.runs.has(schedule)) this.runs.set(schedule, (host ? playHost : play)(schedule));
+    this.run = this.runs.get(schedule);
+    this.stage = new Stage($('stage'), schedule, this.run, this.data.reduces);
+    this.time = 0;
+    this.pause();
+    this.drawLegend();
+    this.drawPhases();
     $('scrub').max = this.run.steps.length;
     this.update();
   }
 
   describe() {
-    const {algorithm, size, steps, messages, rank_ordered} = this.schedule;
-    document.title = `${this.data.collective} by ${algorithm} on ${size} ranks`;
+    const {algorithm, size, shots, form} = this.schedule;
+    document.title = `${this.data.collective} by ${algorithm} on ${size} ranks, ${form} form`;
     $('title').innerHTML = `${this.data.collective} <span class="muted">by</span> <em></em>`;
-    $('title').querySelector('em').textContent = algorithm;
-    const order = this.data.reduces ? `; folds ${rank_ordered ? 'in rank order' : 'in an order of its own'}` : '';
-    $('subtitle').textContent = `${countWord(size, 'rank')}, ${countWord(this.run.steps.length, 'step')}, ` +
-      `${countWord(messages, 'message')}, at most ${steps} after each other${order}`;
+    $('title').querySelector('em').textContent = algorithm + (shots ? `, ${shots === 1 ? 'one shot' : 'two shots'}` : '');
+    $('form').textContent = `${form} form`;
+    $('when').textContent = this.whenWord();
+    $('subtitle').textContent = this.countsWord();
     this.stage.svg.setAttribute('aria-label',
       `${countWord(size, 'rank')} of ${this.data.collective} by ${algorithm}, with the chunks that they hold`);
+  }
+
+  // Which form this is, and when it runs.
+  whenWord() {
+    const {form, pass} = this.schedule;
+    const sits = `Ranks ${PLACEMENTS[this.choice.placement]}`;
+    if (form === 'host')
+      return `${sits} run this: the host form, which the pass lower makes of messages. ${sentence(this.runOf(this.schedule)[2])}.`;
+    const name = pass === 'as built' ? pass : `after ${pass}`;
+    const last = this.forms().find((each) => this.runOf(each));
+    if (this.schedule !== last) return `The message form ${name}, before ${last.pass}. ${sits} run what came out of that.`;
+    const why = this.choice.placement === 'one_host' ? ', as it has no host form' : '';
+    return `${sits} run this${why}: messages, ${name}.`;
+  }
+
+  countsWord() {
+    const {size, steps, messages, rank_ordered, form} = this.schedule;
+    const order = this.data.reduces ? `; folds ${rank_ordered ? 'in rank order' : 'in an order of its own'}` : '';
+    const counts = form === 'host' ? countWord(steps, 'meeting')
+      : `${countWord(this.run.steps.length, 'step')}, ${countWord(messages, 'message')}, at most ${steps} after each other`;
+    return `${countWord(size, 'rank')}, ${counts}${order}`;
   }
 
   // ---- controls
@@ -73,25 +124,44 @@ class Page {
     $('sliders').replaceChildren(...TERMS.map((term) => this.slider(term)));
   }
 
-  fillAlgorithms(names) {
-    $('algorithm').replaceChildren(...names.map((name) => new Option(name, name)));
+  fillAlgorithms() {
+    $('algorithm').replaceChildren(...this.names.map((name) => new Option(name, name)));
     $('algorithm').value = this.choice.algorithm;
     $('size').value = this.choice.size;
     const at = this.sizes.indexOf(this.choice.size);
     $('fewer').disabled = at === 0;
     $('more').disabled = at === this.sizes.length - 1;
-    const both = this.schedules(this.choice.size).filter((schedule) => schedule.algorithm === this.choice.algorithm);
-    $('apart').disabled = both.length < 2;
+    const sides = this.schedules(this.choice.size).filter((schedule) => schedule.algorithm === this.choice.algorithm)
+      .map((schedule) => schedule.in_place);
+    $('apart').disabled = new Set(sides).size < 2;
     $('apart').checked = !this.schedule.in_place;
   }
 
   fillPlacements() {
-    const known = Object.keys(PLACEMENTS).filter((name) => (this.data.predictions[this.choice.size] || {})[name]);
-    if (!known.includes(this.choice.placement)) this.choice.placement = 'apart';
-    if (this.choice.algorithm === 'hierarchical' && known.includes('hosts')) this.choice.placement = 'hosts';
+    const offered = (name) => this.forms().some((schedule) =>
+      schedule.runs[name === 'one_host' ? this.choice.memory : name]);
+    const known = Object.keys(PLACEMENTS).filter(offered);
+    const sat = this.sits;
+    if (!known.includes(this.choice.placement)) this.choice.placement = known.includes('apart') ? 'apart' : known[0];
     $('placement').replaceChildren(...known.map((name) => new Option(PLACEMENTS[name], name)));
-    $('placement').value = this.choice.placement;
-    this.resetCosts();
+    $('placement').value = this.sits = this.choice.placement;
+    if (sat !== this.sits) this.resetCosts();
+  }
+
+  // What else there is of the chosen algorithm: memory of a host form, passes of a message form.
+  fillForms() {
+    const last = this.forms().find((each) => this.runOf(each));
+    const passes = [...(last.before || []), last].map(({pass}) => pass);
+    const choices = [
+      ['memory', Object.entries(MEMORIES), this.choice.memory, last.form === 'host' && last.measure.parts > 0],
+      ['pass', passes.map((pass) => [pass, pass === 'as built' ? pass : `after ${pass}`]), this.schedule.pass,
+        last.form === 'message' && passes.length > 1],
+    ];
+    for (const [id, options, value, shown] of choices) {
+      $(id).replaceChildren(...options.map(([name, word]) => new Option(word, name)));
+      $(id).value = value;
+      $(id).closest('label').hidden = !shown;
+    }
   }
 
   slider(term) {
@@ -116,6 +186,9 @@ class Page {
     choose('algorithm', 'algorithm', (select) => select.value);
     choose('size', 'size', (select) => Number(select.value));
     choose('apart', 'apart', (box) => box.checked);
+    choose('memory', 'memory', (select) => select.value);
+    choose('pass', 'pass', (select) => select.value);
+    choose('placement', 'placement', (select) => select.value);
     for (const [id, by] of [['fewer', -1], ['more', 1]])
       $(id).addEventListener('click', () => {
         this.choice.size = this.sizes[clamp(this.sizes.indexOf(this.choice.size) + by, 0, this.sizes.length - 1)];
@@ -123,12 +196,7 @@ class Page {
       });
     $('bytes').addEventListener('input', () => {
       this.choice.exponent = Number($('bytes').value);
-      this.showCost();
-    });
-    $('placement').addEventListener('change', () => {
-      this.choice.placement = $('placement').value;
-      this.resetCosts();
-      this.showCost();
+      this.load();
     });
     for (const term of TERMS)
       $(term.key).addEventListener('input', () => {
@@ -230,6 +298,8 @@ class Page {
     $('scrub').setAttribute('aria-valuetext', `${steps} of ${total} steps done`);
     $('clock').textContent = `step ${steps} of ${total}`;
     $('stage').dataset.steps = steps;
+    const now = this.run.steps[fraction > 0 || steps === 0 ? steps : steps - 1];
+    for (const mark of $('phases').children) mark.classList.toggle('now', mark.dataset.name === now.name);
     if (this.described !== this.schedule || this.told !== steps) this.announce();
   }
 
@@ -241,17 +311,18 @@ class Page {
     this.told = steps;
     const step = this.run.steps[steps - 1];
     const {complete, promised} = progressOf(this.schedule, this.run.states[steps]);
-    const what = this.schedule.measure.parts === 0 ? 'rank' : 'result chunk';
+    const barrier = this.schedule.measure.parts === 0;
     const status = complete === promised
-      ? (what === 'rank' ? 'Every rank knows that all have come.' : `All ${promised} result chunks are complete.`)
-      : `${complete} of ${countWord(promised, what)} complete.`;
+      ? (barrier ? 'Every rank knows that all have come.' : `All ${promised} result chunks are complete.`)
+      : `${complete} of ${countWord(promised, barrier ? 'rank' : 'result chunk')} ${barrier ? 'know that all have come' : 'complete'}.`;
+    const word = (each) => this.schedule.form === 'host' ? touchWord(each, this.schedule.ranks) : messageWord(each);
     $('happening').textContent = step
-      ? `Step ${steps} of ${this.run.steps.length}: ${stepWord(step)} ${status}`
-      : `Before the first step: every rank holds its own input. ${status}`;
+      ? `Step ${steps} of ${this.run.steps.length}: ${stepWord(step, word)} ${status}`
+      : `Before the first step: ${barrier ? 'every rank knows of itself only' : 'nothing has moved yet'}. ${status}`;
     $('progress').style.width = `${100 * complete / Math.max(promised, 1)}%`;
-    $('messages').replaceChildren(...(step ? step.messages : []).map((message) => {
+    $('messages').replaceChildren(...(step ? [...step.messages, ...(step.own || [])] : []).map((message) => {
       const item = document.createElement('li');
-      item.textContent = messageWord(message);
+      item.textContent = word(message);
       return item;
     }));
     this.fillTable(this.run.states[steps]);
@@ -268,15 +339,61 @@ class Page {
     $('table').innerHTML = rows.join('');
   }
 
+  // The order of phases and meetings, over the whole width.
+  drawPhases() {
+    const marks = [];
+    for (const step of this.schedule.form === 'host' ? this.run.steps : []) {
+      const last = marks[marks.length - 1];
+      if (last && last.dataset.name === step.name) {
+        last.style.flexGrow = Number(last.style.flexGrow) + 1;
+        continue;
+      }
+      const mark = document.createElement('span');
+      mark.className = step.meets ? 'meeting' : 'phase';
+      mark.dataset.name = step.name;
+      mark.textContent = step.meets ? 'meet' : step.name;
+      mark.style.flexGrow = 1;
+      marks.push(mark);
+    }
+    $('phases').replaceChildren(...marks);
+    $('phases').hidden = marks.length === 0;
+  }
+
   showCost() {
-    const {size, exponent, placement} = this.choice;
-    const bytes = this.schedule.measure.parts === 0 ? 0 : 2 ** exponent;
+    const {size, exponent, placement, memory} = this.choice;
+    const {measure, form} = this.schedule;
+    const bytes = measure.parts === 0 ? 0 : 2 ** exponent;
     $('bytes-word').textContent = bytes === 0 ? 'none' : bytesWord(bytes);
     $('bytes').disabled = bytes === 0;
     $('bytes').setAttribute('aria-valuetext', bytesWord(bytes));
-    const terms = termSeconds(this.schedule.measure, this.costs, bytes);
+    $('by-formula').hidden = form === 'host';
+    if (form === 'host') this.showWork(measure, bytes);
+    else this.showFormula(measure, bytes);
+    const {name, date} = this.data.machine;
+    $('machine').textContent = `Figures of ${name}, ${date.slice(0, 10)}; ` +
+      (form === 'host' ? 'ranks meet in memory that they share.'
+        : (placement === 'one_host' ? 'messages through shared memory.' : 'messages over tcp between hosts.') +
+          ' The tuner also knows pipelines, shared cores and caches, which the formula leaves out.');
+    const predictions = predictionsFor(this.data, size, placement, Math.max(bytes, 4));
+    // Which memory a call has is known to each rank for itself only, so the choice is one for both.
+    if (placement === 'one_host' && memory === 'symmetric')
+      predictions.seconds = predictionsFor(this.data, size, 'symmetric', Math.max(bytes, 4)).seconds;
+    this.showRivals(predictions, bytes);
+  }
+
+  // A host form is counted: what its meetings and its work take is the tuner's affair.
+  showWork({meetings, copied, folded, parts}, bytes) {
+    const work = [[copied, 'copied'], [folded, 'folded']].filter(([count]) => count > 0);
+    $('formula').textContent = [countWord(meetings, 'meeting'),
+      ...work.map(([count, verb]) => `${shareWord(count, parts)}S ${verb}`)].join(' + ');
+    $('numbers').textContent = work.length === 0 ? '' : 'by the busiest rank: ' +
+      work.map(([count, verb]) => `${bytesWord(bytes * count / parts)} ${verb}`).join(', ') + `, S = ${bytesWord(bytes)}`;
+  }
+
+  showFormula(measure, bytes) {
+    const terms = termSeconds(measure, this.costs, bytes);
     const total = sum(terms);
-    $('formula').innerHTML = `<b>T</b> = ${formulaParts(this.schedule.measure).join(' + ')}`;
+    $('formula').innerHTML = `<b>T</b> = ${formulaParts(measure).join(' + ')}`;
     $('numbers').textContent = `= ${TERMS.map((term) => terms[term.key]).filter((seconds) => seconds > 0)
       .map(secondsWord).join(' + ')}` + (bytes > 0 ? `, S = ${bytesWord(bytes)}` : '');
     $('total').textContent = secondsWord(total);
@@ -288,11 +405,6 @@ class Page {
       $(`${term.key}-word`).textContent = word;
       $(term.key).setAttribute('aria-valuetext', word);
     }
-    const {name, date} = this.data.machine;
-    $('machine').textContent = `Figures of ${name}, ${date.slice(0, 10)}; ` +
-      (placement === 'one_host' ? 'messages through shared memory.' : 'messages over tcp between hosts.') +
-      ' The tuner also knows pipelines, shared cores and caches, which the formula leaves out.';
-    this.showRivals(predictionsFor(this.data, size, placement, Math.max(bytes, 4)), bytes);
   }
 
   showRivals({seconds, choice}, bytes) {
@@ -316,8 +428,11 @@ class Page {
     const cell = (bits, kind) => `<svg viewBox="0 0 52 32" aria-hidden="true"><g class="cell ${kind}" style="--hue:var(--c0)">` +
       `<rect class="frame" x="16" y="1" width="20" height="30" rx="3"/>${[0, 1, 2, 3].filter((i) => bits >> i & 1)
         .map((i) => `<path class="fill" d="M17 ${2 + i * 7}h18v6.2h-18z"/>`).join('')}</g></svg>`;
-    const reduces = this.data.reduces;
-    const items = reduces ? [
+    const barrier = this.schedule.measure.parts === 0;
+    const items = barrier ? [
+      [cell(0b0010, ''), 'What a rank knows: each lit slot is a rank of which it has heard that it came, rank 0 on top.'],
+      [cell(0b1111, 'done'), 'It knows that all have come, and goes on.'],
+    ] : this.data.reduces ? [
       [cell(0b0010, ''), 'A chunk of one rank. Its colour says which chunk; each lit slot is one rank’s contribution, rank 0 on top.'],
       [cell(0b0111, 'fresh'), 'Just written in this step.'],
       [cell(0b1111, 'done'), 'Complete: everything that belongs into it is there.'],
@@ -327,6 +442,13 @@ class Page {
       [cell(0b1111, 'done fresh'), 'Just written in this step.'],
       [cell(0, 'empty'), 'Nothing in it yet.'],
     ];
+    const picture = (inside) => `<svg viewBox="0 0 52 32" aria-hidden="true" class="meeting">${inside}</svg>`;
+    if (this.schedule.ranks.some((rank) => rank.cells.some(([space]) => SLOTS.includes(SPACES[space]))))
+      items.push([picture('<g class="cell" style="--hue:var(--c0)"><path class="fill" d="M16 9h20v14h-20z"/></g>'),
+        'In a window: shown to the others. As a result: what a fold has made for them.']);
+    if (this.schedule.form === 'host')
+      items.push([picture('<path class="meet" d="M2 16h48"/>'),
+        'All ranks meet: nobody goes on before all have come, and what was written before is there for everybody.']);
     $('legend').innerHTML = items.map(([picture, words]) => `<li>${picture}<span>${words}</span></li>`).join('');
   }
 }

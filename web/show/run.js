@@ -1,8 +1,8 @@
-// run.js - plays a schedule as the library exported it (docs/formats/schedule.md, "For drawing"):
-// five kinds of op on numbered cells, nothing else. It knows no collective and no algorithm.
+// run.js - plays a message form as the library exported it (docs/formats/schedule.md, "For drawing"):
+// four kinds of op on numbered cells, nothing else. It knows no collective and no algorithm.
 
 const SEND = 0, RECV = 1, COPY = 2, REDUCE = 3;
-const SPACES = ['input', 'output', 'scratch'];
+const SPACES = ['input', 'output', 'scratch', 'window', 'result'];
 
 // What a cell holds: whose contributions, as bits, and which piece of the message. 0: nothing.
 function atFirst(ranks) {
@@ -117,13 +117,18 @@ function play(schedule) {
   return {states, steps};
 }
 
+// Of what is moved in parts, a part is not enough.
+function isComplete(content, goal) {
+  return goal !== 0 && content.from === goal && !(content.part < 1);
+}
+
 // How many results are complete in a state, and how many there are.
 function progressOf(schedule, state) {
   let complete = 0, promised = 0;
   schedule.ranks.forEach((rank, r) => rank.cells.forEach(([, , , , first, count], c) => {
     if (count === 0) return;
     ++promised;
-    if (state.cells[r][c].from === bitsOf(first, count)) ++complete;
+    if (isComplete(state.cells[r][c], bitsOf(first, count))) ++complete;
   }));
   if (promised > 0) return {complete, promised};
   // Nothing is moved but the news that somebody has come.

@@ -1,7 +1,9 @@
 // stage.js - the drawing: a plate per rank, a cell per chunk, arrows and travelling chunks.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const SPACE_WORDS = {input: 'in', output: 'out', scratch: 'tmp'};
+const SPACE_WORDS = {input: 'in', output: 'out', scratch: 'tmp', window: 'window', result: 'result'};
+const CALLERS = ['input', 'output', 'heard'];  // not on the way to somebody: drawn larger
+const SLOTS = ['window', 'result'];
 const MOST_PER_ROW = 16;
 
 function make(kind, attributes, parent) {
@@ -25,9 +27,13 @@ class Stage {
     this.svg.classList.toggle('fine', this.cellWidth < 11);
     this.drawHosts();
     this.linkLayer = make('g', {'aria-hidden': 'true'}, this.svg);
-    this.pastLayer = make('g', {'aria-hidden': 'true'}, this.svg);
-    this.drawLinks();
+    const isHost = schedule.form === 'host';
+    if (!isHost) this.pastLayer = make('g', {'aria-hidden': 'true'}, this.svg);
+    if (isHost) this.drawMeeting();
+    else this.drawLinks();
     this.plates = schedule.ranks.map((_, rank) => this.drawRank(rank));
+    // Arrows from cell to cell lie on top of the plates, others behind them.
+    if (isHost) this.pastLayer = make('g', {'aria-hidden': 'true'}, this.svg);
     this.tokenLayer = make('g', {'aria-hidden': 'true'}, this.svg);
     place.replaceChildren(this.svg);
   }
@@ -58,14 +64,15 @@ class Stage {
     this.cellHeight = n <= 8 ? 44 : n <= 16 ? 36 : 30;
     const kinds = new Set(this.rows.flat().map((row) => row.space));
     this.named = kinds.has('input') && kinds.has('output');
-    this.gutter = this.named || kinds.has('scratch') ? 26 : 8;
+    this.gutter = SLOTS.some((space) => kinds.has(space)) ? 44 : this.named || kinds.has('scratch') ? 26 : 8;
     this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 68);
     this.plateHeights = this.rows.map((rows) => 24 + rows.reduce((sum, row) => sum + this.rowHeight(row), 0) + 2);
     this.plateHeight = Math.max(...this.plateHeights);
     this.placePlates();
   }
 
-  rowHeight(row) { return row.space === 'scratch' ? 19 : this.cellHeight + 15; }
+  cellHeightIn(row) { return CALLERS.includes(row.space) ? this.cellHeight : 13; }
+  rowHeight(row) { return this.cellHeightIn(row) + (CALLERS.includes(row.space) ? 15 : 6); }
 
   placePlates() {
     const {kind, x, y, hosts} = this.schedule.layout;
@@ -115,7 +122,8 @@ class Stage {
       make('rect', {class: 'host', x: left, y: top, rx: 14,
         width: Math.max(...xs) - Math.min(...xs) + this.plateWidth + 36,
         height: Math.max(...ys) - Math.min(...ys) + this.plateHeight + 44}, group);
-      make('text', {class: 'host-name', x: left + 12, y: top + 18}, group).textContent = `host ${host}`;
+      make('text', {class: 'host-name', x: left + 12, y: top + 18}, group)
+        .textContent = this.schedule.layout.hosts.length > 1 ? `host ${host}` : 'one host';
     });
   }
 
@@ -135,6 +143,16 @@ class Stage {
     }
   }
 
+  // The line across all ranks, which they pass together.
+  drawMeeting() {
+    const xs = this.at.map(({x}) => x), ys = this.at.map(({y}) => y);
+    const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const middle = {cx: (left + right) / 2, cy: (top + bottom) / 2};
+    make('ellipse', {class: 'meet', ...middle, rx: (right - left) / 2, ry: (bottom - top) / 2}, this.linkLayer);
+    this.meetWord = make('text', {class: 'meet-word', x: middle.cx, y: middle.cy + (this.size > 2 ? 5 : -14)}, this.linkLayer);
+    this.meetWord.textContent = `all ${this.size} meet`;
+  }
+
   drawRank(rank) {
     const {x, y} = this.at[rank];
     const height = this.plateHeights[rank];
@@ -147,8 +165,8 @@ class Stage {
     const cells = [];
     let down = top + 23, previous = '';
     for (const row of this.rows[rank]) {
-      const high = row.space === 'scratch' ? 13 : this.cellHeight;
-      if (row.space !== previous && (this.named || row.space === 'scratch'))
+      const high = this.cellHeightIn(row);
+      if (row.space !== previous && (this.named || !CALLERS.includes(row.space)))
         make('text', {class: 'space-name', x: left + 4, y: down + Math.min(high, 20) / 2 + 3}, group)
           .textContent = SPACE_WORDS[row.space] || '';
       previous = row.space;
@@ -178,7 +196,7 @@ class Stage {
     const frame = make('rect', {class: 'frame', x, y, width, height, rx: Math.min(3, width / 4)}, group);
     const fill = make('path', {class: 'fill'}, group);
     const title = make('title', {}, group);
-    if (cell && space !== 'scratch' && this.cellWidth >= 11)
+    if (cell && CALLERS.includes(space) && this.cellWidth >= 11)
       make('text', {class: 'chunk-name', x: x + width / 2, y: y + height + 10, 'text-anchor': 'middle'}, group)
         .textContent = cell[1];
     const goal = cell ? bitsOf(cell[4], cell[5]) : bitsOf(0, this.size);
@@ -186,8 +204,9 @@ class Stage {
   }
 
   // One slot per rank, from the top down; a cell of a collective without sums is simply full.
-  slots(bits, x, y, width, height, whole) {
+  slots(bits, x, y, width, height, whole, part = 1) {
     if (bits === 0) return '';
+    if (part < 1) return `M${x + 1} ${y + 1}h${width - 2}v${((height - 2) * part).toFixed(2)}h${2 - width}z`;
     if (whole || !(this.reduces || this.isBarrier))
       return `M${x + 1} ${y + 1}h${width - 2}v${height - 2}h${2 - width}z`;
     const each = (height - 2) / this.size, gap = each > 2.5 ? 0.8 : 0.3;
@@ -210,6 +229,8 @@ class Stage {
       this.startTokens(this.run.steps[steps]);
     }
     const moving = fraction > 0 && this.tokens.length > 0;
+    const now = this.run.steps[fraction > 0 ? steps : steps - 1];
+    this.svg.classList.toggle('meeting', Boolean(now && now.meets));
     this.pastLayer.style.display = moving ? 'none' : '';
     this.tokenLayer.style.display = moving ? '' : 'none';
     if (moving) this.moveTokens(fraction);
@@ -224,8 +245,8 @@ class Stage {
   }
 
   fillCell(drawn, content, isFresh) {
-    const done = drawn.goal !== 0 && content.from === drawn.goal;
-    const state = `${content.from} ${content.extent} ${isFresh}`;
+    const done = isComplete(content, drawn.goal);
+    const state = `${content.from} ${content.extent} ${content.part} ${isFresh}`;
     if (drawn.state === state) return;
     drawn.state = state;
     drawn.group.setAttribute('class', ['cell', content.from === 0 && 'empty', done && 'done', isFresh && 'fresh']
@@ -233,7 +254,9 @@ class Stage {
     drawn.group.style.setProperty('--hue', this.hue(content.extent));
     drawn.group.dataset.from = ranksIn(content.from).join(' ');
     drawn.group.dataset.done = done;
-    drawn.fill.setAttribute('d', this.slots(content.from, drawn.x, drawn.y, drawn.width, drawn.height, done));
+    // Windows and results hold what others want as a whole: who is in it is told by the title.
+    const whole = done || SLOTS.includes(drawn.group.dataset.space);
+    drawn.fill.setAttribute('d', this.slots(content.from, drawn.x, drawn.y, drawn.width, drawn.height, whole, content.part));
     drawn.title.textContent = this.cellWord(drawn, content, done);
   }
 
@@ -241,32 +264,37 @@ class Stage {
     if (this.isBarrier) return `rank ${drawn.group.dataset.rank} knows that ${contributions(content.from)} came`;
     const name = `rank ${drawn.group.dataset.rank}, ${drawn.group.dataset.space}[${drawn.group.dataset.chunk}]`;
     if (content.from === 0) return `${name}: nothing yet`;
-    return `${name}: chunk ${content.extent}, from ${contributions(content.from)}${done ? ', complete' : ''}`;
+    const part = content.part < 1 ? `a part (${Number(content.part.toPrecision(2))}) of ` : '';
+    return `${name}: ${part}chunk ${content.extent}, from ${contributions(content.from)}${done ? ', complete' : ''}`;
   }
 
-  // From plate edge to plate edge; two that cross each other keep to the right.
-  wayOf(from, to) {
-    const a = this.at[from], b = this.at[to];
+  // From plate edge to plate edge, in a host form from cell to cell; two that cross each other keep to
+  // the right.
+  wayOf({from, to, cells}) {
+    const [a, b] = cells ? [this.centre(from, cells[0]), this.centre(to, cells[1])] : [this.at[from], this.at[to]];
     const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
     const bend = clamp(length * 0.1, 12, 38);
     const middle = {x: (a.x + b.x) / 2 - dy / length * bend, y: (a.y + b.y) / 2 + dx / length * bend};
+    if (cells) return {a, m: middle, b: edgeOf(b, b.width / 2, b.height / 2, middle)};
     return {a: this.edge(from, middle), m: middle, b: this.edge(to, middle)};
   }
 
+  centre(rank, cell) {
+    const {x, y, width, height} = this.plates[rank].cells[cell];
+    return {x: x + width / 2, y: y + height / 2, width, height};
+  }
+
   edge(rank, towards) {
-    const {x, y} = this.at[rank];
-    const dx = towards.x - x, dy = towards.y - y;
-    const scale = Math.min((this.plateWidth / 2 + 3) / Math.max(Math.abs(dx), 1e-6),
-      (this.plateHeights[rank] / 2 + 3) / Math.max(Math.abs(dy), 1e-6), 1);
-    return {x: x + dx * scale, y: y + dy * scale};
+    return edgeOf(this.at[rank], this.plateWidth / 2 + 3, this.plateHeights[rank] / 2 + 3, towards);
   }
 
   arrow(message, parent) {
-    const {a, m, b} = this.wayOf(message.from, message.to);
+    const {a, m, b} = this.wayOf(message);
     const group = make('g', {class: 'arrow-group past', 'data-from': message.from, 'data-to': message.to}, parent);
     group.style.setProperty('--hue', this.hue((message.contents[0] || {extent: 0}).extent));
     const angle = Math.atan2(b.y - m.y, b.x - m.x), size = 9;
     const back = {x: b.x - Math.cos(angle) * size * 0.7, y: b.y - Math.sin(angle) * size * 0.7};
+    if (message.cells) make('circle', {class: 'arrow-head', cx: a.x, cy: a.y, r: 3.2}, group);
     make('path', {class: 'arrow', d: `M${a.x} ${a.y}Q${m.x} ${m.y} ${back.x} ${back.y}`}, group);
     const wing = (turn) => `${b.x - Math.cos(angle + turn) * size} ${b.y - Math.sin(angle + turn) * size}`;
     make('path', {class: 'arrow-head', d: `M${b.x} ${b.y}L${wing(0.45)}L${wing(-0.45)}z`}, group);
@@ -282,7 +310,7 @@ class Stage {
     this.tokens = (step ? step.messages : []).map((message) => {
       const group = make('g', {class: 'token', 'data-from': message.from, 'data-to': message.to}, this.tokenLayer);
       this.drawToken(group, message);
-      return {group, way: this.wayOf(message.from, message.to)};
+      return {group, way: this.wayOf(message)};
     });
     this.plates.forEach((plate) => plate.group.classList.remove('busy'));
   }
@@ -312,6 +340,13 @@ class Stage {
       group.setAttribute('transform', `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
     }
   }
+}
+
+// Where the way from the middle of a box leaves it.
+function edgeOf({x, y}, halfWidth, halfHeight, towards) {
+  const dx = towards.x - x, dy = towards.y - y;
+  const scale = Math.min(halfWidth / Math.max(Math.abs(dx), 1e-6), halfHeight / Math.max(Math.abs(dy), 1e-6), 1);
+  return {x: x + dx * scale, y: y + dy * scale};
 }
 
 // How many plates the widest level of a tree has beside each other.

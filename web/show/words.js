@@ -42,9 +42,12 @@ function countWord(count, one) {
   return `${count} ${one}${count === 1 ? '' : 's'}`;
 }
 
+function sentence(words) { return words.charAt(0).toUpperCase() + words.slice(1); }
+
 // "14/8·", "2·", "": a share of the message as a factor.
 function shareWord(count, parts) {
   if (count === parts) return '';
+  if (parts === 1) return `${count}·`;
   return count % parts === 0 ? `${count / parts}·` : `${count}/${parts}·`;
 }
 
@@ -66,15 +69,29 @@ function messageWord(message) {
     (same ? `, from ${contributions(message.contents[0].from)}` : '');
 }
 
-function stepWord(step) {
+// "2 takes chunk 3 from the window of 1".
+function touchWord({verb, by, from, to, cells, contents, share}, ranks) {
+  const place = (rank, cell) => (rank === by ? 'its ' : 'the ') + SPACES[ranks[rank].cells[cell][0]] +
+    (rank === by ? '' : ` of ${rank}`);
+  const part = share < 1 ? `${Number(share.toPrecision(2))} of ` : '';
+  const way = ['takes', 'folds'].includes(verb) ? `from ${place(from, cells[0])}`
+    : `${['shows', 'keeps'].includes(verb) ? 'in' : 'into'} ${place(to, cells[1])}`;
+  return `${by} ${verb} ${part}chunk ${contents[0].extent} ${way}`;
+}
+
+function firstFew(list, word) {
+  const rest = list.length - 4;
+  return `${list.slice(0, 4).map(word).join('; ')}${rest > 0 ? `; and ${rest} more` : ''}.`;
+}
+
+function stepWord(step, word) {
+  if (step.meets) return 'All ranks meet.';
+  if (step.own) return `${sentence(step.name)}. ${firstFew([...step.messages, ...step.own], word)}`;
   const parts = [];
-  if (step.messages.length > 0) {
-    const shown = step.messages.slice(0, 4).map(messageWord).join('; ');
-    const rest = step.messages.length - 4;
-    parts.push(`${countWord(step.messages.length, 'message')}. ${shown}${rest > 0 ? `; and ${rest} more` : ''}.`);
-  } else {
+  if (step.messages.length > 0)
+    parts.push(`${countWord(step.messages.length, 'message')}. ${firstFew(step.messages, word)}`);
+  else
     parts.push('No messages.');
-  }
   if (step.folds.length > 0) {
     const ranks = new Set(step.folds.map((fold) => fold.rank)).size;
     parts.push(`${countWord(ranks, 'rank')} fold${ranks === 1 ? 's' : ''} what came.`);

@@ -119,4 +119,14 @@ HostWay way_of(const HostForms& forms, const ShownSizes& sizes, const HostFacts&
   return way;
 }
 
+Reach reach_of(const HostForms& forms, const HostWay& way, const FoundMemory& found) {
+  const bool pays = way.carrier == Carrier::pieces || way.may_hope;
+  if (pays && found.unaliased && found.source_mapped) {
+    if (found.target_mapped) return Reach::mapped;
+    // Where nobody writes a peer's memory it need not be writable.
+    if (forms.mapped_source) return Reach::mapped_source;
+  }
+  return way.may_read && found.unaliased && found.source_readable ? Reach::readable : Reach::window;
+}
+
 }  // namespace tutti::schedule

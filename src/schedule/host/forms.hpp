@@ -71,6 +71,16 @@ ShownSizes sizes_of(const HostForm& form, BytesOfExtent bytes_of);
 
 HostWay way_of(const HostForms& forms, const ShownSizes& sizes, const HostFacts& facts);
 
+// What all ranks can do with the buffers of a call, as they find when everybody has arrived.
+struct FoundMemory {
+  bool source_mapped = false;    // what is read is mapped by all
+  bool target_mapped = false;    // so is what is written
+  bool source_readable = false;  // the kernel can copy out of what is read
+  bool unaliased = true;         // HostForm::unaliased, of all ranks
+};
+// Which form runs then. The one place that decides: engine, tuner and `tutti show` ask here.
+Reach reach_of(const HostForms& forms, const HostWay& way, const FoundMemory& found);
+
 // ---- details
 
 constexpr std::size_t down_to_line(std::size_t bytes) { return bytes / 64 * 64; }

@@ -418,8 +418,7 @@ class Lowering::Parts {
   std::uint32_t readers_ = 0;
 };
 
-Lowering::Lowering(std::span<const Program> programs)
-    : parts_(std::make_unique<Parts>(programs)) {}
+Lowering::Lowering(std::span<const Program> programs) : parts_(std::make_unique<Parts>(programs)) {}
 
 Lowering::~Lowering() = default;
 

@@ -121,7 +121,7 @@ class Proof {
   explicit Proof(std::span<const HostForm> forms)
       : forms_(forms), expressions_(static_cast<int>(forms.size())), memory_(forms, expressions_) {}
 
-  Result<Report> run() {
+  Result<VerifyReport> run() {
     for (phase_ = 0; phase_ < forms_[0].phases.size(); ++phase_) {
       memory_.begin_phase();
       for (const HostForm& form : forms_)
@@ -353,7 +353,7 @@ class Proof {
   std::map<int, std::uint64_t> results_;  // extent of what each rank keeps
   std::map<Shared, double> taken_, given_;
   std::vector<Value> operands_;
-  Report report_;
+  VerifyReport report_;
 };
 
 Status check_forms(std::span<const HostForm> forms) {
@@ -385,7 +385,7 @@ Status check_forms(std::span<const HostForm> forms) {
 
 }  // namespace
 
-Result<Report> verify(std::span<const HostForm> forms) {
+Result<VerifyReport> verify(std::span<const HostForm> forms) {
   if (Status status = check_forms(forms); !status.ok()) return status;
   return Proof(forms).run();
 }

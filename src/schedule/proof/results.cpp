@@ -10,7 +10,7 @@ namespace {
 class Results {
  public:
   Results(std::span<const Program> programs, const Expressions& expressions,
-          const ValueOf& value_of, Report& report)
+          const ValueOf& value_of, VerifyReport& report)
       : programs_(programs), expressions_(expressions), value_of_(value_of), report_(report) {}
 
   Status check() {
@@ -62,7 +62,7 @@ class Results {
   std::span<const Program> programs_;
   const Expressions& expressions_;
   const ValueOf& value_of_;
-  Report& report_;
+  VerifyReport& report_;
 };
 
 }  // namespace
@@ -94,7 +94,7 @@ Status check_headers(std::span<const Program> programs) {
 }
 
 Status check_results(std::span<const Program> programs, const Expressions& expressions,
-                     const ValueOf& value_of, Report& report) {
+                     const ValueOf& value_of, VerifyReport& report) {
   return Results(programs, expressions, value_of, report).check();
 }
 

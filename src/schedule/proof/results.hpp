@@ -21,6 +21,6 @@ using ValueOf = std::function<Value(int rank, std::uint32_t chunk)>;
 
 // Every result is the right expression. Fills in the report's `rank_ordered` and `expression`.
 Status check_results(std::span<const Program> programs, const Expressions& expressions,
-                     const ValueOf& value_of, Report& report);
+                     const ValueOf& value_of, VerifyReport& report);
 
 }  // namespace tutti::schedule::proof

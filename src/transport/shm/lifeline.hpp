@@ -19,7 +19,7 @@ struct RegionParcel {
   Descriptor memory;
 };
 
-class Lifeline final : public Source {
+class Lifeline final : public EventSource {
  public:
   Lifeline(int peer, MemoryLink& link, Descriptor socket, pid_t pid);
 
@@ -44,7 +44,7 @@ class Lifeline final : public Source {
 
  private:
   // One end of life for two descriptors: the pidfd becomes readable when the process is gone.
-  struct ProcessWatch final : Source {
+  struct ProcessWatch final : EventSource {
     explicit ProcessWatch(Lifeline& owner) : line(owner) {}
     void on_ready(std::uint32_t) override { line.ready_ = line.ended_ = true; }
     Lifeline& line;

@@ -59,11 +59,11 @@ FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams)
       staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
       asides_(streams) {}
 
-FrameReader::End FrameReader::read(std::size_t stream, int socket, Sink& sink) {
+FrameReader::End FrameReader::read(std::size_t stream, int socket, MessageSink& sink) {
   return stream == 0 ? read_frames(socket, sink) : read_aside(stream, socket, sink);
 }
 
-FrameReader::End FrameReader::read_frames(int socket, Sink& sink) {
+FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
   std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
   while (!corrupt_ && total < kReadAtOnce) {
     if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
@@ -80,13 +80,13 @@ FrameReader::End FrameReader::read_frames(int socket, Sink& sink) {
 }
 
 // True if there was anything.
-bool FrameReader::parse_staged(Sink& sink) {
+bool FrameReader::parse_staged(MessageSink& sink) {
   bool parsed = false;
   while (waiting_.size() < kMaxWaiting && parse(sink)) parsed = true;
   return parsed;
 }
 
-FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Sink& sink) {
+FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, MessageSink& sink) {
   std::deque<Waiting*>& expected = asides_[stream];
   for (std::size_t total = 0; total < kReadAtOnce;) {
     // What comes before its header on stream 0 stays in the kernel; an end is seen all the same.
@@ -130,7 +130,7 @@ ssize_t FrameReader::fill(int socket, std::size_t& asked) {
 }
 
 // One step on what is staged. False: more bytes are needed.
-bool FrameReader::parse(Sink& sink) {
+bool FrameReader::parse(MessageSink& sink) {
   if (!has_header_) {
     if (staged() < sizeof header_) return false;
     std::memcpy(&header_, staging_.get() + begin_, sizeof header_);
@@ -162,7 +162,7 @@ bool FrameReader::parse(Sink& sink) {
   return true;
 }
 
-bool FrameReader::parse_small(Sink& sink) {
+bool FrameReader::parse_small(MessageSink& sink) {
   if (staged() < header_.bytes) return false;
   alignas(16) std::array<std::byte, kInlineBytes> payload;  // the staging buffer aligns nothing
   std::memcpy(payload.data(), staging_.get() + begin_, header_.bytes);
@@ -176,7 +176,7 @@ bool FrameReader::parse_small(Sink& sink) {
   return true;
 }
 
-FrameReader::Landing FrameReader::start(const Header& header, Sink& sink) {
+FrameReader::Landing FrameReader::start(const Header& header, MessageSink& sink) {
   Landing landing{header, nullptr, 0, 0};
   if (header.kind == MessageKind::data || header.kind == MessageKind::bulk)
     landing.target = sink.place(peer_, header);
@@ -187,7 +187,7 @@ FrameReader::Landing FrameReader::start(const Header& header, Sink& sink) {
   return landing;
 }
 
-void FrameReader::finish(const Landing& landing, Sink& sink) {
+void FrameReader::finish(const Landing& landing, MessageSink& sink) {
   if (must_wait(landing.header.channel))
     waiting_.push_back({landing, false, true, {}});
   else
@@ -201,12 +201,12 @@ bool FrameReader::must_wait(std::uint32_t channel) const {
   });
 }
 
-void FrameReader::deliver(const Landing& landing, Sink& sink) {
+void FrameReader::deliver(const Landing& landing, MessageSink& sink) {
   if (landing.header.kind == MessageKind::bell) return pool_.release(landing.lease);
   sink.on_message(peer_, landing.header, {landing.target, landing.lease, landing.lease == 0});
 }
 
-void FrameReader::deliver_waiting(Sink& sink) {
+void FrameReader::deliver_waiting(MessageSink& sink) {
   for (; !waiting_.empty() && waiting_.front().here; waiting_.pop_front()) {
     const Waiting& first = waiting_.front();
     if (first.small)

@@ -43,8 +43,8 @@ class FrameReader {
   };
   FrameReader(int peer, BufferPool& pool, std::size_t streams = 1);
 
-  End read(int socket, Sink& sink) { return read(0, socket, sink); }
-  End read(std::size_t stream, int socket, Sink& sink);
+  End read(int socket, MessageSink& sink) { return read(0, socket, sink); }
+  End read(std::size_t stream, int socket, MessageSink& sink);
   // Whether something is known to come on the stream. Stream 0 always has something to say.
   bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
   // Moves payloads that are being placed for `channel` into memory of our own.
@@ -69,15 +69,15 @@ class FrameReader {
   };
 
   std::size_t staged() const { return end_ - begin_; }
-  End read_frames(int socket, Sink& sink);
-  End read_aside(std::size_t stream, int socket, Sink& sink);
-  bool parse_staged(Sink& sink);
-  bool parse(Sink& sink);
-  bool parse_small(Sink& sink);
-  Landing start(const Header& header, Sink& sink);
-  void finish(const Landing& landing, Sink& sink);
-  void deliver(const Landing& landing, Sink& sink);
-  void deliver_waiting(Sink& sink);
+  End read_frames(int socket, MessageSink& sink);
+  End read_aside(std::size_t stream, int socket, MessageSink& sink);
+  bool parse_staged(MessageSink& sink);
+  bool parse(MessageSink& sink);
+  bool parse_small(MessageSink& sink);
+  Landing start(const Header& header, MessageSink& sink);
+  void finish(const Landing& landing, MessageSink& sink);
+  void deliver(const Landing& landing, MessageSink& sink);
+  void deliver_waiting(MessageSink& sink);
   bool must_wait(std::uint32_t channel) const;
   void move_away(Landing& landing, std::uint32_t channel);
   ssize_t fill(int socket, std::size_t& asked);

@@ -14,7 +14,7 @@
 
 namespace tutti::transport {
 
-class Pace {
+class SendPace {
  public:
   // `bytes` were written, and more was left (or not). True when there is a new figure: after every
   // 20 ms without a pause.

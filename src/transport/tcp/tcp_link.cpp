@@ -244,7 +244,7 @@ void TcpLink::suppose_readable() {
   for (Stream& stream : streams_) stream.readable = true;
 }
 
-bool TcpLink::poll(Sink& sink) {
+bool TcpLink::poll(MessageSink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
   bool room = held_.load(std::memory_order_acquire);
   for (Stream& stream : streams_) room |= std::exchange(stream.writable, false);
@@ -255,7 +255,7 @@ bool TcpLink::poll(Sink& sink) {
   return happened;
 }
 
-bool TcpLink::complete(Sink& sink) {
+bool TcpLink::complete(MessageSink& sink) {
   if (!has_completed_.load(std::memory_order_acquire)) return false;
   std::vector<Completion> completed;
   {
@@ -267,7 +267,7 @@ bool TcpLink::complete(Sink& sink) {
   return true;
 }
 
-bool TcpLink::receive(Sink& sink) {
+bool TcpLink::receive(MessageSink& sink) {
   const bool failed = write_failed_.load(std::memory_order_acquire);
   bool happened = false;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -279,7 +279,7 @@ bool TcpLink::receive(Sink& sink) {
   return judge_end(failed, sink) || happened;
 }
 
-bool TcpLink::receive(std::size_t index, Sink& sink) {
+bool TcpLink::receive(std::size_t index, MessageSink& sink) {
   Stream& stream = streams_[index];
   switch (reader_.read(index, stream.socket.get(), sink)) {
     case FrameReader::End::more: return true;
@@ -306,7 +306,7 @@ bool TcpLink::receive(std::size_t index, Sink& sink) {
 // them, and what it sent on one may come after the end of another: the link is over when the first
 // stream has ended and nothing is owed, when something is owed by a stream that has ended, or when
 // one has ended and the first does not follow.
-bool TcpLink::judge_end(bool failed, Sink& sink) {
+bool TcpLink::judge_end(bool failed, MessageSink& sink) {
   bool owed = false;
   bool broken = false;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -323,7 +323,7 @@ bool TcpLink::judge_end(bool failed, Sink& sink) {
   return true;
 }
 
-void TcpLink::go_down(Sink& sink, Code code, const std::string& why) {
+void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
   down_.store(true, std::memory_order_release);
   {
     std::lock_guard lock(lock_);

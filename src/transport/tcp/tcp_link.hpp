@@ -44,7 +44,7 @@ class TcpLink final : public MessageLink {
             std::uint64_t token) override;
   void flush_held() override;
   void release(std::uint64_t lease) override { pool_.release(lease); }
-  bool poll(Sink& sink) override;
+  bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
 
   std::size_t sockets() const override { return streams_.size(); }
@@ -57,7 +57,7 @@ class TcpLink final : public MessageLink {
 
  private:
   // One connection. `on_ready` only notes; poll acts.
-  struct Stream final : Source {
+  struct Stream final : EventSource {
     explicit Stream(Descriptor connected) : socket(std::move(connected)) {}
     void on_ready(std::uint32_t events) override;
 
@@ -67,7 +67,7 @@ class TcpLink final : public MessageLink {
     bool ending = false;  // the end of the stream is near: only a read of nothing is its end
     bool ended = false;
     FrameQueue queue;  // under the link's lock, like the next two
-    Pace pace;
+    SendPace pace;
     int slow_windows = 0;  // in a row; at kSlowWindows the bounds of keep_pace hold for good
   };
 
@@ -81,11 +81,11 @@ class TcpLink final : public MessageLink {
   void keep_pace(Stream& stream, std::size_t written);
   void note_backlog();
   bool write_queued();
-  bool complete(Sink& sink);
-  bool receive(Sink& sink);
-  bool receive(std::size_t index, Sink& sink);
-  bool judge_end(bool failed, Sink& sink);
-  void go_down(Sink& sink, Code code, const std::string& why);
+  bool complete(MessageSink& sink);
+  bool receive(MessageSink& sink);
+  bool receive(std::size_t index, MessageSink& sink);
+  bool judge_end(bool failed, MessageSink& sink);
+  void go_down(MessageSink& sink, Code code, const std::string& why);
 
   int self_;
   int peer_;

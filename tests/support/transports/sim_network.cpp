@@ -32,7 +32,7 @@ class SimLink final : public Link {
   MemoryRef share(const void*, std::size_t) const override { return {}; }
   std::byte* reach(const MemoryRef&, std::size_t) const override { return nullptr; }
 
-  bool poll(Sink& sink) override {
+  bool poll(MessageSink& sink) override {
     bool moved = give_back(sink);
     auto& incoming = network_.pipe(peer_, self_);
     while (!incoming.frames.empty() && incoming.frames.front().due <= network_.clock_.now()) {
@@ -52,14 +52,14 @@ class SimLink final : public Link {
   }
 
  private:
-  bool give_back(Sink& sink) {
+  bool give_back(MessageSink& sink) {
     auto& outgoing = network_.pipe(self_, peer_);
     const bool any = !outgoing.sent.empty();
     for (; !outgoing.sent.empty(); outgoing.sent.pop_front()) sink.on_sent(outgoing.sent.front());
     return any;
   }
 
-  void deliver(SimNetwork::Frame& frame, SimNetwork::Pipe& pipe, Sink& sink) {
+  void deliver(SimNetwork::Frame& frame, SimNetwork::Pipe& pipe, MessageSink& sink) {
     const std::size_t bytes = frame.header.bytes;
     pipe.in_flight -= bytes;
     if (frame.lent != nullptr) {
@@ -96,7 +96,7 @@ class SimEndpoint final : public Endpoint {
   int rank() const override { return rank_; }
   int size() const override { return network_.options_.ranks; }
   Link* link(int peer) override { return links_[static_cast<std::size_t>(peer)].get(); }
-  bool poll(Sink& sink) override {
+  bool poll(MessageSink& sink) override {
     bool moved = false;
     for (auto& link : links_)
       if (link) moved |= link->poll(sink);
@@ -105,7 +105,8 @@ class SimEndpoint final : public Endpoint {
   // Nobody sleeps in a simulation: whoever steps it moves the clock.
   void sleep(Nanoseconds, bool, const std::function<bool()>&) override { TUTTI_CHECK(false); }
   void wake() override {}
-  Result<Region> allocate_region(std::uint64_t, std::size_t, const std::vector<int>&) override {
+  Result<MemoryRegion> allocate_region(std::uint64_t, std::size_t,
+                                       const std::vector<int>&) override {
     return Status(Code::unsupported, "simulated links share no memory");
   }
   bool region_mapped(int, std::uint64_t) const override { return false; }

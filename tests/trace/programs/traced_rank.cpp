@@ -4,7 +4,7 @@
 //   well       steps of compute and collectives on two groups
 //   bare       one collective, no steps, no compute
 //   threads    three ranks in this process, each a thread; no launcher
-//   late       the same, but rank 1 comes 20 ms late to every step
+//   late       the same, but rank 1 comes 100 ms late to every step, as a busy machine makes nobody
 //   mismatch   after 5 steps rank 2 calls broadcast where the others call all_reduce
 //   killed     after 5 steps rank 1 kills itself
 //   stuck      after 5 steps rank 1 never comes; the others give up
@@ -41,7 +41,7 @@ struct Rank {
   Status step(int number) {
     const std::int64_t begin = tutti::trace::now_ns();
     if (manner == "late" && world->rank() == 1)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     tutti::CallOptions call;
     call.name = "big one";
     tutti::Work work;

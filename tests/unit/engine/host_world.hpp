@@ -221,7 +221,7 @@ class HostWorld {
     }
     void release(std::uint64_t) override {}
     bool revoked(std::uint64_t) const override { return false; }
-    bool poll(transport::Sink&) override { return false; }
+    bool poll(transport::MessageSink&) override { return false; }
     void forget(std::uint32_t) override {}
     transport::MemoryRef share(const void*, std::size_t) const override { return {}; }
     std::byte* reach(const transport::MemoryRef& ref, std::size_t) const override {
@@ -236,11 +236,11 @@ class HostWorld {
     int rank() const override { return self; }
     int size() const override { return world.size_; }
     transport::Link* link(int) override { return nullptr; }
-    bool poll(transport::Sink&) override { return false; }
+    bool poll(transport::MessageSink&) override { return false; }
     void sleep(Nanoseconds, bool, const std::function<bool()>&) override {}
     void wake() override {}
-    Result<transport::Region> allocate_region(std::uint64_t, std::size_t,
-                                              const std::vector<int>&) override {
+    Result<transport::MemoryRegion> allocate_region(std::uint64_t, std::size_t,
+                                                    const std::vector<int>&) override {
       return Status(Code::unsupported, "not here");
     }
     bool region_mapped(int, std::uint64_t) const override { return false; }

@@ -27,7 +27,7 @@ TEST(Cut, large_parts_begin_on_cache_lines) {
   for (std::uint32_t part = 1; part < 4; ++part) EXPECT_EQ(cut_at(1 << 20, 4, 4, part) % 64, 0u);
 }
 
-TEST(Layout, a_message_of_several_buffers_is_addressed_as_one) {
+TEST(ChunkLayout, a_message_of_several_buffers_is_addressed_as_one) {
   std::vector<float> first(5, 1);
   std::vector<float> second(3, 2);
   Launch launch;
@@ -40,7 +40,7 @@ TEST(Layout, a_message_of_several_buffers_is_addressed_as_one) {
   program.collective = Collective::all_reduce;
   program.size = 2;
   program.cut = 2;
-  Layout layout;
+  ChunkLayout layout;
   layout.reset(program, launch);
   Scattered pieces;
   layout.append(schedule::Space::output, 1, pieces);  // elements 4 … 7
@@ -95,8 +95,8 @@ TEST(Fingerprint, is_described_in_the_words_of_the_call) {
   EXPECT_EQ(describe(call), "reduce(12 x bf16, max, root 3, binomial_tree)");
 }
 
-TEST(Report, says_what_a_rank_does_instead) {
-  Report report;
+TEST(ActivityReport, says_what_a_rank_does_instead) {
+  ActivityReport report;
   EXPECT_EQ(describe(report), "it has not started any collective of this group");
   report.call.collective = Collective::barrier;
   report.sequence = 7;

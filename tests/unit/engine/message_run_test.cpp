@@ -112,7 +112,7 @@ struct TakingLink final : transport::Link {
   }
   void release(std::uint64_t) override {}
   bool revoked(std::uint64_t) const override { return false; }
-  bool poll(transport::Sink&) override { return false; }
+  bool poll(transport::MessageSink&) override { return false; }
   void forget(std::uint32_t) override {}
   transport::MemoryRef share(const void*, std::size_t) const override { return {}; }
   std::byte* reach(const transport::MemoryRef&, std::size_t) const override { return nullptr; }

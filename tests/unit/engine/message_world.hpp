@@ -25,7 +25,7 @@ class QueueLink final : public transport::Link {
                        std::uint64_t token) override;
   void release(std::uint64_t lease) override;
   bool revoked(std::uint64_t) const override { return false; }
-  bool poll(transport::Sink&) override { return false; }
+  bool poll(transport::MessageSink&) override { return false; }
   void forget(std::uint32_t) override {}
   transport::MemoryRef share(const void*, std::size_t) const override { return {}; }
   std::byte* reach(const transport::MemoryRef& ref, std::size_t bytes) const override;

@@ -37,7 +37,7 @@ TEST(CollectiveCost, the_choice_is_the_cheapest_row_and_never_below_the_bound) {
         for (const int stride : {1, 4})
           for (const double bytes : {8.0, 65536.0, 1e8}) {
             const auto collective = static_cast<Collective>(i);
-            const Members members{ranks, stride};
+            const GroupSeats members{ranks, stride};
             const auto best = cheapest(cluster, collective, members, bytes);
             const double bound = lower_bound(cluster, collective, members, bytes);
             double least = 1e9;
@@ -105,7 +105,7 @@ TEST(CollectiveCost, trees_beat_a_ring_by_two_orders_at_24576_ranks) {
 }
 
 TEST(CollectiveCost, folding_switches_win_where_there_are_any) {
-  const Members members{.ranks = 512};
+  const GroupSeats members{.ranks = 512};
   const auto with =
       cheapest(*preset_cluster("h100-ib400-sharp"), Collective::all_reduce, members, 1e8);
   const auto without =
@@ -150,7 +150,7 @@ TEST(Prices, lie_near_what_a_size_costs_by_itself) {
   Prices prices(cluster);
   for (const Collective collective :
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
-    for (const Members& members : {Members{8, 1}, {16, 4}, {64, 1}})
+    for (const GroupSeats& members : {GroupSeats{8, 1}, {16, 4}, {64, 1}})
       for (const double bytes : {100.0, 3e3, 5e4, 7e5, 2e6, 9e7, 2e10}) {
         const double exact = cheapest(cluster, collective, members, bytes).seconds;
         EXPECT_NEAR(prices.collective(collective, members, bytes) / exact, 1, 0.1)

@@ -23,7 +23,7 @@ void check(const Bytes& source, std::size_t from, std::size_t to, std::size_t by
   Bytes expected(to + bytes + 80, kUntouched);
   std::copy_n(source.begin() + static_cast<long>(from), bytes,
               expected.begin() + static_cast<long>(to));
-  for (const Level level : levels())
+  for (const SimdLevel level : levels())
     for (const Stores stores : {Stores::cached, Stores::streaming}) {
       Bytes result(expected.size(), kUntouched);
       copy_at(level, result.data() + to, source.data() + from, bytes, stores);

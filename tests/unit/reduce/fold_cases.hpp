@@ -12,10 +12,10 @@ namespace tutti::reduce {
 
 using Bytes = std::vector<unsigned char>;
 
-inline std::vector<Level> levels() {
-  std::vector<Level> all;
+inline std::vector<SimdLevel> levels() {
+  std::vector<SimdLevel> all;
   for (int i = 0; i < kLevels; ++i)
-    if (can_run(static_cast<Level>(i))) all.push_back(static_cast<Level>(i));
+    if (can_run(static_cast<SimdLevel>(i))) all.push_back(static_cast<SimdLevel>(i));
   return all;
 }
 

@@ -22,7 +22,7 @@ TEST_P(FoldEveryPair, gives_the_reference_bits_at_every_level_and_length) {
         Bytes expected(count * size_of(folding.dtype) + 1, 0xab);
         fold_reference(folding, expected.data(), inputs.operands, count);
         EXPECT_EQ(expected.back(), 0xab);
-        for (const Level level : levels()) {
+        for (const SimdLevel level : levels()) {
           Bytes result(expected.size() + 1, 0xab);
           fold_at(level, folding, result.data() + 1, inputs.operands, count);
           ASSERT_TRUE(std::equal(expected.begin(), expected.end(), result.begin() + 1))
@@ -43,7 +43,7 @@ TEST_P(FoldEveryPair, may_write_over_any_of_its_operands) {
       Bytes expected(kCount * size_of(folding.dtype));
       fold_reference(folding, expected.data(), inputs.operands, kCount);
       const Bytes original = inputs.storage[target];
-      for (const Level level : levels()) {
+      for (const SimdLevel level : levels()) {
         std::copy(original.begin(), original.end(), inputs.storage[target].begin());
         void* dst = const_cast<void*>(inputs.operands[target].data);
         fold_at(level, folding, dst, inputs.operands, kCount);

@@ -49,7 +49,7 @@ class FoldToEveryPair : public testing::TestWithParam<Case> {
     const std::size_t element = size_of(folding.dtype);
     Bytes expected(count * element);
     fold_reference(folding, expected.data(), inputs.operands, count);
-    for (const Level level : levels())
+    for (const SimdLevel level : levels())
       for (const Stores stores : {Stores::cached, Stores::streaming}) {
         std::vector<Guarded> places;
         std::vector<void*> destinations;
@@ -87,7 +87,7 @@ TEST_P(FoldToEveryPair, may_write_over_all_of_its_operands_and_elsewhere) {
   constexpr std::size_t kCount = 517;
   for (const int k : {1, 2, 3, 8})
     for (const Stores stores : {Stores::cached, Stores::streaming})
-      for (const Level level : levels()) {
+      for (const SimdLevel level : levels()) {
         const Folding folding = folding_of(GetParam(), true, k);
         const Inputs inputs(GetParam(), k, kCount, random);
         Bytes expected(kCount * size_of(folding.dtype));

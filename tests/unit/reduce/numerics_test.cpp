@@ -31,9 +31,9 @@ T fold_one(Dtype dtype, Reduction reduction, const std::vector<T>& operands, int
   std::vector<T> expected(kCount);
   fold_reference(folding, expected.data(), list, kCount);
   for (int l = 0; l < kLevels; ++l) {
-    if (!can_run(static_cast<Level>(l))) continue;
+    if (!can_run(static_cast<SimdLevel>(l))) continue;
     std::vector<T> result(kCount);
-    fold_at(static_cast<Level>(l), folding, result.data(), list, kCount);
+    fold_at(static_cast<SimdLevel>(l), folding, result.data(), list, kCount);
     for (std::size_t i = 0; i < kCount; ++i)
       EXPECT_EQ(std::memcmp(&result[i], &expected[0], sizeof(T)), 0)
           << "level " << l << " at " << i;

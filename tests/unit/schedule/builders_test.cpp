@@ -23,7 +23,8 @@ std::vector<Program> apply(Program (*pass)(Program), std::vector<Program> progra
   return programs;
 }
 
-void expect_same(const Result<Report>& before, const Result<Report>& after, std::string what) {
+void expect_same(const Result<VerifyReport>& before, const Result<VerifyReport>& after,
+                 std::string what) {
   ASSERT_TRUE(after.ok()) << what << ": " << after.status().to_string();
   EXPECT_EQ(before->expression, after->expression) << what;
   EXPECT_EQ(before->rank_ordered, after->rank_ordered) << what;
@@ -31,7 +32,7 @@ void expect_same(const Result<Report>& before, const Result<Report>& after, std:
 }
 
 // Proves the programs as built and after the passes, where those change anything.
-Report prove(const Entry& entry, const Request& request, Mode mode) {
+VerifyReport prove(const Entry& entry, const Request& request, Mode mode) {
   const std::string what = describe(entry, request, mode);
   const auto built = build_world(entry.algorithm, request, mode);
   if (!built.ok()) {
@@ -64,7 +65,7 @@ TEST_P(Builders, every_size_and_root_is_proved_as_built_and_after_each_pass) {
   each_request(entry, 1, kMost, [&](const Request& request) {
     for (Mode mode : kModes) {
       if (HasFailure() || !is_worth(mode, request)) continue;
-      const Report report = prove(entry, request, mode);
+      const VerifyReport report = prove(entry, request, mode);
       always_ordered &= report.rank_ordered;
       ever = true;
     }

@@ -30,7 +30,7 @@ class Client {
     }
   }
 
-  void send(const Request& request, Nanoseconds now) {
+  void send(const StoreRequest& request, Nanoseconds now) {
     state_.received(id_, request.encode(), now);
   }
 
@@ -48,10 +48,10 @@ class Client {
   Handshake handshake_;
 };
 
-Request set(const std::string& key, const std::string& value) {
+StoreRequest set(const std::string& key, const std::string& value) {
   return {RequestKind::set, 0, key, value, {}};
 }
-Request get(const std::string& key, milliseconds timeout) {
+StoreRequest get(const std::string& key, milliseconds timeout) {
   return {RequestKind::get, timeout.count(), key, {}, {}};
 }
 
@@ -188,17 +188,18 @@ TEST(server_state, whoever_leaves_while_waiting_leaves_nothing) {
 }
 
 TEST(protocol, what_encode_makes_decode_reads_and_every_cut_is_refused) {
-  const Request request{RequestKind::compare_set, -5, "key", std::string("v\0w", 3), "expected"};
+  const StoreRequest request{RequestKind::compare_set, -5, "key", std::string("v\0w", 3),
+                             "expected"};
   const std::string body = request.encode().substr(kLengthBytes);
-  const auto back = Request::decode(body);
+  const auto back = StoreRequest::decode(body);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->kind, request.kind);
   EXPECT_EQ(back->number, -5);
   EXPECT_EQ(back->value, request.value);
   EXPECT_EQ(back->expected, "expected");
   for (std::size_t cut = 0; cut < body.size(); ++cut)
-    EXPECT_EQ(Request::decode(body.substr(0, cut)).status().code(), Code::corrupt) << cut;
-  EXPECT_EQ(Request::decode(body + "x").status().code(), Code::corrupt);
+    EXPECT_EQ(StoreRequest::decode(body.substr(0, cut)).status().code(), Code::corrupt) << cut;
+  EXPECT_EQ(StoreRequest::decode(body + "x").status().code(), Code::corrupt);
 }
 
 }  // namespace

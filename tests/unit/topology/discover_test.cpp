@@ -37,7 +37,7 @@ TEST(Discover, each_interface_appears_once) {
 }
 
 TEST(Discover, the_text_names_what_there_is) {
-  Machine machine;
+  Hardware machine;
   machine.host_name = "one";
   machine.cores = 4;
   machine.cpus = 8;

@@ -26,7 +26,7 @@ class HandMade {
 
   HandMade& collective(std::uint64_t sequence, std::int64_t joined, std::int64_t begin,
                        std::int64_t end, double predicted = 0, const std::string& name = "") {
-    Entry entry = of(Kind::collective, begin, end);
+    TraceEntry entry = of(Kind::collective, begin, end);
     entry.collective = static_cast<std::uint8_t>(Collective::all_reduce);
     entry.sequence = sequence;
     entry.origin = static_cast<std::uint64_t>(joined);
@@ -38,7 +38,7 @@ class HandMade {
   }
   HandMade& wait(std::uint64_t sequence, std::int64_t begin, std::int64_t end,
                  std::uint64_t thread = 7) {
-    Entry entry = of(Kind::wait, begin, end);
+    TraceEntry entry = of(Kind::wait, begin, end);
     entry.sequence = sequence;
     entry.origin = thread;
     trace_.waits.push_back(entry);
@@ -46,14 +46,14 @@ class HandMade {
   }
   HandMade& compute(const std::string& name, std::int64_t begin, std::int64_t end,
                     std::uint64_t thread = 7) {
-    Entry entry = of(Kind::compute, begin, end);
+    TraceEntry entry = of(Kind::compute, begin, end);
     entry.name = text(name);
     entry.origin = thread;
     trace_.compute.push_back(entry);
     return *this;
   }
   HandMade& step(std::uint64_t number, std::int64_t begin, std::int64_t end) {
-    Entry entry = of(Kind::step, begin, end);
+    TraceEntry entry = of(Kind::step, begin, end);
     entry.sequence = number;
     trace_.steps.push_back(entry);
     return *this;
@@ -62,8 +62,8 @@ class HandMade {
   operator RankTrace() const { return trace_; }  // NOLINT: what it is for
 
  private:
-  static Entry of(Kind kind, std::int64_t begin, std::int64_t end) {
-    Entry entry;
+  static TraceEntry of(Kind kind, std::int64_t begin, std::int64_t end) {
+    TraceEntry entry;
     entry.kind = static_cast<std::uint8_t>(kind);
     entry.channel = 1;
     entry.begin = begin;

@@ -36,7 +36,7 @@ class TracerTest : public ::testing::Test {
     const int members[] = {0, 1, 2, 3};
     tracer.group(5, "dp", members);
     for (int i = 0; i < events; ++i) {
-      Entry entry;
+      TraceEntry entry;
       entry.collective = static_cast<std::uint8_t>(Collective::reduce_scatter);
       entry.dtype = static_cast<std::uint8_t>(Dtype::bf16);
       entry.channel = 5;
@@ -170,12 +170,12 @@ TEST_F(TracerTest, a_file_that_was_cut_anywhere_is_read_up_to_there) {
     const auto trace = parse_trace("cut", whole.substr(0, size));
     // Only a text or group without its end, or a collective before its group, may be refused.
     if (!trace.ok()) {
-      EXPECT_LT(size, sizeof(FileHead) + 8 * sizeof(Entry)) << trace.status().message();
+      EXPECT_LT(size, sizeof(FileHead) + 8 * sizeof(TraceEntry)) << trace.status().message();
       continue;
     }
     EXPECT_GE(trace->collectives.size(), before);
     before = trace->collectives.size();
-    EXPECT_EQ(trace->cut_off, (size - sizeof(FileHead)) % sizeof(Entry) != 0);
+    EXPECT_EQ(trace->cut_off, (size - sizeof(FileHead)) % sizeof(TraceEntry) != 0);
   }
   EXPECT_GE(before, 9u);
   for (std::size_t size : {std::size_t{1}, sizeof(FileHead) - 1})

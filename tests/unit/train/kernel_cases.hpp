@@ -11,10 +11,10 @@
 
 namespace tutti::train {
 
-inline std::vector<reduce::Level> levels() {
-  std::vector<reduce::Level> all;
+inline std::vector<reduce::SimdLevel> levels() {
+  std::vector<reduce::SimdLevel> all;
   for (int i = 0; i < reduce::kLevels; ++i)
-    if (const auto level = static_cast<reduce::Level>(i); reduce::can_run(level))
+    if (const auto level = static_cast<reduce::SimdLevel>(i); reduce::can_run(level))
       all.push_back(level);
   return all;
 }

@@ -63,7 +63,7 @@ struct State {  // what an AdamW update reads and writes
 
 TEST(UpdateKernels, adamw_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(1);
-  for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
+  for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
     State expected(count, offset, mix, random);
     State result = expected;
     reference::adamw(some_adamw(), expected.w.data(), expected.g.data(), expected.m.data(),
@@ -111,7 +111,7 @@ TEST(UpdateKernels, adamw_of_a_shard_gives_the_bits_of_the_whole) {
 TEST(UpdateKernels, sgd_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(3);
   for (const bool first : {true, false})
-    for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
+    for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
       const SgdFactors factors{0.37F, 0.01F, 0.9F, 0.05F, first};
       State expected(count, offset, mix, random);
       State result = expected;
@@ -153,7 +153,7 @@ TEST(UpdateKernels, sgd_of_a_shard_gives_the_bits_of_the_whole) {
 
 TEST(UpdateKernels, narrow_and_widen_give_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(5);
-  for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
+  for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> from(numbers(count, mix, random), offset);
     Array<std::uint16_t> expected(count, offset + 1);
     Array<std::uint16_t> result = expected;
@@ -220,7 +220,7 @@ TEST(UpdateKernels, first_not_finite_finds_each_place_at_every_level) {
 
 TEST(UpdateKernels, first_not_finite_agrees_with_the_reference_on_anything) {
   std::mt19937 random(7);
-  for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
+  for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> values(numbers(count, mix, random), offset);
     ASSERT_EQ(update_kernels(level).first_not_finite(values.data(), count),
               reference::first_not_finite(values.data(), count));
@@ -229,7 +229,7 @@ TEST(UpdateKernels, first_not_finite_agrees_with_the_reference_on_anything) {
 
 TEST(UpdateKernels, block_squares_gives_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(8);
-  for_every_array([&](reduce::Level level, std::size_t count, std::size_t offset, Mix mix) {
+  for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
     Array<float> values(numbers(count, mix, random), offset);
     Array<double> expected((count + 63) / 64, 0);
     Array<double> result((count + 63) / 64, 1);

@@ -14,7 +14,7 @@
 namespace tutti::transport {
 namespace {
 
-struct Collected final : Sink {
+struct Collected final : MessageSink {
   std::byte* place(int, const Header& header) override {
     ++asked;
     return where == nullptr ? nullptr : where + header.offset;
@@ -371,9 +371,9 @@ TEST_F(TwoStreams, an_end_is_seen_though_nothing_was_expected) {
   EXPECT_EQ(two.read(1, aside_in.get(), sink), FrameReader::End::closed);
 }
 
-TEST(Pace, is_what_a_busy_connection_takes) {
+TEST(SendPace, is_what_a_busy_connection_takes) {
   using std::chrono::milliseconds;
-  Pace pace;
+  SendPace pace;
   EXPECT_EQ(pace.bytes_in(milliseconds(1)), 0u);
   EXPECT_FALSE(pace.note(1 << 20, true, milliseconds(0)));  // the buffer's own size is no pace
   EXPECT_FALSE(pace.note(1'000'000, true, milliseconds(8)));

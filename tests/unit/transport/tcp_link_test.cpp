@@ -11,7 +11,7 @@
 namespace tutti::transport {
 namespace {
 
-struct Collected final : Sink {
+struct Collected final : MessageSink {
   explicit Collected(TcpLink& link) : link(link) {}
   std::byte* place(int, const Header&) override { return nullptr; }
   void on_message(int, const Header& header, const Payload& payload) override {

@@ -17,7 +17,7 @@ TEST(WindowShape, nothing_in_a_window_overlaps) {
     const WindowShape shape = WindowShape::of(lanes, 128 * 1024);
     std::vector<std::pair<std::size_t, std::size_t>> parts{{0, sizeof(WindowHead)}};
     for (int lane = 0; lane < lanes; ++lane) {
-      parts.emplace_back(shape.lane_offset(lane), sizeof(Lane));
+      parts.emplace_back(shape.lane_offset(lane), sizeof(PairLane));
       for (std::size_t block = 0; block < shape.blocks(); ++block)
         parts.emplace_back(shape.block_offset(lane, block), shape.block_bytes(block));
     }
@@ -33,9 +33,9 @@ TEST(WindowShape, offsets_are_those_of_the_format_page) {
   EXPECT_EQ(offsetof(WindowHead, doorbell), 128u);
   EXPECT_EQ(offsetof(WindowHead, departed), 256u);
   EXPECT_EQ(WindowShape::of(2, 65536).lane_offset(0), 4096u);
-  EXPECT_EQ(offsetof(Lane, wants_room), 128u);
-  EXPECT_EQ(offsetof(Lane, generations), 256u);
-  EXPECT_EQ(offsetof(Lane, slots), 2304u);
+  EXPECT_EQ(offsetof(PairLane, wants_room), 128u);
+  EXPECT_EQ(offsetof(PairLane, generations), 256u);
+  EXPECT_EQ(offsetof(PairLane, slots), 2304u);
   EXPECT_EQ(offsetof(Slot, header), 8u);
   EXPECT_EQ(offsetof(Slot, payload), 56u);
 }

@@ -1,0 +1,1 @@
+// Nothing: CMake wants a source for a target with precompiled headers.
