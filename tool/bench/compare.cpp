@@ -1,10 +1,10 @@
 #include "tool/bench/compare.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <set>
 
