@@ -79,4 +79,8 @@ Json& Json::operator[](std::string_view name) {
   return const_cast<Json&>(*find(name));
 }
 
+void Json::update(const Json& object) {
+  for (const auto& [name, value] : object.fields()) (*this)[name] = value;
+}
+
 }  // namespace tutti

@@ -82,6 +82,7 @@ class Json {
   void push_back(Json item);
   void append(std::string name, Json value);  // does not look whether it is there
   Json& operator[](std::string_view name);    // added when it is not there
+  void update(const Json& object);            // with all its fields
 
   // In one line. A number that is not finite becomes null.
   std::string dump() const;

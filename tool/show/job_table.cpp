@@ -5,13 +5,12 @@
 #include <map>
 #include <set>
 
+#include "core/json.hpp"
 #include "tool/show/job_view.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 std::string seconds(double time) {
   if (time < 1e-3) return fmt::format("{:.0f} us", time * 1e6);
@@ -53,32 +52,36 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(seen < width ? width - seen : 0, ' ');
 }
 
-std::string row(const json& rank) {
-  const bool noted = rank.contains("operation");
-  std::string state = rank["state"];
-  if (rank.contains("exit_code")) state = fmt::format("ended ({})", rank["exit_code"].get<int>());
+std::string row(const Json& rank) {
+  const bool noted = rank.find("operation") != nullptr;
+  std::string state = rank["state"].string();
+  if (const Json* code = rank.find("exit_code")) state = fmt::format("ended ({})", code->integer());
   std::string operation;
   if (noted) {
-    operation = rank["operation"];
-    if (rank["sequence"].get<std::uint64_t>() > 0)
-      operation += fmt::format(" #{}", rank["sequence"].get<std::uint64_t>());
+    operation = rank["operation"].string();
+    if (rank["sequence"].integer() > 0)
+      operation += fmt::format(" #{}", rank["sequence"].integer());
   }
-  const auto waits = rank["waits_for"].get<std::set<int>>();
+  std::set<int> waits;
+  for (const Json& other : rank["waits_for"].items())
+    waits.insert(static_cast<int>(other.integer()));
   const auto figure = [&](const char* name, bool of_bytes) {
-    return rank.contains(name) ? rate(rank[name].get<double>(), of_bytes) : std::string("-");
+    const Json* value = rank.find(name);
+    return value != nullptr ? rate(value->number(), of_bytes) : std::string("-");
   };
   return fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {} {:>12} {:>13}\n",
-                     rank["rank"].get<int>(), rank["pid"].get<int>(), state,
-                     noted ? seconds(rank["for_s"].get<double>()) : "-", operation,
-                     noted ? rank["group"].get<std::string>() : "", padded(list(waits), 14),
+                     rank["rank"].integer(), rank["pid"].integer(), state,
+                     noted ? seconds(rank["for_s"].number()) : "-", operation,
+                     noted ? rank["group"].string() : "", padded(list(waits), 14),
                      figure("calls_per_s", false), figure("bytes_per_s", true));
 }
 
 // One line per rank that others wait for.
-std::string findings(const json& job) {
+std::string findings(const Json& job) {
   std::map<int, std::set<int>> waiting;
-  for (const json& rank : job["ranks"])
-    for (const int other : rank["waits_for"]) waiting[other].insert(rank["rank"].get<int>());
+  for (const Json& rank : job["ranks"].items())
+    for (const Json& other : rank["waits_for"].items())
+      waiting[static_cast<int>(other.integer())].insert(static_cast<int>(rank["rank"].integer()));
   std::string text;
   for (const auto& [other, ranks] : waiting)
     text += fmt::format("rank{} {} wait{} for rank {}\n", ranks.size() == 1 ? "" : "s", list(ranks),
@@ -88,21 +91,21 @@ std::string findings(const json& job) {
 
 }  // namespace
 
-std::string job_table(const json& job, std::size_t rows) {
-  const int nodes = job["nodes"];
+std::string job_table(const Json& job, std::size_t rows) {
+  const std::int64_t nodes = job["nodes"].integer();
   std::string text = fmt::format(
-      "job {}  {}  on {}  {}  up {}\n", job["job"].get<std::string>(),
-      job["program"].get<std::string>(), job["host"].get<std::string>(),
+      "job {}  {}  on {}  {}  up {}\n", job["job"].string(), job["program"].string(),
+      job["host"].string(),
       nodes == 1 ? count_of(job["ranks"].size(), "rank")
                  : fmt::format("{} of {} ranks (node {} of {}; each launcher shows its own)",
-                               job["ranks"].size(), job["ranks_in_job"].get<int>(),
-                               job["node"].get<int>(), nodes),
-      seconds(job["up_s"].get<double>()));
+                               job["ranks"].size(), job["ranks_in_job"].integer(),
+                               job["node"].integer(), nodes),
+      seconds(job["up_s"].number()));
   text +=
       fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {:<14} {:>12} {:>13}\n", "rank", "pid",
                   "state", "for", "last operation", "group", "waits for", "calls", "bytes");
   std::size_t shown = 0;
-  for (const json& rank : job["ranks"]) {
+  for (const Json& rank : job["ranks"].items()) {
     if (shown++ == rows) break;
     text += row(rank);
   }
@@ -110,19 +113,21 @@ std::string job_table(const json& job, std::size_t rows) {
   return text + findings(job);
 }
 
-void add_rates(const json& before, json& now) {
-  const double passed = now["time_s"].get<double>() - before["time_s"].get<double>();
+void add_rates(const Json& before, Json& now) {
+  const double passed = now["time_s"].number() - before["time_s"].number();
   if (passed <= 0 || before["ranks"].size() != now["ranks"].size()) return;
-  for (std::size_t i = 0; i < now["ranks"].size(); ++i) {
-    const json& old = before["ranks"][i];
-    json& rank = now["ranks"][i];
-    if (!rank.contains("calls")) continue;
-    for (const char* name : {"calls", "bytes"}) {
-      const double had = old.contains(name) ? old[name].get<double>() : 0;
-      rank[fmt::format("{}_per_s", name)] =
-          std::max(0.0, (rank[name].get<double>() - had) / passed);
-    }
+  Json ranks = Json::array();
+  for (std::size_t i = 0; i < before["ranks"].size(); ++i) {
+    const Json& old = before["ranks"][i];
+    Json rank = now["ranks"][i];
+    for (const char* name : {"calls", "bytes"})
+      if (const Json* count = rank.find(name)) {
+        const double more = count->number() - old[name].number();
+        rank[fmt::format("{}_per_s", name)] = std::max(0.0, more / passed);
+      }
+    ranks.push_back(std::move(rank));
   }
+  now["ranks"] = std::move(ranks);
 }
 
 }  // namespace tutti::tool

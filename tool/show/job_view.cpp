@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/json.hpp"
 #include "core/words.hpp"
 #include "tool/command.hpp"
 #include "tool/run/job_folder.hpp"
@@ -18,15 +19,13 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::chrono::seconds kPatience{5};       // with a launcher that does not answer
 constexpr std::chrono::milliseconds kGlance{200};  // between the two looks of --once
 constexpr std::size_t kLongestAnswer = 16 << 20;
 
 struct Found {
   JobLine line;
-  json job;
+  Json job;
 };
 
 // Launchers that answer. Others are gone, or just going.
@@ -43,24 +42,25 @@ Result<std::vector<Found>> find_jobs() {
   return found;
 }
 
-bool is_meant(const json& job, const std::string& word) {
-  return word.empty() || job["job"].get<std::string>().starts_with(word) ||
-         std::to_string(job["launcher_pid"].get<int>()) == word;
+bool is_meant(const Json& job, const std::string& word) {
+  return word.empty() || job["job"].string().starts_with(word) ||
+         std::to_string(job["launcher_pid"].integer()) == word;
 }
 
 int list_jobs(const std::vector<Found>& found, bool as_json) {
   if (as_json) {
-    json list = json::array();
+    Json list = Json::array();
     for (const Found& each : found) list.push_back(each.job);
-    fmt::print("{}\n", json{{"format", "tutti jobs 1"}, {"jobs", list}}.dump());
+    fmt::print("{}\n", Json{{"format", "tutti jobs 1"}, {"jobs", list}}.dump());
     return kDone;
   }
   fmt::print("{:18} {:>9} {:>6} {:>9}  {}\n", "job", "launcher", "ranks", "up", "program");
   for (const auto& [line, job] : found)
-    fmt::print("{:18} {:>9} {:>6} {:>7.0f} s  {}\n", job["job"].get<std::string>(),
-               job["launcher_pid"].get<int>(), job["ranks"].size(), job["up_s"].get<double>(),
-               job["program"].get<std::string>());
-  fmt::print("say which one: tutti show job {}\n", found.front().job["job"].get<std::string>());
+    fmt::print("{:18} {:>9} {:>6} {:>7.0f} s  {}\n", job["job"].string(),
+               job["launcher_pid"].integer(), job["ranks"].size(), job["up_s"].number(),
+               job["program"].string());
+  fmt::print("say which one: tutti show job {}\n",
+             std::as_const(found.front().job)["job"].string());
   return kDone;
 }
 
@@ -71,7 +71,7 @@ std::size_t room_for_ranks() {
   return std::max<std::size_t>(4, size.ws_row > 8 ? size.ws_row - 8u : 4);
 }
 
-void print(const json& job, bool as_json, bool over_the_last) {
+void print(const Json& job, bool as_json, bool over_the_last) {
   if (as_json)
     fmt::print("{}\n", job.dump());
   else
@@ -81,7 +81,7 @@ void print(const json& job, bool as_json, bool over_the_last) {
 
 int watch(Found found, const JobViewOptions& options, Nanoseconds interval) {
   const bool screen = !options.json && !options.once && ::isatty(STDOUT_FILENO) != 0;
-  json before = std::move(found.job);
+  Json before = std::move(found.job);
   for (bool first = true;; first = false) {
     std::this_thread::sleep_for(first ? std::min<Nanoseconds>(kGlance, interval) : interval);
     auto job = found.line.ask();
@@ -115,7 +115,7 @@ Result<JobLine> JobLine::connect(const std::string& path) {
   return JobLine(std::move(socket));
 }
 
-Result<json> JobLine::ask() {
+Result<Json> JobLine::ask() {
   const Nanoseconds deadline = deadline_after(steady_clock().now(), kPatience);
   constexpr std::string_view kRequest = "snapshot\n";
   if (::send(socket_.get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL) !=
@@ -133,9 +133,9 @@ Result<json> JobLine::ask() {
     if (in_.size() > kLongestAnswer) return Status(Code::corrupt, "the launcher talks too much");
   }
   const std::size_t end = in_.find('\n');
-  json job = json::parse(in_.substr(0, end), nullptr, false);
+  auto job = Json::parse(std::string_view(in_).substr(0, end));
   in_.erase(0, end + 1);
-  if (!job.is_object() || job.value("format", "") != "tutti job 1")
+  if (!job.ok() || (*job)["format"] != "tutti job 1")
     return Status(Code::mismatch, "the launcher is of another version of tutti");
   return job;
 }

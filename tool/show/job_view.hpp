@@ -1,10 +1,10 @@
 // tool/show/job_view.hpp - `tutti show job`: what the ranks of a running job are doing right now.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/clock.hpp"
+#include "core/json.hpp"
 #include "core/sockets.hpp"
 #include "tutti/status.hpp"
 
@@ -24,7 +24,7 @@ class JobLine {
   // Code::io for a launcher that is gone or is not this user's.
   static Result<JobLine> connect(const std::string& path);
   // The launcher's next snapshot; Code::io when the job has ended meanwhile.
-  Result<nlohmann::json> ask();
+  Result<Json> ask();
 
  private:
   explicit JobLine(Descriptor socket) : socket_(std::move(socket)) {}
@@ -33,8 +33,8 @@ class JobLine {
 };
 
 // Adds calls_per_s and bytes_per_s to each rank, from two snapshots of one job.
-void add_rates(const nlohmann::json& before, nlohmann::json& now);
+void add_rates(const Json& before, Json& now);
 // The table, at most `rows` ranks of it.
-std::string job_table(const nlohmann::json& job, std::size_t rows);
+std::string job_table(const Json& job, std::size_t rows);
 
 }  // namespace tutti::tool

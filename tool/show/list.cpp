@@ -1,15 +1,12 @@
 // All algorithms of a collective, with what they cost, as a table or as JSON.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 using schedule::Program;
 
 // The most that one rank sends: what the slowest rank has to do.
@@ -38,8 +35,8 @@ Result<std::size_t> meetings_of(const ShownCall& call, Algorithm algorithm) {
   return std::size_t{(*view)->find((*view)->reach(way, CallMemory::ordinary))->report.steps};
 }
 
-Result<json> row_of(const ShownCall& call, Algorithm algorithm) {
-  json row = {{"algorithm", std::string(to_string(algorithm))}};
+Result<Json> row_of(const ShownCall& call, Algorithm algorithm) {
+  Json row = {{"algorithm", to_string(algorithm)}};
   schedule::Request request = call.request;
   if (const auto choice = choose(request, algorithm, false, call.bytes, call.machine); choice.ok())
     request.shots = choice->shots;
@@ -62,27 +59,30 @@ Result<json> row_of(const ShownCall& call, Algorithm algorithm) {
   return row;
 }
 
-std::string line_of(const json& row, bool reduces) {
-  const std::string name = row["algorithm"];
-  if (row.contains("not_here")) return fmt::format("  {:20} not for these ranks and hosts\n", name);
-  const bool ordered = row["rank_ordered"].get<bool>();
-  const json& host = row["host_form"];
-  return fmt::format("  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", name, row["steps"].get<int>(),
-                     row["messages"].get<int>(), row["messages_per_rank"].get<int>(),
-                     !reduces  ? ""
-                     : ordered ? "yes"
-                               : "no",
-                     host.is_null() ? "by messages" : count_of(host["meetings"], "meeting"));
+std::string line_of(const Json& row, bool reduces) {
+  const std::string& name = row["algorithm"].string();
+  if (row.find("not_here") != nullptr)
+    return fmt::format("  {:20} not for these ranks and hosts\n", name);
+  const bool ordered = row["rank_ordered"].boolean();
+  const Json& host = row["host_form"];
+  return fmt::format(
+      "  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", name, row["steps"].integer(),
+      row["messages"].integer(), row["messages_per_rank"].integer(),
+      !reduces  ? ""
+      : ordered ? "yes"
+                : "no",
+      host.is_null() ? "by messages"
+                     : count_of(static_cast<std::uint64_t>(host["meetings"].integer()), "meeting"));
 }
 
 // {"one_host": "direct", "apart": "ring"}: what the tuner takes for this size.
-json choices_of(const ShownCall& call) {
+Json choices_of(const ShownCall& call) {
   schedule::Request request = call.request;
-  json choices = json::object();
+  Json choices = Json::object();
   const auto add = [&](const char* where, bool on_one_host) {
     const auto choice =
         choose(request, Algorithm::automatic, on_one_host, call.bytes, call.machine);
-    if (choice.ok()) choices[where] = std::string(to_string(choice->algorithm));
+    if (choice.ok()) choices[where] = to_string(choice->algorithm);
   };
   if (call.placement() == "hosts") add("hosts", false);
   request.host_of = {};
@@ -91,7 +91,7 @@ json choices_of(const ShownCall& call) {
   return choices;
 }
 
-std::string to_text(const json& choices, const ShownCall& call) {
+std::string to_text(const Json& choices, const ShownCall& call) {
   std::string text = call.bytes == 0
                          ? "The tuner takes"
                          : fmt::format("For {} the tuner takes", size_words(call.bytes));
@@ -100,9 +100,8 @@ std::string to_text(const json& choices, const ShownCall& call) {
                                                         {"hosts", "where " + where_words(call)}};
   const char* comma = " ";
   for (const auto& [where, words] : places)
-    if (choices.contains(where))
-      text += fmt::format("{}{} {}", std::exchange(comma, ", "), choices[where].get<std::string>(),
-                          words);
+    if (const Json* choice = choices.find(where))
+      text += fmt::format("{}{} {}", std::exchange(comma, ", "), choice->string(), words);
   return text + ".\n";
 }
 
@@ -110,18 +109,18 @@ std::string to_text(const json& choices, const ShownCall& call) {
 
 Result<std::string> print_list(const ShownCall& call, bool as_json) {
   const std::string collective(to_string(call.request.collective));
-  json rows = json::array();
+  Json rows = Json::array();
   for (const Algorithm algorithm : schedule::algorithms_for(call.request.collective)) {
     auto row = row_of(call, algorithm);
     if (!row.ok()) return row.status();
     rows.push_back(*std::move(row));
   }
   if (as_json)
-    return json({{"collective", collective},
-                 {"size", call.request.size},
-                 {"bytes", call.bytes},
-                 {"choice", choices_of(call)},
-                 {"algorithms", rows}})
+    return Json{{"collective", collective},
+                {"size", call.request.size},
+                {"bytes", call.bytes},
+                {"choice", choices_of(call)},
+                {"algorithms", rows}}
                .dump(1) +
            "\n";
   const bool reduces = has_reduction(call.request.collective);
@@ -129,7 +128,7 @@ Result<std::string> print_list(const ShownCall& call, bool as_json) {
       fmt::format("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", collective,
                   count_of(static_cast<std::uint64_t>(call.request.size), "rank"), "algorithm",
                   "steps", "messages", "most per rank", reduces ? "rank order" : "", "host form");
-  for (const json& row : rows) text += line_of(row, reduces);
+  for (const Json& row : rows.items()) text += line_of(row, reduces);
   return text + to_text(choices_of(call), call);
 }
 

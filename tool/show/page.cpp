@@ -1,10 +1,10 @@
 // The page of `tutti show --html`: web/show.html with style, script and data in it.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/check.hpp"
+#include "core/json.hpp"
 #include "tool/embedded.hpp"
 #include "tool/show/page_schedules.hpp"
 #include "tool/show/predictions.hpp"
@@ -12,8 +12,6 @@
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kAlwaysDrawn = 16;  // groups of 2 … 16 are in every page
 constexpr int kAllPasses = 8;     // up to here also as built: two megabytes are enough
@@ -66,7 +64,7 @@ Result<std::string> make_page(const ShownCall& call) {
 
   const bool on_hosts = call.placement() == "hosts";
   std::string schedules;
-  json predictions = json::object();
+  Json predictions = Json::object();
   for (const int n : sizes_for(request.size)) {
     const std::vector<int> host_of =
         on_hosts && n == request.size ? call.host_of : default_hosts(n);
@@ -78,14 +76,14 @@ Result<std::string> make_page(const ShownCall& call) {
     if (Status status = add_schedules(page, schedules); !status.ok()) return status;
     predictions[std::to_string(n)] = predict(request.collective, n, host_of, call.machine);
   }
-  json head = {{"format", "tutti page 2"},
+  Json head = {{"format", "tutti page 2"},
                {"version", TUTTI_VERSION},
-               {"collective", std::string(to_string(request.collective))},
+               {"collective", to_string(request.collective)},
                {"reduces", has_reduction(request.collective)},
                {"start",
-                {{"algorithm", std::string(to_string(call.algorithm))},
+                {{"algorithm", to_string(call.algorithm)},
                  {"size", request.size},
-                 {"placement", std::string(call.placement())},
+                 {"placement", call.placement()},
                  {"memory", call.memory == CallMemory::symmetric ? "symmetric" : "ordinary"},
                  {"bytes", call.bytes}}},
                {"machine", machine_facts(call.machine)},

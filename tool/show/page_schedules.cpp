@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "schedule/drawing.hpp"
 #include "schedule/measure.hpp"
 #include "tool/show/layout.hpp"
@@ -12,8 +12,6 @@
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 using schedule::HostForm;
 using schedule::Program;
 using schedule::Request;
@@ -23,29 +21,38 @@ using schedule::Request;
 class Sizes {
  public:
   void add(int exponent, const std::string& words) {
-    if (!ranges_.empty() && ranges_.back()[1] == exponent - 1 && ranges_.back()[2] == words)
-      ranges_.back()[1] = exponent;
+    if (!ranges_.empty() && ranges_.back().last == exponent - 1 && ranges_.back().words == words)
+      ranges_.back().last = exponent;
     else
       ranges_.push_back({exponent, exponent, words});
   }
-  const json& ranges() const { return ranges_; }
+  Json ranges() const {
+    Json list = Json::array();
+    for (const Range& range : ranges_)
+      list.push_back(Json::array({range.first, range.last, range.words}));
+    return list;
+  }
 
  private:
-  json ranges_ = json::array();
+  struct Range {
+    int first, last;
+    std::string words;
+  };
+  std::vector<Range> ranges_;
 };
 
 // By where the ranks sit: apart, hosts, or on one host with ordinary or symmetric memory.
 using Runs = std::map<std::string, Sizes>;
 
-json to_json(const Runs& runs) {
-  json object = json::object();
+Json to_json(const Runs& runs) {
+  Json object = Json::object();
   for (const auto& [where, sizes] : runs) object[where] = sizes.ranges();
   return object;
 }
 
-json to_json(const Layout& layout) {
+Json to_json(const Layout& layout) {
   const auto rounded = [](const std::vector<double>& values) {
-    json list = json::array();
+    Json list = Json::array();
     for (const double value : values) list.push_back(std::round(value * 1000) / 1000);
     return list;
   };
@@ -55,7 +62,7 @@ json to_json(const Layout& layout) {
           {"hosts", layout.hosts}};
 }
 
-json to_json(const schedule::Measure& measure) {
+Json to_json(const schedule::Measure& measure) {
   return {{"chain", measure.chain},
           {"messages", measure.messages},
           {"moved", measure.moved},
@@ -64,7 +71,7 @@ json to_json(const schedule::Measure& measure) {
 }
 
 // What the busiest rank of a host form copies and folds, in chunks.
-json measure_of(const HostVariant& variant) {
+Json measure_of(const HostVariant& variant) {
   double copied = 0, folded = 0;
   for (const HostForm& form : variant.ranks) {
     double copies = 0, folds = 0;
@@ -87,7 +94,7 @@ json measure_of(const HostVariant& variant) {
 }
 
 // `head` and then the cells and ops of all ranks, which are text already.
-std::string with_ranks(const json& head, const std::string& ranks) {
+std::string with_ranks(const Json& head, const std::string& ranks) {
   std::string text = head.dump();
   text.back() = ',';
   return text + "\"ranks\":" + ranks + "}";
@@ -167,9 +174,9 @@ class Drawer {
   }
 
   std::string draw_host(const HostDrawn& drawn) const {
-    json head = head_of(drawn.variant.ranks.front().frame, drawn.variant.report, drawn.runs);
+    Json head = head_of(drawn.variant.ranks.front().frame, drawn.variant.report, drawn.runs);
     head.update({{"form", "host"},
-                 {"reach", std::string(to_string(drawn.variant.reach))},
+                 {"reach", to_string(drawn.variant.reach)},
                  {"layout", to_json(lay_out_on_one_host(request_.size))},
                  {"measure", measure_of(drawn.variant)}});
     return with_ranks(head, schedule::print_drawing(drawn.variant.ranks));
@@ -196,9 +203,9 @@ class Drawer {
     const MessageForm& last = forms->back();
     const auto measure = schedule::measure(last.programs);
     if (!measure.ok()) return measure.status();
-    json head = head_of(last.programs.front(), last.report, runs);
+    Json head = head_of(last.programs.front(), last.report, runs);
     head.update({{"form", "message"},
-                 {"pass", std::string(last.pass)},
+                 {"pass", last.pass},
                  {"messages", last.report.messages},
                  {"layout", to_json(lay_out(last.programs, request_.host_of))},
                  {"measure", to_json(*measure)}});
@@ -206,16 +213,16 @@ class Drawer {
     std::string before;
     for (const MessageForm& form :
          std::span(*forms).first(page_.all_passes ? forms->size() - 1 : 0))
-      before += (before.empty() ? "" : ",") + with_ranks({{"pass", std::string(form.pass)}},
-                                                         schedule::print_drawing(form.programs));
+      before += (before.empty() ? "" : ",") +
+                with_ranks({{"pass", form.pass}}, schedule::print_drawing(form.programs));
     std::string text = with_ranks(head, schedule::print_drawing(last.programs));
     text.back() = ',';
     texts_.push_back(text + "\"before\":[" + before + "]}");
     return {};
   }
 
-  json head_of(const Program& model, const schedule::VerifyReport& report, const Runs& runs) const {
-    return {{"algorithm", std::string(to_string(algorithm_))},
+  Json head_of(const Program& model, const schedule::VerifyReport& report, const Runs& runs) const {
+    return {{"algorithm", to_string(algorithm_)},
             {"size", request_.size},
             {"root", request_.root},
             {"in_place", request_.in_place},

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/json.hpp"
 #include "tuner/choose.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 // Where β and γ are read off their curves: large enough that nothing else counts.
 constexpr double kLong = 1 << 20;
@@ -20,8 +19,8 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-json predict_placement(const tuner::CallFacts& model, const tuner::Machine& machine) {
-  json rows = json::object();
+Json predict_placement(const tuner::CallFacts& model, const tuner::Machine& machine) {
+  Json rows = Json::object();
   for (const std::size_t bytes : prediction_sizes()) {
     tuner::CallFacts facts = model;
     facts.bytes = bytes;
@@ -36,7 +35,7 @@ json predict_placement(const tuner::CallFacts& model, const tuner::Machine& mach
   return rows;
 }
 
-json link_facts(const tuner::LinkCost& link) {
+Json link_facts(const tuner::LinkCost& link) {
   return {{"alpha_s", link.latency_s},
           {"overhead_s", link.message_s},
           {"beta_s", link.bytes.seconds(kLong) / kLong},
@@ -63,14 +62,14 @@ std::vector<int> default_hosts(int n) {
   return host_of;
 }
 
-json predict(Collective collective, int ranks, std::span<const int> host_of,
+Json predict(Collective collective, int ranks, std::span<const int> host_of,
              const tuner::Machine& machine) {
   tuner::CallFacts facts;
   facts.collective = collective;
   facts.ranks = ranks;
   std::vector<int> together(static_cast<std::size_t>(ranks), 0);
   facts.host_of = together;
-  json placements = {{"one_host", predict_placement(facts, machine)}};
+  Json placements = {{"one_host", predict_placement(facts, machine)}};
   facts.symmetric = true;
   placements["symmetric"] = predict_placement(facts, machine);
   facts.symmetric = false;
@@ -83,7 +82,7 @@ json predict(Collective collective, int ranks, std::span<const int> host_of,
   return placements;
 }
 
-json machine_facts(const tuner::Machine& machine) {
+Json machine_facts(const tuner::Machine& machine) {
   return {{"name", machine.name},
           {"date", machine.date},
           {"memory", link_facts(machine.memory)},

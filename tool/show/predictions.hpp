@@ -1,10 +1,10 @@
 // tool/show/predictions.hpp - what the tuner expects of every algorithm, as data for the page.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
+#include "core/json.hpp"
 #include "tuner/machine.hpp"
 #include "tutti/types.hpp"
 
@@ -20,10 +20,10 @@ std::vector<int> default_hosts(int n);
 // {"one_host": {"choice": […], "ring": [nanoseconds, …], …}, "symmetric": …, "apart": …, "hosts": …}:
 // one entry per size, for ranks on one host, there with symmetric memory, on a host each, and as in
 // `host_of` (absent where that is empty).
-nlohmann::json predict(Collective collective, int ranks, std::span<const int> host_of,
-                       const tuner::Machine& machine);
+Json predict(Collective collective, int ranks, std::span<const int> host_of,
+             const tuner::Machine& machine);
 
 // α, o, β and γ of the cost formula, per kind of link.
-nlohmann::json machine_facts(const tuner::Machine& machine);
+Json machine_facts(const tuner::Machine& machine);
 
 }  // namespace tutti::tool

@@ -3,15 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/check.hpp"
+#include "core/json.hpp"
 #include "schedule/host/text.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 using schedule::Reach;
 using schedule::VerifyReport;
 
@@ -40,23 +38,30 @@ std::string verified(const ShownCall& call, const VerifyReport& report, const st
   return text + "\n";
 }
 
-json head_of(const ShownCall& call, std::string_view form) {
-  json head = {{"form", std::string(form)},
-               {"collective", std::string(to_string(call.request.collective))},
-               {"algorithm", std::string(to_string(call.algorithm))},
+Json head_of(const ShownCall& call, std::string_view form) {
+  Json head = {{"form", form},
+               {"collective", to_string(call.request.collective)},
+               {"algorithm", to_string(call.algorithm)},
                {"size", call.request.size},
                {"bytes", call.bytes},
-               {"placement", std::string(call.placement())},
+               {"placement", call.placement()},
                {"chosen_by", call.is_named ? "caller" : "tuner"}};
   if (has_shots(call.algorithm, call.request)) head["shots"] = call.request.shots;
   return head;
 }
 
+// What another room printed.
+Json parsed(const std::string& text) {
+  auto json = Json::parse(text);
+  TUTTI_CHECK(json.ok());
+  return *std::move(json);
+}
+
 // ---- messages
 
-json to_json(const MessageForm& form) {
-  json document = json::parse(schedule::print_json(form.programs));
-  document["pass"] = std::string(form.pass);
+Json to_json(const MessageForm& form) {
+  Json document = parsed(schedule::print_json(form.programs));
+  document["pass"] = form.pass;
   document["report"] = {{"steps", form.report.steps},
                         {"messages", form.report.messages},
                         {"rank_ordered", form.report.rank_ordered},
@@ -93,13 +98,13 @@ std::string print_messages(const ShownCall& call, const std::vector<MessageForm>
                            bool as_json) {
   const std::string why = why_by_message(forms.back());
   if (as_json) {
-    json document = to_json(forms.back());
-    document.update(head_of(call, "message"));
-    document["before"] = json::array();
+    Json document = head_of(call, "message");
+    document.update(to_json(forms.back()));
+    document["before"] = Json::array();
     for (const MessageForm& form : std::span(forms).first(forms.size() - 1))
       document["before"].push_back(to_json(form));
-    document["on_one_host"] = {{"form", why.empty() ? "host" : "message"}, {"because", why}};
-    if (why.empty()) document["on_one_host"].erase("because");
+    document["on_one_host"]["form"] = why.empty() ? "host" : "message";
+    if (!why.empty()) document["on_one_host"]["because"] = why;
     return document.dump(1) + "\n";
   }
   std::string text = heading(call, "message", where_messages_run(call, why));
@@ -110,15 +115,15 @@ std::string print_messages(const ShownCall& call, const std::vector<MessageForm>
 
 // ---- host
 
-json to_json(const HostVariant& variant) {
-  json document = {{"meetings", variant.report.steps},
+Json to_json(const HostVariant& variant) {
+  Json document = {{"meetings", variant.report.steps},
                    {"report",
                     {{"touches", variant.report.messages},
                      {"rank_ordered", variant.report.rank_ordered},
                      {"expression", variant.report.expression}}},
-                   {"ranks", json::array()}};
+                   {"ranks", Json::array()}};
   for (const schedule::HostForm& form : variant.ranks)
-    document["ranks"].push_back(json::parse(schedule::print_json_phases(form)));
+    document["ranks"].push_back(parsed(schedule::print_json_phases(form)));
   return document;
 }
 
@@ -141,7 +146,7 @@ HostUse use_of(const ShownCall& call, const HostView& view, Reach reach) {
 }
 
 std::string print_host(const ShownCall& call, const HostView& view, bool as_json, bool all) {
-  json rows = json::array();
+  Json rows = Json::array();
   std::string text = heading(
       call, "host", runs_where(call) + "# Between hosts the message form runs: --form message.\n");
   text +=
@@ -152,7 +157,7 @@ std::string print_host(const ShownCall& call, const HostView& view, bool as_json
     const HostVariant* variant = view.find(reach);
     const HostUse use = use_of(call, view, reach);
     const bool whole = variant != nullptr && (use.runs || all);
-    json row = {{"reach", std::string(to_string(reach))}, {"runs", use.runs}, {"when", use.words}};
+    Json row = {{"reach", to_string(reach)}, {"runs", use.runs}, {"when", use.words}};
     if (whole) row.update(to_json(*variant));
     rows.push_back(std::move(row));
     text += fmt::format("\n# after lower, {}{}: {}\n", to_string(reach),
@@ -160,7 +165,7 @@ std::string print_host(const ShownCall& call, const HostView& view, bool as_json
     if (whole) text += to_text(call, *variant);
   }
   if (!as_json) return text;
-  json document = head_of(call, "host");
+  Json document = head_of(call, "host");
   document["format"] = "tutti host form 1";
   document["pass"] = "lower";
   document["forms"] = std::move(rows);

@@ -192,6 +192,9 @@ TEST(Json, values_grow) {
   json["a"].push_back({{"y", 2}});
   json["b"] = 2;
   EXPECT_EQ(json.dump(), R"({"b":2,"a":["x",{"y":2}]})");
+  json.update({{"c", 3}, {"b", 4}});
+  EXPECT_EQ(json.dump(), R"({"b":4,"a":["x",{"y":2}],"c":3})");
+  json = {{"b", 2}, {"a", Json::array({"x", {{"y", 2}}})}};
   EXPECT_EQ(json.dump(1), "{\n \"b\": 2,\n \"a\": [\n  \"x\",\n  {\n   \"y\": 2\n  }\n ]\n}");
 }
 

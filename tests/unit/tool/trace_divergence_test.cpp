@@ -5,12 +5,12 @@
 namespace tutti::tool::trace {
 namespace {
 
-Call call(const std::string& collective, bool finished, std::int64_t time = 0,
+RecordedCall call(const std::string& collective, bool finished, std::int64_t time = 0,
           std::uint64_t bytes = 64) {
   return {collective, "f32", "sum", bytes, "dp", finished, time};
 }
 
-Flight flight(int rank, std::map<std::uint64_t, Call> calls, std::vector<int> lost = {}) {
+Flight flight(int rank, std::map<std::uint64_t, RecordedCall> calls, std::vector<int> lost = {}) {
   Flight made;
   made.rank = rank;
   made.has_dump = true;
@@ -29,7 +29,7 @@ Divergence verdict(std::vector<Flight> ranks) {
 
 TEST(divergence, the_rank_that_called_something_else_is_named) {
   const auto common = [] {
-    return std::map<std::uint64_t, Call>{{1040, call("all_gather", true)},
+    return std::map<std::uint64_t, RecordedCall>{{1040, call("all_gather", true)},
                                          {1041, call("all_reduce", false)}};
   };
   const auto found =
