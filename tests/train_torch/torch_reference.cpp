@@ -29,8 +29,8 @@ torch::optim::AdamW make_optimizer(Gpt& model, const Flags& flags) {
   return torch::optim::AdamW(groups, torch::optim::AdamWOptions(flags.lr));
 }
 
-double one_step(Gpt& model, torch::optim::AdamW& optimizer, const TokenBatch& batch, const Flags& flags,
-                double lr) {
+double one_step(Gpt& model, torch::optim::AdamW& optimizer, const TokenBatch& batch,
+                const Flags& flags, double lr) {
   optimizer.zero_grad();
   const auto loss =
       loss_sum(model, batch, flags.global_batch_size, nullptr) / static_cast<double>(batch.counted);

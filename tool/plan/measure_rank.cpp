@@ -121,7 +121,8 @@ class Visits {
     return meeting_->health();
   }
 
-  void tell(BenchProgress& progress, std::size_t done, double spent, double& next_line, double began) {
+  void tell(BenchProgress& progress, std::size_t done, double spent, double& next_line,
+            double began) {
     const std::string what = fmt::format("{}, {} of {} s", label_, static_cast<int>(spent * 1e-6),
                                          static_cast<int>(seconds_));
     progress.show(std::min(done, cells_.size() * 3 - 1), what);

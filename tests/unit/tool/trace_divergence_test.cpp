@@ -6,7 +6,7 @@ namespace tutti::tool::trace {
 namespace {
 
 RecordedCall call(const std::string& collective, bool finished, std::int64_t time = 0,
-          std::uint64_t bytes = 64) {
+                  std::uint64_t bytes = 64) {
   return {collective, "f32", "sum", bytes, "dp", finished, time};
 }
 
@@ -30,7 +30,7 @@ Divergence verdict(std::vector<Flight> ranks) {
 TEST(divergence, the_rank_that_called_something_else_is_named) {
   const auto common = [] {
     return std::map<std::uint64_t, RecordedCall>{{1040, call("all_gather", true)},
-                                         {1041, call("all_reduce", false)}};
+                                                 {1041, call("all_reduce", false)}};
   };
   const auto found =
       verdict({flight(0, common()), flight(1, common()),
