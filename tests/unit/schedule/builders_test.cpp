@@ -9,13 +9,6 @@
 namespace tutti::schedule {
 namespace {
 
-// Sanitizers make this twenty times slower; they look for other things than wrong schedules.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kMost = 17;
-#else
-constexpr int kMost = 64;
-#endif
-
 class Builders : public testing::TestWithParam<Entry> {};
 
 std::vector<Program> apply(Program (*pass)(Program), std::vector<Program> programs) {
@@ -62,7 +55,7 @@ bool is_worth(Mode mode, const Request& request) {
 TEST_P(Builders, every_size_and_root_is_proved_as_built_and_after_each_pass) {
   const Entry& entry = GetParam();
   bool always_ordered = true, ever = false;
-  each_request(entry, 1, kMost, [&](const Request& request) {
+  each_request(entry, 1, most_ranks(), [&](const Request& request) {
     for (Mode mode : kModes) {
       if (HasFailure() || !is_worth(mode, request)) continue;
       const VerifyReport report = prove(entry, request, mode);

@@ -18,8 +18,6 @@ namespace {
 using Forms = std::vector<HostForm>;
 using ::testing::HasSubstr;
 
-constexpr int kMost = 64;
-
 std::vector<Program> fused_world(const Entry& entry, const Request& request, Mode mode) {
   auto world = build_world(entry.algorithm, request, mode);
   EXPECT_TRUE(world.ok()) << world.status().to_string();
@@ -72,13 +70,13 @@ int prove(const Entry& entry, const Request& request, Mode mode) {
 TEST_P(HostForms, are_proved_for_every_size_root_and_reach) {
   const Entry& entry = GetParam();
   int proved = 0;
-  each_request(entry, 1, kMost, [&](const Request& request) {
+  each_request(entry, 1, most_ranks(), [&](const Request& request) {
     for (Mode mode : kModes)
       if (!HasFailure() && is_worth(mode, request)) proved += prove(entry, request, mode);
   });
   RecordProperty("proved", proved);
   if (entry.algorithm == Algorithm::direct) {
-    EXPECT_GE(proved, 2 * kMost);
+    EXPECT_GE(proved, 2 * most_ranks());
   }
 }
 
