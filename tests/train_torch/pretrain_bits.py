@@ -39,7 +39,8 @@ class Bits(PretrainTest):
         words = ["--train-iters", "4", "--bucket-size", "8192", *OVERLAPS]
         delayed = self.train(2, *words, "--inject-delay", "1:30")
         self.assertEqual(delayed.hash, self.train(2, *words).hash)
-        self.assertGreater(delayed.steps[-1]["max"]["skew_s"], 0.01)
+        # Some step: on a busy machine the other rank may be late as well.
+        self.assertGreater(max(step["max"]["skew_s"] for step in delayed.steps), 0.01)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)");
   bench.add_option("--placement", words.placement,
                    "in, out, both, or common: as peers have it too (default both)");
+  bench.add_option("--pin", words.pin,
+                   "what a core of its own is for, where there are enough: the calling thread, or "
+                   "the process with all of its threads (default thread)");
   bench.add_flag("--warm", options.warm, "leave the buffers alone between iterations");
   bench.add_flag("--check", options.check,
                  "check every iteration exactly (else: one per size), and count wrong elements");

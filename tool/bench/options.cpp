@@ -64,6 +64,9 @@ Status read_kinds(const BenchWords& words, BenchOptions& options) {
                       : words.placement == "in"  ? BufferPlacement::in
                       : words.placement == "out" ? BufferPlacement::out
                                                  : BufferPlacement::common;
+  if (Status status = one_of("--pin", words.pin, {"thread", "process"}); !status.ok())
+    return status;
+  options.pin_process = words.pin == "process";
   const auto dtype = parse_dtype(words.dtype);
   if (!dtype) return invalid(unknown_word("--dtype", words.dtype, words_of<Dtype>(kDtypes)));
   options.dtype = *dtype;

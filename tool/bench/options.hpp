@@ -23,6 +23,7 @@ struct BenchWords {
   std::string dtype = "f32";
   std::string op = "sum";
   std::string placement = "both";
+  std::string pin = "thread";
   std::string budget = "100ms";
 };
 
@@ -42,6 +43,7 @@ struct BenchOptions {
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   BufferPlacement placement = BufferPlacement::both;
+  bool pin_process = false;  // not only the thread that calls
   bool warm = false;
   bool check = false;
   std::string json;

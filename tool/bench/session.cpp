@@ -70,7 +70,10 @@ Status Session::prepare() {
   const std::vector<int> cpus = bench::own_cpus();
   if (meeting_->shared() && !meeting_->crowded()) {
     const int cpu = cpus[static_cast<std::size_t>(group_.rank())];
-    threads_ ? (void)bench::pin_this_thread(cpu) : bench::pin_this_process(cpu);
+    if (options_.pin_process && !threads_)
+      bench::pin_this_process(cpu);
+    else
+      bench::pin_this_thread(cpu);
   }
   floor_ =
       std::make_unique<Floor>(group_, *meeting_, transport_ == "tcp", options_.effort.budget_us);
