@@ -31,14 +31,14 @@ struct Verdict {
 };
 
 // What each rank says of itself.
-struct Seat {
+struct RankCpus {
   CpuSet cpus;
   std::uint64_t kernel = 0;
 };
 
 // Between two turns of a processor nobody can tell what a short message costs; how fast long ones
 // pass can be told.
-void soothe(tuner::LinkCost& link, const tuner::LinkCost& usual) {
+void take_usual_latency(tuner::LinkCost& link, const tuner::LinkCost& usual) {
   link.latency_s = std::min(link.latency_s, usual.latency_s);
   link.message_s = std::min(link.message_s, usual.message_s);
   link.bytes = *tuner::Curve::from_knots({link.bytes.knots().back()});
@@ -57,7 +57,7 @@ class Tuning {
   }
 
   Result<AgreedMachine> agree() {
-    if (Status status = find_seats(); !status.ok()) return status;
+    if (Status status = find_cpus(); !status.ok()) return status;
     auto machine = group_.rank() == 0 ? lead() : follow();
     if (!machine.ok()) return machine.status();
     return AgreedMachine{*std::move(machine), std::move(machine_of_)};
@@ -68,12 +68,12 @@ class Tuning {
 
   // Who runs where, and the processors that ranks of rank 0's machine may use, taken together: each
   // may be tied to one.
-  Status find_seats() {
-    const Seat mine{CpuSet::of_this_process(), kernel_id()};
-    std::vector<Seat> all(static_cast<std::size_t>(group_.size()));
+  Status find_cpus() {
+    const RankCpus mine{CpuSet::of_this_process(), kernel_id()};
+    std::vector<RankCpus> all(static_cast<std::size_t>(group_.size()));
     const Status status =
         group_.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                          Buffer{all.data(), all.size() * sizeof(Seat), Dtype::u8}, call_);
+                          Buffer{all.data(), all.size() * sizeof(RankCpus), Dtype::u8}, call_);
     if (!status.ok()) return status;
     CpuSet together;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -86,7 +86,7 @@ class Tuning {
     return {};
   }
 
-  bool shares_machine(const std::vector<Seat>& all, std::size_t a, std::size_t b) const {
+  bool shares_machine(const std::vector<RankCpus>& all, std::size_t a, std::size_t b) const {
     return options_.host_of[a] == options_.host_of[b] ||
            (all[a].kernel != 0 && all[a].kernel == all[b].kernel);
   }
@@ -172,7 +172,7 @@ class Tuning {
     disturbed_ = disturbance.share();
     if (disturbed_ > kMostDisturbed) {
       machine.memory = tuner::built_in_machine().memory;
-      if (machine.tcp.measured) soothe(machine.tcp, tuner::built_in_machine().tcp);
+      if (machine.tcp.measured) take_usual_latency(machine.tcp, tuner::built_in_machine().tcp);
     }
     machine.name = facts.processor;
     machine.date = date_now();

@@ -54,7 +54,6 @@ struct ModelLayout {
   double tokens() const { return double(seq) / cp * micro_batch; }
   int data_ranks() const { return dp * cp; }
   GroupSeats tensor_group() const { return {tp, 1}; }
-  GroupSeats context_group() const { return {cp, tp}; }
   GroupSeats data_group() const { return {data_ranks(), tp}; }
   GroupSeats pipeline_neighbours() const { return {2, tp * cp * dp}; }
   double gradient_bucket_bytes() const;

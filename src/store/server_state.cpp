@@ -20,7 +20,7 @@ Status check_bounds(const StoreRequest& request) {
 bool ServerState::has_room(Nanoseconds now) {
   if (strangers_.size() < kMaxStrangers) return true;
   const auto [oldest, since] = *strangers_.begin();
-  if (now - since < kPatience) return false;
+  if (now - since < kSilenceAllowed) return false;
   end(oldest, connections_.at(oldest));
   return true;
 }
@@ -177,7 +177,7 @@ void ServerState::advance(Nanoseconds now) {
 Nanoseconds ServerState::next_deadline() const {
   Nanoseconds next = deadlines_.empty() ? Nanoseconds::max() : deadlines_.begin()->first;
   if (strangers_.size() >= kMaxStrangers)
-    next = std::min(next, strangers_.begin()->second + kPatience);
+    next = std::min(next, strangers_.begin()->second + kSilenceAllowed);
   return next;
 }
 

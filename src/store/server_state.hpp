@@ -36,7 +36,7 @@ class ServerState {
  public:
   static constexpr std::size_t kMaxStrangers = 64;
   // When all places are taken, a stranger that was silent for this long makes room for the next.
-  static constexpr Nanoseconds kPatience = std::chrono::milliseconds(250);
+  static constexpr Nanoseconds kSilenceAllowed = std::chrono::milliseconds(250);
 
   explicit ServerState(std::string secret) : secret_(std::move(secret)) {}
 

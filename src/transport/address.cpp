@@ -17,7 +17,7 @@ constexpr std::uint32_t kAddressMagic = 0x64644174;  // "tAdd"
 }  // namespace
 
 const std::string* Address::note_of(std::string_view transport) const {
-  for (const Ready& each : ready)
+  for (const ReadyTransport& each : ready)
     if (each.transport == transport) return &each.note;
   return nullptr;
 }
@@ -29,7 +29,7 @@ std::string Address::encode() const {
   out.put(rank);
   out.put(pid);
   out.put(static_cast<std::uint32_t>(ready.size()));
-  for (const Ready& each : ready) {
+  for (const ReadyTransport& each : ready) {
     out.put_string(each.transport);
     out.put_string(each.note);
   }
@@ -53,7 +53,7 @@ Result<Address> Address::decode(const std::string& bytes) {
                               version, kProtocolVersion));
   bool whole = in.get(address.rank) && in.get(address.pid) && in.get(transports);
   for (std::uint32_t i = 0; whole && i < transports; ++i) {
-    Ready& each = address.ready.emplace_back();
+    ReadyTransport& each = address.ready.emplace_back();
     whole = in.get_string(each.transport) && in.get_string(each.note);
   }
   for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,

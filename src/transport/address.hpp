@@ -12,7 +12,7 @@ namespace tutti::transport {
 
 struct Address {
   // A transport that the rank is ready to use, and what it wants its peers to know for that.
-  struct Ready {
+  struct ReadyTransport {
     std::string transport;
     std::string note;
   };
@@ -21,7 +21,7 @@ struct Address {
   std::int64_t pid = 0;
   std::string host;     // for people
   std::string host_id;  // equal: the same network namespace of the same running kernel
-  std::vector<Ready> ready;
+  std::vector<ReadyTransport> ready;
   std::string local;         // "@…", the abstract Unix socket; empty: none
   std::string tcp_loopback;  // "127.0.0.1:4711"; empty: none
   std::string tcp_outward;   // reachable from other hosts; empty: none

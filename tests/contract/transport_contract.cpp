@@ -187,7 +187,7 @@ TEST_P(SleepingContract, several_threads_send_at_the_same_time_without_mixing) {
   constexpr std::uint64_t kEach = 400;
   std::atomic<bool> stop{false};
   std::thread receiver([&] {
-    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
     while (ranks.note(1).messages.size() < kThreads * kEach &&
            std::chrono::steady_clock::now() < limit)
       ranks.poll(1);
@@ -226,9 +226,9 @@ TEST_P(SleepingContract, several_threads_send_at_the_same_time_without_mixing) {
 TEST_P(SleepingContract, a_sleeper_is_woken_by_a_message) {
   std::atomic<bool> asleep{false};
   std::thread sleeper([&] {
-    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
     while (ranks.note(1).messages.empty() && std::chrono::steady_clock::now() < limit)
-      ranks.endpoints[1]->sleep(kPatience, false, [&] {
+      ranks.endpoints[1]->sleep(kWaitAtMost, false, [&] {
         asleep = true;
         return ranks.endpoints[1]->poll(ranks.note(1));
       });
@@ -237,7 +237,7 @@ TEST_P(SleepingContract, a_sleeper_is_woken_by_a_message) {
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
   sleeper.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kWaitAtMost / 2);
   ASSERT_EQ(ranks.note(1).messages.size(), 1u);
   EXPECT_EQ(ranks.note(1).messages[0].bytes, "abc");
 }
@@ -245,13 +245,13 @@ TEST_P(SleepingContract, a_sleeper_is_woken_by_a_message) {
 TEST_P(SleepingContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
   ranks.endpoints[1]->wake();
   const auto begin = std::chrono::steady_clock::now();
-  ranks.endpoints[1]->sleep(kPatience, true,
+  ranks.endpoints[1]->sleep(kWaitAtMost, true,
                             [&] { return ranks.endpoints[1]->poll(ranks.note(1)); });
   std::atomic<bool> asleep{false};
   std::atomic<bool> stop{false};
   std::thread sleeper([&] {
     while (!stop)
-      ranks.endpoints[1]->sleep(kPatience, true, [&] {
+      ranks.endpoints[1]->sleep(kWaitAtMost, true, [&] {
         asleep = true;
         return stop.load();
       });
@@ -260,7 +260,7 @@ TEST_P(SleepingContract, a_sleeper_is_woken_by_wake_even_if_it_came_first) {
   stop = true;
   ranks.endpoints[1]->wake();
   sleeper.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kWaitAtMost / 2);
 }
 
 TEST_P(SleepingContract, a_sender_without_room_is_woken_when_the_peer_has_read) {
@@ -273,7 +273,7 @@ TEST_P(SleepingContract, a_sender_without_room_is_woken_when_the_peer_has_read) 
   std::atomic<bool> asleep{false};
   std::atomic<bool> through{false};
   std::thread sender([&] {
-    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
     while (std::chrono::steady_clock::now() < limit) {
       if (ranks.link(0, 1)
               .send(header_of(MessageKind::eager, accepted), text.data(), text.size(), 0)
@@ -281,7 +281,7 @@ TEST_P(SleepingContract, a_sender_without_room_is_woken_when_the_peer_has_read) 
         through = true;
         return;
       }
-      ranks.endpoints[0]->sleep(kPatience, false, [&] {
+      ranks.endpoints[0]->sleep(kWaitAtMost, false, [&] {
         asleep = true;
         return ranks.endpoints[0]->poll(ranks.note(0));
       });
@@ -289,9 +289,9 @@ TEST_P(SleepingContract, a_sender_without_room_is_woken_when_the_peer_has_read) 
   });
   while (!asleep) std::this_thread::yield();
   const auto begin = std::chrono::steady_clock::now();
-  while (!through && std::chrono::steady_clock::now() - begin < kPatience) ranks.poll(1);
+  while (!through && std::chrono::steady_clock::now() - begin < kWaitAtMost) ranks.poll(1);
   sender.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kWaitAtMost / 2);
   EXPECT_TRUE(ranks.poll_until([&] { return ranks.note(1).messages.size() == accepted + 1; }));
 }
 

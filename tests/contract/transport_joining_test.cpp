@@ -184,7 +184,7 @@ TEST(Joining, strangers_change_nothing) {
   };
   for (const char* transport : {"auto", "inproc,shm,tcp"}) {
     strangers.clear();
-    Ranks ranks(3, transport, {}, kPatience, meanwhile);
+    Ranks ranks(3, transport, {}, kWaitAtMost, meanwhile);
     for (const Status& status : ranks.statuses) EXPECT_TRUE(status.ok()) << status.to_string();
     ASSERT_TRUE(ranks.link(2, 0).send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
     EXPECT_TRUE(ranks.poll_until([&] { return ranks.note(0).messages.size() == 1; }));
@@ -194,7 +194,7 @@ TEST(Joining, strangers_change_nothing) {
 
 TEST(Joining, more_strangers_than_places_do_not_keep_a_rank_out) {
   std::vector<Descriptor> strangers;
-  Ranks ranks(2, "tcp", {}, kPatience, [&](const std::vector<std::string>& addresses) {
+  Ranks ranks(2, "tcp", {}, kWaitAtMost, [&](const std::vector<std::string>& addresses) {
     const auto address = Address::decode(addresses[0]);
     ASSERT_TRUE(address.ok());
     for (int i = 0; i < 12; ++i) pester(address->tcp_loopback, "", strangers);
@@ -204,7 +204,7 @@ TEST(Joining, more_strangers_than_places_do_not_keep_a_rank_out) {
 
 TEST(Joining, nothing_listens_any_more_once_the_links_are_there) {
   std::optional<Address> address;
-  Ranks ranks(2, "auto", {}, kPatience, [&](const std::vector<std::string>& addresses) {
+  Ranks ranks(2, "auto", {}, kWaitAtMost, [&](const std::vector<std::string>& addresses) {
     auto decoded = Address::decode(addresses[0]);
     ASSERT_TRUE(decoded.ok());
     address = *decoded;
@@ -267,11 +267,11 @@ TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
     EXPECT_TRUE(write_fully(socket->get(), &header, sizeof header, deadline).ok());
     impostor = std::move(*socket);
   });
-  auto endpoint = openings[0]->connect(addresses, kPatience);
+  auto endpoint = openings[0]->connect(addresses, kWaitAtMost);
   other.join();
   ASSERT_TRUE(endpoint.ok()) << endpoint.status().to_string();
   Notebook note(**endpoint);
-  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
   while (note.downs.empty() && std::chrono::steady_clock::now() < limit) (*endpoint)->poll(note);
   ASSERT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(note.downs[0].second.code(), Code::corrupt);

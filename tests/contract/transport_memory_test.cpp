@@ -140,7 +140,7 @@ TEST_P(MemoryLinkContract, an_idle_rank_is_woken_by_urgent_messages_only) {
     // News that there is already is dealt with first: fresh descriptors report themselves.
     for (int i = 0; i < 1000; ++i) ranks.endpoints[1]->poll(ranks.note(1));
     while (!stop) {
-      ranks.endpoints[1]->sleep(kPatience, true, [&] {
+      ranks.endpoints[1]->sleep(kWaitAtMost, true, [&] {
         asleep = true;
         return ranks.endpoints[1]->poll(ranks.note(1));
       });
@@ -156,7 +156,7 @@ TEST_P(MemoryLinkContract, an_idle_rank_is_woken_by_urgent_messages_only) {
   const int after = woken;
   stop = true;
   ASSERT_TRUE(ranks.link(0, 1).send(header_of(MessageKind::abort, 1), "abc", 3, 0).accepted);
-  idler.join();  // would take kPatience if the abort did not ring
+  idler.join();  // would take kWaitAtMost if the abort did not ring
   EXPECT_EQ(before, after);
 }
 

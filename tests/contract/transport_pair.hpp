@@ -22,7 +22,7 @@ using namespace tutti::transport;
 using namespace std::chrono_literals;
 
 // Only against hangs.
-inline constexpr auto kPatience = 20s;
+inline constexpr auto kWaitAtMost = 20s;
 
 struct Received {
   int peer = -1;
@@ -85,7 +85,7 @@ struct Ranks {
   }
   Ranks(int size, const std::string& transport,
         const std::function<void(int, OpeningOptions&)>& change = {},
-        std::chrono::nanoseconds timeout = kPatience,
+        std::chrono::nanoseconds timeout = kWaitAtMost,
         const std::function<void(const std::vector<std::string>&)>& meanwhile = {}) {
     std::vector<std::unique_ptr<Opening>> openings;
     std::vector<std::string> addresses;
@@ -130,7 +130,7 @@ struct Ranks {
   }
   // Polls everybody until `done`, or until patience ends.
   bool poll_until(const std::function<bool()>& done) {
-    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
     while (!done()) {
       if (std::chrono::steady_clock::now() > limit) return false;
       for (std::size_t rank = 0; rank < endpoints.size(); ++rank)

@@ -57,7 +57,7 @@ class TwoProcesses {
     auto opening = Opening::open(options);
     if (!opening.ok()) return nullptr;
     const std::string mine = (*opening)->address();
-    const auto deadline = steady_clock().now() + kPatience;
+    const auto deadline = steady_clock().now() + kWaitAtMost;
     auto size = static_cast<std::uint32_t>(mine.size());
     if (!write_fully(socket, &size, sizeof size, deadline).ok() ||
         !write_fully(socket, mine.data(), mine.size(), deadline).ok() ||
@@ -66,13 +66,13 @@ class TwoProcesses {
     std::string theirs(size, '\0');
     if (!read_fully(socket, theirs.data(), theirs.size(), deadline).ok()) return nullptr;
     auto endpoint = (*opening)->connect(
-        rank == 0 ? std::vector{mine, theirs} : std::vector{theirs, mine}, kPatience);
+        rank == 0 ? std::vector{mine, theirs} : std::vector{theirs, mine}, kWaitAtMost);
     return endpoint.ok() ? std::move(*endpoint) : nullptr;
   }
 };
 
 bool poll_until(Endpoint& endpoint, Notebook& note, const std::function<bool()>& done) {
-  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  const auto limit = std::chrono::steady_clock::now() + kWaitAtMost;
   while (!done()) {
     if (std::chrono::steady_clock::now() > limit) return false;
     endpoint.poll(note);
@@ -145,8 +145,8 @@ TEST_P(Processes, a_killed_peer_is_reported_within_two_seconds_also_to_a_sleeper
   ASSERT_TRUE(note.downs.empty());
   const auto begin = std::chrono::steady_clock::now();
   ::kill(two.child, SIGKILL);
-  while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kPatience)
-    two.endpoint->sleep(kPatience, true, [&] { return two.endpoint->poll(note); });
+  while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kWaitAtMost)
+    two.endpoint->sleep(kWaitAtMost, true, [&] { return two.endpoint->poll(note); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
   ASSERT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(note.downs[0].second.code(), Code::peer_lost);
@@ -178,8 +178,8 @@ TEST_P(Processes, a_child_of_the_dead_peer_does_not_hide_its_death) {
   ASSERT_TRUE(read_fully(out.get(), &grandchild, sizeof grandchild, deadline).ok());
   Notebook note(*two.endpoint);
   const auto begin = std::chrono::steady_clock::now();
-  while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kPatience)
-    two.endpoint->sleep(kPatience, false, [&] { return two.endpoint->poll(note); });
+  while (note.downs.empty() && std::chrono::steady_clock::now() - begin < kWaitAtMost)
+    two.endpoint->sleep(kWaitAtMost, false, [&] { return two.endpoint->poll(note); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
   EXPECT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(::kill(grandchild, SIGKILL), 0);  // it was alive all the time

@@ -112,8 +112,8 @@ TEST(server_state, strangers_have_a_bounded_number_of_places) {
   }
   EXPECT_FALSE(state.has_room({}));
   EXPECT_FALSE(state.ended(2));
-  EXPECT_EQ(state.next_deadline(), ServerState::kPatience);
-  EXPECT_TRUE(state.has_room(ServerState::kPatience));
+  EXPECT_EQ(state.next_deadline(), ServerState::kSilenceAllowed);
+  EXPECT_TRUE(state.has_room(ServerState::kSilenceAllowed));
   EXPECT_TRUE(state.ended(2));
   EXPECT_FALSE(state.ended(3));
   real.send(set("a", "b"), {});
