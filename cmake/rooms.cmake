@@ -46,7 +46,11 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/group/machine_facts.cpp PROP
                             COMPILE_DEFINITIONS TUTTI_VERSION_TEXT="${PROJECT_VERSION}")
 
 # The folds and the optimizer's kernels are compiled once more for wider vectors and dispatched at run
-# time.
+# time, each from the same header.
+foreach(room reduce train)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_plain.cpp PROPERTIES
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+endforeach()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   foreach(room reduce train)
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx2.cpp PROPERTIES

@@ -19,7 +19,7 @@
 namespace tutti::tool {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kInfoFooter = R"(Examples:
   tutti info
   tutti info --json
 )";
@@ -136,7 +136,7 @@ Command make_info(CLI::App& app) {
   CLI::App* parser =
       app.add_subcommand("info", "version, what is built in, this machine, variables");
   parser->add_flag("--json", *as_json, "as JSON");
-  parser->footer(kFooter);
+  parser->footer(kInfoFooter);
   return {parser, [as_json] { return info(*as_json); }};
 }
 

@@ -36,8 +36,6 @@ std::string file_text(const FileFacts& file) {
 
 // ---- reading
 
-Status corrupt(std::string what) { return {Code::corrupt, std::move(what)}; }
-
 Result<const Json*> field(const Json& json, std::string_view name, Json::Kind kind) {
   const Json* found = json.find(name);
   if (found == nullptr || found->kind() != kind)

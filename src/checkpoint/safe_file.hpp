@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/sockets.hpp"
 #include "train/digest.hpp"
@@ -24,6 +25,9 @@
 namespace tutti::checkpoint {
 
 inline constexpr std::string_view kTemporaryPrefix = ".tmp_";
+
+// A file that holds what it should not.
+inline Status corrupt(std::string what) { return {Code::corrupt, std::move(what)}; }
 
 std::string sha256_of(std::string_view text);
 // Reads the file in pieces.

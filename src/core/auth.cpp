@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI" on the wire
+constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI" on the wire
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kHelloBytes = 4 + 4 + kNonceBytes + 4 + 4 + 8;
@@ -29,7 +29,7 @@ void put_identity(ByteWriter& out, const Identity& identity) {
 
 std::string hello_message(const std::string& nonce, const Identity& self) {
   ByteWriter head;
-  head.put(kMagic);
+  head.put(kHelloMagic);
   head.put(kProtocolVersion);
   ByteWriter tail;
   put_identity(tail, self);
@@ -57,7 +57,7 @@ Hello read_hello(std::string_view bytes) {
 }
 
 Status check_opening(const Hello& hello) {
-  if (hello.magic != kMagic)
+  if (hello.magic != kHelloMagic)
     return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
   if (hello.version != kProtocolVersion)
     return Status(
@@ -135,7 +135,7 @@ Status Handshake::on_message() {
   switch (state_) {
     case State::wait_hello: {
       const Hello hello = read_hello(inbox_);
-      if (hello.magic != kMagic) return check_opening(hello);
+      if (hello.magic != kHelloMagic) return check_opening(hello);
       peer_ = hello.identity;
       nonce_client_ = hello.nonce;
       nonce_server_ = random_bytes(kNonceBytes);

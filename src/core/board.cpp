@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
+constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
 constexpr std::uint64_t kVersion = 2;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
@@ -70,7 +70,7 @@ Result<Board> Board::create(int ranks) {
   auto board = map(std::move(memory), bytes);
   if (!board.ok()) return board;
   Line& head = board->lines_[0];
-  head.words[0].store(kMagic);
+  head.words[0].store(kBoardMagic);
   head.words[1].store(kVersion);
   head.words[2].store(static_cast<std::uint64_t>(ranks));
   return board;
@@ -86,7 +86,7 @@ Result<Board> Board::attach(int descriptor) {
   auto board = map(std::move(memory), static_cast<std::size_t>(info.st_size));
   if (!board.ok()) return board;
   const Line& head = board->lines_[0];
-  if (head.words[0].load() != kMagic ||
+  if (head.words[0].load() != kBoardMagic ||
       head.words[2].load() != static_cast<std::uint64_t>(board->ranks_))
     return Status(Code::corrupt,
                   "descriptor " + std::to_string(descriptor) + " is no status board");

@@ -33,6 +33,8 @@ class VirtualClock final : public Clock {
   Nanoseconds now_{0};
 };
 
+inline double in_seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
 // now + timeout without overflow; max() stays max().
 inline Nanoseconds deadline_after(Nanoseconds now, Nanoseconds timeout) {
   return timeout > Nanoseconds::max() - now ? Nanoseconds::max() : now + timeout;

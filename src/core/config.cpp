@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/words.hpp"
 
@@ -148,9 +149,7 @@ Status read_share(std::string_view text, double& field) {
   return {};
 }
 
-std::string seconds(nanoseconds time) {
-  return fmt::format("{}", std::chrono::duration<double>(time).count());
-}
+std::string seconds(nanoseconds time) { return fmt::format("{}", in_seconds(time)); }
 
 // ---- the table
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/clock.hpp"
+
 namespace tutti::engine {
 
 using namespace std::chrono_literals;
@@ -13,8 +15,6 @@ namespace {
 
 // How long ranks that did not come may take to say what they are doing instead.
 constexpr Nanoseconds kAskFor = 250ms;
-
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -129,7 +129,7 @@ Status Absences::late_status(const Operation& operation, const Arrivals& arrival
   const std::string what =
       fmt::format("{} #{} on group '{}'", to_string(operation.launch->collective),
                   operation.sequence, members_.name());
-  const double limit = seconds(operation.launch->timeout);
+  const double limit = in_seconds(operation.launch->timeout);
   std::string text;
   for (int peer : late) {
     const std::string& report = peer_at(peer).report;

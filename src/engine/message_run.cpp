@@ -18,7 +18,7 @@ using transport::MessageKind;
 namespace {
 // The most that one op does in one step: long enough to be worth a step, short enough (some 20 µs)
 // that other groups of this rank get their turn.
-constexpr std::size_t kQuantumBytes = 256 * 1024;
+constexpr std::size_t kRunQuantumBytes = 256 * 1024;
 }  // namespace
 
 MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes)
@@ -207,7 +207,7 @@ bool MessageRun::advance_recv(std::size_t index) {
   const std::size_t limit = limit_of(index);
   if (limit == kBlocked || !queue.opened()) return false;
   bool moved = false;
-  std::size_t budget = kQuantumBytes;
+  std::size_t budget = kRunQuantumBytes;
   while (running.done < limit && !queue.empty() && budget > 0 && !tainted_) {
     Segment& segment = queue.front();
     std::size_t bytes = std::min<std::size_t>(segment.bytes - segment.used, limit - running.done);
@@ -231,7 +231,7 @@ bool MessageRun::advance_copy(std::size_t index) {
   const std::size_t limit = limit_of(index);
   if (limit == kBlocked) return false;
   bool moved = false;
-  std::size_t budget = kQuantumBytes;
+  std::size_t budget = kRunQuantumBytes;
   while (running.done < limit && budget > 0) {
     const Piece to = running.dst.at(running.done);
     const Piece from = running.src.at(running.done);
@@ -255,7 +255,7 @@ bool MessageRun::advance_reduce(std::size_t index) {
     if (op.sources[s].peer != kLocal && !streams_[compiled_.source_stream[index][s]].opened())
       return false;
   bool moved = false;
-  std::size_t budget = kQuantumBytes;
+  std::size_t budget = kRunQuantumBytes;
   while (running.done < limit && budget > 0 && !tainted_) {
     trace::Tracer* tracer = group_.tracer();
     const std::int64_t began = tracer != nullptr ? trace::now_ns() : 0;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/clock.hpp"
+
 namespace tutti::engine {
 
 using transport::Header;
@@ -20,9 +22,7 @@ namespace {
 constexpr int kCredits = 64;
 // With the credits it bounds what a receiver keeps for each peer.
 constexpr std::size_t kEagerBytes = 16 * 1024;
-constexpr std::size_t kQuantumBytes = 1024 * 1024;
-
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+constexpr std::size_t kMessageQuantumBytes = 1024 * 1024;
 
 }  // namespace
 
@@ -139,7 +139,7 @@ bool PointToPoint::stream(Sending& sending) {
 }
 
 bool PointToPoint::receive(const Key& key, Receiving& receiving) {
-  std::size_t budget = kQuantumBytes;
+  std::size_t budget = kMessageQuantumBytes;
   while (!receiving.queue.empty() && budget > 0) {
     Segment& segment = receiving.queue.front();
     const std::size_t bytes = std::min<std::size_t>(segment.bytes - segment.used, budget);
@@ -423,7 +423,7 @@ Status PointToPoint::expired(const Posting& posting) const {
                       "{:g} s",
                       rank_, posting.is_send ? "send to" : "recv from", whom, posting.tag,
                       posting.bytes, group_name_, posting.is_send ? "receive" : "send",
-                      seconds(posting.timeout)),
+                      in_seconds(posting.timeout)),
           {rank_, posting.peer, 0}};
 }
 

@@ -16,9 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 // One round of meeting in the store: everybody puts a value and gets everybody else's.
-class MeetingStore {
+class StoreRounds {
  public:
-  MeetingStore(Store& store, const GroupOptions& options, Nanoseconds timeout)
+  StoreRounds(Store& store, const GroupOptions& options, Nanoseconds timeout)
       : store_(store),
         rank_(options.rank),
         size_(options.size),
@@ -76,7 +76,7 @@ class MeetingStore {
         fmt::format("{} {} of {} did not come to group '{}' within {:g} s; are all ranks started, "
                     "with the same size and store?",
                     absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), size_, name_,
-                    std::chrono::duration<double>(timeout_).count()),
+                    in_seconds(timeout_)),
         {rank_, absent[0], 0}};
   }
 
@@ -128,7 +128,7 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log) {
-  MeetingStore meeting(store, options, config.join_timeout);
+  StoreRounds meeting(store, options, config.join_timeout);
   if (Status status = meeting.join(); !status.ok()) return status;
 
   // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is

@@ -38,8 +38,6 @@ constexpr int kLooks = 16;
 constexpr int kMostThreads = 64;
 constexpr std::size_t kTcpBytes = 64 << 10;  // fits into the buffers of a connection
 
-double now_s() { return static_cast<double>(steady_clock().now().count()) * 1e-9; }
-
 // How long this thread has stood in the queue of a processor: the second number of schedstat.
 double run_delay_s() {
   const std::string text = read_text("/proc/thread-self/schedstat");
@@ -124,9 +122,9 @@ void stay_on(int cpu) {
 }
 
 // Threads that publish a round and wait for everybody's, over and over.
-class MeetingStore {
+class MeetingTrial {
  public:
-  MeetingStore(int ranks, const std::vector<int>& cpus, const Budget& budget)
+  MeetingTrial(int ranks, const std::vector<int>& cpus, const Budget& budget)
       : flags_(static_cast<std::size_t>(ranks)),
         cpus_(cpus),
         gives_way_(ranks > static_cast<int>(cpus.size())),
@@ -218,6 +216,8 @@ Curve measure_meetings(const std::vector<int>& cpus, const Budget& budget) {
 
 }  // namespace
 
+double now_s() { return static_cast<double>(steady_clock().now().count()) * 1e-9; }
+
 double Budget::left_s() const {
   return static_cast<double>((end_ - steady_clock().now()).count()) * 1e-9;
 }
@@ -266,7 +266,7 @@ double measure_tcp_byte(const Budget& budget) {
 }
 
 double measure_meeting(int ranks, const std::vector<int>& cpus, const Budget& budget) {
-  return cpus.empty() ? 0 : MeetingStore(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
+  return cpus.empty() ? 0 : MeetingTrial(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
 }
 
 Disturbance::Disturbance() : start_s_(now_s()), delay_s_(run_delay_s()) {}

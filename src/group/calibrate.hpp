@@ -16,6 +16,9 @@
 
 namespace tutti::group {
 
+// The steady clock.
+double now_s();
+
 // When measuring has to end, and how much of the time a part of it may take.
 class Budget {
  public:

@@ -22,8 +22,8 @@ struct Probe {
 static_assert(sizeof(Probe) == 16);
 
 constexpr std::uint32_t kTag = 0x74756e65;  // "tune"; the group has no other messages yet
-constexpr std::size_t kSizes[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
-constexpr std::size_t kLargest = 4 << 20;
+constexpr std::size_t kProbeSizes[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
+constexpr std::size_t kLargestProbe = 4 << 20;
 constexpr std::size_t kShortestThatAsks = 16 << 10;
 constexpr double kFastest = 200e9;  // bytes per second that no link exceeds
 constexpr std::size_t kShort = 8;
@@ -31,8 +31,6 @@ constexpr int kBurst = 16;
 constexpr std::uint32_t kMostRounds = 200;
 constexpr std::size_t kCheckedBytes = 64 << 10;
 constexpr std::uint32_t kCheckedRounds = 8;
-
-double now_s() { return static_cast<double>(steady_clock().now().count()) * 1e-9; }
 
 // Disturbances only add, and one undisturbed message among hundreds is enough.
 double least(const std::vector<double>& seconds) {
@@ -70,7 +68,7 @@ class Wire {
 class Leader {
  public:
   Leader(Group& group, int peer, Nanoseconds timeout)
-      : wire_(group, peer, timeout), memory_(kLargest) {}
+      : wire_(group, peer, timeout), memory_(kLargestProbe) {}
 
   // Seconds of each way there and back, halved.
   Result<std::vector<double>> echo(std::size_t bytes, std::uint32_t count) {
@@ -137,7 +135,7 @@ using Times = std::map<std::size_t, std::vector<double>>;
 Result<Times> measure_sizes(Leader& leader, const Budget& budget) {
   Times times;
   double last = 0;
-  for (const std::size_t bytes : kSizes) {
+  for (const std::size_t bytes : kProbeSizes) {
     // Four times the bytes, there and back, three times at least: not if that would take too long.
     if (!times.empty() && last * 4 * 2 * 3 > budget.left_s()) break;
     auto seconds = echo_for(leader, bytes, budget.part(std::chrono::milliseconds(30)));
@@ -219,13 +217,13 @@ Status end_probes(Group& group, int peer, Nanoseconds timeout) {
 
 Status serve_probes(Group& group, Nanoseconds timeout) {
   Wire wire(group, 0, timeout);
-  std::vector<std::byte> memory(kLargest);
+  std::vector<std::byte> memory(kLargestProbe);
   for (;;) {
     Probe probe;
     if (Status status = wire.recv(&probe, sizeof probe); !status.ok()) return status;
     if (probe.kind == ProbeKind::end) return {};
-    if (probe.bytes > kLargest || probe.count > kMostRounds ||
-        (probe.kind == ProbeKind::burst && probe.bytes * probe.count > kLargest))
+    if (probe.bytes > kLargestProbe || probe.count > kMostRounds ||
+        (probe.kind == ProbeKind::burst && probe.bytes * probe.count > kLargestProbe))
       return {Code::corrupt, fmt::format("rank 0 asks for a probe of {} times {} bytes",
                                          probe.count, probe.bytes)};
     if (probe.kind == ProbeKind::burst) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "core/clock.hpp"
 #include "hand_over/weight_layout.hpp"
 #include "tutti/train/hand_over.hpp"
 
@@ -51,8 +52,7 @@ class Receiver final : public WeightReceiver {
         return {Code::timed_out,
                 fmt::format("version {} did not come from the trainer, rank {}, within {} s; the "
                             "last one is {}",
-                            version, trainer_, std::chrono::duration<double>(timeout).count(),
-                            version_)};
+                            version, trainer_, in_seconds(timeout), version_)};
       for (Work& work : works_)
         if (!work.done()) {
           (void)work.wait(left);

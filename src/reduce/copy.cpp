@@ -14,7 +14,7 @@ namespace {
 
 // Half of a first-level cache: what is copied to several places is read from memory for the first
 // of them only.
-constexpr std::size_t kBlockBytes = 16 << 10;
+constexpr std::size_t kCopyBlockBytes = 16 << 10;
 
 void copy_with(const Kernels& kernels, void* dst, const void* src, std::size_t bytes,
                Stores stores) {
@@ -37,7 +37,7 @@ void fence_streams() {
 
 void copy_to_places(const Kernels& kernels, const OperandPlaces& places, const void* src,
                     std::size_t offset, std::size_t bytes) {
-  const std::size_t block = places.count == 1 ? std::max<std::size_t>(bytes, 1) : kBlockBytes;
+  const std::size_t block = places.count == 1 ? std::max<std::size_t>(bytes, 1) : kCopyBlockBytes;
   for (std::size_t at = 0; at < bytes; at += block) {
     const char* from = static_cast<const char*>(src) + at;
     const std::size_t length = std::min(block, bytes - at);

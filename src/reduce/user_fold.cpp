@@ -9,16 +9,16 @@
 namespace tutti::reduce {
 namespace {
 // Two of these live on the stack and should stay in the first-level cache with one operand's block.
-constexpr std::size_t kBlockBytes = 4096;
+constexpr std::size_t kFoldBlockBytes = 4096;
 }  // namespace
 
 void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandPlaces& places,
                   std::span<const Operand> operands, std::size_t count) {
   const UserReduction* user = folding.reduction.user;
   TUTTI_CHECK(user != nullptr && user->function != nullptr);
-  alignas(64) char buffers[2][kBlockBytes];
+  alignas(64) char buffers[2][kFoldBlockBytes];
   const std::size_t element = size_of(folding.dtype);
-  const std::size_t block = kBlockBytes / element;
+  const std::size_t block = kFoldBlockBytes / element;
 
   for (std::size_t at = 0; at < count; at += block) {
     const std::size_t elements = std::min(block, count - at);

@@ -23,12 +23,6 @@ Contributors goal_of(const Program& program, std::uint32_t chunk) {
   return {shape.origin(static_cast<int>(chunk / program.cut), program.root), 1};
 }
 
-bool holds_at_first(const Program& program, Space space) {
-  if (shape_of(program.collective).has_one_buffer())
-    return space == Space::output && program.rank == program.root;
-  return space == Space::input;
-}
-
 Cell::Where where_of(Space space) {
   switch (space) {
     case Space::input: return Cell::Where::input;
@@ -182,7 +176,7 @@ Cells::Cells(const Program& program) : program_(&program), numbers_(std::size(kS
   for (const Space space : {Space::input, Space::output})
     for (std::uint32_t chunk = 0; chunk < chunk_count(program, space); ++chunk) {
       Cell& cell = cells_[index(space, chunk)];
-      if (holds_at_first(program, space)) cell.start = {program.rank, 1};
+      if (is_given(program, space)) cell.start = {program.rank, 1};
       if (space == Space::output) cell.goal = goal_of(program, chunk);
     }
   first_slot_ = cells_.size();

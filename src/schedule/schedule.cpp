@@ -39,6 +39,12 @@ std::uint32_t chunk_count(const Program& program, Space space) {
                                     : static_cast<std::uint32_t>(program.size) * program.cut;
 }
 
+bool is_given(const Program& program, Space space) {
+  if (shape_of(program.collective).has_one_buffer())
+    return space == Space::output && program.rank == program.root;
+  return space == Space::input;
+}
+
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk) {
   if (space == Space::scratch) return program.scratch[chunk];
   const CollectiveShape& shape = shape_of(program.collective);

@@ -106,6 +106,8 @@ struct Request {
 // Number of chunks in a space of this program, and the extent id of one of them.
 std::uint32_t chunk_count(const Program& program, Space space);
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk);
+// Whether the caller's data lie there before anything runs.
+bool is_given(const Program& program, Space space);
 // Bytes of an extent id are asked for with these numbers: how many ids there are for (collective,
 // n, cut), and which part `j` of which block an id is.
 std::uint64_t extent_count(Collective collective, int size, std::uint32_t cut);

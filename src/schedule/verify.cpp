@@ -23,9 +23,9 @@ using proof::Value;
 using proof::wrong;
 
 // The memory of all ranks, holding expressions.
-class Memory {
+class MessageMemory {
  public:
-  Memory(std::span<const Program> programs, Expressions& expressions) : programs_(programs) {
+  MessageMemory(std::span<const Program> programs, Expressions& expressions) : programs_(programs) {
     std::size_t total = 0;
     for (const Program& program : programs) {
       places_.emplace_back(program);
@@ -41,11 +41,10 @@ class Memory {
 
  private:
   void fill(const Program& program, Expressions& expressions) {
-    const bool source =
-        shape_of(program.collective).has_one_buffer() && program.rank == program.root;
-    const Space space = source ? Space::output : Space::input;
-    for (std::uint32_t c = 0; c < chunk_count(program, space); ++c) {
-      at(program.rank, space, c) = expressions.leaf(program.rank, extent_of(program, space, c));
+    for (const Space space : {Space::input, Space::output}) {
+      if (!is_given(program, space)) continue;
+      for (std::uint32_t c = 0; c < chunk_count(program, space); ++c)
+        at(program.rank, space, c) = expressions.leaf(program.rank, extent_of(program, space, c));
     }
   }
 
@@ -55,9 +54,9 @@ class Memory {
   std::vector<Value> values_;
 };
 
-class Proof {
+class MessageProof {
  public:
-  Proof(std::span<const Program> programs, const Graph& graph)
+  MessageProof(std::span<const Program> programs, const Graph& graph)
       : programs_(programs),
         graph_(graph),
         n_(static_cast<int>(programs.size())),
@@ -66,8 +65,8 @@ class Proof {
         depth_(graph.ops(), 0) {}
 
   Result<VerifyReport> run() {
-    for (auto check :
-         {&Proof::check_connected, &Proof::execute, &Proof::check_results, &Proof::check_barrier}) {
+    for (auto check : {&MessageProof::check_connected, &MessageProof::execute,
+                       &MessageProof::check_results, &MessageProof::check_barrier}) {
       if (Status status = (this->*check)(); !status.ok()) return status;
     }
     report_.messages = graph_.messages();
@@ -89,7 +88,7 @@ class Proof {
   const Graph& graph_;
   const int n_;
   Expressions expressions_;
-  Memory memory_;
+  MessageMemory memory_;
   std::vector<std::uint32_t> depth_;  // messages on the longest way to each op
   std::vector<OpId> order_;           // events as they ran
   std::vector<Value> operands_;
@@ -97,7 +96,7 @@ class Proof {
 };
 
 // Calls that do not fit are noticed by the messages between ranks: nobody may stand apart.
-Status Proof::check_connected() {
+Status MessageProof::check_connected() {
   std::vector<int> parent(static_cast<std::size_t>(n_));
   std::iota(parent.begin(), parent.end(), 0);
   const auto find = [&](int x) {
@@ -119,7 +118,7 @@ Status Proof::check_connected() {
 
 // Runs every event as soon as nothing that it depends on is outstanding. Ops without hazards
 // between them may overtake each other, as they may in the engine.
-Status Proof::execute() {
+Status MessageProof::execute() {
   std::vector<std::uint32_t> waits(graph_.ops(), 0);
   for (OpId id = 0; id < graph_.ops(); ++id) {
     waits[graph_.event(id)] += static_cast<std::uint32_t>(graph_.before(id).size());
@@ -148,7 +147,7 @@ Status Proof::execute() {
   return order_.size() == events ? Status() : stuck(waits);
 }
 
-Status Proof::stuck(const std::vector<std::uint32_t>& waits) const {
+Status MessageProof::stuck(const std::vector<std::uint32_t>& waits) const {
   for (OpId id = 0; id < graph_.ops(); ++id) {
     if (graph_.event(id) == id && waits[id] > 0) {
       return wrong("deadlock: " + graph_.name(id) + " and others wait for each other");
@@ -157,7 +156,7 @@ Status Proof::stuck(const std::vector<std::uint32_t>& waits) const {
   return wrong("deadlock");
 }
 
-Status Proof::perform(OpId event) {
+Status MessageProof::perform(OpId event) {
   const Op& op = graph_.op(event);
   const int rank = graph_.rank(event);
   const bool empty = !shape_of(programs_[0].collective).has_data();  // zero bytes: no values
@@ -178,7 +177,7 @@ Status Proof::perform(OpId event) {
   return {};
 }
 
-Status Proof::perform_reduce(OpId event, std::uint32_t chunk) {
+Status MessageProof::perform_reduce(OpId event, std::uint32_t chunk) {
   const Op& op = graph_.op(event);
   const int rank = graph_.rank(event);
   auto message = graph_.senders(event).begin();
@@ -210,7 +209,7 @@ Status Proof::perform_reduce(OpId event, std::uint32_t chunk) {
   return {};
 }
 
-Status Proof::check_results() {
+Status MessageProof::check_results() {
   const auto value_of = [&](int rank, std::uint32_t chunk) {
     return memory_.at(rank, Space::output, chunk);
   };
@@ -219,7 +218,7 @@ Status Proof::check_results() {
 
 // A barrier holds when every rank's program can end only after every rank has begun: each op knows
 // of the ranks that its causes know of. A send knows nothing of its taker, who may come later.
-Status Proof::check_barrier() {
+Status MessageProof::check_barrier() {
   if (shape_of(programs_[0].collective).has_data()) return {};
   const auto words = (static_cast<std::size_t>(n_) + 63) / 64;
   std::vector<std::uint64_t> known(graph_.ops() * words, 0);
@@ -256,7 +255,7 @@ Result<VerifyReport> verify(std::span<const Program> programs) {
   if (Status status = proof::check_headers(programs); !status.ok()) return status;
   Result<Graph> graph = Graph::of(programs);
   if (!graph.ok()) return graph.status();
-  return Proof(programs, *graph).run();
+  return MessageProof(programs, *graph).run();
 }
 
 }  // namespace tutti::schedule

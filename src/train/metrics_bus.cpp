@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::size_t kMostUnderWay = 2;
 // A caller that never takes would otherwise fill the memory; one that takes every 1,000 steps may.
-constexpr std::size_t kMostPublished = 1024;
+constexpr std::size_t kMostPendingMetrics = 1024;
 // In a vector: the two halves of the hash, the values, zeros up to a whole block. Sums of 32-bit
 // numbers are exact in f64 for up to two million ranks. Blocks, so that a rank which adds a name more
 // still sends as much as the others, and all learn by the hash in which step it was.
 constexpr std::size_t kHashes = 2;
-constexpr std::size_t kBlock = 16;
+constexpr std::size_t kVectorBlock = 16;
 
 // FNV-1a, 64 bits.
 class Hash {
@@ -37,7 +37,7 @@ class Hash {
 };
 
 // One step: what was added, and then its sums. `vector` is lent to the group until `work` is done.
-struct Published {
+struct PendingMetrics {
   std::int64_t step = 0;
   std::vector<std::string> names;
   std::vector<double> vector = std::vector<double>(kHashes);
@@ -51,7 +51,7 @@ class FusedBus final : public MetricsBus {
       : group_(std::move(group)), asynchronous_(asynchronous) {}
   // What is under way ends when all ranks have published it, or with the group.
   ~FusedBus() override {
-    for (Published& step : published_) (void)step.work.wait();
+    for (PendingMetrics& step : published_) (void)step.work.wait();
   }
 
   void add(std::string_view name, double value) override;
@@ -61,16 +61,16 @@ class FusedBus final : public MetricsBus {
  private:
   Status wait_for_room();
   Status start(std::int64_t step);
-  Status finish(Published& step);
-  Status mismatch(const Published& step) const;
-  void recycle(Published step);
+  Status finish(PendingMetrics& step);
+  Status mismatch(const PendingMetrics& step) const;
+  void recycle(PendingMetrics step);
 
   std::shared_ptr<Group> group_;
   bool asynchronous_;
-  Published next_;
-  std::deque<Published> published_;  // oldest first
-  std::vector<Published> spare_;     // taken ones, for their memory
-  Status failure_;                   // the first; every later call gives it
+  PendingMetrics next_;
+  std::deque<PendingMetrics> published_;  // oldest first
+  std::vector<PendingMetrics> spare_;     // taken ones, for their memory
+  Status failure_;                        // the first; every later call gives it
 };
 
 void FusedBus::add(std::string_view name, double value) {
@@ -90,13 +90,13 @@ Status FusedBus::publish(std::int64_t step) {
 }
 
 Status FusedBus::wait_for_room() {
-  if (published_.size() >= kMostPublished)
+  if (published_.size() >= kMostPendingMetrics)
     return Status(Code::invalid_argument,
                   fmt::format("the metrics of {} steps, the oldest of them {}, were published and "
                               "not taken; call take() once per step",
                               published_.size(), published_.front().step));
   if (published_.size() < kMostUnderWay) return {};
-  Published& before_last = published_[published_.size() - kMostUnderWay];
+  PendingMetrics& before_last = published_[published_.size() - kMostUnderWay];
   return before_last.work.wait().annotate(fmt::format("metrics of step {}", before_last.step));
 }
 
@@ -107,14 +107,14 @@ Status FusedBus::start(std::int64_t step) {
   for (const std::string& name : next_.names) next_.hash.add(name);
   next_.vector[0] = next_.hash.low();
   next_.vector[1] = next_.hash.high();
-  next_.vector.resize((next_.vector.size() + kBlock - 1) / kBlock * kBlock);
+  next_.vector.resize((next_.vector.size() + kVectorBlock - 1) / kVectorBlock * kVectorBlock);
   published_.push_back(std::move(next_));
-  next_ = Published();
+  next_ = PendingMetrics();
   if (!spare_.empty()) {
     next_ = std::move(spare_.back());
     spare_.pop_back();
   }
-  Published& current = published_.back();
+  PendingMetrics& current = published_.back();
   CallOptions options;
   options.name = "metrics";
   current.work = group_->all_reduce_async(Buffer::of(current.vector), ReduceOp::sum, options);
@@ -122,7 +122,7 @@ Status FusedBus::start(std::int64_t step) {
 }
 
 // Waits, and checks that everybody spoke of the same.
-Status FusedBus::finish(Published& step) {
+Status FusedBus::finish(PendingMetrics& step) {
   if (Status status = step.work.wait(); !status.ok())
     return status.annotate(fmt::format("metrics of step {}", step.step));
   const double ranks = group_->size();
@@ -131,7 +131,7 @@ Status FusedBus::finish(Published& step) {
   return same ? Status() : mismatch(step);
 }
 
-Status FusedBus::mismatch(const Published& step) const {
+Status FusedBus::mismatch(const PendingMetrics& step) const {
   std::string names;
   for (const std::string& name : step.names) names += (names.empty() ? "" : ", ") + name;
   return Status(Code::mismatch,
@@ -144,7 +144,7 @@ Status FusedBus::mismatch(const Published& step) const {
 Result<std::optional<Metrics>> FusedBus::take(bool wait) {
   if (!failure_.ok()) return failure_;
   if (published_.empty()) return std::optional<Metrics>();
-  Published& oldest = published_.front();
+  PendingMetrics& oldest = published_.front();
   if (!wait && !oldest.work.done()) return std::optional<Metrics>();
   if (failure_ = finish(oldest); !failure_.ok()) return failure_;
 
@@ -158,7 +158,7 @@ Result<std::optional<Metrics>> FusedBus::take(bool wait) {
   return std::optional<Metrics>(std::move(metrics));
 }
 
-void FusedBus::recycle(Published step) {
+void FusedBus::recycle(PendingMetrics step) {
   if (spare_.size() > kMostUnderWay) return;
   step.names.clear();
   step.vector.resize(kHashes);

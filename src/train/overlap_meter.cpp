@@ -15,7 +15,7 @@ using Word = std::int64_t;
 constexpr std::size_t kHeadWords = 8;
 constexpr std::size_t kCallWords = 7;
 // A caller that never takes would otherwise fill the memory.
-constexpr std::size_t kMostPublished = 64;
+constexpr std::size_t kMostPendingSteps = 64;
 
 void encode(std::int64_t step, const StepTimes& times, std::vector<Word>& words) {
   words.assign({step, times.begin, times.end, times.forward, times.backward, times.update,
@@ -37,7 +37,7 @@ StepTimes decode(std::span<const Word> words) {
 }
 
 // One step under way; both vectors are lent to the group until `work` is done.
-struct Published {
+struct PendingStep {
   std::int64_t step = 0;
   std::vector<Word> mine;
   std::vector<Word> all;
@@ -50,31 +50,31 @@ class GatheringMeter final : public OverlapMeter {
       : group_(std::move(group)), offsets_(std::move(offsets)) {}
   // What is under way ends when all ranks have published it, or with the group.
   ~GatheringMeter() override {
-    for (Published& step : published_) (void)step.work.wait();
+    for (PendingStep& step : published_) (void)step.work.wait();
   }
 
   Status publish(std::int64_t step, const StepTimes& times) override;
   Result<std::optional<StepOverlap>> take(bool wait) override;
 
  private:
-  Result<StepOverlap> compare(const Published& step) const;
+  Result<StepOverlap> compare(const PendingStep& step) const;
 
   std::shared_ptr<Group> group_;
   std::vector<std::int64_t> offsets_;
-  std::deque<Published> published_;  // oldest first
-  Published spare_;                  // for its memory
-  Status failure_;                   // the first; every later call gives it
+  std::deque<PendingStep> published_;  // oldest first
+  PendingStep spare_;                  // for its memory
+  Status failure_;                     // the first; every later call gives it
 };
 
 Status GatheringMeter::publish(std::int64_t step, const StepTimes& times) {
   if (!failure_.ok()) return failure_;
-  if (published_.size() >= kMostPublished)
+  if (published_.size() >= kMostPendingSteps)
     return failure_ = Status(Code::invalid_argument,
                              fmt::format("the times of {} steps, the oldest of them {}, were "
                                          "published and not taken; call take() once per step",
                                          published_.size(), published_.front().step));
-  published_.push_back(std::exchange(spare_, Published()));
-  Published& current = published_.back();
+  published_.push_back(std::exchange(spare_, PendingStep()));
+  PendingStep& current = published_.back();
   current.step = step;
   encode(step, times, current.mine);
   current.all.resize(current.mine.size() * static_cast<std::size_t>(group_->size()));
@@ -88,7 +88,7 @@ Status GatheringMeter::publish(std::int64_t step, const StepTimes& times) {
 Result<std::optional<StepOverlap>> GatheringMeter::take(bool wait) {
   if (!failure_.ok()) return failure_;
   if (published_.empty()) return std::optional<StepOverlap>();
-  Published& oldest = published_.front();
+  PendingStep& oldest = published_.front();
   if (!wait && !oldest.work.done()) return std::optional<StepOverlap>();
   failure_ = oldest.work.wait().annotate(
       fmt::format("times of step {} ({} collectives on this rank)", oldest.step,
@@ -101,7 +101,7 @@ Result<std::optional<StepOverlap>> GatheringMeter::take(bool wait) {
   return std::optional<StepOverlap>(std::move(*overlap));
 }
 
-Result<StepOverlap> GatheringMeter::compare(const Published& step) const {
+Result<StepOverlap> GatheringMeter::compare(const PendingStep& step) const {
   std::vector<StepTimes> ranks;
   for (std::size_t rank = 0; rank < offsets_.size(); ++rank) {
     const std::span<const Word> words(step.all.data() + rank * step.mine.size(), step.mine.size());

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/clock.hpp"
+
 namespace tutti::transport {
 namespace {
 
@@ -278,7 +280,7 @@ Status Joining::overdue(Nanoseconds timeout) const {
                            party_.of(peer).whereabouts(), to.last_failure.ok() ? "" : "; ",
                            to.last_failure.message());
   }
-  const double seconds = std::chrono::duration<double>(timeout).count();
+  const double seconds = in_seconds(timeout);
   return Status(Code::timed_out,
                 fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or "
                             "raise TUTTI_JOIN_TIMEOUT",

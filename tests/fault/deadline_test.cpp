@@ -8,7 +8,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr std::chrono::seconds kPromise{2};  // beyond the deadline
+constexpr std::chrono::seconds kAfterDeadline{2};  // beyond the deadline
 
 CallOptions within(std::chrono::milliseconds timeout) {
   CallOptions options;
@@ -59,7 +59,7 @@ TEST_P(Deadline, names_the_rank_that_is_late_and_its_last_operation) {
       const auto begin = std::chrono::steady_clock::now();
       const Status status = group->all_reduce(Buffer::of(values), ReduceOp::sum, within(timeout));
       EXPECT_GE(std::chrono::steady_clock::now() - before, timeout);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, timeout + kPromise);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, timeout + kAfterDeadline);
       expect_timed_out(status, late, "broadcast");
       ASSERT_TRUE(here.store->set(key, "").ok());
       EXPECT_EQ(group->barrier().code(), Code::timed_out);
@@ -142,7 +142,7 @@ TEST_P(StoppedRank, is_named_at_the_deadline_and_others_go_on_without_it) {
     const auto begin = std::chrono::steady_clock::now();
     expect_timed_out(here.group->all_reduce(Buffer::of(values), ReduceOp::sum, within(timeout)),
                      stopped);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, timeout + kPromise);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, timeout + kAfterDeadline);
     try_out(**others, {.count = 5003});
   });
 }

@@ -12,7 +12,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr std::chrono::seconds kPromise{2};  // on one host
+constexpr std::chrono::seconds kAfterLoss{2};  // on one host
 
 int victim_of(const Context& here) { return here.world.doomed.front(); }
 bool is_victim(const Context& here) { return here.rank == victim_of(here); }
@@ -47,7 +47,7 @@ void expect_in_time(Context& here, const char* what) {
   std::printf("%s: rank %d had its %s ended %.1f ms after the death\n",
               describe(here.world).c_str(), here.rank, what,
               std::chrono::duration<double, std::milli>(took).count());
-  EXPECT_LT(took, kPromise);
+  EXPECT_LT(took, kAfterLoss);
 }
 
 class Loss : public WorldTest {};

@@ -10,7 +10,7 @@
 namespace tutti::tool {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchFooter = R"(Examples:
   tutti bench all_reduce -n 4 -b 4 -e 64M -f 4
   tutti bench all_reduce -n 2 --algorithm all --json all_reduce.json
   tutti bench all -n 4                       every collective, and a summary
@@ -72,7 +72,7 @@ Command make_bench(CLI::App& app, std::vector<std::string> words) {
   CLI::App* bench = app.add_subcommand(
       "bench", "measure collectives: bench all_reduce, bench all, bench compare");
   add_options(*bench, state->words, state->options);
-  bench->footer(kFooter);
+  bench->footer(kBenchFooter);
   const CompareCommand compare = make_compare(*bench);
   return {bench, [state, compare, words = std::move(words)] {
             if (compare.parser->parsed()) return compare.action();

@@ -21,9 +21,9 @@
 namespace tutti::tool {
 namespace {
 
-constexpr const char* kName = "bench compare";
+constexpr const char* kCompareCommand = "bench compare";
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCompareFooter = R"(Examples:
   tutti bench compare                                    the whole table: about an hour
   tutti bench compare -n 2 --collectives all_reduce --runs 3 --json compare.json
   tutti bench compare -n 2 --transport tcp --peers gloo
@@ -45,8 +45,6 @@ struct CompareWords {
   std::string limit = "120";
   std::string peers;
 };
-
-Status invalid(std::string text) { return {Code::invalid_argument, std::move(text)}; }
 
 Status read_ranks(const std::string& text, CompareOptions& options) {
   options.ranks.clear();
@@ -188,10 +186,11 @@ int compare(const CompareOptions& options) {
                            {"ratios", ratios_json(ratios)},
                            {"samples", samples_json(gathered.samples)}};
     if (Status status = write_json(options.json, document); !status.ok())
-      return complain(kName, status);
+      return complain(kCompareCommand, status);
   }
   if (gathered.wrong > 0)
-    return complain(kName, fmt::format("{} elements were wrong", gathered.wrong), kFailed);
+    return complain(kCompareCommand, fmt::format("{} elements were wrong", gathered.wrong),
+                    kFailed);
   return gathered.own_failures > 0 ? kFailed : kDone;
 }
 
@@ -225,10 +224,10 @@ CompareCommand make_compare(CLI::App& bench) {
   parser->add_option("--budget", words.budget, "time per cell (default 25ms)");
   parser->add_option("--limit", words.limit, "seconds for one start of one peer (default 120)");
   parser->add_option("--json", options.json, "write samples and ratios here");
-  parser->footer(kFooter);
+  parser->footer(kCompareFooter);
   return {parser, [state] {
             if (Status status = understand(state->words, state->options); !status.ok())
-              return complain(kName, status);
+              return complain(kCompareCommand, status);
             return compare(state->options);
           }};
 }

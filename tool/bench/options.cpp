@@ -14,8 +14,6 @@
 namespace tutti::tool {
 namespace {
 
-Status invalid(std::string text) { return {Code::invalid_argument, std::move(text)}; }
-
 template <class Enum>
 std::vector<std::string_view> words_of(int count) {
   std::vector<std::string_view> words;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/protocol.hpp"
@@ -54,6 +55,9 @@ struct BenchOptions {
   std::string terminal;           // where a progress bar may be drawn; empty: nowhere
   bool rows_to_terminal = false;  // rows go there too, so that they do not run into the bar
 };
+
+// `text` names the flag.
+inline Status invalid(std::string text) { return {Code::invalid_argument, std::move(text)}; }
 
 // Code::invalid_argument names the flag.
 Status understand(const BenchWords& words, BenchOptions& options);

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "core/clock.hpp"
 #include "core/words.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
@@ -25,8 +26,8 @@ namespace {
 namespace planner = tutti::plan;
 using planner::Cluster;
 
-constexpr const char* kName = "plan calibrate";
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCalibrateCommand = "plan calibrate";
+constexpr const char* kCalibrateFooter = R"(Examples:
   tutti plan calibrate -n 4 -o here.json
   tutti plan collective all_reduce --ranks 4 --bytes 64K --cluster here.json
   TUTTI_TUNING=machine.json tutti run -n 4 ./train    # with --machine machine.json: the tuner's table
@@ -41,9 +42,8 @@ algorithm of every collective at a few sizes and numbers of ranks, which correct
 constexpr std::size_t kSizes[] = {64,       512,       4 << 10, 16 << 10,
                                   64 << 10, 256 << 10, 1 << 20, 2 << 20};
 constexpr double kStartSeconds = 2;  // of a job that measures the machine
-constexpr double kJobSeconds = 0.5;  // of any other
 
-struct Options {
+struct CalibrateOptions {
   int ranks = 0;
   std::string output;
   std::string machine;
@@ -136,7 +136,7 @@ std::vector<planner::Correction> corrections_of(const Cluster& cluster,
 
 // 2 to 4, and doubled up to n: what lies between is interpolated. Small numbers are not, because
 // that is where ranks begin to outnumber the cores of small machines.
-std::set<int> rank_counts(int ranks) {
+std::set<int> measured_counts(int ranks) {
   std::set<int> counts = {ranks};
   for (int n = 2; n < ranks; n = n < 4 ? n + 1 : 2 * n) counts.insert(n);
   return counts;
@@ -151,7 +151,7 @@ class Calibration {
     Cluster cluster = describe_machine(machine_, ranks_);
     const std::string table = folder_.path() + "/machine.json";
     std::ofstream(table) << tuner::to_json(machine_);
-    const auto counts = rank_counts(ranks_);
+    const auto counts = measured_counts(ranks_);
     const double left =
         seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
     // More ranks take longer, and are disturbed more.
@@ -205,8 +205,8 @@ Status write(const std::string& path, const std::string& text) {
   return {Code::invalid_argument, fmt::format("{} cannot be written", path)};
 }
 
-void print_summary(const Cluster& cluster, const Calibration& calibration, const Options& options,
-                   double took) {
+void print_summary(const Cluster& cluster, const Calibration& calibration,
+                   const CalibrateOptions& options, double took) {
   using planner::short_text;
   using planner::Unit;
   const auto wire = [](const char* name, const planner::Wire& wire, bool measured) {
@@ -230,36 +230,39 @@ void print_summary(const Cluster& cluster, const Calibration& calibration, const
   fmt::print("next: tutti plan validate -n {} --cluster {}\n", options.ranks, options.output);
 }
 
-int answer(Options& options) {
+int answer(CalibrateOptions& options) {
   const auto time = parse_duration(options.time);
-  if (!time.ok()) return complain(kName, time.status().annotate("--time"));
-  const double seconds = std::chrono::duration<double>(*time).count();
+  if (!time.ok()) return complain(kCalibrateCommand, time.status().annotate("--time"));
+  const double seconds = in_seconds(*time);
   if (seconds < 8 || seconds > 3600)
-    return complain(kName, fmt::format("--time {} lies outside 8 s … 1 h", options.time),
-                    kBadInput);
+    return complain(kCalibrateCommand,
+                    fmt::format("--time {} lies outside 8 s … 1 h", options.time), kBadInput);
   if (options.ranks < 2 || options.ranks > 64)
-    return complain(kName, fmt::format("-n {} lies outside 2 … 64", options.ranks), kBadInput);
+    return complain(kCalibrateCommand, fmt::format("-n {} lies outside 2 … 64", options.ranks),
+                    kBadInput);
   double peak = 0;
   if (!options.peak.empty()) {
     const auto read = planner::read_quantity(options.peak, planner::Unit::flops);
-    if (!read.ok()) return complain(kName, read.status().annotate("--peak"));
+    if (!read.ok()) return complain(kCalibrateCommand, read.status().annotate("--peak"));
     peak = *read;
   }
   if (!std::ofstream(options.output, std::ios::app))
-    return complain(kName, fmt::format("-o {} cannot be written", options.output), kBadInput);
+    return complain(kCalibrateCommand, fmt::format("-o {} cannot be written", options.output),
+                    kBadInput);
   const std::time_t began = std::time(nullptr);
   Calibration calibration(options.ranks, seconds);
   auto cluster = calibration.run();
-  if (!cluster.ok()) return complain(kName, cluster.status().message(), kFailed);
+  if (!cluster.ok()) return complain(kCalibrateCommand, cluster.status().message(), kFailed);
   if (peak > 0) {
     cluster->processor.peak_flops = peak;
     cluster->processor.efficiency = 0.5;
   }
   const std::string text = planner::to_json(*cluster);
-  if (Status status = write(options.output, text); !status.ok()) return complain(kName, status);
+  if (Status status = write(options.output, text); !status.ok())
+    return complain(kCalibrateCommand, status);
   if (!options.machine.empty())
     if (Status status = write(options.machine, tuner::to_json(*cluster->machine)); !status.ok())
-      return complain(kName, status);
+      return complain(kCalibrateCommand, status);
   if (options.json)
     fmt::print("{}", text);
   else
@@ -270,7 +273,7 @@ int answer(Options& options) {
 }  // namespace
 
 Command make_calibrate(CLI::App& plan) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CalibrateOptions>();
   CLI::App* parser = plan.add_subcommand("calibrate", "measure this machine, for --cluster");
   parser->add_option("-n,--ranks", options->ranks, "rank processes to measure with")->required();
   parser->add_option("-o,--output", options->output, "cluster file to write")->required();
@@ -280,7 +283,7 @@ Command make_calibrate(CLI::App& plan) {
   parser->add_option("--peak", options->peak,
                      "what a rank computes, such as \"90 GFLOP/s\": not measured here");
   parser->add_flag("--json", options->json, "print the cluster file instead of a summary");
-  parser->footer(kFooter);
+  parser->footer(kCalibrateFooter);
   return {parser, [options] { return answer(*options); }};
 }
 

@@ -25,8 +25,8 @@ namespace planner = tutti::plan;
 using planner::CollectiveCost;
 using planner::Unit;
 
-constexpr const char* kName = "plan collective";
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCollectiveCommand = "plan collective";
+constexpr const char* kCollectiveFooter = R"(Examples:
   tutti plan collective all_reduce --ranks 24576 --bytes 8 --cluster summit
   tutti plan collective all_reduce --ranks 512 --bytes 64M --cluster h100-ib400 --simulate
   tutti plan collective reduce_scatter --ranks 64 --stride 8 --bytes 1G --cluster here.json --json
@@ -38,7 +38,7 @@ Bytes are those of the whole array; K, M, G are powers of 1024. Steps are messag
 constexpr double kLargestCrossover = 1e12;
 constexpr int kManyRanks = 10000;
 
-struct Options {
+struct CollectiveOptions {
   std::string collective;
   std::string bytes = "1M";
   std::string cluster = "h100-ib400";
@@ -68,7 +68,7 @@ std::string name_of(const CollectiveCost& cost) {
                                                 : std::string(to_string(cost.algorithm));
 }
 
-Result<Question> understand(const Options& options) {
+Result<Question> understand(const CollectiveOptions& options) {
   Question question;
   const auto collective = parse_collective(options.collective);
   if (!collective) {
@@ -262,11 +262,11 @@ Json to_json(const Question& question, const std::vector<Row>& rows, double boun
   return document;
 }
 
-int answer(const Options& options) {
+int answer(const CollectiveOptions& options) {
   const auto question = understand(options);
-  if (!question.ok()) return complain(kName, question.status());
+  if (!question.ok()) return complain(kCollectiveCommand, question.status());
   const std::vector<Row> rows = rows_for(*question, options.simulate);
-  if (rows.empty()) return complain(kName, "no algorithm exists for this", kFailed);
+  if (rows.empty()) return complain(kCollectiveCommand, "no algorithm exists for this", kFailed);
   const double bound = planner::lower_bound(question->cluster, question->collective,
                                             question->members, question->bytes);
   const auto contest = ring_against_trees(*question, rows);
@@ -286,7 +286,7 @@ int answer(const Options& options) {
 }  // namespace
 
 Command make_collective(CLI::App& plan) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CollectiveOptions>();
   CLI::App* parser = plan.add_subcommand(
       "collective", "every algorithm of a collective on a cluster, and the choice");
   parser->add_option("collective", options->collective, "all_reduce, broadcast, …")->required();
@@ -302,7 +302,7 @@ Command make_collective(CLI::App& plan) {
       ->capture_default_str();
   parser->add_flag("--simulate", options->simulate, "run every schedule in virtual time");
   parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
-  parser->footer(kFooter);
+  parser->footer(kCollectiveFooter);
   return {parser, [options] { return answer(*options); }};
 }
 

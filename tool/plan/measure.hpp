@@ -60,6 +60,7 @@ struct MeasureJob {
   std::string transport = "shm";
   std::string label;  // for the progress: "2 ranks"
 };
+inline constexpr double kJobSeconds = 0.5;  // that a job takes besides
 Status measure_cells(const WorkFolder& folder, const MeasureJob& job,
                      std::vector<MeasuredCell>& cells);
 // The table that the last job with tuning "measure" left in the folder.

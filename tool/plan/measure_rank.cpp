@@ -20,7 +20,7 @@
 namespace tutti::tool::plan {
 namespace {
 
-constexpr const char* kName = "plan measure";
+constexpr const char* kMeasureRankCommand = "plan measure";
 constexpr double kVisitsAimedAt = 5;
 constexpr double kShortestVisitUs = 0.5e3;
 constexpr double kLongestVisitUs = 20e3;
@@ -158,11 +158,12 @@ class Visits {
 int measure_as_rank(const MeasureWords& words) {
   const auto request = Json::parse(read_text(words.request));
   if (!request.ok() || request->find("cells") == nullptr)
-    return complain(kName, fmt::format("--request {} cannot be read", words.request), kBadInput);
+    return complain(kMeasureRankCommand, fmt::format("--request {} cannot be read", words.request),
+                    kBadInput);
   auto group = Group::from_environment();
-  if (!group.ok()) return complain(kName, group.status());
+  if (!group.ok()) return complain(kMeasureRankCommand, group.status());
   Visits visits(**group, *request, words.terminal);
-  if (Status status = visits.run(); !status.ok()) return complain(kName, status);
+  if (Status status = visits.run(); !status.ok()) return complain(kMeasureRankCommand, status);
   return kDone;
 }
 

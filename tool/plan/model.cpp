@@ -12,8 +12,8 @@
 namespace tutti::tool::plan {
 namespace {
 
-constexpr const char* kName = "plan model";
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kModelCommand = "plan model";
+constexpr const char* kModelFooter = R"(Examples:
   tutti plan model --preset llama2-70b --dp 8 --tp 8 --pp 4 --zero 1 --seq 4096 \
       --micro-batch 1 --global-batch 1024 --cluster h100-ib400
   tutti plan model --layers 24 --hidden 2048 --heads 16 --vocab 50257 --dp 8 --explain
@@ -23,7 +23,7 @@ docs/algorithms/model_arithmetic.md has the formulas; --explain prints them with
 Exit code 2: flags that contradict each other (one line names them).
 )";
 
-struct State {
+struct ModelRequest {
   ModelWords words;
   planner::ModelLayout layout;
   std::string recompute = "selective";
@@ -32,7 +32,7 @@ struct State {
   bool explain = false;
 };
 
-void add_layout_flags(CLI::App& app, State& state) {
+void add_layout_flags(CLI::App& app, ModelRequest& state) {
   const char* group = "ModelLayout";
   planner::ModelLayout& layout = state.layout;
   app.add_option("--dp", layout.dp, "data parallel replicas")->capture_default_str()->group(group);
@@ -57,7 +57,7 @@ void add_layout_flags(CLI::App& app, State& state) {
       ->group(group);
 }
 
-Status understand(State& state) {
+Status understand(ModelRequest& state) {
   const auto recompute = planner::parse_recompute(state.recompute);
   if (!recompute) {
     const std::string_view known[] = {"none", "selective", "full"};
@@ -68,14 +68,14 @@ Status understand(State& state) {
   return read_precision(state.words, state.layout);
 }
 
-int answer(State& state) {
-  if (Status status = understand(state); !status.ok()) return complain(kName, status);
+int model_answer(ModelRequest& state) {
+  if (Status status = understand(state); !status.ok()) return complain(kModelCommand, status);
   const auto model = read_model(state.words);
-  if (!model.ok()) return complain(kName, model.status());
+  if (!model.ok()) return complain(kModelCommand, model.status());
   const auto cluster = read_cluster(state.words);
-  if (!cluster.ok()) return complain(kName, cluster.status());
+  if (!cluster.ok()) return complain(kModelCommand, cluster.status());
   const auto layout = planner::complete(state.layout, *model, *cluster);
-  if (!layout.ok()) return complain(kName, layout.status());
+  if (!layout.ok()) return complain(kModelCommand, layout.status());
   planner::Prices prices(*cluster);
   ModelAnswer answer;
   answer.plan = planner::plan_step(*model, *layout, prices);
@@ -104,7 +104,7 @@ int answer(State& state) {
 }  // namespace
 
 Command make_model(CLI::App& plan) {
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<ModelRequest>();
   CLI::App* parser =
       plan.add_subcommand("model", "memory, traffic, step time and MFU of a model on a cluster");
   add_model_flags(*parser, state->words);
@@ -112,8 +112,8 @@ Command make_model(CLI::App& plan) {
   add_batch_flags(*parser, state->words, state->layout);
   parser->add_flag("--explain", state->explain, "every term with its formula and numbers");
   parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
-  parser->footer(kFooter);
-  return {parser, [state] { return answer(*state); }};
+  parser->footer(kModelFooter);
+  return {parser, [state] { return model_answer(*state); }};
 }
 
 }  // namespace tutti::tool::plan

@@ -14,8 +14,8 @@
 namespace tutti::tool::plan {
 namespace {
 
-constexpr const char* kName = "plan search";
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kSearchCommand = "plan search";
+constexpr const char* kSearchFooter = R"(Examples:
   tutti plan search --preset llama2-70b --gpus 512 --cluster h100-ib400
   tutti plan search --preset gpt3-175b --gpus 1024 --global-batch 1536 --top 20 --json
 
@@ -23,7 +23,7 @@ All dp × tp × pp × cp × ZeRO × recompute × micro-batch × virtual stages t
 host, ZeRO-2 and 3 without a pipeline. Exit code 1: no layout fits into memory; 2: wrong flags.
 )";
 
-struct State {
+struct SearchRequest {
   ModelWords words;
   planner::SearchOptions options;
   std::int64_t top = 10;
@@ -105,17 +105,17 @@ std::string last_line(const planner::SearchResult& result, const planner::Model&
                      l.dp, l.tp, l.pp, l.cp, l.zero, planner::verdict(plan, cluster));
 }
 
-int answer(State& state) {
-  if (state.top < 1) return complain(kName, "--top must be at least 1", kBadInput);
+int search_answer(SearchRequest& state) {
+  if (state.top < 1) return complain(kSearchCommand, "--top must be at least 1", kBadInput);
   state.options.keep = static_cast<std::size_t>(state.top);
   if (Status status = read_precision(state.words, state.options.base); !status.ok())
-    return complain(kName, status);
+    return complain(kSearchCommand, status);
   const auto model = read_model(state.words);
-  if (!model.ok()) return complain(kName, model.status());
+  if (!model.ok()) return complain(kSearchCommand, model.status());
   const auto cluster = read_cluster(state.words);
-  if (!cluster.ok()) return complain(kName, cluster.status());
+  if (!cluster.ok()) return complain(kSearchCommand, cluster.status());
   const auto result = planner::search_layouts(*model, *cluster, state.options);
-  if (!result.ok()) return complain(kName, result.status());
+  if (!result.ok()) return complain(kSearchCommand, result.status());
   const int code = result->best.empty() ? kFailed : kDone;
   if (state.json) {
     fmt::print("{}\n", to_json(*result, *model, *cluster, state.options.ranks).dump(2));
@@ -133,7 +133,7 @@ int answer(State& state) {
 }  // namespace
 
 Command make_search(CLI::App& plan) {
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<SearchRequest>();
   CLI::App* parser =
       plan.add_subcommand("search", "the fastest layouts of a model on so many ranks");
   add_model_flags(*parser, state->words);
@@ -144,8 +144,8 @@ Command make_search(CLI::App& plan) {
                      "largest tp (default: the ranks of a host)");
   parser->add_option("--top", state->top, "layouts to show")->capture_default_str();
   parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
-  parser->footer(kFooter);
-  return {parser, [state] { return answer(*state); }};
+  parser->footer(kSearchFooter);
+  return {parser, [state] { return search_answer(*state); }};
 }
 
 }  // namespace tutti::tool::plan

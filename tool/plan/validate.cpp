@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "bench/protocol.hpp"
+#include "core/clock.hpp"
 #include "core/json.hpp"
 #include "core/words.hpp"
 #include "plan/collective_cost.hpp"
@@ -26,8 +27,8 @@ namespace tutti::tool::plan {
 namespace {
 
 namespace planner = tutti::plan;
-constexpr const char* kName = "plan validate";
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kValidateCommand = "plan validate";
+constexpr const char* kValidateFooter = R"(Examples:
   tutti plan validate -n 4 --cluster here.json
   tutti plan validate -n 4 --cluster here.json --time 120 --summary
   tutti plan validate -n 4 --cluster here.json --json > errors.json
@@ -41,9 +42,8 @@ constexpr double kMedianAim = 0.10;
 constexpr double kHighAim = 0.25;
 constexpr double kRegretAim = 0.05;
 constexpr double kShare = 0.95;
-constexpr double kJobSeconds = 0.5;
 
-struct Options {
+struct ValidateOptions {
   int ranks = 0;
   std::string cluster;
   std::string time = "60";
@@ -94,7 +94,7 @@ std::vector<std::size_t> held_out_sizes(const planner::Cluster& cluster) {
 }
 
 // Of those that calibration measured, and others.
-std::set<int> rank_counts(int ranks) {
+std::set<int> judged_counts(int ranks) {
   std::set<int> counts;
   for (const int n : {2, 3, ranks * 3 / 4, ranks})
     if (n >= 2 && n <= ranks) counts.insert(n);
@@ -105,7 +105,7 @@ Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, do
   const WorkFolder folder;
   const std::string table = folder.path() + "/machine.json";
   std::ofstream(table) << tuner::to_json(*cluster.machine);
-  const auto counts = rank_counts(ranks);
+  const auto counts = judged_counts(ranks);
   // More ranks take longer, and are disturbed more.
   const double ranks_in_all = std::accumulate(counts.begin(), counts.end(), 0.0);
   const double left = seconds - kJobSeconds * static_cast<double>(counts.size());
@@ -235,28 +235,28 @@ Json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regre
   return document;
 }
 
-int answer(const Options& options) {
+int answer(const ValidateOptions& options) {
   const auto cluster = read_cluster(options.cluster);
-  if (!cluster.ok()) return complain(kName, cluster.status());
+  if (!cluster.ok()) return complain(kValidateCommand, cluster.status());
   if (!cluster->machine)
     return complain(
-        kName,
+        kValidateCommand,
         fmt::format("--cluster {} was not measured: tutti plan calibrate -n {} -o here.json",
                     options.cluster, std::max(2, options.ranks)),
         kBadInput);
   if (options.ranks < 2 || options.ranks > cluster->ranks_per_host)
-    return complain(kName,
+    return complain(kValidateCommand,
                     fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
                                 options.ranks, cluster->ranks_per_host, options.cluster),
                     kBadInput);
   const auto time = parse_duration(options.time);
-  if (!time.ok()) return complain(kName, time.status().annotate("--time"));
-  const double seconds = std::chrono::duration<double>(*time).count();
+  if (!time.ok()) return complain(kValidateCommand, time.status().annotate("--time"));
+  const double seconds = in_seconds(*time);
   if (seconds < 4 || seconds > 3600)
-    return complain(kName, fmt::format("--time {} lies outside 4 s … 1 h", options.time),
+    return complain(kValidateCommand, fmt::format("--time {} lies outside 4 s … 1 h", options.time),
                     kBadInput);
   const auto judged = judge(*cluster, options.ranks, seconds);
-  if (!judged.ok()) return complain(kName, judged.status().message(), kFailed);
+  if (!judged.ok()) return complain(kValidateCommand, judged.status().message(), kFailed);
   const auto regrets = regrets_of(*judged);
   const Verdict verdict = verdict_of(*judged, regrets);
   if (options.json) {
@@ -272,14 +272,14 @@ int answer(const Options& options) {
 }  // namespace
 
 Command make_validate(CLI::App& plan) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateOptions>();
   CLI::App* parser = plan.add_subcommand("validate", "hold predictions against this machine");
   parser->add_option("-n,--ranks", options->ranks, "rank processes, at most")->required();
   parser->add_option("--cluster", options->cluster, "what tutti plan calibrate wrote")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_flag("--summary", options->summary, "without the table of cells");
   parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
-  parser->footer(kFooter);
+  parser->footer(kValidateFooter);
   return {parser, [options] { return answer(*options); }};
 }
 

@@ -23,7 +23,7 @@ namespace {
 constexpr int kMostRanks = 4096;
 constexpr int kCannotRun = 127;  // as shells say it
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kRunFooter = R"(Examples:
   tutti run -n 4 ./my_program --its-own-flag
   tutti run -n 4 --log-dir logs -- python3 train.py
   tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous a:29400 --secret-file job.key ./prog
@@ -181,7 +181,7 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->add_option("--join-timeout", state->words.join_timeout,
                   "seconds to wait for the other hosts (default 60)");
   run->prefix_command();
-  run->footer(kFooter);
+  run->footer(kRunFooter);
 
   return {
       run, [run, state, after = std::move(words_after_mark)] {

@@ -7,10 +7,10 @@
 
 #include <array>
 
+#include "core/clock.hpp"
+
 namespace tutti::tool {
 namespace {
-
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 std::string_view text_of(const char* field, std::size_t size) {
   return {field, ::strnlen(field, size)};
@@ -36,7 +36,7 @@ std::string signal_name(int signal) {
 std::string describe(const Ending& ending) {
   const std::string who =
       fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
-  const double after = seconds(ending.after);
+  const double after = in_seconds(ending.after);
   if (!WIFSIGNALED(ending.wait_status))
     return fmt::format("{} exited with code {} after {:.1f} s", who, ending.exit_code(), after);
   const int signal = WTERMSIG(ending.wait_status);
@@ -47,7 +47,7 @@ std::string describe(const Ending& ending) {
 
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at) {
   if (!note || note->state == BoardState::nothing) return "none that tutti knows of";
-  const double ago = std::max(0.0, seconds(ended_at - Nanoseconds(note->time_ns)));
+  const double ago = std::max(0.0, in_seconds(ended_at - Nanoseconds(note->time_ns)));
   std::string text = fmt::format("{} #{} on '{}'", text_of(note->operation, sizeof note->operation),
                                  note->sequence, text_of(note->group, sizeof note->group));
   switch (note->state) {

@@ -13,7 +13,7 @@
 namespace tutti::tool {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kShowFooter = R"(Examples:
   tutti show all_reduce                       # which algorithms there are, and what they cost
   tutti show all_reduce -n 4                  # what 4 ranks of one host run for 1 MiB
   tutti show all_reduce -n 4 --bytes 64       # ... and for 64 bytes
@@ -150,7 +150,7 @@ Command make_show(CLI::App& app) {
       "costs to choose by, and the page's: a tuning table (default: the built-in one)");
   show_parser->add_flag("--fused", options->fused)->group("");  // not in the help
   show_parser->add_option("--shots", options->shots)->group("");
-  show_parser->footer(kFooter);
+  show_parser->footer(kShowFooter);
   auto job_options = std::make_shared<JobViewOptions>();
   CLI::App* job_parser = add_job_parser(*show_parser, *job_options);
   return {show_parser, [options, job_parser, job_options] {

@@ -27,7 +27,7 @@ using schedule::HostPhase;
 using schedule::kLocal;
 using schedule::Spot;
 
-constexpr double kLeft = 166, kMargin = 16, kRowLabel = 78, kRow = 24, kPadding = 8, kMeeting = 26;
+constexpr double kPhaseColumn = 166, kRowLabel = 78, kRow = 24, kPadding = 8, kMeeting = 26;
 constexpr double kFoldRadius = 7;
 
 // One end of what a rank does with a peer's memory.
@@ -57,7 +57,7 @@ class HostDrawing {
             title_of(call),
             fmt::format("host form, {}: {}", use.words, count_of(variant.report.steps, "meeting")),
             {forms_.begin(), forms_.end()}, schedule::extents_per_colour(forms_.front().frame),
-            kLeft) {}
+            kPhaseColumn) {}
 
   std::string draw() {
     add_notes();
@@ -104,7 +104,8 @@ class HostDrawing {
                   phase == 0 ? "ranks arrive" : "all is done");
       y += kRow;
     }
-    sheet_.text(kMargin, top + kPadding + kRow / 2 + 4, "muted", fmt::format("phase {}", phase));
+    sheet_.text(Sheet::kMargin, top + kPadding + kRow / 2 + 4, "muted",
+                fmt::format("phase {}", phase));
     y += kPadding;
     sheet_.band(top, y - top);
     return y;
@@ -115,8 +116,8 @@ class HostDrawing {
                  last = sheet_.x(forms_.size() - 1) + sheet_.column() / 2;
     sheet_.add(fmt::format(R"(<line class="meet" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)"
                            "\n",
-                           kLeft - 8, middle, last - 6, middle));
-    sheet_.text(kMargin, middle + 4, "meeting", "all meet");
+                           kPhaseColumn - 8, middle, last - 6, middle));
+    sheet_.text(Sheet::kMargin, middle + 4, "meeting", "all meet");
     return y + kMeeting;
   }
 

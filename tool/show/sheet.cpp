@@ -11,7 +11,6 @@ using schedule::Cell;
 
 constexpr double kHead = 106;  // title, remark, ranks, cells
 constexpr double kFoot = 46;
-constexpr double kMargin = 16;
 constexpr double kLetter = 6.4;  // width of one, about; in titles more
 constexpr double kNote = 17;     // height of a line
 constexpr int kColours = 16;

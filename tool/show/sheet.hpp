@@ -11,6 +11,8 @@ namespace tutti::tool {
 
 class Sheet {
  public:
+  static constexpr double kMargin = 16;
+
   // `left`: room for the words beside the ranks.
   Sheet(std::string title, std::string remark, std::vector<schedule::Cells> cells,
         std::uint64_t extents_per_colour, double left);

@@ -27,7 +27,7 @@ using schedule::Op;
 using schedule::OpKind;
 using schedule::Program;
 
-constexpr double kLeft = 64, kMargin = 16, kBandPadding = 14;
+constexpr double kStepColumn = 64, kBandPadding = 14;
 
 struct Message {
   std::uint32_t step;
@@ -73,7 +73,7 @@ class MessageDrawing {
                            placement_words(call), count_of(steps(), "step"),
                            count_of(form.report.messages, "message")),
                {form.programs.begin(), form.programs.end()},
-               schedule::extents_per_colour(form.programs.front()), kLeft) {}
+               schedule::extents_per_colour(form.programs.front()), kStepColumn) {}
 
   std::string draw() {
     sheet_.note("An arrow is a message; colour and number say which chunks are in it.");
@@ -102,7 +102,8 @@ class MessageDrawing {
     for (const Message& message : messages) most = std::max(most, ++sent[message.from]);
     const double height = 2 * kBandPadding + 22 + 12 * (most - 1);
     sheet_.band(y, height);
-    sheet_.text(kMargin, y + height / 2 + 4, "muted", fmt::format("step {}", messages[0].step));
+    sheet_.text(Sheet::kMargin, y + height / 2 + 4, "muted",
+                fmt::format("step {}", messages[0].step));
     sent.clear();
     for (const Message& message : messages)
       arrow(message, y + kBandPadding + 12 * sent[message.from]++);

@@ -11,9 +11,9 @@
 namespace tutti::tool::trace {
 namespace {
 
-constexpr const char* kCommand = "trace hang";
+constexpr const char* kHangCommand = "trace hang";
 
-struct Options {
+struct HangOptions {
   std::string folder;
   bool json = false;
 };
@@ -54,16 +54,16 @@ std::string json_of(const Flights& flights, const Divergence& found) {
       .dump();
 }
 
-int hang(const Options& options) {
+int hang(const HangOptions& options) {
   auto flights = read_flights(options.folder);
-  if (!flights.ok()) return complain(kCommand, flights.status());
+  if (!flights.ok()) return complain(kHangCommand, flights.status());
   const Divergence found = find_divergence(*flights);
   if (options.json) {
     fmt::print("{}\n", json_of(*flights, found));
     return kDone;
   }
   for (const std::string& remark : flights->remarks)
-    fmt::print(stderr, "tutti {}: {}\n", kCommand, remark);
+    fmt::print(stderr, "tutti {}: {}\n", kHangCommand, remark);
   fmt::print("{}\n", found.text);
   return kDone;
 }
@@ -73,7 +73,7 @@ int hang(const Options& options) {
 Command make_hang(CLI::App& trace) {
   CLI::App* parser =
       trace.add_subcommand("hang", "after a failure: which rank diverged first, from what to what");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HangOptions>();
   parser->add_option("folder", options->folder, "what TUTTI_DUMP_DIR or TUTTI_TRACE_DIR was")
       ->required();
   parser->add_flag("--json", options->json,

@@ -13,25 +13,25 @@
 namespace tutti::tool::trace {
 namespace {
 
-constexpr const char* kCommand = "trace merge";
+constexpr const char* kMergeCommand = "trace merge";
 
-struct Options {
+struct MergeOptions {
   std::string folder;
   std::string output;
   std::string job;
   bool json = false;
 };
 
-int merge(const Options& options) {
+int merge(const MergeOptions& options) {
   tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");
     run = tutti::trace::load_run(options.folder, options.job,
                                  [&](std::size_t done, std::size_t all) { reading.at(done, all); });
   }
-  if (!run.ok()) return complain(kCommand, run.status());
+  if (!run.ok()) return complain(kMergeCommand, run.status());
   auto output = Output::open(options.output);
-  if (!output.ok()) return complain(kCommand, output.status());
+  if (!output.ok()) return complain(kMergeCommand, output.status());
   ChromeCounts counts;
   {
     Progress writing("writing rank");
@@ -39,9 +39,9 @@ int merge(const Options& options) {
         *run, [&](std::string_view text) { (*output)->write(text); },
         [&](std::size_t done, std::size_t all) { writing.at(done, all); });
   }
-  if (Status status = (*output)->finish(); !status.ok()) return complain(kCommand, status);
+  if (Status status = (*output)->finish(); !status.ok()) return complain(kMergeCommand, status);
   for (const std::string& remark : remarks_on(*run))
-    fmt::print(stderr, "tutti {}: {}\n", kCommand, remark);
+    fmt::print(stderr, "tutti {}: {}\n", kMergeCommand, remark);
   if (options.json) {
     fmt::print("{}\n", Json{{"output", options.output},
                             {"job", run->job},
@@ -66,7 +66,7 @@ int merge(const Options& options) {
 
 Command make_merge(CLI::App& trace) {
   CLI::App* parser = trace.add_subcommand("merge", "all ranks in one file for Perfetto");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MergeOptions>();
   parser->add_option("folder", options->folder, "what TUTTI_TRACE_DIR was")->required();
   parser->add_option("-o,--output", options->output, "file to write; gzipped if it ends in .gz")
       ->required();

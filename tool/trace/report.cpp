@@ -16,14 +16,14 @@
 namespace tutti::tool::trace {
 namespace {
 
-constexpr const char* kCommand = "trace report";
+constexpr const char* kReportCommand = "trace report";
 // Slices on the page: about three megabytes, which a browser still draws at once.
 constexpr std::size_t kMostSlices = 100'000;
 constexpr std::size_t kMostRows = 12;  // in the terminal
 constexpr const char* kScripts[] = {"report/words.js", "report/timeline.js", "report/charts.js",
                                     "report/page.js"};
 
-struct Options {
+struct ReportOptions {
   std::string folder;
   std::string html;
   std::string job;
@@ -99,14 +99,14 @@ void print_table(const Json& rows) {
     fmt::print("… and {} more; --json has all\n", rows.size() - kMostRows);
 }
 
-int report(const Options& options) {
+int report(const ReportOptions& options) {
   tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");
     run = tutti::trace::load_run(options.folder, options.job,
                                  [&](std::size_t done, std::size_t all) { reading.at(done, all); });
   }
-  if (!run.ok()) return complain(kCommand, run.status());
+  if (!run.ok()) return complain(kReportCommand, run.status());
   const auto analysis = tutti::trace::analyse(*run);
   const Summary summary = summarise(analysis);
   const auto findings = find_findings(*run, analysis, summary);
@@ -115,7 +115,7 @@ int report(const Options& options) {
     Json drawn = data;
     drawn["timeline"] = timeline_json(*run, analysis, kMostSlices);
     if (Status status = write_page(options.html, page_of(drawn)); !status.ok())
-      return complain(kCommand, status);
+      return complain(kReportCommand, status);
   }
   if (options.json) {
     fmt::print("{}\n", data.dump());
@@ -131,7 +131,7 @@ int report(const Options& options) {
 
 Command make_report(CLI::App& trace) {
   CLI::App* parser = trace.add_subcommand("report", "where the time went, in words and as a page");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   parser->add_option("folder", options->folder, "what TUTTI_TRACE_DIR was")->required();
   parser->add_option("--html", options->html, "page to write: one file, opens without a network");
   parser->add_option("--job", options->job, "which job, if the folder holds several");

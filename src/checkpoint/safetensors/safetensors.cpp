@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the format's own reader has it
 
-Status corrupt(std::string what) { return {Code::corrupt, std::move(what)}; }
-
 Status wrong(const std::string& tensor, std::string_view what) {
   return corrupt(fmt::format("tensor '{}' {}", tensor, what));
 }

@@ -21,8 +21,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::binomial_tree;
-
 struct Tree {
   int n, root, place;
   Step rounds;  // ⌈lg n⌉
@@ -83,14 +81,14 @@ Region subtree_scratch(Draft& draft, const Tree& tree) {
 }  // namespace
 
 Program binomial_tree_broadcast(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   send_down(draft, Tree(request, request.root), output(0), 0);
   return draft.take();
 }
 
 Program binomial_tree_reduce(const Request& request) {
   const Tree tree(request, request.root);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   if (tree.is_root()) {
     fold_up(draft, tree, output(0));
   } else if (tree.child_edges() == 0) {
@@ -107,7 +105,7 @@ namespace {
 
 Program binomial_tree_all_reduce(const Request& request) {
   const Tree tree(request, 0);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   const bool is_leaf = !tree.is_root() && tree.child_edges() == 0;
   if (!is_leaf) fold_up(draft, tree, output(0));
   if (!tree.is_root()) draft.send(tree.edge(), tree.parent(), is_leaf ? input(0) : output(0));
@@ -117,7 +115,7 @@ Program binomial_tree_all_reduce(const Request& request) {
 
 Program binomial_tree_gather(const Request& request) {
   const Tree tree(request, request.root);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   if (!tree.is_root() && tree.child_edges() == 0) {
     draft.send(2 * tree.edge(), tree.parent(), input(0));
     return draft.take();
@@ -147,7 +145,7 @@ Program binomial_tree_gather(const Request& request) {
 
 Program binomial_tree_scatter(const Request& request) {
   const Tree tree(request, request.root);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   const auto down = [&](Step edge) { return 2 * (tree.rounds - 1 - edge); };
   if (!tree.is_root() && tree.child_edges() == 0) {
     draft.recv(down(tree.edge()), tree.parent(), output(0));
@@ -181,7 +179,7 @@ Program binomial_tree_scatter(const Request& request) {
 // waits for all receives before it.
 Program binomial_tree_barrier(const Request& request) {
   const Tree tree(request, 0);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::binomial_tree);
   if (request.size == 1) return draft.take();
   const Region token = draft.scratch(0);
   for (Step j = 0; j < tree.child_edges(); ++j) draft.recv(j, tree.child(j), token);
@@ -194,12 +192,12 @@ Program binomial_tree_barrier(const Request& request) {
 
 std::span<const Entry> binomial_tree_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, binomial_tree_broadcast, kOrdered},
-      {Collective::reduce, kName, binomial_tree_reduce},
-      {Collective::all_reduce, kName, binomial_tree_all_reduce},
-      {Collective::gather, kName, binomial_tree_gather, kOrdered},
-      {Collective::scatter, kName, binomial_tree_scatter, kOrdered},
-      {Collective::barrier, kName, binomial_tree_barrier, kOrdered},
+      {Collective::broadcast, Algorithm::binomial_tree, binomial_tree_broadcast, kOrdered},
+      {Collective::reduce, Algorithm::binomial_tree, binomial_tree_reduce},
+      {Collective::all_reduce, Algorithm::binomial_tree, binomial_tree_all_reduce},
+      {Collective::gather, Algorithm::binomial_tree, binomial_tree_gather, kOrdered},
+      {Collective::scatter, Algorithm::binomial_tree, binomial_tree_scatter, kOrdered},
+      {Collective::barrier, Algorithm::binomial_tree, binomial_tree_barrier, kOrdered},
   };
   return kRows;
 }

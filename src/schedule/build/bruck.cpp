@@ -16,8 +16,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::bruck;
-
 // The extents of the blocks that leave `rank` in the round of this distance, and their places.
 template <class Visit>
 void each_leaving(int n, int rank, int distance, Visit visit) {
@@ -32,7 +30,7 @@ void each_leaving(int n, int rank, int distance, Visit visit) {
 
 Program bruck_all_gather(const Request& request) {
   const int n = request.size, rank = request.rank;
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::bruck);
   if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(rank)), input(0));
   Step step = 0;
   for (int distance = 1; distance < n; distance *= 2, step += 2) {
@@ -50,7 +48,7 @@ Program bruck_all_gather(const Request& request) {
 
 Program bruck_all_to_all(const Request& request) {
   const int n = request.size, rank = request.rank;
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::bruck);
   std::vector<Region> at;  // where the block of each place is now
   for (int i = 0; i < n; ++i) at.push_back(input(static_cast<Chunk>(wrap(rank + i, n))));
   Step step = 0;
@@ -81,8 +79,8 @@ Program bruck_all_to_all(const Request& request) {
 
 std::span<const Entry> bruck_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_gather, kName, bruck_all_gather, kOrdered},
-      {Collective::all_to_all, kName, bruck_all_to_all, kOrdered},
+      {Collective::all_gather, Algorithm::bruck, bruck_all_gather, kOrdered},
+      {Collective::all_to_all, Algorithm::bruck, bruck_all_to_all, kOrdered},
   };
   return kRows;
 }

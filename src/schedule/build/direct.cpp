@@ -12,8 +12,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::direct;
-
 // Calls `visit(peer)` for all others, beginning after this rank so that the load is spread.
 template <class Visit>
 void each_peer(const Request& request, Visit visit) {
@@ -39,7 +37,7 @@ std::vector<Source> collect(Draft& draft, const Request& request, int first, int
 }
 
 Program one_shot(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   each_peer(request, [&](int peer) { draft.send(0, peer, input(0)); });
   auto sources = collect(draft, request, 0, request.size, input(0), 0);
   draft.reduce(0, output(0), std::move(sources), true);
@@ -47,7 +45,7 @@ Program one_shot(const Request& request) {
 }
 
 Program two_shots(const Request& request) {
-  Draft draft(request, kName, static_cast<Chunk>(request.size));
+  Draft draft(request, Algorithm::direct, static_cast<Chunk>(request.size));
   const auto own = static_cast<Chunk>(request.rank);
   each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
   auto sources = collect(draft, request, 0, request.size, input(own), own);
@@ -60,7 +58,7 @@ Program two_shots(const Request& request) {
 }  // namespace
 
 Program direct_reduce(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   if (request.rank != request.root) {
     draft.send(0, request.root, input(0));
     return draft.take();
@@ -71,7 +69,7 @@ Program direct_reduce(const Request& request) {
 }
 
 Program direct_all_gather(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   each_peer(request, [&](int peer) { draft.send(0, peer, input(0)); });
   if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
   each_peer(request, [&](int peer) { draft.recv(0, peer, output(static_cast<Chunk>(peer))); });
@@ -79,7 +77,7 @@ Program direct_all_gather(const Request& request) {
 }
 
 Program direct_reduce_scatter(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   const auto own = static_cast<Chunk>(request.rank);
   each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
   auto sources = collect(draft, request, 0, request.size, input(own), own);
@@ -90,7 +88,7 @@ Program direct_reduce_scatter(const Request& request) {
 namespace {
 
 Program direct_broadcast(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   if (request.rank != request.root) {
     draft.recv(0, request.root, output(0));
   } else {
@@ -104,7 +102,7 @@ Program direct_all_reduce(const Request& request) {
 }
 
 Program direct_gather(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   if (request.rank != request.root) {
     draft.send(0, request.root, input(0));
     return draft.take();
@@ -115,7 +113,7 @@ Program direct_gather(const Request& request) {
 }
 
 Program direct_scatter(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   if (request.rank != request.root) {
     draft.recv(0, request.root, output(0));
     return draft.take();
@@ -126,7 +124,7 @@ Program direct_scatter(const Request& request) {
 }
 
 Program direct_all_to_all(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   const auto own = static_cast<Chunk>(request.rank);
   const auto n = static_cast<std::uint64_t>(request.size);
   each_peer(request, [&](int peer) { draft.send(0, peer, input(static_cast<Chunk>(peer))); });
@@ -145,7 +143,7 @@ Program direct_all_to_all(const Request& request) {
 }
 
 Program direct_barrier(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   if (request.size == 1) return draft.take();
   const Region token = draft.scratch(0);
   each_peer(request, [&](int peer) { draft.send(0, peer, token); });
@@ -154,7 +152,7 @@ Program direct_barrier(const Request& request) {
 }
 
 Program direct_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   for (int peer = request.rank + 1; peer < request.size; ++peer) draft.send(0, peer, input(0));
   auto sources = collect(draft, request, 0, request.rank + 1, input(0), 0);
   draft.reduce(0, output(0), std::move(sources), true);
@@ -162,7 +160,7 @@ Program direct_scan(const Request& request) {
 }
 
 Program direct_exclusive_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::direct);
   for (int peer = request.rank + 1; peer < request.size; ++peer) draft.send(0, peer, input(0));
   auto sources = collect(draft, request, 0, request.rank, input(0), 0);
   if (!sources.empty()) draft.reduce(0, output(0), std::move(sources), true);
@@ -173,17 +171,17 @@ Program direct_exclusive_scan(const Request& request) {
 
 std::span<const Entry> direct_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, direct_broadcast, kOrdered},
-      {Collective::reduce, kName, direct_reduce, kOrdered},
-      {Collective::all_reduce, kName, direct_all_reduce, kOrdered},
-      {Collective::gather, kName, direct_gather, kOrdered, kUneven},
-      {Collective::all_gather, kName, direct_all_gather, kOrdered, kUneven},
-      {Collective::scatter, kName, direct_scatter, kOrdered, kUneven},
-      {Collective::reduce_scatter, kName, direct_reduce_scatter, kOrdered, kUneven},
-      {Collective::all_to_all, kName, direct_all_to_all, kOrdered, kUneven},
-      {Collective::barrier, kName, direct_barrier, kOrdered},
-      {Collective::scan, kName, direct_scan, kOrdered},
-      {Collective::exclusive_scan, kName, direct_exclusive_scan, kOrdered},
+      {Collective::broadcast, Algorithm::direct, direct_broadcast, kOrdered},
+      {Collective::reduce, Algorithm::direct, direct_reduce, kOrdered},
+      {Collective::all_reduce, Algorithm::direct, direct_all_reduce, kOrdered},
+      {Collective::gather, Algorithm::direct, direct_gather, kOrdered, kUneven},
+      {Collective::all_gather, Algorithm::direct, direct_all_gather, kOrdered, kUneven},
+      {Collective::scatter, Algorithm::direct, direct_scatter, kOrdered, kUneven},
+      {Collective::reduce_scatter, Algorithm::direct, direct_reduce_scatter, kOrdered, kUneven},
+      {Collective::all_to_all, Algorithm::direct, direct_all_to_all, kOrdered, kUneven},
+      {Collective::barrier, Algorithm::direct, direct_barrier, kOrdered},
+      {Collective::scan, Algorithm::direct, direct_scan, kOrdered},
+      {Collective::exclusive_scan, Algorithm::direct, direct_exclusive_scan, kOrdered},
   };
   return kRows;
 }

@@ -23,7 +23,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::double_binary_tree;
 constexpr Chunk kPipe = 4;
 constexpr Chunk kCut = 2 * kPipe;
 constexpr int kNobody = -1;
@@ -164,7 +163,7 @@ Program double_binary_tree_all_reduce(const Request& request) {
   const int n = request.size;
   const Spot spots[] = {spot(0, n, request.rank, self), spot(1, n, request.rank, self)};
   const Step levels = Shape{n}.levels(), turn = 2 * (levels + kPipe);
-  Draft draft(request, kName, kCut);
+  Draft draft(request, Algorithm::double_binary_tree, kCut);
   each_edge([&](const Edge& edge) {
     const Spot& at = spots[edge.tree];
     const Region own = output(edge.chunk);
@@ -177,7 +176,7 @@ Program double_binary_tree_all_reduce(const Request& request) {
 }
 
 Program double_binary_tree_broadcast(const Request& request) {
-  Draft draft(request, kName, kCut);
+  Draft draft(request, Algorithm::double_binary_tree, kCut);
   const Outside outside(request);
   if (request.size == 1) return draft.take();
   if (request.rank == request.root) {
@@ -201,7 +200,7 @@ Program double_binary_tree_broadcast(const Request& request) {
 }
 
 Program double_binary_tree_reduce(const Request& request) {
-  Draft draft(request, kName, kCut);
+  Draft draft(request, Algorithm::double_binary_tree, kCut);
   const Outside outside(request);
   const Step last = outside.n > 1 ? outside.levels() : 0;
   if (request.rank == request.root) {
@@ -238,9 +237,10 @@ Program double_binary_tree_reduce(const Request& request) {
 
 std::span<const Entry> double_binary_tree_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, double_binary_tree_broadcast, kOrdered},
-      {Collective::reduce, kName, double_binary_tree_reduce},
-      {Collective::all_reduce, kName, double_binary_tree_all_reduce},
+      {Collective::broadcast, Algorithm::double_binary_tree, double_binary_tree_broadcast,
+       kOrdered},
+      {Collective::reduce, Algorithm::double_binary_tree, double_binary_tree_reduce},
+      {Collective::all_reduce, Algorithm::double_binary_tree, double_binary_tree_all_reduce},
   };
   return kRows;
 }

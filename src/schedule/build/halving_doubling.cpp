@@ -15,8 +15,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::halving_doubling;
-
 // What a rank has summed so far: the pieces from `first` on, in `region`.
 struct Held {
   Region region;
@@ -62,11 +60,11 @@ Held take_extra(Draft& draft, const Core& core, int extra_rank, Region sum) {
 }
 
 Program halving_doubling_all_reduce(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::halving_doubling);
   const Core core(request.size, request.rank);
   const auto all = static_cast<Chunk>(core.size);
   const Step last = 1 + 2 * core.rounds();
-  Draft draft(request, kName, all);
+  Draft draft(request, Algorithm::halving_doubling, all);
   if (core.is_extra()) {
     draft.send(0, core.other(), input(0, all));
     draft.recv(last, core.other(), output(0, all));
@@ -91,9 +89,9 @@ Program halving_doubling_all_reduce(const Request& request) {
 
 // Powers of two only. The input is not ours to write: sums stay where the partner's half arrived.
 Program halving_doubling_reduce_scatter(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::halving_doubling);
   const Core core(request.size, request.rank);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::halving_doubling);
   halve(
       draft, core, [](int rank) { return rank; },
       {input(0, static_cast<Chunk>(core.size)), 0, true}, 0,
@@ -103,11 +101,11 @@ Program halving_doubling_reduce_scatter(const Request& request) {
 
 // Halving, then the pieces go up a binomial tree to the root, which stands at place 0.
 Program halving_doubling_reduce(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::halving_doubling);
   const Core core(request.size, wrap(request.rank - request.root, request.size));
   const auto rank_at = [&](int place) { return wrap(place + request.root, request.size); };
   const auto all = static_cast<Chunk>(core.size);
-  Draft draft(request, kName, all);
+  Draft draft(request, Algorithm::halving_doubling, all);
   if (core.is_extra()) {
     draft.send(0, rank_at(core.other()), input(0, all));
     return draft.take();
@@ -132,10 +130,10 @@ Program halving_doubling_reduce(const Request& request) {
 
 std::span<const Entry> halving_doubling_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::reduce, kName, halving_doubling_reduce},
-      {Collective::all_reduce, kName, halving_doubling_all_reduce},
-      {Collective::reduce_scatter, kName, halving_doubling_reduce_scatter, kAnyOrder, kEven,
-       makes_cube},
+      {Collective::reduce, Algorithm::halving_doubling, halving_doubling_reduce},
+      {Collective::all_reduce, Algorithm::halving_doubling, halving_doubling_all_reduce},
+      {Collective::reduce_scatter, Algorithm::halving_doubling, halving_doubling_reduce_scatter,
+       kAnyOrder, kEven, makes_cube},
   };
   return kRows;
 }

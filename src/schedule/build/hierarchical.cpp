@@ -21,8 +21,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::hierarchical;
-
 Step rounds(int n) { return static_cast<Step>(std::bit_width(static_cast<unsigned>(n - 1))); }
 
 // The leader's output reaches the other ranks of its host; `chunks` is all of it.
@@ -36,12 +34,13 @@ Program by_slices(const Request& request, const Hosts& hosts) {
   for (const auto& list : hosts.members) {
     grid.column.push_back(list[static_cast<std::size_t>(hosts.place)]);
   }
-  return grid_all_reduce(request, kName, grid, {direct_reduce_scatter, direct_all_gather, 1});
+  return grid_all_reduce(request, Algorithm::hierarchical, grid,
+                         {direct_reduce_scatter, direct_all_gather, 1});
 }
 
 Program by_leaders(const Request& request, const Hosts& hosts) {
   const auto cut = static_cast<Chunk>(hosts.count());
-  Draft whole(request, kName, cut);
+  Draft whole(request, Algorithm::hierarchical, cut);
   Placement placement{.ranks = hosts.local(), .input = input(0), .output = output(0), .scale = cut};
   placement.finish = false;
   append(whole.program(), direct_reduce(hosts.inside(Collective::reduce, request.in_place)),
@@ -117,7 +116,7 @@ Program hierarchical_all_reduce(const Request& request) {
 
 Program hierarchical_broadcast(const Request& request) {
   const Hosts hosts(request);
-  Draft whole(request, kName);
+  Draft whole(request, Algorithm::hierarchical);
   if (hosts.is_leader()) {
     append(whole.program(),
            binomial_tree_broadcast(hosts.between(Collective::broadcast, hosts.root_host)),
@@ -130,7 +129,7 @@ Program hierarchical_broadcast(const Request& request) {
 Program hierarchical_reduce(const Request& request) {
   const Hosts hosts(request);
   const bool at_root = request.rank == request.root;
-  Draft whole(request, kName);
+  Draft whole(request, Algorithm::hierarchical);
   // Leaders other than the root have no output: their host's sum is kept in scratch.
   const Region sum = at_root || !hosts.is_leader() ? output(0) : whole.scratch(0);
   Placement placement{.ranks = hosts.local(), .input = input(0), .output = sum};
@@ -149,7 +148,7 @@ Program hierarchical_reduce(const Request& request) {
 Program hierarchical_all_gather(const Request& request) {
   const Hosts hosts(request);
   if (hosts.are_equal()) return rails_all_gather(request, hosts);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::hierarchical);
   if (!hosts.is_leader()) {
     draft.send(0, hosts.leader(), input(0));
   } else {
@@ -166,7 +165,7 @@ Program hierarchical_all_gather(const Request& request) {
 // Every host reports to its leader, leaders tell each other, leaders release their hosts.
 Program hierarchical_barrier(const Request& request) {
   const Hosts hosts(request);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::hierarchical);
   const Region token = draft.scratch(0);
   const Step last = 1 + rounds(hosts.count());
   if (!hosts.is_leader()) {
@@ -187,13 +186,18 @@ Program hierarchical_barrier(const Request& request) {
 
 std::span<const Entry> hierarchical_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, hierarchical_broadcast, kOrdered, kEven, spans_hosts},
-      {Collective::reduce, kName, hierarchical_reduce, kAnyOrder, kEven, spans_hosts},
-      {Collective::all_reduce, kName, hierarchical_all_reduce, kAnyOrder, kEven, spans_hosts},
-      {Collective::all_gather, kName, hierarchical_all_gather, kOrdered, kEven, spans_hosts},
-      {Collective::reduce_scatter, kName, hierarchical_reduce_scatter, kAnyOrder, kEven,
-       spans_equal_hosts},
-      {Collective::barrier, kName, hierarchical_barrier, kOrdered, kEven, spans_hosts},
+      {Collective::broadcast, Algorithm::hierarchical, hierarchical_broadcast, kOrdered, kEven,
+       spans_hosts},
+      {Collective::reduce, Algorithm::hierarchical, hierarchical_reduce, kAnyOrder, kEven,
+       spans_hosts},
+      {Collective::all_reduce, Algorithm::hierarchical, hierarchical_all_reduce, kAnyOrder, kEven,
+       spans_hosts},
+      {Collective::all_gather, Algorithm::hierarchical, hierarchical_all_gather, kOrdered, kEven,
+       spans_hosts},
+      {Collective::reduce_scatter, Algorithm::hierarchical, hierarchical_reduce_scatter, kAnyOrder,
+       kEven, spans_equal_hosts},
+      {Collective::barrier, Algorithm::hierarchical, hierarchical_barrier, kOrdered, kEven,
+       spans_hosts},
   };
   return kRows;
 }

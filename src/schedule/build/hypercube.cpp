@@ -12,10 +12,8 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::hypercube;
-
 Program hypercube_all_gather(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::hypercube);
   if (!request.in_place) draft.copy(0, output(static_cast<Chunk>(request.rank)), input(0));
   double_blocks(draft, Core(request.size, request.rank), 0);
   return draft.take();
@@ -25,7 +23,8 @@ Program hypercube_all_gather(const Request& request) {
 
 std::span<const Entry> hypercube_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_gather, kName, hypercube_all_gather, kOrdered, kEven, makes_cube},
+      {Collective::all_gather, Algorithm::hypercube, hypercube_all_gather, kOrdered, kEven,
+       makes_cube},
   };
   return kRows;
 }

@@ -13,8 +13,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::linear;
-
 // When the root's turn with `rank` comes: others in rising order after the root.
 Step turn(const Request& request, int rank) {
   return static_cast<Step>(wrap(rank - request.root, request.size) - 1);
@@ -29,7 +27,7 @@ void each_turn(const Request& request, Visit visit) {
 }
 
 Program linear_broadcast(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   if (request.rank != request.root) {
     draft.recv(turn(request, request.rank), request.root, output(0));
   } else {
@@ -39,8 +37,8 @@ Program linear_broadcast(const Request& request) {
 }
 
 Program linear_reduce(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
-  Draft draft(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::linear);
+  Draft draft(request, Algorithm::linear);
   if (request.rank != request.root) {
     draft.send(turn(request, request.rank), request.root, input(0));
     return draft.take();
@@ -58,7 +56,7 @@ Program linear_reduce(const Request& request) {
 }
 
 Program linear_gather(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   if (request.rank != request.root) {
     draft.send(turn(request, request.rank), request.root, input(0));
     return draft.take();
@@ -70,7 +68,7 @@ Program linear_gather(const Request& request) {
 }
 
 Program linear_scatter(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   if (request.rank != request.root) {
     draft.recv(turn(request, request.rank), request.root, output(0));
     return draft.take();
@@ -84,7 +82,7 @@ Program linear_scatter(const Request& request) {
 // Everyone reports to rank 0, which then releases everyone. All receives of rank 0 write one chunk
 // and all its sends read it, so that no send leaves before the last report is in.
 Program linear_barrier(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   if (request.size == 1) return draft.take();
   const Region token = draft.scratch(0);
   const auto rounds = static_cast<Step>(request.size - 1);
@@ -101,7 +99,7 @@ Program linear_barrier(const Request& request) {
 
 // Rank r gets the fold of 0 … r-1, and hands that of 0 … r on before it finishes its own result.
 Program linear_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   const int rank = request.rank;
   const auto step = static_cast<Step>(rank);
   const bool last = rank == request.size - 1;
@@ -125,7 +123,7 @@ Program linear_scan(const Request& request) {
 }
 
 Program linear_exclusive_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::linear);
   const int rank = request.rank;
   const auto step = static_cast<Step>(rank);
   const bool last = rank == request.size - 1;
@@ -150,13 +148,13 @@ Program linear_exclusive_scan(const Request& request) {
 
 std::span<const Entry> linear_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, linear_broadcast, kOrdered},
-      {Collective::reduce, kName, linear_reduce},
-      {Collective::gather, kName, linear_gather, kOrdered, kUneven},
-      {Collective::scatter, kName, linear_scatter, kOrdered, kUneven},
-      {Collective::barrier, kName, linear_barrier, kOrdered},
-      {Collective::scan, kName, linear_scan},
-      {Collective::exclusive_scan, kName, linear_exclusive_scan},
+      {Collective::broadcast, Algorithm::linear, linear_broadcast, kOrdered},
+      {Collective::reduce, Algorithm::linear, linear_reduce},
+      {Collective::gather, Algorithm::linear, linear_gather, kOrdered, kUneven},
+      {Collective::scatter, Algorithm::linear, linear_scatter, kOrdered, kUneven},
+      {Collective::barrier, Algorithm::linear, linear_barrier, kOrdered},
+      {Collective::scan, Algorithm::linear, linear_scan},
+      {Collective::exclusive_scan, Algorithm::linear, linear_exclusive_scan},
   };
   return kRows;
 }

@@ -13,12 +13,10 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::pairwise;
-
 Program pairwise_all_to_all(const Request& request) {
   const int n = request.size, rank = request.rank;
   const auto own = static_cast<Chunk>(rank);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::pairwise);
   if (!request.in_place) draft.copy(0, output(own), input(own));
   std::vector<std::pair<int, Region>> waiting;  // in place: blocks that cannot land yet
   for (int k = 1; k < n; ++k) {
@@ -41,7 +39,7 @@ Program pairwise_all_to_all(const Request& request) {
 Program pairwise_reduce_scatter(const Request& request) {
   const int n = request.size, rank = request.rank;
   const auto own = static_cast<Chunk>(rank);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::pairwise);
   std::vector<Source> sources(static_cast<std::size_t>(n), raw(input(own)));
   for (int k = 1; k < n; ++k) {
     const auto step = static_cast<Step>(k - 1);
@@ -61,7 +59,7 @@ Program pairwise_all_reduce(const Request& request) {
   std::vector<int> everyone(static_cast<std::size_t>(n));
   std::iota(everyone.begin(), everyone.end(), 0);
   Request part = request;
-  Draft whole(request, kName, static_cast<Chunk>(n));
+  Draft whole(request, Algorithm::pairwise, static_cast<Chunk>(n));
   Placement placement{.ranks = everyone, .input = input(0), .output = output(own)};
 
   part.collective = Collective::reduce_scatter;
@@ -80,9 +78,9 @@ Program pairwise_all_reduce(const Request& request) {
 
 std::span<const Entry> pairwise_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_reduce, kName, pairwise_all_reduce, kOrdered},
-      {Collective::reduce_scatter, kName, pairwise_reduce_scatter, kOrdered, kUneven},
-      {Collective::all_to_all, kName, pairwise_all_to_all, kOrdered, kUneven},
+      {Collective::all_reduce, Algorithm::pairwise, pairwise_all_reduce, kOrdered},
+      {Collective::reduce_scatter, Algorithm::pairwise, pairwise_reduce_scatter, kOrdered, kUneven},
+      {Collective::all_to_all, Algorithm::pairwise, pairwise_all_to_all, kOrdered, kUneven},
   };
   return kRows;
 }

@@ -12,8 +12,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::hierarchical;
-
 // A rank's rail: its likes by host, counted from its own host on.
 struct Rail {
   const Hosts& hosts;
@@ -41,7 +39,7 @@ struct Rail {
 Program rails_all_gather(const Request& request, const Hosts& hosts) {
   const Rail rail{hosts};
   const int n = rail.length();
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::hierarchical);
   if (!request.in_place) draft.copy(0, output(rail.part(0)), input(0));
   for (int k = 0; k < n; ++k) {
     // The part of the rank k hosts before.
@@ -63,7 +61,7 @@ Program rails_all_gather(const Request& request, const Hosts& hosts) {
 Program rails_reduce_scatter(const Request& request, const Hosts& hosts) {
   const Rail rail{hosts};
   const int n = rail.length();
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::hierarchical);
   // Step k is about the host k + 1 before this one; in the last step that is this one.
   for (int k = 0; k < n; ++k) {
     rail.each_neighbour([&](int rank, int place) {

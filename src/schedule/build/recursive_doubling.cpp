@@ -16,8 +16,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::recursive_doubling;
-
 // Hillis and Steele's scan of `size` places; `own` is this place's raw operand.
 void scan_places(Draft& draft, int place, int size, int first_rank, Region own, Step base) {
   Source sum = raw(own);
@@ -85,9 +83,9 @@ void double_blocks(Draft& draft, const Core& core, Step base) {
 namespace {
 
 Program recursive_doubling_all_reduce(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::recursive_doubling);
   const Core core(request.size, request.rank);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::recursive_doubling);
   const Step last = core.rounds() + 1;
   if (core.is_extra()) {
     draft.send(0, core.other(), input(0));
@@ -119,7 +117,7 @@ Program recursive_doubling_all_reduce(const Request& request) {
 
 Program recursive_doubling_all_gather(const Request& request) {
   const Core core(request.size, request.rank);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::recursive_doubling);
   const Step last = 1 + 2 * core.rounds();
   const auto all = output(0, static_cast<Chunk>(request.size));
   if (core.is_extra()) {
@@ -137,7 +135,7 @@ Program recursive_doubling_all_gather(const Request& request) {
 }
 
 Program recursive_doubling_barrier(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::recursive_doubling);
   if (request.size == 1) return draft.take();
   const Region token = draft.scratch(0);
   disseminate(
@@ -146,14 +144,14 @@ Program recursive_doubling_barrier(const Request& request) {
 }
 
 Program recursive_doubling_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::recursive_doubling);
   scan_places(draft, request.rank, request.size, 0, input(0), 0);
   return draft.take();
 }
 
 // Everyone's input moves up by one rank; then ranks 1 … n-1 scan what they got.
 Program recursive_doubling_exclusive_scan(const Request& request) {
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::recursive_doubling);
   if (request.rank + 1 < request.size) draft.send(0, request.rank + 1, input(0));
   if (request.rank == 0) return draft.take();
   const Region shifted = draft.scratch(0);
@@ -166,11 +164,13 @@ Program recursive_doubling_exclusive_scan(const Request& request) {
 
 std::span<const Entry> recursive_doubling_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_reduce, kName, recursive_doubling_all_reduce},
-      {Collective::all_gather, kName, recursive_doubling_all_gather, kOrdered},
-      {Collective::barrier, kName, recursive_doubling_barrier, kOrdered},
-      {Collective::scan, kName, recursive_doubling_scan},
-      {Collective::exclusive_scan, kName, recursive_doubling_exclusive_scan},
+      {Collective::all_reduce, Algorithm::recursive_doubling, recursive_doubling_all_reduce},
+      {Collective::all_gather, Algorithm::recursive_doubling, recursive_doubling_all_gather,
+       kOrdered},
+      {Collective::barrier, Algorithm::recursive_doubling, recursive_doubling_barrier, kOrdered},
+      {Collective::scan, Algorithm::recursive_doubling, recursive_doubling_scan},
+      {Collective::exclusive_scan, Algorithm::recursive_doubling,
+       recursive_doubling_exclusive_scan},
   };
   return kRows;
 }

@@ -14,8 +14,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::ring;
-
 // Chunks of the pipelined chains. A chain of n ranks takes n + kChain - 2 steps of 1/kChain each.
 constexpr Chunk kChain = 8;
 
@@ -39,9 +37,9 @@ void pass_round(Draft& draft, const Ring& ring, int own, Region first, Step base
 }  // namespace
 
 Program ring_all_reduce(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::ring);
   const Ring ring(request);
-  Draft draft(request, kName, static_cast<Chunk>(ring.n));
+  Draft draft(request, Algorithm::ring, static_cast<Chunk>(ring.n));
   for (int k = 0; k < ring.n - 1; ++k) {
     const auto step = static_cast<Step>(k);
     const Chunk out = ring.chunk(ring.rank - k), in = ring.chunk(ring.rank - k - 1);
@@ -59,9 +57,9 @@ Program ring_all_reduce(const Request& request) {
 // As above, one chunk further back, so that the last fold is that of the own part. The input is not
 // ours to write, hence the partial folds stay where they arrived.
 Program ring_reduce_scatter(const Request& request) {
-  if (request.size == 1) return alone(request, kName);
+  if (request.size == 1) return alone(request, Algorithm::ring);
   const Ring ring(request);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::ring);
   Region outbox = input(ring.chunk(ring.rank - 1));
   for (int k = 0; k < ring.n - 1; ++k) {
     const auto step = static_cast<Step>(k);
@@ -79,7 +77,7 @@ Program ring_reduce_scatter(const Request& request) {
 
 Program ring_all_gather(const Request& request) {
   const Ring ring(request);
-  Draft draft(request, kName);
+  Draft draft(request, Algorithm::ring);
   if (!request.in_place) draft.copy(0, output(ring.chunk(ring.rank)), input(0));
   pass_round(draft, ring, ring.rank, input(0), 0);
   return draft.take();
@@ -88,7 +86,7 @@ Program ring_all_gather(const Request& request) {
 namespace {
 
 Program ring_broadcast(const Request& request) {
-  Draft draft(request, kName, kChain);
+  Draft draft(request, Algorithm::ring, kChain);
   const int n = request.size, place = wrap(request.rank - request.root, n);
   const int before = wrap(request.rank - 1, n), after = wrap(request.rank + 1, n);
   for (Chunk c = 0; c < kChain; ++c) {
@@ -101,7 +99,7 @@ Program ring_broadcast(const Request& request) {
 
 // The chain of broadcast backwards: the farthest rank begins, the root ends.
 Program ring_reduce(const Request& request) {
-  Draft draft(request, kName, kChain);
+  Draft draft(request, Algorithm::ring, kChain);
   const int n = request.size, place = wrap(request.rank - request.root, n);
   const int before = wrap(request.rank - 1, n), after = wrap(request.rank + 1, n);
   const bool is_root = place == 0, is_end = place == n - 1;
@@ -125,11 +123,11 @@ Program ring_reduce(const Request& request) {
 
 std::span<const Entry> ring_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, kName, ring_broadcast, kOrdered},
-      {Collective::reduce, kName, ring_reduce},
-      {Collective::all_reduce, kName, ring_all_reduce},
-      {Collective::all_gather, kName, ring_all_gather, kOrdered, kUneven},
-      {Collective::reduce_scatter, kName, ring_reduce_scatter, kAnyOrder, kUneven},
+      {Collective::broadcast, Algorithm::ring, ring_broadcast, kOrdered},
+      {Collective::reduce, Algorithm::ring, ring_reduce},
+      {Collective::all_reduce, Algorithm::ring, ring_all_reduce},
+      {Collective::all_gather, Algorithm::ring, ring_all_gather, kOrdered, kUneven},
+      {Collective::reduce_scatter, Algorithm::ring, ring_reduce_scatter, kAnyOrder, kUneven},
   };
   return kRows;
 }

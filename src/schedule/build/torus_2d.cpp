@@ -12,8 +12,6 @@
 namespace tutti::schedule::builders {
 namespace {
 
-constexpr Algorithm kName = Algorithm::torus_2d;
-
 bool makes_torus(const Request& request) { return topology::near_square(request.size).rows > 1; }
 
 Grid stand(const Request& request) {
@@ -70,7 +68,7 @@ namespace {
 Program torus_2d_all_reduce(const Request& request) {
   const Grid grid = stand(request);
   return grid_all_reduce(
-      request, kName, grid,
+      request, Algorithm::torus_2d, grid,
       {ring_reduce_scatter, ring_all_gather, static_cast<Step>(grid.row.size() - 1)});
 }
 
@@ -78,7 +76,7 @@ Program torus_2d_all_gather(const Request& request) {
   const Grid grid = stand(request);
   const auto a = static_cast<Chunk>(grid.column.size()), b = static_cast<Chunk>(grid.row.size());
   const Chunk row = static_cast<Chunk>(grid.place_in_column) * b;
-  Draft whole(request, kName);
+  Draft whole(request, Algorithm::torus_2d);
 
   Request part{
       Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, request.in_place, 2, {}};
@@ -99,8 +97,10 @@ Program torus_2d_all_gather(const Request& request) {
 
 std::span<const Entry> torus_2d_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_reduce, kName, torus_2d_all_reduce, kAnyOrder, kEven, makes_torus},
-      {Collective::all_gather, kName, torus_2d_all_gather, kOrdered, kEven, makes_torus},
+      {Collective::all_reduce, Algorithm::torus_2d, torus_2d_all_reduce, kAnyOrder, kEven,
+       makes_torus},
+      {Collective::all_gather, Algorithm::torus_2d, torus_2d_all_gather, kOrdered, kEven,
+       makes_torus},
   };
   return kRows;
 }

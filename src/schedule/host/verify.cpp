@@ -36,9 +36,9 @@ constexpr int kSeveral = -2;
 enum Half : unsigned { kFirst = 1, kSecond = 2, kWhole = 3 };
 
 // The memory of all ranks, and who touched it in the phase under way.
-class Memory {
+class FormMemory {
  public:
-  Memory(std::span<const HostForm> forms, Expressions& expressions) : forms_(forms) {
+  FormMemory(std::span<const HostForm> forms, Expressions& expressions) : forms_(forms) {
     std::size_t total = 0;
     for (const HostForm& form : forms) {
       places_.emplace_back(form.frame);
@@ -102,11 +102,12 @@ class Memory {
   std::size_t slots_at(int rank) const { return places_[at(rank)].count(); }
 
   void fill(const Program& frame, Expressions& expressions) {
-    const bool source = shape_of(frame.collective).has_one_buffer() && frame.rank == frame.root;
-    const Space space = source ? Space::output : Space::input;
-    for (std::uint32_t c = 0; c < chunk_count(frame, space); ++c) {
-      const Value leaf = expressions.leaf(frame.rank, extent_of(frame, space, c));
-      (void)write(index(frame.rank, chunk_spot(space, c)), frame.rank, leaf, kWhole);
+    for (const Space space : {Space::input, Space::output}) {
+      if (!is_given(frame, space)) continue;
+      for (std::uint32_t c = 0; c < chunk_count(frame, space); ++c) {
+        const Value leaf = expressions.leaf(frame.rank, extent_of(frame, space, c));
+        (void)write(index(frame.rank, chunk_spot(space, c)), frame.rank, leaf, kWhole);
+      }
     }
   }
 
@@ -116,9 +117,9 @@ class Memory {
   std::vector<Cell> cells_;
 };
 
-class Proof {
+class FormProof {
  public:
-  explicit Proof(std::span<const HostForm> forms)
+  explicit FormProof(std::span<const HostForm> forms)
       : forms_(forms), expressions_(static_cast<int>(forms.size())), memory_(forms, expressions_) {}
 
   Result<VerifyReport> run() {
@@ -127,7 +128,7 @@ class Proof {
       for (const HostForm& form : forms_)
         if (Status status = perform(form); !status.ok()) return status;
     }
-    for (auto check : {&Proof::check_shares, &Proof::check_slots})
+    for (auto check : {&FormProof::check_shares, &FormProof::check_slots})
       if (Status status = (this->*check)(); !status.ok()) return status;
     std::vector<Program> frames;
     for (const HostForm& form : forms_) frames.push_back(form.frame);
@@ -346,7 +347,7 @@ class Proof {
 
   std::span<const HostForm> forms_;
   Expressions expressions_;
-  Memory memory_;
+  FormMemory memory_;
   std::size_t phase_ = 0;
   std::map<std::size_t, std::size_t> filled_;  // slots: in which phase
   std::map<std::size_t, bool> slots_read_;
@@ -387,7 +388,7 @@ Status check_forms(std::span<const HostForm> forms) {
 
 Result<VerifyReport> verify(std::span<const HostForm> forms) {
   if (Status status = check_forms(forms); !status.ok()) return status;
-  return Proof(forms).run();
+  return FormProof(forms).run();
 }
 
 }  // namespace tutti::schedule

@@ -28,15 +28,14 @@ class SendPace {
     bytes_ += bytes;
     running_ = more;
     if (!more || now - begin_ < kWindow) return false;
-    bytes_per_s_ =
-        static_cast<double>(bytes_) / std::chrono::duration<double>(now - begin_).count();
+    bytes_per_s_ = static_cast<double>(bytes_) / in_seconds(now - begin_);
     begin_ = now;
     bytes_ = 0;
     return true;
   }
   // How much the connection takes in `time`, in whole pages; 0: not known yet.
   std::size_t bytes_in(Nanoseconds time) const {
-    const double bytes = bytes_per_s_ * std::chrono::duration<double>(time).count();
+    const double bytes = bytes_per_s_ * in_seconds(time);
     return static_cast<std::size_t>(bytes) / 4096 * 4096;
   }
 

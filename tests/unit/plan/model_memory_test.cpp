@@ -6,8 +6,8 @@
 namespace tutti::plan {
 namespace {
 
-ModelLayout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch,
-                      int micro_batches) {
+ModelLayout sequence_layout(int dp, int tp, int pp, int zero, int seq, int micro_batch,
+                            int micro_batches) {
   ModelLayout layout;
   layout.dp = dp;
   layout.tp = tp;
@@ -34,7 +34,7 @@ TEST(model_memory, bytes_a_parameter_by_precision_and_sharding) {
 // Megatron: s·b·h·(34 + 5·a·s/h) a layer, over t with sequence parallelism.
 TEST(model_memory, activations_of_a_layer_are_megatrons) {
   const Model model = *preset_model("gpt3-175b");
-  const ModelLayout layout = layout_of(1, 8, 1, 0, 2048, 1, 1);
+  const ModelLayout layout = sequence_layout(1, 8, 1, 0, 2048, 1, 1);
   const double sbh = 2048.0 * 12288;
   EXPECT_DOUBLE_EQ(layer_activations(model, layout, Recompute::none).total(),
                    sbh * (34 + 5.0 * 96 * 2048 / 12288) / 8);
@@ -45,7 +45,7 @@ TEST(model_memory, activations_of_a_layer_are_megatrons) {
 // Without it: s·b·h·(10 + 24/t + 5·a·s/(h·t)).
 TEST(model_memory, without_sequence_parallelism_ten_of_34_stay_whole) {
   const Model model = *preset_model("gpt3-175b");
-  ModelLayout layout = layout_of(1, 8, 1, 0, 2048, 2, 1);
+  ModelLayout layout = sequence_layout(1, 8, 1, 0, 2048, 2, 1);
   layout.sequence_parallel = false;
   const double sbh = 2048.0 * 2 * 12288;
   EXPECT_DOUBLE_EQ(layer_activations(model, layout, Recompute::none).total(),
@@ -54,7 +54,7 @@ TEST(model_memory, without_sequence_parallelism_ten_of_34_stay_whole) {
 
 TEST(model_memory, gated_mlps_and_grouped_queries_are_counted_as_they_are) {
   const Model model = *preset_model("llama2-70b");
-  const ModelLayout layout = layout_of(1, 1, 1, 0, 4096, 1, 1);
+  const ModelLayout layout = sequence_layout(1, 1, 1, 0, 4096, 1, 1);
   // Four inputs of h; Q, projection input of h, K and V of h/8; three of ffn; no masks; 2 bytes.
   EXPECT_DOUBLE_EQ(layer_activations(model, layout, Recompute::selective).total(),
                    4096.0 * 2 * (4 * 8192 + 2 * 8192 + 2 * 1024 + 3 * 28672));
@@ -63,7 +63,7 @@ TEST(model_memory, gated_mlps_and_grouped_queries_are_counted_as_they_are) {
 }
 
 TEST(model_memory, the_first_stage_keeps_a_micro_batch_for_each_stage) {
-  ModelLayout layout = layout_of(1, 1, 4, 0, 1024, 1, 16);
+  ModelLayout layout = sequence_layout(1, 1, 4, 0, 1024, 1, 16);
   EXPECT_DOUBLE_EQ(micro_batches_in_flight(layout, 0), 4);
   EXPECT_DOUBLE_EQ(micro_batches_in_flight(layout, 3), 1);
   layout.virtual_stages = 2;  // 1 + (p − 1)/(p·v) of it
@@ -74,7 +74,7 @@ TEST(model_memory, the_first_stage_keeps_a_micro_batch_for_each_stage) {
 
 TEST(model_memory, a_rank_holds_its_share_of_weights) {
   const Model model = *preset_model("llama2-70b");
-  const ModelLayout layout = layout_of(8, 8, 4, 1, 4096, 1, 128);
+  const ModelLayout layout = sequence_layout(8, 8, 4, 1, 4096, 1, 128);
   const PipelineStage stage = make_stage(model, layout, 0);
   const ParameterCount count = count_parameters(model);
   const double matrices = static_cast<double>(count.attention + count.mlp) * 20 / 8;
@@ -91,7 +91,7 @@ TEST(model_memory, a_rank_holds_its_share_of_weights) {
 
 TEST(model_memory, stages_and_tensor_ranks_hold_the_model_once) {
   const Model model = *preset_model("llama2-7b");
-  const ModelLayout layout = layout_of(1, 4, 4, 0, 4096, 1, 4);
+  const ModelLayout layout = sequence_layout(1, 4, 4, 0, 4096, 1, 4);
   double elements = 0;
   for (int stage = 0; stage < 4; ++stage) elements += make_stage(model, layout, stage).elements;
   // Norms are on every tensor rank.
@@ -102,15 +102,15 @@ TEST(model_memory, stages_and_tensor_ranks_hold_the_model_once) {
 TEST(model_memory, a_tied_head_is_held_twice_only_with_a_pipeline) {
   const Model model = *preset_model("gpt2-small");
   const double total = static_cast<double>(count_parameters(model).total);
-  EXPECT_DOUBLE_EQ(make_stage(model, layout_of(1, 1, 1, 0, 1024, 1, 1), 0).elements, total);
-  const ModelLayout two = layout_of(1, 1, 2, 0, 1024, 1, 2);
+  EXPECT_DOUBLE_EQ(make_stage(model, sequence_layout(1, 1, 1, 0, 1024, 1, 1), 0).elements, total);
+  const ModelLayout two = sequence_layout(1, 1, 2, 0, 1024, 1, 2);
   EXPECT_DOUBLE_EQ(make_stage(model, two, 0).elements + make_stage(model, two, 1).elements,
                    total + 50257.0 * 768);
 }
 
 TEST(model_memory, flops_of_all_ranks_are_the_models) {
   const Model model = *preset_model("llama2-13b");
-  ModelLayout layout = layout_of(2, 4, 2, 1, 4096, 2, 4);
+  ModelLayout layout = sequence_layout(2, 4, 2, 1, 4096, 2, 4);
   layout.cp = 2;
   double forward = 0;
   for (int stage = 0; stage < 2; ++stage) forward += make_stage(model, layout, stage).forward_flops;
@@ -120,7 +120,7 @@ TEST(model_memory, flops_of_all_ranks_are_the_models) {
 
 TEST(model_memory, recompute_repeats_layers_but_not_the_head) {
   const Model model = *preset_model("llama2-7b");
-  ModelLayout layout = layout_of(1, 1, 1, 0, 4096, 1, 1);
+  ModelLayout layout = sequence_layout(1, 1, 1, 0, 4096, 1, 1);
   const TokenFlops flops = token_flops(model, 4096);
   layout.recompute = Recompute::none;
   EXPECT_DOUBLE_EQ(make_stage(model, layout, 0).recompute_flops, 0);

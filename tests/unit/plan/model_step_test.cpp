@@ -30,8 +30,8 @@ Model square_model(std::int64_t hidden = 8192, std::int64_t layers = 8) {
                     .glu = true});
 }
 
-ModelLayout layout_of(int dp, int tp, int pp, int zero, int seq, int micro_batch,
-                      int micro_batches) {
+ModelLayout plain_layout(int dp, int tp, int pp, int zero, int seq, int micro_batch,
+                         int micro_batches) {
   ModelLayout layout;
   layout.dp = dp;
   layout.tp = tp;
@@ -65,13 +65,13 @@ TEST(model_step, break_even_of_an_h100_is_about_8900_tokens) {
   const Cluster cluster = *preset_cluster("h100-ib400");
   // One data-parallel rank a host, so many that q is almost 1.
   const StepPlan plan =
-      plan_of(*preset_model("llama2-70b"), layout_of(512, 8, 1, 1, 4096, 1, 1), cluster);
+      plan_of(*preset_model("llama2-70b"), plain_layout(512, 8, 1, 1, 4096, 1, 1), cluster);
   EXPECT_NEAR(plan.break_even_tokens, 8900, 8900 * 0.02);
 }
 
 TEST(model_step, flops_of_a_step_by_hand) {
   const StepPlan plan =
-      plan_of(*preset_model("llama2-7b"), layout_of(4, 1, 1, 0, 4096, 1, 2), plain_cluster());
+      plan_of(*preset_model("llama2-7b"), plain_layout(4, 1, 1, 0, 4096, 1, 2), plain_cluster());
   const double h = 4096, s = 4096, tokens = 8 * s;
   const double layer = 2 * (4 * h * h + 3 * h * 11008) + 4 * s * h / 2;
   EXPECT_DOUBLE_EQ(plan.model_flops, 3 * tokens * (32 * layer + 2 * 32000 * h));
@@ -83,7 +83,7 @@ TEST(model_step, data_parallel_ratio_has_no_parameters_in_it) {
   const double q = 15.0 / 16;
   for (const std::int64_t hidden : {4096, 16384}) {
     const StepPlan plan =
-        plan_of(square_model(hidden), layout_of(n, 1, 1, 0, tokens, 1, 1), plain_cluster());
+        plan_of(square_model(hidden), plain_layout(n, 1, 1, 0, tokens, 1, 1), plain_cluster());
     EXPECT_NEAR(line(plan, "gradients").ratio(), 4.0 / (2 * tokens) * q * kF / kB,
                 0.01 * line(plan, "gradients").ratio());
   }
@@ -93,7 +93,7 @@ TEST(model_step, distributed_optimizer_ratios) {
   const int n = 8, tokens = 64;
   const double one = 7.0 / 8 * kF / kB / tokens;  // fp32 gradients, bf16 weights: both (1/T)·q·F/B
   const StepPlan plan =
-      plan_of(square_model(), layout_of(n, 1, 1, 1, tokens, 1, 1), plain_cluster());
+      plan_of(square_model(), plain_layout(n, 1, 1, 1, tokens, 1, 1), plain_cluster());
   EXPECT_NEAR(line(plan, "gradients").ratio(), one, 0.01 * one);
   EXPECT_NEAR(line(plan, "weights").ratio(), one, 0.01 * one);
 }
@@ -102,7 +102,8 @@ TEST(model_step, zero_3_ratios_and_its_volume_of_every_micro_batch) {
   const int n = 8, tokens = 64, batches = 3;
   const double one = 7.0 / 8 * kF / kB / tokens;
   const Model model = square_model();
-  const StepPlan plan = plan_of(model, layout_of(n, 1, 1, 3, tokens, 1, batches), plain_cluster());
+  const StepPlan plan =
+      plan_of(model, plain_layout(n, 1, 1, 3, tokens, 1, batches), plain_cluster());
   EXPECT_NEAR(line(plan, "weights").ratio(), one, 0.01 * one);
   EXPECT_NEAR(line(plan, "gradients").ratio(), 1.5 * one, 0.015 * one);
   const double elements = static_cast<double>(count_parameters(model).total);
@@ -114,7 +115,7 @@ TEST(model_step, zero_1_moves_each_weight_and_gradient_once_a_step) {
   const Model model = square_model();
   const double elements = static_cast<double>(count_parameters(model).total);
   for (const int batches : {1, 5}) {
-    const StepPlan plan = plan_of(model, layout_of(8, 1, 1, 1, 64, 1, batches), plain_cluster());
+    const StepPlan plan = plan_of(model, plain_layout(8, 1, 1, 1, 64, 1, batches), plain_cluster());
     EXPECT_NEAR(line(plan, "weights").rank_bytes, 7.0 / 8 * elements * 2, 1);
     EXPECT_NEAR(line(plan, "gradients").rank_bytes, 7.0 / 8 * elements * 4, 1);
   }
@@ -122,7 +123,7 @@ TEST(model_step, zero_1_moves_each_weight_and_gradient_once_a_step) {
 
 TEST(model_step, tensor_parallel_has_ten_collectives_a_layer) {
   const Model model = square_model();
-  const StepPlan plan = plan_of(model, layout_of(1, 8, 1, 0, 4096, 1, 2), plain_cluster());
+  const StepPlan plan = plan_of(model, plain_layout(1, 8, 1, 0, 4096, 1, 2), plain_cluster());
   // And five at the ends: two at the embedding, three at the head; for each micro-batch.
   EXPECT_DOUBLE_EQ(line(plan, "tensor").calls, 2 * (8 * 10 + 5));
   EXPECT_DOUBLE_EQ(line(plan, "tensor").call_bytes, 4096.0 * 8192 * 2);
@@ -134,7 +135,7 @@ TEST(model_step, tensor_parallel_has_ten_collectives_a_layer) {
 TEST(model_step, tensor_parallel_collective_before_a_linear_has_the_known_ratio) {
   const Cluster cluster = plain_cluster();
   const Model model = square_model();
-  const ModelLayout layout = *complete(layout_of(1, 8, 1, 0, 4096, 1, 1), model, cluster);
+  const ModelLayout layout = *complete(plain_layout(1, 8, 1, 0, 4096, 1, 1), model, cluster);
   Prices prices(cluster);
   const TensorTraffic traffic = tensor_traffic(model, layout, make_stage(model, layout, 0), prices);
   const double collective = prices.collective(Collective::all_gather, {8, 1}, traffic.call_bytes);
@@ -143,7 +144,7 @@ TEST(model_step, tensor_parallel_collective_before_a_linear_has_the_known_ratio)
 }
 
 TEST(model_step, tensor_parallel_overlap_never_costs_more) {
-  ModelLayout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
+  ModelLayout layout = plain_layout(1, 8, 1, 0, 4096, 1, 1);
   const StepPlan without = plan_of(square_model(), layout, plain_cluster(450e9));
   layout.overlap_tp = true;
   const StepPlan with = plan_of(square_model(), layout, plain_cluster(450e9));
@@ -152,7 +153,7 @@ TEST(model_step, tensor_parallel_overlap_never_costs_more) {
 }
 
 TEST(model_step, without_sequence_parallelism_four_all_reduces_a_layer) {
-  ModelLayout layout = layout_of(1, 8, 1, 0, 4096, 1, 1);
+  ModelLayout layout = plain_layout(1, 8, 1, 0, 4096, 1, 1);
   layout.sequence_parallel = false;
   const StepPlan plan = plan_of(square_model(), layout, plain_cluster());
   EXPECT_DOUBLE_EQ(line(plan, "tensor").calls, 8 * 4 + 1 + 1);
@@ -160,7 +161,7 @@ TEST(model_step, without_sequence_parallelism_four_all_reduces_a_layer) {
 
 TEST(model_step, pipeline_message_has_the_known_ratio) {
   const Model model = square_model();
-  const StepPlan plan = plan_of(model, layout_of(1, 1, 4, 0, 64, 2, 8), plain_cluster());
+  const StepPlan plan = plan_of(model, plain_layout(1, 1, 4, 0, 64, 2, 8), plain_cluster());
   // b·h·F/(2·P_stage·B): a message against the forward of the stage.
   const double stage = 16.0 * 8192 * 8192 * 2;
   EXPECT_NEAR(plan.pipeline.message_s / plan.stage.compute.forward,
@@ -169,7 +170,7 @@ TEST(model_step, pipeline_message_has_the_known_ratio) {
 
 TEST(model_step, sequence_parallelism_splits_the_pipelines_message) {
   const Model model = square_model();
-  ModelLayout layout = layout_of(1, 8, 2, 0, 4096, 1, 4);
+  ModelLayout layout = plain_layout(1, 8, 2, 0, 4096, 1, 4);
   const StepPlan split = plan_of(model, layout, plain_cluster());
   layout.sequence_parallel = false;
   const StepPlan whole = plan_of(model, layout, plain_cluster());
@@ -178,7 +179,7 @@ TEST(model_step, sequence_parallelism_splits_the_pipelines_message) {
 
 TEST(model_step, context_parallel_ring_has_the_known_ratio) {
   const Model model = *preset_model("llama2-70b");  // g = 1/8
-  ModelLayout layout = layout_of(1, 1, 1, 0, 32768, 1, 1);
+  ModelLayout layout = plain_layout(1, 1, 1, 0, 32768, 1, 1);
   layout.cp = 4;
   const StepPlan plan = plan_of(model, layout, plain_cluster());
   const double expected = 2 * (1.0 / 8 * 2 * 4 * kF / (2 * 32768 * kB));  // twice, because causal
@@ -194,7 +195,7 @@ TEST(model_step, bubble_is_pp_minus_1_over_v_times_micro_batches) {
   const Model model = square_model();
   for (const int batches : {4, 16, 64})
     for (const int v : {1, 2}) {
-      ModelLayout layout = layout_of(1, 1, 4, 0, 64, 1, batches);
+      ModelLayout layout = plain_layout(1, 1, 4, 0, 64, 1, batches);
       layout.virtual_stages = v;
       const StepPlan plan = plan_of(model, layout, plain_cluster(1e15));
       EXPECT_NEAR(plan.bubble_s / plan.compute_s, 3.0 / (v * batches), 1e-3);
@@ -202,7 +203,7 @@ TEST(model_step, bubble_is_pp_minus_1_over_v_times_micro_batches) {
 }
 
 TEST(model_step, parts_add_up_to_the_step) {
-  const StepPlan plan = plan_of(*preset_model("llama2-70b"), layout_of(8, 8, 4, 1, 4096, 1, 16),
+  const StepPlan plan = plan_of(*preset_model("llama2-70b"), plain_layout(8, 8, 4, 1, 4096, 1, 16),
                                 *preset_cluster("h100-ib400"));
   double sum = 0;
   for (int i = 0; i < kConstraints; ++i) sum += seconds_of(plan, static_cast<Constraint>(i));
@@ -213,7 +214,7 @@ TEST(model_step, parts_add_up_to_the_step) {
 
 TEST(model_step, exposed_is_nothing_or_all_in_the_limits) {
   const Model model = square_model();
-  const ModelLayout layout = layout_of(8, 1, 1, 1, 64, 1, 1);
+  const ModelLayout layout = plain_layout(8, 1, 1, 1, 64, 1, 1);
   const StepPlan quick = plan_of(model, layout, plain_cluster(1e18));
   EXPECT_LT(quick.gradients_s + quick.weights_s, 1e-6 * quick.step_s);
   // So slow that compute is nothing: all but what it hides, which is its own length at most.
@@ -224,8 +225,8 @@ TEST(model_step, exposed_is_nothing_or_all_in_the_limits) {
 
 TEST(model_step, accumulation_does_not_hide_more) {
   const Model model = square_model();
-  const StepPlan one = plan_of(model, layout_of(8, 1, 1, 1, 64, 1, 1), plain_cluster());
-  const StepPlan many = plan_of(model, layout_of(8, 1, 1, 1, 64, 1, 32), plain_cluster());
+  const StepPlan one = plan_of(model, plain_layout(8, 1, 1, 1, 64, 1, 1), plain_cluster());
+  const StepPlan many = plan_of(model, plain_layout(8, 1, 1, 1, 64, 1, 32), plain_cluster());
   EXPECT_DOUBLE_EQ(one.gradients_s, many.gradients_s);
   EXPECT_GT(one.gradients_s / one.step_s, many.gradients_s / many.step_s);
 }
@@ -236,7 +237,7 @@ TEST(model_step, a_better_network_or_more_overlap_never_costs) {
     for (const int tp : {1, 4}) {
       double before = 1e30;
       for (const double bandwidth : {1e9, 1e10, 1e11, 1e12}) {
-        ModelLayout layout = layout_of(8, tp, 1, zero, 4096, 1, 4);
+        ModelLayout layout = plain_layout(8, tp, 1, zero, 4096, 1, 4);
         const StepPlan plan = plan_of(model, layout, plain_cluster(bandwidth, 1e-6));
         EXPECT_LE(plan.step_s, before * (1 + 1e-12));
         before = plan.step_s;
@@ -252,14 +253,14 @@ TEST(model_step, gather_gain_is_within_its_bound) {
   Prices prices(cluster);
   for (const int batches : {1, 8, 128}) {
     const StepPlan plan =
-        plan_of(*preset_model("llama2-70b"), layout_of(8, 8, 4, 1, 4096, 1, batches), cluster);
+        plan_of(*preset_model("llama2-70b"), plain_layout(8, 8, 4, 1, 4096, 1, batches), cluster);
     const auto gain = gather_gain(plan, prices);
     ASSERT_TRUE(gain.has_value());
     EXPECT_GT(gain->gain, 0);
     EXPECT_LE(1 - gain->with_s / gain->without_s, gain->most_gain + 1e-12);
   }
   EXPECT_FALSE(
-      gather_gain(plan_of(square_model(), layout_of(8, 1, 1, 0, 64, 1, 1), cluster), prices)
+      gather_gain(plan_of(square_model(), plain_layout(8, 1, 1, 0, 64, 1, 1), cluster), prices)
           .has_value());
 }
 
@@ -268,7 +269,7 @@ TEST(model_step, gain_at_the_batch_that_is_named_is_the_reported_one) {
   Prices prices(cluster);
   const auto gain_of = [&](int batches) {
     return *gather_gain(
-        plan_of(*preset_model("llama2-70b"), layout_of(8, 8, 4, 1, 4096, 1, batches), cluster),
+        plan_of(*preset_model("llama2-70b"), plain_layout(8, 8, 4, 1, 4096, 1, batches), cluster),
         prices);
   };
   const auto batch = gain_of(128).global_batch_for_reported;
@@ -283,22 +284,22 @@ TEST(model_layout, contradictions_are_named) {
     return complete(layout, model, where).status().message();
   };
   const std::pair<ModelLayout, const char*> cases[] = {
-      {layout_of(1, 3, 1, 0, 4096, 1, 1), "tp 3 does not divide the 64 heads"},
-      {layout_of(1, 16, 1, 0, 4096, 1, 1), "tp 16 does not divide the 8 kv_heads"},
-      {layout_of(1, 1, 3, 0, 4096, 1, 1), "pp 3 does not divide the 80 layers"},
-      {layout_of(1, 1, 1, 4, 4096, 1, 1), "zero must be 0, 1, 2 or 3"},
-      {layout_of(0, 1, 1, 0, 4096, 1, 1), "dp must be at least 1"}};
+      {plain_layout(1, 3, 1, 0, 4096, 1, 1), "tp 3 does not divide the 64 heads"},
+      {plain_layout(1, 16, 1, 0, 4096, 1, 1), "tp 16 does not divide the 8 kv_heads"},
+      {plain_layout(1, 1, 3, 0, 4096, 1, 1), "pp 3 does not divide the 80 layers"},
+      {plain_layout(1, 1, 1, 4, 4096, 1, 1), "zero must be 0, 1, 2 or 3"},
+      {plain_layout(0, 1, 1, 0, 4096, 1, 1), "dp must be at least 1"}};
   for (const auto& [layout, text] : cases)
     EXPECT_NE(message(layout, cluster).find(text), std::string::npos) << message(layout, cluster);
-  ModelLayout layout = layout_of(8, 1, 1, 0, 4096, 2, 1);
+  ModelLayout layout = plain_layout(8, 1, 1, 0, 4096, 2, 1);
   layout.global_batch = 24;
   EXPECT_NE(message(layout, cluster).find("global_batch 24 is not a multiple of 16"),
             std::string::npos);
   Cluster small = cluster;
   small.max_ranks = 4;
-  EXPECT_NE(message(layout_of(8, 1, 1, 0, 4096, 1, 1), small).find("has 4"), std::string::npos);
+  EXPECT_NE(message(plain_layout(8, 1, 1, 0, 4096, 1, 1), small).find("has 4"), std::string::npos);
   small.processor.peak_flops = 0;
-  EXPECT_NE(message(layout_of(2, 1, 1, 0, 4096, 1, 1), small).find("peak_flops"),
+  EXPECT_NE(message(plain_layout(2, 1, 1, 0, 4096, 1, 1), small).find("peak_flops"),
             std::string::npos);
 }
 
@@ -308,10 +309,10 @@ TEST(verdict, names_what_binds_and_what_to_change) {
   const auto line_of = [&](const ModelLayout& layout) {
     return verdict(plan_of(model, layout, cluster), cluster);
   };
-  EXPECT_EQ(line_of(layout_of(8, 1, 1, 0, 4096, 1, 1)).rfind("memory binds", 0), 0U);
-  EXPECT_EQ(line_of(layout_of(1, 8, 16, 0, 4096, 1, 8)).rfind("bubble binds", 0), 0U);
-  EXPECT_EQ(line_of(layout_of(8, 8, 4, 1, 4096, 1, 128)).rfind("tensor binds", 0), 0U);
-  ModelLayout fewer = layout_of(8, 8, 4, 1, 4096, 1, 4);
+  EXPECT_EQ(line_of(plain_layout(8, 1, 1, 0, 4096, 1, 1)).rfind("memory binds", 0), 0U);
+  EXPECT_EQ(line_of(plain_layout(1, 8, 16, 0, 4096, 1, 8)).rfind("bubble binds", 0), 0U);
+  EXPECT_EQ(line_of(plain_layout(8, 8, 4, 1, 4096, 1, 128)).rfind("tensor binds", 0), 0U);
+  ModelLayout fewer = plain_layout(8, 8, 4, 1, 4096, 1, 4);
   fewer.overlap_grad_reduce = fewer.overlap_tp = true;
   EXPECT_NE(line_of(fewer).find("; "), std::string::npos);
 }

@@ -25,7 +25,7 @@ void expect_same(const Result<VerifyReport>& before, const Result<VerifyReport>&
 }
 
 // Proves the programs as built and after the passes, where those change anything.
-VerifyReport prove(const Entry& entry, const Request& request, Mode mode) {
+VerifyReport prove_passes(const Entry& entry, const Request& request, Mode mode) {
   const std::string what = describe(entry, request, mode);
   const auto built = build_world(entry.algorithm, request, mode);
   if (!built.ok()) {
@@ -44,7 +44,7 @@ VerifyReport prove(const Entry& entry, const Request& request, Mode mode) {
 
 // Where a mode can make a difference: broadcast and barrier have one only, and of rooted
 // collectives only the root has both sides, so that a mix is one of the other two.
-bool is_worth(Mode mode, const Request& request) {
+bool is_worth_building(Mode mode, const Request& request) {
   const Collective collective = request.collective;
   if (collective == Collective::broadcast || collective == Collective::barrier) {
     return mode == Mode::in_place;
@@ -57,8 +57,8 @@ TEST_P(Builders, every_size_and_root_is_proved_as_built_and_after_each_pass) {
   bool always_ordered = true, ever = false;
   each_request(entry, 1, most_ranks(), [&](const Request& request) {
     for (Mode mode : kModes) {
-      if (HasFailure() || !is_worth(mode, request)) continue;
-      const VerifyReport report = prove(entry, request, mode);
+      if (HasFailure() || !is_worth_building(mode, request)) continue;
+      const VerifyReport report = prove_passes(entry, request, mode);
       always_ordered &= report.rank_ordered;
       ever = true;
     }

@@ -26,7 +26,7 @@ std::vector<Program> fused_world(const Entry& entry, const Request& request, Mod
 }
 
 // Of rooted collectives only the root has both sides; broadcast and barrier have one.
-bool is_worth(Mode mode, const Request& request) {
+bool is_worth_lowering(Mode mode, const Request& request) {
   const Collective collective = request.collective;
   if (collective == Collective::broadcast || collective == Collective::barrier)
     return mode == Mode::in_place;
@@ -41,7 +41,7 @@ bool all_unaliased(const Forms& forms) {
 class HostForms : public ::testing::TestWithParam<Entry> {};
 
 // Proves one world for every reach; how many forms were proved.
-int prove(const Entry& entry, const Request& request, Mode mode) {
+int prove_forms(const Entry& entry, const Request& request, Mode mode) {
   const auto world = fused_world(entry, request, mode);
   const auto messages = verify(world);
   EXPECT_TRUE(messages.ok());
@@ -72,7 +72,8 @@ TEST_P(HostForms, are_proved_for_every_size_root_and_reach) {
   int proved = 0;
   each_request(entry, 1, most_ranks(), [&](const Request& request) {
     for (Mode mode : kModes)
-      if (!HasFailure() && is_worth(mode, request)) proved += prove(entry, request, mode);
+      if (!HasFailure() && is_worth_lowering(mode, request))
+        proved += prove_forms(entry, request, mode);
   });
   RecordProperty("proved", proved);
   if (entry.algorithm == Algorithm::direct) {
@@ -178,7 +179,7 @@ TEST(Lowering, divides_the_work_of_a_root) {
 
 // ---- forms broken on purpose, one change at a time
 
-using Mutation = std::function<bool(Forms& forms, std::size_t rank, std::size_t phase)>;
+using FormMutation = std::function<bool(Forms& forms, std::size_t rank, std::size_t phase)>;
 
 // Every direct schedule at a few sizes, for every reach that it may have.
 void each_form(const std::function<void(const Forms&)>& visit) {
@@ -195,7 +196,7 @@ void each_form(const std::function<void(const Forms&)>& visit) {
   }
 }
 
-void expect_all_rejected(const Mutation& mutation, int at_least) {
+void expect_forms_rejected(const FormMutation& mutation, int at_least) {
   int mutants = 0;
   each_form([&](const Forms& forms) {
     for (std::size_t rank = 0; rank < forms.size(); ++rank)
@@ -216,7 +217,7 @@ void expect_all_rejected(const Mutation& mutation, int at_least) {
 void expect_moves_rejected(const std::function<bool(HostForm&, HostMove&)>& mutation,
                            int at_least) {
   for (std::size_t at : {0u, 1u, 2u, 5u})
-    expect_all_rejected(
+    expect_forms_rejected(
         [&](Forms& forms, std::size_t rank, std::size_t phase) {
           auto& moves = forms[rank].phases[phase].moves;
           return at < moves.size() && mutation(forms[rank], moves[at]);
@@ -226,7 +227,7 @@ void expect_moves_rejected(const std::function<bool(HostForm&, HostMove&)>& muta
 
 void expect_folds_rejected(const std::function<bool(HostForm&, HostFold&)>& mutation,
                            int at_least) {
-  expect_all_rejected(
+  expect_forms_rejected(
       [&](Forms& forms, std::size_t rank, std::size_t phase) {
         auto& fold = forms[rank].phases[phase].fold;
         return fold && mutation(forms[rank], *fold);
@@ -236,7 +237,7 @@ void expect_folds_rejected(const std::function<bool(HostForm&, HostFold&)>& muta
 
 TEST(HostMutations, a_dropped_move_or_fold_is_noticed) {
   for (std::size_t at : {0u, 1u, 2u})
-    expect_all_rejected(
+    expect_forms_rejected(
         [&](Forms& forms, std::size_t rank, std::size_t phase) {
           auto& moves = forms[rank].phases[phase].moves;
           if (at >= moves.size()) return false;
@@ -244,7 +245,7 @@ TEST(HostMutations, a_dropped_move_or_fold_is_noticed) {
           return true;
         },
         100);
-  expect_all_rejected(
+  expect_forms_rejected(
       [](Forms& forms, std::size_t rank, std::size_t phase) {
         return std::exchange(forms[rank].phases[phase].fold, std::nullopt).has_value();
       },
@@ -378,7 +379,7 @@ TEST(HostMutations, operands_out_of_order_are_never_called_rank_ordered) {
 // What is done a phase too early or too late meets others at work, or finds nothing.
 TEST(HostMutations, moves_in_another_phase_are_noticed) {
   for (const int shift : {-1, 1})
-    expect_all_rejected(
+    expect_forms_rejected(
         [&](Forms& forms, std::size_t rank, std::size_t phase) {
           auto& phases = forms[rank].phases;
           const std::size_t other = phase + static_cast<std::size_t>(shift);
@@ -398,7 +399,7 @@ TEST(HostMutations, moves_in_another_phase_are_noticed) {
 
 TEST(HostMutations, a_fold_in_another_phase_is_noticed) {
   for (const int shift : {-1, 1})
-    expect_all_rejected(
+    expect_forms_rejected(
         [&](Forms& forms, std::size_t rank, std::size_t phase) {
           auto& phases = forms[rank].phases;
           const std::size_t other = phase + static_cast<std::size_t>(shift);

@@ -15,7 +15,7 @@ namespace {
 
 using World = std::vector<Program>;
 // Changes op `at` of `program`; false when there is nothing to change there.
-using Mutation = std::function<bool(Program& program, std::size_t at)>;
+using ProgramMutation = std::function<bool(Program& program, std::size_t at)>;
 
 constexpr int kSizes[] = {2, 3, 4, 5, 8};
 
@@ -37,7 +37,7 @@ void each_world(const std::function<void(const Entry&, const World&)>& visit) {
   }
 }
 
-void expect_all_rejected(const Mutation& mutation, int at_least) {
+void expect_programs_rejected(const ProgramMutation& mutation, int at_least) {
   int mutants = 0;
   each_world([&](const Entry&, const World& world) {
     for (std::size_t rank = 0; rank < world.size() && !testing::Test::HasFailure(); ++rank) {
@@ -59,7 +59,7 @@ bool is_message(const Op& op) { return op.kind == OpKind::send || op.kind == OpK
 bool is_barrier(const Program& program) { return program.collective == Collective::barrier; }
 
 TEST(Mutations, a_dropped_op_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (is_barrier(program) && !is_message(program.ops[at])) return false;
         program.ops.erase(program.ops.begin() + static_cast<std::ptrdiff_t>(at));
@@ -69,7 +69,7 @@ TEST(Mutations, a_dropped_op_is_noticed) {
 }
 
 TEST(Mutations, a_repeated_message_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (!is_message(program.ops[at])) return false;
         program.ops.push_back(program.ops[at]);
@@ -79,7 +79,7 @@ TEST(Mutations, a_repeated_message_is_noticed) {
 }
 
 TEST(Mutations, a_raw_flag_that_lies_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (program.ops[at].kind != OpKind::reduce) return false;
         Source& source = program.ops[at].sources[at % program.ops[at].sources.size()];
@@ -90,7 +90,7 @@ TEST(Mutations, a_raw_flag_that_lies_is_noticed) {
 }
 
 TEST(Mutations, a_result_finished_never_or_too_early_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (program.ops[at].kind != OpKind::reduce) return false;
         program.ops[at].finish = !program.ops[at].finish;
@@ -100,7 +100,7 @@ TEST(Mutations, a_result_finished_never_or_too_early_is_noticed) {
 }
 
 TEST(Mutations, a_contribution_left_out_or_taken_twice_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         auto& sources = program.ops[at].sources;
         if (program.ops[at].kind != OpKind::reduce || sources.size() < 2) return false;
@@ -108,7 +108,7 @@ TEST(Mutations, a_contribution_left_out_or_taken_twice_is_noticed) {
         return true;
       },
       1000);
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         auto& sources = program.ops[at].sources;
         if (program.ops[at].kind != OpKind::reduce) return false;
@@ -119,7 +119,7 @@ TEST(Mutations, a_contribution_left_out_or_taken_twice_is_noticed) {
 }
 
 TEST(Mutations, a_wrong_peer_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (!is_message(program.ops[at])) return false;
         program.ops[at].peer = (program.ops[at].peer + 1) % program.size;
@@ -130,7 +130,7 @@ TEST(Mutations, a_wrong_peer_is_noticed) {
 
 TEST(Mutations, a_wrong_step_is_noticed) {
   for (std::uint32_t shift : {1u, 1000u}) {
-    expect_all_rejected(
+    expect_programs_rejected(
         [shift](Program& program, std::size_t at) {
           if (!is_message(program.ops[at])) return false;
           program.ops[at].step += shift;
@@ -142,7 +142,7 @@ TEST(Mutations, a_wrong_step_is_noticed) {
 
 TEST(Mutations, a_wrong_region_is_noticed) {
   for (bool shift : {true, false}) {
-    expect_all_rejected(
+    expect_programs_rejected(
         [shift](Program& program, std::size_t at) {
           Op& op = program.ops[at];
           if (is_barrier(program)) return false;
@@ -155,7 +155,7 @@ TEST(Mutations, a_wrong_region_is_noticed) {
 }
 
 TEST(Mutations, input_as_destination_is_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         Op& op = program.ops[at];
         if (op.kind == OpKind::send || is_barrier(program)) return false;
@@ -167,7 +167,7 @@ TEST(Mutations, input_as_destination_is_noticed) {
 
 // An op that reads what another writes, or the other way round, with the two exchanged in time.
 TEST(Mutations, conflicting_ops_in_the_wrong_order_are_noticed) {
-  expect_all_rejected(
+  expect_programs_rejected(
       [](Program& program, std::size_t at) {
         if (is_barrier(program)) return false;
         for (const auto& [earlier, later] : hazards(program)) {

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 using testing::Not;
 using Verdict = LossGuard::Verdict;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNanLoss = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfiniteLoss = std::numeric_limits<double>::infinity();
 
 StepReport report(Outcome outcome, std::vector<Fault> faults = {}) {
   StepReport report;
@@ -103,7 +103,7 @@ TEST(LossGuard, ranks_that_cannot_be_told_apart_are_said_to_be_several) {
 }
 
 TEST(LossGuard, a_loss_that_is_not_finite_stops_the_run_and_says_how_late_it_came) {
-  for (const double bad : {kNan, kInf, -kInf}) {
+  for (const double bad : {kNanLoss, kInfiniteLoss, -kInfiniteLoss}) {
     LossGuard guard({.check_for_nan = true});
     const auto judgement = guard.judge_loss(41, 42, bad, {0, 2});
     EXPECT_EQ(judgement.verdict, Verdict::stop);
@@ -112,7 +112,7 @@ TEST(LossGuard, a_loss_that_is_not_finite_stops_the_run_and_says_how_late_it_cam
                                       HasSubstr("1 step late"), HasSubstr("--strict-loss-check")));
   }
   LossGuard strict({.check_for_nan = true, .strict = true});
-  const auto judgement = strict.judge_loss(41, 41, kNan, {3});
+  const auto judgement = strict.judge_loss(41, 41, kNanLoss, {3});
   EXPECT_EQ(judgement.verdict, Verdict::stop);
   EXPECT_THAT(judgement.text,
               AllOf(HasSubstr("on rank 3"), Not(HasSubstr("late")), Not(HasSubstr("--strict"))));
@@ -120,7 +120,7 @@ TEST(LossGuard, a_loss_that_is_not_finite_stops_the_run_and_says_how_late_it_cam
 
 TEST(LossGuard, without_the_check_a_loss_may_be_anything) {
   LossGuard guard({.check_for_spikes = true});
-  EXPECT_EQ(guard.judge_loss(1, 2, kNan, {0}).verdict, Verdict::go_on);
+  EXPECT_EQ(guard.judge_loss(1, 2, kNanLoss, {0}).verdict, Verdict::go_on);
 }
 
 TEST(LossGuard, a_spike_is_ten_times_the_largest_of_the_first_hundred_and_only_told) {
@@ -128,7 +128,7 @@ TEST(LossGuard, a_spike_is_ten_times_the_largest_of_the_first_hundred_and_only_t
   for (std::int64_t step = 1; step <= 100; ++step) {
     // Large ones among the first hundred are samples, not spikes; what is not finite is neither.
     EXPECT_EQ(guard.judge_loss(step, step, step == 50 ? 4.0 : 0.001, {}).text, "");
-    EXPECT_EQ(guard.judge_loss(step, step, kInf, {}).text, "");
+    EXPECT_EQ(guard.judge_loss(step, step, kInfiniteLoss, {}).text, "");
   }
   EXPECT_EQ(guard.judge_loss(101, 101, 39.9, {}).text, "");
   const auto judgement = guard.judge_loss(102, 103, 40.0, {});

@@ -14,7 +14,7 @@
 namespace tutti::transport {
 namespace {
 
-struct Collected final : MessageSink {
+struct FrameMessages final : MessageSink {
   std::byte* place(int, const Header& header) override {
     ++asked;
     return where == nullptr ? nullptr : where + header.offset;
@@ -56,7 +56,7 @@ class Frames : public testing::Test {
   BufferPool pool;
   FrameReader reader{1, pool};
   FrameQueue queue;
-  Collected sink;
+  FrameMessages sink;
   std::vector<Completion> completed;
 };
 

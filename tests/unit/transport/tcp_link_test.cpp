@@ -11,8 +11,8 @@
 namespace tutti::transport {
 namespace {
 
-struct Collected final : MessageSink {
-  explicit Collected(TcpLink& link) : link(link) {}
+struct LinkMessages final : MessageSink {
+  explicit LinkMessages(TcpLink& link) : link(link) {}
   std::byte* place(int, const Header&) override { return nullptr; }
   void on_message(int, const Header& header, const Payload& payload) override {
     headers.push_back(header);
@@ -50,10 +50,10 @@ class Links : public testing::TestWithParam<int> {
     reactor = std::make_unique<Reactor>(std::move(*made));
     ASSERT_TRUE(a->watch(*reactor).ok());
     ASSERT_TRUE(b->watch(*reactor).ok());
-    at_a = std::make_unique<Collected>(*a);
-    at_b = std::make_unique<Collected>(*b);
+    at_a = std::make_unique<LinkMessages>(*a);
+    at_b = std::make_unique<LinkMessages>(*b);
   }
-  void poll(TcpLink& link, Collected& sink) {
+  void poll(TcpLink& link, LinkMessages& sink) {
     reactor->look();
     if (link.ready()) link.poll(sink);
   }
@@ -81,8 +81,8 @@ class Links : public testing::TestWithParam<int> {
   std::vector<Descriptor> spare;  // the first side's sockets once more
   std::unique_ptr<TcpLink> a;
   std::unique_ptr<TcpLink> b;
-  std::unique_ptr<Collected> at_a;
-  std::unique_ptr<Collected> at_b;
+  std::unique_ptr<LinkMessages> at_a;
+  std::unique_ptr<LinkMessages> at_b;
 };
 
 std::string text_of(std::uint64_t sequence, std::size_t bytes) {
