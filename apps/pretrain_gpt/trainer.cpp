@@ -296,7 +296,7 @@ Status Trainer::run() {
     hash = *result;
   }
   if (report_) report_->end(guard_.skipped(), guard_.transient(), hash);
-  return model_->layer().group().barrier();  // nobody leaves while others still need him
+  return model_->layer().group().barrier();  // nobody leaves while others still need it
 }
 
 void Trainer::say(std::int64_t step, const std::string& text) {

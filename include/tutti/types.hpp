@@ -108,7 +108,8 @@ std::string_view to_string(Algorithm algorithm) noexcept;
 std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;
 
 // In which order a reduction folds the ranks' contributions.
-//   any   same bits on all ranks and in every run; the fastest schedule may pick the order
+//   any   same bits on all ranks, and in every run with the same tuning; the fastest schedule may
+//         pick the order
 //   rank  x0 ∘ x1 ∘ … ∘ xn-1, folded left to right in the accumulation type and rounded once:
 //         same bits whatever the algorithm, transport, memory or chunking
 enum class ReductionOrder : std::uint8_t { any, rank };

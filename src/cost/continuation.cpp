@@ -45,6 +45,16 @@ double continued(const std::array<double, 3>& values, const std::array<int, 3>& 
   return values[2] + far * more;
 }
 
+Result<CollectiveTime> CollectiveTime::of_all(
+    int ranks, const std::function<Result<Playable>(int ranks)>& with) {
+  auto playable = with(ranks);
+  if (!playable.ok()) return playable.status();
+  CollectiveTime time;
+  time.ranks_ = ranks;
+  time.played_.push_back(*std::move(playable));
+  return time;
+}
+
 Result<CollectiveTime> CollectiveTime::of(int ranks, int per_host,
                                           const std::function<Result<Playable>(int ranks)>& with) {
   CollectiveTime time;
@@ -54,6 +64,8 @@ Result<CollectiveTime> CollectiveTime::of(int ranks, int per_host,
   if (ranks <= counts.back()) counts = {ranks};
   for (const int count : counts) {
     auto playable = with(count);
+    // Some algorithms exist for these ranks, and not for a few of them.
+    if (!playable.ok() && count < ranks) return of_all(ranks, with);
     if (!playable.ok()) return playable.status();
     time.played_.push_back(*std::move(playable));
     if (counts.size() > 1) {

@@ -33,7 +33,8 @@ struct Playable {
 // What a collective of any number of ranks takes: played, or continued.
 class CollectiveTime {
  public:
-  // `with` makes it for so many ranks, `per_host` of them on a host.
+  // `with` makes it for so many ranks, `per_host` of them on a host. Code::unsupported where it has
+  // to be played whole and is too large.
   static Result<CollectiveTime> of(int ranks, int per_host,
                                    const std::function<Result<Playable>(int ranks)>& with);
 
@@ -41,6 +42,9 @@ class CollectiveTime {
   std::size_t ops() const;  // that are kept for it
 
  private:
+  static Result<CollectiveTime> of_all(int ranks,
+                                       const std::function<Result<Playable>(int ranks)>& with);
+
   int ranks_ = 0;
   std::array<int, 3> fewer_{};
   std::vector<Playable> played_;    // all ranks, or three times fewer

@@ -39,20 +39,8 @@ int to_of(std::uint64_t pair) { return static_cast<int>(pair & kRankMask); }
 }  // namespace
 
 double chunk_bytes(const Program& program, double total) {
-  switch (program.collective) {
-    case Collective::barrier: return 0;
-    case Collective::gather:
-    case Collective::all_gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all: return total / (static_cast<double>(program.cut) * program.size);
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::all_reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return total / program.cut;
-  }
-  return 0;
+  const auto parts = static_cast<double>(schedule::part_count(program));
+  return parts > 0 ? total / parts : 0;
 }
 
 std::uint32_t OpGraph::add_node(const Node& node) {

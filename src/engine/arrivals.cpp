@@ -36,6 +36,8 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
   look_at_announced();
 }
 
+// Tells only what the lines do not: on one host everybody reads everybody's line, but a line has no
+// room for what each pair exchanges.
 void Arrivals::announce() {
   if (memory_ != nullptr && !is_pairwise()) return;  // the line has told it
   Fingerprint call = launch_->fingerprint;
@@ -57,6 +59,8 @@ void Arrivals::flush() {
   for (int peer : *company_) members_.link_to(peer).flush_held();
 }
 
+// A peer may be ahead by any number of collectives. What it called there waits until this rank has
+// come as far; comparing earlier would blame it for calls that this rank has not made yet.
 void Arrivals::on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
   if (sequence > sequence_)
     peer_at(peer).announced.push_back({sequence, theirs});
@@ -76,8 +80,10 @@ void Arrivals::look_at_announced() {
 
 void Arrivals::compare(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
   if (sequence + history_.size() <= sequence_) return;  // long past
-  Fingerprint mine = history_[sequence % history_.size()];
   const bool is_current = launch_ != nullptr && sequence == sequence_;
+  // One that went by its host form is not in the history: it cannot end before all have come to it,
+  // and whoever calls something else instead does so while it is under way.
+  Fingerprint mine = is_current ? launch_->fingerprint : history_[sequence % history_.size()];
   if (is_current && is_pairwise()) {
     mine.to_you = launch_->to_peer[static_cast<std::size_t>(peer)];
     mine.from_you = launch_->from_peer[static_cast<std::size_t>(peer)];
@@ -106,7 +112,7 @@ void Arrivals::note_mismatch(int peer) {
 
 void Arrivals::note_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
                              const Fingerprint& theirs) {
-  if (!mismatch_.ok()) return;
+  if (!mismatch_.ok()) return;  // the first one is the cause, later ones may be its consequences
   mismatch_ = {
       Code::mismatch,
       fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
@@ -115,6 +121,8 @@ void Arrivals::note_mismatch(int peer, std::uint64_t sequence, const Fingerprint
       {members_.rank(), peer, sequence}};
 }
 
+// A peer that called something else has not arrived: its data would be taken for the wrong thing. The
+// mismatch itself is noted by whoever looks at lines or gets its message.
 bool Arrivals::has_arrived(int peer) const {
   if (launch_ == nullptr) return false;
   if (memory_ != nullptr && (!memory_->arrived(peer, sequence_) || differs(peer))) return false;

@@ -342,7 +342,8 @@ void Channel::tear_down() {
   torn_down_ = true;
   // Before anybody's memory goes back to its caller: who comes later must not find this rank there.
   if (current_ && memory_) memory_->retract(current_->sequence);
-  // From here on nobody touches the callers' memory: it goes back to them with the error.
+  // From here on no link touches the callers' memory, which goes back to them with the error. Peers
+  // that have it mapped still may, until they hear of the failure (docs/footguns.md).
   engine_->between_polls([&](transport::Endpoint& endpoint) {
     for (int member : options().members)
       if (transport::Link* link = endpoint.link(member)) link->forget(channel());

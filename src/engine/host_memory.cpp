@@ -16,7 +16,11 @@ HostMemory::HostMemory(int rank, std::vector<Member> members, std::vector<int> o
       owner_(std::move(owner)),
       facts_(facts),
       their_regions_(members_.size()),
-      own_(members_[static_cast<std::size_t>(rank)].memory) {}
+      own_(members_[static_cast<std::size_t>(rank)].memory) {
+  for (const Member& member : members_)
+    if (const auto* bell = member.link != nullptr ? member.link->doorbell() : nullptr)
+      neighbours_.push_back({bell, member.link});
+}
 
 void HostMemory::publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t call_hash) {
   const std::size_t turn = sequence % 2;
@@ -69,8 +73,8 @@ void HostMemory::set_mark(std::uint64_t mark) {
 }
 
 void HostMemory::wake_others() {
-  for (const Member& member : members_)
-    if (member.link != nullptr) member.link->rouse();
+  for (const Neighbour& neighbour : neighbours_)
+    if (transport::is_asleep(*neighbour.bell)) neighbour.link->rouse();
 }
 
 bool read_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) {

@@ -133,8 +133,15 @@ class HostMemory {
     std::size_t bytes = 0;      // of it that is known to be reachable
   };
 
+  // Somebody whose sleep can be seen without asking the link.
+  struct Neighbour {
+    const transport::Doorbell* bell;
+    transport::Link* link;
+  };
+
   int rank_;
   std::vector<Member> members_;
+  std::vector<Neighbour> neighbours_;
   std::vector<int> others_;
   const transport::Endpoint& endpoint_;
   std::shared_ptr<void> owner_;

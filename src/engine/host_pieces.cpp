@@ -11,10 +11,8 @@ using schedule::HostAction;
 using schedule::kSlots;
 
 bool HostRun::step_pieces() {
-  const schedule::HostWay& way = plan_.way();
   const std::size_t phases = plan_.window().phases.size();
-  const std::size_t pieces = way.longest == 0 ? 0 : (way.longest + way.piece - 1) / way.piece;
-  const schedule::Pipeline pipeline(phases, pieces);
+  const schedule::Pipeline pipeline(phases, plan_.way().pieces());
   while (turn_ < pipeline.turns()) {
     const std::size_t turn = turn_;
     const std::size_t phase = phase_;
@@ -29,13 +27,16 @@ bool HostRun::step_pieces() {
       phase_ = 0;
       ++turn_;
     }
+    // One piece per step, so that whoever drives the group gets to its other works in between.
     if (has_work) return true;
   }
+  // Marks grow by the same amount on all ranks, whatever each had to do.
   memory_.set_mark(base_ + pipeline.last_mark());
   progress_ = Progress::done;
   return true;
 }
 
+// Begins with the next rank, and not with rank 0: else all would look at the same line first.
 bool HostRun::all_reached(std::uint64_t mark) const {
   for (int k = 1; k < memory_.size(); ++k) {
     int peer = memory_.rank() + k;
@@ -55,7 +56,7 @@ void HostRun::do_piece(std::size_t phase, std::size_t piece) {
   const BoundPhase& work = plan_.window().phases[phase];
   for (const BoundMove& move : work.moves) {
     const std::size_t end = std::min(move.bytes, begin + length);
-    if (begin >= end) continue;
+    if (begin >= end) continue;  // of chunks of different length the shorter ones are over
     switch (move.action) {
       case HostAction::show:
         copy_in(memory_.own().pieces[slot] + move.slot * length, side(move.from_space),

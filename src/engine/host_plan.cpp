@@ -123,8 +123,11 @@ void HostPlan::bind(const Launch& launch, const schedule::HostFacts& facts) {
   const std::size_t output_bytes = total_of(launch.output);
   const bool same = version_ > 0 && input_bytes_ == input_bytes && output_bytes_ == output_bytes &&
                     dtype_ == launch.dtype;
-  if (same && launch.block_bytes.empty()) return;
+  // Parts of different sizes may add up to the same bytes.
+  const bool even = launch.block_bytes.empty();
+  if (same && even && even_) return;
   ++version_;
+  even_ = even;
   input_bytes_ = input_bytes;
   output_bytes_ = output_bytes;
   dtype_ = launch.dtype;

@@ -67,7 +67,8 @@ class HostPlan {
   HostPlan& operator=(const HostPlan&) = delete;
 
   const schedule::HostForms& forms() const { return forms_; }
-  // Binds the plan to the launch's sizes; nothing happens when they are those of the last time.
+  // Binds the plan to the launch's sizes; nothing happens when they are those of the last time, and
+  // all parts are alike.
   void bind(const Launch& launch, const schedule::HostFacts& facts);
   // Since bind(): how data goes if nothing can be reached, and that form.
   const schedule::HostWay& way() const { return way_; }
@@ -87,6 +88,7 @@ class HostPlan {
   std::size_t input_bytes_ = 0;
   std::size_t output_bytes_ = 0;
   Dtype dtype_ = Dtype::u8;
+  bool even_ = true;
   schedule::HostWay way_;
   BoundForm window_;
   BoundForm mapped_;

@@ -213,7 +213,7 @@ void HostRun::choose_after_window() {
   if ((access_ & kHopeful) != 0) return begin_reaching(reach_by(access_));
   if ((hopes_ & kHopeful) == 0) return finish_packed();
   if ((memory_.line(sequence_).access & kHopeful) != 0) pack(memory_.own().windows[sequence_ % 2]);
-  leave(base_ + 1);
+  reach_mark(base_ + 1);
   progress_ = Progress::repacking;
 }
 
@@ -250,11 +250,11 @@ bool HostRun::step() {
     case Progress::working: return step_work();
     case Progress::piecing: return step_pieces();
     case Progress::repacking:
-      if (!all_left()) return false;
+      if (!all_reached_mark()) return false;
       finish_packed();
       return true;
     case Progress::departing:
-      if (!all_left() || somebody_went_back()) return false;
+      if (!all_reached_mark() || somebody_went_back()) return false;
       progress_ = Progress::done;
       return true;
     case Progress::done: return false;
@@ -313,6 +313,7 @@ void HostRun::find_buffers() {
   const BoundPhase& phase = working_->phases[1];
   const bool by_kernel = working_->form->reach == schedule::Reach::readable;
   for (const BoundMove& move : phase.moves) {
+    if (move.bytes == 0) continue;  // what has no bytes need not be anywhere
     if (move.action == HostAction::give)
       targets_[at(move.peer)] = reach(move.peer, true, move.to + move.bytes);
     if (move.action != HostAction::take) continue;
@@ -321,7 +322,7 @@ void HostRun::find_buffers() {
     else
       sources_[at(move.peer)] = reach(move.peer, false, move.from + move.bytes);
   }
-  if (!phase.has_fold) return;
+  if (!phase.has_fold || phase.fold.bytes == 0) return;
   for (const BoundFold::Operand& operand : phase.fold.operands)
     if (operand.peer != kLocal)
       sources_[at(operand.peer)] = reach(operand.peer, false, operand.from + phase.fold.bytes);
@@ -343,6 +344,10 @@ bool HostRun::step_work() {
 }
 
 void HostRun::move_part(const BoundMove& move) {
+  if (move.bytes == 0) {
+    ++job_;
+    return;
+  }
   const bool gives = move.action == HostAction::give;
   const std::size_t first = gives ? move.split : 0;
   const std::size_t last = move.action == HostAction::take ? move.split : move.bytes;
@@ -375,12 +380,16 @@ void HostRun::move_part(const BoundMove& move) {
 }
 
 void HostRun::fold_part(const BoundFold& fold) {
+  if (fold.bytes == 0) {
+    ++job_;
+    return;
+  }
   const std::size_t end = std::min(fold.bytes, at_ + kQuantum);
   for (std::size_t o = 0; o < fold.operands.size(); ++o) {
     const BoundFold::Operand& operand = fold.operands[o];
     if (operand.peer != kLocal) found_[o] = sources_[at(operand.peer)] + operand.from + at_;
   }
-  if (at_ < end) fold_range(fold, at_, end, nullptr);
+  fold_range(fold, at_, end, nullptr);
   at_ = end;
   if (end == fold.bytes) ++job_;
 }
@@ -406,13 +415,17 @@ bool HostRun::read_part(const BoundMove& take, std::size_t end) {
 
 // Nobody goes before all have come this far: they may be reading each other's memory.
 void HostRun::leave(std::uint64_t mark) {
-  memory_.set_mark(mark);
-  last_mark_ = mark;
-  met_ = 0;
+  reach_mark(mark);
   progress_ = Progress::departing;
 }
 
-bool HostRun::all_left() {
+void HostRun::reach_mark(std::uint64_t mark) {
+  memory_.set_mark(mark);
+  last_mark_ = mark;
+  met_ = 0;
+}
+
+bool HostRun::all_reached_mark() {
   const int size = memory_.size();
   for (; met_ < size - 1; ++met_) {
     int peer = memory_.rank() + 1 + met_;

@@ -94,7 +94,8 @@ class HostRun final : public Run {
   void fold_part(const BoundFold& fold);
   bool read_part(const BoundMove& take, std::size_t end);
   void leave(std::uint64_t mark);
-  bool all_left();
+  void reach_mark(std::uint64_t mark);
+  bool all_reached_mark();
   bool somebody_went_back() const;
 
   // Piece by piece.

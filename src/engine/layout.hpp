@@ -21,7 +21,6 @@ std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, 
 class ChunkLayout {
  public:
   // Both must outlive the layout. Scratch is taken from memory that is kept from launch to launch.
-  const schedule::Program& program() const { return *program_; }
   void reset(const schedule::Program& program, const Launch& launch);
 
   std::size_t extent_bytes(std::uint64_t extent) const;

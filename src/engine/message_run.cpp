@@ -187,7 +187,7 @@ bool MessageRun::advance_send(std::size_t index) {
 }
 
 // Takes `bytes` off the front segment. A view is believed only if its owner still lends it after it
-// was read; if not, the owner has failed and its abort is on the way, so this plan stops here.
+// was read; if not, the owner has failed and its abort is on the way, so this run stops here.
 void MessageRun::consume(SegmentQueue& queue, std::size_t bytes, int peer) {
   Segment& segment = queue.front();
   segment.used += bytes;

@@ -1,7 +1,7 @@
 // engine/operation.hpp - a collective that was called, from its start to its end.
 //
 // A blocking call and an asynchronous one are the same thing. The first has no WorkState as long as
-// its caller steps it himself; it gets one when it turns out to take longer.
+// its caller steps it; it gets one when it turns out to take longer.
 #pragma once
 
 #include <cstdint>

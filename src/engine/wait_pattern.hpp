@@ -1,9 +1,9 @@
 // engine/wait_pattern.hpp - whether those who start works on a group wait for them at once.
 //
 // Waking the progress thread costs tens of microseconds on a virtual machine, on a core that a rank
-// may be using. It is wasted on a caller who waits in the next moment and so drives the work
-// himself, as every blocking call of torch.distributed does. A caller has this habit after a row of
-// such waits, and loses it with the first work that is left alone.
+// may be using. It is wasted on a caller that waits in the next moment and so drives the work itself,
+// as every blocking call of torch.distributed does. A group expects that after a row of such waits,
+// and no longer after the first work that is left alone.
 //
 // Thread-safety  any thread; two that start or wait at the same time may lose a count.
 #pragma once

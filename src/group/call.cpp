@@ -160,54 +160,55 @@ class Resolver {
   }
 
   Status choose(Chooser& chooser) {
-    tuner::CallFacts situation;
-    situation.collective = call_.collective;
-    situation.ranks = setting_.size;
-    situation.host_of = setting_.host_of;
-    situation.machine_of = setting_.machine_of;
-    situation.uneven = uneven();
-    situation.bytes = agreed_bytes();
-    situation.catalog = setting_.catalog;
+    tuner::CallFacts facts;
+    facts.collective = call_.collective;
+    facts.ranks = setting_.size;
+    facts.host_of = setting_.host_of;
+    facts.machine_of = setting_.machine_of;
+    facts.uneven = uneven();
+    facts.bytes = agreed_bytes();
+    facts.catalog = setting_.catalog;
     const Reduction& reduction = launch_.reduction;
     const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
-    situation.order = ordered ? ReductionOrder::rank : setting_.order;
+    facts.order = ordered ? ReductionOrder::rank : setting_.order;
     Algorithm forced = call_.options.algorithm;
     if (forced == Algorithm::automatic)
       forced = setting_.config->algorithm[static_cast<std::size_t>(call_.collective)];
-    auto choice = chooser.choose(situation, forced);
+    auto choice = chooser.choose(facts, forced);
     if (!choice.ok()) return choice.status();
     launch_.algorithm = choice->algorithm;
     launch_.shots = choice->shots;
     if (!setting_.config->trace_dir.empty())
       std::tie(launch_.predicted, launch_.predicted_shared) =
-          chooser.predict(situation, launch_.algorithm);
+          chooser.predict(facts, launch_.algorithm);
     return {};
   }
 
   void fill_fingerprint() {
-    engine::Fingerprint& print = launch_.fingerprint;
-    print.collective = call_.collective;
-    print.dtype = launch_.dtype;
-    print.root = launch_.root;
-    print.algorithm = launch_.algorithm;
-    print.shots = static_cast<std::uint8_t>(launch_.shots);
-    print.uneven = uneven();
-    print.count = agreed_bytes() / size_of(launch_.dtype);
-    if (shape_.folds()) fill_reduction(print);
-    if (!print.uneven) return;
+    engine::Fingerprint& fingerprint = launch_.fingerprint;
+    fingerprint.collective = call_.collective;
+    fingerprint.dtype = launch_.dtype;
+    fingerprint.root = launch_.root;
+    fingerprint.algorithm = launch_.algorithm;
+    fingerprint.shots = static_cast<std::uint8_t>(launch_.shots);
+    fingerprint.uneven = uneven();
+    fingerprint.count = agreed_bytes() / size_of(launch_.dtype);
+    if (shape_.folds()) fill_reduction(fingerprint);
+    if (!fingerprint.uneven) return;
     if (!shape_.all_see_parts()) return fill_pairs();
     for (const engine::Piece& part : parts()) launch_.block_bytes.push_back(part.bytes);
-    print.counts_hash =
+    fingerprint.counts_hash =
         engine::fnv1a(launch_.block_bytes.data(), launch_.block_bytes.size() * sizeof(std::size_t));
   }
 
-  void fill_reduction(engine::Fingerprint& print) const {
-    print.op = call_.reduction.op;
-    if (print.op == ReduceOp::premul_sum)
-      std::memcpy(&print.scalar_bits, &call_.reduction.scalar, sizeof print.scalar_bits);
-    if (print.op == ReduceOp::user) {
+  void fill_reduction(engine::Fingerprint& fingerprint) const {
+    fingerprint.op = call_.reduction.op;
+    if (fingerprint.op == ReduceOp::premul_sum)
+      std::memcpy(&fingerprint.scalar_bits, &call_.reduction.scalar,
+                  sizeof fingerprint.scalar_bits);
+    if (fingerprint.op == ReduceOp::user) {
       const std::string& name = call_.reduction.user->name;
-      print.user_hash = static_cast<std::uint32_t>(engine::fnv1a(name.data(), name.size()));
+      fingerprint.user_hash = static_cast<std::uint32_t>(engine::fnv1a(name.data(), name.size()));
     }
   }
 

@@ -38,8 +38,8 @@ std::pair<Nanoseconds, Nanoseconds> Chooser::predict(const tuner::CallFacts& fac
   if (const auto at = predicted_.find(key); at != predicted_.end()) return at->second;
   std::pair<Nanoseconds, Nanoseconds> times{0, 0};
   tuner::CallFacts exact = facts;
-  if (auto any = tuner::choose_forced(exact, algorithm, *machine_); any.ok())
-    times.first = any->predicted;
+  auto any = tuner::choose_forced(exact, algorithm, *machine_);
+  if (any.ok() && any->predicted != tuner::kUnknownTime) times.first = any->predicted;
   exact.symmetric = true;
   times.second = times.first;
   if (auto shared = tuner::choose_forced(exact, algorithm, *machine_); shared.ok())

@@ -12,14 +12,14 @@
 
 namespace tutti::group {
 
-// Remembers choices, which cost some microseconds to make, and tells the log of new ones.
+// Remembers choices, which take up to some milliseconds to make (tuner/README.md), and tells the log of new ones.
 class Chooser {
  public:
   // By what costs to choose. All ranks must have the same, from the same call on.
   void use(std::shared_ptr<const tuner::Machine> machine, Log log);
 
   Result<tuner::Choice> choose(const tuner::CallFacts& facts, Algorithm forced);
-  // What an algorithm takes for exactly these bytes: on any memory, and on memory that all share.
+  // What an algorithm takes for exactly these bytes (0: cannot be told): on any memory, and on memory that all share.
   std::pair<Nanoseconds, Nanoseconds> predict(const tuner::CallFacts& facts, Algorithm algorithm);
   // Whose costs choices go by.
   const tuner::Machine& machine() const { return *machine_; }

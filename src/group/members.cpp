@@ -193,9 +193,10 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
   if (!all_made) {
     if (region.ok()) free_region();
     if (!made.ok()) return made.status();
-    if (!region.ok()) return region.status();
+    // One code on all ranks, whatever the reason was on one: they have to go on alike.
     return Status(Code::out_of_memory,
-                  fmt::format("allocate: a rank had no {} bytes to share", bytes));
+                  region.ok() ? fmt::format("allocate: a rank had no {} bytes to share", bytes)
+                              : region.status().message());
   }
   const auto everyones = [&] {
     return !channel_->health().ok() || std::all_of(peers.begin(), peers.end(), [&](int peer) {
@@ -203,9 +204,10 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
     });
   };
   engine.drive(*channel_, everyones, call.timeout);
-  // Nobody uses it before everybody has it.
-  Status status = barrier(call);
-  if (status.ok() && !everyones())
+  // Nobody uses it before everybody has it, and either all have it or nobody.
+  const auto agreed = all_say_yes(*this, everyones(), call);
+  Status status = agreed.status();
+  if (status.ok() && !*agreed)
     status = Status(Code::timed_out, "allocate: not all ranks could map the memory in time");
   if (!status.ok()) {
     free_region();

@@ -124,22 +124,26 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
 // ---- the rest
 
 Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
-  tuner::CallFacts situation;
-  situation.collective = collective;
-  situation.bytes = bytes;
-  situation.ranks = size();
-  situation.host_of = setting_.host_of;
-  situation.machine_of = setting_.machine_of;
-  situation.order = setting_.order;
-  situation.catalog = setting_.catalog;
+  tuner::CallFacts facts;
+  facts.collective = collective;
+  facts.bytes = bytes;
+  facts.ranks = size();
+  facts.host_of = setting_.host_of;
+  facts.machine_of = setting_.machine_of;
+  facts.order = setting_.order;
+  facts.catalog = setting_.catalog;
   const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
-  auto choice = chooser_.choose(situation, forced);
+  auto choice = chooser_.choose(facts, forced);
   if (!choice.ok()) return choice.status();
   // Choices are made for powers of two; the time is asked for these bytes.
-  auto exact = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
+  auto exact = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
   if (!exact.ok()) return exact.status();
-  situation.symmetric = true;
-  auto shared = tuner::choose_forced(situation, choice->algorithm, chooser_.machine());
+  if (exact->predicted == tuner::kUnknownTime)
+    return Status(Code::unsupported,
+                  fmt::format("predict: {} by {} of {} ranks is too large to be played",
+                              to_string(collective), to_string(choice->algorithm), size()));
+  facts.symmetric = true;
+  auto shared = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
   if (!shared.ok()) return shared.status();
   return Prediction{exact->predicted, std::min(exact->predicted, shared->predicted),
                     exact->algorithm};

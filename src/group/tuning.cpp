@@ -99,22 +99,22 @@ class Tuning {
 
   Result<std::shared_ptr<const Machine>> lead() {
     const MachineFacts facts = MachineFacts::find(static_cast<int>(cpus_.size()));
-    const std::string print = fingerprint(facts, options_.links, options_.over_network);
+    const std::string identity = fingerprint(facts, options_.links, options_.over_network);
     const std::string folder = cache_folder(options_.config, options_.environment);
-    const std::string path = folder.empty() ? "" : tuning_path(folder, print);
+    const std::string path = folder.empty() ? "" : tuning_path(folder, identity);
     const bool named = wish() != "auto" && wish() != "measure";
     Result<Machine> machine = Status(Code::internal, "not looked for");
     if (named) {
       machine = load_machine(wish());
     } else if (wish() == "auto" && !path.empty() && exists(path)) {
-      machine = load_cached(path, print);
+      machine = load_cached(path, identity);
     }
     const bool known = machine.ok();
     if (!known && named)
       return give_up(
           machine.status().annotate("TUTTI_TUNING is auto, fixed, measure or a file to read"));
     if (!known || (!named && peers_.tcp >= 0 && machine->tcp.measured)) {
-      if (Status status = probe(machine, facts, print); !status.ok()) return status;
+      if (Status status = probe(machine, facts, identity); !status.ok()) return status;
       if (measured_) keep(path, *machine);
     }
     options_.log.info(Subsystem::tune, "costs {}\n{}",
@@ -125,9 +125,9 @@ class Tuning {
     return send(*machine);
   }
 
-  Result<Machine> load_cached(const std::string& path, const std::string& print) {
+  Result<Machine> load_cached(const std::string& path, const std::string& identity) {
     auto machine = load_machine(path);
-    if (machine.ok() && machine->fingerprint != print)
+    if (machine.ok() && machine->fingerprint != identity)
       machine = Status(Code::mismatch, fmt::format("{}: it was measured on another machine", path));
     if (!machine.ok())
       options_.log.warn(Subsystem::tune, "measuring again, because the cache is of no use: {}",
@@ -136,7 +136,7 @@ class Tuning {
   }
 
   // Measures, unless there is a table that fits a short look at the network.
-  Status probe(Result<Machine>& machine, const MachineFacts& facts, const std::string& print) {
+  Status probe(Result<Machine>& machine, const MachineFacts& facts, const std::string& identity) {
     Verdict verdict{Word::probe, 0};
     if (Status status = tell(&verdict, sizeof verdict); !status.ok()) return status;
     bool fits = machine.ok();
@@ -148,14 +148,14 @@ class Tuning {
         options_.log.info(Subsystem::tune, "measuring again, because the network has changed");
     }
     if (!fits)
-      if (Status status = measure(machine, facts, print); !status.ok()) return status;
+      if (Status status = measure(machine, facts, identity); !status.ok()) return status;
     for (const int peer : {peers_.memory, peers_.tcp})
       if (peer >= 0)
         if (Status status = end_probes(group_, peer, call_.timeout); !status.ok()) return status;
     return {};
   }
 
-  Status measure(Result<Machine>& into, const MachineFacts& facts, const std::string& print) {
+  Status measure(Result<Machine>& into, const MachineFacts& facts, const std::string& identity) {
     const Nanoseconds start = steady_clock().now();
     const Budget budget(kAllTime);
     const Disturbance disturbance;
@@ -176,7 +176,7 @@ class Tuning {
     }
     machine.name = facts.processor;
     machine.date = date_now();
-    machine.fingerprint = print;
+    machine.fingerprint = identity;
     into = std::move(machine);
     measured_ = true;
     took_s_ = static_cast<double>((steady_clock().now() - start).count()) * 1e-9;

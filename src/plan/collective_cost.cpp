@@ -9,6 +9,7 @@
 #include "plan/simulate.hpp"
 #include "schedule/catalog.hpp"
 #include "tuner/choose.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -64,7 +65,7 @@ std::optional<double> measured_seconds(const Cluster& cluster, Collective collec
   facts.ranks = members.ranks;
   facts.host_of = host_of;
   const auto choice = tuner::choose_forced(facts, algorithm, *cluster.machine);
-  if (!choice.ok()) return std::nullopt;
+  if (!choice.ok() || choice->predicted == tuner::kUnknownTime) return std::nullopt;
   return static_cast<double>(choice->predicted.count()) * 1e-9 *
          correction_of(cluster, collective, algorithm, members.ranks, bytes);
 }
@@ -107,24 +108,6 @@ int GroupSeats::hosts(const Cluster& cluster) const {
   if (stride >= cluster.ranks_per_host) return std::max(1, ranks);
   return static_cast<int>(std::int64_t{std::max(0, ranks - 1)} * stride / cluster.ranks_per_host) +
          1;
-}
-
-double bus_factor(Collective collective, int ranks) {
-  const double share = ranks > 0 ? static_cast<double>(ranks - 1) / ranks : 0;
-  switch (collective) {
-    case Collective::all_reduce: return 2 * share;
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter: return share;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::scan:
-    case Collective::exclusive_scan: return 1;
-    case Collective::barrier: return 0;
-  }
-  return 0;
 }
 
 std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collective collective,

@@ -79,8 +79,5 @@ double lower_bound(const Cluster& cluster, Collective collective, const GroupSea
                    double bytes);
 // One message from a rank to another `stride` ranks on.
 double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes);
-// busbw = algbw × this (nccl-tests' convention): what a rank's busiest wire must carry, relative to
-// the array.
-double bus_factor(Collective collective, int ranks);
 
 }  // namespace tutti::plan

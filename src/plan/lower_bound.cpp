@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "plan/collective_cost.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -23,8 +24,8 @@ double spreading(int ranks, double latency, double gap) {
 
 // Whether everybody has to hear of everybody, or of one.
 bool all_hear(Collective collective) {
-  return collective != Collective::gather && collective != Collective::scatter &&
-         collective != Collective::scan && collective != Collective::exclusive_scan;
+  const CollectiveShape& shape = shape_of(collective);
+  return !shape.is_prefix() && !(shape.rooted && shape.has_parts());
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ Attempt::State Attempt::step() {
   bool going = state_ == State::running;
   while (going && state_ == State::running) {
     switch (stage_) {
-      case Stage::handshake: going = shake_hands(); break;
-      case Stage::intent: going = take_intent(); break;
-      case Stage::greeting: going = greet(); break;
+      case HandshakeStage::handshake: going = shake_hands(); break;
+      case HandshakeStage::intent: going = take_intent(); break;
+      case HandshakeStage::greeting: going = greet(); break;
     }
   }
   return state_;
@@ -103,7 +103,7 @@ bool Attempt::shake_hands() {
                                                    claimed, outgoing_ ? peer() : party_.rank + 1)));
   purpose_.peer = claimed;
   if (door_ == Door::local && !know_process()) return false;
-  stage_ = Stage::intent;
+  stage_ = HandshakeStage::intent;
   return !outgoing_ || send_intent();
 }
 
@@ -125,7 +125,7 @@ bool Attempt::send_intent() {
   intent.number = static_cast<std::uint8_t>(number());
   if (!send(&intent, sizeof intent)) return false;
   greeting_ = transport()->greet(party_, {peer(), true, process_});
-  stage_ = Stage::greeting;
+  stage_ = HandshakeStage::greeting;
   return true;
 }
 
@@ -155,7 +155,7 @@ bool Attempt::take_intent() {
   purpose_.transport = *route;
   purpose_.number = intent.number;
   greeting_ = (*route)->greet(party_, {peer(), false, process_});
-  stage_ = Stage::greeting;
+  stage_ = HandshakeStage::greeting;
   return true;
 }
 

@@ -39,7 +39,7 @@ class Attempt {
 
   bool outgoing() const { return outgoing_; }
   Door door() const { return door_; }
-  bool authenticated() const { return stage_ != Stage::handshake; }
+  bool authenticated() const { return stage_ != HandshakeStage::handshake; }
   bool began() const { return began_; }           // has been stepped
   int peer() const { return purpose_.peer; }      // -1: not known yet
   int number() const { return purpose_.number; }  // like the next: when it is known
@@ -51,7 +51,7 @@ class Attempt {
   Connection take_connection() { return {std::move(socket_), std::move(greeting_)}; }
 
  private:
-  enum class Stage : std::uint8_t { handshake, intent, greeting };
+  enum class HandshakeStage : std::uint8_t { handshake, intent, greeting };
 
   bool shake_hands();
   bool know_process();
@@ -69,7 +69,7 @@ class Attempt {
   Descriptor socket_;
   Nanoseconds deadline_;
   Handshake handshake_;
-  Stage stage_ = Stage::handshake;
+  HandshakeStage stage_ = HandshakeStage::handshake;
   State state_ = State::running;
   Status failure_;
   std::string inbox_;  // of the intent

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "transport/doorbell.hpp"
 #include "transport/message.hpp"
 #include "tutti/status.hpp"
 
@@ -101,6 +102,9 @@ class Link {
   // mapped. The publishing store must be sequentially consistent. Message links have no such
   // memory.
   virtual void rouse() {}
+  // By which its peer tells whether it sleeps, so that most who publish need not call rouse at all.
+  // Null: this link never rouses anybody.
+  virtual const Doorbell* doorbell() const { return nullptr; }
   // The peer's process as it names itself, where its memory might be read by the kernel's help;
   // 0: it cannot. Only a try can tell whether the number means the same process here.
   virtual std::int64_t process() const { return 0; }

@@ -132,6 +132,8 @@ void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
 void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<bool()>& again) {
   ++sleeps_;
   set_doorbell(idle ? kIdle : kSleeping);
+  // Between the bell and every look that follows: `again` reads lines and marks with acquire only.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   // What was read already is no news: the reactor forgets it here.
   if (!message_.empty()) has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.

@@ -37,7 +37,8 @@ MemoryGreeting::MemoryGreeting(const Party& party, const NewPeer& peer, bool sam
 MemoryGreeting::~MemoryGreeting() {
   // The peer may be about to follow the address of our window: then the window has to stay for
   // good.
-  const bool exposed = same_process_ && offers_ && stage_ != Stage::begin && stage_ != Stage::over;
+  const bool exposed =
+      same_process_ && offers_ && stage_ != GreetingStage::begin && stage_ != GreetingStage::over;
   if (exposed) new std::shared_ptr<Window>(party_.window);
 }
 
@@ -45,10 +46,10 @@ Result<bool> MemoryGreeting::step(int socket) {
   while (true) {
     Result<bool> moved = false;
     switch (stage_) {
-      case Stage::begin: moved = send_offer(socket); break;
-      case Stage::offer: moved = take_offer(socket); break;
-      case Stage::verdict: moved = take_verdict(socket); break;
-      case Stage::over: return true;
+      case GreetingStage::begin: moved = send_offer(socket); break;
+      case GreetingStage::offer: moved = take_offer(socket); break;
+      case GreetingStage::verdict: moved = take_verdict(socket); break;
+      case GreetingStage::over: return true;
     }
     if (!moved.ok() || !*moved) return moved;
   }
@@ -70,7 +71,7 @@ Result<bool> MemoryGreeting::send_offer(int socket) {
   const std::size_t count = offer.kind == kSharedMemory ? 2 : 0;
   if (!send_descriptors(socket, &offer, sizeof offer, {descriptors, count}))
     return errno_status("cannot offer memory");
-  stage_ = Stage::offer;
+  stage_ = GreetingStage::offer;
   return true;
 }
 
@@ -95,7 +96,7 @@ Result<bool> MemoryGreeting::take_offer(int socket) {
     else
       failure_ = window.status();
   }
-  stage_ = Stage::verdict;
+  stage_ = GreetingStage::verdict;
   if (::send(socket, theirs_ ? &kYes : &kNo, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return true;
   return errno_status("cannot write to a new connection");
 }
@@ -106,7 +107,7 @@ Result<bool> MemoryGreeting::take_verdict(int socket) {
   if (got < 0 && is_not_there_yet()) return false;
   if (got != 1)
     return Status(Code::io, fmt::format("rank {} hung up before there was a link", peer_.rank));
-  stage_ = Stage::over;  // the peer has answered: it follows no address any more
+  stage_ = GreetingStage::over;  // the peer has answered: it follows no address any more
   if (theirs_ && verdict == kYes) return true;
   // Whatever was wrong with the memory of the two, something else may link them.
   return Status(Code::unsupported,

@@ -19,7 +19,7 @@ class MemoryGreeting final : public Greeting {
   pid_t process() const { return peer_.process; }
 
  private:
-  enum class Stage : std::uint8_t { begin, offer, verdict, over };
+  enum class GreetingStage : std::uint8_t { begin, offer, verdict, over };
   // Each goes on to the next stage (true), or waits for more (false).
   Result<bool> send_offer(int socket);
   Result<bool> take_offer(int socket);
@@ -29,7 +29,7 @@ class MemoryGreeting final : public Greeting {
   NewPeer peer_;
   bool same_process_;
   bool offers_ = false;  // there is a window that this peer could use
-  Stage stage_ = Stage::begin;
+  GreetingStage stage_ = GreetingStage::begin;
   std::shared_ptr<Window> theirs_;
   Status failure_;  // why the peer's window could not be used
 };

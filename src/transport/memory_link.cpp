@@ -58,7 +58,7 @@ MemoryLink::MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* vis
   for (std::size_t i = kLoans; i > 0; --i) free_loans_.push_back(static_cast<std::uint16_t>(i - 1));
 }
 
-// ── sending ──────────────────────────────────────────────────────────────────────────────────────
+// ---- sending
 
 Sent MemoryLink::send(const Header& header, const void* payload, std::size_t bytes,
                       std::uint64_t token) {
@@ -194,8 +194,7 @@ void MemoryLink::knock(bool urgent) {
 }
 
 void MemoryLink::rouse() {
-  const std::uint32_t bell = ends_.theirs->head().doorbell.load(std::memory_order_seq_cst);
-  if ((bell & kDoorbellMask) != kSleeping) return;
+  if (!is_asleep(*doorbell())) return;
   std::lock_guard lock(lock_);
   knock(false);
 }
@@ -231,7 +230,7 @@ void MemoryLink::tell_mapped(std::uint64_t id) {
   (void)send(header, &id, sizeof id, 0);
 }
 
-// ── receiving ────────────────────────────────────────────────────────────────────────────────────
+// ---- receiving
 
 bool MemoryLink::next_is_there() const {
   const Slot& slot = in_.slots[head_ % kSlots];
@@ -360,7 +359,7 @@ void MemoryLink::end_loan(MessageSink& sink, std::uint64_t lease) {
   if (!ended.forgotten) sink.on_sent(ended.token);
 }
 
-// ── the rest ─────────────────────────────────────────────────────────────────────────────────────
+// ---- the rest
 
 void MemoryLink::forget(std::uint32_t channel) {
   std::lock_guard lock(lock_);
@@ -373,10 +372,6 @@ void MemoryLink::forget(std::uint32_t channel) {
   }
 }
 
-#pragma GCC diagnostic push
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
 bool MemoryLink::revoked(std::uint64_t lease) const {
   const std::size_t index = index_of(lease);
   if (lease == 0 || (lease & kPoolBit) != 0 || index >= kLoans) return false;
@@ -384,7 +379,6 @@ bool MemoryLink::revoked(std::uint64_t lease) const {
   std::atomic_thread_fence(std::memory_order_acquire);
   return in_.generations[index].load(std::memory_order_relaxed) != generation_of(lease);
 }
-#pragma GCC diagnostic pop
 
 MemoryRef MemoryLink::share(const void* data, std::size_t bytes) const {
   if (ends_.same_process) return {kDirectRegion, reinterpret_cast<std::uintptr_t>(data)};

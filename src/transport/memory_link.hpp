@@ -67,6 +67,7 @@ class MemoryLink final : public Link {
   MemoryRef share(const void* data, std::size_t bytes) const override;
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
   void rouse() override;
+  const Doorbell* doorbell() const override { return &ends_.theirs->head().doorbell; }
   std::int64_t process() const override {
     return ends_.same_process ? 0 : ends_.theirs->head().pid;
   }

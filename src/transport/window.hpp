@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 
+#include "transport/doorbell.hpp"
 #include "transport/link.hpp"
 #include "transport/mapping.hpp"
 
@@ -33,10 +34,6 @@ inline constexpr std::size_t kSmallBlocks = 32;
 inline constexpr std::size_t kSmallBytes = 4096;  // a control message fits
 inline constexpr std::size_t kMaxLargeBlocks = 4;
 static_assert(kSmallBytes >= kMaxControlBytes);
-
-// The doorbell: in its low bits what the owner is doing, above them how often it has gone to sleep,
-// so that a peer rings once per sleep.
-enum DoorbellState : std::uint32_t { kAwake = 0, kSleeping = 1, kIdle = 2, kDoorbellMask = 3 };
 
 // Published by storing `sequence` (slot number + 1) last. Payloads above kInlineBytes leave a
 // Descriptor in `payload` instead.
@@ -76,7 +73,7 @@ struct WindowHead {
   std::uint64_t large_bytes = 0;
   std::uint64_t bytes = 0;
   std::int64_t pid = 0;
-  alignas(kLine) std::atomic<std::uint32_t> doorbell;
+  alignas(kLine) Doorbell doorbell;
   alignas(kLine) std::atomic<std::uint32_t> departed;  // 1: the owner has left in good order
 };
 

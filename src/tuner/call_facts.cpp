@@ -5,6 +5,7 @@
 #include "schedule/host/limits.hpp"
 #include "topology/topology.hpp"
 #include "tuner/built_in.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::tuner {
 
@@ -30,6 +31,8 @@ int company_of(const CallFacts& facts, int rank) {
 }
 
 bool can_meet(const CallFacts& facts) {
+  // Parts that only two ranks know go by messages.
+  if (facts.uneven && !shape_of(facts.collective).all_see_parts()) return false;
   return topology::host_count(facts.host_of) <= 1 && facts.ranks <= schedule::kMostHostRanks;
 }
 

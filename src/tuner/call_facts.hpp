@@ -33,7 +33,8 @@ double total_bytes(const CallFacts& facts);
 // How many ranks share the cores of this rank's machine, itself included.
 int company_of(const CallFacts& facts, int rank);
 
-// Whether the ranks share a host, and are few enough to meet in its memory.
+// Whether the call's ranks meet in the memory of a host: they share one, are few enough, and all know
+// how long each part is.
 bool can_meet(const CallFacts& facts);
 
 }  // namespace tutti::tuner

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "core/check.hpp"
@@ -51,19 +50,6 @@ Choice weigh(const Entry& entry, const CallFacts& facts, const Machine& machine)
              : two;
 }
 
-// What candidates are compared by. On one host that is plain and symmetric memory alike: which of
-// them a call has is known to each rank for itself only, and the choice must be everybody's.
-double weight(const Choice& choice, const CallFacts& facts, const Machine& machine) {
-  const auto plain = static_cast<double>(choice.predicted.count());
-  if (facts.symmetric || topology::host_count(facts.host_of) != 1) return plain;
-  const Entry* entry = facts.catalog->find(facts.collective, choice.algorithm);
-  CallFacts shared = facts;
-  shared.symmetric = true;
-  // Where all can reach all buffers, direct folds by slices whatever was chosen.
-  const auto reached = weigh(*entry, shared, 2, machine).predicted;
-  return std::sqrt(plain * static_cast<double>(std::min(reached, choice.predicted).count()));
-}
-
 std::string names_of_able(const CallFacts& facts) {
   std::string names;
   for (const Entry& entry : facts.catalog->entries()) {
@@ -77,13 +63,13 @@ std::string names_of_able(const CallFacts& facts) {
 
 std::vector<Choice> candidates(const CallFacts& facts, const Machine& machine) {
   std::vector<Choice> choices;
-  std::vector<std::tuple<bool, double, std::size_t>> weighed;
+  std::vector<std::tuple<bool, Nanoseconds, std::size_t>> weighed;
   for (const Entry& entry : facts.catalog->entries()) {
     if (entry.collective != facts.collective || !objection(entry, facts).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(facts)) continue;
     choices.push_back(weigh(entry, facts, machine));
     const bool comes_later = can_meet(facts) && entry.algorithm != Algorithm::direct;
-    weighed.emplace_back(comes_later, weight(choices.back(), facts, machine), choices.size() - 1);
+    weighed.emplace_back(comes_later, choices.back().predicted, choices.size() - 1);
   }
   // Direct serves every collective in every group.
   TUTTI_CHECK(!choices.empty());
@@ -124,12 +110,14 @@ std::string describe(const CallFacts& facts, std::span<const Choice> choices) {
   for (const Choice& choice : choices) {
     const bool has_shots =
         choice.algorithm == Algorithm::direct && facts.collective == Collective::all_reduce;
-    text += fmt::format("\n  {} {:<20}{:<9} {:>12.2f} us", &choice == &choices[0] ? '*' : ' ',
+    text += fmt::format("\n  {} {:<20}{:<9} {:>15}", &choice == &choices[0] ? '*' : ' ',
                         to_string(choice.algorithm),
                         !has_shots          ? ""
                         : choice.shots == 1 ? "1 shot"
                                             : "2 shots",
-                        static_cast<double>(choice.predicted.count()) * 1e-3);
+                        choice.predicted == kUnknownTime
+                            ? "not estimated"
+                            : fmt::format("{:.2f} us", in_seconds(choice.predicted) * 1e6));
   }
   return text;
 }

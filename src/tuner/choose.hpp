@@ -8,6 +8,7 @@
 
 #include "core/clock.hpp"
 #include "tuner/call_facts.hpp"
+#include "tuner/estimate.hpp"
 #include "tuner/machine.hpp"
 #include "tutti/types.hpp"
 
@@ -16,7 +17,7 @@ namespace tutti::tuner {
 struct Choice {
   Algorithm algorithm = Algorithm::direct;
   int shots = 2;
-  Nanoseconds predicted{0};
+  Nanoseconds predicted{0};  // or kUnknownTime
 };
 
 // One row per candidate; the cheapest first. Never empty. Equal machines and facts give equal

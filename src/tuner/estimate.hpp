@@ -16,6 +16,9 @@ namespace tutti::tuner {
 // copies and folds go at the pace that they have in a call of so many bytes.
 cost::Site site_of(const Machine& machine, const CallFacts& facts);
 
+// Of a schedule that is too large to be played: later than any that was.
+inline constexpr Nanoseconds kUnknownTime = Nanoseconds::max();
+
 // The entry must apply to the call.
 Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int shots,
                      const Machine& machine = built_in_machine());

@@ -209,9 +209,9 @@ class HostCall {
       return play(window, [&](const PhaseBytes& bytes) { return prices_.in_lines(bytes); });
     if (way_.carrier == Carrier::window)
       return play(window, [&](const PhaseBytes& bytes) { return prices_.through_window(bytes); });
-    const std::size_t pieces = way_.longest == 0 ? 1 : (way_.longest - 1) / way_.piece + 1;
     return play(
-        window, [&](const PhaseBytes& bytes) { return prices_.through_slots(bytes); }, pieces);
+        window, [&](const PhaseBytes& bytes) { return prices_.through_slots(bytes); },
+        std::max<std::size_t>(1, way_.pieces()));
   }
 
  private:

@@ -160,7 +160,7 @@ TEST_P(MemoryLinkContract, an_idle_rank_is_woken_by_urgent_messages_only) {
   EXPECT_EQ(before, after);
 }
 
-// ── without Opening ──────────────────────────────────────────────────────────────────────────────
+// ---- without Opening
 
 class Curtain final : public Visibility {
  public:

@@ -157,7 +157,9 @@ TEST(ToyTransport, comes_before_the_built_in_ones) {
 TEST(ToyTransport, is_named_with_the_others_when_a_word_is_wrong) {
   auto toys = std::make_shared<Extensions>();
   toys->transports = {&toys::unix_transport()};
-  GroupOptions options{.rank = 0, .size = 1};
+  GroupOptions options;
+  options.rank = 0;
+  options.size = 1;
   options.extensions = toys;
   options.config.emplace().transport = "smoke";
   const auto group = Group::create(make_memory_store(), options);

@@ -46,6 +46,14 @@ Start gather_counts(std::size_t count_of_rank_0) {
   };
 }
 
+Start all_to_all_of_pairs() {
+  return [](Group& group, std::vector<float>& values) {
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()), 3);
+    return group.all_to_all_v_async(ConstBuffer::of(values.data() + 500, 3 * counts.size()), counts,
+                                    Buffer::of(values.data(), 3 * counts.size()), counts);
+  };
+}
+
 CallOptions forced(Algorithm algorithm) {
   CallOptions options;
   options.algorithm = algorithm;
@@ -59,6 +67,9 @@ std::vector<Disagreement> disagreements() {
       {"the collective, when one has no data", sum,
        [](Group& group, std::vector<float>&) { return group.barrier_async(); }, "all_reduce",
        "barrier"},
+      // One tells its pairs by messages, the others look at lines.
+      {"the collective, when one is of pairs", sum, all_to_all_of_pairs(), "all_reduce(100",
+       "all_to_all"},
       {"the count", sum, all_reduce_of(101, ReduceOp::sum), "100", "101"},
       {"a large count", all_reduce_of(200'000, ReduceOp::sum),
        all_reduce_of(200'001, ReduceOp::sum), "200000", "200001"},

@@ -20,7 +20,7 @@ SKIPPED = 77
 OPENED = re.compile(r"^\s*(?:inline )?namespace(?: \[\[[^\]]*\]\])?(?: ([\w:]+))?(?: __attribute__\(\(.*\)\))? \{",
                     re.MULTILINE)
 CLOSED = re.compile(r"^\s*\}\s*// namespace ?(.*)$")
-RULER = re.compile(r"^\s*(?://|#) ?-{3,}")
+RULER = re.compile(r"^\s*(?://|#) ?(?:-{3,}|[─━═]{2})")
 SECTION = re.compile(r"^\s*(?://|#) ---- [^-\s].*[^-\s]$")
 LINE = 100  # columns
 
@@ -75,7 +75,7 @@ def self_test(_):
             "# ---- what is left\n", "//   0 ----> 1\n", "inline namespace v1 __attribute__((visibility(\"default\"))) {\n"
             "}  // namespace v1\n", "/* ---- status ---- */\n"]
     bad = ["namespace a {\n}  // namespace gnu::visibility(\"default\")\n", "namespace a {\n}  // namespace b\n",
-           "// ---- lanes ----------------\n", "// --------------------\n", "// ---- " + "x" * LINE + "\n",
+           "// ---- lanes ----------------\n", "// ── lanes ───\n", "// --------------------\n", "// ---- " + "x" * LINE + "\n",
            "#---- half\n"]
     return [f"blamed: {text}" for text in good if list(damaged_comments(text))] + \
            [f"passed: {text}" for text in bad if not list(damaged_comments(text))]

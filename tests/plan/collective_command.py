@@ -5,6 +5,7 @@ collective_command.py TUTTI
 """
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -132,8 +133,11 @@ def measured():
         expect(all(row["predicted_s"] > 0 for row in plan["algorithms"]), "predictions here")
         report = answer(f"validate -n 2 --cluster {here} --time 6")
         expect(report["cells"] and report["choices"], "cells and choices")
-        # How near is for quiet machines to say; this is only against nonsense.
-        expect(0 <= report["median_error"] < 3, f"median error {report['median_error']}")
+        # How near is for quiet machines to say (docs/performance.md): told, not judged.
+        print(f"median error of what was held out: {100 * report['median_error']:.0f} %")
+        errors = sorted(abs(cell["error"]) for cell in report["cells"])
+        middle = statistics.median(errors)
+        expect(abs(report["median_error"] - middle) < 1e-6, f"{report['median_error']} is not the median")
         known = {point[0] for each in cluster["corrections"] for point in each["ratios"]}
         expect(not known & {cell["bytes"] for cell in report["cells"]}, "a cell was not held out")
         for cell in report["cells"]:

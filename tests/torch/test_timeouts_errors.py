@@ -1,4 +1,5 @@
 """What goes wrong ends in an exception, in bounded time, that says who did what."""
+import os
 import time
 from datetime import timedelta
 
@@ -44,7 +45,7 @@ def reduce_alone(me, absent, asynchronous=False):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_rank_that_does_not_come_is_named_after_the_timeout(lone_world, asynchronous):
+def test_a_rank_that_does_not_come_ends_in_a_timeout(lone_world, asynchronous):
     answers = lone_world(3, timeout_s=TIMEOUT_S).run(
         reduce_alone, {"absent": 1, "asynchronous": asynchronous})
     for rank in (0, 2):
@@ -123,46 +124,46 @@ def test_different_calls_fail_on_every_rank_naming_the_one_that_differs(lone_wor
         check(answer, "rank 2", *words)
 
 
-def wait_for_the_doomed(me, call):
-    """Rank 1 never calls; it is killed meanwhile."""
+def wait_for_the_doomed(me, call, victim):
+    """The victim never calls; it is killed meanwhile."""
     calls = {"all_reduce": lambda: dist.all_reduce(torch.ones(4)),
              "async": lambda: dist.all_reduce(torch.ones(4), async_op=True).wait(),
              "future": lambda: dist.all_reduce(torch.ones(4), async_op=True).get_future().wait(),
              "large": lambda: dist.all_reduce(torch.ones(1 << 20)),
-             "recv": lambda: dist.recv(torch.ones(4), src=1),
+             "recv": lambda: dist.recv(torch.ones(4), src=victim),
              "barrier": dist.barrier}
     open(f"{me.folder}/waiting_{me.rank}", "w").close()
     return caught(calls[call])
 
 
-def kill_while_others_wait(world, call):
-    """Answers of ranks 0 and 2 once rank 1 is gone, which come in time."""
-    import os
-    world.start(wait_for_the_doomed, {"call": call}, only=[0, 2])
+def kill_while_others_wait(world, call, victim):
+    """Answers of the others once the victim is gone, which come in time."""
+    others = [rank for rank in range(3) if rank != victim]
+    world.start(wait_for_the_doomed, {"call": call, "victim": victim}, only=others)
     deadline = time.monotonic() + 30
-    while not all(os.path.exists(f"{world.folder}/waiting_{rank}") for rank in (0, 2)):
+    while not all(os.path.exists(f"{world.folder}/waiting_{rank}") for rank in others):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     killed_at = time.monotonic()
-    world.kill(1)
-    answers = world.collect(only=[0, 2])
+    world.kill(victim)
+    answers = world.collect(only=others)
     assert all(kind == "result" for kind, _ in answers.values()), answers
     for raised_at, *_ in (answer for _, answer in answers.values()):
         assert killed_at < raised_at < killed_at + PROMISE_S, answers
-    return [answers[rank][1] for rank in (0, 2)]
+    return [answers[rank][1] for rank in others]
 
 
-@pytest.mark.parametrize("call", ["all_reduce", "async", "recv", "barrier"])
-def test_survivors_of_a_killed_rank_raise(lone_world, call):
-    for answer in kill_while_others_wait(lone_world(3), call):
+@pytest.mark.parametrize("call, victim", [("all_reduce", 1), ("async", 2), ("recv", 0), ("barrier", 1)])
+def test_survivors_of_a_killed_rank_raise(lone_world, call, victim):
+    for answer in kill_while_others_wait(lone_world(3), call, victim):
         assert answer[2], answer
 
 
 @tutti_only
-@pytest.mark.parametrize("call", ["all_reduce", "future", "large", "barrier"])
-def test_survivors_name_the_killed_rank(lone_world, call):
-    for *_, message in kill_while_others_wait(lone_world(3), call):
-        assert "rank 1" in message, message
+@pytest.mark.parametrize("call, victim", [("all_reduce", 0), ("future", 1), ("large", 2), ("barrier", 0)])
+def test_survivors_name_the_killed_rank(lone_world, call, victim):
+    for *_, message in kill_while_others_wait(lone_world(3), call, victim):
+        assert f"rank {victim}" in message, message
 
 
 def after_failure(me):

@@ -426,21 +426,24 @@ class Killed : public WorldTest {};
 
 // In its backward, on its way to a reduction in which all others wait. They notice there, or in the
 // metrics of the step before, which they read beside it.
-TEST_P(Killed, a_rank_in_mid_reduction_ends_the_others_with_its_name) {
+TEST_P(Killed, a_rank_that_others_wait_for_in_a_reduction_ends_them_with_its_name) {
   in_world([](Context& here) {
     const int victim = here.world.doomed.front();
+    std::chrono::steady_clock::time_point struck;
     ToyRun toy = all_overlaps();
     toy.steps = 100;
-    toy.change = [&here, victim](int step, int rank, int, ToyModel::Pass& pass) {
+    toy.change = [&here, &struck, victim](int step, int rank, int, ToyModel::Pass& pass) {
       if (step != 3) return;
-      pass.after_gradient = [&here, rank, victim](const std::string& name) {
+      pass.after_gradient = [&here, &struck, rank, victim](const std::string& name) {
         // What comes first in a backward, and what fills the first bucket of the others.
         if (name != (rank == victim ? "scale" : "layers.1.weight")) return;
         meet(here, "mid reduction");
+        struck = std::chrono::steady_clock::now();
         if (rank == victim) ::kill(::getpid(), SIGKILL);
       };
     };
     const auto outcome = train_toy(here.group, toy);
+    EXPECT_LT(std::chrono::steady_clock::now() - struck, std::chrono::seconds(2));
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.status().code(), Code::peer_lost) << outcome.status().to_string();
     EXPECT_EQ(outcome.status().peer(), victim) << outcome.status().to_string();

@@ -1,4 +1,6 @@
 // Every collective against the reference, for all sizes, counts, roots and shapes.
+#include <numeric>
+
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
 
@@ -67,6 +69,41 @@ TEST_P(Collectives, take_parts_of_different_size_and_one_buffer_per_rank) {
 
 // Ranks that have nothing to wait for run ahead of the others; nobody may overwrite what a slow
 // rank has not read.
+// The middle ranks have as many bytes in both calls, and the same algorithm: what they remember of the
+// first must not serve the second.
+void gather_and_scatter(Group& group, const std::vector<std::size_t>& counts, bool as_even) {
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  std::vector<float> mine(counts[rank], static_cast<float>(rank + 1));
+  std::vector<float> whole(all, -1);
+  const auto own = Buffer::of(mine.data(), mine.size());
+  const auto each = Buffer::of(whole.data(), whole.size());
+  EXPECT_TRUE((as_even ? group.all_gather(own, each) : group.all_gather_v(own, each, counts)).ok());
+  std::vector<float> expected;
+  for (std::size_t part = 0; part < counts.size(); ++part)
+    expected.insert(expected.end(), counts[part], static_cast<float>(part + 1));
+  EXPECT_EQ(whole, expected);
+  EXPECT_TRUE((as_even ? group.reduce_scatter(each, own, ReduceOp::sum)
+                       : group.reduce_scatter_v(each, counts, own, ReduceOp::sum))
+                  .ok());
+  const float folded = static_cast<float>(group.size()) * static_cast<float>(rank + 1);
+  EXPECT_EQ(mine, std::vector<float>(counts[rank], folded));
+}
+
+TEST_P(Collectives, of_equal_parts_may_follow_unequal_ones_of_as_many_bytes) {
+  in_world([](Context& here) {
+    for (const std::size_t count : {2, 300, 100'000}) {
+      std::vector<std::size_t> counts(static_cast<std::size_t>(here.size), count);
+      if (here.size > 1) --counts.front(), ++counts.back();
+      const std::vector<std::size_t> even(counts.size(), count);
+      for (int round = 0; round < 2; ++round) {
+        gather_and_scatter(*here.group, counts, false);
+        gather_and_scatter(*here.group, even, true);
+      }
+    }
+  });
+}
+
 TEST_P(Collectives, may_follow_each_other_without_a_barrier) {
   in_world([](Context& here) {
     const int rounds = reduced() ? 3 : 8;

@@ -1,5 +1,5 @@
 // Equal bits: reduction_order = rank whatever the algorithm, transport, memory, segment size and
-// place; any on all ranks and in every run.
+// place; any on all ranks, and in every run with the same tuning.
 #include <unistd.h>
 
 #include <cstdio>

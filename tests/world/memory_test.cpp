@@ -41,6 +41,20 @@ TEST_P(Memory, may_be_symmetric_on_one_rank_and_plain_on_another) {
   });
 }
 
+TEST_P(Memory, that_is_symmetric_may_hold_nothing_to_do_with_a_call) {
+  in_world([](Context& here) {
+    Arena arena(*here.group, kArenaBytes);
+    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::pairwise}) {
+      arena.reset();
+      Case what{.collective = Collective::all_reduce, .count = 0, .algorithm = algorithm};
+      what.in_place = true;
+      try_out(*here.group, what, &arena);
+      what.in_place = false;
+      try_out(*here.group, what, &arena);
+    }
+  });
+}
+
 TEST_P(Memory, that_is_symmetric_may_be_used_without_alignment) {
   in_world([](Context& here) {
     Arena arena(*here.group, kArenaBytes);

@@ -133,15 +133,6 @@ std::vector<Contestant> in_order(std::vector<Contestant> contestants, int run) {
   return contestants;
 }
 
-// Whoever computes wrongly is named, and where.
-void tell_wrong(const std::vector<TimedCell>& samples) {
-  for (const TimedCell& sample : samples)
-    if (sample.wrong > 0)
-      fmt::print("# WRONG: {} {}, {} ranks, {} of {} B, run {}: {} elements\n", sample.library,
-                 sample.setting, sample.ranks, to_string(sample.collective), sample.bytes,
-                 sample.run + 1, sample.wrong);
-}
-
 Gathered gather(const CompareOptions& options) {
   std::size_t steps = 0;
   for (const int ranks : options.ranks) steps += contestants_for(options, ranks).size();
@@ -172,7 +163,7 @@ Gathered gather(const CompareOptions& options) {
 int compare(const CompareOptions& options) {
   tell_missing(options);
   const Gathered gathered = gather(options);
-  tell_wrong(gathered.samples);
+  fmt::print("{}", wrong_lines(gathered.samples));
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
   fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);

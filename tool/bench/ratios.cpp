@@ -146,6 +146,17 @@ std::vector<Ratio> ratios_of(const std::vector<TimedCell>& samples) {
   return ratios;
 }
 
+std::string wrong_lines(const std::vector<TimedCell>& samples) {
+  std::string lines;
+  for (const TimedCell& sample : samples)
+    if (sample.wrong > 0)
+      lines +=
+          fmt::format("# WRONG: {} {}, {} ranks, {} of {} B, run {}: {} elements\n", sample.library,
+                      sample.setting, sample.ranks, to_string(sample.collective), sample.bytes,
+                      sample.run + 1, sample.wrong);
+  return lines;
+}
+
 std::string means_table(const std::vector<Ratio>& ratios) {
   const std::set<std::string> peers = peers_in(ratios);
   std::string head = fmt::format("{:15} {:10} {:>6}", "#", "", "");

@@ -48,6 +48,8 @@ inline constexpr double kClose = 1.1;  // cells below are listed with their floo
 // Samples with wrong elements do not count for a peer.
 std::vector<Ratio> ratios_of(const std::vector<TimedCell>& samples);
 
+// Whoever computed wrongly, and where: a line each.
+std::string wrong_lines(const std::vector<TimedCell>& samples);
 // Geometric means per collective and number of ranks.
 std::string means_table(const std::vector<Ratio>& ratios);
 // Every cell.

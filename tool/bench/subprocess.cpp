@@ -115,17 +115,17 @@ class Programs {
   void send(int signal) const {
     for (const pid_t child : children_) ::kill(-child, signal);
   }
-  void drain(int patience_ms) {
+  void drain(int wait_ms) {
     pollfd event{output_.get(), POLLIN, 0};
     char block[65536];
-    while (output_ && ::poll(&event, 1, patience_ms) > 0) {
+    while (output_ && ::poll(&event, 1, wait_ms) > 0) {
       const ssize_t got = ::read(output_.get(), block, sizeof block);
       if (got <= 0) {
-        ::usleep(static_cast<useconds_t>(patience_ms) * 1000);  // closed; the end is near
+        ::usleep(static_cast<useconds_t>(wait_ms) * 1000);  // closed; the end is near
         return;
       }
       outcome_.output.append(block, static_cast<std::size_t>(got));
-      patience_ms = 0;
+      wait_ms = 0;
     }
   }
   void reap() {

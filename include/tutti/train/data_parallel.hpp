@@ -133,7 +133,8 @@ class DataParallel {
   virtual Group& group() const = 0;  // the copy that carries the buckets
 
   // Views; of a frozen parameter there is no gradient (null data). Gradients are f32 whatever the
-  // parameter is, and zero when a step begins.
+  // parameter is, and zero when a step begins. Between step() and its gate a parameter's values are
+  // partly old: whoever reads plain memory then is found out only when the gradient comes.
   virtual Buffer parameter(std::size_t index) const = 0;
   virtual Buffer gradient(std::size_t index) const = 0;
   // Called when all views have moved, and the contents with them.

@@ -42,7 +42,9 @@ class Lowerings {
     auto others = programs_of(algorithm, other, catalog);
     if (!others.ok() || *others == *programs) return both;
     auto lowered = std::make_unique<const Lowering>(*others);
-    if (lowered->fits()) both.other_ = std::move(lowered);
+    // All ranks have to run the same program, so all ask about rank 0.
+    const auto work = [](const Lowering& each) { return work_of(each.form(0, Reach::mapped)); };
+    if (lowered->fits() && work(*lowered) < work(*both.asked_)) both.better_ = std::move(lowered);
     return both;
   }
 
@@ -54,18 +56,15 @@ class Lowerings {
     };
     HostForms forms{asked_->form(rank, Reach::window), asked_->form(rank, Reach::mapped),
                     form_if(Reach::readable), form_if(Reach::mapped_source)};
-    if (!other_) return forms;
-    HostForm mapped = other_->form(rank, Reach::mapped);
-    if (work_of(mapped) < work_of(forms.mapped)) {
-      forms.mapped = std::move(mapped);
-      forms.mapped_source.reset();  // of the program that is not taken
-    }
+    if (!better_) return forms;
+    forms.mapped = better_->form(rank, Reach::mapped);
+    forms.mapped_source.reset();  // of the program that is not taken
     return forms;
   }
 
  private:
   std::unique_ptr<const Lowering> asked_;
-  std::unique_ptr<const Lowering> other_;
+  std::unique_ptr<const Lowering> better_;  // where memory is mapped; null: the same
 };
 
 }  // namespace

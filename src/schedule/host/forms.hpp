@@ -29,7 +29,7 @@ struct HostForms {
 //
 // An algorithm may have several programs for one call (request.shots). Through windows the one that
 // was asked for is taken: it may meet less often. Where memory is mapped all of them meet equally
-// often, so the one that touches least is taken.
+// often, so the one by which rank 0 touches least is taken, on all ranks alike.
 Result<std::optional<HostForms>> host_forms(Algorithm algorithm, const Request& request,
                                             const Catalog& catalog = Catalog::built_in());
 // Those of every rank.
@@ -57,6 +57,8 @@ struct HostWay {
   std::size_t longest = 0;  // chunk that is shown by any rank, bytes
   std::size_t widest = 0;   // bytes that any rank shows
   std::size_t piece = 0;    // bytes of a chunk that move at once
+  // That the longest chunk consists of.
+  std::size_t pieces() const { return longest == 0 ? 0 : (longest - 1) / piece + 1; }
 };
 
 // Sizes of what ranks show.

@@ -38,7 +38,7 @@ bool all_unaliased(const Forms& forms) {
   return std::all_of(forms.begin(), forms.end(), [](const HostForm& f) { return f.unaliased; });
 }
 
-class HostForms : public ::testing::TestWithParam<Entry> {};
+class LoweredCatalog : public ::testing::TestWithParam<Entry> {};
 
 // Proves one world for every reach; how many forms were proved.
 int prove_forms(const Entry& entry, const Request& request, Mode mode) {
@@ -67,7 +67,7 @@ int prove_forms(const Entry& entry, const Request& request, Mode mode) {
   return proved;
 }
 
-TEST_P(HostForms, are_proved_for_every_size_root_and_reach) {
+TEST_P(LoweredCatalog, are_proved_for_every_size_root_and_reach) {
   const Entry& entry = GetParam();
   int proved = 0;
   each_request(entry, 1, most_ranks(), [&](const Request& request) {
@@ -81,7 +81,7 @@ TEST_P(HostForms, are_proved_for_every_size_root_and_reach) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalog, HostForms, ::testing::ValuesIn(catalog()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Catalog, LoweredCatalog, ::testing::ValuesIn(catalog()), [](const auto& info) {
   return std::string(to_string(info.param.collective)) + "_" +
          std::string(to_string(info.param.algorithm));
 });

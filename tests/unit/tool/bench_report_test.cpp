@@ -122,6 +122,7 @@ TEST(BenchOptionsTest, wrong_words_are_named) {
   refused(&BenchWords::dtype, "f12");
   refused(&BenchWords::op, "mean");
   refused(&BenchWords::placement, "off");
+  refused(&BenchWords::pin, "nobody");
   refused(&BenchWords::budget, "soon");
 }
 
@@ -158,6 +159,14 @@ TEST(BenchRatios, times_are_divided_within_a_run_only) {
   EXPECT_DOUBLE_EQ(ratios[0].against_best.at("gloo"), 2);
   EXPECT_DOUBLE_EQ(ratios[0].against_all, 2);
   EXPECT_EQ(ratios[0].best_peer, "gloo:best");
+}
+
+TEST(BenchRatios, whoever_computes_wrongly_is_named) {
+  TimedCell wrong = sample(1, "mpich", "default", 1);
+  wrong.wrong = 5;
+  EXPECT_EQ(wrong_lines({sample(0, "tutti", "plain", 10), wrong}),
+            "# WRONG: mpich default, 2 ranks, all_reduce of 1024 B, run 2: 5 elements\n");
+  EXPECT_EQ(wrong_lines({sample(0, "tutti", "plain", 10)}), "");
 }
 
 TEST(BenchRatios, best_peer_is_chosen_anew_in_every_run) {

@@ -232,6 +232,34 @@ TEST(Choose, whoever_cannot_do_uneven_parts_is_refused_for_them) {
   EXPECT_TRUE(choose_forced(facts, Algorithm::direct).ok());
 }
 
+// A schedule may exist for all ranks and not for the few that would stand for them: 320 ranks make a
+// torus of 16 by 20, and 5 make none. Where one host has most of the few, they make no hierarchy.
+TEST(Choose, schedules_that_few_ranks_do_not_have_are_played_with_all) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    const auto alone = hosts(320, 1);
+    const auto torus = choose_forced({collective, 1 << 20, 320, alone}, Algorithm::torus_2d);
+    ASSERT_TRUE(torus.ok());
+    EXPECT_GT(torus->predicted.count(), 0);
+    EXPECT_NE(torus->predicted, kUnknownTime);
+    EXPECT_NE(choose({collective, 1 << 20, 320, alone}).predicted, kUnknownTime);
+  }
+  std::vector<int> uneven(64, 0);
+  for (int host = 1; host <= 120; ++host) uneven.insert(uneven.end(), 8, host);
+  const CallFacts facts{Collective::broadcast, 1 << 20, static_cast<int>(uneven.size()), uneven};
+  EXPECT_TRUE(choose_forced(facts, Algorithm::hierarchical).ok());
+}
+
+// The engine sends them: parts that only two ranks know cannot be found in anybody's line.
+TEST(Choose, parts_that_only_pairs_know_are_priced_as_messages) {
+  const auto host_of = hosts(4, 4);
+  CallFacts facts{Collective::all_to_all, 0, 4, host_of};
+  EXPECT_TRUE(can_meet(facts));
+  facts.uneven = true;
+  EXPECT_FALSE(can_meet(facts));
+  facts.collective = Collective::all_gather;  // all ranks know all parts
+  EXPECT_TRUE(can_meet(facts));
+}
+
 // Under a millisecond in a release build on an idle machine; the bound is for debug builds under
 // sanitizers on a busy one, and still finds a choice that walks all pairs of ranks.
 TEST(Choose, choosing_among_64_ranks_is_quick) {

@@ -246,6 +246,19 @@ TEST(HostTime, symmetric_memory_saves_the_copies) {
           << bytes;
 }
 
+TEST(HostTime, the_kernels_copy_is_priced_where_it_runs_and_only_there) {
+  Machine dear = built_in_machine();
+  dear.pull = *Curve::from_knots({{4096, 1.0}, {16 << 20, 4096.0}});  // seconds
+  const auto gather = [](std::size_t bytes, const Machine& machine, bool symmetric = false) {
+    return hosted(Collective::all_gather, bytes, 2, machine, symmetric);
+  };
+  EXPECT_GT(gather(1 << 20, dear), 1);
+  EXPECT_LT(gather(1 << 10, dear), 1e-3);        // too short to be read
+  EXPECT_LT(gather(1 << 20, dear, true), 1e-3);  // mapped
+  dear.pull = Curve();                           // the kernel does not permit it
+  EXPECT_LT(gather(1 << 20, dear), 1e-3);
+}
+
 // Fold-and-put on symmetric memory as a probe of nothing else measured it, on the machine of the
 // built-in figures: ranks on 2 cores, bytes, microseconds. Within a factor of two, which the
 // machine itself wanders by.
