@@ -41,16 +41,15 @@ TEST_P(Memory, may_be_symmetric_on_one_rank_and_plain_on_another) {
   });
 }
 
-TEST_P(Memory, that_is_symmetric_may_hold_nothing_to_do_with_a_call) {
+TEST_P(Memory, that_is_symmetric_serves_calls_of_no_bytes) {
   in_world([](Context& here) {
     Arena arena(*here.group, kArenaBytes);
-    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::pairwise}) {
-      arena.reset();
-      Case what{.collective = Collective::all_reduce, .count = 0, .algorithm = algorithm};
-      what.in_place = true;
-      try_out(*here.group, what, &arena);
-      what.in_place = false;
-      try_out(*here.group, what, &arena);
+    const Buffer nothing{arena.take(64), 0, Dtype::f32};
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::ring, Algorithm::pairwise}) {
+      CallOptions options;
+      options.algorithm = algorithm;
+      const Status status = here.group->all_reduce(nothing, ReduceOp::sum, options);
+      EXPECT_TRUE(status.ok()) << to_string(algorithm) << ": " << status.to_string();
     }
   });
 }

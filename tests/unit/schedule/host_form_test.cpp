@@ -81,10 +81,11 @@ TEST_P(LoweredCatalog, are_proved_for_every_size_root_and_reach) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalog, LoweredCatalog, ::testing::ValuesIn(catalog()), [](const auto& info) {
-  return std::string(to_string(info.param.collective)) + "_" +
-         std::string(to_string(info.param.algorithm));
-});
+INSTANTIATE_TEST_SUITE_P(Catalog, LoweredCatalog, ::testing::ValuesIn(catalog()),
+                         [](const auto& info) {
+                           return std::string(to_string(info.param.collective)) + "_" +
+                                  std::string(to_string(info.param.algorithm));
+                         });
 
 std::vector<Program> programs_of(Collective collective, Algorithm algorithm, int size,
                                  Mode mode = Mode::out_of_place) {
