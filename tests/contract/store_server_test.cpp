@@ -110,7 +110,8 @@ TEST_P(ServerContract, random_bytes_change_nothing) {
 
 TEST_P(ServerContract, a_stranger_cannot_name_a_huge_length) {
   // As if the handshake were over: length 0xffffffff, then the beginning of a body.
-  const std::string request = std::string("\xff\xff\xff\xff", 4) + std::string(100, 'x');
+  std::string request(4, '\xff');
+  request.append(100, 'x');
   Descriptor socket = stranger(*server_);
   ASSERT_TRUE(write_fully(socket.get(), request.data(), request.size(), soon()).ok());
   EXPECT_TRUE(is_shown_the_door(socket.get()));
