@@ -1,38 +1,10 @@
 // A blocking call of a few bytes on one host allocates nothing: what it needs was made by the first one
-// like it. Every way to malloc is counted, on the calling thread. A sanitizer has its own malloc, and its
-// builds leave this out.
+// like it.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#include <cstdlib>
 #include <functional>
 
+#include "support/allocations.hpp"
 #include "support/worlds.hpp"
-
-namespace {
-thread_local int allocations = 0;
-}
-
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* memory, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* memory, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(memory, bytes);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-}
 
 namespace tutti::test {
 namespace {

@@ -1,43 +1,20 @@
-// A dump runs in signal handlers, where whoever was interrupted may hold malloc's lock: every way to
-// malloc is counted here, that of operator new in libstdc++ too. A sanitizer has its own malloc, and
-// its builds leave this out.
+// A dump runs in signal handlers, where whoever was interrupted may hold malloc's lock.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
 
+#include "support/allocations.hpp"
 #include "support/parsed_json.hpp"
 #include "trace/recorder.hpp"
 #include "tutti/types.hpp"
 
-namespace {
-std::atomic<int> allocations{0};
-}
-
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* memory, std::size_t bytes);
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* memory, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(memory, bytes);
-}
-}
-
 namespace tutti::trace {
 namespace {
+
+using test::allocations;
 
 Recorder& filled(Recorder& recorder) {
   Record record;
