@@ -3,8 +3,8 @@
 // Implemented by MessageRun (links) and HostRun (memory that ranks of one host share). One run serves
 // every call of its kind, one after the other.
 //
-// Buffers        the launch's memory is used from begin() until done(), or until abandon() returned; by this
-//                rank, that is: peers that have it mapped learn of a failure a little later.
+// Buffers        the launch's memory is used from begin() until done(), or until abandon() returned; by
+//                this rank, that is: peers that have it mapped learn of a failure a little later.
 // Thread-safety  none: whoever holds the group's baton steps it.
 #pragma once
 
