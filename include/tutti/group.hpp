@@ -76,11 +76,12 @@ class Group : public Collectives {
 
   // New groups on the same links. `split` is called by all ranks: a negative color gets none (a
   // null group), others are ordered by key, ties by old rank. `subgroup` is called by its members
-  // only, with the same list and tag on each. `duplicate` is called by all ranks; its reductions
-  // fold in `order`, absent: as here.
+  // only, with the same list and tag on each, and waits for the others for `timeout` (0: this
+  // group's). `duplicate` is called by all ranks; its reductions fold in `order`, absent: as here.
   virtual Result<std::shared_ptr<Group>> split(int color, int key, std::string name = "") = 0;
   virtual Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                                  std::string name = "") = 0;
+                                                  std::string name = "",
+                                                  std::chrono::nanoseconds timeout = {}) = 0;
   virtual Result<std::shared_ptr<Group>> duplicate(
       std::string name = "", std::optional<ReductionOrder> order = std::nullopt) = 0;
 

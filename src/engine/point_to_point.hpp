@@ -48,7 +48,14 @@ struct Posting {
   bool internal = false;
   Nanoseconds timeout{0};
   Nanoseconds deadline = Nanoseconds::max();
-  std::shared_ptr<Batch> batch;
+  std::shared_ptr<Batch> batch = nullptr;
+
+  static Posting send(int peer, std::uint32_t tag, const void* data, std::size_t bytes) {
+    return {true, static_cast<std::byte*>(const_cast<void*>(data)), bytes, peer, tag};
+  }
+  static Posting recv(int peer, std::uint32_t tag, void* data, std::size_t bytes) {
+    return {false, static_cast<std::byte*>(data), bytes, peer, tag};
+  }
 };
 
 class PointToPoint {

@@ -42,9 +42,12 @@ Status RankGroup::share_host_memory() {
   if (!*beside) return {};
   auto shared = share_memory(sizeof(RankMemory), call);
   if (!shared.ok()) {
+    if (shared.status().code() != Code::out_of_memory) return shared.status();
     // All ranks have heard of it: messages serve as well, only slower.
-    if (shared.status().code() == Code::out_of_memory) return {};
-    return shared.status();
+    if (rank() == 0)
+      world_->engine().log().warn(Subsystem::shm, "group '{}' has no memory to meet in: {}", name(),
+                                  shared.status().message());
+    return {};
   }
   auto* own = static_cast<RankMemory*>(shared->memory.data);
   prepare(*own);

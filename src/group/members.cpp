@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/clock.hpp"
 #include "group/gather_all.hpp"
 #include "group/rank_group.hpp"
 
@@ -17,6 +18,14 @@ struct Ballot {
   std::uint32_t next_channel = 0;
   std::uint32_t spare = 0;
 };
+
+// What the first of a list says to the others: the id of their group, or who did not come.
+struct Answer {
+  std::uint32_t id = 0;
+  std::int32_t absent = -1;
+};
+
+constexpr Nanoseconds kToSayWho = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -78,47 +87,64 @@ Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
 
 Status RankGroup::run_internal(engine::Posting posting) {
   posting.internal = true;
-  posting.timeout = setting_.config->timeout;
   return channel_->post({posting}, true)->wait(std::chrono::nanoseconds::max());
 }
 
-Status RankGroup::send_internal(int peer, std::uint32_t tag, const void* data, std::size_t bytes) {
-  engine::Posting posting;
-  posting.is_send = true;
-  posting.data = static_cast<std::byte*>(const_cast<void*>(data));
-  posting.bytes = bytes;
-  posting.peer = peer;
-  posting.tag = tag;
-  return run_internal(posting);
+Status RankGroup::absent_from(const Assembly& assembly, int member) const {
+  return {Code::timed_out,
+          fmt::format("rank {} ({}) did not come to group '{}' within {:g} s; do all its ranks "
+                      "create it, in the same order?",
+                      member,
+                      world_->engine().endpoint().whereabouts(
+                          channel_->options().members[static_cast<std::size_t>(member)]),
+                      assembly.name, in_seconds(assembly.timeout)),
+          {rank(), member, 0}};
 }
 
-Status RankGroup::recv_internal(int peer, std::uint32_t tag, void* data, std::size_t bytes) {
-  engine::Posting posting;
-  posting.is_send = false;
-  posting.data = static_cast<std::byte*>(data);
-  posting.bytes = bytes;
-  posting.peer = peer;
-  posting.tag = tag;
-  return run_internal(posting);
+// The first member asks the others for the ids that they have free, and tells them the largest; or,
+// as soon as it knows, who keeps them waiting.
+Result<std::uint32_t> RankGroup::agree_on_channel(const Assembly& assembly) {
+  return rank() == assembly.ranks[0] ? assemble(assembly) : report_to_first(assembly);
 }
 
-// The first member asks the others for the ids they have free and tells them the largest.
-Result<std::uint32_t> RankGroup::agree_on_channel(std::span<const int> ranks, std::uint32_t tag) {
-  std::uint32_t id = world_->engine().next_channel();
-  if (rank() != ranks[0]) {
-    if (Status status = send_internal(ranks[0], tag, &id, sizeof id); !status.ok()) return status;
-    if (Status status = recv_internal(ranks[0], tag, &id, sizeof id); !status.ok()) return status;
-    return id;
-  }
-  for (int member : ranks.subspan(1)) {
+Result<std::uint32_t> RankGroup::assemble(const Assembly& assembly) {
+  const auto others = assembly.ranks.subspan(1);
+  const auto deadline = deadline_after(steady_clock().now(), assembly.timeout);
+  Answer answer{world_->engine().next_channel(), -1};
+  Status failure;
+  for (int member : others) {
     std::uint32_t theirs = 0;
-    if (Status status = recv_internal(member, tag, &theirs, sizeof theirs); !status.ok())
-      return status;
-    id = std::max(id, theirs);
+    auto posting = engine::Posting::recv(member, assembly.tag, &theirs, sizeof theirs);
+    posting.timeout = std::max(deadline - steady_clock().now(), Nanoseconds(1));
+    failure = run_internal(posting);
+    if (failure.code() == Code::timed_out) failure = absent_from(assembly, answer.absent = member);
+    if (!failure.ok()) break;
+    answer.id = std::max(answer.id, theirs);
   }
-  for (int member : ranks.subspan(1))
-    if (Status status = send_internal(member, tag, &id, sizeof id); !status.ok()) return status;
-  return id;
+  for (int member : others) {
+    auto posting = engine::Posting::send(member, assembly.tag, &answer, sizeof answer);
+    posting.timeout = assembly.timeout;
+    if (Status status = run_internal(posting); !status.ok() && failure.ok()) failure = status;
+  }
+  if (!failure.ok()) return failure;
+  return answer.id;
+}
+
+Result<std::uint32_t> RankGroup::report_to_first(const Assembly& assembly) {
+  const int first = assembly.ranks[0];
+  std::uint32_t id = world_->engine().next_channel();
+  auto report = engine::Posting::send(first, assembly.tag, &id, sizeof id);
+  report.timeout = assembly.timeout;
+  Status status = run_internal(report);
+  Answer answer;
+  auto reply = engine::Posting::recv(first, assembly.tag, &answer, sizeof answer);
+  // It waits as long for the others before it can say who is missing.
+  reply.timeout = deadline_after(kToSayWho, assembly.timeout);
+  if (status.ok()) status = run_internal(reply);
+  if (status.code() == Code::timed_out) return absent_from(assembly, first);
+  if (!status.ok()) return status;
+  if (answer.absent >= 0) return absent_from(assembly, answer.absent);
+  return answer.id;
 }
 
 Status RankGroup::check_list(std::span<const int> ranks) const {
@@ -139,12 +165,14 @@ Status RankGroup::check_list(std::span<const int> ranks) const {
 }
 
 Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                                   std::string name) {
+                                                   std::string name,
+                                                   std::chrono::nanoseconds timeout) {
   if (Status status = check_process(); !status.ok()) return status;
   if (Status status = check_list(ranks); !status.ok()) return status;
-  auto id = agree_on_channel(ranks, tag);
-  if (!id.ok()) return id.status();
   if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
+  if (timeout.count() <= 0) timeout = setting_.config->timeout;
+  auto id = agree_on_channel({ranks, tag, name, timeout});
+  if (!id.ok()) return id.status();
   return open(*id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order);
 }
 
@@ -198,17 +226,21 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
                   region.ok() ? fmt::format("allocate: a rank had no {} bytes to share", bytes)
                               : region.status().message());
   }
-  const auto everyones = [&] {
+  transport::Endpoint& endpoint = engine.endpoint();
+  const auto have_come = [&] {
     return !channel_->health().ok() || std::all_of(peers.begin(), peers.end(), [&](int peer) {
-      return engine.endpoint().region_mapped(peer, id);
+      return endpoint.region_has_come(peer, id);
     });
   };
-  engine.drive(*channel_, everyones, call.timeout);
+  engine.drive(*channel_, have_come, call.timeout);
+  const bool mapped = std::all_of(peers.begin(), peers.end(), [&](int peer) {
+    return endpoint.link(peer)->reach({id, 0}, bytes) != nullptr;
+  });
   // Nobody uses it before everybody has it, and either all have it or nobody.
-  const auto agreed = all_say_yes(*this, everyones(), call);
+  const auto agreed = all_say_yes(*this, mapped, call);
   Status status = agreed.status();
   if (status.ok() && !*agreed)
-    status = Status(Code::timed_out, "allocate: not all ranks could map the memory in time");
+    status = Status(Code::out_of_memory, "allocate: not all ranks could map each other's memory");
   if (!status.ok()) {
     free_region();
     return status;

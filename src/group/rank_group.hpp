@@ -35,7 +35,8 @@ class RankGroup final : public Group {
 
   Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override;
   Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                          std::string name) override;
+                                          std::string name,
+                                          std::chrono::nanoseconds timeout) override;
   Result<std::shared_ptr<Group>> duplicate(std::string name,
                                            std::optional<ReductionOrder> order) override;
 
@@ -62,11 +63,19 @@ class RankGroup final : public Group {
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options) const;
-  Status send_internal(int peer, std::uint32_t tag, const void* data, std::size_t bytes);
-  Status recv_internal(int peer, std::uint32_t tag, void* data, std::size_t bytes);
+  // A list of ranks that are about to be a group, and how long they wait for each other.
+  struct Assembly {
+    std::span<const int> ranks;
+    std::uint32_t tag = 0;
+    const std::string& name;
+    std::chrono::nanoseconds timeout;
+  };
   Status run_internal(engine::Posting posting);
   Status check_list(std::span<const int> ranks) const;
-  Result<std::uint32_t> agree_on_channel(std::span<const int> ranks, std::uint32_t tag);
+  Result<std::uint32_t> agree_on_channel(const Assembly& assembly);
+  Result<std::uint32_t> assemble(const Assembly& assembly);
+  Result<std::uint32_t> report_to_first(const Assembly& assembly);
+  Status absent_from(const Assembly& assembly, int member) const;
   Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
                                       const std::vector<int>& ranks, ReductionOrder order);
   Result<std::shared_ptr<Group>> divide(int color, int key, std::string name, ReductionOrder order);

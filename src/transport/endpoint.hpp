@@ -9,7 +9,7 @@
 // Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder
 //                of the engine's poll lock). sleep by one thread at a time too, but it may run
 //                BESIDE a poll in another thread: it only waits (and empties the bell), poll
-//                dispatches. wake, link, region_mapped and whereabouts by any thread.
+//                dispatches. wake, link, region_has_come and whereabouts by any thread.
 #pragma once
 
 #include <chrono>
@@ -55,11 +55,12 @@ class Endpoint {
 
   // Symmetric memory. `allocate_region` makes and zeroes one and hands it to the peers named (those
   // on memory links; others are passed over); `id` is the same on all ranks of the group.
-  // `region_mapped` says whether the peer's region `id` has arrived here; poll makes it come true.
+  // `region_has_come` says whether the peer's region `id` has arrived here; poll makes it come true.
+  // Link::reach then finds it, unless this process could not map it.
   // `free_region` unmaps this rank's own and drops the mappings of the peers' regions of that id.
   virtual Result<MemoryRegion> allocate_region(std::uint64_t id, std::size_t bytes,
                                                const std::vector<int>& peers) = 0;
-  virtual bool region_mapped(int peer, std::uint64_t id) const = 0;
+  virtual bool region_has_come(int peer, std::uint64_t id) const = 0;
   virtual void free_region(std::uint64_t id) = 0;
   // The own region that holds `data`, if all of `peers` have mapped it; region 0 otherwise. The
   // answer, and that of Link::reach, is good until `regions_version` changes. Any thread.

@@ -18,6 +18,8 @@ constexpr std::uint32_t kPollsPerLook = 256;
 constexpr std::size_t kDirectSockets = 2;
 // How long a rank that leaves tries to get its last messages out.
 constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
+constexpr const char* kNoDescriptor =
+    "this process has no descriptor left to take it with; raise its limit (ulimit -n)";
 
 }  // namespace
 
@@ -94,10 +96,11 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
   lifeline.flush();
   while (auto region = lifeline.receive()) {
     happened = true;
-    auto mapping = Mapping::shared(region->memory.get(), region->bytes, true);
+    auto mapping = Mapping::shared(region->file->get(), region->bytes, true);
     if (!mapping.ok()) {
       parts_.log.warn(Subsystem::shm, "cannot map memory {} of rank {}: {}", region->id,
-                      lifeline.peer(), mapping.status().message());
+                      lifeline.peer(), *region->file ? mapping.status().message() : kNoDescriptor);
+      regions_.add(lifeline.peer(), region->id, nullptr);
       continue;
     }
     regions_.add(lifeline.peer(), region->id, std::make_shared<Mapping>(std::move(*mapping)));
@@ -148,14 +151,14 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   };
   const bool shared = std::any_of(lifelines_.begin(), lifelines_.end(),
                                   [&](const auto& line) { return is_wanted(line->peer()); });
-  auto region = regions_.allocate(id, bytes, shared);
-  if (!region.ok()) return region;
+  auto made = regions_.allocate(id, bytes, shared);
+  if (!made.ok()) return made.status();
   for (auto& lifeline : lifelines_)
-    if (is_wanted(lifeline->peer())) lifeline->send(id, bytes, regions_.descriptor(id));
+    if (is_wanted(lifeline->peer())) lifeline->send({id, bytes, made->file});
   for (MemoryLink* link : memory_)
     if (link->same_process() && is_wanted(link->peer()))
       link->tell_region(id, regions_.mapping(id));
-  return region;
+  return made->region;
 }
 
 std::string LinkedEndpoint::whereabouts(int rank) const {

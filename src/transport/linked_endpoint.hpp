@@ -44,7 +44,9 @@ class LinkedEndpoint final : public Endpoint {
   void wake() override { parts_.window->ring(); }
   Result<MemoryRegion> allocate_region(std::uint64_t id, std::size_t bytes,
                                        const std::vector<int>& peers) override;
-  bool region_mapped(int peer, std::uint64_t id) const override { return regions_.has(peer, id); }
+  bool region_has_come(int peer, std::uint64_t id) const override {
+    return regions_.has_come(peer, id);
+  }
   void free_region(std::uint64_t id) override { regions_.free(id); }
   MemoryRef find_region(const void* data, std::size_t bytes,
                         std::span<const int> peers) const override {

@@ -7,35 +7,31 @@
 
 namespace tutti::transport {
 
-Result<MemoryRegion> RegionTable::allocate(std::uint64_t id, std::size_t bytes, bool shared) {
+Result<RegionTable::NewRegion> RegionTable::allocate(std::uint64_t id, std::size_t bytes,
+                                                     bool shared) {
   if (id == 0 || id == ~std::uint64_t{0} || bytes == 0)
     return Status(Code::invalid_argument,
                   fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
   if (Status status = check_room(bytes); !status.ok()) return status;
   Own own;
+  NewRegion made;
   if (shared) {
-    auto made = make_shared_memory("tutti-region", bytes);
-    if (!made.ok()) return made.status();
-    own.descriptor = std::move(*made);
+    auto file = make_shared_memory("tutti-region", bytes);
+    if (!file.ok()) return file.status();
+    made.file = std::make_shared<const Descriptor>(std::move(*file));
   }
   auto mapping =
-      shared ? Mapping::shared(own.descriptor.get(), bytes, true) : Mapping::anonymous(bytes);
+      shared ? Mapping::shared(made.file->get(), bytes, true) : Mapping::anonymous(bytes);
   if (!mapping.ok()) return mapping.status();
   own.mapping = std::make_shared<Mapping>(std::move(*mapping));
   // The owner touches first: the pages come from its own NUMA node.
   std::memset(own.mapping->data(), 0, bytes);
 
-  const MemoryRegion region{id, own.mapping->data(), bytes};
+  made.region = {id, own.mapping->data(), bytes};
   std::unique_lock lock(mutex_);
   if (!own_.emplace(id, std::move(own)).second)
     return Status(Code::invalid_argument, fmt::format("symmetric memory {} exists already", id));
-  return region;
-}
-
-int RegionTable::descriptor(std::uint64_t id) const {
-  std::shared_lock lock(mutex_);
-  const auto found = own_.find(id);
-  return found == own_.end() ? -1 : found->second.descriptor.get();
+  return made;
 }
 
 void RegionTable::free(std::uint64_t id) {
@@ -58,7 +54,7 @@ std::shared_ptr<Mapping> RegionTable::mapping(std::uint64_t id) const {
   return found == own_.end() ? nullptr : found->second.mapping;
 }
 
-bool RegionTable::has(int peer, std::uint64_t id) const {
+bool RegionTable::has_come(int peer, std::uint64_t id) const {
   std::shared_lock lock(mutex_);
   return theirs_.count({peer, id}) != 0;
 }
@@ -66,7 +62,7 @@ bool RegionTable::has(int peer, std::uint64_t id) const {
 std::byte* RegionTable::reach(int peer, const MemoryRef& ref, std::size_t bytes) const {
   std::shared_lock lock(mutex_);
   const auto found = theirs_.find({peer, ref.region});
-  if (found == theirs_.end()) return nullptr;
+  if (found == theirs_.end() || !found->second) return nullptr;
   const Mapping& region = *found->second;
   if (bytes > region.bytes() || ref.offset > region.bytes() - bytes) return nullptr;
   return region.data() + ref.offset;

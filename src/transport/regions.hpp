@@ -20,18 +20,24 @@ namespace tutti::transport {
 
 class RegionTable {
  public:
-  // Makes one. `shared`: other processes are going to map it, by `descriptor(id)`.
-  Result<MemoryRegion> allocate(std::uint64_t id, std::size_t bytes, bool shared);
-  int descriptor(std::uint64_t id) const;
+  // A region of this rank, and the file by which other processes map it. Nobody keeps the file once
+  // they have: the mappings hold the memory, and hundreds of groups no descriptors.
+  struct NewRegion {
+    MemoryRegion region;
+    std::shared_ptr<const Descriptor> file;  // null unless `shared`
+  };
+  // Makes one. `shared`: other processes are going to map it.
+  Result<NewRegion> allocate(std::uint64_t id, std::size_t bytes, bool shared);
   // Drops this rank's own region and everybody's of that id.
   void free(std::uint64_t id);
 
-  // A peer's region: mapped here, or the peer's own mapping when it is in this process.
+  // A peer's region: mapped here, or the peer's own mapping when it is in this process. Null: it
+  // has come, but this process cannot map it.
   void add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping);
   // A share in this rank's own mapping, for a peer in this process: whoever still reads or writes
   // it when its owner has gone finds memory there. Null: there is no such region.
   std::shared_ptr<Mapping> mapping(std::uint64_t id) const;
-  bool has(int peer, std::uint64_t id) const;
+  bool has_come(int peer, std::uint64_t id) const;
   std::byte* reach(int peer, const MemoryRef& ref, std::size_t bytes) const;
 
   // The peer has mapped this rank's region: from now on it may be lent to it.
@@ -46,7 +52,6 @@ class RegionTable {
  private:
   struct Own {
     std::shared_ptr<Mapping> mapping;
-    Descriptor descriptor;
     std::set<int> mapped_by;
   };
 

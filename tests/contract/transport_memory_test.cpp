@@ -19,7 +19,7 @@ class MemoryLinkContract : public testing::TestWithParam<std::string> {
   std::byte* shared_memory(std::size_t bytes) {
     auto region = ranks.endpoints[0]->allocate_region(5, bytes, {1});
     EXPECT_TRUE(region.ok()) << region.status().to_string();
-    EXPECT_TRUE(ranks.poll_until([&] { return ranks.endpoints[1]->region_mapped(0, 5); }));
+    EXPECT_TRUE(ranks.poll_until([&] { return ranks.endpoints[1]->region_has_come(0, 5); }));
     // The owner lends only after it has heard that the mapping is there.
     EXPECT_TRUE(
         ranks.poll_until([&] { return ranks.link(0, 1).share(region->data, 1).region != 0; }));
@@ -126,7 +126,7 @@ TEST_P(MemoryLinkContract, regions_are_zeroed_reachable_and_writable_by_the_peer
 TEST_P(MemoryLinkContract, a_freed_region_is_gone_on_this_rank_and_its_id_can_be_used_again) {
   shared_memory(4096);
   ranks.endpoints[1]->free_region(5);
-  EXPECT_FALSE(ranks.endpoints[1]->region_mapped(0, 5));
+  EXPECT_FALSE(ranks.endpoints[1]->region_has_come(0, 5));
   ranks.endpoints[0]->free_region(5);
   std::byte* again = shared_memory(8192);
   EXPECT_NE(again, nullptr);

@@ -189,7 +189,7 @@ TEST(SharedMemory, regions_are_mapped_and_lent_between_processes) {
   TwoProcesses two("shm", [](Endpoint& endpoint) {
     Notebook note(endpoint);
     note.keep = true;
-    if (!poll_until(endpoint, note, [&] { return endpoint.region_mapped(0, 12); })) return 1;
+    if (!poll_until(endpoint, note, [&] { return endpoint.region_has_come(0, 12); })) return 1;
     if (!poll_until(endpoint, note, [&] { return note.messages.size() == 1; })) return 2;
     const Received& message = note.messages[0];
     if (message.bytes != pattern(300'000)) return 3;

@@ -1,6 +1,11 @@
 """Sub-groups, their ranks, their end, and beginning again."""
+import os
+import time
+
+import pytest
 import torch
 import torch.distributed as dist
+import tutti_torch
 
 from bodies import every_rank, needs_torch_2, ramp, tutti_only
 
@@ -96,6 +101,38 @@ def test_a_destroyed_group_leaves_the_others_intact(me):
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
     assert tensor[0].item() == me.size
+
+
+@tutti_only
+@every_rank(2, 3)
+def test_groups_share_the_links_of_the_world(me):
+    before = len(os.listdir("/proc/self/fd"))
+    groups = [dist.new_group(ranks) for ranks in ([0, 1], None) for _ in range(10)]
+    for group in groups:
+        if dist.get_rank(group) >= 0:
+            tensor = torch.ones(3)
+            dist.all_reduce(tensor, group=group)
+            assert tensor[0].item() == dist.get_world_size(group)
+    assert len(os.listdir("/proc/self/fd")) == before
+    dist.barrier()
+
+
+def group_with_one_who_is_gone(me):
+    dist.init_process_group(me.backend, init_method=f"file://{me.folder}/store", rank=me.rank,
+                            world_size=me.size)
+    dist.barrier()
+    if me.rank == 1:
+        dist.destroy_process_group()
+        return 0.0
+    began = time.monotonic()
+    with pytest.raises(tutti_torch.PeerLost, match="rank 1 .*has left"):
+        dist.new_group([0, 1])
+    return time.monotonic() - began
+
+
+@tutti_only
+def test_a_group_with_a_rank_that_has_ended_fails_at_once(lone_ranks):
+    assert max(lone_ranks(2).run(group_with_one_who_is_gone)) < 20
 
 
 @needs_torch_2  # before, it wanted CUDA

@@ -1,6 +1,12 @@
 // Groups made from groups, several in flight at once, and their end.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <random>
 
 #include "support/trial.hpp"
@@ -10,6 +16,13 @@ namespace tutti::test {
 namespace {
 
 class Groups : public WorldTest {};
+class GroupsOfProcesses : public WorldTest {};  // each with descriptors of its own
+
+std::vector<int> everyone(const Context& here) {
+  std::vector<int> all;
+  for (int rank = 0; rank < here.size; ++rank) all.push_back(rank);
+  return all;
+}
 
 void expect_works(Group& group, std::uint64_t seed) {
   try_out(group, {.collective = Collective::all_reduce, .count = 33, .seed = seed});
@@ -83,10 +96,8 @@ TEST_P(Groups, from_a_list_are_made_by_their_members_alone_in_the_order_of_the_l
 
 TEST_P(Groups, from_lists_with_different_tags_do_not_meet) {
   in_world([](Context& here) {
-    std::vector<int> all;
-    for (int rank = 0; rank < here.size; ++rank) all.push_back(rank);
-    auto one = here.group->subgroup(all, 1);
-    auto two = here.group->subgroup(all, 2);
+    auto one = here.group->subgroup(everyone(here), 1);
+    auto two = here.group->subgroup(everyone(here), 2);
     ASSERT_TRUE(one.ok() && two.ok());
     std::vector<std::int32_t> a{1}, b{2};
     // Opposite orders on odd and even ranks.
@@ -170,7 +181,84 @@ TEST_P(Groups, may_be_left_by_a_rank_that_is_done) {
   });
 }
 
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+// From here on this process may open so many more.
+void leave_descriptors(int left) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = 256;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<int> filling;
+  for (int each = 0; (each = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;)
+    filling.push_back(each);
+  ASSERT_EQ(errno, EMFILE);
+  for (int i = 0; i < left; ++i) ::close(filling[static_cast<std::size_t>(i)]);
+}
+
+TEST_P(GroupsOfProcesses, by_the_hundred_take_no_descriptors) {
+  in_world([](Context& here) {
+    leave_descriptors(8);
+    meet(here);
+    const std::ptrdiff_t before = open_descriptors();
+    std::vector<std::shared_ptr<Group>> groups;
+    for (int i = 0; i < (reduced() ? 20 : 100); ++i) {
+      auto copy = here.group->duplicate();
+      ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+      groups.push_back(*copy);
+    }
+    for (const auto& group : groups) {
+      std::vector<std::int32_t> value{1};
+      ASSERT_TRUE(group->all_reduce(Buffer::of(value), ReduceOp::sum).ok());
+      EXPECT_EQ(value[0], here.size);
+    }
+    EXPECT_EQ(open_descriptors(), before);
+  });
+}
+
+// A rank that cannot take the memory of the others says so, and all of them go on without it.
+TEST_P(GroupsOfProcesses, are_made_although_one_rank_has_no_descriptor_left) {
+  in_world([](Context& here) {
+    if (here.rank == 1) leave_descriptors(0);
+    meet(here);
+    auto copy = here.group->duplicate();
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    expect_works(**copy, 11);
+    auto shared = here.group->allocate(4096);
+    const bool memory = GetParam().kind == WorldKind::shm;
+    EXPECT_EQ(shared.status().code(), memory ? Code::out_of_memory : Code::ok);
+    expect_works(*here.group, 12);
+  });
+}
+
+TEST_P(Groups, from_a_list_name_the_rank_that_does_not_come) {
+  in_world([](Context& here) {
+    if (here.rank == 2) return meet(here);
+    auto group = here.group->subgroup(everyone(here), 9, "few", std::chrono::milliseconds(100));
+    EXPECT_EQ(group.status().code(), Code::timed_out);
+    EXPECT_EQ(group.status().peer(), 2) << group.status().to_string();
+    EXPECT_NE(group.status().message().find("'few'"), std::string::npos);
+    meet(here);
+  });
+}
+
+TEST_P(Groups, from_a_list_fail_at_once_when_a_rank_has_left) {
+  in_world([](Context& here) {
+    if (here.rank == 2) here.group.reset();
+    meet(here);
+    if (here.rank == 2) return;
+    auto group = here.group->subgroup(everyone(here), 9, "few");
+    EXPECT_EQ(group.status().code(), Code::peer_lost) << group.status().to_string();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(World, Groups, testing::ValuesIn(one_world_of_each()), name_of);
+INSTANTIATE_TEST_SUITE_P(World, GroupsOfProcesses,
+                         testing::Values(World{.kind = WorldKind::shm, .size = 3},
+                                         World{.kind = WorldKind::tcp, .size = 3}),
+                         name_of);
 
 TEST(GroupOfOne, needs_nobody) {
   run(World{.size = 1}, [](Context& here) {

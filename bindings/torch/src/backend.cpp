@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdlib>
+#include <functional>
 
 #include "errors.hpp"
 #include "store.hpp"
@@ -49,6 +50,17 @@ c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> stor
   options.config = std::move(config);
   auto group = take(tutti::Group::create(meeting, std::move(options)));
   return c10::make_intrusive<Backend>(std::move(meeting), std::move(group), timeout);
+}
+
+c10::intrusive_ptr<Backend> Backend::create_within(Backend& world,
+                                                   c10::intrusive_ptr<c10d::Store> store,
+                                                   const std::vector<int>& ranks,
+                                                   Milliseconds timeout, const std::string& name) {
+  // All ranks make groups in one order, as torch asks; the tag keeps apart those that threads make at
+  // the same time.
+  const auto tag = static_cast<std::uint32_t>(std::hash<std::string>()(name));
+  auto group = take(world.group().subgroup(ranks, tag, name, std::max(timeout, Milliseconds(0))));
+  return c10::make_intrusive<Backend>(adapt(std::move(store)), std::move(group), timeout);
 }
 
 Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,

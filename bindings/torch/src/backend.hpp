@@ -26,6 +26,12 @@ class Backend : public BackendBase {
   static c10::intrusive_ptr<Backend> create(c10::intrusive_ptr<c10d::Store> store, int rank,
                                             int size, Milliseconds timeout,
                                             const std::string& name);
+  // A group of some of `world`'s ranks, on its links. Called by those ranks alone; blocks, at most
+  // `timeout`.
+  static c10::intrusive_ptr<Backend> create_within(Backend& world,
+                                                   c10::intrusive_ptr<c10d::Store> store,
+                                                   const std::vector<int>& ranks,
+                                                   Milliseconds timeout, const std::string& name);
   Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
           Milliseconds timeout);
   ~Backend() override;

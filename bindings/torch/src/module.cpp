@@ -1,6 +1,7 @@
 // tutti_torch._C: what the Python package needs from C++.
 #include <pybind11/chrono.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.hpp"
@@ -38,6 +39,12 @@ Handle create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
   return Backend::create(store, rank, size, timeout, name);
 }
 
+Handle create_within(const Handle& world, const c10::intrusive_ptr<c10d::Store>& store,
+                     const std::vector<int>& ranks, std::chrono::milliseconds timeout,
+                     const std::string& name) {
+  return Backend::create_within(backend_of(world), store, ranks, timeout, name);
+}
+
 void monitored_barrier(const Handle& handle, std::chrono::milliseconds timeout, bool all) {
   c10d::BarrierOptions options;
   options.timeout = timeout;
@@ -53,11 +60,15 @@ PYBIND11_MODULE(_C, m) {
   py::register_exception_translator(&translate);
   m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
         py::arg("name"), release);
+  m.def("create_within", &create_within, py::arg("world"), py::arg("store"), py::arg("ranks"),
+        py::arg("timeout"), py::arg("name"), release);
   m.def("monitored_barrier", &monitored_barrier, release);
   m.def(
       "allocate",
       [](const Handle& group, std::size_t bytes) { return backend_of(group).allocate(bytes); },
       release);
+  m.def("is_tutti",
+        [](const Handle& group) { return dynamic_cast<const Backend*>(group.get()) != nullptr; });
   m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
   m.def("end_callbacks", &end_callbacks, release);
   m.def(

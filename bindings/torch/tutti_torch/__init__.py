@@ -29,8 +29,23 @@ __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoErro
 
 
 def _create(options, _):
-    name = f"group_{options.group_id}" if options.global_ranks_in_group else "world"
-    return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
+    ranks = options.global_ranks_in_group
+    if not ranks:
+        return _C.create(options.store, options.group_rank, options.group_size, options.timeout, "world")
+    name = f"group_{options.group_id}"
+    world = _world()
+    if world is None:
+        return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
+    return _C.create_within(world, options.store, ranks, options.timeout, name)
+
+
+def _world():
+    """The backend of the default group, whose links other groups share; None: it is not tutti's."""
+    try:
+        backend = _backend(None)
+    except (RuntimeError, ValueError):
+        return None
+    return backend if _C.is_tutti(backend) else None
 
 
 def _register():

@@ -1,6 +1,5 @@
 #include "transport/shm/lifeline.hpp"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,8 +34,8 @@ Status Lifeline::watch(Reactor& reactor) {
 
 void Lifeline::on_ready(std::uint32_t) { ready_ = true; }
 
-void Lifeline::send(std::uint64_t id, std::size_t bytes, int memory) {
-  outbox_.push_back({id, bytes, Descriptor(::fcntl(memory, F_DUPFD_CLOEXEC, 0))});
+void Lifeline::send(RegionParcel parcel) {
+  outbox_.push_back(std::move(parcel));
   flush();
 }
 
@@ -44,17 +43,18 @@ void Lifeline::flush() {
   for (; !outbox_.empty(); outbox_.pop_front()) {
     const RegionParcel& parcel = outbox_.front();
     const RegionRecord record{parcel.id, parcel.bytes};
-    const int memory = parcel.memory.get();
-    if (!send_descriptors(socket_.get(), &record, sizeof record, {&memory, 1})) return;
+    const int file = parcel.file->get();
+    if (!send_descriptors(socket_.get(), &record, sizeof record, {&file, 1})) return;
   }
 }
 
 std::optional<RegionParcel> Lifeline::receive() {
   RegionRecord record;
-  Descriptor memory;
-  const auto got = receive_descriptors(socket_.get(), &record, sizeof record, {&memory, 1});
-  if (got == sizeof record && memory)
-    return RegionParcel{record.id, record.bytes, std::move(memory)};
+  Descriptor file;
+  const auto got = receive_descriptors(socket_.get(), &record, sizeof record, {&file, 1});
+  if (got == sizeof record)
+    return RegionParcel{record.id, record.bytes,
+                        std::make_shared<const Descriptor>(std::move(file))};
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     ready_ = false;
     return std::nullopt;

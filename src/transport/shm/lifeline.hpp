@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 
 #include "transport/memory_link.hpp"
@@ -12,11 +13,12 @@
 
 namespace tutti::transport {
 
-// A memory file that a peer has handed over.
+// A memory file that is handed over to a peer, or that a peer has handed over: then empty if this
+// process had no descriptor left to take it with.
 struct RegionParcel {
   std::uint64_t id = 0;
   std::size_t bytes = 0;
-  Descriptor memory;
+  std::shared_ptr<const Descriptor> file;
 };
 
 class Lifeline final : public EventSource {
@@ -31,7 +33,7 @@ class Lifeline final : public EventSource {
   bool ready() const { return ready_; }
 
   // Hands a memory file over; what the socket does not take now goes with a later flush.
-  void send(std::uint64_t id, std::size_t bytes, int memory);
+  void send(RegionParcel parcel);
   void flush();
   // The next one that has come; nothing: none left.
   std::optional<RegionParcel> receive();

@@ -109,7 +109,7 @@ class SimEndpoint final : public Endpoint {
                                        const std::vector<int>&) override {
     return Status(Code::unsupported, "simulated links share no memory");
   }
-  bool region_mapped(int, std::uint64_t) const override { return false; }
+  bool region_has_come(int, std::uint64_t) const override { return false; }
   void free_region(std::uint64_t) override {}
   std::string whereabouts(int rank) const override { return fmt::format("simulated {}", rank); }
 

@@ -243,7 +243,7 @@ class HostWorld {
                                                     const std::vector<int>&) override {
       return Status(Code::unsupported, "not here");
     }
-    bool region_mapped(int, std::uint64_t) const override { return false; }
+    bool region_has_come(int, std::uint64_t) const override { return false; }
     void free_region(std::uint64_t) override {}
     std::string whereabouts(int) const override { return "here"; }
     transport::MemoryRef find_region(const void* data, std::size_t bytes,
