@@ -1,8 +1,11 @@
 #include "core/board.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,9 +17,11 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
-constexpr std::uint64_t kVersion = 2;
+constexpr std::uint64_t kVersion = 3;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
+// Set beside a wait status, which may be zero.
+constexpr std::uint64_t kEnded = std::uint64_t{1} << 32;
 // A reader gives up on a line that stays torn: its writer died in the middle.
 constexpr int kReadTries = 1000;
 
@@ -32,6 +37,8 @@ void copy_text(char* to, std::size_t room, std::string_view text) {
 struct Board::Line {
   std::atomic<std::uint64_t> version{0};
   std::array<std::atomic<std::uint64_t>, kWords> words{};
+  std::atomic<std::uint64_t> ending{0};  // the launcher's alone
+  std::uint64_t spare[6] = {};
 };
 
 std::string_view to_string(BoardState state) noexcept {
@@ -92,11 +99,12 @@ Result<Board> Board::attach(int descriptor) {
                   "descriptor " + std::to_string(descriptor) + " is no status board");
   if (head.words[1].load() != kVersion)
     return Status(Code::mismatch, "the launcher's status board is of another version of tutti");
+  board->descriptor_.reset();  // the mapping is enough, and a process may have many groups
   return board;
 }
 
 Result<Board> Board::map(Descriptor descriptor, std::size_t bytes) {
-  static_assert(sizeof(Line) == 128 && std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(sizeof(Line) == 192 && std::atomic<std::uint64_t>::is_always_lock_free);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
   if (memory == MAP_FAILED) return errno_status("cannot map the status board");
   // Fresh pages are zero, and an all-zero Line is a valid, empty one.
@@ -137,6 +145,27 @@ void Board::note(int rank, BoardNote note) noexcept {
   std::memcpy(words.data(), &note, sizeof note);
   for (int i = 0; i < kWords; ++i) line.words[i].store(words[i], std::memory_order_release);
   line.version.store(version + 2, std::memory_order_release);
+}
+
+void Board::end(int rank, int wait_status) noexcept {
+  if (rank < 0 || rank >= ranks_) return;
+  lines_[1 + rank].ending.store(kEnded | static_cast<std::uint32_t>(wait_status));
+}
+
+std::optional<int> Board::ended(int rank) const noexcept {
+  if (rank < 0 || rank >= ranks_) return std::nullopt;
+  const std::uint64_t word = lines_[1 + rank].ending.load();
+  if ((word & kEnded) == 0) return std::nullopt;
+  return static_cast<int>(static_cast<std::uint32_t>(word));
+}
+
+std::string describe_ending(int wait_status) {
+  if (!WIFSIGNALED(wait_status))
+    return fmt::format("exited with code {}", WEXITSTATUS(wait_status));
+  const int signal = WTERMSIG(wait_status);
+  const char* name = ::sigabbrev_np(signal);
+  return fmt::format("was killed by signal {}{}", signal,
+                     name != nullptr ? fmt::format(" (SIG{})", name) : "");
 }
 
 std::optional<BoardNote> Board::read(int rank) const noexcept {

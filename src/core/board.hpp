@@ -1,8 +1,9 @@
 // core/board.hpp - the launcher's status board: what each rank did last, readable after its death.
 //
-// Anonymous shared memory, one 128-byte line per rank (docs/formats/board.md). The launcher creates
-// it and hands the descriptor down; a rank attaches and notes its operations; the launcher reads a
-// dead rank's line for its verdict.
+// Anonymous shared memory, one line of 192 bytes per rank (docs/formats/board.md). The launcher
+// creates it and hands the descriptor down; a rank attaches and notes its operations; the launcher
+// reads a dead rank's line for its verdict, and notes there that it is dead, for those who would
+// wait for it.
 //
 // Thread-safety  any thread of any process. Of two notes for one rank that meet, one is dropped: a
 //                rank never waits for its board.
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/sockets.hpp"
@@ -29,7 +31,9 @@ struct BoardNote {
   std::int64_t time_ns = 0;  // of steady_clock(), which all processes of a host share
   std::int32_t pid = 0;      // filled in by note()
   BoardState state = BoardState::nothing;
-  std::uint8_t spare[3] = {};
+  Dtype dtype = Dtype::u8;  // of the operation's elements
+  std::uint8_t spare[2] = {};
+  std::uint64_t size = 0;   // bytes of its own argument to the operation
   std::uint64_t calls = 0;  // collectives of all groups that the rank has started so far
   std::uint64_t bytes = 0;  // of its own arguments to them
   char operation[24] = {};  // "all_reduce", "send", "creating group"; zero-filled, cut off
@@ -42,14 +46,17 @@ struct BoardNote {
     return of(tutti::to_string(collective), group, sequence, state);
   }
 };
-static_assert(sizeof(BoardNote) == 120);
+static_assert(sizeof(BoardNote) == 128);
+
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", of what waitpid said.
+std::string describe_ending(int wait_status);
 
 class Board {
  public:
   // Makes one for ranks 0 … ranks-1. Its descriptor is close-on-exec: the launcher clears that in
   // the child it is meant for.
   static Result<Board> create(int ranks);
-  // Maps a board that somebody else made; takes `descriptor` over.
+  // Maps a board that somebody else made; takes `descriptor` over and closes it.
   static Result<Board> attach(int descriptor);
 
   Board(Board&& other) noexcept;
@@ -63,6 +70,11 @@ class Board {
   void note(int rank, BoardNote note) noexcept;
   // The rank's line; nothing if it never wrote one, or died in the middle of writing it.
   std::optional<BoardNote> read(int rank) const noexcept;
+
+  // The launcher's word: the rank has ended, with what waitpid said. Its line stays readable.
+  void end(int rank, int wait_status) noexcept;
+  // What waitpid said of a rank that has ended.
+  std::optional<int> ended(int rank) const noexcept;
 
  private:
   struct Line;

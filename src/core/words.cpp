@@ -82,6 +82,24 @@ std::string unknown_word(std::string_view what, std::string_view word,
   return fmt::format("there is no {} '{}'; there are: {}", what, word, list_words(right_ones));
 }
 
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+std::string from_hex(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    const std::size_t high = kDigits.find(text[i]);
+    const std::size_t low = kDigits.find(text[i + 1]);
+    if (high == kDigits.npos || low == kDigits.npos) return {};
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
 Result<std::int64_t> parse_integer(std::string_view text) {
   const std::string_view digits = trim(text);
   std::int64_t value = 0;

@@ -22,6 +22,10 @@ std::string list_words(std::span<const std::string_view> words);
 std::string unknown_word(std::string_view what, std::string_view word,
                          std::span<const std::string_view> right_ones);
 
+// Two small digits a byte, and back; what is no digit is nothing.
+std::string to_hex(std::string_view bytes);
+std::string from_hex(std::string_view text);
+
 // Whole strings only; Code::invalid_argument quotes what cannot be read.
 Result<std::int64_t> parse_integer(std::string_view text);
 // "65536", "64K", "1M", "2GiB": units are powers of 1024.

@@ -125,9 +125,11 @@ void CallLog::trace(const Operation& operation, const Status& status, bool mappe
 }
 
 void CallLog::tell_board(const Operation& operation, bool running) {
-  if (engine_.failures() != nullptr)
-    engine_.failures()->on_activity(members_.name(), operation.sequence,
-                                    operation.launch->collective, running);
+  if (engine_.failures() == nullptr) return;
+  const Launch& launch = *operation.launch;
+  engine_.failures()->on_activity({members_.name(), operation.sequence, launch.collective,
+                                   launch.dtype, launch.fingerprint.count * size_of(launch.dtype),
+                                   running});
 }
 
 }  // namespace tutti::engine

@@ -40,13 +40,22 @@ namespace tutti::engine {
 inline constexpr int kYields = 100;
 
 // Told once per failed group, from whatever thread found out; implemented by the group room.
+// What a rank is doing, for the launcher's board.
+struct Activity {
+  const std::string& group;
+  std::uint64_t sequence = 0;
+  Collective collective = Collective::barrier;
+  Dtype dtype = Dtype::u8;
+  std::uint64_t bytes = 0;  // of the rank's own argument
+  bool running = false;     // else it is done
+};
+
 class FailureSink {
  public:
   virtual ~FailureSink() = default;
   virtual void on_failure(const Channel& channel, const Status& status) = 0;
   // A collective has begun or ended; for the launcher's board.
-  virtual void on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
-                           bool running) = 0;
+  virtual void on_activity(const Activity& activity) = 0;
 };
 
 struct EngineOptions {

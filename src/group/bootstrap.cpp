@@ -15,11 +15,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// How often a rank that waits looks whether somebody has ended who should have come.
+constexpr milliseconds kLook{250};
+
 // One round of meeting in the store: everybody puts a value and gets everybody else's.
 class StoreRounds {
  public:
-  StoreRounds(Store& store, const GroupOptions& options, Nanoseconds timeout)
+  StoreRounds(Store& store, const GroupOptions& options, Nanoseconds timeout,
+              const LauncherBoard* board)
       : store_(store),
+        board_(board != nullptr && board->is_of(options.rank, options.size) ? board : nullptr),
         rank_(options.rank),
         size_(options.size),
         name_(options.name),
@@ -41,18 +46,19 @@ class StoreRounds {
       if (Status status = store_.set(full, value); !status.ok()) return status;
       return value;
     }
-    auto got = store_.get(full, left());
+    // Whoever ends at this point has not said its size.
+    auto got = hear(full, left(), "size");
     if (!got.ok() && got.status().code() == Code::timed_out) return nobody({0});
     return got;
   }
 
   Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value) {
-    const auto name_of = [&](int rank) { return fmt::format("{}/{}/{}", prefix_, key, rank); };
+    const auto name_of = [&](int rank) { return said_by(rank, key); };
     if (Status status = store_.set(name_of(rank_), value); !status.ok()) return status;
     std::vector<std::string> values(static_cast<std::size_t>(size_));
     std::vector<int> absent;
     for (int rank = 0; rank < size_; ++rank) {
-      auto got = store_.get(name_of(rank), absent.empty() ? left() : milliseconds(1));
+      auto got = hear(name_of(rank), absent.empty() ? left() : milliseconds(1), key);
       if (got.ok())
         values[static_cast<std::size_t>(rank)] = *std::move(got);
       else if (got.status().code() == Code::timed_out)
@@ -70,6 +76,36 @@ class StoreRounds {
   }
 
  private:
+  std::string said_by(int rank, const std::string& key) const {
+    return fmt::format("{}/{}/{}", prefix_, key, rank);
+  }
+
+  // Waits for `name`, unless a rank has ended that every rank must hear `key` from.
+  Result<std::string> hear(const std::string& name, milliseconds patience, const std::string& key) {
+    const Nanoseconds until = deadline_after(steady_clock().now(), patience);
+    for (;;) {
+      const auto rest = std::chrono::ceil<milliseconds>(until - steady_clock().now());
+      const milliseconds look = board_ != nullptr ? std::min(rest, kLook) : rest;
+      auto got = store_.get(name, std::max(look, milliseconds(1)));
+      if (got.ok() || got.status().code() != Code::timed_out) return got;
+      if (Status status = look_for_the_ended(key); !status.ok()) return status;
+      if (steady_clock().now() >= until) return got;
+    }
+  }
+
+  // What a rank said before its end is in the store when the board tells of the end.
+  Status look_for_the_ended(const std::string& key) {
+    for (int rank = 0; board_ != nullptr && rank < size_; ++rank) {
+      const auto ending = board_->board.ended(rank);
+      if (!ending || store_.get(said_by(rank, key), milliseconds(1)).ok()) continue;
+      return {Code::peer_lost,
+              fmt::format("rank {} {} before it joined group '{}', which needs all {} ranks", rank,
+                          describe_ending(*ending), name_, size_),
+              {rank_, rank, 0}};
+    }
+    return {};
+  }
+
   Status nobody(const std::vector<int>& absent) const {
     return {
         Code::timed_out,
@@ -81,6 +117,7 @@ class StoreRounds {
   }
 
   Store& store_;
+  const LauncherBoard* board_;  // where its ranks are the group's
   int rank_;
   int size_;
   std::string name_;
@@ -127,8 +164,8 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
 }  // namespace
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
-                       const Log& log) {
-  StoreRounds meeting(store, options, config.join_timeout);
+                       const Log& log, const LauncherBoard* board) {
+  StoreRounds meeting(store, options, config.join_timeout, board);
   if (Status status = meeting.join(); !status.ok()) return status;
 
   // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is

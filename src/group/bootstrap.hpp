@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/log.hpp"
+#include "group/launcher_board.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/group.hpp"
 
@@ -17,8 +18,9 @@ struct Linked {
   bool tunes = false;        // rank 0 wants more than built-in costs
 };
 
-// Blocks, at most config.join_timeout. The error names the ranks that did not come.
+// Blocks, at most config.join_timeout. The error names the ranks that did not come. `board`, where
+// there is one, says which of them have ended: they are not waited for.
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
-                       const Log& log);
+                       const Log& log, const LauncherBoard* board);
 
 }  // namespace tutti::group

@@ -1,6 +1,5 @@
 #include "group/rank_group.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -185,8 +184,7 @@ inline namespace v1 {
 namespace {
 
 Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupOptions options,
-                                            std::unique_ptr<StoreServer> server,
-                                            std::optional<Board> board) {
+                                            std::unique_ptr<StoreServer> server) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     return Status(Code::invalid_argument,
                   fmt::format("rank {} of a group of {} cannot be", options.rank, options.size));
@@ -202,8 +200,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   const auto join_timeout = config.join_timeout;
   // Segments hold whole elements of any type, on whole cache lines.
   config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
-  auto world = group::World::create(std::move(store), options, std::move(config), std::move(server),
-                                    std::move(board));
+  auto world =
+      group::World::create(std::move(store), options, std::move(config), std::move(server));
   if (!world.ok()) return world.status();
   engine::ChannelOptions channel;
   channel.id = 1;
@@ -229,7 +227,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
 }  // namespace
 
 Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
-  return create_group(std::move(store), std::move(options), nullptr, std::nullopt);
+  return create_group(std::move(store), std::move(options), nullptr);
 }
 
 Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
@@ -247,14 +245,7 @@ Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
   options.rank = self->rank;
   options.size = self->size;
   if (options.secret.empty()) options.secret = self->secret;
-  std::optional<Board> board;
-  // A copy of the descriptor: another group of this process may want it too.
-  if (const int copy = ::fcntl(self->board_descriptor, F_DUPFD_CLOEXEC, 0); copy >= 0) {
-    auto attached = Board::attach(copy);
-    if (attached.ok()) board = *std::move(attached);
-  }
-  return create_group(meeting->store, std::move(options), std::move(meeting->server),
-                      std::move(board));
+  return create_group(meeting->store, std::move(options), std::move(meeting->server));
 }
 
 }  // namespace v1

@@ -1,6 +1,5 @@
 #include "group/self.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "core/auth.hpp"
 #include "core/secret.hpp"
+#include "core/words.hpp"
 
 namespace tutti::group {
 namespace {
@@ -216,16 +216,11 @@ std::string find_job(const Environment& environment, const std::string& launcher
   return fmt::format("parent-{}", ::getppid());
 }
 
-std::string hex(std::string_view bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 // An abstract Unix socket: no file to leave behind, and one namespace per network namespace, so
 // that emulated hosts stay apart.
 std::string local_address(const std::string& job) {
-  return fmt::format("@tutti-{}-{}", ::geteuid(), hex(hmac_sha256("tutti job", job)).substr(0, 24));
+  return fmt::format("@tutti-{}-{}", ::geteuid(),
+                     to_hex(hmac_sha256("tutti job", job)).substr(0, 24));
 }
 
 Result<std::string> find_secret(const Environment& environment) {
@@ -269,13 +264,6 @@ Status find_meeting_place(const Environment& environment, Self& self) {
   self.store_address = local_address(self.job);
   self.serves_store = self.rank == 0;
   return {};
-}
-
-// The board only makes a verdict richer, so a descriptor that did not survive is no error.
-int find_board(const Environment& environment) {
-  const auto descriptor = to_int(environment("TUTTI_BOARD_FD").value_or(""));
-  if (!descriptor || *descriptor < 0 || ::fcntl(*descriptor, F_GETFD) < 0) return -1;
-  return *descriptor;
 }
 
 // Serves, unless this very name is served already: then an earlier group of this process does so.
@@ -325,7 +313,6 @@ Result<Self> find_self(const Environment& environment) {
   }
   self.job = find_job(environment, self.launcher);
   if (Status status = find_meeting_place(environment, self); !status.ok()) return status;
-  self.board_descriptor = find_board(environment);
   return self;
 }
 

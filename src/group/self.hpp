@@ -41,7 +41,6 @@ struct Self {
   std::string store_address;      // what connect_store takes; empty: nobody to meet
   bool serves_store = false;      // rank 0 of a job whose launcher runs no store
   std::string secret;             // empty on one host without tutti run: same user is trusted
-  int board_descriptor = -1;      // the launcher's status board (core/board.hpp), if it has one
 };
 
 Result<Self> find_self(const Environment& environment);

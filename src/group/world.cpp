@@ -30,17 +30,14 @@ Result<std::unique_ptr<trace::Tracer>> open_tracer(Store& store, const GroupOpti
 
 Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
                                              const GroupOptions& options, Config config,
-                                             std::unique_ptr<StoreServer> server,
-                                             std::optional<Board> board) {
+                                             std::unique_ptr<StoreServer> server) {
   auto log = Log::open(config);
   if (!log.ok()) return log.status();
   auto world = std::shared_ptr<World>(new World());
   world->rank_ = options.rank;
   world->server_ = std::move(server);
-  world->board_ = std::move(board);
-  if (world->board_)
-    world->board_->note(options.rank,
-                        BoardNote::of("creating group", options.name, 0, BoardState::running));
+  world->board_ = find_launcher_board(process_environment());
+  world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
   engine::EngineOptions engine_options;
   if (!config.trace_dir.empty()) {
@@ -48,7 +45,8 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
     if (!tracer.ok()) return tracer.status();
     engine_options.tracer = *std::move(tracer);
   }
-  auto linked = link_up(*store, options, config, rank_log);
+  auto linked =
+      link_up(*store, options, config, rank_log, world->board_ ? &*world->board_ : nullptr);
   if (!linked.ok()) return linked.status();
   world->host_of_ = std::move(linked->host_of);
   world->tunes_ = linked->tunes && options.size > 1;
@@ -105,9 +103,7 @@ std::string World::describe() const {
 void World::on_failure(const engine::Channel& channel, const Status& status) {
   engine_->log().warn(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
                       status.to_string());
-  if (board_)
-    board_->note(rank_, BoardNote::of("failed", channel.options().name, status.sequence(),
-                                      BoardState::failed));
+  note_failure(channel.options().name, status);
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",
                         engine_->recorder().dump_text(10));
@@ -122,14 +118,34 @@ void World::on_failure(const engine::Channel& channel, const Status& status) {
   }
 }
 
-void World::on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
-                        bool running) {
+void World::on_activity(const engine::Activity& activity) {
   if (!board_) return;
-  BoardNote note =
-      BoardNote::of(collective, group, sequence, running ? BoardState::running : BoardState::done);
+  BoardNote note = BoardNote::of(activity.collective, activity.group, activity.sequence,
+                                 activity.running ? BoardState::running : BoardState::done);
+  note.dtype = activity.dtype;
+  note.size = activity.bytes;
   note.calls = engine_->calls();
   note.bytes = engine_->called_bytes();
-  board_->note(rank_, note);
+  World::note(note);
+}
+
+void World::note(const BoardNote& note) {
+  if (board_) board_->board.note(board_->rank, note);
+}
+
+// What the rank was doing then stays readable; a group that failed before it did anything, or while
+// another one was at work, is named alone.
+void World::note_failure(const std::string& group, const Status& status) {
+  if (!board_) return;
+  const auto last = board_->board.read(board_->rank);
+  BoardNote failed = BoardNote::of("", group, status.sequence(), BoardState::failed);
+  if (last && group == last->group) {
+    const std::int64_t now = failed.time_ns;
+    failed = *last;
+    failed.time_ns = now;
+    failed.state = BoardState::failed;
+  }
+  note(failed);
 }
 
 // In a signal handler: only what is async-signal-safe.

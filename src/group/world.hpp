@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/board.hpp"
 #include "core/process_hooks.hpp"
 #include "engine/engine.hpp"
+#include "group/launcher_board.hpp"
 #include "tuner/machine.hpp"
 #include "tutti/group.hpp"
 
@@ -19,11 +19,10 @@ namespace tutti::group {
 
 class World final : public engine::FailureSink {
  public:
-  // Meets the others and links up. `board` and `server` are kept as long as the world.
+  // Meets the others and links up. `server` is kept as long as the world.
   static Result<std::shared_ptr<World>> create(std::shared_ptr<Store> store,
                                                const GroupOptions& options, Config config,
-                                               std::unique_ptr<StoreServer> server,
-                                               std::optional<Board> board);
+                                               std::unique_ptr<StoreServer> server);
   ~World() override;
 
   engine::Engine& engine() { return *engine_; }
@@ -44,12 +43,13 @@ class World final : public engine::FailureSink {
 
   // engine::FailureSink
   void on_failure(const engine::Channel& channel, const Status& status) override;
-  void on_activity(const std::string& group, std::uint64_t sequence, Collective collective,
-                   bool running) override;
+  void on_activity(const engine::Activity& activity) override;
 
  private:
   World() = default;
   static void dump_on_signal(void* self) noexcept;
+  void note(const BoardNote& note);
+  void note_failure(const std::string& group, const Status& status);
 
   std::shared_ptr<engine::Engine> engine_;
   std::vector<int> host_of_;
@@ -57,7 +57,7 @@ class World final : public engine::FailureSink {
   std::shared_ptr<const tuner::Machine> machine_;
   std::vector<int> machine_of_;
   std::unique_ptr<StoreServer> server_;
-  std::optional<Board> board_;
+  std::optional<LauncherBoard> board_;
   int rank_ = 0;
   std::string dump_path_;  // of the flight recorder; empty: stderr
   ForkGuard fork_guard_;

@@ -1,6 +1,7 @@
 """How a job ends when a rank, the launcher or the user ends it."""
 import os
 import signal
+import time
 import unittest
 
 from launching import LIMIT, PROGRAMS, LaunchTest, pids_with, wait_until
@@ -72,7 +73,7 @@ class Verdict(LaunchTest):
         verdict = done.stderr[done.stderr.index("tutti run:"):]
         host = os.uname().nodename
         self.assertIn(f"rank 1 (host {host}, pid {pid}) exited with code 3", verdict)
-        self.assertIn("last operation: none", verdict)
+        self.assertIn("it had not called tutti", verdict)
         self.assertIn("line 29", verdict)
         self.assertIn("line 20", verdict)
         self.assertNotIn("line 19", verdict)
@@ -87,12 +88,29 @@ class Verdict(LaunchTest):
     def test_it_names_the_last_operation_of_the_dead_rank(self):
         done = self.tutti("run", "-n", "3", os.path.join(PROGRAMS, "note_and_die"), "1")
         self.assertEqual(done.returncode, 137, done.stderr)
-        self.assertIn("last operation: all_reduce #1042 on 'world', running for", done.stderr)
+        self.assertIn("it was in all_reduce (4 MiB, f32), the 1042nd operation of group 'world', for ",
+                      done.stderr)
 
     def test_every_prefix_and_program_word_is_kept_as_given(self):
         program = self.script("print(sys.argv[1:])")
         done = self.tutti("run", "-n", "1", "--", *program, "-n", "--", "x y")
         self.assertEqual(done.stdout, "['-n', '--', 'x y']\n")
+
+
+class Joining(LaunchTest):
+    def leave(self, code):
+        began = time.monotonic()
+        done = self.tutti("run", "-n", "3", "--grace", "20", os.path.join(PROGRAMS, "join_or_leave"),
+                          "1", str(code), TUTTI_TUNING="fixed")
+        self.assertLess(time.monotonic() - began, 15, "long before --grace and the join timeout")
+        return done
+
+    def test_a_rank_that_leaves_before_it_joined_is_told_to_the_others_at_once(self):
+        for code in (0, 7):
+            done = self.leave(code)
+            word = f"rank 1 exited with code {code} before it joined group 'world'"
+            self.assertEqual(done.stderr.split("tutti run:")[0].count(word), 2, done.stderr)
+            self.assertEqual(done.returncode, code or 9)
 
 
 class Ending(LaunchTest):

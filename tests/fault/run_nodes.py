@@ -3,7 +3,7 @@ import os
 import socket
 import unittest
 
-from launching import LIMIT, LaunchTest
+from launching import LIMIT, PROGRAMS, LaunchTest
 
 TELL = ("print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'],"
         " os.environ['LOCAL_WORLD_SIZE'], os.environ['NODE_RANK'])\n")
@@ -76,6 +76,12 @@ class Nodes(LaunchTest):
         text = "if RANK == 3: time.sleep(0.5); sys.exit(9)\n"  # long after node 0's ranks
         results = self.both(self.script(text), grace="0.3")
         self.assertEqual([code for code, _, _ in results], [9, 9], results)
+
+    def test_a_rank_that_leaves_before_it_joined_is_told_on_every_node(self):
+        results = self.both([os.path.join(PROGRAMS, "join_or_leave"), "3", "0"])
+        for code, _, err in results:
+            self.assertEqual(code, 9, results)
+            self.assertIn("rank 3 exited with code 0 before it joined group 'world'", err)
 
     def test_losing_node_0_ends_the_others(self):
         program = self.script("print('ready')\nsignal.pause()\n")

@@ -23,6 +23,12 @@ Variables own_environment() {
   return variables;
 }
 
+std::vector<std::string> entries_of(const Variables& variables) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  return entries;
+}
+
 // With these, programs written for torchrun run unmodified.
 void set_torchrun_variables(const JobWorld& world, int local_rank, Variables& variables) {
   const std::string rank = std::to_string(world.first_rank + local_rank);
@@ -66,9 +72,20 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
   if (world.local_size > 1)
     variables.emplace("OMP_NUM_THREADS", std::to_string(std::max(1, cores / world.local_size)));
 
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
-  return entries;
+  return entries_of(variables);
+}
+
+std::vector<std::string> process_variables() { return entries_of(own_environment()); }
+
+std::vector<std::string> variables_for_nodes() {
+  Variables variables = own_environment();
+  std::erase_if(variables, [](const auto& variable) {
+    const std::string& name = variable.first;
+    return !name.starts_with("TUTTI_") || name == "TUTTI_SECRET_FD" ||
+           name == "TUTTI_SECRET_FILE" || name == "TUTTI_BOARD_FD" || name == "TUTTI_STORE" ||
+           name == "TUTTI_RENDEZVOUS";
+  });
+  return entries_of(variables);
 }
 
 }  // namespace tutti::tool

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "core/secret.hpp"
+#include "tool/command.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -44,7 +45,7 @@ void Job::start(SpawnOptions launch, const std::string& secret) {
 
 Status Job::start_ranks(SpawnOptions launch, const std::string& secret) {
   const JobWorld& world = rendezvous_.world();
-  auto input = Input::open(world.first_rank == 0);
+  auto input = Input::open(world.first_rank == 0 && leash_ == nullptr);
   if (!input.ok()) return input.status();
   input_.emplace(*std::move(input));
   auto board = Board::create(world.size);
@@ -94,9 +95,13 @@ Status Job::start_rank(const SpawnOptions& launch, int local_rank) {
   return {};
 }
 
+std::string Job::log_path(int rank, const char* ending) const {
+  return fmt::format("{}/rank{}.{}", options_.log_dir, rank, ending);
+}
+
 Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   if (options_.log_dir.empty()) return Descriptor();
-  const std::string path = fmt::format("{}/rank{}.{}", options_.log_dir, rank, ending);
+  const std::string path = log_path(rank, ending);
   Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
@@ -116,7 +121,8 @@ int Job::run() {
     escalate();
     pump_output();
   }
-  return conclude();
+  took_ = steady_clock().now() - began_;
+  return exit_code_ = conclude();
 }
 
 void Job::wait_for_events() {
@@ -124,7 +130,8 @@ void Job::wait_for_events() {
                                 {deaths_.get(), POLLIN, 0},
                                 {rendezvous_.descriptor(), POLLIN, 0},
                                 {input_ ? input_->wants_read() : -1, POLLIN, 0},
-                                {input_ ? input_->wants_write() : -1, POLLOUT, 0}};
+                                {input_ ? input_->wants_write() : -1, POLLOUT, 0},
+                                {leash_ != nullptr ? leash_->descriptor() : -1, POLLIN, 0}};
   for (const OutputSink* sink : {sinks_.out.get(), sinks_.err.get()})
     events.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
   for (const Rank& rank : ranks_)
@@ -138,7 +145,8 @@ void Job::wait_for_events() {
   if (give_up_at_) wake = wake ? std::min(*wake, *give_up_at_) : give_up_at_;
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
   if ((events[3].revents | events[4].revents) != 0) input_->pump();
-  std::size_t next = 7;
+  if (events[5].revents != 0) leash_->pump();
+  std::size_t next = 8;
   for (const Rank& rank : ranks_)
     for (LineStream* stream : {rank.out.get(), rank.err.get()})
       if (events[next++].revents != 0) stream->pump();
@@ -146,15 +154,31 @@ void Job::wait_for_events() {
 }
 
 void Job::handle_signals() {
-  while (const int signal = signals_.take()) {
-    last_signal_ = signal;
-    const int passed_on = escalation_.signal_arrived(signal, steady_clock().now());
-    // With no rank left there is only output or another node to wait for.
-    if (alive_ == 0)
-      quit_ = true;
-    else
-      send(passed_on);
+  while (const int signal = signals_.take()) handle_signal(signal);
+  if (leash_ != nullptr) handle_leash();
+}
+
+void Job::handle_signal(int signal) {
+  last_signal_ = signal;
+  const int passed_on = escalation_.signal_arrived(signal, steady_clock().now());
+  // With no rank left there is only output or another node to wait for.
+  if (alive_ == 0)
+    quit_ = true;
+  else
+    send(passed_on);
+}
+
+void Job::handle_leash() {
+  while (const int signal = leash_->take_signal()) handle_signal(signal);
+  if (!leash_->gone()) return;
+  const Nanoseconds now = steady_clock().now();
+  if (!cut_at_) {
+    cut_at_ = now;
+    last_signal_ = escalation_.leash_cut(now);
+    send(last_signal_);
   }
+  // Whoever cut it may still read; a connection that hangs is not waited for.
+  if (alive_ == 0 && now >= deadline_after(*cut_at_, options_.grace + kDrain)) quit_ = true;
 }
 
 void Job::handle_deaths() {
@@ -170,23 +194,24 @@ void Job::handle_death(Rank& rank) {
   // rank itself is reaped.
   ::kill(-rank.pid, SIGKILL);
   keeper_.forget(rank.pid);
-  Ending ending;
+  Ending& ending = rank.ending;
   while (::waitpid(rank.pid, &ending.wait_status, 0) < 0 && errno == EINTR) {
   }
   rank.death.reset();
   rank.alive = false;
-  rank.exit_code = ending.exit_code();
+  board_->end(rank.rank, ending.wait_status);
+  rendezvous_.tell_of({rank.rank, ending.wait_status});
   --alive_;
   const Nanoseconds now = steady_clock().now();
   if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);
-  if (!WIFSIGNALED(ending.wait_status) && WEXITSTATUS(ending.wait_status) == 0) return;
-  escalation_.rank_failed(now);
-  if (first_failure_) return;
   ending.rank = rank.rank;
   ending.host = host_name();
   ending.pid = rank.pid;
   ending.at = now;
   ending.after = now - began_;
+  if (!ending.failed()) return;
+  escalation_.rank_failed(now);
+  if (first_failure_) return;
   first_failure_ = ending;
   if (own_report_) return;
   own_report_ = Rendezvous::Failure{ending.exit_code(), describe(ending)};
@@ -196,6 +221,8 @@ void Job::handle_death(Rank& rank) {
 void Job::handle_news() {
   if (rendezvous_.descriptor() < 0) return;
   rendezvous_.acknowledge();
+  for (const auto& ended : rendezvous_.take_ended())
+    if (board_) board_->end(ended.rank, ended.wait_status);
   if (auto failure = rendezvous_.take_failure()) {
     job_failure_ = std::move(failure);
     escalation_.rank_failed(steady_clock().now());
@@ -215,8 +242,23 @@ void Job::send(int signal) {
 }
 
 void Job::pump_output() {
-  sinks_.out->flush();
-  sinks_.err->flush();
+  sinks_.flush();
+  look_for_lost_output();
+}
+
+// Said at once, and once: a job of days goes on, and its user can make room.
+void Job::look_for_lost_output() {
+  if (!lost_output_.ok()) return;
+  lost_output_ = sinks_.failure();
+  for (const Rank& rank : ranks_) {
+    if (!lost_output_.ok()) break;
+    for (const auto& [stream, ending] : {std::pair(rank.out.get(), "out"), {rank.err.get(), "err"}})
+      if (!stream->log_failure().ok())
+        lost_output_ = {Code::io,
+                        fmt::format("cannot write {}: {}; the log is cut",
+                                    log_path(rank.rank, ending), stream->log_failure().message())};
+  }
+  if (!lost_output_.ok()) complain("run", lost_output_);
 }
 
 bool Job::streams_open() const {
@@ -231,7 +273,7 @@ bool Job::finished() {
   const Nanoseconds now = steady_clock().now();
   if (streams_open() && !left_) {
     // Full sinks mean a slow reader, not a stream that somebody holds open.
-    const bool slow = sinks_.out->pending() || sinks_.err->pending();
+    const bool slow = sinks_.pending();
     if (slow) give_up_at_ = deadline_after(now, kDrain);
     if (give_up_at_ && now < *give_up_at_) return false;
     for (Rank& rank : ranks_)
@@ -239,7 +281,7 @@ bool Job::finished() {
         if (stream->open()) stream->finish();
     pump_output();
   }
-  if (sinks_.out->pending() || sinks_.err->pending()) {
+  if (sinks_.pending()) {
     give_up_at_.reset();
     return false;
   }
@@ -255,30 +297,37 @@ bool Job::finished() {
   return give_up_at_ && now >= *give_up_at_;
 }
 
+// The first failure of the whole job was one of a rank here.
+bool Job::failed_here() const {
+  if (job_failure_ && (!own_report_ || own_report_->sentence != job_failure_->sentence))
+    return false;
+  return first_failure_ && own_report_->sentence == describe(*first_failure_);
+}
+
 int Job::conclude() {
   handle_news();
-  const bool elsewhere =
-      job_failure_ && (!own_report_ || own_report_->sentence != job_failure_->sentence);
-  if (last_signal_ != 0)
+  // On another host only the failing rank's launcher speaks: the one at home says the rest.
+  const bool speaks = leash_ == nullptr;
+  if (last_signal_ != 0 && speaks)
     fmt::print(stderr, "tutti run: stopped by {}\n", signal_name(last_signal_));
-  if (elsewhere) {
-    fmt::print(stderr, "tutti run: {}\n", job_failure_->sentence);
-    return job_failure_->exit_code;
-  }
-  if (first_failure_ && own_report_->sentence == describe(*first_failure_)) {
-    const auto index =
-        static_cast<std::size_t>(first_failure_->rank - rendezvous_.world().first_rank);
-    if (last_signal_ == 0)
-      fmt::print(stderr, "{}",
-                 verdict(*first_failure_, board_->read(first_failure_->rank),
-                         ranks_[index].err->last_lines()));
-    return first_failure_->exit_code();
-  }
-  if (own_report_) {
-    fmt::print(stderr, "tutti run: {}\n", own_report_->sentence);
-    return own_report_->exit_code;
-  }
-  return quit_ ? 128 + last_signal_ : 0;
+  if (failed_here()) return say_verdict();
+  const auto& failure = job_failure_ ? job_failure_ : own_report_;
+  if (!failure) return quit_ ? 128 + last_signal_ : lost_output_.ok() ? 0 : kFailed;
+  if (speaks || !job_failure_) fmt::print(stderr, "tutti run: {}\n", failure->sentence);
+  return failure->exit_code;
+}
+
+int Job::say_verdict() const {
+  const auto index =
+      static_cast<std::size_t>(first_failure_->rank - rendezvous_.world().first_rank);
+  // `tutti run … | head` is no failure to speak of.
+  const bool cut_off = sinks_.out->closed() && WIFSIGNALED(first_failure_->wait_status) &&
+                       WTERMSIG(first_failure_->wait_status) == SIGPIPE;
+  if (last_signal_ == 0 && !cut_off)
+    fmt::print(stderr, "{}",
+               verdict(*first_failure_, board_->read(first_failure_->rank),
+                       ranks_[index].err->last_lines()));
+  return first_failure_->exit_code();
 }
 
 Job::~Job() {

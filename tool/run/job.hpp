@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "core/board.hpp"
+#include "core/json.hpp"
 #include "tool/run/input.hpp"
 #include "tool/run/job_socket.hpp"
 #include "tool/run/keeper.hpp"
+#include "tool/run/leash.hpp"
 #include "tool/run/nodes.hpp"
 #include "tool/run/options.hpp"
 #include "tool/run/output.hpp"
@@ -27,11 +29,14 @@ namespace tutti::tool {
 
 class Job {
  public:
-  Job(const RunOptions& options, Rendezvous& rendezvous, Keeper& keeper, Signals& signals)
+  // `leash`: null where the user started this launcher.
+  Job(const RunOptions& options, Rendezvous& rendezvous, Keeper& keeper, Signals& signals,
+      Leash* leash)
       : options_(options),
         rendezvous_(rendezvous),
         keeper_(keeper),
         signals_(signals),
+        leash_(leash),
         escalation_(options.grace),
         sinks_(Sinks::of_this_process()) {}
   ~Job();
@@ -42,6 +47,8 @@ class Job {
   void start(SpawnOptions launch, const std::string& secret);
   // Returns the exit code: the first failing rank's, else 0.
   int run();
+  // How it went, after run() (docs/formats/run.md).
+  Json report() const;
 
  private:
   struct Rank {
@@ -51,31 +58,38 @@ class Job {
     std::unique_ptr<LineStream> out;
     std::unique_ptr<LineStream> err;
     bool alive = true;
-    int exit_code = 0;  // when it is not
+    Ending ending;  // when it is not
   };
 
   Status start_ranks(SpawnOptions launch, const std::string& secret);
   Status start_rank(const SpawnOptions& launch, int local_rank);
   Result<Descriptor> open_log(int rank, const char* ending) const;
+  std::string log_path(int rank, const char* ending) const;
   std::string prefix_of(int rank) const;
 
   void wait_for_events();
   std::string snapshot() const;
   void handle_signals();
+  void handle_signal(int signal);
+  void handle_leash();
   void handle_deaths();
   void handle_death(Rank& rank);
   void handle_news();
   void escalate();
   void pump_output();
+  void look_for_lost_output();
   bool finished();
   bool streams_open() const;
   void send(int signal);
   int conclude();
+  bool failed_here() const;
+  int say_verdict() const;
 
   const RunOptions& options_;
   Rendezvous& rendezvous_;
   Keeper& keeper_;
   Signals& signals_;
+  Leash* leash_;
   Escalation escalation_;
   Sinks sinks_;
   std::optional<Input> input_;
@@ -92,8 +106,12 @@ class Job {
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on
   std::optional<Nanoseconds> give_up_at_;           // on streams and on other nodes
   int last_signal_ = 0;
+  Status lost_output_;
   bool left_ = false;
   bool quit_ = false;
+  std::optional<Nanoseconds> cut_at_;  // the leash
+  int exit_code_ = 0;
+  Nanoseconds took_{0};
 };
 
 }  // namespace tutti::tool

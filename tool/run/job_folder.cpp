@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "core/auth.hpp"
+#include "core/words.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -47,10 +48,7 @@ std::string job_folder() {
 }
 
 std::string new_job_socket_path() {
-  std::string mark;
-  for (const char byte : random_bytes(4))
-    mark += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return fmt::format("{}/{}-{}{}", job_folder(), ::getpid(), mark, kEnding);
+  return fmt::format("{}/{}-{}{}", job_folder(), ::getpid(), to_hex(random_bytes(4)), kEnding);
 }
 
 Status make_job_folder() {

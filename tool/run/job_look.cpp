@@ -26,7 +26,7 @@ std::string Job::snapshot() const {
   view.up = view.now - began_;
   for (const Rank& rank : ranks_)
     view.ranks.push_back(
-        {rank.rank, rank.pid, rank.alive, rank.exit_code, board_->read(rank.rank)});
+        {rank.rank, rank.pid, rank.alive, rank.ending.exit_code(), board_->read(rank.rank)});
   return to_json(view);
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/auth.hpp"
+#include "core/words.hpp"
 #include "tool/run/verdict.hpp"
 
 namespace tutti::tool {
@@ -18,12 +19,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRound{200};
 // Launchers beat about five times a second; a machine that swaps may well miss some.
 constexpr std::chrono::seconds kSilence{15};
-
-std::string hex(const std::string& bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 // Waits for a key in short rounds, so that Ctrl-C ends the wait.
 Result<std::string> patient_get(Store& store, const std::string& key, Nanoseconds deadline,
@@ -56,12 +51,12 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
   const bool alone = options.rendezvous.empty();
   meeting->address_ = alone ? "127.0.0.1:0" : options.rendezvous;
   if (options.node_rank == 0) {
-    world.job = hex(random_bytes(8));
-    if (Status status = meeting->serve_here(secret); !status.ok()) return status;
+    world.job = to_hex(random_bytes(8));
+    if (Status status = meeting->serve_here(options, secret); !status.ok()) return status;
     if (Status status = meeting->reserve_master_port(); !status.ok()) return status;
   }
-  world.store_address = alone ? meeting->server_->address() : options.rendezvous;
-  if (!alone) world.master_address = host_part(options.rendezvous);
+  world.store_address = alone ? meeting->server_->address() : meeting->address_;
+  if (!alone) world.master_address = host_part(meeting->address_);
   if (alone || options.nodes == 1) {
     meeting->over_ = true;
     return meeting;
@@ -71,11 +66,21 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
   return meeting;
 }
 
-Status Rendezvous::serve_here(const std::string& secret) {
-  auto server = StoreServer::listen(address_, secret);
+Status Rendezvous::serve_here(const RunOptions& options, const std::string& secret) {
+  const std::size_t colon = address_.rfind(':');
+  std::string where = address_;
+  // A host's name may stand for another address here than elsewhere.
+  if (options.on_serving)
+    where = (address_.front() == '[' ? "[::]" : "0.0.0.0") + address_.substr(colon);
+  auto server = StoreServer::listen(where, secret);
   if (!server.ok())
-    return server.status().annotate(fmt::format("node 0 cannot serve the store at {}", address_));
+    return server.status().annotate(fmt::format("node 0 cannot serve the store at {}", where));
   server_ = *std::move(server);
+  if (!options.on_serving) return {};
+  const std::string served = server_->address();
+  const std::string port = served.substr(served.rfind(':') + 1);
+  address_ = address_.substr(0, colon + 1) + port;
+  options.on_serving(std::atoi(port.c_str()));
   return {};
 }
 
@@ -119,8 +124,8 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
 }
 
 Status Rendezvous::claim_place(const RunOptions& options) {
-  const std::string mine =
-      fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(), hex(random_bytes(8)));
+  const std::string mine = fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(),
+                                       to_hex(random_bytes(8)));
   auto held = store_->compare_set(fmt::format("launch/node/{}", options.node_rank), "", mine);
   if (!held.ok()) return held.status();
   if (*held == mine) return {};
@@ -198,6 +203,7 @@ Status Rendezvous::round() {
         "launch/verdict", "", fmt::format("{}\n{}", report->exit_code, report->sentence));
     if (!kept.ok()) return kept.status();
   }
+  if (Status status = exchange_ended(); !status.ok()) return status;
   if (leaving && !std::exchange(left_, true))
     if (const auto count = store_->add("launch/left", 1); !count.ok()) return count.status();
   if (const auto beat = store_->add(fmt::format("launch/beat/{}", world_.node_rank), 1); !beat.ok())
@@ -215,6 +221,36 @@ Status Rendezvous::round() {
     std::this_thread::sleep_for(kRound);  // the wait above no longer paces the rounds
   }
   if (*left == world_.nodes) say_goodbye();
+  return {};
+}
+
+Status Rendezvous::exchange_ended() {
+  std::vector<EndedRank> here;
+  {
+    const std::lock_guard lock(mutex_);
+    here.swap(ended_here_);
+  }
+  for (const EndedRank& ended : here) {
+    const auto place = store_->add("launch/ended", 1);
+    if (!place.ok()) return place.status();
+    if (Status status = store_->set(fmt::format("launch/ended/{}", *place),
+                                    fmt::format("{} {}", ended.rank, ended.wait_status));
+        !status.ok())
+      return status;
+  }
+  const auto count = store_->add("launch/ended", 0);
+  if (!count.ok()) return count.status();
+  const bool news = ended_seen_ < *count;
+  for (; ended_seen_ < *count; ++ended_seen_) {
+    const auto entry = store_->get(fmt::format("launch/ended/{}", ended_seen_ + 1), kRound);
+    if (!entry.ok() && entry.status().code() == Code::timed_out) return {};  // not written yet
+    if (!entry.ok()) return entry.status();
+    EndedRank ended;
+    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status)) continue;
+    const std::lock_guard lock(mutex_);
+    ended_anywhere_.push_back(ended);
+  }
+  if (news) publish(std::nullopt, false);
   return {};
 }
 
@@ -268,6 +304,16 @@ void Rendezvous::acknowledge() {
 std::optional<Rendezvous::Failure> Rendezvous::take_failure() {
   const std::lock_guard lock(mutex_);
   return std::exchange(failure_, std::nullopt);
+}
+
+void Rendezvous::tell_of(EndedRank ended) {
+  const std::lock_guard lock(mutex_);
+  ended_here_.push_back(ended);
+}
+
+std::vector<Rendezvous::EndedRank> Rendezvous::take_ended() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(ended_anywhere_, {});
 }
 
 void Rendezvous::report(const Failure& failure) {

@@ -7,6 +7,8 @@
 //   launch/node/K    "nodes ranks host token"      claimed once
 //   launch/world     "job master_port"             by node 0
 //   launch/beat/K    counter                       once per round of the thread
+//   launch/ended     counter of ranks that have ended
+//   launch/ended/I   "rank wait_status"            the I-th of them
 //   launch/verdict   "exit_code\nsentence"         the first one stays
 //   launch/left      counter of launchers whose ranks have ended
 //   launch/gone      counter of launchers that need the store no more
@@ -40,7 +42,7 @@ class Rendezvous {
   ~Rendezvous();
 
   const JobWorld& world() const { return world_; }
-  // Becomes readable when failure() or over() may have changed.
+  // Becomes readable when there may be something to take, or over() may have changed.
   int descriptor() const { return news_.get(); }
   void acknowledge();
 
@@ -51,6 +53,15 @@ class Rendezvous {
   // What another node reported, once.
   std::optional<Failure> take_failure();
 
+  struct EndedRank {
+    int rank = 0;
+    int wait_status = 0;
+  };
+  // Tells the other nodes that a rank of this one has ended, well or not.
+  void tell_of(EndedRank ended);
+  // Ranks of any node that have ended since the last call.
+  std::vector<EndedRank> take_ended();
+
   // Tells the other nodes; only the first report of a job counts.
   void report(const Failure& failure);
   // This node's ranks have ended.
@@ -60,7 +71,7 @@ class Rendezvous {
 
  private:
   Rendezvous() = default;
-  Status serve_here(const std::string& secret);
+  Status serve_here(const RunOptions& options, const std::string& secret);
   Status reserve_master_port();
   Status join(const RunOptions& options, const std::string& secret,
               const std::function<bool()>& interrupted);
@@ -71,6 +82,7 @@ class Rendezvous {
 
   void watch();  // the thread's work
   Status round();
+  Status exchange_ended();
   Status look_for_silence();
   void say_goodbye();
   void publish(std::optional<Failure> failure, bool over);
@@ -91,6 +103,8 @@ class Rendezvous {
   bool told_ = false;
   std::optional<Failure> to_report_;
   std::optional<Failure> failure_;
+  std::vector<EndedRank> ended_here_;
+  std::vector<EndedRank> ended_anywhere_;
 
   // The thread's own.
   struct Pulse {
@@ -99,6 +113,7 @@ class Rendezvous {
   };
   std::vector<Pulse> pulses_;
   bool left_ = false;
+  std::int64_t ended_seen_ = 0;
 };
 
 }  // namespace tutti::tool

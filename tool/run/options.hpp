@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "tool/run/hosts.hpp"
 
 namespace tutti::tool {
 
@@ -20,6 +23,14 @@ struct RunOptions {
   std::string rendezvous;  // empty: one host
   std::string secret_file;
   std::chrono::milliseconds join_timeout{60000};
+  // Node 0 then serves at every address of its host, at any port where the rendezvous has port 0,
+  // and says which.
+  std::function<void(int port)> on_serving;
+
+  std::vector<Host> hosts;               // start a launcher on each of them
+  std::string remote_shell;              // empty: ssh, and none for this host
+  std::vector<std::string> environment;  // "NAME=value", to add on every host
+  std::string json;                      // file for the report; empty: none
 };
 
 }  // namespace tutti::tool

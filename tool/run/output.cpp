@@ -1,5 +1,6 @@
 #include "tool/run/output.hpp"
 
+#include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -8,12 +9,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 namespace tutti::tool {
 
 void OutputSink::put(std::string_view bytes) {
-  if (!broken_) waiting_.append(bytes);
+  if (error_ == 0) waiting_.append(bytes);
 }
+
+bool OutputSink::closed() const { return error_ == EPIPE; }
 
 void OutputSink::flush() {
   std::size_t written = 0;
@@ -26,7 +30,7 @@ void OutputSink::flush() {
     const ssize_t got = ::write(descriptor_, waiting_.data() + written, piece);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) break;
     if (got < 0) {
-      broken_ = true;
+      error_ = errno;
       waiting_.clear();
       return;
     }
@@ -42,7 +46,7 @@ void LineStream::pump() {
   if (got <= 0) return finish();
   feed({buffer.data(), static_cast<std::size_t>(got)});
   // As without a launcher: who writes to a reader that went away gets SIGPIPE.
-  if (sink_->broken() && !log_) pipe_.reset();
+  if (sink_->closed() && !log_) pipe_.reset();
 }
 
 void LineStream::finish() {
@@ -54,7 +58,8 @@ void LineStream::finish() {
 void LineStream::feed(std::string_view bytes) {
   if (log_) {
     const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(10));
-    if (!write_fully(log_.get(), bytes.data(), bytes.size(), deadline).ok()) log_.reset();
+    log_failure_ = write_fully(log_.get(), bytes.data(), bytes.size(), deadline);
+    if (!log_failure_.ok()) log_.reset();
   }
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');
@@ -70,10 +75,24 @@ void LineStream::feed(std::string_view bytes) {
 }
 
 void LineStream::emit(std::string_view line) {
+  if (filter_ && filter_(line)) return;
   if (last_lines_.size() == kRemembered) last_lines_.pop_front();
   last_lines_.emplace_back(line.substr(0, std::min(line.size() - 1, kRememberedBytes)));
   sink_->put(prefix_);
   sink_->put(line);
+}
+
+void Sinks::flush() const {
+  out->flush();
+  err->flush();
+}
+
+Status Sinks::failure() const {
+  for (const auto& [sink, name] : {std::pair(out.get(), "output"), std::pair(err.get(), "error")})
+    if (sink->error() != 0 && !sink->closed())
+      return {Code::io, fmt::format("cannot write standard {}: {}; what ranks print is lost", name,
+                                    std::strerror(sink->error()))};
+  return {};
 }
 
 Sinks Sinks::of_this_process() {

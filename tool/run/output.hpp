@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,14 +26,16 @@ class OutputSink {
   void flush();
   bool pending() const { return !waiting_.empty(); }
   bool full() const { return waiting_.size() > kRoom; }
-  // Nobody reads any more; what is put now is dropped.
-  bool broken() const { return broken_; }
+  // The errno of a write that failed, 0 while all went well; what is put after that is dropped.
+  int error() const { return error_; }
+  // Nobody reads any more. That is no failure: whoever reads decides how much.
+  bool closed() const;
 
  private:
   static constexpr std::size_t kRoom = 1 << 20;
   int descriptor_;
   std::string waiting_;
-  bool broken_ = false;
+  int error_ = 0;
 };
 
 // One stream of one rank: cuts bytes into lines, puts `prefix` before each, remembers the last few.
@@ -49,6 +52,12 @@ class LineStream {
   void pump();
   // Gives up on a stream that somebody keeps open although its rank has ended.
   void finish();
+  // Lines for which it says true go no further.
+  void set_filter(std::function<bool(std::string_view line)> filter) {
+    filter_ = std::move(filter);
+  }
+  // Why the log is cut, if it is.
+  const Status& log_failure() const { return log_failure_; }
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
  private:
@@ -62,8 +71,10 @@ class LineStream {
   OutputSink* sink_;
   std::string prefix_;
   Descriptor log_;
+  Status log_failure_;
   std::string partial_;
   std::deque<std::string> last_lines_;
+  std::function<bool(std::string_view line)> filter_;
 };
 
 // The launcher's stdout and stderr; one sink for both when they are the same file, so that lines of
@@ -72,6 +83,10 @@ struct Sinks {
   std::shared_ptr<OutputSink> out;
   std::shared_ptr<OutputSink> err;
   static Sinks of_this_process();
+  bool pending() const { return out->pending() || err->pending(); }
+  void flush() const;
+  // Code::io where what ranks printed could not be written, though somebody wanted it.
+  Status failure() const;
 };
 
 }  // namespace tutti::tool

@@ -1,19 +1,19 @@
 // tutti run - starts the ranks, names the one that failed, leaves nothing behind.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
-#include "core/auth.hpp"
-#include "core/secret.hpp"
+#include "core/files.hpp"
+#include "core/sockets.hpp"
 #include "core/words.hpp"
 #include "tool/command.hpp"
-#include "tool/run/job.hpp"
-#include "tool/run/job_folder.hpp"
 #include "tool/run/launch.hpp"
 #include "tutti/config.hpp"
 
@@ -21,11 +21,11 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kMostRanks = 4096;
-constexpr int kCannotRun = 127;  // as shells say it
 
 constexpr const char* kRunFooter = R"(Examples:
   tutti run -n 4 ./my_program --its-own-flag
   tutti run -n 4 --log-dir logs -- python3 train.py
+  tutti run --hosts a:4,b:4 ./my_program            # over ssh; --hostfile FILE: "a slots=4" a line
   tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous a:29400 --secret-file job.key ./prog
 
 Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127
@@ -37,6 +37,11 @@ after --grace seconds, the third time at once.
 struct Words {
   std::string grace = "5";
   std::string join_timeout = "60";
+  std::string hosts;
+  std::string hostfile;
+  std::vector<std::string> variables;
+  bool counted = false;  // -n was given
+  bool leashed = false;
 };
 
 Result<std::chrono::milliseconds> read_time(const char* flag, const std::string& text, bool zero) {
@@ -45,6 +50,18 @@ Result<std::chrono::milliseconds> read_time(const char* flag, const std::string&
   if (*time < Nanoseconds(0) || (!zero && *time == Nanoseconds(0)))
     return Status(Code::invalid_argument, fmt::format("{} {} must be more than zero", flag, text));
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
+
+// `least`: 0 where any port will do.
+Status check_port(const RunOptions& options, int least) {
+  const std::size_t colon = options.rendezvous.rfind(':');
+  const auto port = parse_integer(
+      colon == std::string::npos ? "" : std::string_view(options.rendezvous).substr(colon + 1));
+  if (colon == 0 || !port.ok() || *port < least || *port > 65535)
+    return {Code::invalid_argument,
+            fmt::format("--rendezvous '{}' is not HOST:PORT with a port of {} to 65535",
+                        options.rendezvous, least)};
+  return {};
 }
 
 Status check_nodes(const RunOptions& options) {
@@ -65,13 +82,62 @@ Status check_nodes(const RunOptions& options) {
     return {Code::invalid_argument,
             "--rendezvous needs --secret-file FILE, with the same 32 random bytes on every host "
             "(head -c 32 /dev/urandom > FILE; chmod 600 FILE)"};
-  const std::size_t colon = options.rendezvous.rfind(':');
-  const auto port = parse_integer(
-      colon == std::string::npos ? "" : std::string_view(options.rendezvous).substr(colon + 1));
-  if (colon == 0 || !port.ok() || *port < 1 || *port > 65535)
+  return check_port(options, 1);
+}
+
+Status find_hosts(RunOptions& options, const Words& words) {
+  if (words.hosts.empty() && words.hostfile.empty()) return {};
+  if (!words.hosts.empty() && !words.hostfile.empty())
+    return {Code::invalid_argument, "--hosts and --hostfile cannot both be given"};
+  if (options.nodes != 1 || options.node_rank != 0)
     return {Code::invalid_argument,
-            fmt::format("--rendezvous '{}' is not HOST:PORT with a port of 1 to 65535",
-                        options.rendezvous)};
+            "--hosts starts every host's launcher itself: leave --nnodes and --node-rank out"};
+  Result<std::vector<Host>> hosts = std::vector<Host>();
+  if (words.hostfile.empty()) {
+    hosts = parse_hosts(words.hosts);
+    if (!hosts.ok()) return hosts.status().annotate("--hosts");
+  } else {
+    const auto text = read_file(words.hostfile);
+    if (!text.ok()) return {Code::invalid_argument, text.status().message()};
+    hosts = parse_hostfile(*text);
+    if (!hosts.ok()) return hosts.status().annotate(words.hostfile);
+  }
+  if (words.counted) hosts = take_places(*std::move(hosts), options.ranks);
+  if (!hosts.ok()) return hosts.status();
+  options.hosts = *std::move(hosts);
+  return options.rendezvous.empty() ? Status() : check_port(options, 0);
+}
+
+// "NAME=value", or "NAME" with the value that it has here.
+Status find_variables(RunOptions& options, const Words& words) {
+  for (const std::string& word : words.variables) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const char* value = equals == std::string::npos ? std::getenv(name.c_str()) : "";
+    if (name.empty() || value == nullptr)
+      return {Code::invalid_argument,
+              fmt::format("-x {}: {}", word, name.empty() ? "it has no name" : "it is not set")};
+    options.environment.push_back(equals == std::string::npos ? name + "=" + value : word);
+  }
+  return {};
+}
+
+// Before anything is started: a long job's last minute is too late.
+Status check_files(const RunOptions& options) {
+  if (!options.json.empty()) {
+    const Descriptor file(
+        ::open(options.json.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+    // A pipe that nobody reads yet is read when there is something to read.
+    if (!file && errno != ENXIO)
+      return {Code::invalid_argument,
+              fmt::format("--json {} cannot be written: {}", options.json, std::strerror(errno))};
+  }
+  if (options.log_dir.empty() || !options.hosts.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(options.log_dir, error);
+  if (error || ::access(options.log_dir.c_str(), W_OK) != 0)
+    return {Code::invalid_argument,
+            fmt::format("--log-dir {} cannot be written to", options.log_dir)};
   return {};
 }
 
@@ -87,71 +153,13 @@ Status check(RunOptions& options, const Words& words) {
   const auto join = read_time("--join-timeout", words.join_timeout, false);
   if (!join.ok()) return join.status();
   options.join_timeout = *join;
-  if (options.log_dir.empty()) return check_nodes(options);
-  std::error_code error;
-  std::filesystem::create_directories(options.log_dir, error);
-  if (error || ::access(options.log_dir.c_str(), W_OK) != 0)
-    return {Code::invalid_argument,
-            fmt::format("--log-dir {} cannot be written to", options.log_dir)};
-  return check_nodes(options);
-}
-
-// Descriptors 0 to 2 must exist, or the pipes would get their numbers.
-void fill_standard_descriptors() {
-  int descriptor = 0;
-  do descriptor = ::open("/dev/null", O_RDWR);
-  while (descriptor >= 0 && descriptor <= 2);
-  if (descriptor > 2) ::close(descriptor);
-}
-
-// Each rank takes three of the launcher's descriptors; returns the limit that the ranks get back.
-rlimit raise_descriptor_limit() {
-  rlimit former{};
-  ::getrlimit(RLIMIT_NOFILE, &former);
-  rlimit raised = former;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return former;
-}
-
-Result<std::string> find_secret(const RunOptions& options) {
-  if (options.secret_file.empty()) return random_bytes(kSecretBytes);
-  return read_secret_file(options.secret_file);
+  if (Status status = find_variables(options, words); !status.ok()) return status;
+  if (Status status = find_hosts(options, words); !status.ok()) return status;
+  if (Status status = check_files(options); !status.ok()) return status;
+  return options.hosts.empty() ? check_nodes(options) : Status();
 }
 
 }  // namespace
-
-int launch_job(const RunOptions& options) {
-  const auto path = find_program(options.program.front());
-  if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
-  const auto secret = find_secret(options);
-  if (!secret.ok()) return complain("run", secret.status());
-
-  fill_standard_descriptors();
-  const std::string socket = new_job_socket_path();
-  auto keeper = Keeper::start(socket);
-  if (!keeper.ok()) return complain("run", keeper.status());
-  auto signals = Signals::capture();
-  if (!signals.ok()) return complain("run", signals.status());
-  int interruption = 0;
-  auto rendezvous = Rendezvous::meet(options, *secret, [&] {
-    return (interruption = interruption != 0 ? interruption : signals->take()) != 0;
-  });
-  if (!rendezvous.ok()) {
-    const int code = complain("run", rendezvous.status());
-    return interruption != 0 ? 128 + interruption : code;
-  }
-
-  SpawnOptions launch;
-  launch.path = *path;
-  launch.arguments = options.program;
-  launch.signal_mask = signals->former_mask();
-  launch.open_files = raise_descriptor_limit();
-  Job job(options, **rendezvous, *keeper, *signals);
-  job.let_look(socket);
-  job.start(std::move(launch), *secret);
-  return job.run();
-}
 
 Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   struct State {
@@ -162,7 +170,22 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   RunOptions& options = state->options;
   CLI::App* run = app.add_subcommand(
       "run", "start a program as several ranks: run [flags] [--] PROGRAM [arguments]");
-  run->add_option("-n,--ranks", options.ranks, "ranks on this host (default 1)");
+  CLI::Option* ranks = run->add_option(
+      "-n,--ranks", options.ranks,
+      "ranks on this host (default 1); with --hosts: on all of them (default: one a "
+      "place)");
+  run->add_option("--hosts", state->words.hosts,
+                  "hosts to run on and the ranks of each, a:4,b:4; started over ssh");
+  run->add_option("--hostfile", state->words.hostfile,
+                  "the same from a file with a host a line: a slots=4, or a:4");
+  run->add_option("--ssh", options.remote_shell,
+                  "remote shell for --hosts (default ssh, and none for localhost)");
+  run->add_option("-x,--env", state->words.variables,
+                  "variable for the ranks, NAME=value or NAME as it is here; TUTTI_* reach other "
+                  "hosts by themselves")
+      ->allow_extra_args(false);
+  run->add_option("--json", options.json, "write how the job ended, as JSON, into this file");
+  run->add_flag("--leashed", state->words.leashed)->group("");
   run->add_flag("--tee", options.tee, "put [rankN] before each line also when not on a terminal");
   run->add_option("--log-dir", options.log_dir,
                   "also write rankN.out and rankN.err into this folder");
@@ -184,7 +207,9 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->footer(kRunFooter);
 
   return {
-      run, [run, state, after = std::move(words_after_mark)] {
+      run, [run, ranks, state, after = std::move(words_after_mark)] {
+        if (state->words.leashed) return launch_node();
+        state->words.counted = ranks->count() > 0;
         std::vector<std::string> program = run->remaining();
         if (!program.empty() && program.front().front() == '-')
           return complain("run",
@@ -197,11 +222,12 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
                        after.end());
         state->options.program = std::move(program);
         if (Status status = check(state->options, state->words); !status.ok())
-          return complain("run", status);
+          return complain("run", status.message() + " (see tutti run --help)", kBadInput);
         // A misspelt TUTTI_ variable is told once, here, and not by every rank.
         if (auto config = Config::from_environment(); !config.ok())
           return complain("run", config.status());
-        return launch_job(state->options);
+        return state->options.hosts.empty() ? launch_job(state->options)
+                                            : launch_fleet(state->options);
       }};
 }
 

@@ -46,6 +46,11 @@ int Escalation::signal_arrived(int signal, Nanoseconds now) {
   return signals_ > 2 ? SIGKILL : signal;
 }
 
+int Escalation::leash_cut(Nanoseconds now) {
+  kill_at(deadline_after(now, grace_));
+  return SIGTERM;
+}
+
 int Escalation::due(Nanoseconds now) {
   if (kill_at_ && now >= *kill_at_) {
     // Again and again: a group may grow while it is being killed.

@@ -33,6 +33,7 @@ class Signals {
 //   a signal came      → that signal now
 //   a second one came  → that signal now → grace → SIGKILL
 //   a third one came   → SIGKILL now
+//   the leash is cut   → SIGTERM now → grace → SIGKILL         (leash.hpp)
 class Escalation {
  public:
   explicit Escalation(Nanoseconds grace) : grace_(grace) {}
@@ -40,6 +41,7 @@ class Escalation {
   void rank_failed(Nanoseconds now);
   // What to pass on at once.
   int signal_arrived(int signal, Nanoseconds now);
+  int leash_cut(Nanoseconds now);
 
   // The signal whose time has come, once; 0 when there is none.
   int due(Nanoseconds now);

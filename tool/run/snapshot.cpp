@@ -44,9 +44,7 @@ Json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds
   }
   const BoardNote& note = *rank.note;
   row["state"] = rank.alive ? to_string(note.state) : "ended";
-  row["operation"] = clean(note.operation, sizeof note.operation);
-  row["group"] = clean(note.group, sizeof note.group);
-  row["sequence"] = note.sequence;
+  row.update(note_fields(note));
   row["for_s"] = std::max(0.0, static_cast<double>(now.count() - note.time_ns) * 1e-9);
   row["calls"] = note.calls;
   row["bytes"] = note.bytes;
@@ -55,6 +53,14 @@ Json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds
 }
 
 }  // namespace
+
+Json note_fields(const BoardNote& note) {
+  return {{"operation", clean(note.operation, sizeof note.operation)},
+          {"group", clean(note.group, sizeof note.group)},
+          {"sequence", note.sequence},
+          {"operation_bytes", note.size},
+          {"dtype", to_string(note.dtype)}};
+}
 
 std::vector<std::vector<int>> waits_for(const JobView& view) {
   std::vector<std::vector<int>> awaited(view.ranks.size());

@@ -10,6 +10,7 @@
 
 #include "core/board.hpp"
 #include "core/clock.hpp"
+#include "core/json.hpp"
 
 namespace tutti::tool {
 
@@ -38,6 +39,9 @@ struct JobView {
 // of a group, and they have not come to that call yet. A rank that is in another group may or may
 // not be a member; it counts only where the group is the world.
 std::vector<std::vector<int>> waits_for(const JobView& view);
+
+// The operation that a note tells of: its name, group, number, elements.
+Json note_fields(const BoardNote& note);
 
 // One line, without its end.
 std::string to_json(const JobView& view);

@@ -8,12 +8,34 @@
 #include <array>
 
 #include "core/clock.hpp"
+#include "tool/bench/arithmetic.hpp"
 
 namespace tutti::tool {
 namespace {
 
 std::string_view text_of(const char* field, std::size_t size) {
   return {field, ::strnlen(field, size)};
+}
+
+// "17th".
+std::string ordinal(std::uint64_t number) {
+  const std::uint64_t last = number % 10;
+  const bool teen = number / 10 % 10 == 1;
+  const char* ending = teen ? "th" : last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
+  return fmt::format("{}{}", number, ending);
+}
+
+// "all_reduce (4 MiB, f32), the 17th operation of group 'world'".
+std::string name_operation(const BoardNote& note) {
+  const std::string_view operation = text_of(note.operation, sizeof note.operation);
+  const std::string_view group = text_of(note.group, sizeof note.group);
+  if (note.sequence == 0)
+    return operation.empty() ? fmt::format("group '{}'", group)
+                             : fmt::format("{} '{}'", operation, group);
+  const std::string size =
+      note.size > 0 ? fmt::format(" ({}, {})", size_words(note.size), to_string(note.dtype)) : "";
+  return fmt::format("{}{}, the {} operation of group '{}'", operation, size,
+                     ordinal(note.sequence), group);
 }
 
 }  // namespace
@@ -36,34 +58,30 @@ std::string signal_name(int signal) {
 std::string describe(const Ending& ending) {
   const std::string who =
       fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
-  const double after = in_seconds(ending.after);
-  if (!WIFSIGNALED(ending.wait_status))
-    return fmt::format("{} exited with code {} after {:.1f} s", who, ending.exit_code(), after);
-  const int signal = WTERMSIG(ending.wait_status);
-  return fmt::format("{} was killed by signal {} ({}){} after {:.1f} s", who, signal,
-                     signal_name(signal), WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
-                     after);
+  return fmt::format("{} {}{} after {:.1f} s", who, describe_ending(ending.wait_status),
+                     WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
+                     in_seconds(ending.after));
 }
 
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at) {
-  if (!note || note->state == BoardState::nothing) return "none that tutti knows of";
+  if (!note || note->state == BoardState::nothing) return "it had not called tutti";
   const double ago = std::max(0.0, in_seconds(ended_at - Nanoseconds(note->time_ns)));
-  std::string text = fmt::format("{} #{} on '{}'", text_of(note->operation, sizeof note->operation),
-                                 note->sequence, text_of(note->group, sizeof note->group));
+  const std::string what = name_operation(*note);
   switch (note->state) {
-    case BoardState::running:
-      return text + fmt::format(", running for {:.1f} s when it ended", ago);
-    case BoardState::done: return text + fmt::format(", done {:.1f} s before it ended", ago);
-    case BoardState::failed: return text + fmt::format(", failed {:.1f} s before it ended", ago);
+    case BoardState::running: return fmt::format("it was in {}, for {:.1f} s", what, ago);
+    case BoardState::done:
+      return fmt::format("it was last in {}, which was done {:.1f} s earlier", what, ago);
+    case BoardState::failed:
+      return fmt::format("it was last in {}, which failed {:.1f} s earlier", what, ago);
     case BoardState::nothing: break;
   }
-  return text;
+  return what;
 }
 
 std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,
                     const std::deque<std::string>& last_lines) {
-  std::string text = fmt::format("tutti run: {}\n  last operation: {}\n", describe(ending),
-                                 describe_operation(note, ending.at));
+  std::string text =
+      fmt::format("tutti run: {}\n  {}\n", describe(ending), describe_operation(note, ending.at));
   if (last_lines.empty()) return text + "  it wrote nothing to stderr\n";
   text += "  last lines of its stderr:\n";
   for (const std::string& line : last_lines) text += fmt::format("    {}\n", line);

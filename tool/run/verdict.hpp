@@ -31,7 +31,8 @@ std::string signal_name(int signal);
 
 // "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 3.2 s".
 std::string describe(const Ending& ending);
-// "all_reduce #1042 on 'world', running for 1.3 s when it ended"; says so when nothing was noted.
+// "it was in all_reduce (4 MiB, f32), the 17th operation of group 'world', for 1.3 s"; says so when
+// nothing was noted.
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at);
 // All of it, each line with a newline.
 std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,

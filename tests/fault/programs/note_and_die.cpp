@@ -18,8 +18,11 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "%s\n", board.status().to_string().c_str());
     return 4;
   }
-  board->note(std::atoi(rank), tutti::BoardNote::of(tutti::Collective::all_reduce, "world", 1042,
-                                                    tutti::BoardState::running));
+  tutti::BoardNote note = tutti::BoardNote::of(tutti::Collective::all_reduce, "world", 1042,
+                                               tutti::BoardState::running);
+  note.dtype = tutti::Dtype::f32;
+  note.size = 4 << 20;
+  board->note(std::atoi(rank), note);
   if (std::strcmp(rank, arguments[1]) == 0) ::raise(SIGKILL);
   return 0;
 }

@@ -40,6 +40,20 @@ TEST(board, a_dead_rank_leaves_its_last_note) {
   EXPECT_FALSE(board->read(1));
 }
 
+TEST(board, who_has_ended_is_told_beside_the_last_note) {
+  auto board = Board::create(2);
+  board->note(1, BoardNote::of(Collective::barrier, "world", 3, BoardState::done));
+  EXPECT_FALSE(board->ended(1));
+  board->end(1, 0);
+  board->end(2, 9);
+  EXPECT_EQ(board->ended(1), 0);
+  EXPECT_EQ(board->read(1)->sequence, 3u);
+  EXPECT_FALSE(board->ended(0));
+  EXPECT_FALSE(board->ended(2));
+  EXPECT_EQ(describe_ending(7 << 8), "exited with code 7");
+  EXPECT_EQ(describe_ending(9), "was killed by signal 9 (SIGKILL)");
+}
+
 TEST(board, long_names_are_cut_and_wrong_ranks_ignored) {
   auto board = Board::create(1);
   board->note(0,

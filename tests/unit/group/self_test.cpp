@@ -69,14 +69,13 @@ TEST(FindSelf, without_a_launcher_it_is_rank_0_of_1_and_meets_nobody) {
   expect_numbers(self, 0, 1, 0, 1);
   EXPECT_EQ(self.launcher, "none");
   EXPECT_EQ(self.store_address, "");
-  EXPECT_EQ(self.board_descriptor, -1);
 }
 
 TEST(FindSelf, variables_set_to_nothing_are_not_set) {
   EXPECT_EQ(self_of({{"RANK", ""}, {"WORLD_SIZE", ""}}).launcher, "none");
 }
 
-TEST(FindSelf, tutti_run_gives_store_secret_and_board) {
+TEST(FindSelf, tutti_run_gives_store_and_secret) {
   const auto secret = make_secret_descriptor(std::string(32, 'k'));
   ASSERT_TRUE(secret.ok());
   const Descriptor guard(*secret);
@@ -86,8 +85,7 @@ TEST(FindSelf, tutti_run_gives_store_secret_and_board) {
                                {"TUTTI_LOCAL_SIZE", "2"},
                                {"TUTTI_STORE", "10.0.0.1:7"},
                                {"TUTTI_JOB", "abc"},
-                               {"TUTTI_SECRET_FD", std::to_string(*secret)},
-                               {"TUTTI_BOARD_FD", std::to_string(*secret)}};
+                               {"TUTTI_SECRET_FD", std::to_string(*secret)}};
   for (int time = 0; time < 2; ++time) {  // a program may ask twice
     const Self self = self_of(variables);
     expect_numbers(self, 2, 4, 0, 2);
@@ -95,7 +93,6 @@ TEST(FindSelf, tutti_run_gives_store_secret_and_board) {
     EXPECT_EQ(self.store_address, "10.0.0.1:7");
     EXPECT_EQ(self.secret, std::string(32, 'k'));
     EXPECT_EQ(self.job, "abc");
-    EXPECT_EQ(self.board_descriptor, *secret);
     EXPECT_FALSE(self.serves_store);
   }
 }

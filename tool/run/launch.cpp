@@ -1,0 +1,153 @@
+#include "tool/run/launch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/auth.hpp"
+#include "core/secret.hpp"
+#include "tool/command.hpp"
+#include "tool/run/fleet.hpp"
+#include "tool/run/job.hpp"
+#include "tool/run/job_folder.hpp"
+#include "tool/run/report.hpp"
+#include "tutti/config.hpp"
+
+namespace tutti::tool {
+namespace {
+
+constexpr int kCannotRun = 127;  // as shells say it
+
+// Descriptors 0 to 2 must exist, or the pipes would get their numbers.
+void fill_standard_descriptors() {
+  int descriptor = 0;
+  do descriptor = ::open("/dev/null", O_RDWR);
+  while (descriptor >= 0 && descriptor <= 2);
+  if (descriptor > 2) ::close(descriptor);
+}
+
+// Each rank takes three of the launcher's descriptors; returns the limit that the ranks get back.
+rlimit raise_descriptor_limit() {
+  rlimit former{};
+  ::getrlimit(RLIMIT_NOFILE, &former);
+  rlimit raised = former;
+  raised.rlim_cur = raised.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return former;
+}
+
+Result<std::string> find_secret(const RunOptions& options) {
+  if (options.secret_file.empty()) return random_bytes(kSecretBytes);
+  return read_secret_file(options.secret_file);
+}
+
+void add_to_environment(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+}
+
+// `report` is filled in where there was a job.
+int launch_here(const RunOptions& options, const std::string& secret, Leash* leash, Json& report) {
+  add_to_environment(options.environment);
+  const auto path = find_program(options.program.front());
+  if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
+  const std::string socket = new_job_socket_path();
+  auto keeper = Keeper::start(socket);
+  if (!keeper.ok()) return complain("run", keeper.status());
+  auto signals = Signals::capture();
+  if (!signals.ok()) return complain("run", signals.status());
+  int interruption = 0;
+  auto rendezvous = Rendezvous::meet(options, secret, [&] {
+    if (interruption == 0) interruption = signals->take();
+    if (interruption == 0 && leash != nullptr) interruption = leash->glance();
+    return interruption != 0;
+  });
+  if (!rendezvous.ok()) {
+    const int code = complain("run", rendezvous.status());
+    return interruption != 0 ? 128 + interruption : code;
+  }
+
+  SpawnOptions launch;
+  launch.path = *path;
+  launch.arguments = options.program;
+  launch.signal_mask = signals->former_mask();
+  launch.open_files = raise_descriptor_limit();
+  Job job(options, **rendezvous, *keeper, *signals, leash);
+  job.let_look(socket);
+  job.start(std::move(launch), secret);
+  const int code = job.run();
+  report = job.report();
+  return code;
+}
+
+void say(const std::string& line) {
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) return;  // the leash will be cut too
+}
+
+// What a node finds out before its ranks are started, and the launcher at home could not know.
+Status take_over(const Order& order) {
+  add_to_environment(order.environment);
+  if (::chdir(order.folder.c_str()) != 0)
+    return errno_status(fmt::format("cannot work in {}", order.folder));
+  std::error_code error;
+  if (!order.options.log_dir.empty())
+    std::filesystem::create_directories(order.options.log_dir, error);
+  return Config::from_environment().status();
+}
+
+}  // namespace
+
+int launch_job(const RunOptions& options) {
+  const auto secret = find_secret(options);
+  if (!secret.ok()) return complain("run", secret.status());
+  fill_standard_descriptors();
+  Json report;
+  const int code = launch_here(options, *secret, nullptr, report);
+  return write_report(options, std::move(report), code);
+}
+
+int launch_fleet(const RunOptions& options) {
+  const auto secret = find_secret(options);
+  if (!secret.ok()) return complain("run", secret.status());
+  fill_standard_descriptors();
+  auto keeper = Keeper::start({});
+  if (!keeper.ok()) return complain("run", keeper.status());
+  auto signals = Signals::capture();
+  if (!signals.ok()) return complain("run", signals.status());
+  SpawnOptions launch;
+  launch.signal_mask = signals->former_mask();
+  launch.open_files = raise_descriptor_limit();
+  Fleet fleet(options, *secret, *keeper, *signals, std::move(launch));
+  const int code = fleet.run();
+  return write_report(options, fleet.report(), code);
+}
+
+int launch_node() {
+  Order order;
+  auto leash = Leash::take(order);
+  if (!leash.ok()) return complain("run", leash.status());
+  Json report;
+  int code = kFailed;
+  if (Status status = take_over(order); !status.ok()) {
+    code = complain("run", status.annotate(fmt::format("host {}", host_name())));
+  } else {
+    const auto ready = [&](int port) { say(ready_line(order.mark, port)); };
+    if (order.options.node_rank == 0)
+      order.options.on_serving = ready;
+    else
+      ready(0);
+    code = launch_here(order.options, order.secret, &*leash, report);
+  }
+  if (report.is_null()) report = Json{{"exit_code", code}};
+  if (!leash->gone()) say(ended_line(order.mark, report.dump_ascii()));
+  return code;
+}
+
+}  // namespace tutti::tool
