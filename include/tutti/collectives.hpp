@@ -44,21 +44,21 @@ struct CallOptions {
 // the list forms do).
 struct Call {
   Collective collective = Collective::barrier;
-  std::span<const ConstBuffer> input;
-  std::span<const Buffer> output;
-  std::span<const std::size_t> input_counts;
-  std::span<const std::size_t> output_counts;
-  Reduction reduction;
+  std::span<const ConstBuffer> input{};
+  std::span<const Buffer> output{};
+  std::span<const std::size_t> input_counts{};
+  std::span<const std::size_t> output_counts{};
+  Reduction reduction{};
   int root = 0;
   bool uneven = false;
-  CallOptions options;
+  CallOptions options{};
 };
 
 // One part of a batch of point-to-point operations.
 struct Transfer {
   enum class Kind : std::uint8_t { send, recv };
   Kind kind = Kind::send;
-  Buffer buffer;
+  Buffer buffer{};
   int peer = 0;  // kAnySource for a recv from whoever comes first
   std::uint32_t tag = 0;
 };

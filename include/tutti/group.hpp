@@ -39,10 +39,10 @@ struct GroupOptions {
   int size = -1;
   std::string name = "world";
   ReductionOrder reduction_order = ReductionOrder::any;
-  std::optional<Config> config;  // absent: from the environment
-  std::string secret;            // of the job; empty: rank 0 makes one and puts it into the store
+  std::optional<Config> config{};  // absent: from the environment
+  std::string secret{};            // of the job; empty: rank 0 makes one and puts it into the store
   // Algorithms and transports that the program brings along (docs/extending.md); null: none.
-  std::shared_ptr<const Extensions> extensions;
+  std::shared_ptr<const Extensions> extensions{};
 };
 
 // What the library expects an operation to cost.

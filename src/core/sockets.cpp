@@ -97,8 +97,8 @@ void Descriptor::reset(int number) noexcept {
 Status errno_status(const std::string& what) { return errno_status(what, errno); }
 
 Status errno_status(const std::string& what, int error) {
-  return Status(error == ENOMEM ? Code::out_of_memory : Code::io,
-                what + ": " + std::strerror(error));
+  const bool used_up = error == ENOMEM || error == EMFILE || error == ENFILE;
+  return Status(used_up ? Code::out_of_memory : Code::io, what + ": " + std::strerror(error));
 }
 
 Result<SocketAddress> SocketAddress::parse(const std::string& text) {

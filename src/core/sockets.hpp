@@ -38,7 +38,8 @@ class Descriptor {
   int number_ = -1;
 };
 
-// "what: No such file or directory" with Code::io, from errno.
+// "what: No such file or directory" with Code::io, from errno; Code::out_of_memory where memory or
+// descriptors are used up.
 Status errno_status(const std::string& what);
 Status errno_status(const std::string& what, int error);
 

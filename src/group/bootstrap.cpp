@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/auth.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often a rank that waits looks whether somebody has ended who should have come.
+// How often a rank that waits looks whether somebody has ended or given up who should have come.
 constexpr milliseconds kLook{250};
 
 // One round of meeting in the store: everybody puts a value and gets everybody else's.
@@ -70,6 +71,23 @@ class StoreRounds {
     return values;
   }
 
+  // Tells those who still wait why this rank does not come any more. The first to do so is heard.
+  void give_up(const Status& why) {
+    const std::string said = fmt::format("{} {}", rank_, why.message());
+    (void)store_.compare_set(prefix_ + "/given_up", "", said);
+  }
+
+  // Whether there is any use in waiting for everybody's `key`.
+  Status look_around(const std::string& key) {
+    const auto said = store_.get(prefix_ + "/given_up", milliseconds(1));
+    if (!said.ok()) return look_for_the_ended(key);
+    const int who = static_cast<int>(std::strtol(said->c_str(), nullptr, 10));
+    return {Code::peer_lost,
+            fmt::format("rank {} could not join group '{}': {}", who, name_,
+                        said->substr(std::min(said->find(' '), said->size() - 1) + 1)),
+            {rank_, who, 0}};
+  }
+
   milliseconds left() const {
     const auto rest = std::chrono::duration_cast<milliseconds>(deadline_ - steady_clock().now());
     return std::max(rest, milliseconds(1));
@@ -80,15 +98,14 @@ class StoreRounds {
     return fmt::format("{}/{}/{}", prefix_, key, rank);
   }
 
-  // Waits for `name`, unless a rank has ended that every rank must hear `key` from.
+  // Waits for `name`, unless a rank has ended or given up that every rank must hear `key` from.
   Result<std::string> hear(const std::string& name, milliseconds patience, const std::string& key) {
     const Nanoseconds until = deadline_after(steady_clock().now(), patience);
     for (;;) {
       const auto rest = std::chrono::ceil<milliseconds>(until - steady_clock().now());
-      const milliseconds look = board_ != nullptr ? std::min(rest, kLook) : rest;
-      auto got = store_.get(name, std::max(look, milliseconds(1)));
+      auto got = store_.get(name, std::clamp(rest, milliseconds(1), kLook));
       if (got.ok() || got.status().code() != Code::timed_out) return got;
-      if (Status status = look_for_the_ended(key); !status.ok()) return status;
+      if (Status status = look_around(key); !status.ok()) return status;
       if (steady_clock().now() >= until) return got;
     }
   }
@@ -161,13 +178,8 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
   return {};
 }
 
-}  // namespace
-
-Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
-                       const Log& log, const LauncherBoard* board) {
-  StoreRounds meeting(store, options, config.join_timeout, board);
-  if (Status status = meeting.join(); !status.ok()) return status;
-
+Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const Config& config,
+                       const Log& log) {
   // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is
   // authenticated itself, or the caller's choice.
   auto secret = meeting.from_rank_0("secret", options.secret.empty() ? random_bytes(32) : "given");
@@ -196,7 +208,8 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
   if (Status status = check_sizes(*sizes, options); !status.ok()) return status;
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
-  auto endpoint = (*open)->connect(*addresses, meeting.left());
+  auto endpoint =
+      (*open)->connect(*addresses, meeting.left(), [&] { return meeting.look_around("links"); });
   if (!endpoint.ok()) return endpoint.status();
 
   auto words = meeting.exchange("links", link_words(**endpoint));
@@ -204,6 +217,17 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
   if (!tuning.ok()) return tuning.status();
   return Linked{*std::move(endpoint), hosts_from(*words), *tuning != "fixed"};
+}
+
+}  // namespace
+
+Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
+                       const Log& log, const LauncherBoard* board) {
+  StoreRounds meeting(store, options, config.join_timeout, board);
+  if (Status status = meeting.join(); !status.ok()) return status;
+  auto linked = link_up(meeting, options, config, log);
+  if (!linked.ok()) meeting.give_up(linked.status());
+  return linked;
 }
 
 }  // namespace tutti::group

@@ -87,10 +87,13 @@ class Opening {
   static Result<std::unique_ptr<Opening>> open(OpeningOptions options);
 
   virtual std::string address() const = 0;
+  // Asked now and then while ranks link up: a failure ends it.
+  using Watch = std::function<Status()>;
   // `addresses[r]` is rank r's. Blocks until all links are there; the error names those that are
   // not.
   virtual Result<std::unique_ptr<Endpoint>> connect(const std::vector<std::string>& addresses,
-                                                    std::chrono::nanoseconds timeout) = 0;
+                                                    std::chrono::nanoseconds timeout,
+                                                    const Watch& watch = {}) = 0;
 };
 
 }  // namespace tutti::transport

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxTurnedAway = 6;
 constexpr Nanoseconds kFirstPause = std::chrono::milliseconds(10);
+constexpr Nanoseconds kLookEvery = std::chrono::milliseconds(250);
 // Beyond one for each connection that may come: what strangers can hold open at the same time.
 constexpr std::size_t kStrangers = 16;
 
@@ -39,17 +40,20 @@ Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoin
   }
 }
 
-Status Joining::run(Nanoseconds timeout) {
+Status Joining::run(Nanoseconds timeout, const Opening::Watch& watch) {
   deadline_ = deadline_after(now(), timeout);
+  Nanoseconds look_at = now() + kLookEvery;
   course(party_.rank).linked = true;
   if (Status status = check_routes(); !status.ok()) return status;
   while (!all_linked()) {
     if (now() >= deadline_) return overdue(timeout);
+    if (watch && now() >= look_at) {
+      if (Status status = watch(); !status.ok()) return status;
+      look_at = now() + kLookEvery;
+    }
     if (Status status = start_due(); !status.ok()) return status;
     wait();
-    accept(doors_.local, Door::local);
-    accept(doors_.network.loopback, Door::network);
-    accept(doors_.network.outward, Door::network);
+    if (Status status = accept_all(); !status.ok()) return status;
     if (Status status = step_all(); !status.ok()) return status;
   }
   return {};
@@ -125,6 +129,7 @@ Status Joining::start(int peer, int number) {
   if (!address.ok()) return local ? next_route(peer, address.status()) : address.status();
   auto socket =
       connect_to(*address, local ? deadline_ : std::min(deadline_, now() + kHandshakeTimeout));
+  if (socket.status().code() == Code::out_of_memory) return out_of_descriptors(socket.status());
   if (!socket.ok() && local) return next_route(peer, socket.status());
   if (!socket.ok()) {
     to.last_failure = socket.status();
@@ -138,11 +143,20 @@ Status Joining::start(int peer, int number) {
   return {};
 }
 
-void Joining::accept(const Descriptor& listener, Door door) {
-  if (!listener) return;
+Status Joining::accept_all() {
+  Status status = accept(doors_.local, Door::local);
+  if (status.ok()) status = accept(doors_.network.loopback, Door::network);
+  if (status.ok()) status = accept(doors_.network.outward, Door::network);
+  return status;
+}
+
+Status Joining::accept(const Descriptor& listener, Door door) {
+  if (!listener) return {};
   while (true) {
     auto socket = accept_from(listener.get());
-    if (!socket.ok() || !*socket) return;  // out of descriptors, say: the deadline will tell
+    // Whoever knocks would keep on knocking until the deadline.
+    if (socket.status().code() == Code::out_of_memory) return out_of_descriptors(socket.status());
+    if (!socket.ok() || !*socket) return {};
     make_room();
     attempts_.push_back(
         std::make_unique<Attempt>(party_, door, std::move(*socket), now() + kHandshakeTimeout));
@@ -174,7 +188,7 @@ void Joining::wait() const {
       if (!slot.filled()) until = std::min(until, slot.retry_at);
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-      std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), std::chrono::seconds(1)));
+      std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), kLookEvery));
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
 }
 
@@ -267,6 +281,17 @@ Status Joining::cannot(int peer, const std::string& tried) const {
                             party_.rank, party_.self().whereabouts(), peer,
                             party_.of(peer).whereabouts(), tried, party_.config.transport),
                 {party_.rank, peer, 0});
+}
+
+Status Joining::out_of_descriptors(const Status& why) const {
+  const auto missing = std::count_if(courses_.begin(), courses_.end(),
+                                     [](const Course& course) { return !course.linked; });
+  return {
+      why.code(),
+      fmt::format("rank {} ({}) cannot link to {} more of {} ranks: {}; a link takes up to three "
+                  "descriptors, so raise the limit (ulimit -n)",
+                  party_.rank, party_.self().whereabouts(), missing, party_.size(), why.message()),
+      {party_.rank, -1, 0}};
 }
 
 Status Joining::overdue(Nanoseconds timeout) const {

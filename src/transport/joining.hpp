@@ -22,8 +22,9 @@ class Joining {
   // All outlive the Joining.
   Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, Log log);
 
-  // Until every link is there. The error names the ranks that are not, and why.
-  Status run(Nanoseconds timeout);
+  // Until every link is there, or `watch` says why there is no use in waiting. The error names the
+  // ranks that are not linked, and why.
+  Status run(Nanoseconds timeout, const Opening::Watch& watch);
 
  private:
   // One connection of a pair.
@@ -52,7 +53,8 @@ class Joining {
   Status start_due();
   Status start(int peer, int number);
   Result<std::string> address_of(int peer, Door door) const;
-  void accept(const Descriptor& listener, Door door);
+  Status accept_all();
+  Status accept(const Descriptor& listener, Door door);
   void make_room();
   void wait() const;
   Status step_all();
@@ -62,6 +64,7 @@ class Joining {
   Status adopt(Attempt& attempt);
   Status cannot(int peer, const std::string& tried) const;
   Status overdue(Nanoseconds timeout) const;
+  Status out_of_descriptors(const Status& why) const;
   Course& course(int peer) { return courses_[static_cast<std::size_t>(peer)]; }
   const Course& course(int peer) const { return courses_[static_cast<std::size_t>(peer)]; }
 

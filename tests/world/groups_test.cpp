@@ -233,6 +233,25 @@ TEST_P(GroupsOfProcesses, are_made_although_one_rank_has_no_descriptor_left) {
   });
 }
 
+// It says so to those who wait for it: they do not wait until the join timeout.
+TEST_P(GroupsOfProcesses, are_given_up_by_all_when_one_rank_cannot_link) {
+  for (const int left : {0, 7})
+    in_world([left](Context& here) {
+      if (here.rank == 1) leave_descriptors(left);
+      meet(here);
+      const auto begin = std::chrono::steady_clock::now();
+      auto again =
+          Group::create(here.store, {.rank = here.rank, .size = here.size, .name = "again"});
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+      const Status& status = again.status();
+      EXPECT_EQ(status.code(), here.rank == 1 ? Code::out_of_memory : Code::peer_lost)
+          << status.to_string();
+      EXPECT_NE(status.message().find("Too many open files"), std::string::npos)
+          << status.to_string();
+      EXPECT_EQ(status.peer(), here.rank == 1 ? -1 : 1) << status.to_string();
+    });
+}
+
 TEST_P(Groups, from_a_list_name_the_rank_that_does_not_come) {
   in_world([](Context& here) {
     if (here.rank == 2) return meet(here);

@@ -62,7 +62,7 @@ struct DataParallelOptions {
   // step with one that is not finite is `rejected` instead of `skipped`.
   bool check_for_nan = false;
   // Names in the order of an earlier run's backward (DataParallel::order): saves the move.
-  std::vector<std::string> order_hint;
+  std::vector<std::string> order_hint{};
 };
 
 // The ranks that train the same parameters on different data, and those whose gradients one norm is
@@ -71,8 +71,8 @@ struct DataParallelOptions {
 // replicas or one rank of each part. Norm, clipping and faults are the norm group's; tokens and use
 // are the data group's. The layer makes copies of both for itself, which fold in rank order.
 struct Groups {
-  std::shared_ptr<Group> data;
-  std::shared_ptr<Group> norm;  // null: data
+  std::shared_ptr<Group> data{};
+  std::shared_ptr<Group> norm{};  // null: data
 };
 
 struct StepInput {
