@@ -31,8 +31,9 @@ constexpr std::size_t kLargest = 16 << 20;
 // A sample is a batch of this length at least, so that reading the clock does not count.
 constexpr double kBatch = 20e-6;
 constexpr std::size_t kBatches = 60;
-constexpr auto kTimePerSize = milliseconds(12);
-constexpr auto kTimePerMeeting = milliseconds(40);
+// Of the time that a machine is measured in.
+constexpr double kPerSize = 1.0 / 50;
+constexpr double kPerMeeting = 1.0 / 16;
 // A waiting rank gives way after so many looks when there are more ranks than processors.
 constexpr int kLooks = 16;
 constexpr int kMostThreads = 64;
@@ -87,7 +88,7 @@ Curve measure_curve(const Budget& budget, Body body) {
   std::vector<Sample> samples;
   for (const std::size_t bytes : kSizes) {
     if (budget.left_s() <= 0) break;
-    sample(bytes, budget.part(kTimePerSize), samples, [&] { body(bytes); });
+    sample(bytes, budget.share(kPerSize), samples, [&] { body(bytes); });
   }
   return Curve::fit(samples);
 }
@@ -138,6 +139,10 @@ class MeetingTrial {
     } catch (const std::system_error&) {
       given_up_.store(true);
     }
+    // Not by the clock of a rank: on a busy machine one round may take a scheduler's tick.
+    if (!given_up_.load())
+      std::this_thread::sleep_for(std::chrono::duration<double>(budget_.left_s()));
+    stop_.store(true, std::memory_order_relaxed);
     for (std::thread& thread : threads) thread.join();
     return given_up_.load() || batches_.empty() ? 0 : typical(std::move(batches_));
   }
@@ -153,8 +158,7 @@ class MeetingTrial {
     double start = now_s();
     for (std::uint64_t round = 1;; ++round) {
       const bool ends_batch = rank == 0 && round % kRounds == 0;
-      const bool looks = ends_batch || (rank == 0 && gives_way_);
-      if (looks && budget_.left_s() <= 0) last_.store(round);
+      if (rank == 0 && stop_.load(std::memory_order_relaxed)) last_.store(round);
       flags_[rank].round.store(round, std::memory_order_release);
       if (!await_all(round)) return;
       if (ends_batch) {
@@ -184,6 +188,7 @@ class MeetingTrial {
   const std::vector<int>& cpus_;
   bool gives_way_;
   Budget budget_;
+  std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> last_{0};
   std::atomic<bool> given_up_{false};
   std::vector<double> batches_;  // of rank 0
@@ -228,6 +233,10 @@ Budget Budget::part(Nanoseconds most) const {
   return inner;
 }
 
+Budget Budget::share(double part_of_all) const {
+  return part(std::chrono::duration_cast<Nanoseconds>(all_ * part_of_all));
+}
+
 std::vector<double> undisturbed(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   seconds.resize(std::min(seconds.size(), (seconds.size() + 3) / 4));
@@ -266,7 +275,7 @@ double measure_tcp_byte(const Budget& budget) {
 }
 
 double measure_meeting(int ranks, const std::vector<int>& cpus, const Budget& budget) {
-  return cpus.empty() ? 0 : MeetingTrial(ranks, cpus, budget.part(kTimePerMeeting)).seconds();
+  return cpus.empty() ? 0 : MeetingTrial(ranks, cpus, budget.share(kPerMeeting)).seconds();
 }
 
 Disturbance::Disturbance() : start_s_(now_s()), delay_s_(run_delay_s()) {}
@@ -290,7 +299,7 @@ tuner::Machine measure_machine(const std::vector<int>& cpus, const Budget& budge
     take(measure_fold(into.get(), from.get(), budget), machine.fold);
     measure_pull(into.get(), from.get(), budget, machine.pull);
   }
-  if (const double byte_s = measure_tcp_byte(budget.part(kTimePerSize)); byte_s > 0)
+  if (const double byte_s = measure_tcp_byte(budget.share(kPerSize)); byte_s > 0)
     machine.tcp.byte_s = byte_s;
   take(measure_meetings(cpus, budget), machine.meet);
   return machine;

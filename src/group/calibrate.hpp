@@ -22,13 +22,16 @@ double now_s();
 // When measuring has to end, and how much of the time a part of it may take.
 class Budget {
  public:
-  explicit Budget(Nanoseconds all) : end_(deadline_after(steady_clock().now(), all)) {}
+  explicit Budget(Nanoseconds all) : all_(all), end_(deadline_after(steady_clock().now(), all)) {}
 
   double left_s() const;
   // A budget within this one.
   Budget part(Nanoseconds most) const;
+  // The same, as a share of what this one had at first.
+  Budget share(double part_of_all) const;
 
  private:
+  Nanoseconds all_;
   Nanoseconds end_;
 };
 

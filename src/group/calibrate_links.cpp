@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace tutti::group {
 namespace {
@@ -29,6 +30,10 @@ constexpr double kFastest = 200e9;  // bytes per second that no link exceeds
 constexpr std::size_t kShort = 8;
 constexpr int kBurst = 16;
 constexpr std::uint32_t kMostRounds = 200;
+constexpr std::uint32_t kRoundsAtOnce = 20;
+// Of the time that a link is measured in.
+constexpr double kPerShort = 1.0 / 18;
+constexpr double kPerProbeSize = 1.0 / 12;
 constexpr std::size_t kCheckedBytes = 64 << 10;
 constexpr std::uint32_t kCheckedRounds = 8;
 
@@ -105,14 +110,21 @@ class Leader {
   std::vector<std::byte> memory_;
 };
 
-// As many rounds as fit into the part's time, judged by a few.
+// As many rounds as fit into the part's time, a few at a time: what a few took says little of what
+// the next will take on a busy machine. The first ones are for the caches.
 Result<std::vector<double>> echo_for(Leader& leader, std::size_t bytes, const Budget& part) {
-  auto few = leader.echo(bytes, 2);
-  if (!few.ok()) return few.status();
-  const double each = std::max(1e-7, 2 * few->back());
-  const double rounds = std::clamp(part.left_s() / each, 0.0, static_cast<double>(kMostRounds));
-  if (rounds < 3) return few;
-  return leader.echo(bytes, static_cast<std::uint32_t>(rounds));
+  auto all = leader.echo(bytes, 2);
+  bool warm = false;
+  while (all.ok() && all->size() < kMostRounds) {
+    const double each = std::max(1e-7, 2 * all->back());
+    const double rounds = std::clamp(part.left_s() / each, 0.0, static_cast<double>(kRoundsAtOnce));
+    if (rounds < 3) break;
+    auto more = leader.echo(bytes, static_cast<std::uint32_t>(rounds));
+    if (!more.ok()) return more.status();
+    if (!std::exchange(warm, true)) all->clear();
+    all->insert(all->end(), more->begin(), more->end());
+  }
+  return all;
 }
 
 // What one more message costs when several go at once.
@@ -138,7 +150,7 @@ Result<Times> measure_sizes(Leader& leader, const Budget& budget) {
   for (const std::size_t bytes : kProbeSizes) {
     // Four times the bytes, there and back, three times at least: not if that would take too long.
     if (!times.empty() && last * 4 * 2 * 3 > budget.left_s()) break;
-    auto seconds = echo_for(leader, bytes, budget.part(std::chrono::milliseconds(30)));
+    auto seconds = echo_for(leader, bytes, budget.share(kPerProbeSize));
     if (!seconds.ok()) return seconds.status();
     times[bytes] = undisturbed(*std::move(seconds));
     last = typical(times[bytes]);
@@ -171,14 +183,13 @@ ProbePeers ProbePeers::find(const std::vector<int>& host_of) {
 
 Result<tuner::LinkCost> measure_link(Group& group, int peer, std::size_t segment_bytes,
                                      const Budget& budget, Nanoseconds timeout) {
-  using std::chrono::milliseconds;
   Leader leader(group, peer, timeout);
   tuner::LinkCost link;
   link.measured = true;
-  auto latency = echo_for(leader, kShort, budget.part(milliseconds(20)));
+  auto latency = echo_for(leader, kShort, budget.share(kPerShort));
   if (!latency.ok()) return latency.status();
   link.latency_s = least(*latency);
-  auto message = measure_message(leader, budget.part(milliseconds(20)));
+  auto message = measure_message(leader, budget.share(kPerShort));
   if (!message.ok()) return message.status();
   link.message_s = *message;
 

@@ -17,11 +17,21 @@ namespace {
 using std::chrono::milliseconds;
 using tuner::Machine;
 
-constexpr auto kAllTime = milliseconds(1500);
-constexpr auto kLocalTime = milliseconds(700);
-constexpr auto kLinkTime = milliseconds(350);
+// How long measuring may take: all of it, by rank 0 alone, for each kind of link.
+struct Effort {
+  milliseconds all;
+  milliseconds alone;
+  milliseconds link;
+};
+
+// A job that was not asked to measure must not be kept from its work for long.
+constexpr Effort kUnasked{milliseconds(400), milliseconds(220), milliseconds(90)};
+constexpr Effort kAsked{milliseconds(1500), milliseconds(700), milliseconds(350)};
 
 constexpr double kMostDisturbed = 0.15;
+// Costs from between other programs' turns are rough, but measuring again would find no better ones
+// until those have gone.
+constexpr auto kRoughHoldFor = std::chrono::minutes(10);
 
 // What rank 0 says to everybody.
 enum class Word : std::uint32_t { probe, ready, failed };
@@ -101,13 +111,15 @@ class Tuning {
     const MachineFacts facts = MachineFacts::find(static_cast<int>(cpus_.size()));
     const std::string identity = fingerprint(facts, options_.links, options_.over_network);
     const std::string folder = cache_folder(options_.config, options_.environment);
-    const std::string path = folder.empty() ? "" : tuning_path(folder, identity);
+    paths_ = TuningPaths::in(folder, identity);
     const bool named = wish() != "auto" && wish() != "measure";
     Result<Machine> machine = Status(Code::internal, "not looked for");
     if (named) {
       machine = load_machine(wish());
-    } else if (wish() == "auto" && !path.empty() && exists(path)) {
+    } else if (const std::string path = wish() == "auto" ? paths_.usable(kRoughHoldFor) : "";
+               !path.empty()) {
       machine = load_cached(path, identity);
+      source_ = path;
     }
     const bool known = machine.ok();
     if (!known && named)
@@ -115,12 +127,12 @@ class Tuning {
           machine.status().annotate("TUTTI_TUNING is auto, fixed, measure or a file to read"));
     if (!known || (!named && peers_.tcp >= 0 && machine->tcp.measured)) {
       if (Status status = probe(machine, facts, identity); !status.ok()) return status;
-      if (measured_) keep(path, *machine);
+      if (measured_) keep(*machine);
     }
     options_.log.info(Subsystem::tune, "costs {}\n{}",
                       measured_ ? fmt::format("measured in {:.2f} s", took_s_)
                       : named   ? "from " + wish()
-                                : "from " + path,
+                                : "from " + source_,
                       describe(*machine));
     return send(*machine);
   }
@@ -157,14 +169,15 @@ class Tuning {
 
   Status measure(Result<Machine>& into, const MachineFacts& facts, const std::string& identity) {
     const Nanoseconds start = steady_clock().now();
-    const Budget budget(kAllTime);
+    const Effort& effort = wish() == "measure" ? kAsked : kUnasked;
+    const Budget budget(effort.all);
     const Disturbance disturbance;
-    Machine machine = measure_machine(cpus_, budget.part(kLocalTime));
+    Machine machine = measure_machine(cpus_, budget.part(effort.alone));
     for (const auto& [peer, link] :
          {std::pair{peers_.memory, &machine.memory}, std::pair{peers_.tcp, &machine.tcp}}) {
       if (peer < 0) continue;
-      auto found = measure_link(group_, peer, options_.config.segment_bytes, budget.part(kLinkTime),
-                                call_.timeout);
+      auto found = measure_link(group_, peer, options_.config.segment_bytes,
+                                budget.part(effort.link), call_.timeout);
       if (!found.ok()) return found.status();
       found->byte_s = link->byte_s;
       *link = *std::move(found);
@@ -183,20 +196,18 @@ class Tuning {
     return {};
   }
 
-  void keep(const std::string& path, const Machine& machine) {
-    // Costs that were measured between other programs' turns hold for this job at best, unless
-    // somebody wanted them now.
-    if (disturbed_ > kMostDisturbed && wish() != "measure") {
-      options_.log.info(Subsystem::tune,
-                        "this machine was busy (measuring stood in line {:.0f} % of the time): "
-                        "costs are not kept",
-                        disturbed_ * 100);
-      return;
-    }
+  void keep(const Machine& machine) {
+    const bool rough = disturbed_ > kMostDisturbed && wish() != "measure";
+    const std::string& path = rough ? paths_.rough : paths_.good;
     const Status status = path.empty() ? Status(Code::io, "this user has no cache folder")
                                        : save_machine(path, machine);
     if (!status.ok())
       options_.log.warn(Subsystem::tune, "measured costs are not kept: {}", status.to_string());
+    else if (rough)
+      options_.log.warn(Subsystem::tune,
+                        "this machine was busy (measuring, {:.1f} s, stood in line {:.0f} % of the "
+                        "time): its costs are rough, and will be measured again in {} minutes",
+                        took_s_, disturbed_ * 100, kRoughHoldFor.count());
   }
 
   Result<std::shared_ptr<const Machine>> send(const Machine& machine) {
@@ -245,6 +256,8 @@ class Tuning {
   CallOptions call_;
   std::vector<int> cpus_;
   std::vector<int> machine_of_;
+  TuningPaths paths_;
+  std::string source_;  // the file that costs were read from
   bool measured_ = false;
   double took_s_ = 0;
   double disturbed_ = 0;

@@ -1,8 +1,9 @@
 // group/tuning.hpp - how the ranks of a new world come to hold one and the same machine.
 //
 //   TUTTI_TUNING  fixed     the built-in one; nothing is measured and nothing said
-//                 auto      what the cache holds for this fingerprint, else measured and kept
-//                 measure   measured and kept
+//                 auto      what the cache holds for this fingerprint, else measured and kept; what was
+//                           measured on a busy machine is kept for ten minutes
+//                 measure   measured at length and kept
 //                 a path    what that file says
 //
 // Rank 0's word holds for all: it reads, measures with the help of one rank per kind of link, and
@@ -38,7 +39,7 @@ struct AgreedMachine {
 };
 
 // Collective over a group that has no other traffic. Blocks: some microseconds with a cached table,
-// at most about two seconds when it measures.
+// half a second at most when it measures unasked, about two when asked to.
 Result<AgreedMachine> agree_on_machine(Group& group, const TuningOptions& options);
 
 }  // namespace tutti::group

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "core/sockets.hpp"
 
@@ -50,11 +51,20 @@ std::string cache_folder(const Config& config, const Environment& environment) {
   return home && !home->empty() && home->front() == '/' ? *home + "/.cache/tutti" : "";
 }
 
-std::string tuning_path(const std::string& folder, const std::string& fingerprint) {
-  return fmt::format("{}/tuning-{}.json", folder, fingerprint);
+TuningPaths TuningPaths::in(const std::string& folder, const std::string& fingerprint) {
+  if (folder.empty()) return {};
+  return {fmt::format("{}/tuning-{}.json", folder, fingerprint),
+          fmt::format("{}/tuning-{}-rough.json", folder, fingerprint)};
 }
 
-bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+std::string TuningPaths::usable(std::chrono::seconds rough_holds_for) const {
+  struct stat facts {};
+  if (good.empty()) return {};
+  if (::stat(good.c_str(), &facts) == 0) return good;
+  if (::stat(rough.c_str(), &facts) != 0) return {};
+  const auto age = std::chrono::seconds(std::time(nullptr) - facts.st_mtime);
+  return age < rough_holds_for ? rough : std::string();
+}
 
 Result<tuner::Machine> load_machine(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -101,8 +101,15 @@ std::string World::describe() const {
 }
 
 void World::on_failure(const engine::Channel& channel, const Status& status) {
-  engine_->log().warn(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
-                      status.to_string());
+  const std::string what =
+      fmt::format("group '{}' failed: {}", channel.options().name, status.to_string());
+  // The end of one rank fails every group that it is in; who has two hundred reads of it once.
+  const bool is_news =
+      status.code() != Code::peer_lost || told_lost_.exchange(status.peer()) != status.peer();
+  if (is_news)
+    engine_->log().warn(Subsystem::watch, "{}", what);
+  else
+    engine_->log().info(Subsystem::watch, "{}", what);
   note_failure(channel.options().name, status);
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",

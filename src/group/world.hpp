@@ -4,6 +4,7 @@
 // it down: progress thread, sockets, windows, descriptors.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,7 +60,8 @@ class World final : public engine::FailureSink {
   std::unique_ptr<StoreServer> server_;
   std::optional<LauncherBoard> board_;
   int rank_ = 0;
-  std::string dump_path_;  // of the flight recorder; empty: stderr
+  std::string dump_path_;           // of the flight recorder; empty: stderr
+  std::atomic<int> told_lost_{-1};  // the last rank whose loss was told
   ForkGuard fork_guard_;
   Hook dump_hook_;
 };

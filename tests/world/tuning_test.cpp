@@ -166,6 +166,22 @@ TEST(TuningCache, a_table_of_another_machine_is_measured_again) {
   EXPECT_THAT(log, HasSubstr("costs measured in"));
 }
 
+// What a busy machine gave is not measured again by every job, and not believed for long.
+TEST(TuningCache, a_rough_table_holds_for_some_minutes) {
+  const Folder folder;
+  run(world(folder, WorldKind::shm, 2, "measure"), [](Context&) {});
+  const path good = folder.tables().at(0);
+  const path rough = good.parent_path() / (good.stem().string() + "-rough.json");
+  std::filesystem::rename(good, rough);
+  (void)folder.take_log();
+  run(world(folder, WorldKind::shm, 2, "auto"), expect_agreement);
+  EXPECT_THAT(folder.take_log(), HasSubstr("costs from " + rough.string()));
+  using std::filesystem::file_time_type;
+  std::filesystem::last_write_time(rough, file_time_type::clock::now() - std::chrono::hours(1));
+  run(world(folder, WorldKind::shm, 2, "auto"), expect_agreement);
+  EXPECT_THAT(folder.take_log(), HasSubstr("costs measured in"));
+}
+
 TEST(TuningCache, kinds_of_link_have_tables_of_their_own) {
   const Folder folder;
   run(world(folder, WorldKind::shm, 2, "measure"), [](Context&) {});

@@ -99,7 +99,9 @@ TEST(TuningCache, lies_where_the_user_keeps_caches) {
   EXPECT_EQ(cache_folder(config, only("SHELL", "sh")), "");
   config.cache_dir = "/elsewhere";
   EXPECT_EQ(cache_folder(config, only("HOME", "/home/me")), "/elsewhere");
-  EXPECT_EQ(tuning_path("/x", "abc"), "/x/tuning-abc.json");
+  EXPECT_EQ(TuningPaths::in("/x", "abc").good, "/x/tuning-abc.json");
+  EXPECT_EQ(TuningPaths::in("/x", "abc").rough, "/x/tuning-abc-rough.json");
+  EXPECT_EQ(TuningPaths::in("", "abc").usable(std::chrono::minutes(1)), "");
 }
 
 }  // namespace
