@@ -1,6 +1,7 @@
 // tutti_torch._C: what the Python package needs from C++.
 #include <pybind11/chrono.h>
 #include <pybind11/pybind11.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.hpp"
@@ -38,6 +39,27 @@ Handle create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
   return Backend::create(store, rank, size, timeout, name);
 }
 
+using PythonFuture = std::shared_ptr<torch::jit::PythonFutureWrapper>;
+
+// Torch hands out operations as this class, whose futures are those of _futures.py.
+void define_work(py::module_& m) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(m, "Work")
+      .def_property_readonly("strand", &Work::strand)
+      .def("drive", &Work::drive, release)
+      .def(
+          "complete_into",
+          [](Work& work, const PythonFuture& future) { future->fut = work.getFuture(); }, release)
+      .def("get_future", [](const py::object& self) {
+        return py::module_::import("tutti_torch._futures").attr("OperationFuture")(self);
+      });
+}
+
+// As torch does with the future of a function that raised.
+void fail_future(const PythonFuture& future, const std::string& message) {
+  future->fut->setError(std::make_exception_ptr(std::runtime_error(message)));
+}
+
 void monitored_barrier(const Handle& handle, std::chrono::milliseconds timeout, bool all) {
   c10d::BarrierOptions options;
   options.timeout = timeout;
@@ -58,7 +80,11 @@ PYBIND11_MODULE(_C, m) {
       "allocate",
       [](const Handle& group, std::size_t bytes) { return backend_of(group).allocate(bytes); },
       release);
-  m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
+  m.def("describe", [](const Handle& group) { return backend_of(group).group()->describe(); });
+  define_work(m);
+  m.def("fail_future", &fail_future, release);
+  m.def("chain_depth", &chain_depth);
+  m.def("set_chain_depth", &set_chain_depth);
   m.def("end_callbacks", &end_callbacks, release);
   m.def(
       "abort", [](const Handle& group) { backend_of(group).abort(); }, release);

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, IoError, Mismatch,
                           OutOfMemory, PeerLost, TimedOut, Unsupported)
 
-from . import _C, _slurm
+from . import _C, _futures, _slurm
 
 __version__ = "0.1.0"
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
@@ -42,7 +42,15 @@ def _register():
 
 _register()
 _slurm.fill_in(os.environ)
-atexit.register(_C.end_callbacks)
+
+
+def _end():
+    """What is chained has no interpreter to run in from here on."""
+    _futures.end()
+    _C.end_callbacks()
+
+
+atexit.register(_end)
 
 
 def _backend(group):
