@@ -103,7 +103,8 @@ std::string World::describe() const {
 }
 
 void World::on_failure(const engine::Channel& channel, const Status& status) {
-  engine_->log().warn(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
+  // No warning: the same sentence is the Status of every operation of this group, if there are any.
+  engine_->log().info(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
                       status.to_string());
   if (board_)
     board_->note(rank_, BoardNote::of("failed", channel.options().name, status.sequence(),

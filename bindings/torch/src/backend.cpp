@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdlib>
+#include <mutex>
+#include <set>
 
 #include "callbacks.hpp"
 #include "errors.hpp"
@@ -24,6 +26,17 @@ void without_gil(Function&& function) {
   } else {
     function();
   }
+}
+
+// The backends that have not been destroyed. Never destroyed itself: they may outlive main.
+struct Living {
+  std::mutex mutex;
+  std::set<Backend*> backends;
+};
+
+Living& living() {
+  static Living* const all = new Living;
+  return *all;
 }
 
 // What a profiler calls the operation; null where none listens.
@@ -59,14 +72,25 @@ Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Gro
       levels_(std::move(group)),
       timeout_(timeout) {
   init();
+  std::scoped_lock lock(living().mutex);
+  living().backends.insert(this);
 }
 
 Backend::~Backend() {
+  {
+    std::scoped_lock lock(living().mutex);
+    living().backends.erase(this);
+  }
   without_gil([this] {
     coalesced_.clear();
     levels_.close();
     store_.reset();
   });
+}
+
+void Backend::leave_all() {
+  std::scoped_lock lock(living().mutex);
+  for (Backend* backend : living().backends) backend->levels_.close();
 }
 
 std::shared_ptr<tutti::Group> Backend::group() {

@@ -30,6 +30,11 @@ class Backend : public BackendBase {
           Milliseconds timeout);
   ~Backend() override;
 
+  // Leaves every group of this process in good order, for its end: whoever is still there would take
+  // its silence for its death. torch's own destroy_process_group only lets go of a group, which
+  // whatever else holds it keeps alive.
+  static void leave_all();
+
   const std::string getBackendName() const override { return "tutti"; }
 
   WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;

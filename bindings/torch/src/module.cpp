@@ -28,7 +28,7 @@ void translate(std::exception_ptr thrown) {
     const tutti::Status& status = failure.status();
     py::object error =
         py::module_::import("tutti.errors")
-            .attr("from_code")(std::string(tutti::to_string(status.code())), status.to_string(),
+            .attr("from_code")(std::string(tutti::to_string(status.code())), status.message(),
                                status.rank(), status.peer(), status.sequence());
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   }
@@ -86,6 +86,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("chain_depth", &chain_depth);
   m.def("set_chain_depth", &set_chain_depth);
   m.def("end_callbacks", &end_callbacks, release);
+  m.def("leave_all_groups", &Backend::leave_all, release);
   m.def(
       "abort", [](const Handle& group) { backend_of(group).abort(); }, release);
 }

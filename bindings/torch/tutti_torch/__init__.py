@@ -9,8 +9,8 @@ Everything else is torch.distributed as it is documented. Failures are raised as
 tutti.errors, which are re-exported here.
 """
 
-import atexit
 import datetime
+import multiprocessing.util
 import os
 import warnings
 
@@ -28,7 +28,22 @@ __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoErro
            "monitored_barrier"]
 
 
+_ends_in = None  # the process at whose end _end will be called
+
+
+def _end():
+    """What is chained has no interpreter to run in from here on; then the other ranks hear goodbye."""
+    _futures.end()
+    _C.end_callbacks()
+    _C.leave_all_groups()
+
+
 def _create(options, _):
+    global _ends_in
+    if _ends_in != os.getpid():
+        _ends_in = os.getpid()
+        # Not atexit, which does not run in the children of multiprocessing.
+        multiprocessing.util.Finalize(None, _end, exitpriority=0)
     name = f"group_{options.group_id}" if options.global_ranks_in_group else "world"
     return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
 
@@ -42,15 +57,6 @@ def _register():
 
 _register()
 _slurm.fill_in(os.environ)
-
-
-def _end():
-    """What is chained has no interpreter to run in from here on."""
-    _futures.end()
-    _C.end_callbacks()
-
-
-atexit.register(_end)
 
 
 def _backend(group):
