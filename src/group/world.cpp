@@ -101,15 +101,9 @@ std::string World::describe() const {
 }
 
 void World::on_failure(const engine::Channel& channel, const Status& status) {
-  const std::string what =
-      fmt::format("group '{}' failed: {}", channel.options().name, status.to_string());
-  // The end of one rank fails every group that it is in; who has two hundred reads of it once.
-  const bool is_news =
-      status.code() != Code::peer_lost || told_lost_.exchange(status.peer()) != status.peer();
-  if (is_news)
-    engine_->log().warn(Subsystem::watch, "{}", what);
-  else
-    engine_->log().info(Subsystem::watch, "{}", what);
+  // No warning: the same sentence is the Status of every operation of this group, if there are any.
+  engine_->log().info(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
+                      status.to_string());
   note_failure(channel.options().name, status);
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",

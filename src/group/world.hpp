@@ -4,7 +4,6 @@
 // it down: progress thread, sockets, windows, descriptors.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +60,6 @@ class World final : public engine::FailureSink {
   std::optional<LauncherBoard> board_;
   int rank_ = 0;
   std::string dump_path_;           // of the flight recorder; empty: stderr
-  std::atomic<int> told_lost_{-1};  // the last rank whose loss was told
   ForkGuard fork_guard_;
   Hook dump_hook_;
 };

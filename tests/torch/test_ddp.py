@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import training
-from bodies import every_rank, same_on_all
+from bodies import TORCH, every_rank, same_on_all
 
 OPTIONS = [{}, {"gradient_as_bucket_view": True}, {"static_graph": True},
            {"find_unused_parameters": True}, {"broadcast_buffers": False}]
@@ -130,15 +130,45 @@ def test_a_hook_of_reduce_scatter_and_all_gather(me):
     assert one_digest(model)
 
 
-@every_rank(2)
-def test_power_sgd(me):
-    powerSGD = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook")
-    state = powerSGD.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=3)
-    # One bucket: with several, their chains of callbacks start collectives in an order that ranks may
-    # not share, on any backend.
-    losses, model = training.train(me.rank, hook=powerSGD.powerSGD_hook, hook_state=state,
-                                   bucket_cap_mb=25)
-    assert losses[-1] < losses[0]
+def power_sgd(name):
+    """(a function that makes a state, the hook) of a variant of torch's PowerSGD."""
+    module = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook")
+    if name in ("batched", "fp16") and TORCH < (2, 0):
+        pytest.skip("this torch's batched hook refuses its own matrices, and it cannot multiply halves")
+    hook = module.batched_powerSGD_hook if name == "batched" else module.powerSGD_hook
+    if name in ("fp16", "bf16"):
+        hook = getattr(default_hooks, f"{name}_compress_wrapper")(hook)
+
+    def state(group):
+        return module.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    return state, hook
+
+
+def one_bucket_after_the_other(hook):
+    """The same in an order that no backend can change: nothing of the hook runs beside backward."""
+    def run(state, bucket):
+        future = hook(state, bucket)
+        future.wait()
+        return future
+    return run
+
+
+def under_another_name(hook):
+    """DDP refuses bf16's hooks by name where there is no NCCL."""
+    return lambda state, bucket: hook(state, bucket)
+
+
+@every_rank(2, 3)
+@pytest.mark.parametrize("variant", ["plain", "batched", "fp16", "bf16"])
+def test_power_sgd_on_several_buckets(me, variant):
+    state, hook = power_sgd(variant)
+    losses, model = training.train(me.rank, hook=under_another_name(hook), hook_state=state(None),
+                                   steps=10)
+    me.gloo = getattr(me, "gloo", None) or dist.new_group(backend="gloo")
+    group = None if variant == "bf16" else me.gloo  # of which gloo knows nothing
+    expected, _ = training.train(me.rank, group=group, hook=one_bucket_after_the_other(hook),
+                                 hook_state=state(group), steps=10)
+    assert training.close(losses, expected, 1e-2 if variant in ("fp16", "bf16") else 1e-4)
     assert one_digest(model)
 
 

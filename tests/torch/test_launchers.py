@@ -75,6 +75,16 @@ def test_tutti_run_names_the_rank_that_gave_up():
     assert "rank 1 gives up" in output + errors
 
 
+@tutti_only
+@needs_tool
+@pytest.mark.parametrize("how", ["", "forked"])
+def test_a_job_that_ends_well_ends_in_silence_whatever_keeps_its_group(how):
+    code, output, errors = run(TOOL, "run", "-n", 2, sys.executable, HERE / "programs/kept_group.py",
+                               *filter(None, [how]), TUTTI_DEBUG="INFO", TUTTI_DEBUG_SUBSYS="WATCH")
+    assert code == 0, errors
+    assert "lost" not in output + errors and "failed" not in output + errors
+
+
 def as_srun_does(rank, size, **more):
     return environment(SLURM_PROCID=str(rank), SLURM_NTASKS=str(size), SLURM_STEP_NUM_TASKS=str(size),
                        SLURM_LOCALID=str(rank), SLURM_STEP_TASKS_PER_NODE=str(size), SLURM_NODEID="0",

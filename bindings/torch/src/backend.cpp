@@ -5,7 +5,10 @@
 
 #include <cstdlib>
 #include <functional>
+#include <mutex>
+#include <set>
 
+#include "callbacks.hpp"
 #include "errors.hpp"
 #include "store.hpp"
 #include "work.hpp"
@@ -24,6 +27,17 @@ void without_gil(Function&& function) {
   } else {
     function();
   }
+}
+
+// The backends that have not been destroyed. Never destroyed itself: they may outlive main.
+struct Living {
+  std::mutex mutex;
+  std::set<Backend*> backends;
+};
+
+Living& living() {
+  static Living* const all = new Living;
+  return *all;
 }
 
 // What a profiler calls the operation; null where none listens.
@@ -59,7 +73,7 @@ c10::intrusive_ptr<Backend> Backend::create_within(Backend& world,
   // All ranks make groups in one order, as torch asks; the tag keeps apart those that threads make at
   // the same time.
   const auto tag = static_cast<std::uint32_t>(std::hash<std::string>()(name));
-  auto group = take(world.group().subgroup(ranks, tag, name, std::max(timeout, Milliseconds(0))));
+  auto group = take(world.group()->subgroup(ranks, tag, name, std::max(timeout, Milliseconds(0))));
   return c10::make_intrusive<Backend>(adapt(std::move(store)), std::move(group), timeout);
 }
 
@@ -67,36 +81,42 @@ Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Gro
                  Milliseconds timeout)
     : BackendBase(group->rank(), group->size()),
       store_(std::move(store)),
-      group_(std::move(group)),
+      levels_(std::move(group)),
       timeout_(timeout) {
   init();
+  std::scoped_lock lock(living().mutex);
+  living().backends.insert(this);
 }
 
 Backend::~Backend() {
+  {
+    std::scoped_lock lock(living().mutex);
+    living().backends.erase(this);
+  }
   without_gil([this] {
     coalesced_.clear();
-    group_.reset();
+    levels_.close();
     store_.reset();
   });
 }
 
-tutti::Group& Backend::group() {
-  if (!group_)
-    throw Failure(tutti::Status(tutti::Code::aborted, "the process group was shut down"));
-  return *group_;
+void Backend::leave_all() {
+  std::scoped_lock lock(living().mutex);
+  for (Backend* backend : living().backends) backend->levels_.close();
+}
+
+std::shared_ptr<tutti::Group> Backend::group() {
+  auto group = levels_.group();
+  if (!group) throw Failure(tutti::Status(tutti::Code::aborted, "the process group was shut down"));
+  return group;
 }
 
 void Backend::abort() {
-  without_gil([this] { group().abort("torch aborted the process group"); });
+  without_gil([this] { levels_.abort("torch aborted the process group"); });
 }
 
 void Backend::shutdown() {
-  std::shared_ptr<tutti::Group> group;
-  {
-    std::scoped_lock lock(starting_);
-    group.swap(group_);
-  }
-  without_gil([&] { group.reset(); });
+  without_gil([this] { levels_.close(); });
 }
 
 // ---- starting
@@ -113,8 +133,8 @@ void Backend::check_root(const char* operation, int64_t root) const {
 }
 
 tutti::Work Backend::start(const tutti::Call& call) {
-  std::scoped_lock lock(starting_);
-  tutti::Work work = group().start(call);
+  tutti::Work work =
+      levels_.with_group(chain_depth(), [&](tutti::Group& group) { return group.start(call); });
   // Nothing was started: the caller learns it here, not from the Work.
   if (work.done())
     if (tutti::Status status = work.status(); status.code() == tutti::Code::invalid_argument)
@@ -131,18 +151,20 @@ WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds t
 
 WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loan,
                              Tensors outputs) {
-  const char* profiled = event_of(title.text, title.event);
-  auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operation),
-                                        std::move(loan), std::move(outputs));
-  if (coalescing_) coalesced_.push_back(work);
-  return work;
+  return hand_out(c10::make_intrusive<Work>(getRank(), title.type,
+                                            event_of(title.text, title.event), std::move(operation),
+                                            std::move(loan), std::move(outputs)));
 }
 
 WorkHandle Backend::hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
                              Tensors outputs) {
-  const char* profiled = event_of(title.text, title.event);
-  auto work = c10::make_intrusive<Work>(getRank(), title.type, profiled, std::move(operations),
-                                        std::move(loan), std::move(outputs));
+  return hand_out(
+      c10::make_intrusive<Work>(getRank(), title.type, event_of(title.text, title.event),
+                                std::move(operations), std::move(loan), std::move(outputs)));
+}
+
+WorkHandle Backend::hand_out(c10::intrusive_ptr<Work> work) {
+  work->set_strand(strand_);
   if (coalescing_) coalesced_.push_back(work);
   return work;
 }
@@ -157,7 +179,7 @@ void Backend::startCoalescing() {
 #if TUTTI_TORCH_AT_LEAST(2, 0)
 WorkHandle Backend::endCoalescing() {
   coalescing_ = false;
-  return c10::make_intrusive<Work>(getRank(), std::exchange(coalesced_, {}));
+  return hand_out(c10::make_intrusive<Work>(getRank(), std::exchange(coalesced_, {})));
 }
 #else
 // 1.13 hands out the Work of each operation already.
@@ -183,12 +205,13 @@ WorkHandle Backend::transfer(const Title& title, Transfer::Kind kind, const Tens
                       static_cast<std::uint32_t>(tag)};
   tutti::CallOptions options;
   options.timeout = timeout_of(Milliseconds(0));
-  tutti::Work operation;
-  {
-    std::scoped_lock lock(starting_);
-    operation = group().transfer({&part, 1}, options);
-  }
-  return hand_out(title, std::move(operation), std::move(loan), sends ? Tensors() : tensors);
+  // Messages find each other by tag, wherever they were started.
+  tutti::Work operation = levels_.with_group(0, [&](tutti::Group& group) {
+    return group.transfer({&part, 1}, options);
+  });
+  auto work = hand_out(title, std::move(operation), std::move(loan), sends ? Tensors() : tensors);
+  static_cast<Work&>(*work).set_strand(new_strand());
+  return work;
 }
 
 WorkHandle Backend::send(Tensors& tensors, int peer, int tag) {

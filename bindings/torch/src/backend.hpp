@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "compat.hpp"
+#include "levels.hpp"
 #include "tensors.hpp"
 #include "tutti/group.hpp"
 #include "work.hpp"
@@ -35,6 +35,11 @@ class Backend : public BackendBase {
   Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
           Milliseconds timeout);
   ~Backend() override;
+
+  // Leaves every group of this process in good order, for its end: whoever is still there would take
+  // its silence for its death. torch's own destroy_process_group only lets go of a group, which
+  // whatever else holds it keeps alive.
+  static void leave_all();
 
   const std::string getBackendName() const override { return "tutti"; }
 
@@ -91,7 +96,8 @@ class Backend : public BackendBase {
   void abort();
   void shutdown();
 
-  tutti::Group& group();
+  // Null after shutdown.
+  std::shared_ptr<tutti::Group> group();
   // A tensor of `bytes` bytes in memory that all ranks of this host have mapped. Collective.
   at::Tensor allocate(std::size_t bytes);
 
@@ -112,6 +118,7 @@ class Backend : public BackendBase {
   WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
   WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
                       Tensors outputs);
+  WorkHandle hand_out(c10::intrusive_ptr<Work> work);
   void check_root(const char* operation, int64_t root) const;
   std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
 
@@ -130,9 +137,9 @@ class Backend : public BackendBase {
                                    const c10d::ReduceScatterOptions& options, Loan& loan);
 
   std::shared_ptr<tutti::Store> store_;
-  std::shared_ptr<tutti::Group> group_;
+  Levels levels_;
   std::atomic<Milliseconds> timeout_;
-  std::mutex starting_;
+  const std::uint64_t strand_ = new_strand();
   std::atomic<std::uint64_t> sequence_{0};
   std::uint64_t monitored_barriers_ = 0;
   bool coalescing_ = false;

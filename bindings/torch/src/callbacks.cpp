@@ -9,12 +9,8 @@
 namespace tutti_torch {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// One callback after the other, in the order in which operations ended. That order is the same on all
-// ranks, and so is then the order in which callbacks start further operations. Only when a callback
-// has not returned for a while, because it waits for another one's future, does the next one begin
-// beside it.
+// Whoever takes a callback first sends for another thread if there are more: a callback that waits for
+// what a later one does holds nobody up, and as long as none waits two threads do it all.
 class Queue {
  public:
   void run(std::function<void()> callback) {
@@ -24,10 +20,7 @@ class Queue {
       return;
     }
     queue_.push_back(std::move(callback));
-    if (idle_ == 0)
-      std::thread([this] { serve(); }).detach();
-    else
-      wake_.notify_one();
+    if (!coming_) send_for_a_thread();
   }
 
   void end() {
@@ -38,47 +31,48 @@ class Queue {
   }
 
  private:
-  static constexpr auto kPatience = std::chrono::milliseconds(100);
   static constexpr auto kIdleLife = std::chrono::seconds(10);
+
+  void send_for_a_thread() {
+    coming_ = true;
+    if (idle_ == 0)
+      std::thread([this] { serve(); }).detach();
+    else
+      wake_.notify_one();
+  }
 
   void serve() {
     std::unique_lock lock(mutex_);
-    while (wait_for_turn(lock)) {
+    while (wait_for_work(lock)) {
       std::function<void()> callback = std::move(queue_.front());
       queue_.pop_front();
       ++running_;
-      begun_ = Clock::now();
+      coming_ = false;
+      if (!queue_.empty()) send_for_a_thread();
       lock.unlock();
       callback();
       callback = nullptr;  // what it holds must not be freed under the lock
       lock.lock();
       --running_;
-      wake_.notify_one();
       if (ended_) idle_again_.notify_all();
     }
   }
 
   // False when there was nothing to do for so long that the thread may go.
-  bool wait_for_turn(std::unique_lock<std::mutex>& lock) {
-    const Clock::time_point bored = Clock::now() + kIdleLife;
+  bool wait_for_work(std::unique_lock<std::mutex>& lock) {
     ++idle_;
-    while (!may_begin() && (!queue_.empty() || Clock::now() < bored))
-      wake_.wait_until(lock, queue_.empty() ? bored : begun_ + kPatience);
+    const bool found = wake_.wait_for(lock, kIdleLife, [this] { return !queue_.empty(); });
     --idle_;
-    return !queue_.empty();
-  }
-
-  bool may_begin() const {
-    return !queue_.empty() && (running_ == 0 || Clock::now() >= begun_ + kPatience);
+    return found;
   }
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_again_;
   std::deque<std::function<void()>> queue_;
-  Clock::time_point begun_;  // the callback that was begun last
   std::size_t idle_ = 0;
   std::size_t running_ = 0;
+  bool coming_ = false;  // a thread that will take the front of the queue is on its way
   bool ended_ = false;
 };
 
@@ -88,10 +82,16 @@ Queue& callbacks() {
   return *queue;
 }
 
+thread_local int depth_of_this_thread = 0;
+
 }  // namespace
 
 void run_callback(std::function<void()> callback) { callbacks().run(std::move(callback)); }
 
 void end_callbacks() { callbacks().end(); }
+
+int chain_depth() { return depth_of_this_thread; }
+
+void set_chain_depth(int depth) { depth_of_this_thread = depth; }
 
 }  // namespace tutti_torch

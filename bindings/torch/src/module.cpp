@@ -2,6 +2,7 @@
 #include <pybind11/chrono.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.hpp"
@@ -28,7 +29,7 @@ void translate(std::exception_ptr thrown) {
     const tutti::Status& status = failure.status();
     py::object error =
         py::module_::import("tutti.errors")
-            .attr("from_code")(std::string(tutti::to_string(status.code())), status.to_string(),
+            .attr("from_code")(std::string(tutti::to_string(status.code())), status.message(),
                                status.rank(), status.peer(), status.sequence());
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   }
@@ -43,6 +44,27 @@ Handle create_within(const Handle& world, const c10::intrusive_ptr<c10d::Store>&
                      const std::vector<int>& ranks, std::chrono::milliseconds timeout,
                      const std::string& name) {
   return Backend::create_within(backend_of(world), store, ranks, timeout, name);
+}
+
+using PythonFuture = std::shared_ptr<torch::jit::PythonFutureWrapper>;
+
+// Torch hands out operations as this class, whose futures are those of _futures.py.
+void define_work(py::module_& m) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(m, "Work")
+      .def_property_readonly("strand", &Work::strand)
+      .def("drive", &Work::drive, release)
+      .def(
+          "complete_into",
+          [](Work& work, const PythonFuture& future) { future->fut = work.getFuture(); }, release)
+      .def("get_future", [](const py::object& self) {
+        return py::module_::import("tutti_torch._futures").attr("OperationFuture")(self);
+      });
+}
+
+// As torch does with the future of a function that raised.
+void fail_future(const PythonFuture& future, const std::string& message) {
+  future->fut->setError(std::make_exception_ptr(std::runtime_error(message)));
 }
 
 void monitored_barrier(const Handle& handle, std::chrono::milliseconds timeout, bool all) {
@@ -69,8 +91,13 @@ PYBIND11_MODULE(_C, m) {
       release);
   m.def("is_tutti",
         [](const Handle& group) { return dynamic_cast<const Backend*>(group.get()) != nullptr; });
-  m.def("describe", [](const Handle& group) { return backend_of(group).group().describe(); });
+  m.def("describe", [](const Handle& group) { return backend_of(group).group()->describe(); });
+  define_work(m);
+  m.def("fail_future", &fail_future, release);
+  m.def("chain_depth", &chain_depth);
+  m.def("set_chain_depth", &set_chain_depth);
   m.def("end_callbacks", &end_callbacks, release);
+  m.def("leave_all_groups", &Backend::leave_all, release);
   m.def(
       "abort", [](const Handle& group) { backend_of(group).abort(); }, release);
 }

@@ -7,11 +7,9 @@
 namespace tutti_torch {
 
 at::Tensor Backend::allocate(std::size_t bytes) {
-  tutti::SymmetricMemory memory;
-  {
-    std::scoped_lock lock(starting_);
-    memory = take(group().allocate(std::max<std::size_t>(bytes, 1)));
-  }
+  const tutti::SymmetricMemory memory = levels_.with_group(0, [&](tutti::Group& group) {
+    return take(group.allocate(std::max<std::size_t>(bytes, 1)));
+  });
   return at::from_blob(
       memory.data, {static_cast<int64_t>(bytes)}, [owner = memory.owner](void*) {},
       at::TensorOptions().dtype(at::kByte));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <utility>
 
 #include "callbacks.hpp"
 #include "errors.hpp"
@@ -39,6 +40,11 @@ MaybeTensors inputs_of(const char* title, const Loan& loan, const Tensors& outpu
 }
 
 }  // namespace
+
+std::uint64_t new_strand() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 Work::Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
            Tensors outputs)
@@ -161,8 +167,14 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 
 void Work::abort() { unsupported("work", "one operation cannot be aborted; abort its group"); }
 
-void Work::settle_or_complete(const c10::intrusive_ptr<Future>& future) {
+void Work::complete_future() {
   settle();
+  c10::intrusive_ptr<Future> future;
+  {
+    std::scoped_lock lock(settling_);
+    if (!future_ || std::exchange(completed_, true)) return;
+    future = future_;
+  }
   if (exception_)
     future->setError(exception_);
   else
@@ -178,13 +190,17 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     future = future_;
   }
   if (done()) {
-    settle_or_complete(future);
+    complete_future();
     return future;
   }
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  when_done(first_, others_,
-            [self, future] { run_callback([self, future] { self->settle_or_complete(future); }); });
+  when_done(first_, others_, [self] { run_callback([self] { self->complete_future(); }); });
   return future;
+}
+
+void Work::drive() {
+  (void)wait_all(kNoTimeout);
+  complete_future();
 }
 
 }  // namespace tutti_torch

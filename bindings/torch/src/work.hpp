@@ -15,6 +15,9 @@
 
 namespace tutti_torch {
 
+// A number that no other backend, and no other message, has.
+std::uint64_t new_strand();
+
 class Work : public c10d::Work {
  public:
   Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
@@ -33,8 +36,15 @@ class Work : public c10d::Work {
   void synchronize() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
-  // Completed in a thread of its own; its value is the list of output tensors.
+  // Completed in a thread of its own, or by `drive`; its value is the list of output tensors.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  // Drives the operation to its end, and completes the future if there is one.
+  void drive();
+
+  // Functions chained to the futures of one strand run in the order in which they were chained:
+  // collectives have their backend's, a message has its own.
+  void set_strand(std::uint64_t strand) { strand_ = strand; }
+  std::uint64_t strand() const { return strand_; }
 
  private:
   bool done() const;
@@ -42,7 +52,7 @@ class Work : public c10d::Work {
   tutti::Status wait_all(std::chrono::milliseconds timeout);
   // Copies back and notes the outcome, once, when all operations are done.
   void settle();
-  void settle_or_complete(const c10::intrusive_ptr<c10::ivalue::Future>& future);
+  void complete_future();
 
   tutti::Work first_;
   std::vector<tutti::Work> others_;
@@ -51,6 +61,8 @@ class Work : public c10d::Work {
   Tensors outputs_;
   mutable std::mutex settling_;
   bool settled_ = false;
+  bool completed_ = false;  // the future, or about to be
+  std::uint64_t strand_ = 0;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

@@ -9,8 +9,8 @@ Everything else is torch.distributed as it is documented. Failures are raised as
 tutti.errors, which are re-exported here.
 """
 
-import atexit
 import datetime
+import multiprocessing.util
 import os
 import warnings
 
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, IoError, Mismatch,
                           OutOfMemory, PeerLost, TimedOut, Unsupported)
 
-from . import _C, _slurm
+from . import _C, _futures, _slurm
 
 __version__ = "0.1.0"
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
@@ -28,7 +28,22 @@ __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoErro
            "monitored_barrier"]
 
 
+_ends_in = None  # the process at whose end _end will be called
+
+
+def _end():
+    """What is chained has no interpreter to run in from here on; then the other ranks hear goodbye."""
+    _futures.end()
+    _C.end_callbacks()
+    _C.leave_all_groups()
+
+
 def _create(options, _):
+    global _ends_in
+    if _ends_in != os.getpid():
+        _ends_in = os.getpid()
+        # Not atexit, which does not run in the children of multiprocessing.
+        multiprocessing.util.Finalize(None, _end, exitpriority=0)
     ranks = options.global_ranks_in_group
     if not ranks:
         return _C.create(options.store, options.group_rank, options.group_size, options.timeout, "world")
@@ -57,7 +72,6 @@ def _register():
 
 _register()
 _slurm.fill_in(os.environ)
-atexit.register(_C.end_callbacks)
 
 
 def _backend(group):

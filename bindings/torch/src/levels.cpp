@@ -1,0 +1,64 @@
+#include "levels.hpp"
+
+#include <numeric>
+#include <vector>
+
+#include "errors.hpp"
+
+namespace tutti_torch {
+namespace {
+
+// By a list of all ranks rather than a split: ranks find each other by the tag, whatever else they
+// have under way on the parent just then.
+std::shared_ptr<tutti::Group> duplicate_of(tutti::Group& parent, int depth) {
+  std::vector<int> everybody(static_cast<std::size_t>(parent.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::string name = parent.name();
+  for (int step = 0; step < depth; ++step) name += "/then";
+  return take(parent.subgroup(everybody, static_cast<std::uint32_t>(depth), std::move(name)));
+}
+
+}  // namespace
+
+std::shared_ptr<tutti::Group> Levels::group() {
+  std::scoped_lock lock(levels_.front().starting);
+  return levels_.front().group;
+}
+
+Levels::Level& Levels::level_at(int depth) {
+  std::scoped_lock lock(growing_);
+  while (static_cast<int>(levels_.size()) <= depth) levels_.emplace_back(nullptr);
+  return levels_[static_cast<std::size_t>(depth)];
+}
+
+tutti::Group& Levels::open(Level& level, int depth) {
+  if (level.group) return *level.group;
+  const std::shared_ptr<tutti::Group> parent = depth > 0 ? group() : nullptr;
+  if (!parent)
+    throw Failure(tutti::Status(tutti::Code::aborted, "the process group was shut down"));
+  level.group = duplicate_of(*parent, depth);
+  return *level.group;
+}
+
+void Levels::abort(const std::string& reason) {
+  std::scoped_lock lock(growing_);
+  // Its own group first: a level that waits to be made waits there.
+  for (Level& level : levels_) {
+    std::scoped_lock starting(level.starting);
+    if (level.group) level.group->abort(reason);
+  }
+}
+
+void Levels::close() {
+  std::scoped_lock lock(growing_);
+  const std::shared_ptr<tutti::Group> own = group();
+  for (Level& level : levels_) {
+    std::unique_lock starting(level.starting, std::try_to_lock);
+    if (!starting && own) own->abort("it was left while a chained function started a collective");
+    if (!starting) starting.lock();
+    const std::shared_ptr<tutti::Group> left = std::exchange(level.group, nullptr);
+    starting.unlock();
+  }
+}
+
+}  // namespace tutti_torch
