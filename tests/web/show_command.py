@@ -182,6 +182,35 @@ class ShowTest(LaunchTest):
             self.assertEqual(len(arrows), messages, algorithm)
             self.assertIn("all_reduce by " + algorithm, root.get("aria-label"))
 
+    def drawn_wires(self, *words):
+        """[(y, left, right)] of the lines along which messages go, and the words on them."""
+        self.shown(*words, "--form", "message", "--svg", self.path("a.svg"))
+        root = xml.fromstring(self.read("a.svg"))
+        lines = [line for group in root.iter(SVG + "g") if group.get("class") == "wires"
+                 for line in group.findall(SVG + "line")]
+        labels = [text.text for text in root.iter(SVG + "text") if text.get("class") == "label"]
+        return [(line.get("y1"), *sorted(float(line.get(end)) for end in ("x1", "x2"))) for line in lines], labels
+
+    def test_arrows_of_the_drawing_never_lie_on_each_other(self):
+        for words in (["all_to_all", "-a", "bruck", "-n", "5"], ["all_gather", "-a", "bruck", "-n", "8"],
+                      ["all_reduce", "-a", "direct", "-n", "8"], ["all_reduce", "-a", "double_binary_tree", "-n", "7"]):
+            wires, _ = self.drawn_wires(*words)
+            self.assertGreater(len(wires), 10)
+            for y, left, right in wires:
+                self.assertEqual(sum(y == other and left < end and start < right for other, start, end in wires), 1, words)
+
+    def test_numbers_of_chunks_that_wrap_around_are_ranges_that_ascend(self):
+        _, labels = self.drawn_wires("all_to_all", "-a", "bruck", "-n", "5")
+        self.assertIn("2, 22", labels)  # once "2–22", as if all between them were there
+        _, gathered = self.drawn_wires("all_gather", "-a", "bruck", "-n", "8")
+        self.assertIn("4–7", gathered)
+        for first, last in re.findall(r"(\d+)–(\d+)", " ".join(labels + gathered)):
+            self.assertLess(int(first), int(last))
+        # Of many, as many as there is room for.
+        _, labels = self.drawn_wires("all_to_all", "-a", "bruck", "-n", "32")
+        self.assertTrue(any(label.endswith(" …") for label in labels), labels)
+        self.assertLess(max(map(len, labels)), 48)
+
     def test_a_barrier_and_one_rank_can_be_drawn(self):
         for words in (["barrier", "-n", "5"], ["all_reduce", "-n", "1"], ["all_reduce", "-n", "32"]):
             self.shown(*words, "--svg", self.path("a.svg"))

@@ -273,6 +273,58 @@ promise('fits_a_telephone_and_spares_those_who_dislike_motion', async (browser) 
   assert.deepEqual(page.complaints, []);
 });
 
+// Labels in the drawing, as they are on the screen: [{text, left, right, top, height}].
+const labelsOf = (page) => page.$$eval('#stage .rank-name, #stage .chunk-name, #stage .space-name', (all) => all.map((text) => {
+  const {left, right, top, height} = text.getBoundingClientRect();
+  return {text: text.textContent, left, right, top, height};
+}));
+
+promise('labels_can_be_read_in_a_narrow_window_and_with_many_ranks', async (browser) => {
+  const many = makePage('reduce_scatter', '-n', '32');  // few schedules, so that it is made quickly
+  const cases = [[allReduce(), 'ring', 8, 400], [allReduce(), 'double_binary_tree', 8, 400],
+    [many, 'direct', 32, 500], [many, 'ring', 32, 1400]];
+  for (const [file, algorithm, n, width] of cases) {
+    const page = await open(browser, file, {viewport: {width, height: 900}});
+    await choose(page, algorithm, n);
+    const labels = await labelsOf(page);
+    assert.ok(labels.length >= 2 * n, `${labels.length} labels`);
+    for (const {text, height} of labels) assert.ok(height > 10.5, `${algorithm} ${n} ${width}: '${text}' is ${height} px high`);
+    const crowded = labels.filter((a) => labels.some((b) => a !== b && Math.abs(a.top - b.top) < 2 && a.left < b.left && b.left < a.right));
+    assert.deepEqual(crowded, [], `${algorithm} ${n} ${width}`);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} is too narrow`);
+    assert.deepEqual(page.complaints, []);
+    await page.close();
+  }
+});
+
+promise('another_width_of_the_window_draws_it_anew_and_keeps_the_step', async (browser) => {
+  const page = await open(browser, allReduce());
+  await choose(page, 'ring', 8);
+  await page.selectOption('#placement', 'apart');
+  await page.click('#forward');
+  const shape = () => page.$$eval('.plate', (plates) => plates.map((plate) => [plate.getAttribute('x'), plate.getAttribute('y')].join()));
+  const wide = await shape();
+  await page.setViewportSize({width: 400, height: 900});
+  await page.waitForFunction((before) => document.querySelector('.plate').getAttribute('x') !== before, wide[0].split(',')[0]);
+  assert.equal(new Set((await shape()).map((place) => place.split(',')[0])).size, 2, 'columns');
+  assert.match(await page.textContent('#clock'), /^step 1 of/);
+  assert.equal(await page.locator('.arrow-group').count(), 8);
+});
+
+promise('one_rank_has_nothing_to_send_and_the_page_says_so', async (browser) => {
+  for (const collective of ['reduce_scatter', 'barrier']) {
+    const page = await open(browser, makePage(collective, '-n', '1'));
+    assert.equal(await page.textContent('#formula'), 'T = 0');
+    assert.equal(await page.textContent('#numbers'), 'Nothing is sent and nothing is folded.');
+    assert.equal(await page.isVisible('#sliders'), false);
+    assert.match(await page.textContent('#when'), /nobody to send to/);
+    assert.match(await page.textContent('#subtitle'), /^1 rank, no messages$/);
+    await page.click('#last');
+    assert.doesNotMatch(await page.textContent('#happening'), /All 1 /);
+    assert.deepEqual(page.complaints, []);
+  }
+});
+
 promise('every_control_has_a_name_and_can_be_reached', async (browser) => {
   const page = await open(browser, allReduce());
   const unnamed = await page.$$eval('button, select, input', (all) => all.filter((element) =>

@@ -37,8 +37,8 @@ std::string percent(double share) {
 const char* words_of(Cause cause) {
   switch (cause) {
     case Cause::straggler: return "late ranks";
-    case Cause::queued_behind: return "calls queued behind others";
-    case Cause::slow_link: return "a slow link";
+    case Cause::queued_behind: return "calls that queued behind others";
+    case Cause::slow_link: return "slow transfers";
     case Cause::late_ready: return "buckets that were ready late";
   }
   return "";
@@ -91,25 +91,28 @@ class Finder {
                               seconds_of(run_), time_words(wait)));
       return;
     }
-    const double share = summary_.exposed_ns / summary_.step_ns;
-    add(share < 0.05 ? "good" : "warn",
-        fmt::format(
-            "A step takes {} (slowest rank, mean of steps {} … {}); {} of it, {}, is exposed "
-            "communication, and another {} is spent waiting for late ranks.",
-            time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
-            time_words(summary_.exposed_ns), percent(share), time_words(summary_.causes[0])));
+    const double late = summary_.causes[0] / summary_.step_ns;
+    const double exposed = summary_.exposed_ns / summary_.step_ns;
+    add(late + exposed < 0.05 ? "good" : "warn",
+        fmt::format("A step takes {} (slowest rank, mean of steps {} … {}). Of that, {} ({}) is "
+                    "spent waiting for ranks that come late, and {} ({}) on communication that "
+                    "compute does not hide.",
+                    time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
+                    time_words(summary_.causes[0]), percent(late), time_words(summary_.exposed_ns),
+                    percent(exposed)));
   }
 
   void hidden() {
     if (summary_.overlap < 0) {
       add("note",
-          "The trace does not say when ranks computed, so overlap is unknown. The training layer "
-          "records it; other programs mark it with tutti::trace::Span.");
+          "The trace does not say when ranks computed, so nobody can tell how much communication "
+          "was hidden. The training layer records it; other programs mark it with "
+          "tutti::trace::Span.");
       return;
     }
     add(summary_.overlap >= 0.5 ? "good" : "note",
-        fmt::format("During {} of the time in which communication was under way, the same rank was "
-                    "computing (overlap as HTA defines it).",
+        fmt::format("{} of communication was hidden: for that share of the time in which it was "
+                    "under way, its rank computed.",
                     percent(summary_.overlap)));
   }
 
@@ -135,16 +138,16 @@ class Finder {
     if (share > std::min(0.9, 1.6 * fair))
       add("warn",
           fmt::format(
-              "Straggler: {} of the time that ranks wait for each other, they wait for rank "
-              "{}, which comes last to {} of {} collectives. Look at what it computes and "
-              "at its host{}.",
-              percent(share), worst->first, times[worst->first], operations,
+              "Rank {} holds the others up: {} of the time that ranks wait for each other is spent "
+              "waiting for it. It comes last to {} of {} collectives. Look at what it computes, "
+              "and at its host{}.",
+              worst->first, percent(share), times[worst->first], operations,
               host_of(worst->first)));
     else
       add("note",
           fmt::format(
-              "No single straggler: the time that ranks wait for each other{} is spread over "
-              "all of them; rank {} causes most, {}.",
+              "No single rank holds the others up: the time that ranks wait for each other{} is "
+              "spread over all of them; rank {} causes most, {}.",
               summary_.steps == 0
                   ? ""
                   : fmt::format(" ({} per rank and step)", time_words(summary_.causes[0])),
@@ -172,7 +175,7 @@ class Finder {
     const auto worst = std::max_element(all.begin() + 1, all.end());
     if (*worst <= 0 || !matters(sum_of(all))) return;
     const auto cause = static_cast<Cause>(worst - all.begin());
-    add("warn", fmt::format("Most exposed communication ({}) comes from {}: {}.",
+    add("warn", fmt::format("Most communication that is not hidden ({}) comes from {}: {}.",
                             percent(*worst / sum_of(all)), words_of(cause), advice(cause)));
   }
 
@@ -185,8 +188,9 @@ class Finder {
     const double each = worst.exposed_ns() / static_cast<double>(worst.count) /
                         static_cast<double>(std::max<std::size_t>(run_.ranks.size(), 1));
     add("note",
-        fmt::format("The most exposed call is {} ({}): {} per call and rank, mostly from {}.",
-                    worst.name, size_words(worst.bytes), time_words(each), words_of(cause)));
+        fmt::format(
+            "The call that waits longest is {} ({}): {} each time on each rank, mostly because of {}.",
+            worst.name, size_words(worst.bytes), time_words(each), words_of(cause)));
   }
 
   void slow_calls() {
@@ -194,13 +198,13 @@ class Finder {
       if (row.predicted_ns <= 0 || row.count < 3 || row.median_ns < 2 * row.predicted_ns ||
           !matters(row.total_ns * row.ranks))
         continue;
+      const double ratio = row.median_ns / row.predicted_ns;
       add("note",
-          fmt::format("{} of {} on group '{}' ({}) took {} where {} was predicted, {:.1f} "
-                      "times as long.",
+          fmt::format("{} of {} on group '{}' ({}) took {}, {:.{}f} times the predicted {}.",
                       to_string(static_cast<Collective>(row.collective)), size_words(row.bytes),
                       row.group, to_string(static_cast<Algorithm>(row.algorithm)),
-                      time_words(row.median_ns), time_words(row.predicted_ns),
-                      row.median_ns / row.predicted_ns));
+                      time_words(row.median_ns), ratio, ratio < 10 ? 1 : 0,
+                      time_words(row.predicted_ns)));
       return;
     }
   }
@@ -221,8 +225,8 @@ class Finder {
   void failures() {
     for (const auto& operation : analysis_.operations) {
       if (!operation.failed) continue;
-      add("warn", fmt::format("The run failed in {} #{} on group '{}'; tutti trace hang says who "
-                              "diverged.",
+      add("warn", fmt::format("The run failed in {} #{} on group '{}'; `tutti trace hang` says "
+                              "which rank went wrong first.",
                               to_string(static_cast<Collective>(operation.collective)),
                               operation.sequence, operation.group));
       return;

@@ -1,6 +1,18 @@
 // Bars of waiting per step, curves, and tables.
 
-const CHART = {width: 1100, height: 210, left: 62, bottom: 26, top: 8};
+const CHART = {height: 210, left: 62, bottom: 26, top: 8};
+
+// Draws into `place` as wide as it is, and again when that changes: so letters keep their size.
+function drawWide(place, draw) {
+  let drawn = 0;
+  const again = () => {
+    if (place.clientWidth === drawn || place.clientWidth === 0) return;
+    drawn = place.clientWidth;
+    place.replaceChildren(draw(drawn));
+  };
+  again();
+  new ResizeObserver(again).observe(place);
+}
 
 // Means over ranks; many steps are put together.
 function stepBars(data) {
@@ -26,7 +38,12 @@ function stepBars(data) {
 
 function drawSteps(data, show) {
   const {steps, bars} = stepBars(data);
-  const {width, height, left, bottom, top} = CHART;
+  drawWide($('steps-chart'), (width) => drawBars(data, bars, width, show));
+  stepTable(data, steps);
+}
+
+function drawBars(data, bars, width, show) {
+  const {height, left, bottom, top} = CHART;
   const most = Math.max(1e-3, ...bars.map((bar) => bar.causes.reduce((a, b) => a + b, 0)));
   const y = (us) => height - bottom - us / most * (height - bottom - top);
   const drawing = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': 'Waiting per step by cause'});
@@ -37,13 +54,12 @@ function drawSteps(data, show) {
   const room = (width - left) / bars.length;
   const each = Math.max(1, Math.min(46, room * 0.78));
   bars.forEach((bar, i) => drawing.append(stepBar(data, bar, left + room * (i + 0.5), each, room, y, show)));
-  const every = Math.ceil(bars.length / 14);
+  const every = Math.ceil(bars.length / (width / 70));
   bars.forEach((bar, i) => {
     if (i % every) return;
     drawing.append(svg('text', {x: left + room * (i + 0.5), y: height - 8, 'text-anchor': 'middle'}, `${bar.first}`));
   });
-  $('steps-chart').append(drawing);
-  stepTable(data, steps);
+  return drawing;
 }
 
 function stepBar(data, bar, x, width, room, y, show) {
@@ -79,7 +95,8 @@ function timeCell(us) { return {text: us === null ? '–' : time(us), value: us 
 function table(place, heads, rows, sortable = true) {
   const body = element('tbody');
   const head = element('tr');
-  const fill = (list) => body.replaceChildren(...list.map((row) => element('tr', {}, ...row.map(cell))));
+  const fill = (list) => body.replaceChildren(...list.map((row) =>
+    element('tr', {}, ...row.map((content, column) => cell(content, heads[column])))));
   heads.forEach((word, column) => {
     const is_number = rows.length > 0 && typeof rows[0][column] === 'object' && 'value' in rows[0][column];
     const made = element('th', {scope: 'col', class: is_number ? 'number' : ''});
@@ -99,12 +116,21 @@ function table(place, heads, rows, sortable = true) {
   });
   fill(rows);
   place.replaceChildren(element('thead', {}, head), body);
+  stackIfWide(place.parentElement);
 }
 
-function cell(content) {
+// Nobody should have to scroll sideways.
+function stackIfWide(scroll) {
+  new ResizeObserver(() => {
+    scroll.classList.remove('stacked');
+    scroll.classList.toggle('stacked', scroll.scrollWidth > scroll.clientWidth);
+  }).observe(scroll);
+}
+
+function cell(content, head) {
   if (typeof content === 'object' && 'value' in content && 'text' in content)
-    return element('td', {class: 'number'}, content.text);
-  return element('td', {}, content);
+    return element('td', {class: 'number', 'data-head': head}, content.text);
+  return element('td', {'data-head': head}, content);
 }
 
 // Causes side by side, as wide as their share of `most`.
@@ -121,9 +147,16 @@ function strip(causes, most, words) {
   return made;
 }
 
-function drawCurve({name, points}) {
+function makeCurve({name, points}) {
   const known = points.filter((point) => point[1] !== null);
-  const [width, height, left, bottom, top] = [460, 180, 58, 22, 8];
+  const output = element('output', {}, `last ${plain(known[known.length - 1][1])}`);
+  const place = element('div');
+  drawWide(place, (width) => drawCurve(name, known, width, output));
+  return element('figure', {}, element('figcaption', {}, name, output), place);
+}
+
+function drawCurve(name, known, width, output) {
+  const [height, left, bottom, top] = [180, 58, 22, 8];
   const low = Math.min(...known.map((p) => p[1]));
   const high = Math.max(...known.map((p) => p[1]));
   const pad = (high - low || Math.abs(high) || 1) * 0.06;
@@ -135,12 +168,11 @@ function drawCurve({name, points}) {
     drawing.append(svg('line', {class: 'grid', x1: left, x2: width, y1: y(tick), y2: y(tick)}));
     drawing.append(svg('text', {x: left - 6, y: y(tick) + 4, 'text-anchor': 'end'}, plain(tick)));
   }
-  for (const tick of ticks(first, last, 6).filter(Number.isInteger))
+  for (const tick of ticks(first, last, width / 80).filter(Number.isInteger))
     drawing.append(svg('text', {x: x(tick), y: height - 5, 'text-anchor': 'middle'}, `${tick}`));
   const path = known.map(([step, value], i) => `${i ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
   const cross = svg('line', {class: 'cross', y1: top, y2: height - bottom, visibility: 'hidden'});
   drawing.append(cross, svg('path', {d: path}));
-  const output = element('output', {}, `last ${plain(known[known.length - 1][1])}`);
   drawing.addEventListener('pointermove', (event) => {
     const box = drawing.getBoundingClientRect();
     const step = first + ((event.clientX - box.left) / box.width * width - left) / (width - left - 8) * (last - first);
@@ -151,5 +183,5 @@ function drawCurve({name, points}) {
     output.textContent = `step ${nearest[0]}: ${plain(nearest[1])}`;
   });
   drawing.addEventListener('pointerleave', () => cross.setAttribute('visibility', 'hidden'));
-  return element('figure', {}, element('figcaption', {}, name, output), drawing);
+  return drawing;
 }

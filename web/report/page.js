@@ -1,5 +1,10 @@
 // Puts the page together from the data that the tool has put into it.
 
+const CAUSES = {
+  straggler: 'a rank came late', 'queued behind': 'another call went first',
+  'slow link': 'slower than predicted', 'late ready': 'begun too late to hide',
+};
+
 class Page {
   constructor(data) {
     this.data = data;
@@ -44,14 +49,14 @@ class Page {
     const tiles = [];
     if (summary.steps > 0) {
       tiles.push([time(summary.step_us), `a step (mean of ${summary.first_step} … ${summary.last_step})`],
-        [time(summary.compute_us), 'compute'], [time(summary.exposed_us), `exposed, ${percent(summary.exposed_us / summary.step_us)} of a step`],
+        [time(summary.compute_us), 'compute'], [time(summary.exposed_us), `communication not hidden, ${percent(summary.exposed_us / summary.step_us)} of a step`],
         [time(summary.causes_us[0]), 'waiting for late ranks']);
     } else {
       const mean = (field) => data.ranks.reduce((sum, rank) => sum + rank[field], 0) / data.ranks.length;
       tiles.push([time(data.seconds * 1e6), 'the run'], [time(mean('communication_us')), 'communication under way, mean of ranks'],
         [time(mean('wait_us')), 'blocked, mean of ranks']);
     }
-    if (summary.overlap !== null) tiles.push([percent(summary.overlap), 'of communication beside compute']);
+    if (summary.overlap !== null) tiles.push([percent(summary.overlap), 'of communication hidden beside compute']);
     const speed = data.curves.find((curve) => curve.name === 'tokens/s');
     if (speed) {
       const half = speed.points.slice(Math.floor(speed.points.length / 2)).map((point) => point[1]).sort((a, b) => a - b);
@@ -79,7 +84,7 @@ class Page {
       document.querySelector('.tools label').remove();
       return;
     }
-    legend($('cause-legend'), data.causes.map((cause, c) => [`--cause${c}`, cause]));
+    legend($('cause-legend'), data.causes.map((cause, c) => [`--cause${c}`, `${cause}: ${CAUSES[cause]}`]));
     drawSteps(data, (bar) => {
       this.showSteps(bar);
       $('timeline-card').scrollIntoView({block: 'start'});
@@ -113,7 +118,7 @@ class Page {
   curves() {
     const drawn = this.data.curves.filter((curve) => curve.points.filter((point) => point[1] !== null).length > 1);
     if (drawn.length === 0) $('curves-card').remove();
-    $('curves')?.append(...drawn.map(drawCurve));
+    $('curves')?.append(...drawn.map(makeCurve));
   }
 }
 

@@ -3,6 +3,8 @@
 const LANE = 17;      // height of a lane
 const GAP = 10;       // between ranks
 const AXIS = 24;
+const NARROW = 640;   // pixels: below, a rank's name stands above its lanes instead of beside them
+const NAME_FONT = '11px system-ui, sans-serif';
 const KINDS = {step: '--idle', compute: '--compute', wait: '--wait', communication: '--communication', reduce: '--reduce'};
 
 // How deep each slice lies in those before it, by their order.
@@ -24,18 +26,19 @@ class Timeline {
     this.lanes = data.timeline.lanes.map((lane) => ({...lane, depth: depths(lane.slices)}));
     this.all = {from: 0, to: Math.max(1, data.seconds * 1e9)};
     this.view = {...this.all};
-    this.place();
     this.listen();
     this.draw();
   }
 
-  // Where each lane is drawn.
-  place() {
+  // Where each lane is drawn, for a canvas of this width.
+  place(width) {
+    this.narrow = width < NARROW;
     let y = AXIS;
     let rank = null;
     for (const lane of this.lanes) {
-      if (rank !== null && lane.rank !== rank) y += GAP;
       lane.first = lane.rank !== rank;
+      if (rank !== null && lane.first) y += GAP;
+      if (this.narrow && lane.first) y += LANE;
       rank = lane.rank;
       lane.y = y;
       y += LANE;
@@ -55,15 +58,22 @@ class Timeline {
     return [context, width];
   }
 
-  gutter(width) { return Math.min(170, Math.max(92, width * 0.14)); }
+  // As wide as the names are, up to a share of the drawing.
+  gutter(context, width) {
+    context.font = NAME_FONT;
+    const longest = Math.max(...this.lanes.map((lane) => context.measureText(lane.name).width));
+    this.nameLeft = this.narrow ? 8 : 58;
+    return Math.min(this.nameLeft + longest + 8, width * 0.4);
+  }
   x(at) { return this.left + (at - this.view.from) / (this.view.to - this.view.from) * (this.width - this.left); }
   at(x) { return this.view.from + (x - this.left) / (this.width - this.left) * (this.view.to - this.view.from); }
 
   draw() {
+    this.place(this.canvas.clientWidth);
     const [context, width] = this.fit(this.canvas, this.height);
     this.context = context;
     this.width = width;
-    this.left = this.gutter(width);
+    this.left = this.gutter(context, width);
     this.colours = Object.fromEntries(Object.entries(KINDS).map(([kind, name]) => [kind, colour(name)]));
     this.causes = [0, 1, 2, 3].map((cause) => colour(`--cause${cause}`));
     this.ink = colour('--ink');
@@ -80,7 +90,7 @@ class Timeline {
 
   drawAxis() {
     const {context} = this;
-    context.font = '11px system-ui, sans-serif';
+    context.font = NAME_FONT;
     context.textBaseline = 'middle';
     context.fillStyle = this.muted;
     context.strokeStyle = this.line;
@@ -145,19 +155,19 @@ class Timeline {
     const {context} = this;
     context.fillStyle = this.surface;
     context.fillRect(0, 0, this.left - 2, this.height);
-    for (const lane of this.lanes) {
+    const names = this.lanes.map((lane) => {
       if (lane.first) {
-        context.font = '600 11px system-ui, sans-serif';
+        context.font = `600 ${NAME_FONT}`;
         context.fillStyle = this.ink;
-        context.fillText(`rank ${lane.rank}`, 8, lane.y + LANE / 2);
+        context.fillText(`rank ${lane.rank}`, 8, lane.y + LANE / 2 - (this.narrow ? LANE : 0));
       }
-      context.font = '11px system-ui, sans-serif';
+      context.font = NAME_FONT;
       context.fillStyle = this.muted;
-      const room = this.left - 62;
-      let word = lane.name;
-      while (word.length > 3 && context.measureText(word).width > room) word = `${word.slice(0, -2)}…`.replace('……', '…');
-      context.fillText(word, 58, lane.y + LANE / 2);
-    }
+      const name = shortened(context, lane.name, this.left - this.nameLeft - 4);
+      context.fillText(name, this.nameLeft, lane.y + LANE / 2);
+      return name;
+    });
+    this.canvas.dataset.names = names.join('|');
   }
 
   // Waiting of all ranks over the whole run, and what part of it is in view.
@@ -303,6 +313,13 @@ class Timeline {
     }
     return lines.join('\n');
   }
+}
+
+// As much of a word as fits, with a sign that there was more.
+function shortened(context, word, room) {
+  let some = word;
+  while (some.length > 3 && context.measureText(some).width > room) some = `${some.replace('…', '').slice(0, -1)}…`;
+  return some;
 }
 
 // Black or white, whichever can be read on `background` ("#rrggbb").

@@ -27,9 +27,11 @@ function termSeconds(measure, costs, bytes) {
 
 function sum(terms) { return Object.values(terms).reduce((total, term) => total + term, 0); }
 
+// Empty where nothing is sent and nothing is folded.
 function formulaParts(measure) {
   const times = (count, sign) => count === 1 ? sign : `${count}·${sign}`;
-  const parts = [times(measure.chain, 'α'), times(measure.messages, 'o')];
+  const parts = [];
+  if (measure.messages > 0) parts.push(times(measure.chain, 'α'), times(measure.messages, 'o'));
   if (measure.moved > 0 && measure.parts > 0) parts.push(`${shareWord(measure.moved, measure.parts)}S·β`);
   if (measure.folded > 0 && measure.parts > 0) parts.push(`${shareWord(measure.folded, measure.parts)}S·γ`);
   return parts;

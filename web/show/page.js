@@ -72,13 +72,19 @@ class Page {
     const host = schedule.form === 'host';
     if (!this.runs.has(schedule)) this.runs.set(schedule, (host ? playHost : play)(schedule));
     this.run = this.runs.get(schedule);
-    this.stage = new Stage($('stage'), schedule, this.run, this.data.reduces);
+    this.drawStage();
     this.time = 0;
     this.pause();
     this.drawLegend();
     this.drawPhases();
     $('scrub').max = this.run.steps.length;
     this.update();
+  }
+
+  drawStage() {
+    this.stage = new Stage($('stage'), this.schedule, this.run, this.data.reduces);
+    this.stage.svg.setAttribute('aria-label',
+      `${countWord(this.schedule.size, 'rank')} of ${this.data.collective} by ${this.schedule.algorithm}, with the chunks that they hold`);
   }
 
   describe() {
@@ -89,13 +95,12 @@ class Page {
     $('form').textContent = `${form} form`;
     $('when').textContent = this.whenWord();
     $('subtitle').textContent = this.countsWord();
-    this.stage.svg.setAttribute('aria-label',
-      `${countWord(size, 'rank')} of ${this.data.collective} by ${algorithm}, with the chunks that they hold`);
   }
 
   // Which form this is, and when it runs.
   whenWord() {
-    const {form, pass} = this.schedule;
+    const {form, pass, size} = this.schedule;
+    if (size === 1) return 'A single rank has nobody to send to.';
     const sits = `Ranks ${PLACEMENTS[this.choice.placement]}`;
     if (form === 'host')
       return `${sits} run this: the host form, which the pass lower makes of messages. ${sentence(this.runOf(this.schedule)[2])}.`;
@@ -108,6 +113,7 @@ class Page {
 
   countsWord() {
     const {size, steps, messages, rank_ordered, form} = this.schedule;
+    if (size === 1) return '1 rank, no messages';
     const order = this.data.reduces ? `; folds ${rank_ordered ? 'in rank order' : 'in an order of its own'}` : '';
     const counts = form === 'host' ? countWord(steps, 'meeting')
       : `${countWord(this.run.steps.length, 'step')}, ${countWord(messages, 'message')}, at most ${steps} after each other`;
@@ -213,6 +219,12 @@ class Page {
     $('theme').addEventListener('click', () => this.toggleTheme());
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.nameTheme());
     document.addEventListener('keydown', (event) => this.press(event));
+    // A scroll bar that comes or goes with the drawing is no reason to draw it again.
+    new ResizeObserver(() => {
+      if (Math.abs($('stage').clientWidth - this.stage.room) < 24) return;
+      this.drawStage();
+      this.update();
+    }).observe($('stage'));
     this.nameTheme();
   }
 
@@ -313,7 +325,8 @@ class Page {
     const {complete, promised} = progressOf(this.schedule, this.run.states[steps]);
     const barrier = this.schedule.measure.parts === 0;
     const status = complete === promised
-      ? (barrier ? 'Every rank knows that all have come.' : `All ${promised} result chunks are complete.`)
+      ? (barrier ? 'Every rank knows that all have come.'
+        : promised === 1 ? 'The one result chunk is complete.' : `All ${promised} result chunks are complete.`)
       : `${complete} of ${countWord(promised, barrier ? 'rank' : 'result chunk')} ${barrier ? 'know that all have come' : 'complete'}.`;
     const word = (each) => this.schedule.form === 'host' ? touchWord(each, this.schedule.ranks) : messageWord(each);
     $('happening').textContent = step
@@ -366,7 +379,7 @@ class Page {
     $('bytes-word').textContent = bytes === 0 ? 'none' : bytesWord(bytes);
     $('bytes').disabled = bytes === 0;
     $('bytes').setAttribute('aria-valuetext', bytesWord(bytes));
-    $('by-formula').hidden = form === 'host';
+    $('by-formula').hidden = form === 'host' || formulaParts(measure).length === 0;
     if (form === 'host') this.showWork(measure, bytes);
     else this.showFormula(measure, bytes);
     const {name, date} = this.data.machine;
@@ -393,7 +406,10 @@ class Page {
   showFormula(measure, bytes) {
     const terms = termSeconds(measure, this.costs, bytes);
     const total = sum(terms);
-    $('formula').innerHTML = `<b>T</b> = ${formulaParts(measure).join(' + ')}`;
+    const parts = formulaParts(measure);
+    $('formula').innerHTML = `<b>T</b> = ${parts.join(' + ') || 0}`;
+    $('numbers').textContent = 'Nothing is sent and nothing is folded.';
+    if (parts.length === 0) return;
     $('numbers').textContent = `= ${TERMS.map((term) => terms[term.key]).filter((seconds) => seconds > 0)
       .map(secondsWord).join(' + ')}` + (bytes > 0 ? `, S = ${bytesWord(bytes)}` : '');
     $('total').textContent = secondsWord(total);

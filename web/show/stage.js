@@ -5,6 +5,9 @@ const SPACE_WORDS = {input: 'in', output: 'out', scratch: 'tmp', window: 'window
 const CALLERS = ['input', 'output', 'heard'];  // not on the way to somebody: drawn larger
 const SLOTS = ['window', 'result'];
 const MOST_PER_ROW = 16;
+const LEAST_FONT = 10;    // pixels of the screen
+const LEAST_SCALE = 0.6;  // pixels of the screen for one of the drawing: smaller, and it can only be guessed at
+const GAP = {x: 18, y: 26};  // between plates in rows
 
 function make(kind, attributes, parent) {
   const element = document.createElementNS(SVG, kind);
@@ -22,9 +25,15 @@ class Stage {
     this.run = run;
     this.reduces = reduces;
     this.size = schedule.size;
+    this.room = place.clientWidth;
     this.measure();
     this.svg = make('svg', {viewBox: `0 0 ${this.width} ${this.height}`, role: 'img'});
     this.svg.classList.toggle('fine', this.cellWidth < 11);
+    this.svg.style.setProperty('--label', `${this.font}px`);
+    // What does not fit is scrolled, rather than drawn smaller.
+    const least = this.inRows ? Math.min(1, this.room / this.width) : LEAST_SCALE;
+    this.svg.style.minWidth = `${least * this.width}px`;
+    this.svg.style.minHeight = `${least * this.height}px`;
     this.drawHosts();
     this.linkLayer = make('g', {'aria-hidden': 'true'}, this.svg);
     const isHost = schedule.form === 'host';
@@ -53,33 +62,58 @@ class Stage {
     return rows;
   }
 
+  // The shape that the layout says, as long as it can be read; then plates in rows.
   measure() {
-    const n = this.size;
     this.rows = this.schedule.ranks.map((_, rank) => this.rowsOf(rank));
     this.isBarrier = this.schedule.measure.parts === 0;
     if (this.isBarrier) this.rows = this.rows.map(() => [{space: 'heard', cells: [{cell: null, index: -1}]}]);
-    const longest = Math.max(1, ...this.rows.flat().map((row) => row.cells.length));
-    const room = n <= 4 ? 220 : n <= 8 ? 160 : n <= 16 ? 126 : 104;
-    this.cellWidth = clamp(room / longest, n <= 16 ? 7.5 : 6, 34);
-    this.cellHeight = n <= 8 ? 44 : n <= 16 ? 36 : 30;
-    const kinds = new Set(this.rows.flat().map((row) => row.space));
-    this.named = kinds.has('input') && kinds.has('output');
-    this.gutter = SLOTS.some((space) => kinds.has(space)) ? 44 : this.named || kinds.has('scratch') ? 26 : 8;
-    this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 68);
-    this.plateHeights = this.rows.map((rows) => 24 + rows.reduce((sum, row) => sum + this.rowHeight(row), 0) + 2);
-    this.plateHeight = Math.max(...this.plateHeights);
+    const n = this.size, room = n <= 4 ? 220 : n <= 8 ? 160 : n <= 16 ? 126 : 104;
+    this.sizePlates(room, LEAST_FONT);
     this.placePlates();
+    const {kind, hosts} = this.schedule.layout;
+    this.inRows = n > 1 && this.scale() < LEAST_SCALE && ['ring', 'star', 'cube'].includes(kind) && hosts.length <= 1;
+    if (this.inRows) {
+      const half = (this.room - GAP.x) / 2 - this.margin() - this.gutter - 8;
+      this.sizePlates(Math.min(room, half), LEAST_FONT);
+      this.placeInRows();
+    } else {
+      this.sizePlates(room, LEAST_FONT / clamp(this.scale(), LEAST_SCALE, 1));
+      this.placePlates();
+    }
   }
 
-  cellHeightIn(row) { return CALLERS.includes(row.space) ? this.cellHeight : 13; }
-  rowHeight(row) { return this.cellHeightIn(row) + (CALLERS.includes(row.space) ? 15 : 6); }
+  // How large the drawing is on the screen, at most its own size.
+  scale() {
+    return Math.min(1, this.room / this.width, Math.max(0.68 * innerHeight, 420) / this.height);
+  }
+
+  // With `room` for cells in each, and labels of this size.
+  sizePlates(room, font) {
+    const n = this.size;
+    const longest = Math.max(1, ...this.rows.flat().map((row) => row.cells.length));
+    const kinds = new Set(this.rows.flat().map((row) => row.space));
+    this.font = font;
+    this.cellWidth = clamp(room / longest, n <= 16 ? 7.5 : 6, 34);
+    this.cellHeight = n <= 8 ? 44 : n <= 16 ? 36 : 30;
+    this.named = kinds.has('input') && kinds.has('output');
+    this.gutter = SLOTS.some((space) => kinds.has(space)) ? 4.3 * font : this.named || kinds.has('scratch') ? 2.6 * font : 8;
+    this.plateWidth = Math.max(longest * this.cellWidth + this.gutter + 8, 68);
+    this.plateHeights = this.rows.map((rows) => this.headHeight() + rows.reduce((sum, row) => sum + this.rowHeight(row), 0) + 3);
+    this.plateHeight = Math.max(...this.plateHeights);
+  }
+
+  headHeight() { return 1.3 * this.font + 10; }
+  cellHeightIn(row) { return CALLERS.includes(row.space) ? this.cellHeight : Math.max(13, this.font + 2); }
+  rowHeight(row) { return this.cellHeightIn(row) + (CALLERS.includes(row.space) ? this.font + 6 : 6); }
+
+  margin() { return this.schedule.layout.hosts.length === 0 ? 16 : this.inRows ? 30 : 44; }
 
   placePlates() {
     const {kind, x, y, hosts} = this.schedule.layout;
     const n = this.size, w = this.plateWidth, h = this.plateHeight;
     const levels = new Set(y).size, columns = new Set(x).size;
     const round = kind === 'ring' || kind === 'star';
-    const margin = hosts.length > 0 ? 44 : 16;
+    const margin = this.margin();
     if (round) {
       [this.width, this.height] = this.roomForCircle(x, y, margin);
     } else if (kind === 'cube') {
@@ -98,6 +132,24 @@ class Stage {
       x: margin + w / 2 + (flat ? rank : x[rank]) * wide,
       y: margin + h / 2 + (flat ? 0.5 : y[rank]) * high,
     }));
+  }
+
+  // As many beside each other as there is room for, and two at least. Rows turn round at each end, so that
+  // neighbours in a ring stay neighbours; two columns are a ring. In a cube partners stand in line.
+  placeInRows() {
+    const margin = this.margin(), n = this.size, w = this.plateWidth + GAP.x, h = this.plateHeight + GAP.y;
+    const cube = this.schedule.layout.kind === 'cube';
+    let columns = clamp(Math.floor((this.room - 2 * margin + GAP.x) / w), 2, n);
+    if (cube) columns = 2 ** Math.floor(Math.log2(columns));
+    const rows = Math.ceil(n / columns);
+    this.width = columns * w - GAP.x + 2 * margin;
+    this.height = rows * h - GAP.y + 2 * margin;
+    this.at = Array.from({length: n}, (_, rank) => {
+      let row = Math.floor(rank / columns), column = rank % columns;
+      if (columns === 2 && !cube) [row, column] = rank < rows ? [rank, 0] : [n - 1 - rank, 1];
+      else if (row % 2 === 1 && !cube) column = columns - 1 - column;
+      return {x: margin + this.plateWidth / 2 + column * w, y: margin + this.plateHeight / 2 + row * h};
+    });
   }
 
   // The smallest oval on which no two plates touch.
@@ -147,10 +199,15 @@ class Stage {
   drawMeeting() {
     const xs = this.at.map(({x}) => x), ys = this.at.map(({y}) => y);
     const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const middle = {cx: (left + right) / 2, cy: (top + bottom) / 2};
-    make('ellipse', {class: 'meet', ...middle, rx: (right - left) / 2, ry: (bottom - top) / 2}, this.linkLayer);
-    this.meetWord = make('text', {class: 'meet-word', x: middle.cx, y: middle.cy + (this.size > 2 ? 5 : -14)}, this.linkLayer);
-    this.meetWord.textContent = `all ${this.size} meet`;
+    const middle = {x: (left + right) / 2, y: (top + bottom) / 2 + (this.size > 2 ? 5 : -14)};
+    if (this.inRows) {
+      const [w, h] = [this.plateWidth + 16, this.plateHeight + 16];
+      make('rect', {class: 'meet', x: left - w / 2, y: top - h / 2, width: right - left + w, height: bottom - top + h, rx: 12}, this.linkLayer);
+      middle.y = this.height - 8;
+    } else {
+      make('ellipse', {class: 'meet', cx: middle.x, cy: (top + bottom) / 2, rx: (right - left) / 2, ry: (bottom - top) / 2}, this.linkLayer);
+    }
+    make('text', {class: 'meet-word', ...middle}, this.linkLayer).textContent = `all ${this.size} meet`;
   }
 
   drawRank(rank) {
@@ -160,14 +217,14 @@ class Stage {
     const isRoot = rank === this.schedule.root && this.hasRoot();
     const group = make('g', {class: isRoot ? 'rank root' : 'rank', 'data-rank': rank}, this.svg);
     make('rect', {class: 'plate', x: left, y: top, width: this.plateWidth, height, rx: 8}, group);
-    make('text', {class: 'rank-name', x: left + 8, y: top + 16}, group)
-      .textContent = `${this.plateWidth > 100 || (this.plateWidth > 70 && !isRoot) ? 'rank ' : ''}${rank}${isRoot ? ' · root' : ''}`;
+    make('text', {class: 'rank-name', x: left + 8, y: top + 1.3 * this.font + 3}, group)
+      .textContent = this.nameOf(rank, isRoot);
     const cells = [];
-    let down = top + 23, previous = '';
+    let down = top + this.headHeight(), previous = '';
     for (const row of this.rows[rank]) {
       const high = this.cellHeightIn(row);
       if (row.space !== previous && (this.named || !CALLERS.includes(row.space)))
-        make('text', {class: 'space-name', x: left + 4, y: down + Math.min(high, 20) / 2 + 3}, group)
+        make('text', {class: 'space-name', x: left + 4, y: down + Math.min(high, 20) / 2 + this.font / 3}, group)
           .textContent = SPACE_WORDS[row.space] || '';
       previous = row.space;
       const start = this.isBarrier ? x - this.cellWidth / 2 : left + this.gutter;
@@ -178,6 +235,12 @@ class Stage {
       down += this.rowHeight(row);
     }
     return {group, cells, left, top, height};
+  }
+
+  // The longest that fits; who the root is, is also told by its frame.
+  nameOf(rank, isRoot) {
+    const names = isRoot ? [`rank ${rank} · root`, `${rank} · root`, `${rank}`] : [`rank ${rank}`, `${rank}`];
+    return names.find((name) => name.length * 0.8 * this.font < this.plateWidth - 12) || `${rank}`;
   }
 
   hasRoot() { return this.schedule.rooted; }
@@ -196,11 +259,18 @@ class Stage {
     const frame = make('rect', {class: 'frame', x, y, width, height, rx: Math.min(3, width / 4)}, group);
     const fill = make('path', {class: 'fill'}, group);
     const title = make('title', {}, group);
-    if (cell && CALLERS.includes(space) && this.cellWidth >= 11)
-      make('text', {class: 'chunk-name', x: x + width / 2, y: y + height + 10, 'text-anchor': 'middle'}, group)
+    if (cell && CALLERS.includes(space) && cell[1] % this.labelled() === 0)
+      make('text', {class: 'chunk-name', x: x + width / 2, y: y + height + this.font + 1, 'text-anchor': 'middle'}, group)
         .textContent = cell[1];
     const goal = cell ? bitsOf(cell[4], cell[5]) : bitsOf(0, this.size);
     return {group, frame, fill, title, x, y, width, height, goal: cell && cell[5] === 0 ? 0 : goal, cell};
+  }
+
+  // Every how many chunks one has its number below it: of all that are as wide as the widest number.
+  labelled() {
+    const letters = String(Math.max(...this.schedule.ranks.map((rank) => rank.cells.length)) - 1).length;
+    const widest = letters * 0.62 * this.font + 3;
+    return [1, 2, 4, 8].find((every) => every * this.cellWidth >= widest) || 16;
   }
 
   // One slot per rank, from the top down; a cell of a collective without sums is simply full.
@@ -211,7 +281,7 @@ class Stage {
       return `M${x + 1} ${y + 1}h${width - 2}v${height - 2}h${2 - width}z`;
     const each = (height - 2) / this.size, gap = each > 2.5 ? 0.8 : 0.3;
     return ranksIn(bits).map((rank) =>
-      `M${x + 1} ${(y + 1 + rank * each).toFixed(2)}h${width - 2}v${(each - gap).toFixed(2)}h${2 - width}z`).join('');
+      `M${x + 1} ${(y + 1 + rank * each).toFixed(2)}h${width - 2}v${Math.max(each - gap, 1.4).toFixed(2)}h${2 - width}z`).join('');
   }
 
   hue(extent) {
