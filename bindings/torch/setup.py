@@ -6,6 +6,7 @@ CMake and ninja do the work, on the repository that this folder is in. Nothing i
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,8 @@ BUILD = ROOT / "build-wheel"
 
 
 def version():
-    for line in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("project(tutti VERSION "):
-            return line.split()[2]
-    sys.exit("CMakeLists.txt of the repository names no version")
+    header = (ROOT / "include/tutti/version.h").read_text(encoding="utf-8")
+    return ".".join(re.findall(r"^#define TUTTI_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header, re.M))
 
 
 class CMakeBuild(build_ext):

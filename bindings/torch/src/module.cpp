@@ -6,6 +6,7 @@
 #include "backend.hpp"
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "tutti/version.h"
 
 namespace py = pybind11;
 
@@ -51,6 +52,7 @@ PYBIND11_MODULE(_C, m) {
   using namespace tutti_torch;
   const auto release = py::call_guard<py::gil_scoped_release>();
   py::register_exception_translator(&translate);
+  m.attr("__version__") = TUTTI_VERSION;
   m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
         py::arg("name"), release);
   m.def("monitored_barrier", &monitored_barrier, release);
