@@ -1,10 +1,11 @@
 #!/bin/bash
 # Installs a build into a folder of its own, moves it, and uses it from there: an outside project builds
 # against it, through find_package and through pkg-config, and Python imports its modules.
-# Usage: install_and_use.sh BUILD_DIR PYTHON
+# Usage: install_and_use.sh BUILD_DIR PYTHON VERSION
 source "$(dirname "$0")/use.sh"
 build=$1
 python=$2
+version=$3
 
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/tree"  # nothing in it may remember where it was installed
@@ -29,7 +30,7 @@ grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not vi
 breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((train|plan|trace)::)?v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
 
-cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" >/dev/null
+cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" -Dwanted_version="$version" >/dev/null
 cmake --build "$work/cmake" >/dev/null
 expect '1 rank: 1 2 3' "$work/cmake/outside_cpp"
 expect '1 rank: 1 2 3' "$work/cmake/outside_c"
