@@ -21,6 +21,22 @@ if(NOT TUTTI_PYTHON)
 endif()
 add_custom_target(python_modules)  # all of them
 
+# Where that Python looks below a prefix: lib/python3.11/site-packages, or Debian's dist-packages.
+execute_process(COMMAND ${TUTTI_PYTHON} -c "if True:
+    import os, sysconfig
+    folder = os.path.basename(sysconfig.get_path('platlib'))
+    print(f'lib/python{sysconfig.get_python_version()}/{folder}', end='')"
+                OUTPUT_VARIABLE python_dir)
+set(TUTTI_PYTHON_INSTALL_DIR ${python_dir} CACHE STRING "Where the modules go, below the prefix")
+file(RELATIVE_PATH python_to_lib /${TUTTI_PYTHON_INSTALL_DIR}/package /${CMAKE_INSTALL_LIBDIR})
+
+# install_python_package(PACKAGE TARGET COMPONENT): the package's Python files and its extension.
+function(install_python_package package target component)
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${package} DESTINATION ${TUTTI_PYTHON_INSTALL_DIR}
+          COMPONENT ${component} PATTERN __pycache__ EXCLUDE)
+  install(TARGETS ${target} LIBRARY DESTINATION ${TUTTI_PYTHON_INSTALL_DIR}/${package} COMPONENT ${component})
+endfunction()
+
 # Where its torch is; nothing where it has none.
 execute_process(COMMAND ${TUTTI_PYTHON} ${CMAKE_SOURCE_DIR}/bindings/torch/find_torch.py
                 OUTPUT_VARIABLE torch_found ERROR_VARIABLE torch_missing

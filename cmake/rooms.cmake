@@ -41,10 +41,6 @@ tutti_room(checkpoint ROOMS train)
 tutti_room(hand_over ROOMS group)
 tutti_room(capi ROOMS group)
 
-# Costs that were measured by another version are measured again.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/group/machine_facts.cpp PROPERTIES
-                            COMPILE_DEFINITIONS TUTTI_VERSION_TEXT="${PROJECT_VERSION}")
-
 # The folds and the optimizer's kernels are compiled once more for wider vectors and dispatched at run
 # time, each from the same header.
 foreach(room reduce train)

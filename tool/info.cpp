@@ -15,6 +15,7 @@
 #include "topology/discover.hpp"
 #include "tutti/config.hpp"
 #include "tutti/types.hpp"
+#include "tutti/version.h"
 
 namespace tutti::tool {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tool/command.hpp"
+#include "tutti/version.h"
 
 namespace tutti::tool {
 

@@ -8,6 +8,7 @@
 #include "group.hpp"
 #include "store.hpp"
 #include "tutti/dtypes.hpp"
+#include "tutti/version.h"
 #include "work.hpp"
 
 namespace py = pybind11;
@@ -44,6 +45,7 @@ void check_numpy() {
 PYBIND11_MODULE(_tutti, module) {
   using namespace tutti_python;
   check_numpy();
+  module.attr("__version__") = TUTTI_VERSION;
   module.attr("DTYPES") = words<tutti::Dtype>(tutti::kDtypes);
   module.attr("NUMPY_NAMES") = numpy_names();
   module.attr("OPS") = words<tutti::ReduceOp>(tutti::kReduceOps);

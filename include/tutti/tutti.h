@@ -24,9 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TUTTI_VERSION_MAJOR 0
-#define TUTTI_VERSION_MINOR 1
-#define TUTTI_VERSION_PATCH 0
+#include "tutti/version.h"
 
 #define TUTTI_API __attribute__((visibility("default")))
 #define TUTTI_NODISCARD __attribute__((warn_unused_result))
@@ -111,7 +109,7 @@ TUTTI_API const char* tutti_collective_name(tutti_collective collective);
 TUTTI_API const char* tutti_algorithm_name(tutti_algorithm algorithm);
 /* Bytes of one element; 0 for a value that is no dtype. */
 TUTTI_API size_t tutti_dtype_size(tutti_dtype dtype);
-/* "0.1.0" of the library that runs, where the macros above tell the one it was built against. */
+/* Of the library that runs, where TUTTI_VERSION tells the one that the caller was built against. */
 TUTTI_API const char* tutti_version(void);
 
 /* ---- status ---- */

@@ -9,4 +9,5 @@
 #include "tutti/store.hpp"
 #include "tutti/trace.hpp"
 #include "tutti/types.hpp"
+#include "tutti/version.h"
 #include "tutti/work.hpp"

@@ -21,10 +21,6 @@ const char* word(int value, int values) noexcept {
   return tutti::to_string(static_cast<Enum>(value)).data();
 }
 
-#define TUTTI_TEXT_OF(x) #x
-#define TUTTI_VERSION_TEXT(major, minor, patch) \
-  TUTTI_TEXT_OF(major) "." TUTTI_TEXT_OF(minor) "." TUTTI_TEXT_OF(patch)
-
 }  // namespace
 
 namespace tutti::capi {
@@ -58,9 +54,7 @@ size_t tutti_dtype_size(tutti_dtype dtype) {
   return value < 0 || value >= kDtypes ? 0 : size_of(static_cast<Dtype>(value));
 }
 
-const char* tutti_version(void) {
-  return TUTTI_VERSION_TEXT(TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH);
-}
+const char* tutti_version(void) { return TUTTI_VERSION; }
 
 tutti_code tutti_status_code(const tutti_status* status) {
   return status == nullptr ? TUTTI_OK : static_cast<tutti_code>(status->status.code());

@@ -10,6 +10,7 @@
 #include "core/files.hpp"
 #include "engine/fingerprint.hpp"
 #include "topology/discover.hpp"
+#include "tutti/version.h"
 
 namespace tutti::group {
 namespace {
@@ -83,8 +84,9 @@ std::string network_text(const std::vector<topology::Interface>& interfaces) {
 }
 
 std::string fingerprint(const MachineFacts& facts, const std::string& links, bool over_network) {
-  std::string text = fmt::format("{}|{}|{}|{}|{}|{}", TUTTI_VERSION_TEXT, facts.processor,
-                                 facts.caches, facts.kernel, facts.cores, links);
+  // Costs that were measured by another version are measured again.
+  std::string text = fmt::format("{}|{}|{}|{}|{}|{}", TUTTI_VERSION, facts.processor, facts.caches,
+                                 facts.kernel, facts.cores, links);
   if (over_network) text += network_text(topology::discover_interfaces());
   return fmt::format("{:016x}", engine::fnv1a(text.data(), text.size()));
 }

@@ -1,19 +1,11 @@
 #!/bin/bash
-# Installs a build into a folder of its own, moves it, and builds and runs an outside project
-# against it, through find_package and through pkg-config. Usage: install_and_use.sh BUILD_DIR
-set -euo pipefail
+# Installs a build into a folder of its own, moves it, and uses it from there: an outside project builds
+# against it, through find_package and through pkg-config, and Python imports its modules.
+# Usage: install_and_use.sh BUILD_DIR PYTHON VERSION
+source "$(dirname "$0")/use.sh"
 build=$1
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset RANK WORLD_SIZE TUTTI_RANK TUTTI_SIZE LD_LIBRARY_PATH
-
-fail() { echo "install test: $*" >&2; exit 1; }
-expect() { # expect TEXT COMMAND...
-  local text=$1 answer; shift
-  answer=$("$@") || fail "'$*' failed: $answer"
-  [ "$answer" = "$text" ] || fail "'$*' said '$answer' instead of '$text'"
-}
+python=$2
+version=$3
 
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/tree"  # nothing in it may remember where it was installed
@@ -38,7 +30,7 @@ grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not vi
 breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((train|plan|trace)::)?v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
 
-cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" >/dev/null
+cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" -Dwanted_version="$version" >/dev/null
 cmake --build "$work/cmake" >/dev/null
 expect '1 rank: 1 2 3' "$work/cmake/outside_cpp"
 expect '1 rank: 1 2 3' "$work/cmake/outside_c"
@@ -51,7 +43,15 @@ ${CC:-cc} -std=c99 -pedantic -Wall -Wextra -Werror "$here/outside/main.c" \
   $(pkg-config --cflags --libs tutti) -o "$work/c_by_pkg_config"
 expect '1 rank: 1 2 3' env LD_LIBRARY_PATH="$lib" "$work/c_by_pkg_config"
 
+for program in "$build"/bin/peer_* "$build"/bin/pretrain_gpt; do
+  [ ! -e "$program" ] || [ -e "$tree/bin/${program##*/}" ] || fail "${program##*/} was not installed"
+done
+if [ -e "$build/python" ]; then
+  modules=$(cd "$build/python" && echo *)
+  use_modules "$python" "$(dirname "$(find "$tree" -path '*/tutti/py.typed')")/.." $modules
+fi
+
 "$tree/bin/tutti" run -n 2 "$work/cmake/outside_c" >"$work/two" ||
   fail "the installed tutti run failed"
 [ "$(grep -c '2 rank: 2 4 6' "$work/two")" = 2 ] || fail "two ranks said: $(cat "$work/two")"
-echo "installed, moved, found by CMake and by pkg-config, used from C++ and C"
+echo "installed, moved, found by CMake and by pkg-config, used from C++, C and Python"

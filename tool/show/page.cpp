@@ -9,6 +9,7 @@
 #include "tool/show/page_schedules.hpp"
 #include "tool/show/predictions.hpp"
 #include "tool/show/show.hpp"
+#include "tutti/version.h"
 
 namespace tutti::tool {
 namespace {

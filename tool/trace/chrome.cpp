@@ -10,6 +10,7 @@
 #include "core/json.hpp"
 #include "trace/lanes.hpp"
 #include "tutti/shape.hpp"
+#include "tutti/version.h"
 
 namespace tutti::tool::trace {
 namespace {

@@ -27,7 +27,7 @@ except ImportError as missing:
         raise ImportError(f"tutti.{name} needs the extension tutti._tutti, which cannot be loaded: "
                           f"{_missing}")
 else:
-    from ._tutti import Store, StoreServer
+    from ._tutti import Store, StoreServer, __version__
     from .collectives import Received, Recv, Send, any_source
     from .default import *
     from .groups import Group, Prediction

@@ -17,6 +17,7 @@ Op = Literal["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_
 Order = Literal["any", "rank"]
 Counts = Optional[Sequence[int]]
 
+__version__: str
 any_source: int
 
 class Received(NamedTuple):

@@ -8,6 +8,7 @@
 #include "backend.hpp"
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "tutti/version.h"
 
 namespace py = pybind11;
 
@@ -80,6 +81,7 @@ PYBIND11_MODULE(_C, m) {
   using namespace tutti_torch;
   const auto release = py::call_guard<py::gil_scoped_release>();
   py::register_exception_translator(&translate);
+  m.attr("__version__") = TUTTI_VERSION;
   m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
         py::arg("name"), release);
   m.def("create_within", &create_within, py::arg("world"), py::arg("store"), py::arg("ranks"),

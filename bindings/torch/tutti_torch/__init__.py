@@ -22,7 +22,7 @@ from tutti.errors import (Aborted, Corrupt, Error, Internal, InvalidArgument, Io
 
 from . import _C, _futures, _slurm
 
-__version__ = "0.1.0"
+__version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
            "monitored_barrier"]
