@@ -8,6 +8,7 @@
 
 #include "core/auth.hpp"
 #include "core/clock.hpp"
+#include "core/limits.hpp"
 #include "group/extensions.hpp"
 
 namespace tutti::group {
@@ -188,6 +189,8 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
     const auto built_in = transport::built_in_transports();
     opening.transports.insert(opening.transports.end(), built_in.begin(), built_in.end());
   }
+  // A link takes up to three; the usual soft limit is there for programs that use select().
+  allow_descriptors(3 * static_cast<std::uint64_t>(options.size) + 64);
   auto open = transport::Opening::open(std::move(opening));
   if (!open.ok()) return open.status();
 

@@ -39,6 +39,7 @@ Result<std::string> to_line(const Order& order) {
               {"join_timeout_ms", options.join_timeout.count()},
               {"grace_ms", options.grace.count()},
               {"prefixes", options.tee},
+              {"makes_groups", options.makes_groups},
               {"log_dir", options.log_dir}}
       .dump_ascii();
 }
@@ -67,6 +68,7 @@ Result<Order> read_order(std::string_view line) {
   options.grace = std::chrono::milliseconds(said["grace_ms"].integer());
   options.tee = said["prefixes"].boolean();
   options.prefixes = false;
+  options.makes_groups = said["makes_groups"].boolean();
   options.log_dir = said["log_dir"].string();
   if (options.program.empty() || order.secret.empty() || order.mark.empty())
     return Status(Code::corrupt, "the order says too little");
