@@ -268,9 +268,8 @@ void Job::look_for_lost_output() {
     if (!lost_output_.ok()) break;
     for (const auto& [stream, ending] : {std::pair(rank.out.get(), "out"), {rank.err.get(), "err"}})
       if (!stream->log_failure().ok())
-        lost_output_ = {Code::io,
-                        fmt::format("cannot write {}: {}; the log is cut",
-                                    log_path(rank.rank, ending), stream->log_failure().message())};
+        lost_output_ = {Code::io, fmt::format("{}: {}; the log is cut", log_path(rank.rank, ending),
+                                              stream->log_failure().message())};
   }
   if (!lost_output_.ok()) complain("run", lost_output_);
 }

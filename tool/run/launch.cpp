@@ -86,7 +86,7 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   launch.signal_mask = signals->former_mask();
   launch.open_files = own_descriptor_limit(needs.rank_descriptors);
   if (Status status =
-          check_room(world.local_size, needs, Room::of_this_host(), options.makes_groups);
+          check_room(world.local_size, needs, HostRoom::of_this_host(), options.makes_groups);
       !status.ok())
     return complain("run", status);
   Job job(options, **rendezvous, *keeper, *signals, leash);
@@ -102,7 +102,7 @@ void say(const std::string& line) {
 }
 
 // What a node finds out before its ranks are started, and the launcher at home could not know.
-Status take_over(const Order& order) {
+Status take_over(const NodeOrder& order) {
   add_to_environment(order.environment);
   if (::chdir(order.folder.c_str()) != 0)
     return errno_status(fmt::format("cannot work in {}", order.folder));
@@ -140,7 +140,7 @@ int launch_fleet(const RunOptions& options) {
 }
 
 int launch_node() {
-  Order order;
+  NodeOrder order;
   auto leash = Leash::take(order);
   if (!leash.ok()) return complain("run", leash.status());
   Json report;

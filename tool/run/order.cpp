@@ -18,7 +18,7 @@ std::vector<std::string> words_of(const Json& list) {
 
 }  // namespace
 
-Result<std::string> to_line(const Order& order) {
+Result<std::string> to_line(const NodeOrder& order) {
   const RunOptions& options = order.options;
   for (const auto* words : {&options.program, &order.environment})
     for (const std::string& word : *words)
@@ -44,7 +44,7 @@ Result<std::string> to_line(const Order& order) {
       .dump_ascii();
 }
 
-Result<Order> read_order(std::string_view line) {
+Result<NodeOrder> read_order(std::string_view line) {
   auto document = Json::parse(line);
   if (!document.ok()) return document.status().annotate("the order cannot be read");
   const Json& said = *document;
@@ -53,7 +53,7 @@ Result<Order> read_order(std::string_view line) {
                   fmt::format("it is tutti {}, and the launcher that started it is tutti {}; "
                               "install the same on every host",
                               TUTTI_VERSION, said["version"].string()));
-  Order order;
+  NodeOrder order;
   order.secret = from_hex(said["secret"].string());
   order.mark = said["mark"].string();
   order.folder = said["folder"].string();

@@ -23,7 +23,7 @@ constexpr std::uint64_t kThreadsPerRank = 2;
 // (transport/window.hpp; tests/unit/tool holds the two together).
 std::uint64_t pair_bytes(int local, std::uint64_t segment) {
   const std::uint64_t budget = 32 * kMiB / (segment * static_cast<std::uint64_t>(local));
-  return 72 * 1024 + 128 * 1024 + std::clamp<std::uint64_t>(budget, 2, 4) * segment;
+  return 11 * 1024 + 128 * 1024 + std::clamp<std::uint64_t>(budget, 2, 4) * segment;
 }
 
 bool may_share_memory(const Config& config) {
@@ -52,8 +52,8 @@ RoomNeeds RoomNeeds::of(int local, int size, const Config& config, bool logs) {
   return needs;
 }
 
-Room Room::of_this_host() {
-  Room room;
+HostRoom HostRoom::of_this_host() {
+  HostRoom room;
   room.descriptors = allow_descriptors(kNoLimit);
   room.memory_bytes = available_memory_bytes();
   room.threads =
@@ -66,7 +66,7 @@ Room Room::of_this_host() {
   return room;
 }
 
-Status check_room(int local, const RoomNeeds& needs, const Room& room, bool groups) {
+Status check_room(int local, const RoomNeeds& needs, const HostRoom& room, bool groups) {
   if (needs.threads > room.threads)
     return too_little(local, fmt::format("they need {} threads and it allows {} (ulimit -u, or the "
                                          "container's pids.max)",

@@ -23,16 +23,16 @@ struct RoomNeeds {
   static RoomNeeds of(int local, int size, const Config& config, bool logs);
 };
 
-struct Room {
+struct HostRoom {
   std::uint64_t descriptors = kNoLimit;  // of one process, after raising its limit
   std::uint64_t threads = kNoLimit;
   std::uint64_t memory_bytes = kNoLimit;
 
-  static Room of_this_host();
+  static HostRoom of_this_host();
 };
 
 // Code::invalid_argument names what is short, how much is needed, and what to do. `groups`: whether
 // the ranks are going to make a group of all of them.
-Status check_room(int local, const RoomNeeds& needs, const Room& room, bool groups);
+Status check_room(int local, const RoomNeeds& needs, const HostRoom& room, bool groups);
 
 }  // namespace tutti::tool
