@@ -71,6 +71,20 @@ class StoreRounds {
     return values;
   }
 
+  // A rank that ended without having said `key`, as peer_lost. What it said before is in the store
+  // when the board tells of its end.
+  Status look_for_the_ended(const std::string& key) {
+    for (int rank = 0; board_ != nullptr && rank < size_; ++rank) {
+      const auto ending = board_->board.ended(rank);
+      if (!ending || store_.get(said_by(rank, key), milliseconds(1)).ok()) continue;
+      return {Code::peer_lost,
+              fmt::format("rank {} {} before it joined group '{}', which needs all {} ranks", rank,
+                          describe_ending(*ending), name_, size_),
+              {rank_, rank, 0}};
+    }
+    return {};
+  }
+
   milliseconds left() const {
     const auto rest = std::chrono::duration_cast<milliseconds>(deadline_ - steady_clock().now());
     return std::max(rest, milliseconds(1));
@@ -92,19 +106,6 @@ class StoreRounds {
       if (Status status = look_for_the_ended(key); !status.ok()) return status;
       if (steady_clock().now() >= until) return got;
     }
-  }
-
-  // What a rank said before its end is in the store when the board tells of the end.
-  Status look_for_the_ended(const std::string& key) {
-    for (int rank = 0; board_ != nullptr && rank < size_; ++rank) {
-      const auto ending = board_->board.ended(rank);
-      if (!ending || store_.get(said_by(rank, key), milliseconds(1)).ok()) continue;
-      return {Code::peer_lost,
-              fmt::format("rank {} {} before it joined group '{}', which needs all {} ranks", rank,
-                          describe_ending(*ending), name_, size_),
-              {rank_, rank, 0}};
-    }
-    return {};
   }
 
   Status nobody(const std::vector<int>& absent) const {
@@ -199,8 +200,12 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
   if (Status status = check_sizes(*sizes, options); !status.ok()) return status;
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
-  auto endpoint = (*open)->connect(*addresses, meeting.left());
-  if (!endpoint.ok()) return endpoint.status();
+  const auto doomed = [&] { return meeting.look_for_the_ended("links"); };
+  auto endpoint = (*open)->connect(*addresses, meeting.left(), doomed);
+  if (!endpoint.ok()) {
+    const Status ended = doomed();  // says more than a link that failed
+    return ended.ok() ? endpoint.status() : ended;
+  }
 
   auto words = meeting.exchange("links", link_words(**endpoint));
   if (!words.ok()) return words.status();

@@ -87,9 +87,10 @@ class Opening {
 
   virtual std::string address() const = 0;
   // `addresses[r]` is rank r's. Blocks until all links are there; the error names those that are
-  // not.
+  // not. `doomed` is asked now and then, if it is there: a failure of its ends the wait.
   virtual Result<std::unique_ptr<Endpoint>> connect(const std::vector<std::string>& addresses,
-                                                    std::chrono::nanoseconds timeout) = 0;
+                                                    std::chrono::nanoseconds timeout,
+                                                    const std::function<Status()>& doomed = {}) = 0;
 };
 
 }  // namespace tutti::transport

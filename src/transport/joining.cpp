@@ -39,12 +39,14 @@ Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoin
   }
 }
 
-Status Joining::run(Nanoseconds timeout) {
+Status Joining::run(Nanoseconds timeout, const std::function<Status()>& doomed) {
   deadline_ = deadline_after(now(), timeout);
   course(party_.rank).linked = true;
   if (Status status = check_routes(); !status.ok()) return status;
   while (!all_linked()) {
     if (now() >= deadline_) return overdue(timeout);
+    if (doomed)
+      if (Status status = doomed(); !status.ok()) return status;
     if (Status status = start_due(); !status.ok()) return status;
     wait();
     accept(doors_.local, Door::local);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,7 +24,7 @@ class Joining {
   Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, Log log);
 
   // Until every link is there. The error names the ranks that are not, and why.
-  Status run(Nanoseconds timeout);
+  Status run(Nanoseconds timeout, const std::function<Status()>& doomed);
 
  private:
   // One connection of a pair.

@@ -22,7 +22,8 @@ class ListeningOpening final : public Opening {
   Status begin();
   std::string address() const override { return self_.encode(); }
   Result<std::unique_ptr<Endpoint>> connect(const std::vector<std::string>& addresses,
-                                            std::chrono::nanoseconds timeout) override;
+                                            std::chrono::nanoseconds timeout,
+                                            const std::function<Status()>& doomed) override;
 
  private:
   Status choose_transports();
@@ -127,7 +128,8 @@ Status ListeningOpening::prepare(Party& party) const {
 }
 
 Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
-    const std::vector<std::string>& addresses, std::chrono::nanoseconds timeout) {
+    const std::vector<std::string>& addresses, std::chrono::nanoseconds timeout,
+    const std::function<Status()>& doomed) {
   auto party = gather(addresses);
   if (!party.ok()) return party.status();
   if (Status status = prepare(*party); !status.ok()) return status;
@@ -143,7 +145,7 @@ Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
   if (!endpoint.ok()) return endpoint.status();
 
   Joining joining(*party, doors_, **endpoint, options_.log);
-  Status joined = joining.run(timeout);
+  Status joined = joining.run(timeout, doomed);
   doors_ = {};
   if (!joined.ok()) return joined;
   return std::unique_ptr<Endpoint>(std::move(*endpoint));

@@ -117,10 +117,10 @@ class Verdict(LaunchTest):
 
 
 class Joining(LaunchTest):
-    def leave(self, code):
+    def leave(self, code, *words):
         began = time.monotonic()
         done = self.tutti("run", "-n", "3", "--grace", "20", os.path.join(PROGRAMS, "join_or_leave"),
-                          "1", str(code), TUTTI_TUNING="fixed")
+                          "1", str(code), *words, TUTTI_TUNING="fixed")
         self.assertLess(time.monotonic() - began, 15, "long before --grace and the join timeout")
         return done
 
@@ -130,6 +130,12 @@ class Joining(LaunchTest):
             word = f"rank 1 exited with code {code} before it joined group 'world'"
             self.assertEqual(done.stderr.split("tutti run:")[0].count(word), 2, done.stderr)
             self.assertEqual(done.returncode, code or 9)
+
+    def test_a_rank_that_leaves_while_the_others_link_is_told_to_them_too(self):
+        done = self.leave(0, "linked")
+        # Who tries to link to it at that very moment may say so before its end is known.
+        self.assertIn("rank 1 exited with code 0 before it joined group 'world'", done.stderr)
+        self.assertEqual(done.returncode, 9)
 
 
 class Ending(LaunchTest):
