@@ -9,6 +9,7 @@
 
 #include "core/auth.hpp"
 #include "core/clock.hpp"
+#include "core/limits.hpp"
 #include "group/extensions.hpp"
 
 namespace tutti::group {
@@ -110,7 +111,8 @@ class StoreRounds {
     }
   }
 
-  // What a rank said before its end is in the store when the board tells of the end.
+  // A rank that ended without having said `key`, as peer_lost. What it said before is in the store
+  // when the board tells of its end.
   Status look_for_the_ended(const std::string& key) {
     for (int rank = 0; board_ != nullptr && rank < size_; ++rank) {
       const auto ending = board_->board.ended(rank);
@@ -200,6 +202,8 @@ Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const 
     const auto built_in = transport::built_in_transports();
     opening.transports.insert(opening.transports.end(), built_in.begin(), built_in.end());
   }
+  // A link takes up to three; the usual soft limit is there for programs that use select().
+  allow_descriptors(3 * static_cast<std::uint64_t>(options.size) + 64);
   auto open = transport::Opening::open(std::move(opening));
   if (!open.ok()) return open.status();
 
@@ -208,9 +212,12 @@ Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const 
   if (Status status = check_sizes(*sizes, options); !status.ok()) return status;
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
-  auto endpoint =
-      (*open)->connect(*addresses, meeting.left(), [&] { return meeting.look_around("links"); });
-  if (!endpoint.ok()) return endpoint.status();
+  const auto look = [&] { return meeting.look_around("links"); };
+  auto endpoint = (*open)->connect(*addresses, meeting.left(), look);
+  if (!endpoint.ok()) {
+    const Status ended = look();  // says more than a link that failed
+    return ended.ok() ? endpoint.status() : ended;
+  }
 
   auto words = meeting.exchange("links", link_words(**endpoint));
   if (!words.ok()) return words.status();

@@ -295,16 +295,20 @@ Status Joining::out_of_descriptors(const Status& why) const {
 }
 
 Status Joining::overdue(Nanoseconds timeout) const {
+  constexpr int kNamed = 3;
   std::string missing;
   int first = -1;
+  int count = 0;
   for (int peer = 0; peer < party_.size(); ++peer) {
     const Course& to = course(peer);
     if (to.linked) continue;
     if (first < 0) first = peer;
+    if (++count > kNamed) continue;
     missing += fmt::format("{}rank {} ({}{}{})", missing.empty() ? "" : ", ", peer,
                            party_.of(peer).whereabouts(), to.last_failure.ok() ? "" : "; ",
                            to.last_failure.message());
   }
+  if (count > kNamed) missing += fmt::format(" and {} more", count - kNamed);
   const double seconds = in_seconds(timeout);
   return Status(Code::timed_out,
                 fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or "

@@ -10,33 +10,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 
-#include "core/files.hpp"
+#include "core/limits.hpp"
 
 namespace tutti::transport {
 namespace {
-
-// The number in a file of one; what cannot be read ("max", or no such file) is no limit.
-std::uint64_t number_in(const char* path) {
-  const auto number = first_number(read_text(path));
-  return number ? static_cast<std::uint64_t>(*number) : std::numeric_limits<std::uint64_t>::max();
-}
-
-// Of the host and of the container.
-std::uint64_t available_bytes() {
-  constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t available = kNone;
-  const std::string host = read_text("/proc/meminfo");
-  if (const auto value = value_after(host, "MemAvailable:"))
-    if (const auto kib = first_number(*value)) available = static_cast<std::uint64_t>(*kib) * 1024;
-  const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit != kNone && used != kNone)
-    available = std::min(available, limit - std::min(limit, used));
-  return available;
-}
 
 Status no_room(std::size_t bytes) {
   return Status(Code::out_of_memory,
@@ -48,7 +27,7 @@ Status no_room(std::size_t bytes) {
 }  // namespace
 
 Status check_room(std::size_t bytes) {
-  return bytes > available_bytes() ? no_room(bytes) : Status();
+  return bytes > available_memory_bytes() ? no_room(bytes) : Status();
 }
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {

@@ -1,8 +1,9 @@
 """The tutti command as people type it: help, wrong words, show, info."""
 import json
+import subprocess
 import unittest
 
-from launching import LaunchTest
+from launching import LIMIT, TOOL, LaunchTest
 
 
 class CommandLine(LaunchTest):
@@ -33,6 +34,25 @@ class CommandLine(LaunchTest):
         self.assertIn("/proc/nowhere", self.refused("run", "--log-dir", "/proc/nowhere", "true"))
         self.assertIn("program", self.refused("run", "-n", "2"))
         self.assertIn("program", self.refused("run", "-n", "2", "--"))
+        for number in ("0", "-1", "nan", "1e3", "99999999999"):
+            self.assertIn(number, self.refused("run", "-n", number, "true"))
+        for flag in ("--grace", "--join-timeout"):
+            for number in ("-1", "nan", "inf", "1e300"):
+                word = self.refused("run", flag, number, "true")
+                self.assertIn(flag, word)
+                self.assertIn("tutti run --help", word)
+        self.assertIn("/proc/nowhere", self.refused("run", "--json", "/proc/nowhere", "true"))
+
+    def test_too_many_ranks_are_refused_before_they_are_started(self):
+        # 4096 ranks beside each other need terabytes; no descriptors are not enough for 64.
+        self.assertIn("4096 ranks do not fit on this host", self.refused("run", "-n", "4096", "true"))
+        done = subprocess.run(["bash", "-c", 'ulimit -n 128; "$@"', "bash", TOOL, "run", "-n", "64", "echo", "x"],
+                              capture_output=True, text=True, timeout=LIMIT, env=self.environment())
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("needs 288 open files and may have 128", done.stderr)
+        # Enough for the launcher, and the program makes no group.
+        done = self.tutti("run", "-n", "8", "--no-group", "echo", "x")
+        self.assertEqual(done.stdout, "x\n" * 8)
 
 
     def test_a_wrong_variable_is_told_once_before_anything_starts(self):

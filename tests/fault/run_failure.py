@@ -1,4 +1,5 @@
 """How a job ends when a rank, the launcher or the user ends it."""
+import json
 import os
 import signal
 import time
@@ -91,6 +92,24 @@ class Verdict(LaunchTest):
         self.assertIn("it was in all_reduce (4 MiB, f32), the 1042nd operation of group 'world', for ",
                       done.stderr)
 
+    def test_programs_can_read_it(self):
+        path = os.path.join(self.folder, "report.json")
+        done = self.tutti("run", "-n", "3", "--json", path,
+                          os.path.join(PROGRAMS, "note_and_die"), "1")
+        with open(path) as file:
+            report = json.load(file)
+        self.assertEqual((report["format"], report["exit_code"]), ("tutti run 1", done.returncode))
+        self.assertEqual(report["first_failure"]["rank"], 1)
+        self.assertIn(report["first_failure"]["sentence"], done.stderr)
+        rank = report["ranks"][1]
+        self.assertEqual((rank["exit_code"], rank["signal"]), (137, "SIGKILL"))
+        self.assertEqual(rank["last_operation"], {
+            "operation": "all_reduce", "group": "world", "sequence": 1042,
+            "operation_bytes": 4 << 20, "dtype": "f32"})
+        self.assertEqual(self.tutti("run", "--json", path, "true").returncode, 0)
+        with open(path) as file:
+            self.assertIsNone(json.load(file)["first_failure"])
+
     def test_every_prefix_and_program_word_is_kept_as_given(self):
         program = self.script("print(sys.argv[1:])")
         done = self.tutti("run", "-n", "1", "--", *program, "-n", "--", "x y")
@@ -98,10 +117,10 @@ class Verdict(LaunchTest):
 
 
 class Joining(LaunchTest):
-    def leave(self, code):
+    def leave(self, code, *words):
         began = time.monotonic()
         done = self.tutti("run", "-n", "3", "--grace", "20", os.path.join(PROGRAMS, "join_or_leave"),
-                          "1", str(code), TUTTI_TUNING="fixed")
+                          "1", str(code), *words, TUTTI_TUNING="fixed")
         self.assertLess(time.monotonic() - began, 15, "long before --grace and the join timeout")
         return done
 
@@ -111,6 +130,12 @@ class Joining(LaunchTest):
             word = f"rank 1 exited with code {code} before it joined group 'world'"
             self.assertEqual(done.stderr.split("tutti run:")[0].count(word), 2, done.stderr)
             self.assertEqual(done.returncode, code or 9)
+
+    def test_a_rank_that_leaves_while_the_others_link_is_told_to_them_too(self):
+        done = self.leave(0, "linked")
+        # Who tries to link to it at that very moment may say so before its end is known.
+        self.assertIn("rank 1 exited with code 0 before it joined group 'world'", done.stderr)
+        self.assertEqual(done.returncode, 9)
 
 
 class Ending(LaunchTest):
@@ -162,7 +187,16 @@ class Ending(LaunchTest):
         wait_until(lambda: not self.is_pending(process.pid, signal.SIGINT), "the first was taken")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 137)
+        self.assertEqual(process.returncode, 130)
+
+    def test_who_interrupts_in_vain_is_told_what_to_do(self):
+        process = self.start("run", "-n", "2", "--grace", "0", *self.script(self.STUBBORN))
+        self.read_lines(process, 2)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn("2 of 2 ranks go on after SIGTERM", process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 143)
 
     def is_pending(self, pid, number):
         with open(f"/proc/{pid}/status") as file:

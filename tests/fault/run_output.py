@@ -74,6 +74,25 @@ class Output(LaunchTest):
                 with open(os.path.join(logs, f"rank{rank}.{word}")) as file:
                     self.assertEqual(file.read(), f"{word} {rank}\n")
 
+    def test_a_log_that_is_cut_is_an_error(self):
+        logs = os.path.join(self.folder, "logs")
+        os.mkdir(logs)
+        os.symlink("/dev/full", os.path.join(logs, "rank1.out"))
+        done = self.tutti("run", "-n", "2", "--log-dir", logs, *self.script("print('out', RANK)"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["out 0", "out 1"], "the job goes on")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in ("rank1.out", "No space left", "cut"):
+            self.assertIn(word, done.stderr)
+
+    def test_output_on_a_full_disk_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([TOOL, "run", "-n", "2", *self.script("print('out')")],
+                                  stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                                  timeout=LIMIT, text=True, env=self.environment())
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("standard output: No space left", done.stderr)
+
     def test_a_reader_that_goes_away_ends_the_ranks_that_write(self):
         process = self.start("run", "-n", "2", "--grace", "0.2",
                              *self.script("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
@@ -81,6 +100,7 @@ class Output(LaunchTest):
         self.read_lines(process, 1)
         process.stdout.close()
         self.assertEqual(process.wait(LIMIT), 141)
+        self.assertEqual(process.stderr.read(), "", "as any program at the head of a pipe")
 
     def test_a_reader_that_stops_does_not_stop_the_launcher(self):
         # The pipe is full and nobody reads; the launcher must still hear the signal.

@@ -1,5 +1,6 @@
 """Real launchers, each with fresh interpreters: torchrun, mp.spawn, tutti run, and srun's environment."""
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -73,6 +74,8 @@ def test_tutti_run_names_the_rank_that_gave_up():
     code, output, errors = run(TOOL, "run", "-n", 2, sys.executable, HERE / "programs/fails.py")
     assert code != 0
     assert "rank 1 gives up" in output + errors
+    verdict = errors[errors.index("tutti run:"):]
+    assert re.search(r"it was last in all_reduce \(4 B, f32\), the \d+\w\w operation of group ", verdict)
 
 
 @tutti_only

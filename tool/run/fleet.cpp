@@ -144,7 +144,7 @@ Status Fleet::spawn_node(std::size_t index) {
 }
 
 Result<std::string> Fleet::order_for(std::size_t index) const {
-  Order order;
+  NodeOrder order;
   order.options = options_;
   order.options.ranks = nodes_[index].host.ranks;
   order.options.nodes = static_cast<int>(nodes_.size());

@@ -19,6 +19,8 @@ namespace {
 
 // How long a stream may stay open after its rank has ended, held by a process that left the group.
 constexpr std::chrono::seconds kDrain{1};
+// When a user who interrupted is told that ranks go on.
+constexpr std::chrono::seconds kReminder{2};
 
 int milliseconds_until(std::optional<Nanoseconds> moment) {
   if (!moment) return -1;
@@ -142,7 +144,8 @@ void Job::wait_for_events() {
   if (socket_) socket_->add_to(events);
 
   std::optional<Nanoseconds> wake = escalation_.next();
-  if (give_up_at_) wake = wake ? std::min(*wake, *give_up_at_) : give_up_at_;
+  for (const auto& moment : {give_up_at_, remind_at_})
+    if (moment) wake = wake ? std::min(*wake, *moment) : moment;
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
   if ((events[3].revents | events[4].revents) != 0) input_->pump();
   if (events[5].revents != 0) leash_->pump();
@@ -161,6 +164,8 @@ void Job::handle_signals() {
 void Job::handle_signal(int signal) {
   last_signal_ = signal;
   const int passed_on = escalation_.signal_arrived(signal, steady_clock().now());
+  if (escalation_.signals() == 1 && leash_ == nullptr)
+    remind_at_ = deadline_after(steady_clock().now(), kReminder);
   // With no rank left there is only output or another node to wait for.
   if (alive_ == 0)
     quit_ = true;
@@ -230,10 +235,19 @@ void Job::handle_news() {
 }
 
 void Job::escalate() {
-  if (const int signal = escalation_.due(steady_clock().now())) send(signal);
+  const Nanoseconds now = steady_clock().now();
+  if (const int signal = escalation_.due(now)) send(signal);
+  if (!remind_at_ || now < *remind_at_) return;
+  remind_at_.reset();
+  if (alive_ == 0 || escalation_.signals() > 1) return;
+  fmt::print(stderr,
+             "tutti run: {} of {} ranks go on after {}; send it again to kill them after {:g} s, "
+             "a third time to kill them at once\n",
+             alive_, ranks_.size(), signal_name(last_signal_), in_seconds(options_.grace));
 }
 
 void Job::send(int signal) {
+  killed_ |= signal == SIGKILL;
   for (const Rank& rank : ranks_) {
     if (!rank.alive) continue;
     ::kill(-rank.pid, signal);
@@ -254,9 +268,8 @@ void Job::look_for_lost_output() {
     if (!lost_output_.ok()) break;
     for (const auto& [stream, ending] : {std::pair(rank.out.get(), "out"), {rank.err.get(), "err"}})
       if (!stream->log_failure().ok())
-        lost_output_ = {Code::io,
-                        fmt::format("cannot write {}: {}; the log is cut",
-                                    log_path(rank.rank, ending), stream->log_failure().message())};
+        lost_output_ = {Code::io, fmt::format("{}: {}; the log is cut", log_path(rank.rank, ending),
+                                              stream->log_failure().message())};
   }
   if (!lost_output_.ok()) complain("run", lost_output_);
 }
@@ -327,7 +340,10 @@ int Job::say_verdict() const {
     fmt::print(stderr, "{}",
                verdict(*first_failure_, board_->read(first_failure_->rank),
                        ranks_[index].err->last_lines()));
-  return first_failure_->exit_code();
+  // Ranks that would not end when the user wanted them to.
+  const bool stubborn =
+      last_signal_ != 0 && killed_ && first_failure_->exit_code() == 128 + SIGKILL;
+  return stubborn ? 128 + last_signal_ : first_failure_->exit_code();
 }
 
 Job::~Job() {

@@ -105,7 +105,9 @@ class Job {
   std::optional<Rendezvous::Failure> own_report_;
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on
   std::optional<Nanoseconds> give_up_at_;           // on streams and on other nodes
+  std::optional<Nanoseconds> remind_at_;            // that ranks go on after a signal
   int last_signal_ = 0;
+  bool killed_ = false;  // ranks got SIGKILL from here
   Status lost_output_;
   bool left_ = false;
   bool quit_ = false;

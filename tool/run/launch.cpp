@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/auth.hpp"
@@ -16,6 +17,7 @@
 #include "tool/run/job.hpp"
 #include "tool/run/job_folder.hpp"
 #include "tool/run/report.hpp"
+#include "tool/run/room.hpp"
 #include "tutti/config.hpp"
 
 namespace tutti::tool {
@@ -31,14 +33,12 @@ void fill_standard_descriptors() {
   if (descriptor > 2) ::close(descriptor);
 }
 
-// Each rank takes three of the launcher's descriptors; returns the limit that the ranks get back.
-rlimit raise_descriptor_limit() {
-  rlimit former{};
-  ::getrlimit(RLIMIT_NOFILE, &former);
-  rlimit raised = former;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return former;
+// The ranks get it back, or what their links need.
+rlimit own_descriptor_limit(std::uint64_t needed) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min<rlim_t>(std::max<rlim_t>(limit.rlim_cur, needed), limit.rlim_max);
+  return limit;
 }
 
 Result<std::string> find_secret(const RunOptions& options) {
@@ -70,15 +70,25 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
     return interruption != 0;
   });
   if (!rendezvous.ok()) {
+    if (leash != nullptr && leash->gone()) return 128 + interruption;  // the one at home says why
     const int code = complain("run", rendezvous.status());
     return interruption != 0 ? 128 + interruption : code;
   }
 
+  const JobWorld& world = (*rendezvous)->world();
+  const auto config = Config::from_environment();
+  if (!config.ok()) return complain("run", config.status());
+  const RoomNeeds needs =
+      RoomNeeds::of(world.local_size, world.size, *config, !options.log_dir.empty());
   SpawnOptions launch;
   launch.path = *path;
   launch.arguments = options.program;
   launch.signal_mask = signals->former_mask();
-  launch.open_files = raise_descriptor_limit();
+  launch.open_files = own_descriptor_limit(needs.rank_descriptors);
+  if (Status status =
+          check_room(world.local_size, needs, HostRoom::of_this_host(), options.makes_groups);
+      !status.ok())
+    return complain("run", status);
   Job job(options, **rendezvous, *keeper, *signals, leash);
   job.let_look(socket);
   job.start(std::move(launch), secret);
@@ -92,7 +102,7 @@ void say(const std::string& line) {
 }
 
 // What a node finds out before its ranks are started, and the launcher at home could not know.
-Status take_over(const Order& order) {
+Status take_over(const NodeOrder& order) {
   add_to_environment(order.environment);
   if (::chdir(order.folder.c_str()) != 0)
     return errno_status(fmt::format("cannot work in {}", order.folder));
@@ -123,14 +133,14 @@ int launch_fleet(const RunOptions& options) {
   if (!signals.ok()) return complain("run", signals.status());
   SpawnOptions launch;
   launch.signal_mask = signals->former_mask();
-  launch.open_files = raise_descriptor_limit();
+  launch.open_files = own_descriptor_limit(0);
   Fleet fleet(options, *secret, *keeper, *signals, std::move(launch));
   const int code = fleet.run();
   return write_report(options, fleet.report(), code);
 }
 
 int launch_node() {
-  Order order;
+  NodeOrder order;
   auto leash = Leash::take(order);
   if (!leash.ok()) return complain("run", leash.status());
   Json report;

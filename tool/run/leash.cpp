@@ -15,7 +15,7 @@ constexpr std::string_view kSignal = "signal ";
 
 }  // namespace
 
-Result<Leash> Leash::take(Order& order) {
+Result<Leash> Leash::take(NodeOrder& order) {
   Leash leash;
   std::size_t end = std::string::npos;
   while (!leash.gone_ && (end = leash.in_.find('\n')) == std::string::npos) leash.pump();

@@ -15,7 +15,7 @@ namespace tutti::tool {
 class Leash {
  public:
   // Waits for the order.
-  static Result<Leash> take(Order& order);
+  static Result<Leash> take(NodeOrder& order);
 
   // What to poll; -1 once it is gone.
   int descriptor() const { return gone_ ? -1 : 0; }

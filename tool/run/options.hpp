@@ -16,6 +16,7 @@ struct RunOptions {
   bool tee = false;
   bool prefixes = true;  // [rankN] before each line on a terminal
   std::string log_dir;
+  bool makes_groups = true;  // the ranks are going to make a group of all of them
   std::chrono::milliseconds grace{5000};
 
   int nodes = 1;

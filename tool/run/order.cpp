@@ -18,7 +18,7 @@ std::vector<std::string> words_of(const Json& list) {
 
 }  // namespace
 
-Result<std::string> to_line(const Order& order) {
+Result<std::string> to_line(const NodeOrder& order) {
   const RunOptions& options = order.options;
   for (const auto* words : {&options.program, &order.environment})
     for (const std::string& word : *words)
@@ -39,11 +39,12 @@ Result<std::string> to_line(const Order& order) {
               {"join_timeout_ms", options.join_timeout.count()},
               {"grace_ms", options.grace.count()},
               {"prefixes", options.tee},
+              {"makes_groups", options.makes_groups},
               {"log_dir", options.log_dir}}
       .dump_ascii();
 }
 
-Result<Order> read_order(std::string_view line) {
+Result<NodeOrder> read_order(std::string_view line) {
   auto document = Json::parse(line);
   if (!document.ok()) return document.status().annotate("the order cannot be read");
   const Json& said = *document;
@@ -52,7 +53,7 @@ Result<Order> read_order(std::string_view line) {
                   fmt::format("it is tutti {}, and the launcher that started it is tutti {}; "
                               "install the same on every host",
                               TUTTI_VERSION, said["version"].string()));
-  Order order;
+  NodeOrder order;
   order.secret = from_hex(said["secret"].string());
   order.mark = said["mark"].string();
   order.folder = said["folder"].string();
@@ -67,6 +68,7 @@ Result<Order> read_order(std::string_view line) {
   options.grace = std::chrono::milliseconds(said["grace_ms"].integer());
   options.tee = said["prefixes"].boolean();
   options.prefixes = false;
+  options.makes_groups = said["makes_groups"].boolean();
   options.log_dir = said["log_dir"].string();
   if (options.program.empty() || order.secret.empty() || order.mark.empty())
     return Status(Code::corrupt, "the order says too little");

@@ -13,7 +13,7 @@
 
 namespace tutti::tool {
 
-struct Order {
+struct NodeOrder {
   RunOptions options;  // of that host; its rendezvous has port 0 where node 0 may choose one
   std::string secret;
   std::string folder;                    // to work in
@@ -22,8 +22,8 @@ struct Order {
 };
 
 // One line, without its end. Code::invalid_argument for words that are not UTF-8.
-Result<std::string> to_line(const Order& order);
-Result<Order> read_order(std::string_view line);
+Result<std::string> to_line(const NodeOrder& order);
+Result<NodeOrder> read_order(std::string_view line);
 
 // What the launcher there says on its standard output, between its ranks' lines.
 std::string ready_line(const std::string& mark, int port);

@@ -185,6 +185,9 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
                   "hosts by themselves")
       ->allow_extra_args(false);
   run->add_option("--json", options.json, "write how the job ended, as JSON, into this file");
+  run->add_flag(
+      "!--no-group", options.makes_groups,
+      "the ranks make no group of all of them: do not look whether there is room for one");
   run->add_flag("--leashed", state->words.leashed)->group("");
   run->add_flag("--tee", options.tee, "put [rankN] before each line also when not on a terminal");
   run->add_option("--log-dir", options.log_dir,

@@ -45,7 +45,7 @@ TEST(RunHosts, places_are_taken_host_by_host) {
 }
 
 TEST(RunOrder, arrives_as_it_was_given) {
-  Order order;
+  NodeOrder order;
   order.options.program = {"prog", "a b", "'\"$x\n", "ü"};
   order.options.ranks = 3;
   order.options.nodes = 2;
