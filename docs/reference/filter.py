@@ -219,7 +219,7 @@ def main():
         body.line(line)
     body.close_section()
     if path.name == "tutti.hpp":  # "everything": the first page is told here, or it would be listed as a header
-        out += documentation(["@mainpage The headers", *MAIN_PAGE.read_text(encoding="utf-8").split("\n")])
+        out += documentation(["@mainpage tutti", *MAIN_PAGE.read_text(encoding="utf-8").split("\n")])
     print("\n".join(out + body.out))
 
 
