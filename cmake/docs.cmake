@@ -16,7 +16,8 @@ if(DOXYGEN)
     VERBATIM)
 else()
   add_custom_target(docs
-    COMMAND ${CMAKE_COMMAND} -E echo "Doxygen was not found: install it (Debian: apt-get install doxygen) and run cmake again"
+    COMMAND ${CMAKE_COMMAND} -E echo
+            "Doxygen was not found: install it (Debian: apt-get install doxygen) and run cmake again"
     COMMAND ${CMAKE_COMMAND} -E false
     VERBATIM)
 endif()

@@ -33,8 +33,10 @@ endif()
 debian_package(tutti tutti "" "The library for C++ and C, its headers, and the command tutti.")
 debian_package(libtorch tutti-libtorch "${same_tutti}"
                "The training layer for modules of libtorch, and the trainer pretrain_gpt.")
-debian_package(python python3-tutti "${same_tutti}, ${same_python}, python3-numpy" "import tutti: collectives for numpy arrays.")
-debian_package(torch python3-tutti-torch "${same_tutti}, ${same_python}, python3-torch, python3-tutti (= ${PROJECT_VERSION})"
+debian_package(python python3-tutti "${same_tutti}, ${same_python}, python3-numpy"
+               "import tutti: collectives for numpy arrays.")
+debian_package(torch python3-tutti-torch
+               "${same_tutti}, ${same_python}, python3-torch, python3-tutti (= ${PROJECT_VERSION})"
                "import tutti_torch: a backend of torch.distributed.")
 debian_package(peers tutti-peers "${same_tutti}"
                "What tutti bench compare runs beside tutti: programs on Open MPI, MPICH and Gloo.")

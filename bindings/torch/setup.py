@@ -46,14 +46,13 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", BUILD, "--target", "python_modules"], check=True)
 
     def collect(self, build):
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier wheel held
         # The build tree's Python files are links into the sources: copies go into the wheel.
         for package in ("tutti", "tutti_torch") if WITH_TORCH else ("tutti",):
             source = build / "python" / package
             if not list(source.glob("_*.so")):
                 sys.exit(f"{package} was not built: {sys.executable} lacks what it is built against")
-            target = Path(self.build_lib) / package
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, Path(self.build_lib) / package, ignore=shutil.ignore_patterns("__pycache__"))
         # Both modules look for the library in the package tutti.
         library = next((build / "lib").glob("libtutti.so.?"))
         shutil.copy(os.path.realpath(library), Path(self.build_lib) / "tutti" / library.name)

@@ -35,8 +35,9 @@ def as_line_comments(text):
 
 def expand_lists(text):
     """#define M(a, b) text / #include "x.def" / #undef M: one line per row of x.def."""
-    pattern = re.compile(r"(?:^ *//[^\n]*\n)?^#define (\w+)\(([^)]*)\) *((?:[^\n]*\\\n)*[^\n]*)\n#include \"([^\"]+\.def)\"\n#undef \1\n",
-                         re.M)
+    pattern = re.compile(r"(?:^ *//[^\n]*\n)?"  # a comment on the list
+                         r"^#define (\w+)\(([^)]*)\) *((?:[^\n]*\\\n)*[^\n]*)\n"
+                         r'#include "([^"]+\.def)"\n#undef \1\n', re.M)
 
     def write(match):
         macro, parameters, body, path = match.groups()
@@ -86,7 +87,9 @@ def prose(lines):
         else:
             end_block()
             in_term = in_term or bool(term)
-            out.extend(["", f"@par {term.group(1)}", escape(sentence(term.group(2)))] if term else [escape(line.strip())])
+            if term:
+                out.extend(["", f"@par {term.group(1)}"])
+            out.append(escape(sentence(term.group(2)) if term else line.strip()))
     end_block()
     return out
 
@@ -153,12 +156,14 @@ class Body:
             behind = ""  # what has ended, for people who read the source
         self.statement += " " + code.strip()
         self.out.append(code + (f"  ///< {escape(behind)}" if behind else ""))
-        if code.rstrip().endswith((";", "{", "}", ",", ":")) and self.statement.count("(") == self.statement.count(")"):
+        is_closed = self.statement.count("(") == self.statement.count(")")
+        if is_closed and code.rstrip().endswith((";", "{", "}", ",", ":")):
             self.end_statement(bool(behind))
 
     def end_statement(self, has_own):
         statement, self.statement = self.statement.strip(), ""
-        is_function = bool(FUNCTION.search(statement)) and not statement.startswith(("using", "typedef", "static_assert"))
+        is_other = statement.startswith(("using", "typedef", "static_assert"))
+        is_function = not is_other and FUNCTION.search(statement) is not None
         name = NAME.search(statement).group(1) if is_function else ""
         if self.comment:
             said = prose(self.comment)
@@ -204,7 +209,7 @@ def main():
     text = expand_lists(as_line_comments(path.read_text(encoding="utf-8")))
     text = re.sub(r" *\\\n *", " ", text)
     # The version's namespace is no part of any name that a user writes.
-    text = re.sub(r'^inline namespace \[\[gnu::visibility\("default"\)\]\] v1 \{\n|^\}  // namespace v1\n', "", text, flags=re.M)
+    text = re.sub(r"^inline namespace .* v1 \{\n|^\}  // namespace v1\n", "", text, flags=re.M)
     lines = text.split("\n")
     first = next(i for i, line in enumerate(lines) if not line.startswith("//"))
     said = opening([line[2:].removeprefix(" ") for line in lines[:first]])
@@ -214,7 +219,7 @@ def main():
         body.line(line)
     body.close_section()
     if path.name == "tutti.hpp":  # "everything": the first page is told here, or it would be listed as a header
-        out += documentation(["@mainpage The headers", *MAIN_PAGE.read_text(encoding="utf-8").split("\n")])
+        out += documentation(["@mainpage tutti", *MAIN_PAGE.read_text(encoding="utf-8").split("\n")])
     print("\n".join(out + body.out))
 
 

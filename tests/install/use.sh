@@ -19,9 +19,12 @@ use_modules() {
 import importlib, os, sys
 import numpy
 folder = os.path.realpath(sys.argv[1])
+versions = set()
 for name in sys.argv[2:]:
     module = importlib.import_module(name)
+    versions.add(module.__version__)
     assert os.path.realpath(module.__file__).startswith(folder), f"{name} was found in {module.__file__}"
+assert len(versions) == 1, f"the modules are of different versions: {versions}"
 import tutti
 tutti.init()
 assert tutti.all_reduce(numpy.arange(3.0)).tolist() == [0, 1, 2]
