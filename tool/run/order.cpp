@@ -4,6 +4,7 @@
 
 #include "core/json.hpp"
 #include "core/words.hpp"
+#include "tutti/version.h"
 
 namespace tutti::tool {
 namespace {
