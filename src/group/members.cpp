@@ -31,12 +31,14 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  auto group =
-      std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
+  auto channel = world_->engine().open_channel(std::move(options));
+  channel->begin_set_up();
+  auto group = std::make_shared<RankGroup>(world_, channel, order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
     return status;
+  channel->end_set_up();  // they have not met in memory yet
   return std::shared_ptr<Group>(std::move(group));
 }
 
