@@ -48,6 +48,7 @@ class CMakeBuild(build_ext):
                             ignore=shutil.ignore_patterns("__pycache__"))
         if not list((Path(self.build_lib) / "tutti_torch").glob("_C*.so")):
             sys.exit(f"tutti_torch was not built: {sys.executable} has no torch that can be built against")
+        shutil.copy(HERE / "tutti_torch_autoload.py", self.build_lib)
         # Both modules look for the library in the package tutti.
         library = BUILD / "lib" / "libtutti.so.0"
         shutil.copy(os.path.realpath(library), Path(self.build_lib) / "tutti" / library.name)
@@ -57,6 +58,7 @@ class CMakeBuild(build_ext):
 setup(name="tutti_torch", version=version(),
       description="tutti as a backend of torch.distributed, and its collectives for numpy arrays",
       python_requires=">=3.8", packages=[], zip_safe=False,
+      entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},
       ext_modules=[Extension("tutti_torch._C", sources=[])],
       options={"build": {"build_base": str(BUILD / "setuptools")},
                "egg_info": {"egg_base": str(BUILD / "setuptools")}},
