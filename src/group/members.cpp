@@ -49,16 +49,11 @@ Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string 
 Result<std::shared_ptr<Group>> RankGroup::divide(int color, int key, std::string name,
                                                  ReductionOrder order) {
   if (Status status = check_process(); !status.ok()) return status;
-  engine::Engine& engine = world_->engine();
-  auto ballots = gather_all(*this, Ballot{color, key, engine.next_channel(), 0});
+  auto ballots = gather_all(*this, Ballot{color, key, world_->engine().next_channel(), 0});
   if (!ballots.ok()) return ballots.status();
   std::uint32_t id = 0;
   for (const Ballot& ballot : *ballots) id = std::max(id, ballot.next_channel);
-  engine.reserve_channels_below(id);
-  if (color < 0) {
-    engine.reserve_channels_below(id + 1);
-    return std::shared_ptr<Group>();
-  }
+  if (color < 0) return std::shared_ptr<Group>();
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank)
     if ((*ballots)[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
