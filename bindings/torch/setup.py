@@ -53,6 +53,8 @@ class CMakeBuild(build_ext):
             if not list(source.glob("_*.so")):
                 sys.exit(f"{package} was not built: {sys.executable} lacks what it is built against")
             shutil.copytree(source, Path(self.build_lib) / package, ignore=shutil.ignore_patterns("__pycache__"))
+        if WITH_TORCH:
+            shutil.copy(HERE / "tutti_torch_autoload.py", self.build_lib)
         # Both modules look for the library in the package tutti.
         library = next((build / "lib").glob("libtutti.so.?"))
         shutil.copy(os.path.realpath(library), Path(self.build_lib) / "tutti" / library.name)
@@ -63,6 +65,7 @@ class CMakeBuild(build_ext):
 setup(name="tutti", version=version(),
       description="Collectives for numpy arrays, and a backend of torch.distributed",
       license="Apache-2.0", python_requires=">=3.8", install_requires=["numpy"], packages=[], zip_safe=False,
+      entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]} if WITH_TORCH else {},
       ext_modules=[Extension("tutti._tutti", sources=[])],
       options={"build": {"build_base": str(BUILD / "setuptools")},
                "egg_info": {"egg_base": str(BUILD / "setuptools")}},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/clock.hpp"
+#include "engine/numbers.hpp"
 
 namespace tutti::engine {
 
@@ -45,14 +46,14 @@ Status Absences::verdict(const Operation* operation,
     const std::uint64_t sequence = operation != nullptr ? operation->sequence : 0;
     const std::string during =
         operation != nullptr
-            ? fmt::format(" during {} #{}", describe(operation->launch->fingerprint), sequence)
+            ? " during " + numbered(describe(operation->launch->fingerprint), sequence)
             : "";
     return {Code::peer_lost,
             fmt::format("{} {} group '{}'{}; restart the job or go on with a group without it",
                         members_.where(peer),
                         state.left ? "has left" : "died or lost its connection to", members_.name(),
                         during),
-            {members_.rank(), peer, sequence}};
+            {members_.rank(), peer, number_of(sequence)}};
   }
   return {};
 }
@@ -126,9 +127,9 @@ std::vector<int> Absences::late_ranks(const Operation& operation, const Run& run
 Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,
                              const Run& run) const {
   const auto late = late_ranks(operation, run);
-  const std::string what =
-      fmt::format("{} #{} on group '{}'", to_string(operation.launch->collective),
-                  operation.sequence, members_.name());
+  const std::string what = fmt::format(
+      "{} on group '{}'", numbered(to_string(operation.launch->collective), operation.sequence),
+      members_.name());
   const double limit = in_seconds(operation.launch->timeout);
   std::string text;
   for (int peer : late) {
@@ -140,8 +141,9 @@ Status Absences::late_status(const Operation& operation, const Arrivals& arrival
                     limit, report.empty() ? "it does not answer (stopped, or cut off)" : report);
   }
   if (late.empty()) text = fmt::format("{} did not finish within {:g} s", what, limit);
-  return {
-      Code::timed_out, text, {members_.rank(), late.empty() ? -1 : late[0], operation.sequence}};
+  return {Code::timed_out,
+          text,
+          {members_.rank(), late.empty() ? -1 : late[0], number_of(operation.sequence)}};
 }
 
 }  // namespace tutti::engine

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/numbers.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::engine {
@@ -115,10 +116,12 @@ void Arrivals::note_mismatch(int peer, std::uint64_t sequence, const Fingerprint
   if (!mismatch_.ok()) return;  // the first one is the cause, later ones may be its consequences
   mismatch_ = {
       Code::mismatch,
-      fmt::format("ranks called different things as #{} on group '{}': {} called {}, {} called {}",
-                  sequence, members_.name(), members_.where(members_.rank()), describe(mine),
+      fmt::format("ranks called different things {} group '{}': {} called {}, {} called {}",
+                  number_of(sequence) == 0 ? "while they set up"
+                                           : fmt::format("as #{} on", number_of(sequence)),
+                  members_.name(), members_.where(members_.rank()), describe(mine),
                   members_.where(peer), describe(theirs)),
-      {members_.rank(), peer, sequence}};
+      {members_.rank(), peer, number_of(sequence)}};
 }
 
 // A peer that called something else has not arrived: its data would be taken for the wrong thing. The

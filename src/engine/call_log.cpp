@@ -4,6 +4,7 @@
 
 #include "core/ticks.hpp"
 #include "engine/engine.hpp"
+#include "engine/numbers.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 // millisecond.
 constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
 
+// A part of setting the group up: nobody called it, and nobody wants to be told of it.
+bool is_own(const Operation& operation) { return number_of(operation.sequence) == 0; }
+
 }  // namespace
 
 // ---- from the queue
@@ -19,6 +23,7 @@ constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
 void CallLog::begun(Operation& operation) {
   remember(operation);
   if (engine_.tracer() != nullptr) operation.begun = engine_.clock().now();
+  if (is_own(operation)) return;
   const trace::Record record = record_of(trace::Event::started, operation);
   engine_.recorder().note(record);
   engine_.count_call(record.bytes);
@@ -26,6 +31,7 @@ void CallLog::begun(Operation& operation) {
 }
 
 void CallLog::ended(const Operation& operation, const Status& status, bool mapped) {
+  if (is_own(operation)) return stop();
   trace::Record record =
       record_of(status.ok() ? trace::Event::finished : trace::Event::failed, operation);
   record.code = static_cast<std::uint8_t>(status.code());
@@ -46,6 +52,8 @@ void CallLog::begun_at_once(Operation& operation) {
     record_hash_ = launch.name.empty() ? launch.call_hash : 0;
   }
   remember(operation);
+  told_ = false;
+  if (is_own(operation)) return;
   engine_.count_call(record_.bytes);
   told_ = engine_.failures() != nullptr && began_ticks_ - last_told_ticks_ > kTellEveryTicks;
   if (!told_) return;
@@ -54,7 +62,8 @@ void CallLog::begun_at_once(Operation& operation) {
 }
 
 void CallLog::ended_at_once(const Operation& operation, bool mapped) {
-  record_.sequence = operation.sequence;
+  if (is_own(operation)) return stop();
+  record_.sequence = number_of(operation.sequence);
   engine_.recorder().note_span(tickets_, record_, began_ticks_, ticks());
   trace(operation, {}, mapped);
   if (told_) tell_board(operation, false);
@@ -62,6 +71,7 @@ void CallLog::ended_at_once(const Operation& operation, bool mapped) {
 }
 
 void CallLog::took_longer(const Operation& operation) {
+  if (is_own(operation)) return;
   engine_.recorder().note(record_of(trace::Event::started, operation));
   if (!told_) tell_board(operation, true);
 }
@@ -92,7 +102,7 @@ ActivityReport CallLog::report() const {
 trace::Record CallLog::record_of(trace::Event event, const Operation& operation) const {
   const Launch& launch = *operation.launch;
   trace::Record record;
-  record.sequence = operation.sequence;
+  record.sequence = number_of(operation.sequence);
   record.channel = members_.channel();
   record.event = event;
   record.collective = static_cast<std::uint8_t>(launch.collective);
@@ -115,7 +125,7 @@ void CallLog::trace(const Operation& operation, const Status& status, bool mappe
   entry.reduce_op = static_cast<std::uint8_t>(launch.reduction.op);
   entry.code = static_cast<std::uint8_t>(status.code());
   entry.channel = members_.channel();
-  entry.sequence = operation.sequence;
+  entry.sequence = number_of(operation.sequence);
   entry.begin = operation.begun.count();
   entry.end = engine_.clock().now().count();
   entry.origin = static_cast<std::uint64_t>(operation.queued.count());
@@ -127,9 +137,9 @@ void CallLog::trace(const Operation& operation, const Status& status, bool mappe
 void CallLog::tell_board(const Operation& operation, bool running) {
   if (engine_.failures() == nullptr) return;
   const Launch& launch = *operation.launch;
-  engine_.failures()->on_activity({members_.name(), operation.sequence, launch.collective,
-                                   launch.dtype, launch.fingerprint.count * size_of(launch.dtype),
-                                   running});
+  engine_.failures()->on_activity({members_.name(), number_of(operation.sequence),
+                                   launch.collective, launch.dtype,
+                                   launch.fingerprint.count * size_of(launch.dtype), running});
 }
 
 }  // namespace tutti::engine

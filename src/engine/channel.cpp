@@ -7,8 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/pause.hpp"
 #include "engine/engine.hpp"
+#include "engine/numbers.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -39,6 +41,15 @@ void Channel::meet_in(std::unique_ptr<HostMemory> memory) {
   memory_ = std::move(memory);
 }
 
+void Channel::begin_set_up() { inbox_.set_next_sequence(1); }
+
+bool Channel::set_up_needs_another_turn() const { return inbox_.next_sequence() % 2 == 0; }
+
+void Channel::end_set_up() {
+  TUTTI_CHECK(inbox_.next_sequence() <= kSetUpSequences);
+  inbox_.set_next_sequence(kSetUpSequences + 1);
+}
+
 // ---- starting
 
 // First in its caller's own hands, then, if it takes longer, like any other.
@@ -48,7 +59,7 @@ Status Channel::run(const Launch& launch, bool (*interrupted)()) {
     const bool begun = begin_at_once(launch);
     const bool ended = begun && watch();
     if (begun && tracer() != nullptr)
-      tracer()->wait(channel(), current_->sequence, current_->begun.count(),
+      tracer()->wait(channel(), number_of(current_->sequence), current_->begun.count(),
                      engine_->clock().now().count());
     if (ended) {
       log_.ended_at_once(*current_, is_mapped());
@@ -118,7 +129,7 @@ bool Channel::watch() {
 // It takes longer: the same operation, with somebody to wait for it.
 std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work = std::make_shared<WorkState>(shared_from_this());
-  current_->work->set_sequence(current_->sequence);
+  current_->work->set_number(number_of(current_->sequence));
   current_->deadline = deadline_after(engine_->clock().now(), current_->launch->timeout);
   log_.took_longer(*current_);
   return current_->work;
@@ -202,7 +213,7 @@ void Channel::drive(const WorkState& work, Nanoseconds timeout) {
   // What is left was nobody's while this thread drove it.
   if (busy()) engine_->kick();
   if (trace::Tracer* tracer = engine_->tracer())
-    tracer->wait(channel(), work.sequence(), began.count(), engine_->clock().now().count());
+    tracer->wait(channel(), work.number(), began.count(), engine_->clock().now().count());
 }
 
 // ---- stepping

@@ -57,6 +57,12 @@ class Channel final : public GroupView,
   // two collectives.
   void meet_in(std::unique_ptr<HostMemory> memory);
 
+  // Between the two, collectives are tutti's own, and take no number that callers see. All ranks end
+  // it after the same collective; where they have met in memory by then, after an even one.
+  void begin_set_up();
+  bool set_up_needs_another_turn() const;
+  void end_set_up();
+
   // Runs a collective to its end in this thread. Where ranks meet in memory, and nothing else is
   // under way, that costs no allocation, no lock but the baton and no system call.
   // `interrupted`, where there is one, is asked now and then while it waits; true ends the group.

@@ -110,8 +110,6 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   }
   between_polls([&](transport::Endpoint&) {
     by_id_[id] = channel;
-    // Not before: a message that comes in between would be taken for one of a group that has ended.
-    reserve_channels_below(id + 1);
     const auto at = early_.find(id);
     if (at != early_.end()) {
       std::vector<Early> messages = std::move(at->second);
@@ -134,6 +132,7 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
 void Engine::close_channel(Channel& channel) {
   between_polls([&](transport::Endpoint& endpoint) {
     by_id_.erase(channel.options().id);
+    ended_.insert(channel.options().id);
     for (int member : channel.options().members)
       if (transport::Link* link = endpoint.link(member)) link->forget(channel.options().id);
   });
@@ -144,10 +143,9 @@ void Engine::close_channel(Channel& channel) {
   });
 }
 
-void Engine::reserve_channels_below(std::uint32_t id) {
-  std::uint32_t now = next_channel_.load();
-  while (now < id && !next_channel_.compare_exchange_weak(now, id)) {
-  }
+std::uint32_t Engine::next_channel() {
+  const auto ranks = static_cast<std::uint32_t>(endpoint_->size());
+  return ++proposals_ * ranks + static_cast<std::uint32_t>(endpoint_->rank());
 }
 
 std::byte* Engine::place(int peer, const Header& header) {
@@ -166,8 +164,7 @@ void Engine::on_message(int peer, const Header& header, const Payload& payload) 
       return;
     }
   }
-  // Ids only grow, so a smaller one that is not here belongs to a group that has ended.
-  if (header.channel >= next_channel_.load())
+  if (at == by_id_.end() && !ended_.contains(header.channel))
     keep_early(peer, header, payload);
   else if (payload.lease != 0)
     endpoint_->link(peer)->release(payload.lease);

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -111,9 +112,9 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   }
   std::uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   std::uint64_t called_bytes() const { return called_bytes_.load(std::memory_order_relaxed); }
-  // Ids of groups: any number that no group of these ranks has used.
-  std::uint32_t next_channel() const { return next_channel_.load(); }
-  void reserve_channels_below(std::uint32_t id);
+  // A proposal for the id of a new group, made once and by this rank alone: if all members make one
+  // and the largest counts, no two groups get the same, also when threads make several at once.
+  std::uint32_t next_channel();
 
  private:
   // A message for a group that this rank has not made yet.
@@ -165,11 +166,12 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;
-  std::vector<Status> down_;  // per world rank: why its link is gone
+  std::unordered_set<std::uint32_t> ended_;  // ids of groups that were here
+  std::vector<Status> down_;                 // per world rank: why its link is gone
 
   std::mutex channels_mutex_;
   std::vector<std::weak_ptr<Channel>> channels_;
-  std::atomic<std::uint32_t> next_channel_{1};
+  std::atomic<std::uint32_t> proposals_{1};  // of ids; the first group's is 1
 
   // Sleeping: one thread at a time sleeps on the endpoint, the others on the condition variable.
   std::mutex sleep_mutex_;

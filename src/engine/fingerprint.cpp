@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "engine/numbers.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::engine {
@@ -23,11 +24,11 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
 std::string describe(const Fingerprint& call) {
   std::string text(to_string(call.collective));
   if (!shape_of(call.collective).has_data()) return text + "()";
-  if (call.uneven) text += "_v";
   if (call.count != 0 || !call.uneven)
     text += fmt::format("({} x {}", call.count, to_string(call.dtype));
   else
     text += fmt::format("({}", to_string(call.dtype));
+  if (call.uneven) text += ", parts of any size";
   if (call.counts_hash != 0)
     text += fmt::format(", counts #{:08x}", call.counts_hash & 0xffffffffU);
   if (call.uneven && (call.to_you != 0 || call.from_you != 0))
@@ -45,13 +46,18 @@ std::string describe(const Fingerprint& call) {
 
 std::string describe(const ActivityReport& report) {
   std::string text = "it has not started any collective of this group";
-  if (report.sequence != 0)
-    text = fmt::format("it {} {} #{}", report.running ? "is at" : "has finished",
-                       describe(report.call), report.sequence);
+  if (number_of(report.sequence) != 0)
+    text = fmt::format("it {} {}", report.running ? "is at" : "has finished",
+                       numbered(describe(report.call), report.sequence));
   if (report.posted != 0)
     text += fmt::format(" and waits in {} send{} or receive{}", report.posted,
                         report.posted == 1 ? "" : "s", report.posted == 1 ? "" : "s");
   return text;
+}
+
+std::string numbered(std::string_view call, std::uint64_t sequence) {
+  const std::uint64_t number = number_of(sequence);
+  return number == 0 ? std::string(call) : fmt::format("{} #{}", call, number);
 }
 
 std::uint32_t call_hash_of(const Fingerprint& call) noexcept {

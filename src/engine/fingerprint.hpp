@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "transport/link.hpp"
 #include "tutti/types.hpp"
@@ -46,6 +47,9 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept;
 std::string describe(const Fingerprint& call);
 // "it is at broadcast(…) #7", for an error about a rank that does something else.
 std::string describe(const ActivityReport& report);
+
+// "all_reduce #7"; just the call where tutti itself made it.
+std::string numbered(std::string_view call, std::uint64_t sequence);
 
 // A hash of all that `agree` compares but what only pairs know. Never 0.
 std::uint32_t call_hash_of(const Fingerprint& call) noexcept;

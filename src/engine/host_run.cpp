@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/numbers.hpp"
 #include "reduce/copy.hpp"
 
 namespace tutti::engine {
@@ -164,7 +165,7 @@ bool HostRun::meet() {
       return met_ != seen;
     }
     if (line.call_hash != launch_->call_hash) {
-      failure_ = {Code::mismatch, "another call", {memory_.rank(), peer, sequence_}};
+      failure_ = {Code::mismatch, "another call", {memory_.rank(), peer, number_of(sequence_)}};
       return true;
     }
     access_ &= line.access;
@@ -304,7 +305,7 @@ std::byte* HostRun::reach(int peer, bool target, std::size_t bytes) {
   if (there == nullptr)
     failure_ = {Code::internal,
                 fmt::format("memory of rank {} is not where it said that it is", peer),
-                {memory_.rank(), peer, sequence_}};
+                {memory_.rank(), peer, number_of(sequence_)}};
   return there;
 }
 
@@ -405,7 +406,7 @@ bool HostRun::read_part(const BoundMove& take, std::size_t end) {
                   fmt::format("memory of rank {} can no longer be read: it ended, or freed its "
                               "buffer during the call",
                               take.peer),
-                  {memory_.rank(), take.peer, sequence_}};
+                  {memory_.rank(), take.peer, number_of(sequence_)}};
       return false;
     }
     position += run;
@@ -486,7 +487,7 @@ void HostRun::fold_range(const BoundFold& fold, std::size_t begin, std::size_t e
     return fold_untraced(fold, begin, end, result);
   const std::int64_t began = trace::now_ns();
   fold_untraced(fold, begin, end, result);
-  tracer_->fold(channel_, sequence_, end - begin, began, trace::now_ns());
+  tracer_->fold(channel_, number_of(sequence_), end - begin, began, trace::now_ns());
 }
 
 void HostRun::fold_untraced(const BoundFold& fold, std::size_t begin, std::size_t end,

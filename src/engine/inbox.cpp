@@ -24,7 +24,7 @@ Status Inbox::put(Operation operation) {
   std::scoped_lock lock(lock_);
   if (!failure_.ok()) return failure_;
   operation.sequence = take_sequence();
-  operation.work->set_sequence(operation.sequence);
+  operation.work->set_number(number_of(operation.sequence));
   operations_.push_back(std::move(operation));
   queued_.fetch_add(1, std::memory_order_relaxed);
   has_news_.store(true, std::memory_order_release);

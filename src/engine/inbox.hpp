@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/spin_lock.hpp"
+#include "engine/numbers.hpp"
 #include "engine/operation.hpp"
 #include "engine/point_to_point.hpp"
 #include "engine/segments.hpp"
@@ -42,6 +43,11 @@ class Inbox {
     next_sequence_.store(sequence + 1, std::memory_order_relaxed);
     return sequence;
   }
+  // The next call gets this one. Nothing may be under way.
+  void set_next_sequence(std::uint64_t sequence) {
+    next_sequence_.store(sequence, std::memory_order_relaxed);
+  }
+  std::uint64_t next_sequence() const { return next_sequence_.load(std::memory_order_relaxed); }
   bool has_queued() const { return queued_.load(std::memory_order_relaxed) != 0; }
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
 
@@ -71,7 +77,7 @@ class Inbox {
   std::vector<Posting> postings_;
   Status failure_;
   std::atomic<std::size_t> queued_{0};  // operations
-  std::atomic<std::uint64_t> next_sequence_{1};
+  std::atomic<std::uint64_t> next_sequence_{kSetUpSequences + 1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_news_{false};
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/numbers.hpp"
 #include "reduce/fold.hpp"
 
 namespace tutti::engine {
@@ -93,10 +94,10 @@ void MessageRun::deliver(int peer, const Header& header, Segment segment) {
   const auto refuse = [&](const char* why) {
     if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
     failure_ = {Code::corrupt,
-                fmt::format("rank {} sent a segment of {} #{} (step {}, {} bytes at {}) {}", peer,
-                            to_string(compiled_.program.collective), sequence_, header.step,
-                            header.bytes, header.offset, why),
-                {compiled_.program.rank, peer, sequence_}};
+                fmt::format("rank {} sent a segment of {} (step {}, {} bytes at {}) {}", peer,
+                            numbered(to_string(compiled_.program.collective), sequence_),
+                            header.step, header.bytes, header.offset, why),
+                {compiled_.program.rank, peer, number_of(sequence_)}};
   };
   if (stream < 0) return refuse("that nobody expects here");
   SegmentQueue& queue = streams_[static_cast<std::size_t>(stream)];
@@ -262,7 +263,7 @@ bool MessageRun::advance_reduce(std::size_t index) {
     const std::size_t bytes = fold_piece(index, std::min(limit, running.done + budget));
     if (bytes == 0) break;
     if (tracer != nullptr && bytes >= trace::kLeastFold)
-      tracer->fold(group_.channel(), sequence_, bytes, began, trace::now_ns());
+      tracer->fold(group_.channel(), number_of(sequence_), bytes, began, trace::now_ns());
     for (std::size_t s = 0; s < op.sources.size(); ++s)
       if (op.sources[s].peer != kLocal)
         consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer);

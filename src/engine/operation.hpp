@@ -16,7 +16,7 @@ namespace tutti::engine {
 struct Operation {
   std::unique_ptr<const Launch> owned;  // empty: the caller waits, and keeps it
   const Launch* launch = nullptr;
-  std::uint64_t sequence = 0;  // in its group, from 1
+  std::uint64_t sequence = 0;  // in its group (numbers.hpp)
   Nanoseconds queued{0};
   Nanoseconds begun{0};  // only when there is a trace
   Nanoseconds deadline = Nanoseconds::max();

@@ -30,8 +30,8 @@ class WorkState final : public Work::State {
   explicit WorkState(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
 
   // Of the collective in its group, for traces; 0: messages. Set before anybody else has it.
-  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
-  std::uint64_t sequence() const { return sequence_; }
+  void set_number(std::uint64_t number) { number_ = number; }
+  std::uint64_t number() const { return number_; }
 
   Status wait(std::chrono::nanoseconds timeout) override;
   bool done() const override { return done_.load(std::memory_order_seq_cst); }
@@ -44,7 +44,7 @@ class WorkState final : public Work::State {
 
  private:
   std::shared_ptr<Driver> driver_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t number_ = 0;
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;
   Status status_;

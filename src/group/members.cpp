@@ -40,12 +40,14 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  auto group =
-      std::make_shared<RankGroup>(world_, world_->engine().open_channel(std::move(options)), order);
+  auto channel = world_->engine().open_channel(std::move(options));
+  channel->begin_set_up();
+  auto group = std::make_shared<RankGroup>(world_, channel, order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
     return status;
+  channel->end_set_up();  // they have not met in memory yet
   return std::shared_ptr<Group>(std::move(group));
 }
 
@@ -56,16 +58,11 @@ Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string 
 Result<std::shared_ptr<Group>> RankGroup::divide(int color, int key, std::string name,
                                                  ReductionOrder order) {
   if (Status status = check_process(); !status.ok()) return status;
-  engine::Engine& engine = world_->engine();
-  auto ballots = gather_all(*this, Ballot{color, key, engine.next_channel(), 0});
+  auto ballots = gather_all(*this, Ballot{color, key, world_->engine().next_channel(), 0});
   if (!ballots.ok()) return ballots.status();
   std::uint32_t id = 0;
   for (const Ballot& ballot : *ballots) id = std::max(id, ballot.next_channel);
-  engine.reserve_channels_below(id);
-  if (color < 0) {
-    engine.reserve_channels_below(id + 1);
-    return std::shared_ptr<Group>();
-  }
+  if (color < 0) return std::shared_ptr<Group>();
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank)
     if ((*ballots)[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);

@@ -169,6 +169,13 @@ Status RankGroup::tune() {
   return {};
 }
 
+Status RankGroup::end_set_up(const CallOptions& call) {
+  if (channel_->set_up_needs_another_turn())
+    if (Status status = barrier(call); !status.ok()) return status;
+  channel_->end_set_up();
+  return {};
+}
+
 void RankGroup::abort(const std::string& reason) {
   if (world_->is_foreign()) return;
   channel_->fail({Code::aborted,
@@ -210,6 +217,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   for (int rank = 0; rank < options.size; ++rank) channel.members.push_back(rank);
   channel.host_of = (*world)->host_of();
   auto made = (*world)->engine().open_channel(std::move(channel));
+  made->begin_set_up();
   auto group = std::make_shared<group::RankGroup>(*std::move(world), std::move(made),
                                                   options.reduction_order);
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
@@ -221,6 +229,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
   if (Status status = group->tune(); !status.ok()) return status;
+  if (Status status = group->end_set_up(join); !status.ok())
+    return status.annotate("joining the group");
   return std::shared_ptr<Group>(std::move(group));
 }
 

@@ -52,6 +52,8 @@ class RankGroup final : public Group {
   Status share_host_memory();
   // Agrees with the other ranks on what operations cost, if they are to; before any other call.
   Status tune();
+  // What follows are the callers' own collectives. Collective, and to be called last.
+  Status end_set_up(const CallOptions& call);
 
  private:
   // Symmetric memory, and the name under which peers know it.

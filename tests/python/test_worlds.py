@@ -22,6 +22,15 @@ def test_ranks_can_be_threads():
     assert results == [[6.0, [0, 1, 2, 3]]] * 4
 
 
+def test_the_first_program_of_the_tutorial_prints_the_mean(tmp_path):
+    tutorial = (ROOT / "docs/tutorials/python.md").read_text(encoding="utf-8")
+    program = tmp_path / "first.py"
+    program.write_text(tutorial.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    done = jobs.tutti_run(4, sys.executable, str(program))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"{rank} of 4 [1.5 1.5 1.5]" for rank in range(4)]
+
+
 def test_ranks_meet_at_a_server():
     import tutti
     with tutti.StoreServer("127.0.0.1:0", secret="known to the ranks") as server:

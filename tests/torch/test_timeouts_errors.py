@@ -56,7 +56,22 @@ def test_a_rank_that_does_not_come_ends_in_a_timeout(lone_world, asynchronous):
 def test_the_timeout_says_who_is_missing_and_in_what(lone_world):
     answers = lone_world(3, timeout_s=TIMEOUT_S).run(reduce_alone, {"absent": 1})
     for rank in (0, 2):
-        check_timed_out(answers[rank], "rank 1", "all_reduce")
+        check_timed_out(answers[rank], "rank 1", "all_reduce #1 on group 'world'", "it has not started any")
+
+
+def differ_in_the_third(me):
+    dist.barrier()
+    dist.all_reduce(torch.ones(2))
+    parts = [torch.ones(2)] * me.size
+    return caught(lambda: dist.scatter(torch.ones(2), parts, src=0) if me.rank == 0 else dist.barrier())
+
+
+@tutti_only
+def test_operations_are_counted_as_the_program_calls_them_and_by_their_names(lone_world, capfd):
+    for answer in lone_world(2).run(differ_in_the_third):
+        check(answer, "#3 on group 'world'", "called scatter(", "called barrier()")
+        assert answer[-1].startswith("ranks called"), answer  # the type says that it is a mismatch
+    assert "ranks called" not in capfd.readouterr().err  # once is enough
 
 
 def wait_briefly(me):

@@ -1,4 +1,9 @@
 """What torch 2 builds on a backend: functional collectives, DeviceMesh, DTensor, FSDP, new arguments."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -254,3 +259,24 @@ def test_compiled_code_with_collectives(me):
     compiled = torch.compile(double_sum, backend="aot_eager", fullgraph=False)
     result = plain(compiled(torch.ones(4)))
     assert torch.equal(result, torch.full((4,), 2.0 * me.size + 1))
+
+
+AUTOLOADED = """
+import sys, tutti_torch_autoload
+tutti_torch_autoload.register()
+import torch.distributed as dist
+assert "tutti_torch" not in sys.modules
+dist.init_process_group("tutti", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+dist.barrier()
+import tutti_torch
+print(tutti_torch.describe())
+"""
+
+
+@torch_at_least(2, 5)
+def test_what_torch_calls_for_installed_packages_registers_the_backend(tmp_path):
+    folders = [str(Path(__file__).parents[2] / "bindings/torch"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run([sys.executable, "-c", AUTOLOADED, str(tmp_path / "store")], text=True, timeout=120,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
+    assert done.returncode == 0, done.stderr
+    assert "1 rank on 1 host" in done.stdout

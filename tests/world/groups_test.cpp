@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <numeric>
 #include <random>
+#include <thread>
 
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
@@ -109,6 +111,23 @@ TEST_P(Groups, from_lists_with_different_tags_do_not_meet) {
     EXPECT_TRUE(second.wait().ok());
     EXPECT_EQ(a[0], here.size);
     EXPECT_EQ(b[0], 2 * here.size);
+  });
+}
+
+TEST_P(Groups, may_be_made_by_several_threads_at_once) {
+  in_world([](Context& here) {
+    std::vector<int> all(static_cast<std::size_t>(here.size));
+    std::iota(all.begin(), all.end(), 0);
+    const auto make_some = [&](std::uint32_t tag) {
+      for (std::uint32_t round = 0; round < 5; ++round) {
+        auto made = here.group->subgroup(all, tag + round);
+        ASSERT_TRUE(made.ok()) << made.status().to_string();
+        expect_works(**made, tag + round);
+      }
+    };
+    std::thread other([&] { make_some(here.rank % 2 == 0 ? 100 : 200); });
+    make_some(here.rank % 2 == 0 ? 200 : 100);
+    other.join();
   });
 }
 

@@ -55,6 +55,7 @@ void define_work(py::module_& m) {
   py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(m, "Work")
       .def_property_readonly("strand", &Work::strand)
       .def("drive", &Work::drive, release)
+      .def("await_end", &Work::await_end, release)
       .def(
           "complete_into",
           [](Work& work, const PythonFuture& future) { future->fut = work.getFuture(); }, release)

@@ -194,8 +194,29 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     return future;
   }
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  when_done(first_, others_, [self] { run_callback([self] { self->complete_future(); }); });
+  when_done(first_, others_, [self] { self->on_end(); });
   return future;
+}
+
+// In the thread that completed the operation, which is not to be kept.
+void Work::on_end() {
+  {
+    std::scoped_lock lock(settling_);
+    if (awaited_ > 0) return ended_.notify_all();
+  }
+  auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+  run_callback([self] { self->complete_future(); });
+}
+
+void Work::await_end() {
+  (void)getFuture();  // whose end is told
+  {
+    std::unique_lock lock(settling_);
+    ++awaited_;
+    ended_.wait(lock, [this] { return done(); });
+    --awaited_;
+  }
+  complete_future();
 }
 
 void Work::drive() {

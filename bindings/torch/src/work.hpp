@@ -5,6 +5,7 @@
 // Failure        wait throws Failure; a timeout given to wait leaves the operation under way.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -40,6 +41,8 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Drives the operation to its end, and completes the future if there is one.
   void drive();
+  // The same, but leaves the operation to others meanwhile.
+  void await_end();
 
   // Functions chained to the futures of one strand run in the order in which they were chained:
   // collectives have their backend's, a message has its own.
@@ -53,6 +56,7 @@ class Work : public c10d::Work {
   // Copies back and notes the outcome, once, when all operations are done.
   void settle();
   void complete_future();
+  void on_end();
 
   tutti::Work first_;
   std::vector<tutti::Work> others_;
@@ -62,6 +66,8 @@ class Work : public c10d::Work {
   mutable std::mutex settling_;
   bool settled_ = false;
   bool completed_ = false;  // the future, or about to be
+  int awaited_ = 0;         // threads in await_end, of which one will complete the future
+  std::condition_variable ended_;
   std::uint64_t strand_ = 0;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

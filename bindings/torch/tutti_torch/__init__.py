@@ -64,6 +64,8 @@ def _world():
 
 
 def _register():
+    if hasattr(dist.Backend, "TUTTI"):  # by tutti_torch_autoload
+        return
     if int(torch.__version__.split(".")[0]) >= 2:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
     else:

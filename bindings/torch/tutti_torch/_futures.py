@@ -115,6 +115,13 @@ class Future(torch.futures.Future):
     def add_done_callback(self, callback):
         _strands.add(self.owner, functools.partial(_run, self, callback, None))
 
+    def await_end(self):
+        """Until there is a value or an error, without driving anything."""
+        try:
+            torch.futures.Future.wait(self)
+        except Exception:
+            pass  # whoever asks for the value finds it
+
     def wait(self):
         if self.strand is not None and self.strand.thread is threading.current_thread():
             self.strand.run_until(self.done)
@@ -133,12 +140,13 @@ class OperationFuture(Future):
         self.work.drive()  # in this thread, which has nothing better to do
         return super().wait()
 
+    def await_end(self):
+        self.work.await_end()
+        super().await_end()  # another thread may have been first, and not be done with it
+
 
 def _run(future, callback, child):
-    try:
-        torch.futures.Future.wait(future)  # an operation is left to the progress thread
-    except Exception:
-        pass  # the callback finds it in the future
+    future.await_end()  # an operation is left to the progress thread
     try:
         result = callback(future)
     except Exception:

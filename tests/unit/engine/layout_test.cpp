@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fingerprint.hpp"
+#include "engine/numbers.hpp"
 #include "schedule/catalog.hpp"
 
 namespace tutti::engine {
@@ -99,7 +100,9 @@ TEST(ActivityReport, says_what_a_rank_does_instead) {
   ActivityReport report;
   EXPECT_EQ(describe(report), "it has not started any collective of this group");
   report.call.collective = Collective::barrier;
-  report.sequence = 7;
+  report.sequence = 3;
+  EXPECT_EQ(describe(report), "it has not started any collective of this group");
+  report.sequence = kSetUpSequences + 7;  // the callers' seventh
   EXPECT_EQ(describe(report), "it has finished barrier() #7");
   report.running = 1;
   report.posted = 2;
