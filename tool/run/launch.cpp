@@ -98,7 +98,9 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
 }
 
 void say(const std::string& line) {
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) return;  // the leash will be cut too
+  // Where that fails, the leash is cut too.
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(10));
+  (void)write_fully(STDOUT_FILENO, line.data(), line.size(), deadline).ok();
 }
 
 // What a node finds out before its ranks are started, and the launcher at home could not know.
@@ -142,7 +144,8 @@ int launch_fleet(const RunOptions& options) {
 int launch_node() {
   NodeOrder order;
   auto leash = Leash::take(order);
-  if (!leash.ok()) return complain("run", leash.status());
+  if (!leash.ok())
+    return complain("run", leash.status().annotate(fmt::format("host {}", host_name())));
   Json report;
   int code = kFailed;
   if (Status status = take_over(order); !status.ok()) {
