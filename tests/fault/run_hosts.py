@@ -91,6 +91,13 @@ class Hosts(LaunchTest):
         self.assertEqual((process.returncode, out), (0, "got it\n" * 4), err)
         self.assertIn("SIGINT", err)
 
+    def test_rank_0_reads_standard_input_and_need_not(self):
+        text = "if RANK == 0: data = sys.stdin.read(); print(len(data), data == 'line\\n' * 60000)\n"
+        done = self.tutti(*self.words("a:1,b:1"), *self.script(text), input="line\n" * 60000)
+        self.assertEqual((done.returncode, done.stdout), (0, "300000 True\n"), done.stderr)
+        done = self.tutti(*self.words("a:1,b:1"), "true", input="line\n" * 60000)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def start_waiting(self):
         process = self.start(*self.words(), *self.script("print('ready')\nsignal.pause()\n"))
         self.assertEqual(self.read_lines(process, 4), ["ready"] * 4)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "core/words.hpp"
 #include "tool/command.hpp"
 #include "tool/run/environment.hpp"
+#include "tool/run/leash.hpp"
 #include "tool/run/order.hpp"
 #include "tool/run/report.hpp"
 #include "tool/run/verdict.hpp"
@@ -168,7 +170,8 @@ bool Fleet::running() const {
 }
 
 void Fleet::wait_for_events() {
-  std::vector<pollfd> events = {{signals_.descriptor(), POLLIN, 0}};
+  std::vector<pollfd> events = {{signals_.descriptor(), POLLIN, 0},
+                                {wants_input() ? STDIN_FILENO : -1, POLLIN, 0}};
   for (const OutputSink* sink : {sinks_.out.get(), sinks_.err.get()})
     events.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
   for (const Node& node : nodes_) {
@@ -180,8 +183,9 @@ void Fleet::wait_for_events() {
   }
   // The clock is looked at often enough for its deadlines, which are seconds.
   if (::poll(events.data(), events.size(), 200) <= 0) return;
+  if (events[1].revents != 0) pass_input_on();
   for (std::size_t index = 0; index < nodes_.size(); ++index) {
-    const pollfd* event = &events[3 + 4 * index];
+    const pollfd* event = &events[4 + 4 * index];
     Node& node = nodes_[index];
     if (event[1].revents != 0) node.out->pump();
     if (event[2].revents != 0) node.err->pump();
@@ -190,12 +194,28 @@ void Fleet::wait_for_events() {
   }
 }
 
+bool Fleet::wants_input() const {
+  const Node& first = nodes_.front();
+  return first.ready && first.leash && !piece_under_way_ && !input_ended_;
+}
+
+// Piece by piece: more than rank 0 reads would only wait elsewhere.
+void Fleet::pass_input_on() {
+  std::array<char, 65536> buffer;
+  const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  input_ended_ = got <= 0;
+  piece_under_way_ = !input_ended_;
+  nodes_.front().leash->put(
+      input_words({buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))}));
+}
+
 void Fleet::handle_signals() {
   while (const int signal = signals_.take()) {
     last_signal_ = signal;
     // Each node counts them as if they had come there: the third one kills.
     for (Node& node : nodes_)
-      if (node.leash) node.leash->put(fmt::format("signal {}\n", signal));
+      if (node.leash) node.leash->put(signal_words(signal));
     if (!nodes_.front().ready) cut_leashes();
   }
 }
@@ -205,6 +225,10 @@ bool Fleet::handle_line(std::size_t index, std::string_view line) {
   const auto said = read_node_line(mark_, line);
   if (!said) return false;
   Node& node = nodes_[index];
+  if (said->word == "taken") {
+    piece_under_way_ = false;
+    return true;
+  }
   if (said->word == "ended") {
     auto report = Json::parse(said->rest);
     node.report = report.ok() ? *std::move(report) : Json{{"exit_code", 1}};

@@ -1,6 +1,6 @@
 // tool/run/fleet.hpp - one launcher on each of several hosts, started over a remote shell.
 //
-//   here    Fleet ── leash: order, signals ──▶ ssh a tutti run --leashed     node 0, serves the store
+//   here    Fleet ── leash: order, signals, input ──▶ ssh a tutti run --leashed     node 0, serves the store
 //             │   ◀── ready PORT, output, ended REPORT ──                      │
 //             └──── leash, once node 0 is ready ──▶ ssh b tutti run --leashed ─┘ meet as by hand
 //
@@ -54,6 +54,8 @@ class Fleet {
   void start_others(int port);
 
   void wait_for_events();
+  bool wants_input() const;
+  void pass_input_on();
   void handle_signals();
   bool handle_line(std::size_t index, std::string_view line);
   void handle_death(std::size_t index);
@@ -73,6 +75,8 @@ class Fleet {
   std::string rendezvous_;  // complete once node 0 is ready
   std::vector<Node> nodes_;
   std::vector<std::size_t> order_of_ends_;
+  bool piece_under_way_ = false;  // of standard input, to rank 0
+  bool input_ended_ = false;
   int last_signal_ = 0;
   Nanoseconds ready_by_{0};
   std::optional<Nanoseconds> kill_at_;  // the remote shells, after the leashes were cut

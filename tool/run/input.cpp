@@ -8,12 +8,13 @@
 
 namespace tutti::tool {
 
-Result<Input> Input::open(bool wanted) {
+Result<Input> Input::open(Source source) {
   Input input;
-  input.wanted_ = wanted;
+  input.source_ = source;
   input.nothing_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input.nothing_) return errno_status("cannot open /dev/null");
-  if (!wanted || ::isatty(STDIN_FILENO) == 0) return input;
+  if (source == Source::none) return input;
+  if (source == Source::own && ::isatty(STDIN_FILENO) == 0) return input;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status("cannot make a pipe");
   input.pipe_.reset(ends[0]);
@@ -23,7 +24,7 @@ Result<Input> Input::open(bool wanted) {
 }
 
 void Input::pump() {
-  if (waiting_.empty()) {
+  if (waiting_.empty() && source_ == Source::own) {
     std::array<char, 4096> buffer;
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
@@ -36,6 +37,11 @@ void Input::pump() {
     waiting_.clear();
     relay_.reset();
   }
+}
+
+void Input::feed(std::string piece) {
+  if (piece.empty()) return relay_.reset();
+  if (relay_) waiting_ = std::move(piece);  // else rank 0 does not want any more
 }
 
 }  // namespace tutti::tool

@@ -47,7 +47,9 @@ void Job::start(SpawnOptions launch, const std::string& secret) {
 
 Status Job::start_ranks(SpawnOptions launch, const std::string& secret) {
   const JobWorld& world = rendezvous_.world();
-  auto input = Input::open(world.first_rank == 0 && leash_ == nullptr);
+  auto input = Input::open(world.first_rank != 0 ? Input::Source::none
+                           : leash_ != nullptr   ? Input::Source::leash
+                                                 : Input::Source::own);
   if (!input.ok()) return input.status();
   input_.emplace(*std::move(input));
   auto board = Board::create(world.size);
@@ -175,6 +177,7 @@ void Job::handle_signal(int signal) {
 
 void Job::handle_leash() {
   while (const int signal = leash_->take_signal()) handle_signal(signal);
+  pass_input_on();
   if (!leash_->gone()) return;
   const Nanoseconds now = steady_clock().now();
   if (!cut_at_) {
@@ -184,6 +187,15 @@ void Job::handle_leash() {
   }
   // Whoever cut it may still read; a connection that hangs is not waited for.
   if (alive_ == 0 && now >= deadline_after(*cut_at_, options_.grace + kDrain)) quit_ = true;
+}
+
+void Job::pass_input_on() {
+  if (!input_ || !input_->idle()) return;
+  if (std::exchange(feeding_, false)) sinks_.out->put(taken_line(leash_->mark()));
+  if (auto piece = leash_->take_input()) {
+    feeding_ = !piece->empty();
+    input_->feed(*std::move(piece));
+  }
 }
 
 void Job::handle_deaths() {

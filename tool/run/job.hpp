@@ -72,6 +72,7 @@ class Job {
   void handle_signals();
   void handle_signal(int signal);
   void handle_leash();
+  void pass_input_on();
   void handle_deaths();
   void handle_death(Rank& rank);
   void handle_news();
@@ -112,6 +113,7 @@ class Job {
   bool left_ = false;
   bool quit_ = false;
   std::optional<Nanoseconds> cut_at_;  // the leash
+  bool feeding_ = false;               // a piece of input that came over it is on its way
   int exit_code_ = 0;
   Nanoseconds took_{0};
 };

@@ -33,12 +33,26 @@ void fill_standard_descriptors() {
   if (descriptor > 2) ::close(descriptor);
 }
 
-// The ranks get it back, or what their links need.
-rlimit own_descriptor_limit(std::uint64_t needed) {
+// Of open files, as the user set it: the launcher raises its own, the ranks get it back.
+rlimit own_descriptor_limit() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit;
+}
+
+rlimit at_least(rlimit limit, std::uint64_t needed) {
   limit.rlim_cur = std::min<rlim_t>(std::max<rlim_t>(limit.rlim_cur, needed), limit.rlim_max);
   return limit;
+}
+
+RoomNeeds needs_of(int local, int size, const RunOptions& options, const Config& config) {
+  return RoomNeeds::of(local, size, config, !options.log_dir.empty());
+}
+
+// Before the hosts meet, so that nobody waits for this one; how many ranks the others have is a guess.
+Status look_for_room(const RunOptions& options, const Config& config) {
+  const RoomNeeds needs = needs_of(options.ranks, options.ranks * options.nodes, options, config);
+  return check_room(options.ranks, needs, HostRoom::of_this_host(), options.makes_groups);
 }
 
 Result<std::string> find_secret(const RunOptions& options) {
@@ -58,6 +72,10 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   add_to_environment(options.environment);
   const auto path = find_program(options.program.front());
   if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
+  const auto config = Config::from_environment();
+  if (!config.ok()) return complain("run", config.status());
+  const rlimit descriptors = own_descriptor_limit();
+  if (Status status = look_for_room(options, *config); !status.ok()) return complain("run", status);
   const std::string socket = new_job_socket_path();
   auto keeper = Keeper::start(socket);
   if (!keeper.ok()) return complain("run", keeper.status());
@@ -76,19 +94,12 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   }
 
   const JobWorld& world = (*rendezvous)->world();
-  const auto config = Config::from_environment();
-  if (!config.ok()) return complain("run", config.status());
-  const RoomNeeds needs =
-      RoomNeeds::of(world.local_size, world.size, *config, !options.log_dir.empty());
+  const RoomNeeds needs = needs_of(world.local_size, world.size, options, *config);
   SpawnOptions launch;
   launch.path = *path;
   launch.arguments = options.program;
   launch.signal_mask = signals->former_mask();
-  launch.open_files = own_descriptor_limit(needs.rank_descriptors);
-  if (Status status =
-          check_room(world.local_size, needs, HostRoom::of_this_host(), options.makes_groups);
-      !status.ok())
-    return complain("run", status);
+  launch.open_files = at_least(descriptors, needs.rank_descriptors);
   Job job(options, **rendezvous, *keeper, *signals, leash);
   job.let_look(socket);
   job.start(std::move(launch), secret);
@@ -98,7 +109,9 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
 }
 
 void say(const std::string& line) {
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) return;  // the leash will be cut too
+  // Where that fails, the leash is cut too.
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(10));
+  (void)write_fully(STDOUT_FILENO, line.data(), line.size(), deadline).ok();
 }
 
 // What a node finds out before its ranks are started, and the launcher at home could not know.
@@ -109,7 +122,7 @@ Status take_over(const NodeOrder& order) {
   std::error_code error;
   if (!order.options.log_dir.empty())
     std::filesystem::create_directories(order.options.log_dir, error);
-  return Config::from_environment().status();
+  return {};
 }
 
 }  // namespace
@@ -133,7 +146,7 @@ int launch_fleet(const RunOptions& options) {
   if (!signals.ok()) return complain("run", signals.status());
   SpawnOptions launch;
   launch.signal_mask = signals->former_mask();
-  launch.open_files = own_descriptor_limit(0);
+  launch.open_files = own_descriptor_limit();
   Fleet fleet(options, *secret, *keeper, *signals, std::move(launch));
   const int code = fleet.run();
   return write_report(options, fleet.report(), code);
@@ -142,7 +155,8 @@ int launch_fleet(const RunOptions& options) {
 int launch_node() {
   NodeOrder order;
   auto leash = Leash::take(order);
-  if (!leash.ok()) return complain("run", leash.status());
+  if (!leash.ok())
+    return complain("run", leash.status().annotate(fmt::format("host {}", host_name())));
   Json report;
   int code = kFailed;
   if (Status status = take_over(order); !status.ok()) {

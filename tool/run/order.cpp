@@ -80,6 +80,8 @@ std::string ready_line(const std::string& mark, int port) {
   return fmt::format("tutti-{} ready {}\n", mark, port);
 }
 
+std::string taken_line(const std::string& mark) { return fmt::format("tutti-{} taken \n", mark); }
+
 std::string ended_line(const std::string& mark, const std::string& report) {
   return fmt::format("tutti-{} ended {}\n", mark, report);
 }

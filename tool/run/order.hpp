@@ -27,11 +27,12 @@ Result<NodeOrder> read_order(std::string_view line);
 
 // What the launcher there says on its standard output, between its ranks' lines.
 std::string ready_line(const std::string& mark, int port);
+std::string taken_line(const std::string& mark);
 std::string ended_line(const std::string& mark, const std::string& report);
-// One of these two, read back; nothing for a line of a rank's.
+// One of these, read back; nothing for a line of a rank's.
 struct NodeLine {
-  std::string word;  // "ready" or "ended"
-  std::string rest;  // its port, its report
+  std::string word;  // "ready", "taken" or "ended"
+  std::string rest;  // its port, nothing, its report
 };
 std::optional<NodeLine> read_node_line(const std::string& mark, std::string_view line);
 

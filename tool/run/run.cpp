@@ -42,6 +42,7 @@ struct Words {
   std::vector<std::string> variables;
   bool counted = false;  // -n was given
   bool leashed = false;
+  bool no_group = false;
 };
 
 Result<std::chrono::milliseconds> read_time(const char* flag, const std::string& text, bool zero) {
@@ -153,6 +154,7 @@ Status check(RunOptions& options, const Words& words) {
   const auto join = read_time("--join-timeout", words.join_timeout, false);
   if (!join.ok()) return join.status();
   options.join_timeout = *join;
+  options.makes_groups = !words.no_group;
   if (Status status = find_variables(options, words); !status.ok()) return status;
   if (Status status = find_hosts(options, words); !status.ok()) return status;
   if (Status status = check_files(options); !status.ok()) return status;
@@ -175,18 +177,23 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
       "ranks on this host (default 1); with --hosts: on all of them (default: one a "
       "place)");
   run->add_option("--hosts", state->words.hosts,
-                  "hosts to run on and the ranks of each, a:4,b:4; started over ssh");
+                  "hosts to run on and the ranks of each, a:4,b:4; started over ssh")
+      ->type_name("LIST");
   run->add_option("--hostfile", state->words.hostfile,
-                  "the same from a file with a host a line: a slots=4, or a:4");
+                  "the same from a file with a host a line: a slots=4, or a:4")
+      ->type_name("FILE");
   run->add_option("--ssh", options.remote_shell,
-                  "remote shell for --hosts (default ssh, and none for localhost)");
+                  "remote shell for --hosts (default ssh, and none for localhost)")
+      ->type_name("CMD");
   run->add_option("-x,--env", state->words.variables,
                   "variable for the ranks, NAME=value or NAME as it is here; TUTTI_* reach other "
                   "hosts by themselves")
-      ->allow_extra_args(false);
-  run->add_option("--json", options.json, "write how the job ended, as JSON, into this file");
+      ->allow_extra_args(false)
+      ->type_name("NAME[=VALUE]");
+  run->add_option("--json", options.json, "write how the job ended, as JSON, into this file")
+      ->type_name("FILE");
   run->add_flag(
-      "!--no-group", options.makes_groups,
+      "--no-group", state->words.no_group,
       "the ranks make no group of all of them: do not look whether there is room for one");
   run->add_flag("--leashed", state->words.leashed)->group("");
   run->add_flag("--tee", options.tee, "put [rankN] before each line also when not on a terminal");

@@ -25,16 +25,15 @@ std::string ordinal(std::uint64_t number) {
   return fmt::format("{}{}", number, ending);
 }
 
-// "all_reduce (4 MiB, f32), the 17th operation of group 'world'".
-std::string name_operation(const BoardNote& note) {
+// "in all_reduce (4 MiB, f32), the 17th operation of group 'world'", "creating group 'world'".
+std::string name_doing(const BoardNote& note) {
   const std::string_view operation = text_of(note.operation, sizeof note.operation);
   const std::string_view group = text_of(note.group, sizeof note.group);
-  if (note.sequence == 0)
-    return operation.empty() ? fmt::format("group '{}'", group)
-                             : fmt::format("{} '{}'", operation, group);
+  if (operation.empty()) return fmt::format("in group '{}'", group);
+  if (note.sequence == 0) return fmt::format("{} '{}'", operation, group);
   const std::string size =
       note.size > 0 ? fmt::format(" ({}, {})", size_words(note.size), to_string(note.dtype)) : "";
-  return fmt::format("{}{}, the {} operation of group '{}'", operation, size,
+  return fmt::format("in {}{}, the {} operation of group '{}'", operation, size,
                      ordinal(note.sequence), group);
 }
 
@@ -66,16 +65,16 @@ std::string describe(const Ending& ending) {
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at) {
   if (!note || note->state == BoardState::nothing) return "it had not called tutti";
   const double ago = std::max(0.0, in_seconds(ended_at - Nanoseconds(note->time_ns)));
-  const std::string what = name_operation(*note);
+  const std::string doing = name_doing(*note);
   switch (note->state) {
-    case BoardState::running: return fmt::format("it was in {}, for {:.1f} s", what, ago);
+    case BoardState::running: return fmt::format("it was {}, for {:.1f} s", doing, ago);
     case BoardState::done:
-      return fmt::format("it was last in {}, which was done {:.1f} s earlier", what, ago);
+      return fmt::format("it was last {}, which was done {:.1f} s earlier", doing, ago);
     case BoardState::failed:
-      return fmt::format("it was last in {}, which failed {:.1f} s earlier", what, ago);
+      return fmt::format("it was last {}, which failed {:.1f} s earlier", doing, ago);
     case BoardState::nothing: break;
   }
-  return what;
+  return doing;
 }
 
 std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,

@@ -78,6 +78,7 @@ TEST(RunOrder, lines_of_a_node_are_told_from_those_of_ranks) {
   EXPECT_EQ(read_node_line("abc", "tutti-abc ready 77\n")->rest, "77\n");
   EXPECT_EQ(read_node_line("abc", ended_line("abc", "{}"))->word, "ended");
   EXPECT_FALSE(read_node_line("abc", "tutti-abd ready 77\n"));
+  EXPECT_EQ(read_node_line("abc", taken_line("abc"))->word, "taken");
   EXPECT_FALSE(read_node_line("abc", "hello\n"));
 }
 
