@@ -12,22 +12,34 @@ namespace pretrain {
 
 namespace {
 
+// All data is kept in memory, in every rank.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr const char* kTooMuch =
+    " makes it more than 1 GiB of data, which this trainer does not take";
+
 tutti::Status read_file(const std::string& path, std::vector<std::uint16_t>& stream) {
+  const auto refuse = [&](const std::string& why) {
+    return tutti::Status(tutti::Code::io, "--data-path " + path + why);
+  };
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return {tutti::Code::io, "--data-path " + path + " is a folder, not a file"};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return refuse(" is a folder, not a file");
+    if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) return refuse(" is a device, not a file");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return {tutti::Code::io, "--data-path " + path + " cannot be read: " + std::strerror(errno)};
+    return refuse(std::string(" cannot be read: ") + std::strerror(errno));
   }
+  const std::uint64_t room = kMostBytes - std::min<std::uint64_t>(kMostBytes, stream.size());
+  if (static_cast<std::uint64_t>(info.st_size) > room) return refuse(kTooMuch);
+  std::uint64_t read = 0;  // a pipe may never end
   char chunk[65536];
   while (file.read(chunk, sizeof chunk) || file.gcount() > 0) {
-    for (std::streamsize i = 0; i < file.gcount(); ++i) {
-      stream.push_back(static_cast<unsigned char>(chunk[i]));
-    }
+    if ((read += static_cast<std::uint64_t>(file.gcount())) > room) return refuse(kTooMuch);
+    const auto* bytes = reinterpret_cast<const unsigned char*>(chunk);
+    stream.insert(stream.end(), bytes, bytes + file.gcount());
   }
-  if (file.bad()) return {tutti::Code::io, "--data-path " + path + " could not be read to its end"};
+  if (file.bad()) return refuse(" could not be read to its end");
   stream.push_back(kEndOfDocument);
   return {};
 }

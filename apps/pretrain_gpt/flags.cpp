@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <limits>
+
+#include "range.hpp"
 
 namespace pretrain {
 
@@ -19,12 +22,21 @@ constexpr const char* kTests = "For tests";
 
 void add_model(CLI::App& app, Flags& flags) {
   const char* group = "Model";
-  app.add_option("--num-layers", flags.num_layers, "Transformer blocks")->group(group);
-  app.add_option("--hidden-size", flags.hidden_size, "Width")->group(group);
-  app.add_option("--num-attention-heads", flags.num_attention_heads, "Heads, of equal width")
+  app.add_option("--num-layers", flags.num_layers, "Transformer blocks")
+      ->check(whole(1, 10000))
       ->group(group);
-  app.add_option("--seq-length", flags.seq_length, "Tokens of a sequence")->group(group);
-  app.add_option("--dropout", flags.dropout, "Share of activations dropped")->group(group);
+  app.add_option("--hidden-size", flags.hidden_size, "Width")
+      ->check(whole(1, 1 << 20))
+      ->group(group);
+  app.add_option("--num-attention-heads", flags.num_attention_heads, "Heads, of equal width")
+      ->check(whole(1, 1 << 16))
+      ->group(group);
+  app.add_option("--seq-length", flags.seq_length, "Tokens of a sequence")
+      ->check(whole(1, 1 << 20))
+      ->group(group);
+  app.add_option("--dropout", flags.dropout, "Share of activations dropped")
+      ->check(real({.least = 0, .most = 1, .below = true}))
+      ->group(group);
   app.add_flag("--untie-embeddings-and-output-weights", flags.untie_embeddings_and_output_weights,
                "A head of its own instead of the word embedding")
       ->group(group);
@@ -38,12 +50,18 @@ void add_model(CLI::App& app, Flags& flags) {
 void add_data(CLI::App& app, Flags& flags) {
   const char* group = "Batches and data";
   app.add_option("--micro-batch-size", flags.micro_batch_size, "Sequences computed at once")
+      ->check(whole(1, 1 << 20))
       ->group(group);
   app.add_option("--global-batch-size", flags.global_batch_size,
                  "Sequences of a step on all ranks; 0: one micro-batch a rank")
+      ->check(whole(0, 1 << 30))
       ->group(group);
-  app.add_option("--train-iters", flags.train_iters, "Steps in all")->group(group);
-  app.add_option("--seed", flags.seed, "Of weights, data order and dropout")->group(group);
+  app.add_option("--train-iters", flags.train_iters, "Steps in all")
+      ->check(whole(1, kMostIterations))
+      ->group(group);
+  app.add_option("--seed", flags.seed, "Of weights, data order and dropout")
+      ->check(whole(0, std::numeric_limits<std::int64_t>::max()))
+      ->group(group);
   app.add_option("--data-path", flags.data_path, "Files, read as bytes; each is a document")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -52,8 +70,11 @@ void add_data(CLI::App& app, Flags& flags) {
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
       ->group(group);
   app.add_option("--eval-interval", flags.eval_interval, "Validate every so many steps; 0: never")
+      ->check(whole(0, kMostIterations))
       ->group(group);
-  app.add_option("--eval-iters", flags.eval_iters, "Global batches of a validation")->group(group);
+  app.add_option("--eval-iters", flags.eval_iters, "Global batches of a validation")
+      ->check(whole(1, 1 << 20))
+      ->group(group);
 }
 
 void add_update(CLI::App& app, Flags& flags) {
@@ -61,14 +82,20 @@ void add_update(CLI::App& app, Flags& flags) {
   app.add_option("--optimizer", flags.optimizer, "adam (AdamW) or sgd")
       ->check(CLI::IsMember({"adam", "sgd"}))
       ->group(group);
-  app.add_option("--lr", flags.lr, "Largest learning rate")->group(group);
-  app.add_option("--min-lr", flags.min_lr, "Smallest one")->group(group);
+  app.add_option("--lr", flags.lr, "Largest learning rate")
+      ->check(real({.least = 0, .most = 1000, .above = true}))
+      ->group(group);
+  app.add_option("--min-lr", flags.min_lr, "Smallest one")
+      ->check(real({.least = 0, .most = 1000}))
+      ->group(group);
   app.add_option("--lr-decay-style", flags.lr_decay_style,
                  "constant, linear, cosine or inverse-square-root")
       ->group(group);
   app.add_option("--lr-warmup-iters", flags.lr_warmup_iters, "Steps of linear growth")
+      ->check(whole(0, kMostIterations))
       ->group(group);
   app.add_option("--lr-decay-iters", flags.lr_decay_iters, "Where --min-lr is reached; 0: the end")
+      ->check(whole(0, kMostIterations))
       ->group(group);
   app.add_flag("--override-opt-param-scheduler", flags.override_schedule,
                "With --load: these learning rates, whatever the checkpoint was trained with")
@@ -77,17 +104,30 @@ void add_update(CLI::App& app, Flags& flags) {
                "With --load: the checkpoint's learning rates, whatever is said here")
       ->group(group);
   app.add_option("--clip-grad", flags.clip_grad, "Largest global norm of the gradient; 0: any")
+      ->check(real({.least = 0, .most = 1e9}))
       ->group(group);
-  app.add_option("--weight-decay", flags.weight_decay, "Not for biases and norms")->group(group);
-  app.add_option("--adam-beta1", flags.adam_beta1)->group(group);
-  app.add_option("--adam-beta2", flags.adam_beta2)->group(group);
-  app.add_option("--adam-eps", flags.adam_eps)->group(group);
-  app.add_option("--sgd-momentum", flags.sgd_momentum)->group(group);
+  app.add_option("--weight-decay", flags.weight_decay, "Not for biases and norms")
+      ->check(real({.least = 0, .most = 1000}))
+      ->group(group);
+  app.add_option("--adam-beta1", flags.adam_beta1)
+      ->check(real({.least = 0, .most = 1, .below = true}))
+      ->group(group);
+  app.add_option("--adam-beta2", flags.adam_beta2)
+      ->check(real({.least = 0, .most = 1, .below = true}))
+      ->group(group);
+  app.add_option("--adam-eps", flags.adam_eps)
+      ->check(real({.least = 0, .most = 1, .above = true}))
+      ->group(group);
+  app.add_option("--sgd-momentum", flags.sgd_momentum)
+      ->check(real({.least = 0, .most = 1, .below = true}))
+      ->group(group);
 }
 
 void add_overlap(CLI::App& app, Flags& flags) {
   const char* group = "Overlap";
-  app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")->group(group);
+  app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")
+      ->check(whole(0, std::int64_t{1} << 40))
+      ->group(group);
   app.add_flag("--use-distributed-optimizer", flags.use_distributed_optimizer,
                "Each rank updates a shard")
       ->group(group);
@@ -116,12 +156,15 @@ void add_checks(CLI::App& app, Flags& flags) {
   app.add_flag("--check-for-spiky-loss", flags.check_for_spiky_loss, "Warn")->group(group);
   app.add_option("--check-weight-hash-across-dp-replicas-interval",
                  flags.check_weight_hash_interval, "Compare weights every so many steps; 0: never")
+      ->check(whole(0, kMostIterations))
       ->group(group);
 }
 
 void add_logs(CLI::App& app, Flags& flags) {
   const char* group = "Logs and checkpoints";
-  app.add_option("--log-interval", flags.log_interval, "Print every so many steps")->group(group);
+  app.add_option("--log-interval", flags.log_interval, "Print every so many steps")
+      ->check(whole(1, kMostIterations))
+      ->group(group);
   app.add_option("--log-json", flags.log_json, "A JSON object for every step")->group(group);
   app.add_option("--trace", flags.trace,
                  "Folder for a trace of every rank, for tutti trace; as TUTTI_TRACE_DIR")
@@ -131,12 +174,17 @@ void add_logs(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_option("--save", flags.save, "Folder for checkpoints")->group(group);
   app.add_option("--save-interval", flags.save_interval, "Every so many steps, and at the end")
+      ->check(whole(0, kMostIterations))
       ->group(group);
-  app.add_option("--keep", flags.keep, "Newest checkpoints that stay; 0: all")->group(group);
+  app.add_option("--keep", flags.keep, "Newest checkpoints that stay; 0: all")
+      ->check(whole(0, 1 << 30))
+      ->group(group);
   app.add_option("--load", flags.load, "Go on from a folder's latest checkpoint, or from one")
       ->group(group);
   app.add_flag("--print-weight-hash", flags.print_weight_hash, "SHA-256 at the end")->group(group);
-  app.add_option("--threads", flags.threads, "Compute threads of a rank")->group(group);
+  app.add_option("--threads", flags.threads, "Compute threads of a rank")
+      ->check(whole(1, 1024))
+      ->group(group);
 }
 
 std::optional<Planted> parse_planted(const std::string& word) {
@@ -145,6 +193,7 @@ std::optional<Planted> parse_planted(const std::string& word) {
   long long step = 0;
   const int fields = std::sscanf(word.c_str(), "%lld:%d%7s", &step, &planted.rank, rest);
   if (fields < 2 || (fields == 3 && std::string(rest) != ":once")) return std::nullopt;
+  if (step < 1 || planted.rank < 0) return std::nullopt;
   planted.step = step;
   planted.once = fields == 3;
   return planted;
@@ -174,7 +223,8 @@ void add_faults(CLI::App& app, Flags& flags) {
          [&flags](const std::string& word) {
            char more = 0;
            if (std::sscanf(word.c_str(), "%d:%d%c", &flags.delayed_rank, &flags.delay_ms, &more) !=
-               2) {
+                   2 ||
+               flags.delayed_rank < 0 || flags.delay_ms < 0) {
              throw CLI::ValidationError("--inject-delay",
                                         "'" + word + "' is not RANK:MILLISECONDS");
            }
@@ -223,33 +273,18 @@ Parsed parse_flags(int argc, const char* const* argv) {
     parsed.text = app.help();
   } catch (const CLI::ParseError& error) {
     parsed.exit_code = 2;
-    parsed.text = error.what();
+    parsed.text = fmt::format("{}; see pretrain_gpt --help", error.what());
   }
   return parsed;
 }
 
 tutti::Status check_flags(const Flags& flags) {
-  struct Positive {
-    const char* name;
-    std::int64_t value;
-  };
-  for (const auto& [name, value] : {Positive{"--num-layers", flags.num_layers},
-                                    {"--hidden-size", flags.hidden_size},
-                                    {"--num-attention-heads", flags.num_attention_heads},
-                                    {"--seq-length", flags.seq_length},
-                                    {"--micro-batch-size", flags.micro_batch_size},
-                                    {"--train-iters", flags.train_iters},
-                                    {"--eval-iters", flags.eval_iters},
-                                    {"--log-interval", flags.log_interval},
-                                    {"--threads", flags.threads}}) {
-    if (value < 1) return bad(fmt::format("{} must be at least 1, not {}", name, value));
-  }
   if (flags.hidden_size % flags.num_attention_heads != 0) {
     return bad(fmt::format("--hidden-size {} is not a multiple of --num-attention-heads {}",
                            flags.hidden_size, flags.num_attention_heads));
   }
-  if (flags.dropout < 0 || flags.dropout >= 1) {
-    return bad(fmt::format("--dropout must be in [0, 1), not {}", flags.dropout));
+  if (flags.min_lr > flags.lr) {
+    return bad(fmt::format("--min-lr {} is larger than --lr {}", flags.min_lr, flags.lr));
   }
   if (!tutti::train::parse_decay_style(flags.lr_decay_style)) {
     return bad(
@@ -278,8 +313,9 @@ tutti::Status check_flags(const Flags& flags) {
 }
 
 tutti::Status check_batches(Flags& flags, int ranks) {
-  const int at_once = flags.micro_batch_size * ranks;
-  if (flags.global_batch_size == 0) flags.global_batch_size = at_once;
+  const std::int64_t at_once = std::int64_t{flags.micro_batch_size} * ranks;
+  if (flags.global_batch_size == 0 && at_once <= std::numeric_limits<int>::max())
+    flags.global_batch_size = static_cast<int>(at_once);
   if (flags.global_batch_size < 1 || flags.global_batch_size % at_once != 0) {
     return bad(fmt::format(
         "--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "

@@ -7,7 +7,7 @@
 
 #include "data.hpp"
 #include "flags.hpp"
-#include "report.hpp"
+#include "outputs.hpp"
 #include "trainer.hpp"
 #include "tutti/group.hpp"
 
@@ -31,10 +31,11 @@ int main(int argc, char** argv) {
   auto parsed = pretrain::parse_flags(argc, argv);
   if (parsed.exit_code) return refuse(parsed.text, *parsed.exit_code);
   pretrain::Flags& flags = parsed.flags;
-  if (auto status = pretrain::check_log(flags); !status.ok()) return refuse(status.message(), 2);
   auto data =
       pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
   if (!data.ok()) return refuse(data.status().message(), 2);
+  if (auto status = pretrain::check_outputs(flags); !status.ok())
+    return refuse(status.message(), 2);
   tutti::GroupOptions options;
   if (!flags.trace.empty()) {
     auto config = tutti::Config::from_environment();

@@ -1,7 +1,6 @@
 #include "report.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -85,16 +84,6 @@ const char* remark(Outcome outcome) {
 
 }  // namespace
 
-tutti::Status check_log(const Flags& flags) {
-  if (flags.log_json.empty()) return {};
-  const auto slash = flags.log_json.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : flags.log_json.substr(0, slash + 1);
-  const bool there = ::access(flags.log_json.c_str(), F_OK) == 0;
-  if (::access(there ? flags.log_json.c_str() : folder.c_str(), W_OK) == 0) return {};
-  return {tutti::Code::io,
-          "--log-json " + flags.log_json + " cannot be written: " + std::strerror(errno)};
-}
-
 TrainingReport::TrainingReport(const Flags& flags, int ranks, std::int64_t first_step)
     : flags_(flags),
       ranks_(ranks),
@@ -125,26 +114,40 @@ tutti::Result<std::unique_ptr<TrainingReport>> TrainingReport::open(const Flags&
   return report;
 }
 
-void TrainingReport::write_log(const std::string& json) {
-  if (log_ == nullptr) return;
-  std::fprintf(log_, "%s\n", json.c_str());
-  std::fflush(log_);
+// A full disk does not end a training run: it is said once, and the run's end says it again.
+void TrainingReport::fail(const std::string& text) {
+  if (failure_.ok()) failure_ = tutti::Status(tutti::Code::io, text);
+  std::fprintf(stderr, "pretrain_gpt: warning: %s; training goes on\n", text.c_str());
 }
 
-// A full disk does not end a training run; it is said once.
+void TrainingReport::put(const std::string& text) {
+  if (stdout_failed_) return;
+  stdout_failed_ =
+      std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0;
+  if (stdout_failed_)
+    fail(fmt::format("standard output cannot be written: {}", std::strerror(errno)));
+}
+
+void TrainingReport::write_log(const std::string& json) {
+  if (log_ == nullptr) return;
+  if (std::fprintf(log_, "%s\n", json.c_str()) >= 0 && std::fflush(log_) == 0) return;
+  const int error = errno;
+  std::fclose(log_);
+  log_ = nullptr;
+  fail(fmt::format("--log-json {} cannot be written: {}", flags_.log_json, std::strerror(error)));
+}
+
 void TrainingReport::write_events(std::int64_t step, std::span<const Scalar> scalars) {
   if (!events_) return;
   if (auto status = events_->write(step, scalars); !status.ok()) {
     events_.reset();
-    warning(step, status.message());
+    fail(status.message());
   }
 }
 
 void TrainingReport::begin(const std::string& model, const std::string& layout) {
-  fmt::print("{}; {} rank{}, {} sequences of {} tokens a step\n{}", model, ranks_,
-             ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length,
-             with_line_end(layout));
-  std::fflush(stdout);
+  print("{}; {} rank{}, {} sequences of {} tokens a step\n{}", model, ranks_,
+        ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, with_line_end(layout));
   layout_ = layout;
   write_log(fmt::format(
       "{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
@@ -157,21 +160,28 @@ void TrainingReport::begin(const std::string& model, const std::string& layout) 
       flags_.overlap_grad_reduce, flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
+void TrainingReport::resumed(const std::string& from) {
+  print("resumed from {}: {} of {} steps are done\n", from, first_step_ - 1, flags_.train_iters);
+}
+
+void TrainingReport::nothing_left() {
+  print("nothing left to do: --train-iters {} is reached\n", flags_.train_iters);
+}
+
 void TrainingReport::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;
-  fmt::print(
+  print(
       "predicted: step {:.1f} ms, exposed communication {:.2f} ms of {:.2f} ms on the wire; "
       "beside each other compute keeps {:.0f} % of its pace, communication {:.0f} %\n",
       step.step_s * 1e3, step.exposed_s * 1e3, step.wire_s * 1e3, prediction.pace.compute * 100,
       prediction.pace.channel * 100);
-  std::fflush(stdout);
 }
 
 void TrainingReport::tell_prediction() {
   const double steps = static_cast<double>(steps_);
   const MeasuredSteps measured{mean_.step_s / steps, mean_.exposed_s / steps, mean_.wire_s / steps};
-  fmt::print("{}", compare(*prediction_, measured));
+  print("{}", compare(*prediction_, measured));
   const auto& step = prediction_->step;
   write_log(
       fmt::format("{{\"event\":\"prediction\","
@@ -186,8 +196,7 @@ void TrainingReport::tell_prediction() {
 void TrainingReport::layout(const std::string& layout) {
   if (layout == layout_) return;
   layout_ = layout;
-  fmt::print("the order of use is known; the buckets are\n{}", with_line_end(layout));
-  std::fflush(stdout);
+  print("the order of use is known; the buckets are\n{}", with_line_end(layout));
 }
 
 std::string TrainingReport::time_left(std::int64_t step) const {
@@ -200,7 +209,7 @@ std::string TrainingReport::time_left(std::int64_t step) const {
 void TrainingReport::print_line(const StepLine& line) {
   const RankOverlap& mean = line.overlap.mean;
   const double compute = mean.forward_s + mean.backward_s + mean.update_s;
-  fmt::print(
+  print(
       "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
       "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
       "  ETA {}{}\n",
@@ -208,7 +217,6 @@ void TrainingReport::print_line(const StepLine& line) {
       line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
       line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
       remark(line.outcome));
-  std::fflush(stdout);
 }
 
 void TrainingReport::step(const StepLine& line) {
@@ -243,49 +251,46 @@ void TrainingReport::add_to_table(const StepLine& line) {
 }
 
 void TrainingReport::validation(std::int64_t step, double loss) {
-  fmt::print("step {}  validation loss {:.6f}\n", step, loss);
+  print("step {}  validation loss {:.6f}\n", step, loss);
   write_events(step, std::array{Scalar{"loss/validation", loss}});
-  std::fflush(stdout);
   write_log(
       fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
 }
 
 void TrainingReport::warning(std::int64_t step, const std::string& text) {
-  fmt::print("step {}  warning: {}\n", step, text);
-  std::fflush(stdout);
+  print("step {}  warning: {}\n", step, text);
   write_log(fmt::format("{{\"event\":\"warning\",\"step\":{},\"text\":{}}}", step, quoted(text)));
 }
 
 void TrainingReport::checkpoint(std::int64_t step, const std::string& folder) {
-  fmt::print("step {}  saved to {}\n", step, folder);
-  std::fflush(stdout);
+  print("step {}  saved to {}\n", step, folder);
   write_log(
       fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step, quoted(folder)));
 }
 
-void TrainingReport::print_table() const {
+void TrainingReport::print_table() {
   const double steps = static_cast<double>(steps_);
-  fmt::print("\n{:<26}{:>14}{:>14}\n",
-             fmt::format("ms, steps {} … {}", first_step_ + 1, flags_.train_iters), "mean of ranks",
-             "max of ranks");
+  print("\n{:<26}{:>14}{:>14}\n",
+        fmt::format("ms, steps {} … {}", first_step_ + 1, flags_.train_iters), "mean of ranks",
+        "max of ranks");
   for (const Field& field : kTimes) {
-    fmt::print("{:<26}{:>14.3f}{:>14.3f}\n", field.words, mean_.*field.value / steps * 1e3,
-               max_.*field.value / steps * 1e3);
+    print("{:<26}{:>14.3f}{:>14.3f}\n", field.words, mean_.*field.value / steps * 1e3,
+          max_.*field.value / steps * 1e3);
   }
-  fmt::print("{:<26}{:>12.1f} %{:>12.1f} %  (smallest)\n", "hidden share",
-             mean_.hidden / steps * 100, max_.hidden / steps * 100);
-  fmt::print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
+  print("{:<26}{:>12.1f} %{:>12.1f} %  (smallest)\n", "hidden share", mean_.hidden / steps * 100,
+        max_.hidden / steps * 100);
+  print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
 }
 
 void TrainingReport::end(std::int64_t skipped, std::int64_t transient,
                          const std::string& weight_hash) {
   if (steps_ > 0) print_table();
   if (steps_ > 0 && prediction_) tell_prediction();
-  fmt::print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_,
-             last_loss_, skipped, skipped == 1 ? "" : "s", transient);
-  if (!flags_.log_json.empty()) fmt::print("log in {}\n", flags_.log_json);
-  if (!weight_hash.empty()) fmt::print("weights sha256 {}\n", weight_hash);
-  std::fflush(stdout);
+  if (first_step_ <= flags_.train_iters)
+    print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_, last_loss_,
+          skipped, skipped == 1 ? "" : "s", transient);
+  if (log_ != nullptr) print("log in {}\n", flags_.log_json);
+  if (!weight_hash.empty()) print("weights sha256 {}\n", weight_hash);
   write_log(
       fmt::format("{{\"event\":\"end\",\"step\":{},\"skipped\":{},\"transient\":{},"
                   "\"weights\":{}}}",

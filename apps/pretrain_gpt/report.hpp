@@ -4,6 +4,8 @@
 // Thread-safety  one thread at a time.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "event_file.hpp"
 #include "flags.hpp"
@@ -36,9 +39,6 @@ struct StepLine {
   }
 };
 
-// io names a log that cannot be written: to be asked on all ranks, before they meet.
-tutti::Status check_log(const Flags& flags);
-
 class TrainingReport {
  public:
   // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
@@ -49,6 +49,9 @@ class TrainingReport {
   TrainingReport& operator=(const TrainingReport&) = delete;
 
   void begin(const std::string& model, const std::string& layout);
+  // After a checkpoint; where its step is the last one, there is nothing left to do.
+  void resumed(const std::string& from);
+  void nothing_left();
   // To be compared with what is measured, at the end.
   void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
@@ -58,14 +61,22 @@ class TrainingReport {
   void warning(std::int64_t step, const std::string& text);
   void checkpoint(std::int64_t step, const std::string& folder);
   void end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash);
+  // io: something could not be written, as on a full disk.
+  const tutti::Status& failure() const { return failure_; }
 
  private:
   TrainingReport(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
+  template <class... Values>
+  void print(fmt::format_string<Values...> text, Values&&... values) {
+    put(fmt::format(text, std::forward<Values>(values)...));
+  }
+  void put(const std::string& text);
+  void fail(const std::string& text);
   void write_log(const std::string& json);
   void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
-  void print_table() const;
+  void print_table();
   void tell_prediction();
   std::string time_left(std::int64_t step) const;
 
@@ -74,6 +85,8 @@ class TrainingReport {
   std::int64_t first_step_;
   std::chrono::steady_clock::time_point begin_;
   std::FILE* log_ = nullptr;
+  tutti::Status failure_;  // the first
+  bool stdout_failed_ = false;
   std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;                 // as told last
   std::optional<Foretold> prediction_;

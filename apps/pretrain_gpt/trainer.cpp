@@ -63,11 +63,14 @@ class Trainer {
 
   Status set_up();
   Status run();
+  // What could not be written, though training went well.
+  Status unwritten() const { return report_ ? report_->failure() : Status(); }
   // So that nobody waits for a rank that stopped alone.
   void give_up(const Status& status);
 
  private:
   Status resume();
+  bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
   Status look_ahead();
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
@@ -98,7 +101,13 @@ class Trainer {
 
 Status Trainer::set_up() {
   set_threads(flags_.threads);
-  net_ = make_model(flags_);
+  try {
+    net_ = make_model(flags_);
+  } catch (const c10::Error& error) {
+    return {Code::invalid_argument,
+            fmt::format("--num-layers {} of --hidden-size {} cannot be made: {}", flags_.num_layers,
+                        flags_.hidden_size, error.what_without_backtrace())};
+  }
   auto options = wrap_options(flags_);
   if (!flags_.load.empty()) {
     auto info = train_::inspect_checkpoint(flags_.load);
@@ -124,9 +133,10 @@ Status Trainer::set_up() {
         fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
                     flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
         model_->layer().describe());
+    if (!flags_.load.empty()) report_->resumed(flags_.load);
     for (const std::string& text : warnings_) say(at_.steps, text);
   }
-  if (flags_.predict) {
+  if (flags_.predict && !is_done()) {
     if (auto status = look_ahead(); !status.ok()) return status;
   }
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
@@ -284,6 +294,7 @@ Status Trainer::after_step(std::int64_t step) {
 }
 
 Status Trainer::run() {
+  if (is_done() && report_) report_->nothing_left();
   for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
@@ -324,7 +335,8 @@ TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data 
     return {status, given};
   }
   Status status = trainer.run();
-  if (!status.ok()) trainer.give_up(status);
+  if (status.ok()) return {trainer.unwritten(), false};
+  trainer.give_up(status);
   return {status, false};
 }
 

@@ -62,13 +62,8 @@ LossGuard::Judgement LossGuard::judge(std::int64_t step, const StepReport& repor
   if (report.outcome == Outcome::rejected)
     return again ? judge_second(step, report) : judge_first(step, report);
   recomputing_ = -1;
-  if (report.outcome == Outcome::skipped) {
-    ++skipped_;
-    return go_on(
-        fmt::format("step {} was skipped on all ranks, because a gradient was not finite: "
-                    "{}; {} skipped so far",
-                    step, describe(report.faults), skipped_));
-  }
+  if (report.outcome == Outcome::skipped) return judge_skipped(step, report);
+  if (report.outcome == Outcome::updated) skipped_in_a_row_ = 0;
   if (report.outcome == Outcome::empty)
     return go_on(fmt::format(
         "step {} has nothing to learn from, because every token of all ranks is masked: "
@@ -96,6 +91,20 @@ Status LossGuard::restore(std::string_view state) {
     return {Code::corrupt, "the state of the loss guard cannot be read"};
   *this = seen;
   return {};
+}
+
+LossGuard::Judgement LossGuard::judge_skipped(std::int64_t step, const StepReport& report) {
+  ++skipped_;
+  if (++skipped_in_a_row_ >= options_.most_skipped)
+    return stop(
+        fmt::format("{} steps in a row, up to step {}, were skipped, because gradients were not "
+                    "finite: {}. Nothing is learned any more, so the run ends; continue from the "
+                    "last checkpoint with a smaller learning rate or other data",
+                    skipped_in_a_row_, step, describe(report.faults)));
+  return go_on(
+      fmt::format("step {} was skipped on all ranks, because a gradient was not finite: "
+                  "{}; {} skipped so far",
+                  step, describe(report.faults), skipped_));
 }
 
 LossGuard::Judgement LossGuard::judge_first(std::int64_t step, const StepReport& report) {

@@ -292,6 +292,8 @@ promise('labels_can_be_read_in_a_narrow_window_and_with_many_ranks', async (brow
     const crowded = labels.filter((a) => labels.some((b) => a !== b && Math.abs(a.top - b.top) < 2 && a.left < b.left && b.left < a.right));
     assert.deepEqual(crowded, [], `${algorithm} ${n} ${width}`);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${width} is too narrow`);
+    const clock = await page.$eval('#clock', (word) => word.getBoundingClientRect().height);
+    assert.ok(clock < 30, `${width}: the clock is ${clock} px high`);  // in one line
     assert.deepEqual(page.complaints, []);
     await page.close();
   }

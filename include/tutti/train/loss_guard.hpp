@@ -2,7 +2,8 @@
 //
 // NaN or Inf: the step is computed once more from the same state. If that goes well the fault was
 // *transient*, and training goes on; if not it is *persistent*, and the run ends before the update,
-// with rank, step and bucket or parameter named on every rank. A *spiky* loss (at least ten times the
+// with rank, step and bucket or parameter named on every rank. Without that check such a step is skipped;
+// too many in a row end the run, as nothing is learned any more. A *spiky* loss (at least ten times the
 // largest of the first hundred) is only warned about.
 //
 // A pure state machine: it sees StepReports, which are alike on all ranks, so its verdicts are too.
@@ -22,9 +23,10 @@ inline namespace [[gnu::visibility("default")]] v1 {
 class LossGuard {
  public:
   struct Options {
-    bool check_for_nan = false;     // --check-for-nan-in-loss-and-grad
-    bool strict = false;            // --strict-loss-check: loss flag decides with the step
-    bool check_for_spikes = false;  // --check-for-spiky-loss
+    bool check_for_nan = false;      // --check-for-nan-in-loss-and-grad
+    bool strict = false;             // --strict-loss-check: loss flag decides with the step
+    bool check_for_spikes = false;   // --check-for-spiky-loss
+    std::int64_t most_skipped = 10;  // steps in a row; the run ends with the last of them
   };
   explicit LossGuard(Options options) : options_(options) {}
 
@@ -50,6 +52,7 @@ class LossGuard {
   std::int64_t transient() const noexcept { return transient_; }
 
  private:
+  Judgement judge_skipped(std::int64_t step, const StepReport& report);
   Judgement judge_first(std::int64_t step, const StepReport& report);
   Judgement judge_second(std::int64_t step, const StepReport& report);
   Judgement judge_bad_loss(std::int64_t step, std::int64_t now, double mean_loss,
@@ -59,6 +62,7 @@ class LossGuard {
   std::int64_t recomputing_ = -1;  // the step that was asked to be computed again
   std::string first_fault_;
   std::int64_t skipped_ = 0;
+  std::int64_t skipped_in_a_row_ = 0;
   std::int64_t transient_ = 0;
   std::int64_t samples_ = 0;
   double largest_ = 0;

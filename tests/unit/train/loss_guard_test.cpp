@@ -73,6 +73,26 @@ TEST(LossGuard, the_same_fault_twice_is_told_once) {
               Not(HasSubstr("the first time")));
 }
 
+TEST(LossGuard, steps_that_are_skipped_in_a_row_end_the_run) {
+  LossGuard guard({.most_skipped = 3});
+  std::int64_t step = 0;
+  for (int round = 0; round < 4; ++round) {  // two and a good one, as often as you like
+    EXPECT_EQ(guard.judge(++step, report(Outcome::skipped, {kGradient})).verdict, Verdict::go_on);
+    EXPECT_EQ(guard.judge(++step, report(Outcome::skipped, {kGradient})).verdict, Verdict::go_on);
+    EXPECT_EQ(guard.judge(++step, report(Outcome::updated)).verdict, Verdict::go_on);
+  }
+  EXPECT_EQ(guard.judge(20, report(Outcome::skipped, {kGradient})).verdict, Verdict::go_on);
+  // A step with nothing to learn from does not tell whether it has become better.
+  EXPECT_EQ(guard.judge(21, report(Outcome::empty)).verdict, Verdict::go_on);
+  EXPECT_EQ(guard.judge(22, report(Outcome::skipped, {kGradient})).verdict, Verdict::go_on);
+  const auto judgement = guard.judge(23, report(Outcome::skipped, {kGradient}));
+  EXPECT_EQ(judgement.verdict, Verdict::stop);
+  EXPECT_EQ(judgement.status.code(), Code::aborted);
+  EXPECT_THAT(judgement.text, AllOf(HasSubstr("3 steps in a row"), HasSubstr("step 23"),
+                                    HasSubstr("'decoder.weight'")));
+  EXPECT_EQ(guard.skipped(), 11);
+}
+
 TEST(LossGuard, every_step_may_be_computed_again_once) {
   LossGuard guard({.check_for_nan = true});
   for (std::int64_t step = 1; step <= 5; ++step) {

@@ -1,0 +1,72 @@
+// Every number of pretrain_gpt's command line that cannot be meant is refused by its flag's name.
+#include "flags.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pretrain {
+namespace {
+
+Parsed parse(std::vector<std::string> words) {
+  words.insert(words.begin(), {"pretrain_gpt", "--data-path", "text"});
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
+  return parse_flags(static_cast<int>(pointers.size()), pointers.data());
+}
+
+void expect_refused(const std::string& flag, const std::string& value) {
+  const Parsed parsed = parse({flag, value});
+  EXPECT_EQ(parsed.exit_code, 2) << flag << " " << value;
+  EXPECT_TRUE(parsed.text.starts_with(flag + ": '" + value + "' is not a")) << parsed.text;
+  EXPECT_NE(parsed.text.find("see pretrain_gpt --help"), std::string::npos) << parsed.text;
+}
+
+TEST(Flags, real_numbers_are_finite_and_in_their_range) {
+  for (const char* flag : {"--lr", "--min-lr", "--clip-grad", "--weight-decay", "--adam-beta1",
+                           "--adam-beta2", "--adam-eps", "--sgd-momentum", "--dropout"})
+    for (const char* value : {"nan", "inf", "-1", "1e400", "1e30", "much", "1x"})
+      expect_refused(flag, value);
+  for (const char* flag : {"--adam-beta1", "--adam-beta2", "--sgd-momentum", "--dropout"})
+    expect_refused(flag, "1");
+  for (const char* flag : {"--lr", "--adam-eps"}) expect_refused(flag, "0");
+}
+
+TEST(Flags, whole_numbers_are_whole_and_in_their_range) {
+  for (const char* flag :
+       {"--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length",
+        "--micro-batch-size", "--global-batch-size", "--train-iters", "--seed", "--eval-interval",
+        "--eval-iters", "--lr-warmup-iters", "--lr-decay-iters", "--bucket-size",
+        "--check-weight-hash-across-dp-replicas-interval", "--log-interval", "--save-interval",
+        "--keep", "--threads"})
+    for (const char* value : {"nan", "-1", "99999999999999999999", "1.5", "1e3"})
+      expect_refused(flag, value);
+  for (const char* flag :
+       {"--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length",
+        "--micro-batch-size", "--train-iters", "--eval-iters", "--log-interval", "--threads"})
+    expect_refused(flag, "0");
+}
+
+TEST(Flags, numbers_that_can_be_meant_are_taken_as_they_are) {
+  const Parsed parsed = parse({"--lr", "3e-3", "--adam-beta1", "0", "--clip-grad", "0", "--seed",
+                               "0", "--train-iters", "+7", "--bucket-size", "1048576"});
+  ASSERT_FALSE(parsed.exit_code) << parsed.text;
+  EXPECT_EQ(parsed.flags.lr, 3e-3);
+  EXPECT_EQ(parsed.flags.adam_beta1, 0);
+  EXPECT_EQ(parsed.flags.clip_grad, 0);
+  EXPECT_EQ(parsed.flags.seed, 0);
+  EXPECT_EQ(parsed.flags.train_iters, 7);
+  EXPECT_EQ(parsed.flags.bucket_size, 1048576);
+}
+
+TEST(Flags, what_does_not_fit_together_is_refused) {
+  EXPECT_EQ(parse({"--min-lr", "2", "--lr", "1"}).text, "--min-lr 2 is larger than --lr 1");
+  EXPECT_EQ(parse({"--foo"}).exit_code, 2);
+  EXPECT_NE(parse({"--foo"}).text.find("see pretrain_gpt --help"), std::string::npos);
+  Flags flags = parse({"--micro-batch-size", "1048576"}).flags;
+  EXPECT_FALSE(check_batches(flags, 1 << 20).ok());  // more than an int holds
+}
+
+}  // namespace
+}  // namespace pretrain
