@@ -83,8 +83,9 @@ void Network::pass_torus(int from_host, int to_host, double seconds, Passage& pa
   int row = from_host / columns_;
   int column = from_host % columns_;
   const auto link = [&](Direction direction) -> double& {
-    const auto host = static_cast<std::size_t>(row * columns_ + column);
-    return links_[static_cast<std::size_t>(standing_.host[host]) * kDirections + direction];
+    const int place = row * columns_ + column;
+    const int host = standing_.host[static_cast<std::size_t>(place)];
+    return links_[static_cast<std::size_t>(host) * kDirections + direction];
   };
   for (int way = way_round(column, to_host % columns_, columns_); way != 0;) {
     passage.take(link(way > 0 ? kEast : kWest), seconds);

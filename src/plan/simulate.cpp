@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/in_network.hpp"
 
@@ -30,7 +31,9 @@ std::int64_t last_seat(const CollectiveJob& job) {
 }
 
 Status check(const Cluster& cluster, const CollectiveJob& job) {
-  const auto refuse = [](std::string what) { return Status(Code::invalid_argument, what); };
+  const auto refuse = [](std::string what) {
+    return Status(Code::invalid_argument, std::move(what));
+  };
   if (job.ranks < 1 || job.stride < 1 || job.first_seat < 0 || job.root < 0 ||
       job.root >= job.ranks || !(job.bytes >= 0) || !(job.start >= 0))
     return refuse("a job's ranks, stride, root, bytes or start make no sense");
