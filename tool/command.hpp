@@ -4,6 +4,8 @@
 // stderr names the culprit). `tutti run` ends with its ranks' code instead.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -20,6 +22,8 @@ namespace tutti::tool {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadInput = 2;
+// As if its signal had ended it: a reader of its output that went away is no failure to talk about.
+inline constexpr int kReaderGone = 128 + SIGPIPE;
 
 struct Command {
   CLI::App* parser = nullptr;
@@ -39,5 +43,10 @@ Command make_bench(CLI::App& app, std::vector<std::string> words);
 int complain(std::string_view command, std::string_view message, int code);
 // The same, with the code that fits: 2 for the caller's mistake, 1 otherwise.
 int complain(std::string_view command, const Status& status);
+
+// Before the work: whether what `flag` names can be written. An empty path was not said.
+Status check_output(std::string_view flag, const std::string& path);
+// After it: what was printed has to be out, or the command has failed. Returns the exit code.
+int finish_output(int code);
 
 }  // namespace tutti::tool

@@ -12,8 +12,9 @@ int complain(std::string_view command, std::string_view message, int code) {
 }
 
 int complain(std::string_view command, const Status& status) {
-  return complain(command, status.message(),
-                  status.code() == Code::invalid_argument ? kBadInput : kFailed);
+  if (status.code() != Code::invalid_argument) return complain(command, status.message(), kFailed);
+  return complain(command, fmt::format("{} (see tutti {} --help)", status.message(), command),
+                  kBadInput);
 }
 
 }  // namespace tutti::tool

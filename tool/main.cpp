@@ -3,37 +3,52 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 
 #include "tool/command.hpp"
+#include "tutti/config.hpp"
 #include "tutti/version.h"
 
 namespace tutti::tool {
 
 namespace {
 
-// CLI11 reports an unknown subcommand as a missing one, and words in reverse.
+std::string names_of(const std::vector<const CLI::App*>& commands) {
+  std::string names;
+  for (const CLI::App* command : commands) names += " " + command->get_name();
+  return names;
+}
+
+// Those that are listed to people.
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+// CLI11 reports an unknown subcommand as a missing one, and words in reverse. So the words are
+// followed as far as they lead, and who stands there is complained about.
 int complain_about_words(const CLI::App& app, const std::vector<std::string>& words,
                          const CLI::ParseError& error) {
-  std::string known;
-  for (const CLI::App* command : app.get_subcommands({}))
-    known.append(" ").append(command->get_name());
-  if (words.empty()) {
-    fmt::print(stderr, "tutti: say what to do:{}; see tutti --help\n", known);
-    return kBadInput;
-  }
-  const auto names = app.get_subcommands({});
-  const bool is_command = std::any_of(names.begin(), names.end(), [&](const CLI::App* command) {
-    return command->get_name() == words.front();
-  });
-  if (!is_command) {
-    fmt::print(stderr, "tutti: there is no command or flag '{}'; there are:{}\n", words.front(),
-               known);
-    return kBadInput;
+  const CLI::App* reached = &app;
+  std::string name;  // " plan model"
+  auto next = words.begin();
+  for (; next != words.end(); ++next) {
+    const auto commands = commands_of(*reached);
+    const auto named = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* command) {
+      return command->get_name() == *next;
+    });
+    if (named == commands.end()) break;
+    reached = *named;
+    name += " " + *next;
   }
   std::string text = error.what();
-  if (const std::size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
-  return complain(words.front(), fmt::format("{} (see tutti {} --help)", text, words.front()),
-                  kBadInput);
+  text.resize(std::min(text.find('\n'), text.size()));
+  const auto commands = commands_of(*reached);
+  if (!commands.empty() && reached->get_require_subcommand_min() > 0)
+    text = next == words.end() ? fmt::format("say what to do:{}", names_of(commands))
+                               : fmt::format("there is no command or flag '{}'; there are:{}",
+                                             *next, names_of(commands));
+  fmt::print(stderr, "tutti{}: {} (see tutti{} --help)\n", name, text, name);
+  return kBadInput;
 }
 
 int run_tool(int count, char** arguments) {
@@ -64,6 +79,7 @@ int run_tool(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     return complain_about_words(app, words, error);
   }
+  (void)Config::from_environment();  // a misspelt variable is told here, once, for every command
   for (const Command& command : commands)
     if (command.parser->parsed()) return command.action();
   return kBadInput;
@@ -73,10 +89,12 @@ int run_tool(int count, char** arguments) {
 }  // namespace tutti::tool
 
 int main(int count, char** arguments) {
+  using namespace tutti::tool;
   try {
-    return tutti::tool::run_tool(count, arguments);
+    return finish_output(run_tool(count, arguments));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tutti: {}\n", error.what());
-    return tutti::tool::kFailed;
+    // fmt::print throws where standard output cannot be written: finish_output() tells of that.
+    if (std::ferror(stdout) == 0) fmt::print(stderr, "tutti: {}\n", error.what());
   }
+  return finish_output(kFailed);
 }

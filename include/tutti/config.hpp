@@ -64,6 +64,8 @@ struct Config {
   // TUTTI_MAX_CORE_SHARE
   double max_core_share = 1.0;
 
+  // Warns of TUTTI_ variables that there are not, once in a process, and only where nobody else does:
+  // not on ranks above 0, nor under `tutti run`, which has told already.
   static Result<Config> from_environment();
 };
 
@@ -75,6 +77,8 @@ struct ConfigVariable {
   std::string value;  // as set in this environment; empty when not set
 };
 std::vector<ConfigVariable> config_variables();
+// A sentence for each TUTTI_ variable that is set and that there is not, with the nearest one.
+std::vector<std::string> unknown_variables();
 
 }  // namespace v1
 }  // namespace tutti

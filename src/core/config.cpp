@@ -2,11 +2,14 @@
 #include "tutti/config.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/process_hooks.hpp"
 #include "core/words.hpp"
 
 namespace tutti {
@@ -251,10 +254,32 @@ const Row kRows[] = {
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
 };
 
+// What this repository's own tests tell each other: nobody's slips.
+constexpr std::string_view kOfTests[] = {
+    "TUTTI_TEST_", "TUTTI_TOOL",     "TUTTI_BUILD_DIR",     "TUTTI_SOURCE_DIR",
+    "TUTTI_SEED",  "TUTTI_SKIPS_TO", "TUTTI_TORCH_BACKEND", "TUTTI_UPDATE_GOLDENS"};
+
 // Set to nothing means not set.
 std::string_view value_of(const Row& row) {
   const char* value = std::getenv(row.name);
   return value ? value : "";
+}
+
+// Somebody else tells what this process could: the launcher, or rank 0.
+bool is_told_elsewhere() {
+  if (std::getenv("TUTTI_RANK") != nullptr) return true;
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name); rank != nullptr && std::atoi(rank) != 0) return true;
+  return false;
+}
+
+void warn_of_unknown_variables(const Config& config) {
+  if (is_told_elsewhere()) return;
+  const auto sentences = unknown_variables();
+  if (sentences.empty() || !first_warning()) return;
+  const auto log = Log::open(config);
+  for (const std::string& sentence : sentences)
+    if (log.ok()) log->warn(Subsystem::init, "{}", sentence);
 }
 
 }  // namespace
@@ -267,7 +292,27 @@ Result<Config> Config::from_environment() {
     if (Status status = row.read(text, config); !status.ok())
       return status.annotate(fmt::format("{}={}", row.name, text));
   }
+  warn_of_unknown_variables(config);
   return config;
+}
+
+std::vector<std::string> unknown_variables() {
+  std::vector<std::string_view> known;
+  for (const Row& row : kRows) known.push_back(row.name);
+  std::vector<std::string> sentences;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("TUTTI_") || std::ranges::count(known, name) > 0) continue;
+    if (std::ranges::any_of(kOfTests, [&](auto prefix) { return name.starts_with(prefix); }))
+      continue;
+    const std::string_view nearest = nearest_word(name, known);
+    sentences.push_back(
+        fmt::format("there is no variable {}{}", name,
+                    nearest.empty() ? "; tutti info lists those that there are"
+                                    : fmt::format(": is {} meant? It is passed over", nearest)));
+  }
+  return sentences;
 }
 
 std::vector<ConfigVariable> config_variables() {

@@ -23,7 +23,7 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   const auto failed = [&] {
     return Status(Code::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
   };
@@ -34,15 +34,16 @@ Result<std::string> read_file(const std::string& path) {
   for (;;) {
     const ssize_t got = ::read(file.get(), piece, sizeof piece);
     if (got == 0) return text;
-    if (got > 0)
-      text.append(piece, static_cast<std::size_t>(got));
-    else if (errno != EINTR)
-      return failed();
+    if (got < 0 && errno != EINTR) return failed();
+    if (got > 0) text.append(piece, static_cast<std::size_t>(got));
+    if (text.size() > most_bytes)
+      return Status(Code::io, fmt::format("{} cannot be read: it holds more than {} MiB", path,
+                                          most_bytes >> 20));
   }
 }
 
-std::string read_text(const std::string& path) {
-  auto text = read_file(path);
+std::string read_text(const std::string& path, std::size_t most_bytes) {
+  auto text = read_file(path, most_bytes);
   return text.ok() ? *std::move(text) : std::string();
 }
 

@@ -4,6 +4,7 @@
 // of their own, and in a process that has loaded one a std::ifstream reads nonsense or crashes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,10 +14,13 @@
 
 namespace tutti {
 
-// The whole of a file. Code::io names it.
-Result<std::string> read_file(const std::string& path);
+// More than any file holds that people write, and little enough to read at once by mistake.
+inline constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
+
+// The whole of a file. Code::io names it, also where it does not end after `most_bytes` (/dev/zero).
+Result<std::string> read_file(const std::string& path, std::size_t most_bytes = kMostFileBytes);
 // The same, empty when it cannot be read.
-std::string read_text(const std::string& path);
+std::string read_text(const std::string& path, std::size_t most_bytes = kMostFileBytes);
 
 // What stands before the first blank or the end.
 std::string_view first_word(std::string_view text);

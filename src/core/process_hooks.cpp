@@ -24,6 +24,7 @@ std::array<Slot, Hook::kMaxHooks> g_slots;
 // How many walks are under way; whoever unregisters waits until it was zero once.
 std::atomic<std::uint32_t> g_walks{0};
 std::atomic<std::uint32_t> g_forks{0};
+std::atomic<bool> g_warned{false};
 
 void run(SlotState occasion) noexcept {
   g_walks.fetch_add(1);
@@ -108,6 +109,8 @@ void Hook::reset() noexcept {
 }
 
 void run_dump_hooks() noexcept { run(kDump); }
+
+bool first_warning() noexcept { return !g_warned.exchange(true); }
 
 std::uint32_t fork_generation() noexcept {
   take_fork();

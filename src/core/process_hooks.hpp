@@ -45,6 +45,9 @@ class Hook {
 // Runs the dump hooks; async-signal-safe.
 void run_dump_hooks() noexcept;
 
+// True the first time, and never again: for what a process is told once, however many ranks it has.
+bool first_warning() noexcept;
+
 // Counts the forks that lie between this process and the one that loaded the library.
 std::uint32_t fork_generation() noexcept;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -39,6 +40,21 @@ bool read_quantity(std::string_view text, std::span<const Unit> units, double& v
     return true;
   }
   return false;
+}
+
+// How many letters have to be put in, taken out or changed to make one of the other.
+std::size_t letters_apart(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t before = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = before + (lower(a[i - 1]) != lower(b[j - 1]));
+      before = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
 }
 
 constexpr double kKi = 1024;
@@ -98,6 +114,18 @@ std::string from_hex(std::string_view text) {
     bytes += static_cast<char>(high * 16 + low);
   }
   return bytes;
+}
+
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> right_ones) {
+  std::string_view nearest;
+  std::size_t least = std::max<std::size_t>(2, word.size() / 4) + 1;  // more is another word
+  for (const std::string_view each : right_ones) {
+    const std::size_t apart = letters_apart(word, each);
+    if (apart >= least) continue;
+    least = apart;
+    nearest = each;
+  }
+  return nearest;
 }
 
 Result<std::int64_t> parse_integer(std::string_view text) {

@@ -26,6 +26,9 @@ std::string unknown_word(std::string_view what, std::string_view word,
 std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view text);
 
+// The one that `word` is most likely a slip of; empty where it resembles none.
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> right_ones);
+
 // Whole strings only; Code::invalid_argument quotes what cannot be read.
 Result<std::int64_t> parse_integer(std::string_view text);
 // "65536", "64K", "1M", "2GiB": units are powers of 1024.

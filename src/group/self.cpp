@@ -188,6 +188,18 @@ Status check_same(const Environment& environment, const char* ours, const char* 
                   *environment(ours), theirs, *environment(theirs)));
 }
 
+// They name torchrun's job: ranks that read a different slip of them would wait for each other.
+Status check_master(const Environment& environment) {
+  if (const auto host = environment("MASTER_ADDR"))
+    if (host->find_first_not_of(" \t") == std::string::npos)
+      return contradiction("MASTER_ADDR is set to nothing; it is the address of rank 0's host");
+  const auto port = environment("MASTER_PORT");
+  if (!port) return {};
+  const std::optional<int> number = to_int(*port);
+  if (number && *number >= 1 && *number <= 65535) return {};
+  return contradiction(fmt::format("MASTER_PORT='{}' is not a port of 1 … 65535", *port));
+}
+
 // The namespace of "namespace.rank".
 std::string without_rank(std::string id) {
   const std::size_t dot = id.rfind('.');
@@ -302,6 +314,8 @@ Result<Self> find_self(const Environment& environment) {
     self.launcher = family->launcher;
     if (Status status = read_world(environment, *family, self); !status.ok()) return status;
     if (Status status = read_local(environment, *family, self); !status.ok()) return status;
+    if (self.launcher == "torchrun")
+      if (Status status = check_master(environment); !status.ok()) return status;
     if (self.launcher == "tutti") {
       if (Status status = check_same(environment, "TUTTI_RANK", "RANK"); !status.ok())
         return status;

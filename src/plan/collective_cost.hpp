@@ -74,7 +74,8 @@ CollectiveCost cheapest(const Cluster& cluster, Collective collective, const Gro
 std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collective,
                                       Algorithm algorithm, const GroupSeats& members, double bytes);
 // What no algorithm beats: the bytes that a rank and a host must move, and how fast one message can
-// become `ranks` many when a core can begin another every `overhead`.
+// become `ranks` many when a core can begin another every `overhead`; on one measured host, what
+// copying and meeting take there.
 double lower_bound(const Cluster& cluster, Collective collective, const GroupSeats& members,
                    double bytes);
 // One message from a rank to another `stride` ranks on.

@@ -28,6 +28,19 @@ bool all_hear(Collective collective) {
   return !shape.is_prefix() && !(shape.rooted && shape.has_parts());
 }
 
+// Ranks of one measured host pass no messages: they meet, and each does its even share of the copying
+// in memory that all of them see. One store can serve a fold and its distribution, so that an
+// all_reduce need not move the array twice.
+double memory_bound(const tuner::Machine& machine, Collective collective, int ranks, double bytes) {
+  const CollectiveShape& shape = shape_of(collective);
+  double share = std::min(1.0, bus_factor(collective, ranks));
+  if (shape.rooted) share *= shape.has_parts() ? 1.0 / ranks : (ranks - 1.0) / ranks;
+  if (shape.folds() && collective != Collective::all_reduce) share /= 2;  // read, hardly written
+  const double moved = share * bytes;
+  const double copying = moved > 0 ? machine.copy.seconds(moved) * machine.crowding(ranks) : 0;
+  return std::max(copying, machine.meet_seconds(ranks));
+}
+
 }  // namespace
 
 double lower_bound(const Cluster& cluster, Collective collective, const GroupSeats& members,
@@ -36,6 +49,8 @@ double lower_bound(const Cluster& cluster, Collective collective, const GroupSea
   const int ranks = members.ranks;
   const int per_host = members.per_host(cluster);
   const int hosts = members.hosts(cluster);
+  if (cluster.machine && hosts == 1)
+    return memory_bound(*cluster.machine, collective, ranks, bytes);
   const Wire& near = cluster.within;
   const Wire& far = cluster.between;
   const bool by_switches =

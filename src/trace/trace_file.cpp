@@ -173,7 +173,8 @@ Result<RankTrace> parse_trace(const std::string& path, const std::string& bytes)
 }
 
 Result<RankTrace> read_trace(const std::string& path) {
-  const auto bytes = read_file(path);
+  constexpr std::size_t kMostTraceBytes = std::size_t{4} << 30;  // days of a busy rank
+  const auto bytes = read_file(path, kMostTraceBytes);
   if (!bytes.ok()) return bytes.status();
   return parse_trace(path, *bytes);
 }

@@ -44,7 +44,7 @@ class Bench(LaunchTest):
 
     def test_a_small_check_gives_a_table_and_json(self):
         results = self.measured("all_reduce", "-n", "2", "-b", "4", "-e", "4K", "-f", "4", "--check",
-                                "--budget", "5ms")
+                                "--budget", "5ms", "--wide")
         self.assertEqual([(r["bytes"], r["in_place"]) for r in results],
                          [(4 ** k, form) for k in range(1, 7) for form in (False, True)])
         for row in results:
@@ -104,7 +104,7 @@ class Bench(LaunchTest):
 
     def test_wrong_words_end_with_2_and_one_line(self):
         for words, culprit in (((), "collective"), (("all_rong",), "all_rong"),
-                               (("all_reduce", "-n", "-1"), "-n -1"),
+                               (("all_reduce", "-n", "-1"), "--ranks: -1"),
                                (("all_reduce", "-b", "8", "-e", "4"), "-b 8 B"),
                                (("all_reduce", "--algorithm", "rong"), "rong"),
                                (("all_gather", "-n", "3", "--algorithm", "hypercube"), "hypercube"),

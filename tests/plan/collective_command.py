@@ -105,7 +105,7 @@ def mistakes():
     refused("collective all_reduce --ranks 30000 --cluster summit", "27648")
     refused("collective all_reduce --bytes 8Q", "8Q")
     refused("validate -n 4 --cluster summit", "calibrate")
-    refused("calibrate -n 1 -o /tmp/unused.json", "-n 1")
+    refused("calibrate -n 1 -o /tmp/unused.json", "--ranks: 1")
     refused("calibrate -n 2 -o /nowhere/at/all.json", "/nowhere/at/all.json")
     refused("calibrate -n 2 -o unused.json --time 1", "--time 1")
     for question in ("collective", "calibrate", "validate"):
@@ -131,6 +131,11 @@ def measured():
         expect(len(names) > 20, f"{len(names)} algorithms were measured")
         plan = answer(f"collective all_reduce --ranks 2 --bytes 64K --cluster {here}")
         expect(all(row["predicted_s"] > 0 for row in plan["algorithms"]), "predictions here")
+        for words in ("all_reduce --bytes 8", "broadcast --bytes 8", "broadcast --bytes 1M", "barrier"):
+            plan = answer(f"collective {words} --ranks 2 --cluster {here}")
+            expect(all(0 < row["share_of_bound"] <= 1 for row in plan["algorithms"]),
+                   f"{words}: shares of the bound")
+        expect("built in" not in done.stdout.split("tcp")[0], f"memory was measured: {done.stdout}")
         report = answer(f"validate -n 2 --cluster {here} --time 6")
         expect(report["cells"] and report["choices"], "cells and choices")
         # How near is for quiet machines to say (docs/performance.md): told, not judged.

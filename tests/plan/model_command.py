@@ -93,7 +93,7 @@ ERRORS = [
     ("model --layers 2 --hidden 64 --heads 4 --kv-heads 3 --vocab 10", "kv_heads 3"),
     ("model --layers 2 --hidden 64 --heads 5 --vocab 10", "heads 5"),
     ("search --preset llama2-7b", "--gpus"),
-    ("search --preset llama2-7b --gpus 0", "at least one"),
+    ("search --preset llama2-7b --gpus 0", "--gpus: 0 lies outside 1"),
     ("search --preset llama2-7b --gpus 8 --top 0", "--top"),
 ]
 

@@ -15,7 +15,7 @@ Result<std::vector<std::size_t>> walk_sizes(std::size_t first, std::size_t last,
   if (first > last)
     return Status(Code::invalid_argument,
                   fmt::format("-b {} is more than -e {}", size_words(first), size_words(last)));
-  if (!(factor >= 1.01) && first != last)
+  if (!(factor > 1) && first != last)
     return Status(Code::invalid_argument, fmt::format("-f {} must be more than 1", factor));
   if (first == 0 && last != 0)
     return Status(Code::invalid_argument, "-b 0 cannot be multiplied; begin with 1 at least");

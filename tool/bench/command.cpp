@@ -6,6 +6,7 @@
 
 #include "tool/bench/compare.hpp"
 #include "tool/bench/start.hpp"
+#include "tool/numbers.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -29,6 +30,7 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_option("collective", words.collectives,
                    "all_reduce, broadcast, …, a list of them with commas, or all");
   bench.add_option("-n,--ranks", options.ranks, "ranks (default: one per core, at least 2)")
+      ->check(between(1, kMostBenchRanks))
       ->take_last();  // a launcher says it once more
   bench.add_option("-b,--begin", words.first, "smallest size, with K, M or G (default 4)");
   bench.add_option("-e,--end", words.last, "largest size (default 64M)");
@@ -40,7 +42,8 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_option("--memory", words.memory, "symmetric or plain (default symmetric)");
   bench.add_option("--dtype", words.dtype, "f32, bf16, i64, … (default f32)");
   bench.add_option("--op", words.op, "sum, prod, min, max, avg, … (default sum)");
-  bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)");
+  bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)")
+      ->check(between(0, kMostBenchRanks - 1));
   bench.add_option("--placement", words.placement,
                    "in, out, both, or common: as peers have it too (default both)");
   bench.add_option("--pin", words.pin,
@@ -51,14 +54,19 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
                  "check every iteration exactly (else: one per size), and count wrong elements");
   bench.add_flag("--back-to-back", options.effort.back_to_back,
                  "time blocks of calls without a barrier between them: what a link sustains");
-  bench.add_option("--json", options.json, "write the results here; - is standard output");
-  bench.add_option("--iters", options.effort.iterations,
-                   "iterations of each size (default: as many as the budget allows)");
+  bench.add_option("--json", options.json,
+                   "write the results here, as they come; - is standard output, at the end");
+  bench.add_flag("--wide", options.wide, "all columns, however narrow the window");
+  bench
+      .add_option("--iters", options.effort.iterations,
+                  "iterations of each size (default: as many as the budget allows)")
+      ->check(between(1, bench::Meeting::kMostIterations));
   bench.add_option("--budget", words.budget, "time per size and form (default 100ms)");
   // For ranks that this command starts itself.
   bench.add_flag("--as-rank", options.is_rank)->group("");
   bench.add_option("--terminal", options.terminal)->group("");
   bench.add_flag("--rows-to-terminal", options.rows_to_terminal)->group("");
+  bench.add_option("--columns", options.columns)->group("");
 }
 
 }  // namespace

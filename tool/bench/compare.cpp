@@ -17,6 +17,9 @@
 #include "tool/bench/progress.hpp"
 #include "tool/bench/report.hpp"
 #include "tool/command.hpp"
+#include "tool/interruption.hpp"
+#include "tool/numbers.hpp"
+#include "tool/result_file.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -95,12 +98,12 @@ Status read_rest(const CompareWords& words, CompareOptions& options) {
   if (words.memory != "both" && words.memory != "symmetric" && words.memory != "plain")
     return invalid(fmt::format("--memory '{}' is not symmetric, plain or both", words.memory));
   if (words.memory != "both") options.memories = {words.memory};
-  const auto limit = parse_duration(words.limit);
-  if (!limit.ok()) return limit.status().annotate("--limit");
+  const auto limit =
+      read_duration("--limit", words.limit, std::chrono::seconds(1), std::chrono::hours(24));
+  if (!limit.ok()) return limit.status();
   options.limit = std::chrono::ceil<std::chrono::seconds>(*limit);
-  if (options.limit.count() < 1 || options.runs < 1)
-    return invalid("--limit and --runs must be more than zero");
-  return {};
+  if (Status status = check_premises(options); !status.ok()) return status;
+  return check_output("--json", options.json == "-" ? "" : options.json);
 }
 
 Status understand(const CompareWords& words, CompareOptions& options) {
@@ -133,7 +136,19 @@ std::vector<Contestant> in_order(std::vector<Contestant> contestants, int run) {
   return contestants;
 }
 
-Gathered gather(const CompareOptions& options) {
+std::string document_of(const CompareOptions& options, const Json& machine,
+                        const std::vector<TimedCell>& samples) {
+  const Json document = {{"machine", machine},
+                         {"date", date_word()},
+                         {"runs", options.runs},
+                         {"transport", options.tcp ? "tcp" : "shm"},
+                         {"warm", !options.cold},
+                         {"ratios", ratios_json(ratios_of(samples))},
+                         {"samples", samples_json(samples)}};
+  return document.dump(1) + "\n";
+}
+
+Gathered gather(const CompareOptions& options, const ResultFile& file, const Json& machine) {
   std::size_t steps = 0;
   for (const int ranks : options.ranks) steps += contestants_for(options, ranks).size();
   steps *= static_cast<std::size_t>(options.runs);
@@ -149,6 +164,9 @@ Gathered gather(const CompareOptions& options) {
         const Measured measured = measure_contestant(options, contestant, run, ranks);
         gathered.samples.insert(gathered.samples.end(), measured.samples.begin(),
                                 measured.samples.end());
+        // What cannot be kept now fails once more, and is told, at the end.
+        if (file.keeps()) (void)file.keep(document_of(options, machine, gathered.samples));
+        if (interruption() != 0) return gathered;
         if (measured.complaint.empty()) continue;
         progress.clear();
         fmt::print("# {}: {} ({} cells came)\n", who, measured.complaint, measured.samples.size());
@@ -160,25 +178,30 @@ Gathered gather(const CompareOptions& options) {
   return gathered;
 }
 
+int tell_interrupted(const CompareOptions& options, std::size_t samples) {
+  const int code = 128 + interruption();
+  if (samples == 0)
+    return complain(kCompareCommand, "interrupted before anything was measured", code);
+  return complain(kCompareCommand,
+                  fmt::format("interrupted; the {} samples measured so far are {}", samples,
+                              options.json.empty() ? "in the tables" : "in " + options.json),
+                  code);
+}
+
 int compare(const CompareOptions& options) {
+  catch_interruptions();
   tell_missing(options);
-  const Gathered gathered = gather(options);
+  const ResultFile file(options.json);
+  const Json machine = machine_json();
+  const Gathered gathered = gather(options, file, machine);
   fmt::print("{}", wrong_lines(gathered.samples));
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
   fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);
   fmt::print("{}#\n{}#\n{}", means_table(ratios), cells_table(ratios), close_table(ratios));
-  if (!options.json.empty()) {
-    const Json document = {{"machine", machine_json()},
-                           {"date", date_word()},
-                           {"runs", options.runs},
-                           {"transport", options.tcp ? "tcp" : "shm"},
-                           {"warm", !options.cold},
-                           {"ratios", ratios_json(ratios)},
-                           {"samples", samples_json(gathered.samples)}};
-    if (Status status = write_json(options.json, document); !status.ok())
-      return complain(kCompareCommand, status);
-  }
+  if (Status status = file.finish(document_of(options, machine, gathered.samples)); !status.ok())
+    return complain(kCompareCommand, status.annotate("--json"));
+  if (interruption() != 0) return tell_interrupted(options, gathered.samples.size());
   if (gathered.wrong > 0)
     return complain(kCompareCommand, fmt::format("{} elements were wrong", gathered.wrong),
                     kFailed);
@@ -203,7 +226,8 @@ CompareCommand make_compare(CLI::App& bench) {
   parser->add_option("-b,--begin", options.first, "smallest size (default 4)");
   parser->add_option("-e,--end", options.last, "largest size (default 64M)");
   parser->add_option("-f,--factor", options.factor, "step between sizes (default 4)");
-  parser->add_option("--runs", options.runs, "how often everything is done (default 5)");
+  parser->add_option("--runs", options.runs, "how often everything is done (default 5)")
+      ->check(between(1, 1000));
   parser->add_option("--memory", words.memory, "symmetric, plain or both (default both)");
   parser->add_option("--transport", words.transport, "shm or tcp, on this host (default shm)");
   parser->add_option("--peers", words.peers, "openmpi, mpich, gloo (default: all that are there)");

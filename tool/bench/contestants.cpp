@@ -22,6 +22,13 @@ namespace tutti::tool {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What Debian has them in.
+constexpr std::pair<std::string_view, std::string_view> kPackages[] = {
+    {"openmpi", "openmpi-bin libopenmpi-dev"},
+    {"mpich", "mpich libmpich-dev"},
+    {"gloo", "libgloo-dev"}};
+
 bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int ranks) {
   const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
   if (setting.room == bench::Room::spare && crowded) return false;
@@ -122,6 +129,33 @@ std::string missing(const std::string& peer) {
   if (::access(program.c_str(), X_OK) != 0)
     return fmt::format("peer_{} was not built (its library was not found)", peer);
   return "";
+}
+
+Status check_premises(const CompareOptions& options) {
+  const auto& named = options.peers;
+  std::vector<std::string_view> absent;
+  bool any = false;
+  for (const auto& [peer, packages] : kPackages) {
+    if (!named.empty() && std::find(named.begin(), named.end(), peer) == named.end()) continue;
+    if (missing(std::string(peer)).empty())
+      any = true;
+    else
+      absent.push_back(packages);
+  }
+  if (!any)
+    return {Code::invalid_argument,
+            fmt::format("there is no other library to compare with: apt-get install {}, then "
+                        "cmake -B build && cmake --build build (no peer_* program lies in {})",
+                        fmt::join(absent, " "), own_folder())};
+  const int most = options.hosts ? std::ranges::max(options.ranks) : 0;
+  std::error_code ignored;
+  for (int rank = 0; rank < most; ++rank)
+    if (!fs::exists(fmt::format("/run/netns/bh{}", rank), ignored))
+      return {Code::invalid_argument,
+              fmt::format("--hosts: there is no network namespace bh{}; as root: bench/hosts up {} "
+                          "1000 makes {} of 1 Gbit/s",
+                          rank, most, most)};
+  return {};
 }
 
 std::vector<Contestant> contestants_for(const CompareOptions& options, int ranks) {

@@ -43,6 +43,9 @@ struct Contestant {
 std::string own_folder();
 // "peer_gloo was not built", or nothing.
 std::string missing(const std::string& peer);
+// Code::invalid_argument where there is nobody to compare with, or no host to run on: it says what to
+// install, to build or to make.
+Status check_premises(const CompareOptions& options);
 
 // Those that exist for this number of ranks, tutti first.
 std::vector<Contestant> contestants_for(const CompareOptions& options, int ranks);

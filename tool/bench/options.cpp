@@ -1,6 +1,7 @@
 #include "tool/bench/options.hpp"
 
 #include <fmt/format.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
@@ -10,9 +11,13 @@
 #include "schedule/catalog.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/values.hpp"
+#include "tool/numbers.hpp"
 
 namespace tutti::tool {
 namespace {
+
+constexpr double kLeastFactor = 1.01;
+constexpr double kMostFactor = 1e6;
 
 template <class Enum>
 std::vector<std::string_view> words_of(int count) {
@@ -29,16 +34,19 @@ Status one_of(const char* flag, const std::string& word,
 }
 
 Status read_sizes(const BenchWords& words, BenchOptions& options) {
-  const auto first = parse_bytes(words.first);
-  if (!first.ok()) return first.status().annotate("-b");
-  const auto last = parse_bytes(words.last);
-  if (!last.ok()) return last.status().annotate("-e");
+  const auto first = read_size("-b", words.first);
+  if (!first.ok()) return first.status();
+  const auto last = read_size("-e", words.last);
+  if (!last.ok()) return last.status();
   double factor = options.summary ? 16 : 4;
   if (!words.factor.empty()) {
     const char* end = words.factor.data() + words.factor.size();
     const auto read = std::from_chars(words.factor.data(), end, factor);
     if (read.ec != std::errc() || read.ptr != end)
       return invalid(fmt::format("-f '{}' is not a number", words.factor));
+    if (!(factor >= kLeastFactor && factor <= kMostFactor))
+      return invalid(
+          fmt::format("-f {} lies outside {} … {}", words.factor, kLeastFactor, kMostFactor));
   }
   auto sizes = walk_sizes(*first, *last, factor);
   if (!sizes.ok()) return sizes.status();
@@ -87,6 +95,19 @@ Status read_algorithm(const BenchWords& words, BenchOptions& options) {
   return {};
 }
 
+// Two buffers a rank, which all have to fit at once.
+Status check_memory(const BenchOptions& options, int ranks) {
+  struct sysinfo facts {};
+  if (::sysinfo(&facts) != 0) return {};
+  const std::size_t largest = options.sizes.empty() ? 0 : options.sizes.back();
+  const double there = static_cast<double>(facts.totalram) * facts.mem_unit;
+  const double needed = 2.0 * ranks * static_cast<double>(largest);
+  if (needed <= there) return {};
+  return invalid(
+      fmt::format("-e {} needs {:.3g} GB for the buffers of {} ranks; this host has {:.3g}",
+                  size_words(largest), needed * 1e-9, ranks, there * 1e-9));
+}
+
 }  // namespace
 
 Result<std::vector<Collective>> parse_collectives(const std::string& text) {
@@ -116,20 +137,17 @@ Status understand(const BenchWords& words, BenchOptions& options) {
   options.summary = words.collectives == "all";
   for (const auto read : {read_sizes, read_kinds, read_algorithm})
     if (Status status = read(words, options); !status.ok()) return status;
-  const auto budget = parse_duration(words.budget);
-  if (!budget.ok()) return budget.status().annotate("--budget");
-  if (budget->count() <= 0)
-    return invalid(fmt::format("--budget {} must be more than zero", words.budget));
+  const auto budget =
+      read_duration("--budget", words.budget, std::chrono::microseconds(1), std::chrono::hours(1));
+  if (!budget.ok()) return budget.status();
   if (options.check && options.effort.back_to_back)
     return invalid("--check looks at every iteration, --back-to-back at none: choose one");
   options.effort.budget_us = static_cast<double>(budget->count()) * 1e-3;
-  if (options.effort.iterations < 0 || options.effort.iterations > bench::Meeting::kMostIterations)
-    return invalid(fmt::format("--iters {} lies outside 1 … {}", options.effort.iterations,
-                               bench::Meeting::kMostIterations));
   return {};
 }
 
 Status check_ranks(const BenchOptions& options, int ranks) {
+  if (Status status = check_memory(options, ranks); !status.ok()) return status;
   for (const Collective collective : options.collectives) {
     if (has_root(collective) && (options.root < 0 || options.root >= ranks))
       return invalid(fmt::format("--root {} is not one of {} ranks", options.root, ranks));

@@ -12,6 +12,8 @@
 
 namespace tutti::tool {
 
+inline constexpr int kMostBenchRanks = 4096;
+
 // Plain text as CLI11 reads it, before it is understood.
 struct BenchWords {
   std::string collectives;
@@ -48,6 +50,8 @@ struct BenchOptions {
   bool warm = false;
   bool check = false;
   std::string json;
+  bool wide = false;          // all columns of the table, whatever the window
+  std::size_t columns = 100;  // of the window
   bench::Effort effort;
 
   // Set by a launcher for its own ranks.

@@ -4,10 +4,9 @@
 #include <sys/utsname.h>
 
 #include <ctime>
-#include <fstream>
 
+#include "core/files.hpp"
 #include "core/json.hpp"
-#include "core/sockets.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "topology/discover.hpp"
 
@@ -29,10 +28,10 @@ std::optional<double> Row::cpu_s_per_gb() const {
 namespace {
 
 std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown";
+  const std::string text = read_text("/proc/cpuinfo");
+  const auto value = value_after(text, "model name");
+  return value ? std::string(value->substr(std::min(value->find(':') + 2, value->size())))
+               : "unknown";
 }
 
 }  // namespace
@@ -83,23 +82,18 @@ std::string date_word() {
   return text;
 }
 
-Status write_json(const std::string& path, const Json& document) {
-  if (path == "-") {
-    fmt::print("{}\n", document.dump(1));
-    return {};
-  }
-  std::ofstream file(path);
-  file << document.dump(1) << '\n';
-  file.close();
-  if (!file) return errno_status(fmt::format("cannot write {}", path));
-  return {};
-}
-
-Status write_report(const std::string& path, const std::vector<Row>& rows) {
+std::string report_text(const Json& machine, const std::vector<Row>& rows) {
   Json results = Json::array();
   for (const Row& row : rows) results.push_back(row_json(row));
-  return write_json(
-      path, {{"machine", machine_json()}, {"date", date_word()}, {"results", std::move(results)}});
+  const Json document = {
+      {"machine", machine}, {"date", date_word()}, {"results", std::move(results)}};
+  return document.dump(1) + "\n";
+}
+
+std::size_t results_since(const std::string& path, const std::string& date) {
+  const auto document = Json::parse(read_text(path));
+  if (!document.ok() || (*document)["date"].string() < date) return 0;
+  return (*document)["results"].size();
 }
 
 }  // namespace tutti::tool

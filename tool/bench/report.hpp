@@ -6,7 +6,6 @@
 
 #include "core/json.hpp"
 #include "tool/bench/row.hpp"
-#include "tutti/status.hpp"
 
 namespace tutti::tool {
 
@@ -15,8 +14,9 @@ Json row_json(const Row& row);
 Json machine_json();
 // "2026-11-15T04:59:00Z"
 std::string date_word();
-// "-" is standard output.
-Status write_json(const std::string& path, const Json& document);
-Status write_report(const std::string& path, const std::vector<Row>& rows);
+// The text of a report: `machine` is machine_json().
+std::string report_text(const Json& machine, const std::vector<Row>& rows);
+// How many results a report holds that was written since `date`; 0 where there is none.
+std::size_t results_since(const std::string& path, const std::string& date);
 
 }  // namespace tutti::tool

@@ -1,9 +1,12 @@
 #include "tool/bench/session.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "core/sockets.hpp"
@@ -41,7 +44,8 @@ int Session::run() {
   const std::vector<Line> lines = plan();
   if (group_.rank() == 0) {
     progress_ = std::make_unique<BenchProgress>(options_.terminal, lines.size());
-    print(table_head(options_, group_.size(), transport_));
+    machine_ = machine_json();
+    print(table_head(table_, options_, group_.size(), transport_));
   }
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const BenchCell& first = lines[i].cells.front();
@@ -58,11 +62,19 @@ int Session::run() {
       line.push_back(*std::move(row));
     }
     report(line);
+    // All ranks end together, so that none has to complain about another.
+    if (meeting_->largest(reader_gone_ ? 1 : 0) > 0) return leave();
   }
   return finish();
 }
 
+int Session::leave() {
+  if (reader_gone_ && std::freopen("/dev/null", "w", stdout) == nullptr) return kFailed;
+  return kDone;
+}
+
 Status Session::prepare() {
+  if (!threads_) ::signal(SIGPIPE, SIG_IGN);  // print() notices
   auto meeting = BenchMeeting::create(group_);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
@@ -210,9 +222,11 @@ void Session::report(const std::vector<Row>& line) {
   if (group_.rank() == 0) {
     const Row* forms[2] = {nullptr, nullptr};
     for (const Row& row : line) forms[row.in_place ? 1 : 0] = &row;
-    print(table_line(forms[0], forms[1]));
+    print(table_line(table_, forms[0], forms[1]));
   }
   rows_.insert(rows_.end(), line.begin(), line.end());
+  // What cannot be kept now fails once more, and is told, at the end.
+  if (group_.rank() == 0 && file_.keeps()) (void)file_.keep(report_text(machine_, rows_));
 }
 
 void Session::print(const std::string& text) {
@@ -223,7 +237,7 @@ void Session::print(const std::string& text) {
   }
   progress_->clear();
   std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0 && errno == EPIPE) reader_gone_ = true;
 }
 
 int Session::finish() {
@@ -232,9 +246,8 @@ int Session::finish() {
   if (group_.rank() != 0) return wrong > 0 ? kFailed : kDone;
   if (options_.summary) print("#\n" + summary_table(rows_));
   progress_->clear();
-  if (!options_.json.empty())
-    if (Status status = write_report(options_.json, rows_); !status.ok())
-      return complain("bench", status);
+  if (Status status = file_.finish(report_text(machine_, rows_)); !status.ok())
+    return complain("bench", status.annotate("--json"));
   if (wrong > 0) return complain("bench", fmt::format("{} elements were wrong", wrong), kFailed);
   return kDone;
 }

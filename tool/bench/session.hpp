@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "core/json.hpp"
 #include "tool/bench/floor.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/options.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/row.hpp"
+#include "tool/bench/table.hpp"
+#include "tool/result_file.hpp"
 #include "tutti/group.hpp"
 
 namespace tutti::tool {
@@ -19,7 +22,12 @@ class Session {
   // `transport` is the word that is reported. `threads`: all ranks live in one process, so its CPU
   // time is everybody's.
   Session(Group& group, const BenchOptions& options, std::string transport, bool threads)
-      : group_(group), options_(options), transport_(std::move(transport)), threads_(threads) {}
+      : group_(group),
+        options_(options),
+        transport_(std::move(transport)),
+        threads_(threads),
+        table_(bench_table(options)),
+        file_(options.json) {}
   ~Session();
 
   // Collective. The exit code: 1 when a result was wrong or the group failed.
@@ -40,6 +48,7 @@ class Session {
   void report(const std::vector<Row>& line);
   void print(const std::string& text);
   int finish();
+  int leave();  // before the end: nobody reads any more
 
   Group& group_;
   const BenchOptions& options_;
@@ -53,6 +62,10 @@ class Session {
   std::size_t area_bytes_ = 0;
   Areas areas_;
   std::vector<Row> rows_;
+  bool reader_gone_ = false;
+  FittedTable table_;
+  ResultFile file_;
+  Json machine_;  // rank 0's
 };
 
 }  // namespace tutti::tool

@@ -1,16 +1,22 @@
 #include "tool/bench/start.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
+#include <cerrno>
 #include <thread>
 
+#include "tool/bench/report.hpp"
 #include "tool/bench/session.hpp"
 #include "tool/command.hpp"
+#include "tool/fitted_table.hpp"
+#include "tool/interruption.hpp"
 #include "tool/run/launch.hpp"
+#include "tool/run/signals.hpp"
 #include "tutti/group.hpp"
 
 namespace tutti::tool {
@@ -45,9 +51,31 @@ int run_as_rank(Group& group, const BenchOptions& options, const Config& config,
   return session.run();
 }
 
+// What a benchmark that did not come to its end has left in its file. Returns the exit code.
+int tell_kept(const BenchOptions& options, const std::string& began, int code) {
+  note_interruption(code);
+  const char* why = interruption() != 0 ? "interrupted" : "failed";
+  if (interruption() == 0) code = kFailed;
+  if (!ResultFile(options.json).keeps()) return code;
+  const std::size_t count = results_since(options.json, began);
+  if (count == 0)
+    return complain(
+        "bench", fmt::format("{} before the first result; {} was not written", why, options.json),
+        code);
+  return complain(
+      "bench",
+      fmt::format("{}; the {} results measured so far are in {}", why, count, options.json), code);
+}
+
 int run_threads(const BenchOptions& options, const Config& config) {
+  const std::string began = date_word();
+  auto signals = Signals::capture();
+  if (!signals.ok()) return complain("bench", signals.status());
+  ::signal(SIGPIPE, SIG_DFL);  // a reader that goes away ends all of it
+  const Descriptor over(::eventfd(0, EFD_CLOEXEC));
   auto store = make_memory_store();
   std::atomic<int> code = kDone;
+  std::atomic<int> at_work = options.ranks;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -59,9 +87,15 @@ int run_threads(const BenchOptions& options, const Config& config) {
       const int own = group.ok() ? run_as_rank(**group, options, config, true)
                                  : complain("bench", group.status());
       if (own != kDone) code = own;
+      if (--at_work == 0) ::eventfd_write(over.get(), 1);
     });
+  pollfd events[] = {{over.get(), POLLIN, 0}, {signals->descriptor(), POLLIN, 0}};
+  while (::poll(events, 2, -1) < 0 && errno == EINTR) {
+  }
+  // Threads cannot be stopped one by one.
+  if (const int signal = signals->take()) ::_exit(tell_kept(options, began, 128 + signal));
   for (std::thread& thread : threads) thread.join();
-  return code;
+  return code == kDone ? kDone : tell_kept(options, began, code);
 }
 
 std::string own_path() {
@@ -78,33 +112,35 @@ int run_processes(const BenchOptions& options, const std::vector<std::string>& w
   run.grace = std::chrono::seconds(1);  // a rank that waits for a dead one has nothing to save
   run.program = {own_path()};
   run.program.insert(run.program.end(), words.begin(), words.end());
-  run.program.insert(run.program.end(), {"-n", std::to_string(options.ranks), "--as-rank"});
+  run.program.insert(run.program.end(), {"-n", std::to_string(options.ranks), "--as-rank",
+                                         "--columns", std::to_string(options.columns)});
   if (options.transport.empty()) run.program.insert(run.program.end(), {"--transport", "shm"});
   // Ranks write into pipes of the launcher; the terminal itself is found through it.
   if (::isatty(STDERR_FILENO) != 0) {
     run.program.insert(run.program.end(), {"--terminal", fmt::format("/proc/{}/fd/2", ::getpid())});
     if (::isatty(STDOUT_FILENO) != 0) run.program.emplace_back("--rows-to-terminal");
   }
-  return launch_job(run) == 0 ? kDone : kFailed;
-}
-
-Status check_json(const std::string& path) {
-  if (path.empty() || path == "-") return {};
-  if (std::ofstream(path, std::ios::app)) return {};
-  return {Code::invalid_argument, fmt::format("--json {} cannot be written", path)};
+  const std::string began = date_word();
+  const int code = launch_job(run);
+  pollfd reader{STDOUT_FILENO, 0, 0};
+  if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) return kReaderGone;
+  return code == 0 ? kDone : tell_kept(options, began, code);
 }
 
 int start_own_ranks(BenchOptions options, const Config& config,
                     const std::vector<std::string>& words) {
   if (options.ranks == 0) options.ranks = std::max(2, static_cast<int>(bench::own_cpus().size()));
+  options.columns = window_width();
   const bool threads = options.transport == "inproc";
-  const int most = threads ? kMostThreads : 4096;
-  if (options.ranks < 1 || options.ranks > most)
-    return complain("bench", fmt::format("-n {} lies outside 1 … {}", options.ranks, most),
+  if (threads && options.ranks > kMostThreads)
+    return complain("bench",
+                    fmt::format("-n {} lies outside 1 … {} with --transport inproc", options.ranks,
+                                kMostThreads),
                     kBadInput);
   if (Status status = check_ranks(options, options.ranks); !status.ok())
     return complain("bench", status);
-  if (Status status = check_json(options.json); !status.ok()) return complain("bench", status);
+  if (Status status = check_output("--json", options.json == "-" ? "" : options.json); !status.ok())
+    return complain("bench", status);
   if (threads) {
     if (::isatty(STDERR_FILENO) != 0) options.terminal = "/proc/self/fd/2";
     return run_threads(options, config);

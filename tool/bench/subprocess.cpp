@@ -16,11 +16,13 @@
 
 #include "core/clock.hpp"
 #include "core/sockets.hpp"
+#include "tool/interruption.hpp"
 
 namespace tutti::tool {
 namespace {
 
 constexpr std::chrono::seconds kGrace{2};
+constexpr std::chrono::seconds kGraceInterrupted{1};  // somebody waits for the end
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> result;
@@ -69,14 +71,17 @@ class Programs {
 
   SubprocessResult finish(std::chrono::seconds limit) {
     const Nanoseconds deadline = deadline_after(steady_clock().now(), limit);
-    const Nanoseconds killing = deadline_after(deadline, kGrace);
+    Nanoseconds killing = deadline_after(deadline, kGrace);
+    bool asked = false;
     bool killed = false;
     while (!children_.empty() && !killed) {
       drain(50);
       reap();
       const Nanoseconds now = steady_clock().now();
-      if (!children_.empty() && now > deadline && !outcome_.timed_out) {
-        outcome_.timed_out = true;
+      if (!children_.empty() && !asked && (now > deadline || interruption() != 0)) {
+        asked = true;
+        outcome_.timed_out = interruption() == 0;
+        if (interruption() != 0) killing = deadline_after(now, kGraceInterrupted);
         send(SIGTERM);
       }
       if (!children_.empty() && now > killing) {

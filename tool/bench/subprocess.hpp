@@ -20,7 +20,8 @@ struct SubprocessResult {
 };
 
 // Starts all command lines at once and waits. When the limit is over they are asked to end, and
-// killed two seconds later, with whatever they left running. Call it from one thread only.
+// killed two seconds later, with whatever they left running; sooner after an interruption
+// (tool/interruption.hpp). Call it from one thread only.
 SubprocessResult run_together(const std::vector<CommandLine>& commands, std::chrono::seconds limit);
 
 }  // namespace tutti::tool

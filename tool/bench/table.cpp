@@ -10,31 +10,41 @@
 namespace tutti::tool {
 namespace {
 
-constexpr const char* kFormHead = "{:>9} {:>9} {:>7} {:>7} {:>6} {:>7} {:>6}";
-
-std::string form_head() {
-  return fmt::format(kFormHead, "time", "p99", "algbw", "busbw", "floor", "CPU", "wrong");
-}
-std::string form_units() {
-  return fmt::format(kFormHead, "(us)", "(us)", "(GB/s)", "(GB/s)", "(%)", "(s/GB)", "");
-}
-
 std::string optional_number(std::optional<double> number, const char* format) {
   return number ? fmt::format(fmt::runtime(format), *number) : "-";
 }
 
-std::string form(const Row* row) {
-  if (row == nullptr) return fmt::format(kFormHead, "-", "-", "-", "-", "-", "-", "-");
-  const auto share = row->floor_share();
-  return fmt::format(kFormHead, time_words(row->timing.median_us), time_words(row->timing.p99_us),
-                     fmt::format("{:.2f}", row->algbw_gbs()),
-                     fmt::format("{:.2f}", row->busbw_gbs()),
-                     optional_number(share ? std::optional(*share * 100) : share, "{:.0f}"),
-                     row->bytes < 1024 ? "-" : optional_number(row->cpu_s_per_gb(), "{:.2f}"),
-                     std::to_string(row->wrong));
-}
+// What is the same in both forms, then the forms, out of place and in place. Which collective, how
+// large, how long: that is what a table is for.
+constexpr TableColumn kLeft[] = {
+    {"collective", "", 14, 85},  {"size", "(B)", 10, 100}, {"count", "(elements)", 11, 30},
+    {"type", "", 6, 22},         {"redop", "", 6, 20},     {"algorithm", "", 18, 70},
+    {"predicted", "(us)", 9, 45}};
+constexpr TableColumn kForm[] = {{"time", "(us)", 9, 100, TableColumn::Side::right, " | "},
+                                 {"p99", "(us)", 9, 40},
+                                 {"algbw", "(GB/s)", 7, 50},
+                                 {"busbw", "(GB/s)", 7, 90},
+                                 {"floor", "(%)", 6, 80},
+                                 {"CPU", "(s/GB)", 7, 10},
+                                 {"wrong", "", 6, 60}};
+constexpr std::size_t kForms = std::size(kLeft);  // where they begin
 
-constexpr const char* kLeftHead = "{:>14} {:>11} {:>11} {:>6} {:>6} {:>18} {:>9}";
+void append_form(std::vector<std::string>& cells, const Row* row) {
+  if (row == nullptr) {
+    cells.insert(cells.end(), std::size(kForm), "-");
+    return;
+  }
+  const auto share = row->floor_share();
+  const std::string form[] = {
+      time_words(row->timing.median_us),
+      time_words(row->timing.p99_us),
+      fmt::format("{:.2f}", row->algbw_gbs()),
+      fmt::format("{:.2f}", row->busbw_gbs()),
+      optional_number(share ? std::optional(*share * 100) : share, "{:.0f}"),
+      row->bytes < 1024 ? "-" : optional_number(row->cpu_s_per_gb(), "{:.2f}"),
+      std::to_string(row->wrong)};
+  cells.insert(cells.end(), std::begin(form), std::end(form));
+}
 
 }  // namespace
 
@@ -44,32 +54,45 @@ std::string time_words(double time_us) {
   return fmt::format("{:.0f}", time_us);
 }
 
-std::string table_head(const BenchOptions& options, int ranks, const std::string& transport) {
-  const std::string left = fmt::format(kLeftHead, "collective", "size", "count", "type", "redop",
-                                       "algorithm", "predicted");
-  const std::string units = fmt::format(kLeftHead, "", "(B)", "(elements)", "", "", "", "(us)");
-  std::string text = fmt::format(
-      "# tutti bench: {} ranks, {}, {} memory, {}{}\n", ranks, transport,
-      options.symmetric ? "symmetric" : "plain",
-      options.warm ? "buffers left as they are (warm)" : "buffers touched between iterations",
-      options.check                 ? ", every iteration checked"
-      : options.effort.back_to_back ? ", calls back to back"
-                                    : "");
-  const int width = static_cast<int>(form_head().size());
-  text += fmt::format("#{:{}} | {:^{}} | {:^{}}\n", "", left.size(), "out of place", width,
-                      "in place", width);
-  text += fmt::format("#{} | {} | {}\n", left, form_head(), form_head());
-  text += fmt::format("#{} | {} | {}\n", units, form_units(), form_units());
-  return text;
+FittedTable bench_table(const BenchOptions& options) {
+  std::vector<TableColumn> columns(std::begin(kLeft), std::end(kLeft));
+  for (int form = 0; form < 2; ++form)
+    columns.insert(columns.end(), std::begin(kForm), std::end(kForm));
+  return {std::move(columns), options.wide ? kAnyWidth : options.columns};
 }
 
-std::string table_line(const Row* out_of_place, const Row* in_place) {
+std::string table_head(const FittedTable& table, const BenchOptions& options, int ranks,
+                       const std::string& transport) {
+  std::string text =
+      fmt::format("# tutti bench: {} ranks, {}, {} memory, {}{}\n", ranks, transport,
+                  options.symmetric ? "symmetric" : "plain",
+                  options.warm ? "buffers left as they are (warm)" : "buffers touched in between",
+                  options.check                 ? ", every iteration checked"
+                  : options.effort.back_to_back ? ", calls back to back"
+                                                : "");
+  if (const std::string left_out = table.left_out(); !left_out.empty())
+    text += fmt::format("# --wide adds: {}\n", left_out);
+  const std::size_t left = table.width_of(0, kForms);
+  const std::size_t form = table.width_of(kForms, kForms + std::size(kForm)) - 3;
+  text += fmt::format("#{:{}} | {:^{}} | {:^{}}\n", "", left - 1, "out of place", form, "in place",
+                      form);
+  // The first blank of a line makes way for the mark.
+  return text + "#" + table.names().substr(1) + "\n#" + table.units().substr(1) + "\n";
+}
+
+std::string table_line(const FittedTable& table, const Row* out_of_place, const Row* in_place) {
   const Row& any = out_of_place != nullptr ? *out_of_place : *in_place;
-  const std::string left =
-      fmt::format(kLeftHead, to_string(any.collective), any.bytes, any.count, to_string(any.dtype),
-                  has_reduction(any.collective) ? to_string(any.op) : "none", any.algorithm,
-                  any.predicted_us ? time_words(*any.predicted_us) : "-");
-  return fmt::format(" {} | {} | {}\n", left, form(out_of_place), form(in_place));
+  std::vector<std::string> cells = {
+      std::string(to_string(any.collective)),
+      std::to_string(any.bytes),
+      std::to_string(any.count),
+      std::string(to_string(any.dtype)),
+      std::string(has_reduction(any.collective) ? to_string(any.op) : "none"),
+      any.algorithm,
+      any.predicted_us ? time_words(*any.predicted_us) : "-"};
+  append_form(cells, out_of_place);
+  append_form(cells, in_place);
+  return table.line(cells) + "\n";
 }
 
 std::string summary_table(const std::vector<Row>& rows) {

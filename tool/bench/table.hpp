@@ -6,13 +6,17 @@
 
 #include "tool/bench/options.hpp"
 #include "tool/bench/row.hpp"
+#include "tool/fitted_table.hpp"
 
 namespace tutti::tool {
 
-// Two or three lines; each begins with "#".
-std::string table_head(const BenchOptions& options, int ranks, const std::string& transport);
+// Its columns, as many as fit into options.columns.
+FittedTable bench_table(const BenchOptions& options);
+// A few lines; each begins with "#".
+std::string table_head(const FittedTable& table, const BenchOptions& options, int ranks,
+                       const std::string& transport);
 // One line of one size and algorithm; a form that was not measured is null.
-std::string table_line(const Row* out_of_place, const Row* in_place);
+std::string table_line(const FittedTable& table, const Row* out_of_place, const Row* in_place);
 // One line per collective.
 std::string summary_table(const std::vector<Row>& rows);
 

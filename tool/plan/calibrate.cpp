@@ -6,18 +6,21 @@
 
 #include <CLI/CLI.hpp>
 #include <ctime>
-#include <fstream>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <span>
 
 #include "core/clock.hpp"
-#include "core/words.hpp"
+#include "core/output_file.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
+#include "tool/interruption.hpp"
+#include "tool/numbers.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
+#include "tool/result_file.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::tool::plan {
@@ -62,6 +65,17 @@ planner::Wire wire_of(const tuner::LinkCost& link) {
   return wire;
 }
 
+// Ranks of a host pass no messages, so that groups do not measure any: they meet and copy.
+planner::Wire memory_wire(const tuner::Machine& machine) {
+  if (machine.memory.measured) return wire_of(machine.memory);
+  constexpr double kLong = 1 << 20;
+  planner::Wire wire;
+  wire.latency = machine.meet_seconds(2);
+  wire.overhead = wire.latency / 2;  // of each of the two
+  wire.bandwidth = kLong / machine.copy.seconds(kLong);
+  return wire;
+}
+
 std::string host_name() {
   char name[256] = "here";
   (void)::gethostname(name, sizeof name - 1);
@@ -75,7 +89,7 @@ Cluster describe_machine(const tuner::Machine& machine, int ranks) {
   cluster.source = fmt::format("measured {:%Y-%m-%dT%H:%M:%SZ}, {}",
                                fmt::gmtime(std::time(nullptr)), machine.name);
   cluster.ranks_per_host = ranks;
-  cluster.within = wire_of(machine.memory);
+  cluster.within = memory_wire(machine);
   cluster.between = wire_of(machine.tcp);
   cluster.host_bandwidth = cluster.between.bandwidth;
   cluster.processor.reduce_bandwidth = kLong / machine.fold.seconds(kLong);
@@ -146,11 +160,14 @@ class Calibration {
  public:
   Calibration(int ranks, double seconds) : ranks_(ranks), seconds_(seconds) {}
 
-  Result<Cluster> run() {
+  // Calls `keep` with whatever there is so far, and ends with that when it is interrupted.
+  using Keep = std::function<Status(const Cluster&)>;
+  Result<Cluster> run(const Keep& keep) {
     if (Status status = measure_machine(); !status.ok()) return status;
     Cluster cluster = describe_machine(machine_, ranks_);
     const std::string table = folder_.path() + "/machine.json";
-    std::ofstream(table) << tuner::to_json(machine_);
+    if (Status status = write_file(table, tuner::to_json(machine_)); !status.ok()) return status;
+    if (Status status = keep(cluster); !status.ok()) return status;
     const auto counts = measured_counts(ranks_);
     const double left =
         seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
@@ -160,13 +177,17 @@ class Calibration {
     for (const int n : counts) {
       auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
       MeasureJob job{n, left * n / ranks, table, "shm", fmt::format("{} ranks", n)};
-      if (Status status = measure_cells(folder_, job, cells); !status.ok()) return status;
+      const Status status = measure_cells(folder_, job, cells);
+      if (!status.ok() && interruption() == 0) return status;
+      std::erase_if(cells, [](const MeasuredCell& cell) { return cell.visits == 0; });
       all.insert(all.end(), cells.begin(), cells.end());
       cells_ += cells.size();
       for (const MeasuredCell& cell : cells) visits_ += static_cast<std::size_t>(cell.visits);
+      cluster.corrections = corrections_of(cluster, all);
+      if (Status checked = planner::check_cluster(cluster); !checked.ok()) return checked;
+      if (Status kept = keep(cluster); !kept.ok()) return kept;
+      if (interruption() != 0) break;
     }
-    cluster.corrections = corrections_of(cluster, all);
-    if (Status status = planner::check_cluster(cluster); !status.ok()) return status;
     return cluster;
   }
 
@@ -198,13 +219,6 @@ class Calibration {
   std::size_t visits_ = 0;
 };
 
-Status write(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (file.flush()) return {};
-  return {Code::invalid_argument, fmt::format("{} cannot be written", path)};
-}
-
 void print_summary(const Cluster& cluster, const Calibration& calibration,
                    const CalibrateOptions& options, double took) {
   using planner::short_text;
@@ -212,12 +226,13 @@ void print_summary(const Cluster& cluster, const Calibration& calibration,
   const auto wire = [](const char* name, const planner::Wire& wire, bool measured) {
     fmt::print("  {:<10}latency {:>8}  per message {:>8}  {:>9}{}\n", name,
                short_text(wire.latency, Unit::seconds), short_text(wire.overhead, Unit::seconds),
-               short_text(wire.bandwidth, Unit::bytes_per_s), measured ? "" : "  (built in)");
+               short_text(wire.bandwidth, Unit::bytes_per_s),
+               measured ? "" : "  (built in: it could not be measured)");
   };
   const tuner::Machine& machine = *cluster.machine;
   fmt::print("{} ({}, {} core{})\n", cluster.name, machine.name, machine.cores,
              machine.cores == 1 ? "" : "s");
-  wire("memory", cluster.within, machine.memory.measured);
+  wire("memory", cluster.within, true);
   wire("tcp", cluster.between, machine.tcp.measured);
   fmt::print("  {:<10}{:>9} folded, {:>9} copied, tcp takes {:.2f} s of a core per GB\n", "core",
              short_text(cluster.processor.reduce_bandwidth, Unit::bytes_per_s),
@@ -230,39 +245,72 @@ void print_summary(const Cluster& cluster, const Calibration& calibration,
   fmt::print("next: tutti plan validate -n {} --cluster {}\n", options.ranks, options.output);
 }
 
-int answer(CalibrateOptions& options) {
-  const auto time = parse_duration(options.time);
-  if (!time.ok()) return complain(kCalibrateCommand, time.status().annotate("--time"));
-  const double seconds = in_seconds(*time);
-  if (seconds < 8 || seconds > 3600)
-    return complain(kCalibrateCommand,
-                    fmt::format("--time {} lies outside 8 s … 1 h", options.time), kBadInput);
-  if (options.ranks < 2 || options.ranks > 64)
-    return complain(kCalibrateCommand, fmt::format("-n {} lies outside 2 … 64", options.ranks),
-                    kBadInput);
+struct Understood {
+  double seconds = 0;
   double peak = 0;
+};
+
+Result<Understood> understand(const CalibrateOptions& options) {
+  Understood understood;
+  const auto time =
+      read_duration("--time", options.time, std::chrono::seconds(8), std::chrono::hours(1));
+  if (!time.ok()) return time.status();
+  understood.seconds = in_seconds(*time);
   if (!options.peak.empty()) {
     const auto read = planner::read_quantity(options.peak, planner::Unit::flops);
-    if (!read.ok()) return complain(kCalibrateCommand, read.status().annotate("--peak"));
-    peak = *read;
+    if (!read.ok()) return read.status().annotate("--peak");
+    if (*read <= 0)
+      return Status(Code::invalid_argument,
+                    fmt::format("--peak {} must be more than 0", options.peak));
+    understood.peak = *read;
   }
-  if (!std::ofstream(options.output, std::ios::app))
-    return complain(kCalibrateCommand, fmt::format("-o {} cannot be written", options.output),
-                    kBadInput);
-  const std::time_t began = std::time(nullptr);
-  Calibration calibration(options.ranks, seconds);
-  auto cluster = calibration.run();
-  if (!cluster.ok()) return complain(kCalibrateCommand, cluster.status().message(), kFailed);
+  for (const auto& [flag, path] :
+       {std::pair("-o", &options.output), {"--machine", &options.machine}})
+    if (Status status = check_output(flag, *path); !status.ok()) return status;
+  return understood;
+}
+
+// What the cluster file holds.
+std::string cluster_text(Cluster cluster, double peak) {
   if (peak > 0) {
-    cluster->processor.peak_flops = peak;
-    cluster->processor.efficiency = 0.5;
+    cluster.processor.peak_flops = peak;
+    cluster.processor.efficiency = 0.5;
   }
-  const std::string text = planner::to_json(*cluster);
-  if (Status status = write(options.output, text); !status.ok())
+  return planner::to_json(cluster);
+}
+
+int tell_interrupted(const Calibration& calibration, const ResultFile& file, bool has_machine) {
+  const int code = 128 + interruption();
+  if (!has_machine)
+    return complain(
+        kCalibrateCommand,
+        fmt::format("interrupted before anything was measured; {} was not written", file.path()),
+        code);
+  return complain(kCalibrateCommand,
+                  fmt::format("interrupted; the machine and the {} cells measured so far are in {}",
+                              calibration.cells(), file.path()),
+                  code);
+}
+
+int answer(const CalibrateOptions& options) {
+  const auto understood = understand(options);
+  if (!understood.ok()) return complain(kCalibrateCommand, understood.status());
+  catch_interruptions();
+  const std::time_t began = std::time(nullptr);
+  const ResultFile file(options.output);
+  const ResultFile machine(options.machine);
+  Calibration calibration(options.ranks, understood->seconds);
+  const auto cluster = calibration.run([&](const Cluster& so_far) {
+    const Status status = file.keep(cluster_text(so_far, understood->peak));
+    return status.ok() ? machine.keep(tuner::to_json(*so_far.machine)) : status;
+  });
+  if (!cluster.ok() && interruption() != 0) return tell_interrupted(calibration, file, false);
+  if (!cluster.ok()) return complain(kCalibrateCommand, cluster.status().message(), kFailed);
+  const std::string text = cluster_text(*cluster, understood->peak);
+  if (Status status = file.finish(text); !status.ok()) return complain(kCalibrateCommand, status);
+  if (Status status = machine.finish(tuner::to_json(*cluster->machine)); !status.ok())
     return complain(kCalibrateCommand, status);
-  if (!options.machine.empty())
-    if (Status status = write(options.machine, tuner::to_json(*cluster->machine)); !status.ok())
-      return complain(kCalibrateCommand, status);
+  if (interruption() != 0) return tell_interrupted(calibration, file, true);
   if (options.json)
     fmt::print("{}", text);
   else
@@ -275,7 +323,9 @@ int answer(CalibrateOptions& options) {
 Command make_calibrate(CLI::App& plan) {
   auto options = std::make_shared<CalibrateOptions>();
   CLI::App* parser = plan.add_subcommand("calibrate", "measure this machine, for --cluster");
-  parser->add_option("-n,--ranks", options->ranks, "rank processes to measure with")->required();
+  parser->add_option("-n,--ranks", options->ranks, "rank processes to measure with")
+      ->check(between(2, 64))
+      ->required();
   parser->add_option("-o,--output", options->output, "cluster file to write")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_option("--machine", options->machine,

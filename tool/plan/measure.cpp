@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/output_file.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/bench/contestants.hpp"
+#include "tool/interruption.hpp"
 #include "tool/run/launch.hpp"
 #include "tutti/shape.hpp"
 
@@ -114,7 +115,9 @@ Status measure_cells(const WorkFolder& folder, const MeasureJob& job,
   const std::string result = folder.path() + "/result.json";
   std::error_code ignored;
   fs::remove(result, ignored);
-  std::ofstream(request) << request_for(job, cells, result).dump();
+  if (interruption() != 0) return {Code::aborted, "interrupted"};
+  if (Status status = write_file(request, request_for(job, cells, result).dump()); !status.ok())
+    return status;
   Settings settings;
   settings.set("TUTTI_TUNING", job.tuning);
   settings.set("TUTTI_CACHE_DIR", folder.path());
@@ -126,8 +129,13 @@ Status measure_cells(const WorkFolder& folder, const MeasureJob& job,
   run.program = {own_folder() + "/tutti", "plan", "measure", "--request", request};
   if (::isatty(STDERR_FILENO) != 0)
     run.program.insert(run.program.end(), {"--terminal", fmt::format("/proc/{}/fd/2", ::getpid())});
-  if (const int code = launch_job(run); code != 0)
-    return {Code::aborted, fmt::format("the ranks ended with code {}", code)};
+  const int code = launch_job(run);
+  note_interruption(code);
+  if (interruption() != 0) {
+    (void)read_times(result, cells);  // what they kept until then
+    return {Code::aborted, "interrupted"};
+  }
+  if (code != 0) return {Code::aborted, fmt::format("the ranks ended with code {}", code)};
   return read_times(result, cells);
 }
 

@@ -61,6 +61,8 @@ struct MeasureJob {
   std::string label;  // for the progress: "2 ranks"
 };
 inline constexpr double kJobSeconds = 0.5;  // that a job takes besides
+// After an interruption (tool/interruption.hpp) a failure; the cells have what was measured until
+// then.
 Status measure_cells(const WorkFolder& folder, const MeasureJob& job,
                      std::vector<MeasuredCell>& cells);
 // The table that the last job with tuning "measure" left in the folder.

@@ -3,13 +3,13 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <numeric>
 
 #include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/output_file.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/task.hpp"
@@ -25,6 +25,7 @@ constexpr double kVisitsAimedAt = 5;
 constexpr double kShortestVisitUs = 0.5e3;
 constexpr double kLongestVisitUs = 20e3;
 constexpr double kLineEveryUs = 5e6;
+constexpr double kKeepEveryUs = 1e6;
 
 class Visits {
  public:
@@ -62,8 +63,9 @@ class Visits {
       if (group_.rank() == 0) tell(progress, done, spent, next_line, began);
       keep_pace(done, spent);
       if (Status status = visit(in_turn(done)); !status.ok()) return status;
+      if (Status status = keep(began); !status.ok()) return status;
     }
-    return finish();
+    return write();
   }
 
  private:
@@ -132,11 +134,16 @@ class Visits {
     next_line = std::max(next_line + kLineEveryUs, began);
   }
 
-  Status finish() {
-    if (group_.rank() != 0) return {};
-    std::ofstream file(result_);
-    file << Json(samples_).dump();
-    return file.flush() ? Status() : Status(Code::io, result_ + " cannot be written");
+  // Now and then, so that an interruption does not lose it.
+  Status keep(double began) {
+    const double spent = bench::now_us() - began;
+    if (spent < next_keep_) return {};
+    next_keep_ = spent + kKeepEveryUs;
+    return write();
+  }
+
+  Status write() const {
+    return group_.rank() == 0 ? write_file(result_, Json(samples_).dump()) : Status();
   }
 
   Group& group_;
@@ -144,6 +151,7 @@ class Visits {
   std::string label_;
   std::string result_;
   double seconds_;
+  double next_keep_ = kKeepEveryUs;
   std::vector<BenchCell> cells_;
   std::vector<std::vector<double>> samples_;  // by cell, a time for every visit
   std::unique_ptr<BenchMeeting> meeting_;

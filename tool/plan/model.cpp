@@ -5,6 +5,7 @@
 
 #include "core/words.hpp"
 #include "plan/verdict.hpp"
+#include "tool/numbers.hpp"
 #include "tool/plan/model_flags.hpp"
 #include "tool/plan/model_report.hpp"
 #include "tool/plan/plan.hpp"
@@ -35,15 +36,29 @@ struct ModelRequest {
 void add_layout_flags(CLI::App& app, ModelRequest& state) {
   const char* group = "ModelLayout";
   planner::ModelLayout& layout = state.layout;
-  app.add_option("--dp", layout.dp, "data parallel replicas")->capture_default_str()->group(group);
-  app.add_option("--tp", layout.tp, "tensor parallel ranks")->capture_default_str()->group(group);
-  app.add_option("--pp", layout.pp, "pipeline stages")->capture_default_str()->group(group);
-  app.add_option("--cp", layout.cp, "context parallel ranks")->capture_default_str()->group(group);
+  app.add_option("--dp", layout.dp, "data parallel replicas")
+      ->check(between(1, kMostParallel))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--tp", layout.tp, "tensor parallel ranks")
+      ->check(between(1, kMostParallel))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--pp", layout.pp, "pipeline stages")
+      ->check(between(1, kMostParallel))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--cp", layout.cp, "context parallel ranks")
+      ->check(between(1, kMostParallel))
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--virtual-stages", layout.virtual_stages,
                  "pieces of the model on a pipeline rank")
+      ->check(between(1, kMostParallel))
       ->capture_default_str()
       ->group(group);
   app.add_option("--zero", layout.zero, "1: optimizer sharded, 2: and gradients, 3: and weights")
+      ->check(between(0, 3))
       ->capture_default_str()
       ->group(group);
   app.add_option("--recompute", state.recompute, "none, selective (the scores) or full")
@@ -53,6 +68,7 @@ void add_layout_flags(CLI::App& app, ModelRequest& state) {
                "tensor parallel with all_reduces: norms on whole sequences")
       ->group(group);
   app.add_option("--micro-batch", layout.micro_batch, "sequences computed at once")
+      ->check(between(1, kMostBatch))
       ->capture_default_str()
       ->group(group);
 }

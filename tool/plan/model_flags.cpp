@@ -1,28 +1,44 @@
 #include "tool/plan/model_flags.hpp"
 
-#include <fmt/format.h>
-
 #include "core/words.hpp"
+#include "tool/numbers.hpp"
 #include "tool/plan/read_cluster.hpp"
 
 namespace tutti::tool::plan {
+namespace {
+
+constexpr std::int64_t kMostWidth = 1 << 30;
+constexpr std::int64_t kMostTokens = 1 << 30;
+
+}  // namespace
 
 void add_model_flags(CLI::App& app, ModelWords& words) {
   const char* group = "Model";
   planner::Model& shape = words.shape;
   app.add_option("--preset", words.preset, "llama2-70b, gpt3-175b, …: a wrong one lists all")
       ->group(group);
-  app.add_option("--layers", shape.layers, "transformer layers")->group(group);
-  app.add_option("--hidden", shape.hidden, "width")->group(group);
-  app.add_option("--heads", shape.heads, "attention heads")->group(group);
+  app.add_option("--layers", shape.layers, "transformer layers")
+      ->check(between(1, 100'000))
+      ->group(group);
+  app.add_option("--hidden", shape.hidden, "width")->check(between(1, kMostWidth))->group(group);
+  app.add_option("--heads", shape.heads, "attention heads")
+      ->check(between(1, kMostWidth))
+      ->group(group);
   app.add_option("--kv-heads", shape.kv_heads, "of keys and values (default: --heads)")
+      ->check(between(1, kMostWidth))
       ->group(group);
   app.add_option("--head-dim", shape.head_dim, "width of a head (default: hidden / heads)")
+      ->check(between(1, kMostWidth))
       ->group(group);
-  app.add_option("--ffn", shape.ffn, "width of the MLP (default: 4 · hidden)")->group(group);
-  app.add_option("--vocab", shape.vocab, "tokens of the vocabulary")->group(group);
+  app.add_option("--ffn", shape.ffn, "width of the MLP (default: 4 · hidden)")
+      ->check(between(1, kMostWidth))
+      ->group(group);
+  app.add_option("--vocab", shape.vocab, "tokens of the vocabulary")
+      ->check(between(1, kMostWidth))
+      ->group(group);
   app.add_option("--max-positions", shape.max_positions,
                  "learned position embeddings (default: none, rotary)")
+      ->check(between(1, kMostTokens))
       ->group(group);
   app.add_flag("--glu", words.glu, "gated MLP: three matrices")->group(group);
   app.add_flag("--tied", words.tied, "the head is the word embedding")->group(group);
@@ -32,8 +48,12 @@ void add_model_flags(CLI::App& app, ModelWords& words) {
 
 void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& layout) {
   const char* group = "Batches and overlap";
-  app.add_option("--seq", layout.seq, "tokens of a sequence (default: the model's)")->group(group);
-  app.add_option("--global-batch", layout.global_batch, "sequences of a step")->group(group);
+  app.add_option("--seq", layout.seq, "tokens of a sequence (default: the model's)")
+      ->check(between(1, kMostTokens))
+      ->group(group);
+  app.add_option("--global-batch", layout.global_batch, "sequences of a step")
+      ->check(between(1, kMostBatch))
+      ->group(group);
   app.add_option("--precision", words.precision, "bf16, fp16 or fp32")
       ->capture_default_str()
       ->group(group);
@@ -52,15 +72,13 @@ void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& lay
   app.add_option("--cluster", words.cluster, "a preset, or a file (docs/formats/cluster.md)")
       ->capture_default_str();
   app.add_option("--efficiency", words.efficiency,
-                 "share of the peak that matrix products reach, 0 … 1 (default: the cluster's)");
+                 "share of the peak that matrix products reach, 0 … 1 (default: the cluster's)")
+      ->check(share());
 }
 
 Result<planner::Cluster> read_cluster(const ModelWords& words) {
   auto cluster = read_cluster(words.cluster);
   if (!cluster.ok()) return cluster;
-  if (words.efficiency < 0 || words.efficiency > 1)
-    return Status(Code::invalid_argument,
-                  fmt::format("--efficiency {} lies outside 0 … 1", words.efficiency));
   if (words.efficiency > 0) cluster->processor.efficiency = words.efficiency;
   return cluster;
 }
@@ -106,9 +124,8 @@ Status read_precision(const ModelWords& words, planner::ModelLayout& layout) {
   }
   layout.precision = *precision;
   if (words.bucket_bytes.empty()) return {};
-  const auto bytes = parse_bytes(words.bucket_bytes);
-  if (!bytes.ok()) return bytes.status().annotate("--bucket-bytes");
-  if (*bytes == 0) return {Code::invalid_argument, "--bucket-bytes must be more than 0"};
+  const auto bytes = read_size("--bucket-bytes", words.bucket_bytes);
+  if (!bytes.ok()) return bytes.status();
   layout.bucket_bytes = static_cast<double>(*bytes);
   return {};
 }

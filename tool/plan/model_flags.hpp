@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 #include "plan/model_layout.hpp"
@@ -10,6 +11,9 @@
 namespace tutti::tool::plan {
 
 namespace planner = tutti::plan;
+
+inline constexpr std::int64_t kMostParallel = 10'000'000;  // all kinds together; plan/model_layout
+inline constexpr std::int64_t kMostBatch = 1 << 30;
 
 struct ModelWords {
   std::string preset;

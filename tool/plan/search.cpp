@@ -7,6 +7,7 @@
 
 #include "core/json.hpp"
 #include "plan/units.hpp"
+#include "tool/numbers.hpp"
 #include "tool/plan/model_flags.hpp"
 #include "tool/plan/model_report.hpp"
 #include "tool/plan/plan.hpp"
@@ -106,7 +107,6 @@ std::string last_line(const planner::SearchResult& result, const planner::Model&
 }
 
 int search_answer(SearchRequest& state) {
-  if (state.top < 1) return complain(kSearchCommand, "--top must be at least 1", kBadInput);
   state.options.keep = static_cast<std::size_t>(state.top);
   if (Status status = read_precision(state.words, state.options.base); !status.ok())
     return complain(kSearchCommand, status);
@@ -139,10 +139,14 @@ Command make_search(CLI::App& plan) {
   add_model_flags(*parser, state->words);
   add_batch_flags(*parser, state->words, state->options.base);
   parser->add_option("--gpus,--ranks", state->options.ranks, "ranks to use, all of them")
+      ->check(between(1, kMostParallel))
       ->required();
-  parser->add_option("--most-tp", state->options.most_tp,
-                     "largest tp (default: the ranks of a host)");
-  parser->add_option("--top", state->top, "layouts to show")->capture_default_str();
+  parser
+      ->add_option("--most-tp", state->options.most_tp, "largest tp (default: the ranks of a host)")
+      ->check(between(1, kMostParallel));
+  parser->add_option("--top", state->top, "layouts to show")
+      ->check(between(1, 100'000))
+      ->capture_default_str();
   parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
   parser->footer(kSearchFooter);
   return {parser, [state] { return search_answer(*state); }};

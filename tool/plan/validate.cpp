@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -15,9 +14,11 @@
 #include "bench/protocol.hpp"
 #include "core/clock.hpp"
 #include "core/json.hpp"
-#include "core/words.hpp"
+#include "core/output_file.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
+#include "tool/interruption.hpp"
+#include "tool/numbers.hpp"
 #include "tool/plan/measure.hpp"
 #include "tool/plan/plan.hpp"
 #include "tool/plan/read_cluster.hpp"
@@ -104,7 +105,8 @@ std::set<int> judged_counts(int ranks) {
 Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, double seconds) {
   const WorkFolder folder;
   const std::string table = folder.path() + "/machine.json";
-  std::ofstream(table) << tuner::to_json(*cluster.machine);
+  if (Status status = write_file(table, tuner::to_json(*cluster.machine)); !status.ok())
+    return status;
   const auto counts = judged_counts(ranks);
   // More ranks take longer, and are disturbed more.
   const double ranks_in_all = std::accumulate(counts.begin(), counts.end(), 0.0);
@@ -244,18 +246,19 @@ int answer(const ValidateOptions& options) {
         fmt::format("--cluster {} was not measured: tutti plan calibrate -n {} -o here.json",
                     options.cluster, std::max(2, options.ranks)),
         kBadInput);
-  if (options.ranks < 2 || options.ranks > cluster->ranks_per_host)
+  if (options.ranks > cluster->ranks_per_host)
     return complain(kValidateCommand,
                     fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
                                 options.ranks, cluster->ranks_per_host, options.cluster),
                     kBadInput);
-  const auto time = parse_duration(options.time);
-  if (!time.ok()) return complain(kValidateCommand, time.status().annotate("--time"));
+  const auto time =
+      read_duration("--time", options.time, std::chrono::seconds(4), std::chrono::hours(1));
+  if (!time.ok()) return complain(kValidateCommand, time.status());
   const double seconds = in_seconds(*time);
-  if (seconds < 4 || seconds > 3600)
-    return complain(kValidateCommand, fmt::format("--time {} lies outside 4 s … 1 h", options.time),
-                    kBadInput);
+  catch_interruptions();
   const auto judged = judge(*cluster, options.ranks, seconds);
+  if (interruption() != 0)
+    return complain(kValidateCommand, "interrupted; nothing was judged", 128 + interruption());
   if (!judged.ok()) return complain(kValidateCommand, judged.status().message(), kFailed);
   const auto regrets = regrets_of(*judged);
   const Verdict verdict = verdict_of(*judged, regrets);
@@ -274,7 +277,9 @@ int answer(const ValidateOptions& options) {
 Command make_validate(CLI::App& plan) {
   auto options = std::make_shared<ValidateOptions>();
   CLI::App* parser = plan.add_subcommand("validate", "hold predictions against this machine");
-  parser->add_option("-n,--ranks", options->ranks, "rank processes, at most")->required();
+  parser->add_option("-n,--ranks", options->ranks, "rank processes, at most")
+      ->check(between(2, 64))
+      ->required();
   parser->add_option("--cluster", options->cluster, "what tutti plan calibrate wrote")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_flag("--summary", options->summary, "without the table of cells");

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tool/interruption.hpp"
+
 namespace tutti::tool {
 
 Result<Signals> Signals::capture() {
@@ -16,11 +18,17 @@ Result<Signals> Signals::capture() {
     return errno_status("cannot block signals");
   signals.descriptor_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.descriptor_) return errno_status("cannot make a signalfd");
+  // One that came just before, and was only noted, is not lost.
+  if (interruption() != 0) ::raise(interruption());
   // A reader that went away is an error of write, and a background job that reads the terminal gets
   // an error of read; neither may stop the launcher.
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGTTIN, SIG_IGN);
   return signals;
+}
+
+Signals::~Signals() {
+  if (descriptor_) ::sigprocmask(SIG_SETMASK, &former_mask_, nullptr);
 }
 
 int Signals::take() {

@@ -16,6 +16,9 @@ namespace tutti::tool {
 class Signals {
  public:
   static Result<Signals> capture();
+  Signals(Signals&&) noexcept = default;
+  // As before: the next job's ranks must not inherit blocked signals.
+  ~Signals();
   int descriptor() const { return descriptor_.get(); }
   // The next one that arrived; 0 when there is none.
   int take();
@@ -23,6 +26,7 @@ class Signals {
   const sigset_t& former_mask() const { return former_mask_; }
 
  private:
+  Signals() = default;
   Descriptor descriptor_;
   sigset_t former_mask_{};
 };

@@ -8,6 +8,7 @@
 #include "core/files.hpp"
 #include "core/words.hpp"
 #include "tool/bench/arithmetic.hpp"
+#include "tool/numbers.hpp"
 #include "tool/show/show.hpp"
 #include "tutti/shape.hpp"
 
@@ -101,8 +102,8 @@ Result<tuner::Machine> read_machine(const std::string& path) {
 }
 
 Status read_costs(const ShowOptions& options, ShownCall& call) {
-  const auto bytes = parse_bytes(options.bytes.empty() ? "1M" : options.bytes);
-  if (!bytes.ok()) return bytes.status().annotate("--bytes");
+  const auto bytes = read_size("--bytes", options.bytes.empty() ? "1M" : options.bytes);
+  if (!bytes.ok()) return bytes.status();
   call.bytes = shape_of(call.request.collective).has_data() ? *bytes : 0;
   auto machine = read_machine(options.tuning);
   if (!machine.ok()) return machine.status();

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "core/output_file.hpp"
+#include "tool/numbers.hpp"
 #include "tool/show/job_view.hpp"
 #include "tool/show/show.hpp"
 
@@ -41,11 +43,12 @@ Status check_outputs(const ShowOptions& options, int ranks) {
     return {Code::invalid_argument,
             fmt::format("-n {} is more than can be drawn ({} ranks); --text and --json go up to {}",
                         ranks, kMostRanksDrawn, kMostRanksShown)};
-  return {};
+  if (Status status = check_output("--html", options.html); !status.ok()) return status;
+  return check_output("--svg", options.svg);
 }
 
 int write(const std::string& path, const std::string& text) {
-  if (Status status = write_whole(path, text); !status.ok()) return complain("show", status);
+  if (Status status = write_file(path, text); !status.ok()) return complain("show", status);
   if (path != "/dev/stdout") fmt::print("wrote {} ({} KiB)\n", path, (text.size() + 1023) / 1024);
   return kDone;
 }
@@ -107,6 +110,7 @@ CLI::App* add_job_parser(CLI::App& show_parser, JobViewOptions& options) {
                      "its name, the beginning of it, or the launcher's pid; none: the only one");
   parser->add_option("--interval", options.interval, "seconds between two looks (default 1)");
   parser->add_flag("--once", options.once, "look once and end");
+  parser->add_flag("--wide", options.wide, "all columns, however narrow the window");
   parser->add_flag("--json", options.json, "one JSON object a line for every look");
   parser->footer(kJobFooter);
   return parser;
@@ -122,8 +126,9 @@ Command make_show(CLI::App& app) {
   show_parser->add_option("-a,--algorithm", options->algorithm,
                           "ring, direct, … (default: what the tuner takes)");
   show_parser->add_option("-n,--ranks", options->ranks, "number of ranks (default 4)")
-      ->check(CLI::Range(1, kMostRanksShown));
-  show_parser->add_option("--root", options->root, "rank of the root (default 0)");
+      ->check(between(1, kMostRanksShown));
+  show_parser->add_option("--root", options->root, "rank of the root (default 0)")
+      ->check(between(0, kMostRanksShown - 1));
   show_parser->add_option("--hosts", options->hosts,
                           "where the ranks sit: HOSTSxRANKS (default: all on one host)");
   show_parser->add_flag("--in-place", options->in_place, "the program for input == output");

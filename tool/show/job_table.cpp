@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/json.hpp"
+#include "tool/fitted_table.hpp"
 #include "tool/show/job_view.hpp"
 #include "tool/show/show.hpp"
 
@@ -45,14 +46,21 @@ std::string list(const std::set<int>& ranks) {
   return text;
 }
 
-// fmt counts bytes of "–" as one column each; this counts what is seen.
-std::string padded(const std::string& text, std::size_t width) {
-  std::size_t seen = 0;
-  for (const char letter : text) seen += (static_cast<unsigned char>(letter) & 0xc0) != 0x80;
-  return text + std::string(seen < width ? width - seen : 0, ' ');
+FittedTable table_of(std::size_t width) {
+  constexpr auto kSideLeft = TableColumn::Side::left;
+  return {{{"rank", "", 5, 100, TableColumn::Side::right, ""},
+           {"pid", "", 8, 30},
+           {"state", "", 10, 95, kSideLeft, "  "},
+           {"for", "", 12, 80},
+           {"last operation", "", 24, 90, kSideLeft, "  "},
+           {"group", "", 12, 50, kSideLeft},
+           {"waits for", "", 14, 85, kSideLeft},
+           {"calls", "", 12, 35},
+           {"bytes", "", 13, 40}},
+          width};
 }
 
-std::string row(const Json& rank) {
+std::vector<std::string> cells_of(const Json& rank) {
   const bool noted = rank.find("operation") != nullptr;
   std::string state = rank["state"].string();
   if (const Json* code = rank.find("exit_code")) state = fmt::format("ended ({})", code->integer());
@@ -69,11 +77,15 @@ std::string row(const Json& rank) {
     const Json* value = rank.find(name);
     return value != nullptr ? rate(value->number(), of_bytes) : std::string("-");
   };
-  return fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {} {:>12} {:>13}\n",
-                     rank["rank"].integer(), rank["pid"].integer(), state,
-                     noted ? seconds(rank["for_s"].number()) : "-", operation,
-                     noted ? rank["group"].string() : "", padded(list(waits), 14),
-                     figure("calls_per_s", false), figure("bytes_per_s", true));
+  return {std::to_string(rank["rank"].integer()),
+          std::to_string(rank["pid"].integer()),
+          state,
+          noted ? seconds(rank["for_s"].number()) : "-",
+          operation,
+          noted ? rank["group"].string() : "",
+          list(waits),
+          figure("calls_per_s", false),
+          figure("bytes_per_s", true)};
 }
 
 // One line per rank that others wait for.
@@ -91,7 +103,8 @@ std::string findings(const Json& job) {
 
 }  // namespace
 
-std::string job_table(const Json& job, std::size_t rows) {
+std::string job_table(const Json& job, std::size_t rows, std::size_t width) {
+  const FittedTable table = table_of(width);
   const std::int64_t nodes = job["nodes"].integer();
   std::string text = fmt::format(
       "job {}  {}  on {}  {}  up {}\n", job["job"].string(), job["program"].string(),
@@ -101,15 +114,15 @@ std::string job_table(const Json& job, std::size_t rows) {
                                job["ranks"].size(), job["ranks_in_job"].integer(),
                                job["node"].integer(), nodes),
       seconds(job["up_s"].number()));
-  text +=
-      fmt::format("{:>5} {:>8}  {:<10} {:>12}  {:<24} {:<12} {:<14} {:>12} {:>13}\n", "rank", "pid",
-                  "state", "for", "last operation", "group", "waits for", "calls", "bytes");
+  text += table.names() + "\n";
   std::size_t shown = 0;
   for (const Json& rank : job["ranks"].items()) {
     if (shown++ == rows) break;
-    text += row(rank);
+    text += table.line(cells_of(rank)) + "\n";
   }
   if (shown > rows) text += fmt::format("  … and {} more\n", job["ranks"].size() - rows);
+  if (const std::string left_out = table.left_out(); !left_out.empty())
+    text += fmt::format("(--wide adds: {})\n", left_out);
   return text + findings(job);
 }
 

@@ -11,8 +11,9 @@
 #include <thread>
 
 #include "core/json.hpp"
-#include "core/words.hpp"
 #include "tool/command.hpp"
+#include "tool/fitted_table.hpp"
+#include "tool/numbers.hpp"
 #include "tool/run/job_folder.hpp"
 #include "tool/show/show.hpp"
 
@@ -71,11 +72,12 @@ std::size_t room_for_ranks() {
   return std::max<std::size_t>(4, size.ws_row > 8 ? size.ws_row - 8u : 4);
 }
 
-void print(const Json& job, bool as_json, bool over_the_last) {
-  if (as_json)
+void print(const Json& job, const JobViewOptions& options, bool over_the_last) {
+  if (options.json)
     fmt::print("{}\n", job.dump());
   else
-    fmt::print("{}{}", over_the_last ? "\x1b[H\x1b[J" : "", job_table(job, room_for_ranks()));
+    fmt::print("{}{}", over_the_last ? "\x1b[H\x1b[J" : "",
+               job_table(job, room_for_ranks(), options.wide ? kAnyWidth : window_width()));
   std::fflush(stdout);
 }
 
@@ -87,14 +89,14 @@ int watch(Found found, const JobViewOptions& options, Nanoseconds interval) {
     auto job = found.line.ask();
     if (!job.ok()) {
       // Between the two looks it came to its end; the first one is still worth something.
-      if (options.once) print(before, options.json, false);
+      if (options.once) print(before, options, false);
       if (!options.json) fmt::print("the job has ended\n");
       return kDone;
     }
     add_rates(before, *job);
     if (screen && first) fmt::print("\x1b[2J");
     if (!first && !screen && !options.json) fmt::print("\n");
-    print(*job, options.json, screen);
+    print(*job, options, screen);
     if (options.once) return kDone;
     before = *std::move(job);
   }
@@ -141,10 +143,9 @@ Result<Json> JobLine::ask() {
 }
 
 int show_job(const JobViewOptions& options) {
-  const auto interval = parse_duration(options.interval);
-  if (!interval.ok()) return complain("show job", interval.status().annotate("--interval"));
-  if (*interval < std::chrono::milliseconds(50))
-    return complain("show job", "--interval must be at least 50ms", kBadInput);
+  const auto interval = read_duration("--interval", options.interval, std::chrono::milliseconds(50),
+                                      std::chrono::hours(24));
+  if (!interval.ok()) return complain("show job", interval.status());
   auto found = find_jobs();
   if (!found.ok()) return complain("show job", found.status());
   const bool any = !found->empty();

@@ -15,6 +15,7 @@ struct JobViewOptions {
   std::string interval = "1";
   bool json = false;
   bool once = false;
+  bool wide = false;  // all columns, however narrow the window
 };
 int show_job(const JobViewOptions& options);
 
@@ -34,7 +35,7 @@ class JobLine {
 
 // Adds calls_per_s and bytes_per_s to each rank, from two snapshots of one job.
 void add_rates(const Json& before, Json& now);
-// The table, at most `rows` ranks of it.
-std::string job_table(const Json& job, std::size_t rows);
+// The table, at most `rows` ranks and `width` letters of it.
+std::string job_table(const Json& job, std::size_t rows, std::size_t width);
 
 }  // namespace tutti::tool

@@ -78,9 +78,6 @@ std::string count_of(std::uint64_t count, std::string_view one);
 // "all_reduce by direct in two shots on 4 ranks, 1 MiB".
 std::string title_of(const ShownCall& call);
 
-// Writes all of it or says why not; what was there before stays until the new file is whole.
-Status write_whole(const std::string& path, const std::string& text);
-
 // The forms of one call, and the list of a collective's algorithms, as text or JSON.
 Result<std::string> print_message_form(const ShownCall& call, bool json);
 std::string print_host_form(const ShownCall& call, bool json, bool all);  // needs call.host

@@ -152,18 +152,20 @@ class Folder {
       paths.push_back(entry.path().string());
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths)
-      if (Status status = read_file(path); !status.ok()) return status;
+      if (Status status = read_one(path); !status.ok()) return status;
     return {};
   }
 
-  Status read_file(const std::string& path) {
+  Status read_one(const std::string& path) {
     const std::string name = fs::path(path).filename().string();
     if (name.starts_with("rank-") && name.ends_with(".trace")) {
       auto trace = tutti::trace::read_trace(path);
       if (!trace.ok()) return trace.status();
       traces_.push_back(*std::move(trace));
     } else if (name.starts_with("tutti.rank") && name.ends_with(".json")) {
-      auto dump = parse_text(path, read_text(path));
+      const auto text = tutti::read_file(path);
+      if (!text.ok()) return text.status();
+      auto dump = parse_text(path, *text);
       if (!dump.ok()) return dump.status();
       dumps_.push_back(*std::move(dump));
     }

@@ -23,6 +23,8 @@ struct MergeOptions {
 };
 
 int merge(const MergeOptions& options) {
+  if (Status status = check_output("-o", options.output); !status.ok())
+    return complain(kMergeCommand, status);
   tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");

@@ -6,8 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 
 namespace tutti::tool::trace {
 namespace {
@@ -19,54 +17,47 @@ double now_s() {
 }  // namespace
 
 Result<std::unique_ptr<Output>> Output::open(const std::string& path) {
-  std::unique_ptr<Output> output(new Output);
-  output->path_ = path;
-  output->temporary_ = fmt::format("{}.{}.part", path, ::getpid());
-  errno = 0;
+  auto file = OutputFile::open(path);
+  if (!file.ok()) return file.status();
+  std::unique_ptr<Output> output(new Output(*std::move(file)));
+  if (!path.ends_with(".gz")) return output;
   // Level 3: a third of the time of the usual 6, for a tenth more bytes.
-  if (path.ends_with(".gz"))
-    output->zipped_ = ::gzopen(output->temporary_.c_str(), "wb3");
-  else
-    output->plain_ = std::fopen(output->temporary_.c_str(), "wb");
-  if (output->zipped_ == nullptr && output->plain_ == nullptr) {
-    output->error_ = errno;
-    return output->failed();
-  }
+  Descriptor own(::dup(output->file_.descriptor()));
+  output->zipped_ = own ? ::gzdopen(own.get(), "wb3") : nullptr;
+  if (output->zipped_ == nullptr) return output->file_.failed(own ? ENOMEM : errno);
+  own.release();  // gzclose closes it
   return output;
 }
 
 Output::~Output() {
   if (zipped_ != nullptr) ::gzclose(static_cast<gzFile>(zipped_));
-  if (plain_ != nullptr) std::fclose(plain_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-Status Output::failed() const {
-  return {Code::io, fmt::format("{} cannot be written: {}", path_,
-                                error_ != 0 ? std::strerror(error_) : "no memory")};
 }
 
 void Output::write(std::string_view text) {
-  if (text.empty() || error_ != 0) return;
-  const bool whole =
-      zipped_ != nullptr
-          ? ::gzwrite(static_cast<gzFile>(zipped_), text.data(),
-                      static_cast<unsigned>(text.size())) == static_cast<int>(text.size())
-          : std::fwrite(text.data(), 1, text.size(), plain_) == text.size();
-  if (!whole) error_ = errno != 0 ? errno : EIO;
+  constexpr std::size_t kAtOnce = 1 << 16;
+  if (text.empty() || !status_.ok()) return;
+  if (zipped_ != nullptr) {
+    errno = 0;
+    const int put =
+        ::gzwrite(static_cast<gzFile>(zipped_), text.data(), static_cast<unsigned>(text.size()));
+    if (put != static_cast<int>(text.size())) status_ = file_.failed(errno != 0 ? errno : EIO);
+    return;
+  }
+  waiting_.append(text);
+  if (waiting_.size() < kAtOnce) return;
+  status_ = file_.write(waiting_);
+  waiting_.clear();
 }
 
 Status Output::finish() {
-  errno = 0;
-  const bool closed = zipped_ != nullptr ? ::gzclose(static_cast<gzFile>(zipped_)) == Z_OK
-                                         : std::fclose(plain_) == 0;
-  zipped_ = nullptr;
-  plain_ = nullptr;
-  if (!closed && error_ == 0) error_ = errno != 0 ? errno : EIO;
-  if (error_ == 0 && std::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
-  if (error_ != 0) return failed();
-  temporary_.clear();
-  return {};
+  if (zipped_ != nullptr) {
+    errno = 0;
+    const bool closed = ::gzclose(static_cast<gzFile>(zipped_)) == Z_OK;
+    zipped_ = nullptr;
+    if (!closed && status_.ok()) status_ = file_.failed(errno != 0 ? errno : EIO);
+  }
+  if (status_.ok()) status_ = file_.write(waiting_);
+  return status_.ok() ? file_.finish() : status_;
 }
 
 Progress::Progress(std::string what)

@@ -1,17 +1,19 @@
-// tool/trace/output.hpp - a file that is written whole or not at all; gzipped if its name says so.
+// tool/trace/output.hpp - an OutputFile of any length, piece by piece; gzipped if its name says so.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "core/output_file.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::tool::trace {
 
 class Output {
  public:
-  // io names the file. It is there under its name only after finish().
+  // Code::io names the file. It is there under its name only after finish().
   static Result<std::unique_ptr<Output>> open(const std::string& path);
   ~Output();
   Output(const Output&) = delete;
@@ -22,14 +24,12 @@ class Output {
   Status finish();
 
  private:
-  Output() = default;
-  Status failed() const;
+  explicit Output(OutputFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  std::string temporary_;
+  OutputFile file_;
   void* zipped_ = nullptr;  // gzFile
-  std::FILE* plain_ = nullptr;
-  int error_ = 0;
+  std::string waiting_;     // of a file that is not zipped
+  Status status_;
 };
 
 // Says on stderr how far something has come, if that is a terminal and it takes more than a moment.

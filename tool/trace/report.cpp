@@ -56,13 +56,6 @@ std::string page_of(const Json& data) {
   return page;
 }
 
-Status write_page(const std::string& path, const std::string& text) {
-  auto output = Output::open(path);
-  if (!output.ok()) return output.status();
-  (*output)->write(text);
-  return (*output)->finish();
-}
-
 // As a terminal counts: bytes of UTF-8 that go on with a letter are none.
 std::size_t letters(const std::string& text) {
   return static_cast<std::size_t>(
@@ -100,6 +93,8 @@ void print_table(const Json& rows) {
 }
 
 int report(const ReportOptions& options) {
+  if (Status status = check_output("--html", options.html); !status.ok())
+    return complain(kReportCommand, status);
   tutti::Result<tutti::trace::TracedRun> run = Status(Code::internal, "not run");
   {
     Progress reading("reading trace");
@@ -114,7 +109,7 @@ int report(const ReportOptions& options) {
   if (!options.html.empty()) {
     Json drawn = data;
     drawn["timeline"] = timeline_json(*run, analysis, kMostSlices);
-    if (Status status = write_page(options.html, page_of(drawn)); !status.ok())
+    if (Status status = write_file(options.html, page_of(drawn)); !status.ok())
       return complain(kReportCommand, status);
   }
   if (options.json) {

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
+#include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/words.hpp"
 #include "tool/bench/arithmetic.hpp"
 #include "tool/trace/words.hpp"
 #include "trace/lanes.hpp"
@@ -231,8 +232,9 @@ std::vector<ReportCurve> curves_of_log(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     if (entry.path().extension() == ".jsonl") path = std::max(path, entry.path().string());
   ReportCurve loss{"loss", {}}, tokens{"tokens/s", {}};
-  std::ifstream file(path);
-  for (std::string line; !path.empty() && std::getline(file, line);) {
+  constexpr std::size_t kMostLogBytes = std::size_t{1} << 30;
+  const std::string text = path.empty() ? "" : read_text(path, kMostLogBytes);
+  for (const std::string_view line : split_words(text, '\n')) {
     const auto step = Json::parse(line);
     if (!step.ok() || step->find("event") != nullptr || step->find("step") == nullptr) continue;
     const auto take = [&](const char* field, ReportCurve& curve) {

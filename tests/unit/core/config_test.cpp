@@ -10,6 +10,7 @@ namespace tutti {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Sets variables for one test, and clears all of ours around it.
 class ConfigTest : public testing::Test {
@@ -123,6 +124,19 @@ TEST_F(ConfigTest, what_cannot_be_read_is_quoted) {
   expect_refused("TUTTI_PROGRESS_THREAD", "maybe", "'maybe'");
   expect_refused("TUTTI_DEBUG", "LOUD", "TRACE");
   expect_refused("TUTTI_DEBUG_SUBSYS", "INIT,NETT", "'NETT'");
+}
+
+TEST_F(ConfigTest, variables_that_there_are_not_are_named_with_the_nearest) {
+  ::setenv("TUTTI_TIMEOTU", "3", 1);
+  ::setenv("TUTTI_SOMETHING_ELSE", "3", 1);
+  ::setenv("TUTTI_TEST_OWN", "3", 1);
+  std::string all;
+  for (const std::string& sentence : unknown_variables()) all += sentence + "\n";
+  EXPECT_THAT(all, HasSubstr("TUTTI_TIMEOTU: is TUTTI_TIMEOUT meant?"));
+  EXPECT_THAT(all, HasSubstr("TUTTI_SOMETHING_ELSE; tutti info lists"));
+  EXPECT_THAT(all, Not(HasSubstr("TUTTI_TEST_OWN")));
+  for (const char* name : {"TUTTI_TIMEOTU", "TUTTI_SOMETHING_ELSE", "TUTTI_TEST_OWN"})
+    ::unsetenv(name);
 }
 
 TEST_F(ConfigTest, set_to_nothing_means_not_set) {

@@ -32,6 +32,12 @@ TEST(Files, that_are_missing_are_named_or_empty) {
   EXPECT_EQ(read_text("/nowhere/at/all"), "");
 }
 
+TEST(Files, without_end_are_read_up_to_a_limit) {
+  const auto found = read_file("/dev/zero", 1 << 20);
+  EXPECT_EQ(found.status().code(), Code::io);
+  EXPECT_NE(found.status().message().find("more than 1 MiB"), std::string::npos);
+}
+
 TEST(Files, numbers_and_words_stand_between_blanks) {
   EXPECT_EQ(first_word("  one two\n"), "one");
   EXPECT_EQ(first_word(" \n"), "");

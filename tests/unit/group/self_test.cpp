@@ -106,6 +106,14 @@ TEST(FindSelf, torchrun) {
   EXPECT_TRUE(self_of(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).serves_store);
 }
 
+TEST(FindSelf, a_master_that_cannot_be_is_refused) {
+  for (const char* port : {"0", "99999", "-1", "abc", "", "29500x"})
+    expect_refused(with(kTorchrun, {{"MASTER_PORT", port}}), {"MASTER_PORT", port});
+  for (const char* host : {"", " "})
+    expect_refused(with(kTorchrun, {{"MASTER_ADDR", host}}), {"MASTER_ADDR"});
+  EXPECT_TRUE(found(with(kTorchrun, {{"MASTER_PORT", "65535"}})).ok());
+}
+
 TEST(FindSelf, open_mpi) {
   const Self self = self_of({{"OMPI_COMM_WORLD_RANK", "3"},
                              {"OMPI_COMM_WORLD_SIZE", "4"},

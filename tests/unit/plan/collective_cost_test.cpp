@@ -51,6 +51,24 @@ TEST(CollectiveCost, the_choice_is_the_cheapest_row_and_never_below_the_bound) {
           }
 }
 
+// Ranks of a measured host meet and copy, which is faster than any message.
+TEST(CollectiveCost, on_a_measured_host_nothing_is_below_the_bound) {
+  Cluster cluster = *preset_cluster("h100-ib400");
+  cluster.machine = tuner::built_in_machine();
+  cluster.ranks_per_host = 8;
+  for (int i = 0; i < kCollectives; ++i)
+    for (const int ranks : {2, 3, 8})
+      for (const double bytes : {8.0, 4096.0, 65536.0, 1e6, 1e8}) {
+        const auto collective = static_cast<Collective>(i);
+        const double bound = lower_bound(cluster, collective, {.ranks = ranks}, bytes);
+        for (const auto& row : costs(cluster, collective, {.ranks = ranks}, bytes))
+          EXPECT_GE(row.seconds, bound * (1 - 1e-9))
+              << to_string(collective) << " " << to_string(row.algorithm) << " " << ranks << " "
+              << bytes;
+        EXPECT_GT(bound, 0);
+      }
+}
+
 TEST(CollectiveCost, every_schedule_of_the_catalog_has_one) {
   const Cluster cluster = *preset_cluster("h100-ib400");
   for (const auto& entry : schedule::catalog())

@@ -1,0 +1,180 @@
+#include "core/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "core/words.hpp"
+
+namespace tutti {
+namespace {
+
+Status unwritable(const std::string& path, int error) {
+  // What is missing of a name that may be new is its folder.
+  const std::string why = error == ENOENT && path.find('/') != std::string::npos
+                              ? "there is no folder " + path.substr(0, path.rfind('/'))
+                          : error == EISDIR ? "it is a folder"
+                                            : std::strerror(error);
+  return {Code::io, fmt::format("{} cannot be written: {}", path.empty() ? "''" : path, why)};
+}
+
+// "/dev/stdout", "/dev/fd/3": the descriptor itself. Opened by its name, a file would be begun anew
+// beside what is written to the descriptor.
+std::optional<int> own_descriptor(std::string_view path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    const auto number = parse_integer(path.substr(folder.size()));
+    if (number.ok() && *number >= 0 && *number <= INT_MAX) return static_cast<int>(*number);
+  }
+  return std::nullopt;
+}
+
+// Where a chain of links leads, though nothing need be there; nothing when it has no end.
+std::optional<std::string> followed(std::string path) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  for (int link = 0; link < kMostLinks; ++link) {
+    char text[PATH_MAX];
+    const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
+    if (length < 0) return path;
+    std::string next(text, static_cast<std::size_t>(length));
+    const std::size_t slash = path.rfind('/');
+    if (!next.starts_with('/') && slash != std::string::npos)
+      next.insert(0, path, 0, slash + 1);  // relative to the folder of the link
+    path = std::move(next);
+  }
+  return std::nullopt;
+}
+
+// What a path stands for.
+struct Place {
+  std::string replaced;        // to be put in place by rename; empty: to be written through
+  std::optional<mode_t> mode;  // of what is there
+};
+
+Result<Place> find_place(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    if (errno != ENOENT) return unwritable(path, errno);
+    const auto target = followed(path);
+    if (!target) return unwritable(path, ELOOP);
+    if (target->empty() || target->ends_with('/')) return unwritable(path, ENOENT);
+    return Place{*target, std::nullopt};
+  }
+  if (S_ISDIR(facts.st_mode)) return unwritable(path, EISDIR);
+  if (::access(path.c_str(), W_OK) != 0) return unwritable(path, errno);
+  Place place{"", facts.st_mode};
+  char real[PATH_MAX];
+  // A regular file without a name is one that was deleted, or another process's descriptor.
+  if (S_ISREG(facts.st_mode) && ::realpath(path.c_str(), real) != nullptr) place.replaced = real;
+  return place;
+}
+
+// The new file beside the one that it will replace.
+Descriptor grow_beside(const std::string& beside, std::optional<mode_t> mode) {
+  const mode_t bits = mode.value_or(0666) & 07777;
+  Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, bits));
+  if (file && mode) (void)::fchmod(file.get(), bits);
+  return file;
+}
+
+std::string beside(const Place& place) {
+  return fmt::format("{}.{}.part", place.replaced, ::getpid());
+}
+
+}  // namespace
+
+Status OutputFile::check(const std::string& path) {
+  const auto refused = [&](int error) {
+    return Status(Code::invalid_argument, unwritable(path, error).message());
+  };
+  if (const auto own = own_descriptor(path)) {
+    const int flags = ::fcntl(*own, F_GETFL);
+    if (flags < 0) return refused(errno);
+    return (flags & O_ACCMODE) == O_RDONLY ? refused(EBADF) : Status();
+  }
+  const auto place = find_place(path);
+  if (!place.ok()) return {Code::invalid_argument, place.status().message()};
+  if (place->replaced.empty()) return {};
+  const std::string trial = beside(*place);
+  if (const Descriptor file = grow_beside(trial, place->mode); !file)
+    return place->mode && errno == EACCES ? Status() : refused(errno);
+  ::unlink(trial.c_str());
+  return {};
+}
+
+bool OutputFile::is_replaced(const std::string& path) {
+  if (own_descriptor(path)) return false;
+  const auto place = find_place(path);
+  return place.ok() && !place->replaced.empty();
+}
+
+Result<OutputFile> OutputFile::open(const std::string& path) {
+  OutputFile file(path);
+  if (const auto own = own_descriptor(path)) {
+    file.descriptor_.reset(::fcntl(*own, F_DUPFD_CLOEXEC, 3));
+    if (!file.descriptor_) return file.failed(errno);
+    return file;
+  }
+  const auto place = find_place(path);
+  if (!place.ok()) return place.status();
+  if (!place->replaced.empty()) {
+    file.replaced_ = place->replaced;
+    file.beside_ = beside(*place);
+    file.descriptor_ = grow_beside(file.beside_, place->mode);
+    if (file.descriptor_) return file;
+    // A file that may be written in a folder that may not is written where it lies.
+    if (!place->mode || errno != EACCES) return file.failed(errno);
+    file.replaced_.clear();
+  }
+  const int cut = S_ISREG(*place->mode) ? O_TRUNC : 0;
+  file.descriptor_.reset(::open(path.c_str(), O_WRONLY | O_CLOEXEC | cut));
+  if (!file.descriptor_) return file.failed(errno);
+  return file;
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ && !replaced_.empty()) ::unlink(beside_.c_str());
+}
+
+Status OutputFile::failed(int error) const { return unwritable(path_, error); }
+
+Status OutputFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(descriptor_.get(), text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return failed(errno);
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Status OutputFile::finish() {
+  // Some file systems say only now that there is no room.
+  if (::close(descriptor_.release()) != 0) {
+    const int error = errno;
+    if (!replaced_.empty()) ::unlink(beside_.c_str());
+    return failed(error);
+  }
+  if (replaced_.empty() || ::rename(beside_.c_str(), replaced_.c_str()) == 0) return {};
+  const int error = errno;
+  ::unlink(beside_.c_str());
+  return failed(error);
+}
+
+Status write_file(const std::string& path, std::string_view text) {
+  auto file = OutputFile::open(path);
+  if (!file.ok()) return file.status();
+  if (Status status = file->write(text); !status.ok()) return status;
+  return file->finish();
+}
+
+}  // namespace tutti
