@@ -91,8 +91,9 @@ class Loading {
     if (!found.ok()) return found.status();
     folder = std::filesystem::absolute(*found, error).string();
     auto read = read_manifest_text(folder);
-    if (read.ok()) text = *std::move(read);
-    return read.status();
+    if (!read.ok()) return read.status();
+    text = *std::move(read);
+    return {};
   }
 
   Status verify() {

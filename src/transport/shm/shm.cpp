@@ -23,8 +23,9 @@ class Shm final : public Transport {
   // A window that other processes can map, in place of one that only this process sees.
   Status prepare(Party& party) const override {
     auto window = Window::create(party.rank, party.window->shape(), true);
-    if (window.ok()) party.window = *std::move(window);
-    return window.status();
+    if (!window.ok()) return window.status();
+    party.window = *std::move(window);
+    return {};
   }
   std::unique_ptr<Greeting> greet(const Party& party, const NewPeer& peer) const override {
     return std::make_unique<MemoryGreeting>(party, peer, false);
