@@ -3,12 +3,15 @@
 // Buffers        own nothing; the memory must outlive the call, or the Work of an async call.
 // Alignment      none is assumed.
 //
-//   std::vector<float> gradients(1000);
+//   std::vector<float> gradients(1000);                  // or std::array, std::span, pointer and count
 //   group->all_reduce(tutti::Buffer::of(gradients), tutti::ReduceOp::sum);
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "tutti/dtypes.hpp"
@@ -34,6 +37,14 @@ struct Buffer {
   static Buffer of(std::vector<T>& values) {
     return of(values.data(), values.size());
   }
+  template <class T, std::size_t N>
+  static Buffer of(std::array<T, N>& values) {
+    return of(values.data(), values.size());
+  }
+  template <class T, std::size_t N>
+  requires(!std::is_const_v<T>) static Buffer of(std::span<T, N> values) {
+    return of(values.data(), values.size());
+  }
   std::size_t bytes() const noexcept { return count * size_of(dtype); }
 };
 
@@ -46,8 +57,8 @@ struct ConstBuffer {
   void* ready = nullptr;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* data, std::size_t count, Dtype dtype)
-      : data(data), count(count), dtype(dtype) {}
+  ConstBuffer(const void* elements, std::size_t how_many, Dtype type)
+      : data(elements), count(how_many), dtype(type) {}
   ConstBuffer(const Buffer& other)
       : data(other.data),
         count(other.count),
@@ -61,6 +72,14 @@ struct ConstBuffer {
   }
   template <class T>
   static ConstBuffer of(const std::vector<T>& values) {
+    return of(values.data(), values.size());
+  }
+  template <class T, std::size_t N>
+  static ConstBuffer of(const std::array<T, N>& values) {
+    return of(values.data(), values.size());
+  }
+  template <class T, std::size_t N>
+  static ConstBuffer of(std::span<T, N> values) {
     return of(values.data(), values.size());
   }
   std::size_t bytes() const noexcept { return count * size_of(dtype); }

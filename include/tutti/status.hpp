@@ -16,6 +16,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tutti/cpp20.hpp"
+
 namespace tutti {
 inline namespace [[gnu::visibility("default")]] v1 {
 

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tutti/cpp20.hpp"
+
 namespace tutti::trace {
 inline namespace [[gnu::visibility("default")]] v1 {
 

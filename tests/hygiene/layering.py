@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-VOCABULARY = {"status.hpp", "types.hpp", "dtypes.hpp", "shape.hpp", "buffer.hpp", "work.hpp", "config.hpp", "version.h",
+VOCABULARY = {"cpp20.hpp", "status.hpp", "types.hpp", "dtypes.hpp", "shape.hpp", "buffer.hpp", "work.hpp", "config.hpp",
+              "version.h",
               "algorithms.def", "collectives.def", "dtypes.def", "transports.def"}
 PURE_ROOMS = {"topology", "schedule", "tuner", "plan"}
 LOOKS_AT_THE_MACHINE = {"src/topology/discover.cpp", "src/topology/interfaces.cpp"}

@@ -30,15 +30,36 @@ grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not vi
 breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((train|plan|trace)::)?v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
 
-cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" -Dwanted_version="$version" >/dev/null
+# Torch's headers take long to compile: that they are there and can be linked against has to do.
+libtorch=OFF
+[ -z "$(find "$tree" -name tutti-libtorch-targets.cmake)" ] || libtorch=ON
+cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$tree" -Dwanted_version="$version" \
+  -DOUTSIDE_LIBTORCH=$libtorch >"$work/configured" ||
+  fail "find_package: $(cat "$work/configured")"
 cmake --build "$work/cmake" >/dev/null
 expect '1 rank: 1 2 3' "$work/cmake/outside_cpp"
 expect '1 rank: 1 2 3' "$work/cmake/outside_c"
+if [ $libtorch = ON ]; then
+  expect '1 rank: 1 2 3' "$work/cmake/outside_libtorch"
+  [ -e "$tree/include/tutti/libtorch.hpp" ] || fail "tutti/libtorch.hpp was not installed"
+fi
+
+# Whoever forgets -std=c++20 is told so, whichever header comes first.
+for header in $(cd "$tree/include" && find tutti -name '*.hpp' -not -name libtorch.hpp); do
+  if echo "#include <$header>" | ${CXX:-c++} -std=c++17 -I"$tree/include" -E -x c++ - >/dev/null 2>"$work/complaint"; then
+    fail "$header takes C++17"
+  fi
+  grep -q 'tutti needs C++20' "$work/complaint" || fail "$header says of C++17: $(head -3 "$work/complaint")"
+done
 
 export PKG_CONFIG_PATH=$lib/pkgconfig
 ${CXX:-c++} -std=c++20 "$here/outside/main.cpp" $(pkg-config --cflags --libs tutti) \
   -o "$work/by_pkg_config"
 expect '1 rank: 1 2 3' env LD_LIBRARY_PATH="$lib" "$work/by_pkg_config"
+# As the README says, for a library that the loader does not know of.
+${CXX:-c++} -std=c++20 "$here/outside/main.cpp" $(pkg-config --cflags --libs tutti) \
+  -Wl,-rpath,"$(pkg-config --variable=libdir tutti)" -o "$work/by_rpath"
+expect '1 rank: 1 2 3' "$work/by_rpath"
 ${CC:-cc} -std=c99 -pedantic -Wall -Wextra -Werror "$here/outside/main.c" \
   $(pkg-config --cflags --libs tutti) -o "$work/c_by_pkg_config"
 expect '1 rank: 1 2 3' env LD_LIBRARY_PATH="$lib" "$work/c_by_pkg_config"

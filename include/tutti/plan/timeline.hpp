@@ -15,6 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "tutti/cpp20.hpp"
+
 namespace tutti::plan {
 inline namespace [[gnu::visibility("default")]] v1 {
 

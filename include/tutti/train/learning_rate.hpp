@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "tutti/cpp20.hpp"
+
 namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
 
