@@ -297,20 +297,22 @@ Result<Config> Config::from_environment() {
 }
 
 std::vector<std::string> unknown_variables() {
-  std::vector<std::string_view> known;
-  for (const Row& row : kRows) known.push_back(row.name);
+  constexpr std::string_view kPrefix = "TUTTI_";
+  std::vector<std::string_view> known;  // without the prefix, which would make all of them alike
+  for (const Row& row : kRows) known.push_back(std::string_view(row.name).substr(kPrefix.size()));
   std::vector<std::string> sentences;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with("TUTTI_") || std::ranges::count(known, name) > 0) continue;
+    if (!name.starts_with(kPrefix)) continue;
+    const std::string_view word = name.substr(kPrefix.size());
+    if (std::ranges::count(known, word) > 0) continue;
     if (std::ranges::any_of(kOfTests, [&](auto prefix) { return name.starts_with(prefix); }))
       continue;
-    const std::string_view nearest = nearest_word(name, known);
-    sentences.push_back(
-        fmt::format("there is no variable {}{}", name,
-                    nearest.empty() ? "; tutti info lists those that there are"
-                                    : fmt::format(": is {} meant? It is passed over", nearest)));
+    const std::string_view nearest = nearest_word(word, known);
+    sentences.push_back(fmt::format("{} is passed over: there is no such variable; {}", name,
+                                    nearest.empty() ? "tutti info lists those that there are"
+                                                    : fmt::format("is TUTTI_{} meant?", nearest)));
   }
   return sentences;
 }

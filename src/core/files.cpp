@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,10 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   };
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return failed();
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return failed();
+  if (!S_ISREG(facts.st_mode))
+    most_bytes = std::min(most_bytes, kMostFileBytes);  // may have no end
   std::string text;
   char piece[16 << 10];
   for (;;) {

@@ -16,12 +16,17 @@
 namespace tutti {
 namespace {
 
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 Status unwritable(const std::string& path, int error) {
+  std::string why = error == EISDIR ? "it is a folder" : std::strerror(error);
   // What is missing of a name that may be new is its folder.
-  const std::string why = error == ENOENT && path.find('/') != std::string::npos
-                              ? "there is no folder " + path.substr(0, path.rfind('/'))
-                          : error == EISDIR ? "it is a folder"
-                                            : std::strerror(error);
+  if (error == ENOENT && !path.empty() && ::access(folder_of(path).c_str(), F_OK) != 0)
+    why = "there is no folder " + folder_of(path);
   return {Code::io, fmt::format("{} cannot be written: {}", path.empty() ? "''" : path, why)};
 }
 
@@ -78,16 +83,33 @@ Result<Place> find_place(const std::string& path) {
   return place;
 }
 
-// The new file beside the one that it will replace.
-Descriptor grow_beside(const std::string& beside, std::optional<mode_t> mode) {
-  const mode_t bits = mode.value_or(0666) & 07777;
-  Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, bits));
-  if (file && mode) (void)::fchmod(file.get(), bits);
+// The new file, in the folder of the one that it will replace: without a name where the file system
+// can do that, so that nothing is left of a process that is killed, else under `name`.
+struct NewFile {
+  Descriptor descriptor;  // empty, with errno: it cannot be made
+  bool is_named = false;
+};
+
+NewFile make_file(const Place& place, const std::string& name) {
+  const mode_t bits = place.mode.value_or(0666) & 07777;
+  const std::string folder = folder_of(place.replaced);
+  NewFile file{Descriptor(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, bits))};
+  if (!file.descriptor && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    file = {Descriptor(::open(name.c_str(), flags, bits)), true};
+  }
+  if (file.descriptor && place.mode) (void)::fchmod(file.descriptor.get(), bits);
   return file;
 }
 
 std::string beside(const Place& place) {
   return fmt::format("{}.{}.part", place.replaced, ::getpid());
+}
+
+bool give_name(int descriptor, const std::string& name) {
+  ::unlink(name.c_str());  // of a process of the same number, long ago
+  const std::string own = fmt::format("/proc/self/fd/{}", descriptor);
+  return ::linkat(AT_FDCWD, own.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
 }  // namespace
@@ -104,10 +126,10 @@ Status OutputFile::check(const std::string& path) {
   const auto place = find_place(path);
   if (!place.ok()) return {Code::invalid_argument, place.status().message()};
   if (place->replaced.empty()) return {};
-  const std::string trial = beside(*place);
-  if (const Descriptor file = grow_beside(trial, place->mode); !file)
-    return place->mode && errno == EACCES ? Status() : refused(errno);
-  ::unlink(trial.c_str());
+  const std::string name = beside(*place);
+  const NewFile trial = make_file(*place, name);
+  if (!trial.descriptor) return place->mode && errno == EACCES ? Status() : refused(errno);
+  if (trial.is_named) ::unlink(name.c_str());
   return {};
 }
 
@@ -129,11 +151,14 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
   if (!place->replaced.empty()) {
     file.replaced_ = place->replaced;
     file.beside_ = beside(*place);
-    file.descriptor_ = grow_beside(file.beside_, place->mode);
+    NewFile made = make_file(*place, file.beside_);
+    file.is_named_ = made.is_named;
+    file.descriptor_ = std::move(made.descriptor);
     if (file.descriptor_) return file;
     // A file that may be written in a folder that may not is written where it lies.
     if (!place->mode || errno != EACCES) return file.failed(errno);
     file.replaced_.clear();
+    file.is_named_ = false;
   }
   const int cut = S_ISREG(*place->mode) ? O_TRUNC : 0;
   file.descriptor_.reset(::open(path.c_str(), O_WRONLY | O_CLOEXEC | cut));
@@ -142,7 +167,7 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ && !replaced_.empty()) ::unlink(beside_.c_str());
+  if (descriptor_ && is_named_) ::unlink(beside_.c_str());
 }
 
 Status OutputFile::failed(int error) const { return unwritable(path_, error); }
@@ -158,15 +183,16 @@ Status OutputFile::write(std::string_view text) {
 }
 
 Status OutputFile::finish() {
-  // Some file systems say only now that there is no room.
-  if (::close(descriptor_.release()) != 0) {
-    const int error = errno;
-    if (!replaced_.empty()) ::unlink(beside_.c_str());
-    return failed(error);
+  bool done = replaced_.empty() || is_named_ || give_name(descriptor_.get(), beside_);
+  int error = errno;
+  // Some file systems say only at the end that there is no room.
+  if (::close(descriptor_.release()) != 0 && done) {
+    done = false;
+    error = errno;
   }
-  if (replaced_.empty() || ::rename(beside_.c_str(), replaced_.c_str()) == 0) return {};
-  const int error = errno;
-  ::unlink(beside_.c_str());
+  if (done && (replaced_.empty() || ::rename(beside_.c_str(), replaced_.c_str()) == 0)) return {};
+  if (done) error = errno;
+  if (!replaced_.empty()) ::unlink(beside_.c_str());
   return failed(error);
 }
 

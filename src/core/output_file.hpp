@@ -1,7 +1,7 @@
 // core/output_file.hpp - a file that people asked for, written whole or not at all.
 //
 // A regular file, or a name that is free, is replaced by rename: what was there stays until the new
-// one is whole. Whatever else the name stands for is written through and never replaced: devices,
+// one is whole, and nothing stays of one that never will be. Whatever else the name stands for is written through and never replaced: devices,
 // pipes, this process's own descriptors (/dev/stdout). A symbolic link stays, its target is written.
 //
 // Failure        Code::io names the file and the reason; from check(), which comes before the work,
@@ -44,9 +44,10 @@ class OutputFile {
  private:
   explicit OutputFile(std::string path) : path_(std::move(path)) {}
 
-  std::string path_;      // as it was said
-  std::string replaced_;  // what finish() replaces, beyond all links; empty: written through
-  std::string beside_;    // where it grows until then
+  std::string path_;       // as it was said
+  std::string replaced_;   // what finish() replaces, beyond all links; empty: written through
+  std::string beside_;     // its name until then
+  bool is_named_ = false;  // by that: where the file system has no files without names
   Descriptor descriptor_;
 };
 

@@ -118,7 +118,7 @@ std::string from_hex(std::string_view text) {
 
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> right_ones) {
   std::string_view nearest;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 4) + 1;  // more is another word
+  std::size_t least = (word.size() + 2) / 3 + 1;  // more letters apart, it is another word
   for (const std::string_view each : right_ones) {
     const std::size_t apart = letters_apart(word, each);
     if (apart >= least) continue;

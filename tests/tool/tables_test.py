@@ -43,6 +43,18 @@ class Tables(LaunchTest):
         for columns in (80, 120):
             self.check(self.in_window(columns, *BENCH), columns)
 
+    def test_a_plan_fits_the_window(self):
+        model = ("plan", "model", "--preset", "llama2-70b", "--dp", "8", "--tp", "8", "--pp", "4")
+        search = ("plan", "search", "--preset", "llama2-7b", "--gpus", "8")
+        for words, table, last in ((model, "traffic", "hidden by"), (search, "rank", "binds")):
+            lines = self.tutti(*words, COLUMNS="80").stdout.splitlines()
+            first = next(i for i, line in enumerate(lines) if line.startswith(table))
+            end = next(i for i, line in enumerate(lines) if line.startswith("(--wide adds: "))
+            for line in lines[first:end + 1]:
+                self.assertLessEqual(len(line), 80, line)
+            self.assertIn(last, lines[end])
+            self.assertIn(last, self.tutti(*words, "--wide").stdout)
+
     def test_COLUMNS_counts_and_a_file_gets_100(self):
         for columns, more in ((90, {"COLUMNS": "90"}), (100, {})):
             self.check(self.tutti(*BENCH, TUTTI_TUNING="fixed", **more).stdout.splitlines(), columns)

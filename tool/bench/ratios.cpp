@@ -122,14 +122,14 @@ std::string mean_line(const std::vector<Ratio>& ratios, const std::set<std::stri
     const double plain =
         mean([&](const Ratio& r) { return value_or_zero(r.against_default, peer); });
     const double best = mean([&](const Ratio& r) { return value_or_zero(r.against_best, peer); });
-    line += fmt::format(" | {:>8} {:>8}", ratio_words(plain), ratio_words(best));
+    line += fmt::format(" | {:>7} {:>7}", ratio_words(plain), ratio_words(best));
   }
   double least = 0;
   for (const Ratio& ratio : ratios)
     if (wanted(ratio) && ratio.against_all > 0 && (least == 0 || ratio.against_all < least))
       least = ratio.against_all;
   const double all = mean([](const Ratio& r) { return r.against_all; });
-  return line + fmt::format(" | {:>8} {:>8}\n", ratio_words(all), ratio_words(least));
+  return line + fmt::format(" | {:>7} {:>7}\n", ratio_words(all), ratio_words(least));
 }
 
 }  // namespace
@@ -159,16 +159,16 @@ std::string wrong_lines(const std::vector<TimedCell>& samples) {
 
 std::string means_table(const std::vector<Ratio>& ratios) {
   const std::set<std::string> peers = peers_in(ratios);
-  std::string head = fmt::format("{:15} {:10} {:>6}", "#", "", "");
-  std::string second = fmt::format("{:15} {:10} {:>6}", "# collective", "memory", "ranks");
+  std::string head = fmt::format("{:14} {:9} {:>5}", "#", "", "");
+  std::string second = fmt::format("{:14} {:9} {:>5}", "# collective", "memory", "ranks");
   for (const std::string& peer : peers) {
-    head += fmt::format(" | {:^17}", peer);
-    second += fmt::format(" | {:>8} {:>8}", "default", "best");
+    head += fmt::format(" | {:^15}", peer);
+    second += fmt::format(" | {:>7} {:>7}", "default", "best");
   }
   std::string text =
       "# geometric mean over sizes of (peer's time / tutti's time), median over runs\n";
-  text += head + fmt::format(" | {:^17}\n", "any peer's best");
-  text += second + fmt::format(" | {:>8} {:>8}\n", "mean", "least");
+  text += head + fmt::format(" | {:^15}\n", "any peer's best");
+  text += second + fmt::format(" | {:>7} {:>7}\n", "mean", "least");
   std::set<std::tuple<Collective, std::string>> groups;
   std::set<int> rank_counts;
   for (const Ratio& ratio : ratios) {
@@ -178,7 +178,7 @@ std::string means_table(const std::vector<Ratio>& ratios) {
   for (const auto& [collective, memory] : groups) {
     const auto line = [&, c = collective, m = memory](int ranks) {
       text += mean_line(ratios, peers,
-                        fmt::format("{:15} {:10} {:>6}", to_string(c), m,
+                        fmt::format("{:14} {:9} {:>5}", to_string(c), m,
                                     ranks == 0 ? "all" : std::to_string(ranks)),
                         [&](const Ratio& ratio) {
                           return ratio.collective == c && ratio.memory == m &&
@@ -193,7 +193,7 @@ std::string means_table(const std::vector<Ratio>& ratios) {
 
 namespace {
 
-constexpr const char* kCellLine = "{:15} {:10} {:>6} {:>10} {:>10} {:>10} {:>10} {:>7}  {}\n";
+constexpr const char* kCellLine = "{:14} {:9} {:>5} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n";
 
 std::string cell_head() {
   return fmt::format(kCellLine, "# collective", "memory", "ranks", "size", "tutti us", "floor us",

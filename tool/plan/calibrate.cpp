@@ -266,7 +266,7 @@ Result<Understood> understand(const CalibrateOptions& options) {
   }
   for (const auto& [flag, path] :
        {std::pair("-o", &options.output), {"--machine", &options.machine}})
-    if (Status status = check_output(flag, *path); !status.ok()) return status;
+    if (Status status = check_output(flag, *path == "-" ? "" : *path); !status.ok()) return status;
   return understood;
 }
 
@@ -311,6 +311,7 @@ int answer(const CalibrateOptions& options) {
   if (Status status = machine.finish(tuner::to_json(*cluster->machine)); !status.ok())
     return complain(kCalibrateCommand, status);
   if (interruption() != 0) return tell_interrupted(calibration, file, true);
+  if (options.output == "-") return kDone;  // that is where it went
   if (options.json)
     fmt::print("{}", text);
   else

@@ -5,6 +5,7 @@
 
 #include "core/words.hpp"
 #include "plan/verdict.hpp"
+#include "tool/fitted_table.hpp"
 #include "tool/numbers.hpp"
 #include "tool/plan/model_flags.hpp"
 #include "tool/plan/model_report.hpp"
@@ -31,6 +32,7 @@ struct ModelRequest {
   bool whole_sequences = false;
   bool json = false;
   bool explain = false;
+  bool wide = false;
 };
 
 void add_layout_flags(CLI::App& app, ModelRequest& state) {
@@ -112,7 +114,7 @@ int model_answer(ModelRequest& state) {
     fmt::print("{}\n", document.dump(2));
     return kDone;
   }
-  fmt::print("{}", model_text(answer));
+  fmt::print("{}", model_text(answer, state.wide ? kAnyWidth : window_width()));
   if (state.explain) fmt::print("{}", explain_text(sections));
   return kDone;
 }
@@ -127,6 +129,7 @@ Command make_model(CLI::App& plan) {
   add_layout_flags(*parser, *state);
   add_batch_flags(*parser, state->words, state->layout);
   parser->add_flag("--explain", state->explain, "every term with its formula and numbers");
+  parser->add_flag("--wide", state->wide, "all columns, however narrow the window");
   parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
   parser->footer(kModelFooter);
   return {parser, [state] { return model_answer(*state); }};

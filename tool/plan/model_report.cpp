@@ -4,6 +4,7 @@
 
 #include "core/json.hpp"
 #include "plan/units.hpp"
+#include "tool/fitted_table.hpp"
 
 namespace tutti::tool::plan {
 namespace {
@@ -62,17 +63,36 @@ std::string memory_table(const StepPlan& plan) {
   return text;
 }
 
-std::string traffic_table(const StepPlan& plan) {
+std::string traffic_table(const StepPlan& plan, std::size_t width) {
   if (plan.traffic.empty()) return "\nno communication: one rank\n";
-  std::string text = fmt::format(
-      "\n{:<10} {:<46} {:>6} {:>8} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n", "traffic",
-      "operation", "ranks", "calls", "array", "sent/rank", "time", "hidden by", "ratio", "exposed");
-  for (const Traffic& each : plan.traffic)
-    text += fmt::format("{:<10} {:<46} {:>6} {:>8.0f} {:>9} {:>10} {:>9}  {:<26} {:>7} {:>9}\n",
-                        each.kind, each.operation, each.ranks, each.calls, bytes(each.call_bytes),
-                        bytes(each.rank_bytes), seconds(each.seconds), each.hidden_by,
-                        each.hider_s > 0 ? fmt::format("{:.3f}", each.ratio()) : "-",
-                        seconds(each.exposed_s));
+  constexpr auto kSideLeft = TableColumn::Side::left;
+  const FittedTable table({{"traffic", "", 10, 70, kSideLeft, ""},
+                           {"operation", "", 46, 60, kSideLeft},
+                           {"ranks", "", 6, 50},
+                           {"calls", "", 8, 20},
+                           {"array", "", 9, 40},
+                           {"sent/rank", "", 10, 80},
+                           {"time", "", 9, 90},
+                           {"hidden by", "", 26, 30, kSideLeft, "  "},
+                           {"ratio", "", 7, 10},
+                           {"exposed", "", 9, 100}},
+                          width);
+  std::string text = "\n" + table.names() + "\n";
+  for (const Traffic& each : plan.traffic) {
+    const std::string cells[] = {each.kind,
+                                 each.operation,
+                                 std::to_string(each.ranks),
+                                 fmt::format("{:.0f}", each.calls),
+                                 bytes(each.call_bytes),
+                                 bytes(each.rank_bytes),
+                                 seconds(each.seconds),
+                                 each.hidden_by,
+                                 each.hider_s > 0 ? fmt::format("{:.3f}", each.ratio()) : "-",
+                                 seconds(each.exposed_s)};
+    text += table.line(cells) + "\n";
+  }
+  if (const std::string left_out = table.left_out(); !left_out.empty())
+    text += fmt::format("(--wide adds: {})\n", left_out);
   return text;
 }
 
@@ -174,8 +194,8 @@ Json step_json(const StepPlan& plan) {
 
 }  // namespace
 
-std::string model_text(const ModelAnswer& answer) {
-  return head(answer) + memory_table(answer.plan) + traffic_table(answer.plan) +
+std::string model_text(const ModelAnswer& answer, std::size_t width) {
+  return head(answer) + memory_table(answer.plan) + traffic_table(answer.plan, width) +
          step_table(answer.plan) + gain_line(answer) + "verdict: " + answer.verdict + "\n";
 }
 

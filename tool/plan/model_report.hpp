@@ -18,7 +18,8 @@ struct ModelAnswer {
   std::string verdict;
 };
 
-std::string model_text(const ModelAnswer& answer);
+// Its widest table is cut to `width` letters.
+std::string model_text(const ModelAnswer& answer, std::size_t width);
 std::string explain_text(const std::vector<tutti::plan::Section>& sections);
 Json layout_json(const tutti::plan::ModelLayout& layout);
 Json model_json(const ModelAnswer& answer);

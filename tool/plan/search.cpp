@@ -7,6 +7,7 @@
 
 #include "core/json.hpp"
 #include "plan/units.hpp"
+#include "tool/fitted_table.hpp"
 #include "tool/numbers.hpp"
 #include "tool/plan/model_flags.hpp"
 #include "tool/plan/model_report.hpp"
@@ -29,6 +30,7 @@ struct SearchRequest {
   planner::SearchOptions options;
   std::int64_t top = 10;
   bool json = false;
+  bool wide = false;
 };
 
 std::string counts_of(const std::map<std::string, std::int64_t>& counts) {
@@ -38,22 +40,45 @@ std::string counts_of(const std::map<std::string, std::int64_t>& counts) {
   return text;
 }
 
-std::string table(const planner::SearchResult& result) {
-  std::string text = fmt::format(
-      "{:>4} {:>5} {:>4} {:>4} {:>4} {:>3} {:>5} {:<10} {:>6} {:>10} {:>7} {:>12} {:>10}  {}\n",
-      "rank", "dp", "tp", "pp", "cp", "v", "ZeRO", "recompute", "micro", "step", "MFU", "tokens/s",
-      "memory", "binds");
+std::string table(const planner::SearchResult& result, std::size_t width) {
+  constexpr auto kSideLeft = TableColumn::Side::left;
+  const FittedTable columns({{"rank", "", 4, 60, TableColumn::Side::right, ""},
+                             {"dp", "", 5, 100},
+                             {"tp", "", 4, 100},
+                             {"pp", "", 4, 100},
+                             {"cp", "", 4, 90},
+                             {"v", "", 3, 50},
+                             {"ZeRO", "", 5, 90},
+                             {"recompute", "", 10, 55, kSideLeft},
+                             {"micro", "", 6, 80},
+                             {"step", "", 10, 100},
+                             {"MFU", "", 7, 70},
+                             {"tokens/s", "", 12, 10},
+                             {"memory", "", 10, 65},
+                             {"binds", "", 12, 20, kSideLeft, "  "}},
+                            width);
+  std::string text = columns.names() + "\n";
   int place = 0;
   for (const planner::Candidate& each : result.best) {
     const planner::ModelLayout& l = each.layout;
-    text += fmt::format(
-        "{:>4} {:>5} {:>4} {:>4} {:>4} {:>3} {:>5} {:<10} {:>6} {:>10} {:>5.1f} % {:>12.0f} {:>10}"
-        "  {}\n",
-        ++place, l.dp, l.tp, l.pp, l.cp, l.virtual_stages, l.zero, to_string(l.recompute),
-        l.micro_batch, planner::short_text(each.step_s, planner::Unit::seconds), each.mfu * 100,
-        each.tokens_per_s, planner::short_text(each.memory_bytes, planner::Unit::bytes),
-        to_string(each.constraint));
+    const std::string cells[] = {std::to_string(++place),
+                                 std::to_string(l.dp),
+                                 std::to_string(l.tp),
+                                 std::to_string(l.pp),
+                                 std::to_string(l.cp),
+                                 std::to_string(l.virtual_stages),
+                                 std::to_string(l.zero),
+                                 std::string(to_string(l.recompute)),
+                                 std::to_string(l.micro_batch),
+                                 planner::short_text(each.step_s, planner::Unit::seconds),
+                                 fmt::format("{:.1f} %", each.mfu * 100),
+                                 fmt::format("{:.0f}", each.tokens_per_s),
+                                 planner::short_text(each.memory_bytes, planner::Unit::bytes),
+                                 std::string(to_string(each.constraint))};
+    text += columns.line(cells) + "\n";
   }
+  if (const std::string left_out = columns.left_out(); !left_out.empty())
+    text += fmt::format("(--wide adds: {})\n", left_out);
   return text;
 }
 
@@ -125,7 +150,8 @@ int search_answer(SearchRequest& state) {
       result->best.empty() ? result->nearest.layout : result->best.front().layout;
   fmt::print("{} on {} ranks of {}, {} sequences of {} tokens a step\n", model->name,
              state.options.ranks, cluster->name, first.global_batch, first.seq);
-  if (!result->best.empty()) fmt::print("{}", table(*result));
+  if (!result->best.empty())
+    fmt::print("{}", table(*result, state.wide ? kAnyWidth : window_width()));
   fmt::print("{}{}", summary(*result), last_line(*result, *model, *cluster));
   return code;
 }
@@ -147,6 +173,7 @@ Command make_search(CLI::App& plan) {
   parser->add_option("--top", state->top, "layouts to show")
       ->check(between(1, 100'000))
       ->capture_default_str();
+  parser->add_flag("--wide", state->wide, "all columns, however narrow the window");
   parser->add_flag("--json", state->json, "as JSON (docs/formats/plan_model.md)");
   parser->footer(kSearchFooter);
   return {parser, [state] { return search_answer(*state); }};

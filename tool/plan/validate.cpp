@@ -169,10 +169,10 @@ Verdict verdict_of(const std::vector<Judged>& judged, const std::vector<Regret>&
 void print_cells(const std::vector<Judged>& judged) {
   using planner::short_text;
   using planner::Unit;
-  fmt::print("{:<15} {:<20}{:>6}{:>12}{:>12}{:>12}{:>9}\n", "collective", "algorithm", "ranks",
+  fmt::print("{:<14} {:<18}{:>6}{:>10}{:>11}{:>11}{:>9}\n", "collective", "algorithm", "ranks",
              "bytes", "predicted", "measured", "error");
   for (const Judged& row : judged)
-    fmt::print("{:<15} {:<20}{:>6}{:>12}{:>12}{:>12}{:>8.1f} %\n", to_string(row.cell.collective),
+    fmt::print("{:<14} {:<18}{:>6}{:>10}{:>11}{:>11}{:>7.1f} %\n", to_string(row.cell.collective),
                to_string(row.cell.algorithm), row.cell.ranks, row.cell.bytes,
                short_text(row.predicted, Unit::seconds),
                short_text(row.cell.seconds, Unit::seconds), 100 * row.error());

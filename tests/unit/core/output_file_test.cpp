@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -54,6 +55,20 @@ TEST_F(OutputFileTest, without_an_end_leaves_what_was_there) {
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE(file->write("half").ok());
   }
+  EXPECT_EQ(read_text(path("x")), "old");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputFileTest, of_a_killed_process_leaves_nothing) {
+  ASSERT_TRUE(write_file(path("x"), "old").ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto file = OutputFile::open(path("x"));
+    ::_exit(file.ok() && file->write("half").ok() ? 7 : 1);  // without a destructor
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WEXITSTATUS(status), 7);
   EXPECT_EQ(read_text(path("x")), "old");
   EXPECT_EQ(files(), 1u);
 }

@@ -88,8 +88,7 @@ TEST(BenchTable, leaves_out_what_does_not_fit_the_window_and_says_so) {
     const FittedTable table = bench_table(options);
     const std::string head = table_head(table, options, 4, "shm");
     std::istringstream lines(head + table_line(table, &row, &row));
-    for (std::string line; std::getline(lines, line);)
-      EXPECT_LE(line.size(), columns) << line;
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), columns) << line;
     EXPECT_THAT(head, HasSubstr("busbw"));
     EXPECT_EQ(head.find("--wide") == std::string::npos, columns == 220) << head;
     EXPECT_EQ(head.find(" CPU ") == std::string::npos, columns != 220) << head;
