@@ -1,7 +1,10 @@
 """Numbers, words and variables that cannot be: each is refused by name, in one line, with code 2."""
+import os
+import shutil
+import subprocess
 import unittest
 
-from launching import LaunchTest
+from launching import TOOL, LaunchTest
 
 MODEL = ("plan", "model", "--preset", "llama3-8b")
 SEARCH = ("plan", "search", "--preset", "llama3-8b")
@@ -78,11 +81,8 @@ class Input(LaunchTest):
             self.assertIn("is TUTTI_TIMEOUT meant", done.stderr)
 
     def test_a_comparison_without_peers_or_hosts_says_what_to_do(self):
-        import os
-        import shutil
         alone = os.path.join(self.folder, "tutti")  # no peer's program lies beside it
-        shutil.copy(os.environ["TUTTI_TOOL"], alone)
-        import subprocess
+        shutil.copy(TOOL, alone)
         done = subprocess.run([alone, "bench", "compare", "-n", "2"], capture_output=True, text=True,
                               env=self.environment())
         self.assertEqual(done.returncode, 2, done.stderr)

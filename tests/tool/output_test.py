@@ -78,8 +78,9 @@ class Output(LaunchTest):
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_a_reader_that_goes_away_ends_it_quietly(self):
-        for words in (("info",), ("show", "all_reduce", "-n", "64"),
-                      ("bench", "all_reduce", "-n", "2", "--transport", "inproc", "--budget", "20ms")):
+        bench = ("bench", "all_reduce", "-n", "2", "-e", "4K", "--budget", "20ms")
+        for words in (("info",), ("show", "all_reduce", "-n", "64"), bench,
+                      (*bench, "--transport", "inproc")):
             process = self.start(*words, TUTTI_TUNING="fixed")
             process.stdout.readline()
             process.stdout.close()

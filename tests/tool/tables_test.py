@@ -1,8 +1,8 @@
 """Tables fit the window: what they leave out is said, and --wide shows it."""
+import fcntl
 import os
 import pty
 import struct
-import fcntl
 import subprocess
 import termios
 import unittest
