@@ -147,3 +147,16 @@ def fail_in_a_chain(me):
 
 def test_a_mismatch_in_a_chain_says_so(lone_world):
     lone_world(2).run(fail_in_a_chain)
+
+
+@every_rank(2)
+def test_a_chain_gets_on_while_the_program_waits_in_a_collective_of_its_own(me):
+    """Rank 0 is already in the collective to which rank 1 comes after its chain."""
+    import tutti_torch
+    group = dist.new_group()  # whose duplicate is not made yet
+    future = dist.all_reduce(torch.ones(4), group=group, async_op=True).get_future()
+    chained = future.then(lambda done: reduce_and_wait(torch.ones(2), group))
+    if me.rank == 1:
+        chained.wait()
+    shared = tutti_torch.empty(8, group=group)
+    assert torch.equal(chained.wait(), torch.full((2,), float(me.size))) and shared.numel() == 8

@@ -21,28 +21,27 @@ std::shared_ptr<tutti::Group> duplicate_of(tutti::Group& parent, int depth) {
 }  // namespace
 
 std::shared_ptr<tutti::Group> Levels::group() {
-  std::scoped_lock lock(levels_.front().starting);
+  std::scoped_lock lock(mutex_);
   return levels_.front().group;
 }
 
-Levels::Level& Levels::level_at(int depth) {
-  std::scoped_lock lock(growing_);
+Levels::Place Levels::level_at(int depth) {
+  std::scoped_lock lock(mutex_);
   while (static_cast<int>(levels_.size()) <= depth) levels_.emplace_back(nullptr);
-  return levels_[static_cast<std::size_t>(depth)];
+  return {levels_[static_cast<std::size_t>(depth)], levels_.front().group};
 }
 
-tutti::Group& Levels::open(Level& level, int depth) {
-  if (level.group) return *level.group;
-  const std::shared_ptr<tutti::Group> parent = depth > 0 ? group() : nullptr;
-  if (!parent)
+tutti::Group& Levels::open(Level& level, int depth, tutti::Group* own) {
+  if (closed_ || own == nullptr)
     throw Failure(tutti::Status(tutti::Code::aborted, "the process group was shut down"));
-  level.group = duplicate_of(*parent, depth);
+  if (!level.group) level.group = duplicate_of(*own, depth);
   return *level.group;
 }
 
 void Levels::abort(const std::string& reason) {
-  std::scoped_lock lock(growing_);
-  // Its own group first: a level that waits to be made waits there.
+  std::scoped_lock lock(mutex_);
+  // Its own group first: whoever holds another level waits there.
+  if (levels_.front().group) levels_.front().group->abort(reason);
   for (Level& level : levels_) {
     std::scoped_lock starting(level.starting);
     if (level.group) level.group->abort(reason);
@@ -50,11 +49,12 @@ void Levels::abort(const std::string& reason) {
 }
 
 void Levels::close() {
-  std::scoped_lock lock(growing_);
-  const std::shared_ptr<tutti::Group> own = group();
+  std::scoped_lock lock(mutex_);
+  closed_ = true;
+  const std::shared_ptr<tutti::Group> own = levels_.front().group;
   for (Level& level : levels_) {
     std::unique_lock starting(level.starting, std::try_to_lock);
-    if (!starting && own) own->abort("it was left while a chained function started a collective");
+    if (!starting && own) own->abort("it was left while something was started on it");
     if (!starting) starting.lock();
     const std::shared_ptr<tutti::Group> left = std::exchange(level.group, nullptr);
     starting.unlock();

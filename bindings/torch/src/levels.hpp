@@ -8,6 +8,7 @@
 // Thread-safety  any thread may call any method; on each level collectives start one at a time.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -27,9 +28,9 @@ class Levels {
   // for a depth makes its group, and blocks until the other ranks do the same.
   template <class Function>
   auto with_group(int depth, Function&& function) {
-    Level& level = level_at(depth);
+    const auto [level, own] = level_at(depth);
     std::scoped_lock lock(level.starting);
-    return std::forward<Function>(function)(open(level, depth));
+    return std::forward<Function>(function)(open(level, depth, own.get()));
   }
 
   void abort(const std::string& reason);
@@ -42,11 +43,17 @@ class Levels {
     std::mutex starting;
     std::shared_ptr<tutti::Group> group;
   };
-  Level& level_at(int depth);
-  tutti::Group& open(Level& level, int depth);
+  struct Place {
+    Level& level;
+    std::shared_ptr<tutti::Group> own;
+  };
+  Place level_at(int depth);
+  tutti::Group& open(Level& level, int depth, tutti::Group* own);
 
-  std::mutex growing_;
+  // Never taken with a level's lock in hand: that one may be held for as long as others take to come.
+  std::mutex mutex_;
   std::deque<Level> levels_;
+  std::atomic<bool> closed_{false};
 };
 
 }  // namespace tutti_torch
