@@ -16,7 +16,7 @@ import sys
 Skip = collections.namedtuple("Skip", "test what reason")
 Allowed = collections.namedtuple("Allowed", "test reason why")
 
-BLOCK = re.compile(r"^\d+/\d+ Testing: (?P<test>.*)$.*?^Output:\n-+\n(?P<output>.*?)^<end of output>$",
+BLOCK = re.compile(r"^\d+/\d+ Testing: (?P<test>[^\n]*)$.*?^Output:\n-+\n(?P<output>.*?)^<end of output>$",
                    re.MULTILINE | re.DOTALL)
 GTEST = re.compile(r"^\S+:\d+: Skipped\n(?P<reason>.*?)\n\[  SKIPPED \] (?P<what>\S+) \(\d+ ms\)$",
                    re.MULTILINE | re.DOTALL)
@@ -135,6 +135,11 @@ def self_test(allowed):
         if found != expected:
             print(f"read {found}, not {expected}, in:\n{output}")
             return 1
+    block = "{0}/2 Testing: {1}\n{0}/2 Test: {1}\nOutput:\n-----\nskipped: no {1}\n<end of output>\nTest time = 1 sec\n\n"
+    tests = [match["test"] for match in BLOCK.finditer(block.format(1, "a") + block.format(2, "b"))]
+    if tests != ["a", "b"]:
+        print(f"read the tests {tests} where a and b had run")
+        return 1
     unheard_of = Skip("unit_core", "A.b", "nobody has ever thought of this")
     if report([unheard_of], allowed)[1] != 1 or "NOT EXPECTED" not in "".join(report([unheard_of], allowed)[0]):
         print("a skip that nobody allowed was not found")

@@ -275,7 +275,7 @@ print(tutti_torch.describe())
 
 @torch_at_least(2, 5)
 def test_what_torch_calls_for_installed_packages_registers_the_backend(tmp_path):
-    folders = [str(Path(__file__).parents[2] / "bindings/torch"), os.environ.get("PYTHONPATH", "")]
+    folders = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2] / "bindings/torch")]
     done = subprocess.run([sys.executable, "-c", AUTOLOADED, str(tmp_path / "store")], text=True, timeout=120,
                           capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
     assert done.returncode == 0, done.stderr
