@@ -9,13 +9,13 @@ TEST(RegionTable, own_memory_is_shared_only_with_those_who_have_mapped_it) {
   RegionTable table;
   auto region = table.allocate(7, 10'000, false);
   ASSERT_TRUE(region.ok());
-  EXPECT_EQ(table.share(1, region->data, 10).region, 0u);
+  EXPECT_EQ(table.share(1, region->region.data, 10).region, 0u);
   table.mark_mapped(1, 7);
-  const MemoryRef ref = table.share(1, region->data + 9'990, 10);
+  const MemoryRef ref = table.share(1, region->region.data + 9'990, 10);
   EXPECT_EQ(ref.region, 7u);
   EXPECT_EQ(ref.offset, 9'990u);
-  EXPECT_EQ(table.share(2, region->data, 10).region, 0u);
-  EXPECT_EQ(table.share(1, region->data + 9'991, 10).region, 0u);  // one byte too far
+  EXPECT_EQ(table.share(2, region->region.data, 10).region, 0u);
+  EXPECT_EQ(table.share(1, region->region.data + 9'991, 10).region, 0u);  // one byte too far
   int elsewhere = 0;
   EXPECT_EQ(table.share(1, &elsewhere, sizeof elsewhere).region, 0u);
 }
@@ -31,8 +31,11 @@ TEST(RegionTable, reach_stays_within_the_region) {
   EXPECT_EQ(table.reach(3, {7, ~std::uint64_t{0}}, 2), nullptr);
   EXPECT_EQ(table.reach(3, {7, 0}, ~std::size_t{0}), nullptr);
   EXPECT_EQ(table.reach(2, {7, 0}, 1), nullptr);
+  table.add(3, 8, nullptr);  // one that this process could not map
+  EXPECT_TRUE(table.has_come(3, 8));
+  EXPECT_EQ(table.reach(3, {8, 0}, 1), nullptr);
   table.free(7);
-  EXPECT_FALSE(table.has(3, 7));
+  EXPECT_FALSE(table.has_come(3, 7));
 }
 
 TEST(RegionTable, an_id_is_taken_once_and_zero_never) {
