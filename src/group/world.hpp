@@ -59,7 +59,7 @@ class World final : public engine::FailureSink {
   std::unique_ptr<StoreServer> server_;
   std::optional<LauncherBoard> board_;
   int rank_ = 0;
-  std::string dump_path_;           // of the flight recorder; empty: stderr
+  std::string dump_path_;  // of the flight recorder; empty: stderr
   ForkGuard fork_guard_;
   Hook dump_hook_;
 };
