@@ -19,7 +19,7 @@ void catch_interruptions() {
   action.sa_handler = note;  // without SA_RESTART: whoever waits wakes up and looks
   for (const int signal : kInterruptions) {
     struct sigaction former {};
-    // What nohup, or a shell's background, has made deaf stays so.
+    // What nohup has made deaf stays so.
     if (::sigaction(signal, nullptr, &former) == 0 && former.sa_handler == SIG_IGN) continue;
     ::sigaction(signal, &action, nullptr);
   }

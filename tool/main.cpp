@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "tool/command.hpp"
@@ -90,6 +91,9 @@ int run_tool(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   using namespace tutti::tool;
+  // A shell makes what it starts in the background deaf to it, and so its ranks; whoever sends one to
+  // this process means it.
+  std::signal(SIGINT, SIG_DFL);
   try {
     return finish_output(run_tool(count, arguments));
   } catch (const std::exception& error) {

@@ -12,11 +12,17 @@ from launching import TOOL, LaunchTest, wait_until
 LIMIT_S = 2
 
 
+def in_the_background():
+    """As a shell starts what a script puts there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Interrupting(LaunchTest):
     def interrupted(self, words, ready, sent=signal.SIGINT, tool=TOOL):
         process = subprocess.Popen([tool, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, env=self.environment(TUTTI_TUNING="fixed",
-                                                                   TMPDIR=self.own_folder("tmp")))
+                                                                   TMPDIR=self.own_folder("tmp")),
+                                   preexec_fn=in_the_background)
         self.addCleanup(self.end, process)
         wait_until(ready, f"{words} is at work")
         began = time.monotonic()
