@@ -272,8 +272,12 @@ Parsed parse_flags(int argc, const char* const* argv) {
     parsed.exit_code = 0;
     parsed.text = app.help();
   } catch (const CLI::ParseError& error) {
+    // What was misspelt comes before what is missing because of it.
+    const auto unknown = app.remaining();
     parsed.exit_code = 2;
-    parsed.text = fmt::format("{}; see pretrain_gpt --help", error.what());
+    parsed.text = fmt::format("{}; see pretrain_gpt --help",
+                              unknown.empty() ? std::string(error.what())
+                                              : fmt::format("there is no '{}'", unknown.front()));
   }
   return parsed;
 }

@@ -48,6 +48,13 @@ TEST(Flags, whole_numbers_are_whole_and_in_their_range) {
     expect_refused(flag, "0");
 }
 
+TEST(Flags, a_misspelt_one_is_named_before_those_that_are_missing) {
+  const char* words[] = {"pretrain_gpt", "--foo", "3"};
+  const Parsed parsed = parse_flags(3, words);
+  EXPECT_EQ(parsed.exit_code, 2);
+  EXPECT_EQ(parsed.text, "there is no '--foo'; see pretrain_gpt --help");
+}
+
 TEST(Flags, numbers_that_can_be_meant_are_taken_as_they_are) {
   const Parsed parsed = parse({"--lr", "3e-3", "--adam-beta1", "0", "--clip-grad", "0", "--seed",
                                "0", "--train-iters", "+7", "--bucket-size", "1048576"});
