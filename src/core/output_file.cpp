@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "core/words.hpp"
 
@@ -78,6 +80,8 @@ Result<Place> find_place(const std::string& path) {
   if (::access(path.c_str(), W_OK) != 0) return unwritable(path, errno);
   Place place{"", facts.st_mode};
   char real[PATH_MAX];
+  // A file that has several names, or belongs to somebody else, would not be the same one afterwards.
+  if (facts.st_nlink > 1 || facts.st_uid != ::geteuid()) return place;
   // A regular file without a name is one that was deleted, or another process's descriptor.
   if (S_ISREG(facts.st_mode) && ::realpath(path.c_str(), real) != nullptr) place.replaced = real;
   return place;
@@ -106,6 +110,20 @@ std::string beside(const Place& place) {
   return fmt::format("{}.{}.part", place.replaced, ::getpid());
 }
 
+// A folder in which no file can be made.
+bool is_closed(int error) { return error == EACCES || error == EROFS; }
+
+// A file that is mounted, or lies in a folder in which only its owner may rename, gets the contents.
+bool put_in_place(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return true;
+  if (errno != EBUSY && errno != EPERM && errno != EACCES) return false;
+  std::error_code error;
+  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+  if (!error) ::unlink(from.c_str());
+  errno = error.value();
+  return !error;
+}
+
 bool give_name(int descriptor, const std::string& name) {
   ::unlink(name.c_str());  // of a process of the same number, long ago
   const std::string own = fmt::format("/proc/self/fd/{}", descriptor);
@@ -128,7 +146,7 @@ Status OutputFile::check(const std::string& path) {
   if (place->replaced.empty()) return {};
   const std::string name = beside(*place);
   const NewFile trial = make_file(*place, name);
-  if (!trial.descriptor) return place->mode && errno == EACCES ? Status() : refused(errno);
+  if (!trial.descriptor) return place->mode && is_closed(errno) ? Status() : refused(errno);
   if (trial.is_named) ::unlink(name.c_str());
   return {};
 }
@@ -156,7 +174,7 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
     file.descriptor_ = std::move(made.descriptor);
     if (file.descriptor_) return file;
     // A file that may be written in a folder that may not is written where it lies.
-    if (!place->mode || errno != EACCES) return file.failed(errno);
+    if (!place->mode || !is_closed(errno)) return file.failed(errno);
     file.replaced_.clear();
     file.is_named_ = false;
   }
@@ -190,7 +208,7 @@ Status OutputFile::finish() {
     done = false;
     error = errno;
   }
-  if (done && (replaced_.empty() || ::rename(beside_.c_str(), replaced_.c_str()) == 0)) return {};
+  if (done && (replaced_.empty() || put_in_place(beside_, replaced_))) return {};
   if (done) error = errno;
   if (!replaced_.empty()) ::unlink(beside_.c_str());
   return failed(error);

@@ -51,6 +51,24 @@ class Output(LaunchTest):
         with open(self.path("out")) as file:
             self.assertTrue(file.read().startswith("<svg"))
 
+    def test_a_file_with_two_names_stays_one(self):
+        with open(self.path("a"), "w") as file:
+            file.write("old")
+        os.link(self.path("a"), self.path("b"))
+        self.assertEqual(self.tutti(*SHOW, self.path("a")).returncode, 0)
+        with open(self.path("b")) as file:
+            self.assertTrue(file.read().startswith("<svg"))
+
+    def test_a_report_on_standard_output_leaves_what_stands_there(self):
+        with open(self.path("log"), "w") as file:
+            file.write("before\n")
+        with open(self.path("log"), "a") as out:
+            subprocess.run([TOOL, "run", "-n", "1", "--json", "/dev/stdout", "echo", "said"], stdout=out, check=True)
+        with open(self.path("log")) as file:
+            lines = file.read().split("\n", 2)
+        self.assertEqual(lines[:2], ["before", "said"])
+        self.assertIn('"exit_code"', lines[2])
+
     def test_outputs_are_looked_at_before_the_work(self):
         """All of it bad input: the folder with traces, the libraries and the time are not asked for."""
         wrong = self.path("none/x")

@@ -165,7 +165,8 @@ Gathered gather(const CompareOptions& options, const ResultFile& file, const Jso
         gathered.samples.insert(gathered.samples.end(), measured.samples.begin(),
                                 measured.samples.end());
         // What cannot be kept now fails once more, and is told, at the end.
-        if (file.keeps()) (void)file.keep(document_of(options, machine, gathered.samples));
+        if (file.keeps() && !gathered.samples.empty())
+          (void)file.keep(document_of(options, machine, gathered.samples));
         if (interruption() != 0) return gathered;
         if (measured.complaint.empty()) continue;
         progress.clear();
@@ -194,6 +195,8 @@ int compare(const CompareOptions& options) {
   const ResultFile file(options.json);
   const Json machine = machine_json();
   const Gathered gathered = gather(options, file, machine);
+  // What an earlier run has left in the file is worth more than nothing.
+  if (interruption() != 0 && gathered.samples.empty()) return tell_interrupted(options, 0);
   fmt::print("{}", wrong_lines(gathered.samples));
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
   fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",

@@ -95,7 +95,8 @@ Status read_algorithm(const BenchWords& words, BenchOptions& options) {
   return {};
 }
 
-// Two buffers a rank, which all have to fit at once.
+}  // namespace
+
 Status check_memory(const BenchOptions& options, int ranks) {
   struct sysinfo facts {};
   if (::sysinfo(&facts) != 0) return {};
@@ -107,8 +108,6 @@ Status check_memory(const BenchOptions& options, int ranks) {
       fmt::format("-e {} needs {:.3g} GB for the buffers of {} ranks; this host has {:.3g}",
                   size_words(largest), needed * 1e-9, ranks, there * 1e-9));
 }
-
-}  // namespace
 
 Result<std::vector<Collective>> parse_collectives(const std::string& text) {
   std::vector<Collective> list;
@@ -147,7 +146,6 @@ Status understand(const BenchWords& words, BenchOptions& options) {
 }
 
 Status check_ranks(const BenchOptions& options, int ranks) {
-  if (Status status = check_memory(options, ranks); !status.ok()) return status;
   for (const Collective collective : options.collectives) {
     if (has_root(collective) && (options.root < 0 || options.root >= ranks))
       return invalid(fmt::format("--root {} is not one of {} ranks", options.root, ranks));

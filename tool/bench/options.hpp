@@ -67,6 +67,8 @@ inline Status invalid(std::string text) { return {Code::invalid_argument, std::m
 Status understand(const BenchWords& words, BenchOptions& options);
 // What can only be said once the number of ranks is known.
 Status check_ranks(const BenchOptions& options, int ranks);
+// Whether two buffers for each of so many ranks fit into this host at once.
+Status check_memory(const BenchOptions& options, int ranks);
 // "all_reduce,broadcast" or "all".
 Result<std::vector<Collective>> parse_collectives(const std::string& text);
 

@@ -139,6 +139,8 @@ int start_own_ranks(BenchOptions options, const Config& config,
                     kBadInput);
   if (Status status = check_ranks(options, options.ranks); !status.ok())
     return complain("bench", status);
+  if (Status status = check_memory(options, options.ranks); !status.ok())
+    return complain("bench", status);
   if (Status status = check_output("--json", options.json == "-" ? "" : options.json); !status.ok())
     return complain("bench", status);
   if (threads) {

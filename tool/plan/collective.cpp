@@ -176,16 +176,16 @@ std::optional<Contest> ring_against_trees(const Question& question, const std::v
 
 struct Bound {
   double seconds = 0;
-  bool is_measured = false;
+  bool is_prediction = false;
 };
 
-// A time that was measured refutes a bound that lies above it: copies and meetings were measured at
-// another moment, on a machine that others use too.
+// A time that comes of measured cells refutes a bound that lies above it: copies and meetings were
+// measured at another moment, on a machine that others use too.
 Bound bound_of(const Question& question, const std::vector<Row>& rows) {
   const double bound =
       planner::lower_bound(question.cluster, question.collective, question.members, question.bytes);
   double fastest = bound;
-  for (const Row& row : rows) fastest = std::min(fastest, row.cost.seconds);
+  for (const Row& row : rows) fastest = std::min(fastest, row.seconds());
   if (!question.cluster.machine || fastest >= bound) return {bound, false};
   return {fastest, true};
 }
@@ -212,7 +212,7 @@ void print_table(const Question& question, const std::vector<Row>& rows, const B
              question.members.per_host(question.cluster),
              question.cluster.machine ? ", as measured here" : "");
   fmt::print("lower bound {}{}\n\n", planner::short_text(bound.seconds, Unit::seconds),
-             bound.is_measured ? ", the fastest that was measured" : "");
+             bound.is_prediction ? ", the fastest that is predicted" : "");
   fmt::print("  {:<20}{:>12}{}{:>8}{:>14}{:>10}{:>14}\n", "algorithm", "predicted",
              simulated ? fmt::format("{:>12}", "simulated") : "", "steps", "bytes/rank", "of bound",
              "bus bandwidth");

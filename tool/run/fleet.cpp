@@ -119,7 +119,7 @@ Status Fleet::spawn_node(std::size_t index) {
   } else {
     const std::string shell = options_.remote_shell.empty() ? kRemoteShell : options_.remote_shell;
     for (const std::string_view word : split_words(shell, ' ')) launch.arguments.emplace_back(word);
-    launch.arguments.push_back(node.host.name);
+    launch.arguments.push_back(shell_name_of(node.host));
     launch.arguments.push_back(fmt::format("exec {} run --leashed", shell_quoted(path)));
     auto program = find_program(launch.arguments.front());
     if (!program.ok()) return program.status();
@@ -213,10 +213,15 @@ void Fleet::pass_input_on() {
 void Fleet::handle_signals() {
   while (const int signal = signals_.take()) {
     last_signal_ = signal;
+    ++signals_taken_;
     // Each node counts them as if they had come there: the third one kills.
     for (Node& node : nodes_)
       if (node.leash) node.leash->put(signal_words(signal));
     if (!nodes_.front().ready) cut_leashes();
+    // Whoever has not answered has no ranks that could save anything; and a leash may be gone.
+    for (const Node& node : nodes_)
+      if (node.pid > 0 && (signals_taken_ > 2 || (!node.ready && !node.leash)))
+        ::kill(-node.pid, SIGKILL);
   }
 }
 
@@ -317,6 +322,8 @@ int Fleet::conclude() const {
   for (const std::size_t index : order_of_ends_)
     if (!nodes_[index].report["first_failure"].is_null())
       return static_cast<int>(nodes_[index].report["exit_code"].integer());
+  // Who reads no more has cut the pipe that the nodes' own lines come through too.
+  if (sinks_.out->closed()) return 128 + SIGPIPE;
   if (!lost_.empty()) {
     fmt::print(stderr, "tutti run: {}\n", lost_);
     return lost_code_;
@@ -324,7 +331,9 @@ int Fleet::conclude() const {
   for (const std::size_t index : order_of_ends_)
     if (const auto code = nodes_[index].report["exit_code"].integer(); code != 0)
       return static_cast<int>(code);
-  if (last_signal_ != 0 && !nodes_.front().ready) return 128 + last_signal_;
+  const bool all_told = std::none_of(nodes_.begin(), nodes_.end(),
+                                     [](const Node& node) { return node.report.is_null(); });
+  if (last_signal_ != 0 && !all_told) return 128 + last_signal_;
   const Status output = sinks_.failure();
   return output.ok() ? kDone : complain("run", output);
 }

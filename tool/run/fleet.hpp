@@ -78,6 +78,7 @@ class Fleet {
   bool piece_under_way_ = false;  // of standard input, to rank 0
   bool input_ended_ = false;
   int last_signal_ = 0;
+  int signals_taken_ = 0;
   Nanoseconds ready_by_{0};
   std::optional<Nanoseconds> kill_at_;  // the remote shells, after the leashes were cut
   std::string lost_;                    // why the job was ended from here

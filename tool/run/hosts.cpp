@@ -116,6 +116,12 @@ Result<std::vector<Host>> take_places(std::vector<Host> hosts, int ranks) {
   return hosts;
 }
 
+std::string shell_name_of(const Host& host) {
+  std::string name = host.name;
+  std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
+  return name;
+}
+
 std::string address_of(const Host& host) {
   const std::size_t at = host.name.rfind('@');
   return at == std::string::npos ? host.name : host.name.substr(at + 1);

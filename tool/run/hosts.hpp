@@ -26,6 +26,8 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text);
 // The first `ranks` places, host by host; hosts that are left without one go.
 Result<std::vector<Host>> take_places(std::vector<Host> hosts, int ranks);
 
+// What the remote shell calls it: an IPv6 address without its brackets.
+std::string shell_name_of(const Host& host);
 // What other hosts call it: without the user. An IPv6 address keeps its brackets.
 std::string address_of(const Host& host);
 

@@ -1,10 +1,9 @@
 #include "tool/run/report.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 
-#include "core/sockets.hpp"
+#include "core/output_file.hpp"
 #include "tool/command.hpp"
 #include "tool/run/job.hpp"
 #include "tool/run/snapshot.hpp"
@@ -13,14 +12,6 @@ namespace tutti::tool {
 namespace {
 
 constexpr const char* kRunFormat = "tutti run 1";
-
-Status write_whole(const std::string& path, const std::string& text) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) return errno_status(fmt::format("cannot write {}", path));
-  const Nanoseconds deadline = deadline_after(steady_clock().now(), std::chrono::seconds(10));
-  return write_fully(file.get(), text.data(), text.size(), deadline)
-      .annotate(fmt::format("cannot write {}", path));
-}
 
 }  // namespace
 
@@ -71,7 +62,7 @@ Json merge_reports(const std::vector<Json>& reports, int exit_code) {
 int write_report(const RunOptions& options, Json report, int exit_code) {
   if (options.json.empty()) return exit_code;
   if (report.is_null()) report = merge_reports({}, exit_code);
-  const Status status = write_whole(options.json, report.dump(2) + "\n");
+  const Status status = write_file(options.json, report.dump(2) + "\n");
   if (status.ok()) return exit_code;
   const int failed = complain("run", status);
   return exit_code != 0 ? exit_code : failed;

@@ -125,14 +125,7 @@ Status find_variables(RunOptions& options, const Words& words) {
 
 // Before anything is started: a long job's last minute is too late.
 Status check_files(const RunOptions& options) {
-  if (!options.json.empty()) {
-    const Descriptor file(
-        ::open(options.json.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
-    // A pipe that nobody reads yet is read when there is something to read.
-    if (!file && errno != ENXIO)
-      return {Code::invalid_argument,
-              fmt::format("--json {} cannot be written: {}", options.json, std::strerror(errno))};
-  }
+  if (Status status = check_output("--json", options.json); !status.ok()) return status;
   if (options.log_dir.empty() || !options.hosts.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);

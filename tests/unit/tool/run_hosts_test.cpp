@@ -23,6 +23,12 @@ TEST(RunHosts, a_list_names_hosts_and_their_ranks) {
   EXPECT_EQ(text(parse_hosts("10.0.0.1:2,[::1]:3")), "10.0.0.1*2 [::1]*3 ");
 }
 
+TEST(RunHosts, the_remote_shell_and_other_hosts_call_them_as_each_takes_it) {
+  const Host host{"me@[fe80::1]", 1};
+  EXPECT_EQ(shell_name_of(host), "me@fe80::1");
+  EXPECT_EQ(address_of(host), "[fe80::1]");
+}
+
 TEST(RunHosts, a_file_is_what_mpirun_takes) {
   EXPECT_EQ(text(parse_hostfile("# all of them\na slots=4\n\nb:2 # two\nc\n\td  slots=1\r\n")),
             "a*4 b*2 c*1 d*1 ");
