@@ -335,6 +335,29 @@ void Channel::fail(const Status& status, bool tell_others) {
   if (tell_others) tell(status);
   inbox_.announce_failure();
   engine_->kick();
+  std::vector<std::weak_ptr<Channel>> children;
+  {
+    std::scoped_lock lock(children_mutex_);
+    children.swap(children_);
+  }
+  for (const auto& each : children)
+    if (const auto child = each.lock()) child->fail(status, tell_others);
+}
+
+void Channel::bring_up(const std::shared_ptr<Channel>& child) {
+  {
+    std::scoped_lock lock(children_mutex_);
+    children_.push_back(child);
+  }
+  if (const Status failure = health(); !failure.ok()) child->fail(failure, true);
+}
+
+void Channel::let_go(const Channel& child) {
+  std::scoped_lock lock(children_mutex_);
+  std::erase_if(children_, [&](const auto& each) {
+    const auto other = each.lock();
+    return !other || other.get() == &child;
+  });
 }
 
 void Channel::end(const Status& status) {

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,6 +89,10 @@ class Channel final : public GroupView,
   // Ends the group with `status`, and tells the other members if asked to.
   void fail(const Status& status, bool tell_others);
   Status health() const { return inbox_.failure(); }
+  // Between the two, a group that is being made from this one fails with it: a rank that has heard of
+  // the failure does not come to the child any more.
+  void bring_up(const std::shared_ptr<Channel>& child);
+  void let_go(const Channel& child);
   // Ends what is still under way with `status`, here only, as no failure of the group: its owner
   // goes.
   void end(const Status& status);
@@ -164,6 +169,9 @@ class Channel final : public GroupView,
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;
   bool torn_down_ = false;
+
+  std::mutex children_mutex_;
+  std::vector<std::weak_ptr<Channel>> children_;  // that are being made
 };
 
 }  // namespace tutti::engine

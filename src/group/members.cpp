@@ -21,7 +21,7 @@ struct Ballot {
 
 // What the first of a list says to the others: the id of their group, or who did not come.
 struct Answer {
-  std::uint32_t id = 0;
+  std::uint32_t id = 0;  // 0: there is none
   std::int32_t absent = -1;
 };
 
@@ -42,12 +42,14 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();
+  channel_->bring_up(channel);
   auto group = std::make_shared<RankGroup>(world_, channel, order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
     return status;
   channel->end_set_up();  // they have not met in memory yet
+  channel_->let_go(*channel);
   return std::shared_ptr<Group>(std::move(group));
 }
 
@@ -118,6 +120,7 @@ Result<std::uint32_t> RankGroup::assemble(const Assembly& assembly) {
     if (!failure.ok()) break;
     answer.id = std::max(answer.id, theirs);
   }
+  if (!failure.ok()) answer.id = 0;
   for (int member : others) {
     auto posting = engine::Posting::send(member, assembly.tag, &answer, sizeof answer);
     posting.timeout = assembly.timeout;
@@ -141,6 +144,10 @@ Result<std::uint32_t> RankGroup::report_to_first(const Assembly& assembly) {
   if (status.code() == Code::timed_out) return absent_from(assembly, first);
   if (!status.ok()) return status;
   if (answer.absent >= 0) return absent_from(assembly, answer.absent);
+  if (answer.id == 0)
+    return Status(Code::aborted,
+                  fmt::format("rank {} could not create group '{}'", first, assembly.name),
+                  {rank(), first, 0});
   return answer.id;
 }
 

@@ -135,6 +135,21 @@ def test_a_group_with_a_rank_that_has_ended_fails_at_once(lone_ranks):
     assert max(lone_ranks(2).run(group_with_one_who_is_gone)) < 20
 
 
+def group_after_a_failed_world(me):
+    dist.init_process_group(me.backend, init_method=f"file://{me.folder}/store", rank=me.rank,
+                            world_size=me.size)
+    with pytest.raises(tutti_torch.Mismatch):
+        dist.all_reduce(torch.ones(me.rank + 1))
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=dist.new_group())
+    return tensor[0].item()
+
+
+@tutti_only
+def test_those_who_are_there_make_a_group_after_the_world_has_failed(lone_ranks):
+    assert lone_ranks(3).run(group_after_a_failed_world) == [3.0] * 3
+
+
 @needs_torch_2  # before, it wanted CUDA
 @every_rank(4)
 def test_new_subgroups_by_enumeration(me):

@@ -89,11 +89,11 @@ Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Gro
 }
 
 Backend::~Backend() {
-  {
-    std::scoped_lock lock(living().mutex);
-    living().backends.erase(this);
-  }
   without_gil([this] {
+    {
+      std::scoped_lock lock(living().mutex);
+      living().backends.erase(this);
+    }
     coalesced_.clear();
     levels_.close();
     store_.reset();

@@ -1,5 +1,8 @@
 #include "callbacks.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -76,9 +79,12 @@ class Queue {
   bool ended_ = false;
 };
 
-// Never destroyed: its threads may outlive main.
+// Never destroyed: its threads may outlive main. They stay with the parent of a fork(), whose child
+// gets a queue of its own.
 Queue& callbacks() {
-  static Queue* const queue = new Queue;
+  static std::atomic<Queue*> queue = new Queue;
+  static std::atomic<pid_t> owner = ::getpid();
+  if (owner.exchange(::getpid()) != ::getpid()) queue = new Queue;
   return *queue;
 }
 

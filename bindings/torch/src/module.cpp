@@ -92,6 +92,7 @@ PYBIND11_MODULE(_C, m) {
       "allocate",
       [](const Handle& group, std::size_t bytes) { return backend_of(group).allocate(bytes); },
       release);
+  m.def("is_healthy", [](const Handle& group) { return backend_of(group).group()->health().ok(); });
   m.def("is_tutti",
         [](const Handle& group) { return dynamic_cast<const Backend*>(group.get()) != nullptr; });
   m.def("describe", [](const Handle& group) { return backend_of(group).group()->describe(); });

@@ -117,6 +117,9 @@ tutti::Status Work::wait_all(std::chrono::milliseconds timeout) {
 }
 
 void Work::settle() {
+  // Freed after the lock is put down: the last reference to a tensor may need the interpreter, whose
+  // holder may wait for this very lock.
+  Loan returned;
   std::scoped_lock lock(settling_);
   if (settled_) return;
   std::exception_ptr failure;
@@ -127,7 +130,7 @@ void Work::settle() {
   } catch (...) {
     failure = std::current_exception();
   }
-  loan_ = Loan();
+  std::swap(returned, loan_);
   finish(failure);
   settled_ = true;
 }
@@ -172,6 +175,7 @@ void Work::complete_future() {
   c10::intrusive_ptr<Future> future;
   {
     std::scoped_lock lock(settling_);
+    ended_.notify_all();  // whoever came between the future and its end has nobody else to tell it
     if (!future_ || std::exchange(completed_, true)) return;
     future = future_;
   }

@@ -36,6 +36,7 @@ def _end():
     _futures.end()
     _C.end_callbacks()
     _C.leave_all_groups()
+    _futures.end()  # those that waited for operations have heard of their end
 
 
 def _create(options, _):
@@ -51,7 +52,14 @@ def _create(options, _):
     world = _world()
     if world is None:
         return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
-    return _C.create_within(world, options.store, ranks, options.timeout, name)
+    try:
+        return _C.create_within(world, options.store, ranks, options.timeout, name)
+    except Error as failure:
+        # A world that has failed has failed on every rank. Those that are there meet afresh.
+        is_gone = isinstance(failure, PeerLost) and failure.peer in ranks
+        if is_gone or _C.is_healthy(world):
+            raise
+        return _C.create(options.store, options.group_rank, options.group_size, options.timeout, name)
 
 
 def _world():

@@ -20,7 +20,7 @@ import torch
 
 from . import _C
 
-IDLE_LIFE_S = 10.0  # after which a thread without work goes
+IDLE_LIFE_S = 1.0   # after which a thread without work goes
 END_S = 2.0         # what functions that run may take when the program ends
 
 
@@ -39,8 +39,9 @@ class Strand:
             self.waiting.append(function)
             self.changed.notify()
             if self.thread is None:
-                self.thread = threading.Thread(target=self._serve, name="tutti chain", daemon=True)
-                self.thread.start()
+                thread = threading.Thread(target=self._serve, name="tutti chain", daemon=True)
+                thread.start()  # which waits for this lock
+                self.thread = thread
 
     def idle(self):
         with self.changed:
@@ -146,15 +147,15 @@ class OperationFuture(Future):
 
 
 def _run(future, callback, child):
-    future.await_end()  # an operation is left to the progress thread
+    # Whatever is raised, sys.exit too: the strand has others to run.
     try:
+        future.await_end()  # an operation is left to the progress thread
         result = callback(future)
-    except Exception:
+        if child is not None:
+            child.set_result(result)
+    except BaseException:
         message = f"Got the following error when running the callback: {traceback.format_exc()}"
         if child is not None:
             _C.fail_future(child, message)
         else:
             print(message, file=sys.stderr)
-        return
-    if child is not None:
-        child.set_result(result)
