@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 
 #include "group/calibrate.hpp"
@@ -201,6 +202,7 @@ class Tuning {
     const std::string& path = rough ? paths_.rough : paths_.good;
     const Status status = path.empty() ? Status(Code::io, "this user has no cache folder")
                                        : save_machine(path, machine);
+    if (status.ok() && !rough) (void)std::remove(paths_.rough.c_str());
     if (!status.ok())
       options_.log.warn(Subsystem::tune, "measured costs are not kept: {}", status.to_string());
     else if (rough)

@@ -180,6 +180,8 @@ TEST(TuningCache, a_rough_table_holds_for_some_minutes) {
   std::filesystem::last_write_time(rough, file_time_type::clock::now() - std::chrono::hours(1));
   run(world(folder, WorldKind::shm, 2, "auto"), expect_agreement);
   EXPECT_THAT(folder.take_log(), HasSubstr("costs measured in"));
+  run(world(folder, WorldKind::shm, 2, "measure"), [](Context&) {});
+  EXPECT_EQ(folder.tables(), std::vector<path>{good});  // a good one takes its place
 }
 
 TEST(TuningCache, kinds_of_link_have_tables_of_their_own) {
