@@ -1,8 +1,10 @@
 // core/output_file.hpp - a file that people asked for, written whole or not at all.
 //
 // A regular file, or a name that is free, is replaced by rename: what was there stays until the new
-// one is whole, and nothing stays of one that never will be. Whatever else the name stands for is written through and never replaced: devices,
-// pipes, this process's own descriptors (/dev/stdout). A symbolic link stays, its target is written.
+// one is whole, and nothing stays of one that never will be. A symbolic link stays, its target is
+// written. Whatever else the name stands for is written through and never replaced: devices, pipes,
+// this process's own descriptors (/dev/stdout), and files that a rename would make others of: those
+// with several names, of another owner, or mounted.
 //
 // Failure        Code::io names the file and the reason; from check(), which comes before the work,
 //                it is Code::invalid_argument: the name can still be mended.

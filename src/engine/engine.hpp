@@ -40,7 +40,6 @@ namespace tutti::engine {
 // 2026-11), a yield under 1 µs: sleep late.
 inline constexpr int kYields = 100;
 
-// Told once per failed group, from whatever thread found out; implemented by the group room.
 // What a rank is doing, for the launcher's board.
 struct Activity {
   const std::string& group;
@@ -51,6 +50,7 @@ struct Activity {
   bool running = false;     // else it is done
 };
 
+// Told once per failed group, from whatever thread found out; implemented by the group room.
 class FailureSink {
  public:
   virtual ~FailureSink() = default;
