@@ -240,6 +240,10 @@ bool MemoryLink::next_is_there() const {
 
 bool MemoryLink::poll(MessageSink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
+  if (given_up_) {
+    flush();  // of what it shall read if it wakes up
+    return false;
+  }
   bool happened = take(sink);
   if (backlog_.load(std::memory_order_acquire)) flush();
   // Room counts as something that happened: whoever was refused may be about to sleep over it.
@@ -389,6 +393,17 @@ std::byte* MemoryLink::reach(const MemoryRef& ref, std::size_t bytes) const {
   if (ref.region == kDirectRegion && ends_.same_process)
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(ref.offset));
   return regions_.reach(ends_.peer, ref, bytes);
+}
+
+bool MemoryLink::heard() {
+  const std::uint64_t count = ends_.theirs->head().pulse.load(std::memory_order_relaxed);
+  return std::exchange(pulse_seen_, count) != count || ends_.same_process;
+}
+
+void MemoryLink::give_up(MessageSink& sink, const Status& why) {
+  if (given_up_ || down_.load(std::memory_order_relaxed)) return;
+  given_up_ = true;
+  sink.on_down(ends_.peer, why);
 }
 
 void MemoryLink::lose(Status why) {

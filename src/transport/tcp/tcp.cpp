@@ -40,8 +40,9 @@ class Tcp final : public Transport {
       sockets.push_back(std::move(connection.socket));
     }
     return endpoint.add_message(
-        peer, std::make_unique<TcpLink>(party.rank, peer, std::move(sockets),
-                                        party.config.segment_bytes, party.of(peer).whereabouts()));
+        peer,
+        std::make_unique<TcpLink>(party.rank, peer, std::move(sockets), party.config.segment_bytes,
+                                  party.of(peer).whereabouts(), party.config.dead_after));
   }
 
  private:
