@@ -230,9 +230,8 @@ bool Channel::step() {
   if (!torn_down_) {
     moved = drain_inbox();
     if (inbox_.has_failed()) {
-      tear_down();
-      if (engine_->failures()) engine_->failures()->on_failure(*this, health());
-      moved = true;
+      end_failed();
+      return true;
     } else {
       moved |= run_operations();
       if (point_to_point_.open() > 0) moved |= point_to_point_.step(engine_->clock().now());
@@ -308,6 +307,19 @@ void Channel::update_deadline() {
   Nanoseconds next = point_to_point_.next_deadline();
   if (current_) next = std::min(next, absences_.next_deadline(*current_));
   next_deadline_.store(next.count(), std::memory_order_relaxed);
+}
+
+// Those who wait come before what is written about it, and whoever wants the baton does not wait for
+// a disk.
+void Channel::end_failed() {
+  FailureSink* failures = engine_->failures();
+  tear_down();
+  if (failures != nullptr) failures->on_failure(*this, health());
+  complete_all();
+  if (failures == nullptr) return;
+  baton_.unlock();
+  failures->report_failure(*this, health());
+  baton_.lock();
 }
 
 // Works end with the baton put down, so that their callbacks may start operations; the caller of

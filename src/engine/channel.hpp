@@ -141,6 +141,7 @@ class Channel final : public GroupView,
   bool look_for_absent();
   void update_deadline();
   void complete_all();
+  void end_failed();
   void tear_down();
   void release(const Incoming& message);
   bool is_mapped() const { return prepared_->on_host && prepared_->on_host->was_mapped(); }

@@ -67,8 +67,12 @@ std::string TuningPaths::usable(std::chrono::seconds rough_holds_for) const {
 }
 
 Result<tuner::Machine> load_machine(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not to wait for whoever might write into a pipe of that name.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return trouble(path, "cannot be opened");
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return trouble(path, "cannot be read");
+  if (!S_ISREG(facts.st_mode)) return Status(Code::io, path + ": it is no regular file");
   std::string text(kMostBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {

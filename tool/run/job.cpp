@@ -106,7 +106,8 @@ std::string Job::log_path(int rank, const char* ending) const {
 Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   if (options_.log_dir.empty()) return Descriptor();
   const std::string path = log_path(rank, ending);
-  Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Descriptor log(::open(path.c_str(), kFlags, 0600));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
 }
