@@ -129,6 +129,8 @@ class Channel final : public GroupView,
 
   // Stepping, in the hands of the baton's holder.
   bool step();
+  template <class Body>
+  void with_baton(const Body& body);
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
