@@ -60,7 +60,7 @@ struct Log::File {
     const std::string path = expand(pattern);
     // Not to wait for the reader of a pipe, neither now nor later.
     constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    file->own.reset(::open(path.c_str(), kFlags, 0600));
+    file->own.reset(::open(path.c_str(), kFlags, 0600));  // bounded: O_NONBLOCK
     if (file->own) return file;
     const char* why = errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno);
     return Status(Code::io,

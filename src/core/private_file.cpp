@@ -33,7 +33,7 @@ PrivateFile::PrivateFile(const char* path) noexcept : path_(path) {
   beside_[length + 1 + kDigits] = '\0';
   ::unlink(beside_);  // nobody else of this process writes there
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  descriptor_ = ::open(beside_, kFlags, 0600);
+  descriptor_ = ::open(beside_, kFlags, 0600);  // bounded: O_NONBLOCK, and it is new
   if (descriptor_ < 0) give_up(errno);
 }
 

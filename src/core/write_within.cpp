@@ -23,6 +23,7 @@ milliseconds monotonic_now() noexcept {
 
 bool has_room(int descriptor, milliseconds patience) noexcept {
   pollfd watched{descriptor, POLLOUT, 0};
+  // bounded: by the patience
   const int ready =
       ::poll(&watched, 1, static_cast<int>(std::max(patience, milliseconds(0)).count()));
   return ready > 0 || (ready < 0 && errno == EINTR);
@@ -33,7 +34,7 @@ ssize_t write_now(int descriptor, std::string_view text) noexcept {
   iovec piece{const_cast<char*>(text.data()), text.size()};
   const ssize_t written = ::pwritev2(descriptor, &piece, 1, -1, RWF_NOWAIT);
   if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return written;
-  return ::write(descriptor, text.data(), text.size());
+  return ::write(descriptor, text.data(), text.size());  // bounded: there was room
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ Status make_folders(const std::string& folder) {
 
 bool write_all(int file, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
+    // bounded: a regular file
     const ssize_t written = ::write(file, text.data() + at, text.size() - at);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
@@ -76,6 +77,7 @@ Result<tuner::Machine> load_machine(const std::string& path) {
   std::string text(kMostBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
+    // bounded: a regular file
     const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return trouble(path, "cannot be read");
