@@ -35,8 +35,11 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   if (!log.ok()) return log.status();
   auto world = std::shared_ptr<World>(new World());
   world->rank_ = options.rank;
+  world->size_ = options.size;
   world->server_ = std::move(server);
   world->board_ = find_launcher_board(process_environment());
+  if (world->board_ && options.survives_losses)
+    world->board_->board.say_survives_losses(world->board_->rank);
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
   engine::EngineOptions engine_options;
@@ -47,7 +50,10 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   }
   auto linked =
       link_up(*store, options, config, rank_log, world->board_ ? &*world->board_ : nullptr);
-  if (!linked.ok()) return linked.status();
+  if (!linked.ok()) {
+    world->note_failure(options.name, linked.status(), linked.status().peer());
+    return linked.status();
+  }
   world->host_of_ = std::move(linked->host_of);
   world->tunes_ = linked->tunes && options.size > 1;
   world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
@@ -108,6 +114,13 @@ void World::report_failure(const engine::Channel& channel, const Status& status)
   // No warning: the same sentence is the Status of every operation of this group, if there are any.
   engine_->log().info(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
                       status.to_string());
+<<<<<<< HEAD
+=======
+  const auto& members = channel.options().members;
+  const bool known = status.peer() >= 0 && status.peer() < channel.size();
+  note_failure(channel.options().name, status,
+               known ? members[static_cast<std::size_t>(status.peer())] : -1);
+>>>>>>> launch
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",
                         engine_->recorder().dump_text(10));
@@ -145,7 +158,8 @@ void World::note(const BoardNote& note) {
 
 // What the rank was doing then stays readable; a group that failed before it did anything, or while
 // another one was at work, is named alone.
-void World::note_failure(const std::string& group, const Status& status) {
+// `culprit` is a rank of this world; the board counts those of the job.
+void World::note_failure(const std::string& group, const Status& status, int culprit) {
   if (!board_) return;
   const auto last = board_->board.read(board_->rank);
   BoardNote failed = BoardNote::of("", group, status.sequence(), BoardState::failed);
@@ -155,6 +169,8 @@ void World::note_failure(const std::string& group, const Status& status) {
     failed.time_ns = now;
     failed.state = BoardState::failed;
   }
+  failed.code = status.code();
+  failed.culprit = board_->is_of(rank_, size_) ? culprit : -1;
   note(failed);
 }
 
