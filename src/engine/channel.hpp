@@ -139,6 +139,7 @@ class Channel final : public GroupView,
   void finish_current();
   void handle(Incoming& message);
   void handle_data(Incoming& message);
+  void refuse(const Incoming& message);
   void fail_as_run_says();
   bool look_for_absent();
   void update_deadline();
