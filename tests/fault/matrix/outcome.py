@@ -4,16 +4,21 @@ import statistics
 from typing import Optional, Tuple
 
 
+# After the last verdict: the graces that a launcher gives to ranks that do not end by themselves.
+LAUNCHERS_S = 5.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Expect:
     """After the fault every rank that still speaks must say `code`, blaming `culprit`; `tutti run` must name it too."""
     code: str = "ok"
     culprit: Optional[int] = None
     also: Tuple[str, ...] = ()          # codes that are as good
-    first_failure: Optional[int] = None  # the rank that `tutti run` names; absent: the culprit
+    first_failure: Optional[int] = None  # the rank that `tutti run` names; absent: the culprit, -1: any
     exit_code: Optional[int] = 0
     says: Tuple[str, ...] = ()          # words in what ranks and launchers print
     silent: Tuple[int, ...] = ()        # ranks that cannot speak any more
+    late: Tuple[int, ...] = ()          # ranks that are not asked when they heard of it
     stage: Optional[str] = None         # init, run, end
     anyone_silent: bool = False         # the launcher itself was killed: nobody need speak
 
@@ -49,7 +54,8 @@ def time_to_verdict(job, expect):
         return job.ended - job.started
     if expect.anyone_silent or expect.code == "ok":
         return job.ended - faults[0]
-    return max((line["at"] - faults[0] for line in job.last_words().values()), default=None)
+    return max((line["at"] - faults[0] for rank, line in job.last_words().items() if rank not in expect.late),
+               default=None)
 
 
 def judge_ranks(job, expect):
@@ -85,7 +91,7 @@ def judge_launcher(job, expect):
         return
     culprit = expect.first_failure if expect.first_failure is not None else expect.culprit
     named = {(job.report(node).get("first_failure") or {}).get("rank") for node in range(len(job.launchers))}
-    if expect.exit_code != 0 and culprit is not None and culprit not in named:
+    if expect.exit_code != 0 and culprit is not None and culprit >= 0 and culprit not in named:
         yield f"tutti run names rank {named}: {job.stderr()[-600:]}"
 
 
@@ -97,6 +103,8 @@ def judge(job, expect, in_time, bound):
     seconds = time_to_verdict(job, expect)
     if seconds is not None and seconds > bound:
         problems.append(f"took {seconds:.2f} s, bound {bound:g} s")
+    if job.faults and job.ended - job.faults[0]["fault"] > bound + LAUNCHERS_S:
+        problems.append(f"launchers ended {job.ended - job.faults[0]['fault']:.1f} s after the fault")
     where = ", ".join(fault["where"] for fault in job.faults)
     return Seen(problems, seconds, job.left, where)
 

@@ -3,6 +3,7 @@ import dataclasses
 from typing import Callable, Optional, Tuple
 
 import actions
+import afterwards
 from outcome import Expect
 
 # Same host: 1 s. A silent peer: dead_after, here 2 s, and 1 s more. The rest: the call's deadline.
@@ -85,7 +86,7 @@ def liveness_rows():
               words="seconds=6 op=all_reduce:ring", settings=("cpu=0.05",), act=actions.slow_down, transports=BOTH,
               environment=live, needs="door", heavy=False)
     yield Row("stuck-compute", "rank 1 computes for 4 s, calls may take 2 s",
-              Expect(code="timed_out", culprit=1, exit_code=3), 3.0,
+              Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 3.0,
               words="victim=1 how=compute compute=4 after=5 timeout=2 seconds=30", transports=BOTH, heavy=False)
     yield Row("compute-alive", "rank 1 computes for 4 s, twice dead_after", fine(), 10,
               words="victim=1 how=compute compute=4 after=5 seconds=4", transports=BOTH, environment=live, heavy=False)
@@ -125,9 +126,13 @@ def resource_rows():
     refused = Expect(exit_code=None, anyone_silent=True)
     yield Row("port-in-use", "the rendezvous' port is somebody else's", dataclasses.replace(refused, says=("in use",)),
               SAME_HOST_S, words="seconds=0", settings=("port_in_use",))
-    yield Row("descriptors", "24 descriptors for each process",
-              dataclasses.replace(refused, says=("descriptors",)), 5, words="seconds=0 ", ranks=8,
-              settings=("descriptors=24",), transports=BOTH, needs="launch")
+    yield Row("descriptors", "8 ranks where a process may have 24 descriptors",
+              dataclasses.replace(refused, says=("open files",)), SAME_HOST_S, words="seconds=0", ranks=8,
+              settings=("descriptors=24",), transports=BOTH)
+    yield Row("descriptors-of-rank", "rank 1 may have 11 descriptors when it joins",
+              Expect(code="out_of_memory", also=("peer_lost",), culprit=1, exit_code=3, first_failure=-1, stage="init",
+                     says=("descriptors", )), 5, words="victim=1 descriptors=11 how=none seconds=0", transports=BOTH,
+              needs="launch")
     yield Row("memory-small", "a memory cgroup of 16 MiB: too small for the windows",
               dataclasses.replace(refused, says=("memory",)), 5, words="seconds=0 count=4194304",
               settings=("memory=16777216",), needs="launch")
@@ -143,16 +148,37 @@ def resource_rows():
 
 
 def file_rows():
-    full = ("disk=64K",)
-    yield Row("trace-disk-full", "the trace's disk has 64 KiB", fine(), 20, words="seconds=1", settings=full,
-              environment=(("TUTTI_TRACE_DIR", "{place}/disk"),))
-    yield Row("log-disk-full", "the debug log's disk has 64 KiB", fine(), 20, words="seconds=0.5", settings=full,
+    cut_short = Expect(code="ok", exit_code=1, first_failure=-1, says=("No space left on device",))
+    yield Row("trace-disk-full", "the trace's disk has 1 MiB", fine(says=("No space left on device",)), 20,
+              words="seconds=2 count=64", settings=("disk=1M",), environment=(("TUTTI_TRACE_DIR", "{place}/disk"),))
+    yield Row("log-disk-full", "the debug log's disk has 64 KiB", fine(), 20, words="seconds=0.5", settings=("disk=64K",),
               environment=(("TUTTI_DEBUG", "TRACE"), ("TUTTI_DEBUG_FILE", "{place}/disk/log.%p")))
-    yield Row("rank-log-disk-full", "--log-dir on a disk of 8 KiB", fine(), 20, words="seconds=0.5", settings=("disk=8K",),
-              flags=("--log-dir", "{place}/disk/logs"))
+    yield Row("rank-log-disk-full", "--log-dir on a disk of 8 KiB", cut_short, 20, words="seconds=0.5",
+              settings=("disk=8K",), flags=("--log-dir", "{place}/disk/logs"))
     yield Row("trace-crash", "SIGKILL of rank 1 while it traces", lost(1), SAME_HOST_S,
               words="victim=1 at=middle op=all_reduce:ring", environment=(("TUTTI_TRACE_DIR", "{place}/trace"),),
-              transports=BOTH)
+              after=afterwards.trace_is_readable, transports=BOTH)
+    yield Row("save-disk-full", "the checkpoints' disk has 96 KiB, room for one",
+              Expect(code="io", exit_code=3, first_failure=-1, says=("No space left on device",)), 10,
+              program="train_rank", words="folder={place}/disk/saved steps=40", settings=("disk=96K",),
+              after=afterwards.goes_on)
+    yield Row("save-crash", "SIGKILL of rank 0 some time into saving a checkpoint", lost(0), SAME_HOST_S,
+              program="train_rank", words="folder={place}/saved steps=40 victim=0 at=saving after=20",
+              after=afterwards.goes_on, transports=BOTH)
+    yield Row("save-crash-all", "SIGKILL of all ranks some time into saving a checkpoint",
+              Expect(exit_code=137, anyone_silent=True), SAME_HOST_S,
+              program="train_rank", words="folder={place}/saved steps=40 victim=0,1,2,3 at=saving after=20",
+              after=afterwards.goes_on)
 
 
-ROWS = tuple(row for rows in (kill_rows, liveness_rows, network_rows, resource_rows, file_rows) for row in rows())
+def recovery_rows():
+    again = dict(program="train_rank", after=afterwards.same_weights, needs="restarts", flags=("--max-restarts", "2"))
+    yield Row("restart", "SIGKILL of rank 1 in a step; --max-restarts 2", fine(), 5,
+              words="folder={place}/saved steps=40 0:victim=1 at=step after=22", transports=BOTH, **again)
+    yield Row("restart-twice", "SIGKILL of rank 1, then of rank 2 in the restarted job", fine(), 10,
+              words="folder={place}/saved steps=40 0:victim=1 0:at=step 0:after=22 1:victim=2 1:at=saving 1:after=30",
+              transports=BOTH, **again)
+
+
+ROWS = tuple(row for rows in (kill_rows, liveness_rows, network_rows, resource_rows, file_rows,
+                                recovery_rows) for row in rows())

@@ -31,8 +31,8 @@ class Stage:
         self.wire = None
         self.launchers = [()]
         self.prefix, self.flags, self.environment = [], [], {}
-        self.memory = None  # cgroup folders
-        self.port = None
+        self.cpu = None   # folder of a cpu cgroup
+        self.disk = None  # folder of a small disk
 
     def set(self, settings):
         for word in settings:
@@ -77,8 +77,8 @@ class Stage:
 
     def set_other_version(self, _):
         def rewrite(host, segment):
-            # {magic, version, nonce, identity}: what a client says first, and only that.
-            if host != 1 or len(segment.frame) - segment.payload != 40:
+            # {magic, version, …}: how every connection begins.
+            if host != 1 or segment.frame[segment.payload:segment.payload + 4] != b"TUTI":
                 return None
             segment.frame[segment.payload + 4] ^= 0x40
             return (segment.sealed(),), ()
@@ -89,8 +89,7 @@ class Stage:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         self.stack.callback(taken.close)
-        self.port = taken.getsockname()[1]
-        self.flags += ["--nnodes", 2, "--node-rank", 0, "--rendezvous", f"127.0.0.1:{self.port}",
+        self.flags += ["--nnodes", 2, "--node-rank", 0, "--rendezvous", f"127.0.0.1:{taken.getsockname()[1]}",
                        "--secret-file", self.write_secret()]
 
     # ---- limits
@@ -129,7 +128,6 @@ class Stage:
         for name in ("memory.swap.max", "memory.swappiness"):
             with contextlib.suppress(OSError):
                 (folder / name).write_text("0")
-        self.memory = folder
         self.prefix = command(f"echo $$ > {folder}/cgroup.procs;")
 
     def set_cpu(self, value):
@@ -153,7 +151,8 @@ class Stage:
         self.stack.callback(subprocess.run, ["umount", "-l", str(path)], check=False)
 
     def set_disk(self, size):
-        self.mount(self.place / "disk", size)
+        self.disk = self.place / "disk"
+        self.mount(self.disk, size)
 
     def set_full_shm(self, _):
         self.need_root("a mount namespace")

@@ -12,21 +12,22 @@
 //     seconds=1                 how long to go on, if nothing happens
 //     compute=5                 how long `how=compute` computes
 //     timeout=2                 of each call
+//     descriptors=20            the most of those who are struck
 //     fork=1                    every rank has a child that sleeps, as a user's program may
 #include <dirent.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <thread>
 
-#include "core/json.hpp"
 #include "exact_call.hpp"
+#include "rank_words.hpp"
 #include "schedule/catalog.hpp"
 #include "strike.hpp"
 #include "tutti/tutti.hpp"
@@ -45,19 +46,6 @@ std::vector<Pair> all_pairs(int size) {
   return pairs;
 }
 
-struct Flags {
-  std::map<std::string, std::string> words;
-
-  std::string text(const std::string& name, const std::string& otherwise) const {
-    const auto found = words.find(name);
-    return found == words.end() ? otherwise : found->second;
-  }
-  double number(const std::string& name, double otherwise) const {
-    const auto found = words.find(name);
-    return found == words.end() ? otherwise : std::atof(found->second.c_str());
-  }
-};
-
 int sockets_open() {
   int sockets = 0;
   DIR* folder = opendir("/proc/self/fd");
@@ -74,12 +62,12 @@ class Rank {
  public:
   explicit Rank(Flags flags) : flags_(std::move(flags)) {
     rank_ = std::atoi(std::getenv("TUTTI_RANK"));
-    const std::string victims = "," + flags_.text("victim", "-1") + ",";
-    doomed_ = victims.find(fmt::format(",{},", rank_)) != std::string::npos;
+    doomed_ = flags_.names("victim", rank_);
     at_ = flags_.text("at", "between");
   }
 
   int live() {
+    if (doomed_ && flags_.number("descriptors", 0) > 0) limit_descriptors();
     if (flags_.number("fork", 0) > 0) sleeping_child();
     if (at_ == "before") struck("before rendezvous");
     if (at_ == "joining") watch_joining();
@@ -96,6 +84,12 @@ class Rank {
  private:
   void struck(const std::string& where) {
     if (doomed_) strike(flags_.text("how", "kill"), rank_, where, flags_.number("compute", 5));
+  }
+
+  void limit_descriptors() const {
+    const auto most = static_cast<rlim_t>(flags_.number("descriptors", 0));
+    const rlimit limit{most, most};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) std::abort();
   }
 
   void sleeping_child() {
@@ -155,7 +149,7 @@ class Rank {
   }
 
   std::vector<Pair> pairs() const {
-    const std::string op = flags_.text("op", "");
+    const std::string op = flags_.text("op");
     if (op.empty()) return all_pairs(group_->size());
     const std::size_t colon = op.find(':');
     return {{*parse_collective(op.substr(0, colon)), *parse_algorithm(op.substr(colon + 1))}};
@@ -200,19 +194,9 @@ class Rank {
     return tell("end", {});
   }
 
-  int tell(const char* stage, const Status& status) {
-    const Json line{{"rank", rank_},
-                    {"stage", stage},
-                    {"code", std::string(to_string(status.code()))},
-                    {"peer", status.peer()},
-                    {"sequence", static_cast<std::int64_t>(status.sequence())},
-                    {"operation", operation_},
-                    {"done", static_cast<std::int64_t>(done_)},
-                    {"at", now_s()},
-                    {"message", status.message()}};
-    std::printf("%s\n", line.dump().c_str());
-    std::fflush(stdout);
-    return status.ok() ? 0 : 3;
+  int tell(const char* stage, const Status& status) const {
+    return LastWords{.rank = rank_, .stage = stage, .operation = operation_, .done = done_}.say(
+        status);
   }
 
   Flags flags_;
@@ -225,22 +209,17 @@ class Rank {
   std::shared_ptr<Group> group_;
 };
 
+int list_pairs() {
+  for (const auto& [collective, algorithm] : all_pairs(4))
+    std::printf("%s:%s\n", to_string(collective).data(), to_string(algorithm).data());
+  return 0;
+}
+
 int main_of_rank(int count, char** arguments) {
-  Flags flags;
-  for (int i = 1; i < count; ++i) {
-    const std::string word = arguments[i];
-    if (word == "--list") {
-      for (const auto& [collective, algorithm] : all_pairs(4))
-        std::printf("%s:%s\n", to_string(collective).data(), to_string(algorithm).data());
-      return 0;
-    }
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos)
-      return std::fprintf(stderr, "not NAME=VALUE: %s\n", word.c_str()), 2;
-    flags.words[word.substr(0, equals)] = word.substr(equals + 1);
-  }
+  if (count == 2 && std::string(arguments[1]) == "--list") return list_pairs();
+  auto flags = Flags::read(count, arguments);
   // In no stack frame: `finalize` looks at it from an exit handler.
-  return (new Rank(std::move(flags)))->live();
+  return flags ? (new Rank(*std::move(flags)))->live() : 2;
 }
 
 }  // namespace
