@@ -154,7 +154,9 @@ void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t b
 // The slot is this writer's alone unless the ring was lapped since it was reserved; then the record is
 // dropped.
 void Recorder::place(Tickets& tickets, const Record& record) noexcept {
-  if (tickets.next == tickets.end) {
+  // Places that others have nearly lapped are given up: a rare record must not be the one that is lost.
+  const bool old = next_.load(std::memory_order_relaxed) - tickets.next > mask_ / 2 + kReserved;
+  if (tickets.next == tickets.end || old) {
     tickets.next = next_.fetch_add(kReserved, std::memory_order_relaxed);
     tickets.end = tickets.next + kReserved;
   }
