@@ -41,6 +41,9 @@ struct GroupOptions {
   ReductionOrder reduction_order = ReductionOrder::any;
   std::optional<Config> config{};  // absent: from the environment
   std::string secret{};            // of the job; empty: rank 0 makes one and puts it into the store
+  // This rank goes on where another one is lost (Group::health tells): `tutti run` then does not end
+  // the job, if every rank that is left says so.
+  bool survives_losses = false;
   // Algorithms and transports that the program brings along (docs/extending.md); null: none.
   std::shared_ptr<const Extensions> extensions{};
 };

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
 
 #include "core/ticks.hpp"
+#include "core/write_within.hpp"
 #include "trace/json_writer.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
@@ -67,13 +69,16 @@ void append_to_string(void* target, std::string_view text) {
   static_cast<std::string*>(target)->append(text);
 }
 
+constexpr std::chrono::milliseconds kPatience{1000};
+
+struct DumpTarget {
+  int descriptor = -1;
+  int error = 0;
+};
+
 void write_to_descriptor(void* target, std::string_view text) {
-  const int descriptor = *static_cast<const int*>(target);
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+  auto* to = static_cast<DumpTarget*>(target);
+  if (to->error == 0) to->error = write_within(to->descriptor, text, kPatience);
 }
 
 }  // namespace
@@ -244,9 +249,11 @@ std::string Recorder::dump_json(int rank, const std::string& reason) const {
   return text;
 }
 
-void Recorder::dump_to(int descriptor, int rank) const noexcept {
-  JsonWriter out(write_to_descriptor, &descriptor);
-  write(out, rank, "signal");
+int Recorder::dump_to(int descriptor, int rank, std::string_view reason) const noexcept {
+  DumpTarget target{descriptor};
+  JsonWriter out(write_to_descriptor, &target);
+  write(out, rank, reason);
+  return target.error;
 }
 
 std::string Recorder::dump_text(std::size_t lines) const {

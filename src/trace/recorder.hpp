@@ -79,8 +79,9 @@ class Recorder {
   std::string dump_json(int rank, const std::string& reason) const;
   // The last `lines` records for people, one a line.
   std::string dump_text(std::size_t lines) const;
-  // Async-signal-safe: writes the JSON dump with write(2), no allocation.
-  void dump_to(int descriptor, int rank) const noexcept;
+  // Async-signal-safe: writes the JSON dump with write(2), no allocation. 0, or errno: it is not
+  // whole. Whoever reads the descriptor is waited for a second in all.
+  int dump_to(int descriptor, int rank, std::string_view reason) const noexcept;
 
  private:
   struct Slot;

@@ -14,6 +14,7 @@
 
 #include "core/board.hpp"
 #include "core/json.hpp"
+#include "tool/run/culprit.hpp"
 #include "tool/run/input.hpp"
 #include "tool/run/job_socket.hpp"
 #include "tool/run/keeper.hpp"
@@ -76,6 +77,11 @@ class Job {
   void handle_deaths();
   void handle_death(Rank& rank);
   void handle_news();
+  int left_in_job() const;
+  bool survivors_go_on() const;
+  void go_on_without(Rendezvous::EndedRank lost);
+  bool nobody_ended_well() const;
+  void judge();
   void escalate();
   void pump_output();
   void look_for_lost_output();
@@ -102,13 +108,17 @@ class Job {
   std::size_t alive_ = 0;
   Nanoseconds began_{0};
 
+  std::vector<Ending> failures_;  // of ranks here, in order; none after a signal to them
+  std::vector<Rendezvous::EndedRank> losses_;  // of ranks anywhere, that the job could do without
+  std::optional<Nanoseconds> judge_at_;        // at the latest
   std::optional<Ending> first_failure_;
   std::optional<Rendezvous::Failure> own_report_;
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on
   std::optional<Nanoseconds> give_up_at_;           // on streams and on other nodes
   std::optional<Nanoseconds> remind_at_;            // that ranks go on after a signal
   int last_signal_ = 0;
-  bool killed_ = false;  // ranks got SIGKILL from here
+  bool hurried_ = false;  // ranks got a signal because others failed
+  bool killed_ = false;   // ranks got SIGKILL from here
   Status lost_output_;
   bool left_ = false;
   bool quit_ = false;

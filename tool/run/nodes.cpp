@@ -234,7 +234,8 @@ Status Rendezvous::exchange_ended() {
     const auto place = store_->add("launch/ended", 1);
     if (!place.ok()) return place.status();
     if (Status status = store_->set(fmt::format("launch/ended/{}", *place),
-                                    fmt::format("{} {}", ended.rank, ended.wait_status));
+                                    fmt::format("{} {} {:d}\n{}", ended.rank, ended.wait_status,
+                                                ended.goes_on, ended.sentence));
         !status.ok())
       return status;
   }
@@ -246,7 +247,8 @@ Status Rendezvous::exchange_ended() {
     if (!entry.ok() && entry.status().code() == Code::timed_out) return {};  // not written yet
     if (!entry.ok()) return entry.status();
     EndedRank ended;
-    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status)) continue;
+    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status >> ended.goes_on)) continue;
+    ended.sentence = entry->substr(std::min(entry->find('\n'), entry->size() - 1) + 1);
     const std::lock_guard lock(mutex_);
     ended_anywhere_.push_back(ended);
   }

@@ -8,7 +8,7 @@
 //   launch/world     "job master_port"             by node 0
 //   launch/beat/K    counter                       once per round of the thread
 //   launch/ended     counter of ranks that have ended
-//   launch/ended/I   "rank wait_status"            the I-th of them
+//   launch/ended/I   "rank wait_status goes_on\nsentence", the I-th of them
 //   launch/verdict   "exit_code\nsentence"         the first one stays
 //   launch/left      counter of launchers whose ranks have ended
 //   launch/gone      counter of launchers that need the store no more
@@ -56,6 +56,8 @@ class Rendezvous {
   struct EndedRank {
     int rank = 0;
     int wait_status = 0;
+    bool goes_on = false;  // it failed, and the ranks of its node can do without it
+    std::string sentence;  // how it ended, for people
   };
   // Tells the other nodes that a rank of this one has ended, well or not.
   void tell_of(EndedRank ended);

@@ -39,7 +39,7 @@ std::string name_doing(const BoardNote& note) {
 
 }  // namespace
 
-int Ending::exit_code() const {
+int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 

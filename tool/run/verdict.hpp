@@ -12,6 +12,9 @@
 
 namespace tutti::tool {
 
+// 128 + signal for a process that was killed.
+int exit_code_of(int wait_status);
+
 // How one rank ended.
 struct Ending {
   int rank = 0;
@@ -22,7 +25,7 @@ struct Ending {
   Nanoseconds after{0};  // since the job began
 
   bool failed() const { return wait_status != 0; }
-  int exit_code() const;  // 128 + signal for one that was killed
+  int exit_code() const { return exit_code_of(wait_status); }
 };
 
 std::string host_name();

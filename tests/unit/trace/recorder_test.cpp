@@ -142,7 +142,7 @@ struct SignalDump {
   int file;
   static void run(void* self) noexcept {
     const auto* dump = static_cast<const SignalDump*>(self);
-    dump->recorder.dump_to(dump->file, 5);
+    (void)dump->recorder.dump_to(dump->file, 5, "signal");
   }
 };
 
