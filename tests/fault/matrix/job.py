@@ -17,16 +17,24 @@ LIMIT_S = 60  # only against hangs: nothing here may take that long
 PATIENCE_S = 1.0  # for processes that are on their way out when the launcher has ended
 
 
+def environment_of(pid):
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # it ended meanwhile
+        return []
+
+
 def processes_with(mark):
     """Processes that inherited the variable MARK=mark, also those that left their session or parent."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
+        if f"MARK={mark}" not in environment_of(entry):
+            continue
         try:
-            if f"MARK={mark}".encode() in Path(f"/proc/{entry}/environ").read_bytes():
-                found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-        except OSError:  # it ended meanwhile
+            found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        except OSError:
             pass
     return found
 
@@ -90,6 +98,17 @@ class Job:
 
     def pids(self):
         return {line["rank"]: line["pid"] for line in self.lines if line.get("ready")}
+
+    def rank_pids(self):
+        """Of ranks that live now, by rank, also where they have said nothing yet."""
+        found = {}
+        for pid, words in processes_with(self.mark).items():
+            if words.split(" ")[0] != self.words[0]:
+                continue
+            for entry in environment_of(pid):
+                if entry.startswith("TUTTI_RANK="):
+                    found[int(entry[11:])] = pid
+        return found
 
     def strike(self, where):
         """Notes that something is done from outside, now."""

@@ -149,8 +149,8 @@ def resource_rows():
 
 def file_rows():
     cut_short = Expect(code="ok", exit_code=1, first_failure=-1, says=("No space left on device",))
-    yield Row("trace-disk-full", "the trace's disk has 1 MiB", fine(says=("No space left on device",)), 20,
-              words="seconds=2 count=64", settings=("disk=1M",), environment=(("TUTTI_TRACE_DIR", "{place}/disk"),))
+    yield Row("trace-disk-full", "the trace's disk has 5 MiB", fine(says=("No space left on device",)), 20,
+              words="seconds=2 op=barrier:direct", settings=("disk=5M",), environment=(("TUTTI_TRACE_DIR", "{place}/disk"),))
     yield Row("log-disk-full", "the debug log's disk has 64 KiB", fine(), 20, words="seconds=0.5", settings=("disk=64K",),
               environment=(("TUTTI_DEBUG", "TRACE"), ("TUTTI_DEBUG_FILE", "{place}/disk/log.%p")))
     yield Row("rank-log-disk-full", "--log-dir on a disk of 8 KiB", cut_short, 20, words="seconds=0.5",

@@ -57,6 +57,7 @@ void strike(const std::string& how, int rank, const std::string& where, double s
   note(rank, where);
   if (how == "stop") raise(SIGSTOP);
   if (how == "compute") compute(seconds);
+  if (how == "sleep") usleep(static_cast<useconds_t>(seconds * 1e6));
   if (how == "memory") take_memory();
   if (how == "segv") *static_cast<volatile int*>(nullptr) = 0;
   if (how == "exit") std::_Exit(7);

@@ -2,7 +2,7 @@
 //
 //   kill, segv, exit     it ends so
 //   stop                 it stops itself; somebody else may wake it
-//   compute              it computes for TUTTI-free `seconds` and goes on
+//   compute, sleep       it does so for some seconds, without a call of tutti, and goes on
 //   memory               it takes memory until somebody ends it
 //   fork                 it leaves a child in a session of its own, then ends by SIGKILL
 #pragma once
