@@ -279,7 +279,7 @@ bool is_told_elsewhere() {
 void warn_of_unknown_variables(const Config& config) {
   if (is_told_elsewhere()) return;
   const auto sentences = unknown_variables();
-  if (sentences.empty() || !first_warning()) return;
+  if (sentences.empty() || !first_warning(Warning::unknown_variables)) return;
   const auto log = Log::open(config);
   for (const std::string& sentence : sentences)
     if (log.ok()) log->warn(Subsystem::init, "{}", sentence);

@@ -57,7 +57,9 @@ Status look_for_room(const RunOptions& options, const Config& config) {
 
 Result<std::string> find_secret(const RunOptions& options) {
   if (options.secret_file.empty()) return random_bytes(kSecretBytes);
-  return read_secret_file(options.secret_file);
+  auto secret = read_secret_file(options.secret_file);
+  if (!secret.ok()) return secret.status();
+  return secret->text();
 }
 
 void add_to_environment(const std::vector<std::string>& variables) {

@@ -72,7 +72,7 @@ Status Rendezvous::serve_here(const RunOptions& options, const std::string& secr
   // A host's name may stand for another address here than elsewhere.
   if (options.on_serving)
     where = (address_.front() == '[' ? "[::]" : "0.0.0.0") + address_.substr(colon);
-  auto server = StoreServer::listen(where, secret);
+  auto server = StoreServer::listen(where, secret, epoch_of_job(world_.job));
   if (!server.ok())
     return server.status().annotate(fmt::format("node 0 cannot serve the store at {}", where));
   server_ = *std::move(server);
@@ -108,7 +108,7 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
   news_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!news_) return errno_status("cannot make an eventfd");
   while (!store_) {
-    auto store = connect_store(address_, secret, kRound * 3);
+    auto store = connect_store(address_, secret, kRound * 3, epoch_of_job(world_.job));
     if (store.ok())
       store_ = *store;
     else if (interrupted())
