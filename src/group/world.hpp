@@ -43,10 +43,12 @@ class World final : public engine::FailureSink {
 
   // engine::FailureSink
   void on_failure(const engine::Channel& channel, const Status& status) override;
+  void report_failure(const engine::Channel& channel, const Status& status) override;
   void on_activity(const engine::Activity& activity) override;
 
  private:
   World() = default;
+  int write_dump(std::string_view reason) const noexcept;
   static void dump_on_signal(void* self) noexcept;
   void note(const BoardNote& note);
   void note_failure(const std::string& group, const Status& status, int culprit);

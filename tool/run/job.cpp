@@ -115,7 +115,8 @@ Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   const std::string path = log_path(rank, ending);
   // A restart goes on where the last attempt's log ends.
   const int beginning = rendezvous_.world().restart > 0 ? O_APPEND : O_TRUNC;
-  Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | beginning | O_CLOEXEC, 0600));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Descriptor log(::open(path.c_str(), kFlags | beginning, 0600));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
 }

@@ -35,24 +35,6 @@ FrameReader::End end_of(ssize_t got, std::size_t total) {
 
 }  // namespace
 
-bool is_sane(const Header& header) noexcept {
-  switch (header.kind) {
-    case MessageKind::data:
-    case MessageKind::eager:
-    case MessageKind::bulk: return header.bytes <= kMaxFrameBytes;
-    case MessageKind::arrive:
-    case MessageKind::request:
-    case MessageKind::ready:
-    case MessageKind::credit:
-    case MessageKind::query:
-    case MessageKind::report:
-    case MessageKind::abort:
-    case MessageKind::goodbye:
-    case MessageKind::bell: return header.bytes <= kMaxControlBytes;
-  }
-  return false;
-}
-
 FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams)
     : peer_(peer),
       pool_(pool),
@@ -65,7 +47,7 @@ FrameReader::End FrameReader::read(std::size_t stream, int socket, MessageSink& 
 
 FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
   std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
-  while (!corrupt_ && total < kReadAtOnce) {
+  while (flaw_ == nullptr && total < kReadAtOnce) {
     if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
     std::size_t asked = 0;
     const ssize_t got = fill(socket, asked);
@@ -73,10 +55,10 @@ FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
     total += static_cast<std::size_t>(got);
     parse_staged(sink);
     // Less than asked for: there was no more. It saves the call that would only say so.
-    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && !corrupt_)
+    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && flaw_ == nullptr)
       return End::drained;
   }
-  return corrupt_ ? End::corrupt : End::more;
+  return flaw_ != nullptr ? End::corrupt : End::more;
 }
 
 // True if there was anything.
@@ -134,11 +116,9 @@ bool FrameReader::parse(MessageSink& sink) {
   if (!has_header_) {
     if (staged() < sizeof header_) return false;
     std::memcpy(&header_, staging_.get() + begin_, sizeof header_);
+    flaw_ = find_flaw();
+    if (flaw_ != nullptr) return false;
     const std::uint16_t stream = header_.spare;
-    const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
-    corrupt_ = !is_sane(header_) || stream >= asides_.size() ||
-               (stream != 0 && (!lendable || header_.bytes == 0));
-    if (corrupt_) return false;
     begin_ += sizeof header_;
     header_.spare = 0;  // it has said its word
     bulky_ = header_.bytes >= kStagingBytes;
@@ -160,6 +140,14 @@ bool FrameReader::parse(MessageSink& sink) {
   landing_ = has_header_ = false;
   finish(current_, sink);
   return true;
+}
+
+const char* FrameReader::find_flaw() const {
+  const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
+  if (header_.spare >= asides_.size()) return "a message on a stream that is not there";
+  if (header_.spare != 0 && (!lendable || header_.bytes == 0))
+    return "a message on a stream that its kind does not use";
+  return flaw_in(header_, kMaxFrameBytes);
 }
 
 bool FrameReader::parse_small(MessageSink& sink) {

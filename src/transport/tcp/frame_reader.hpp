@@ -27,9 +27,6 @@ namespace tutti::transport {
 // rank.
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{64} << 20;
 
-// Whether a header can be what it claims.
-bool is_sane(const Header& header) noexcept;
-
 class FrameReader {
  public:
   enum class End : std::uint8_t {
@@ -39,7 +36,7 @@ class FrameReader {
     waiting,  // nothing was done: another stream has to bring something first
     closed,   // the peer has closed
     failed,   // errno says why
-    corrupt,  // bad_header() cannot be one
+    corrupt,  // flaw() says what was wrong
   };
   FrameReader(int peer, BufferPool& pool, std::size_t streams = 1);
 
@@ -49,7 +46,8 @@ class FrameReader {
   bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
   // Moves payloads that are being placed for `channel` into memory of our own.
   void forget(std::uint32_t channel);
-  const Header& bad_header() const { return header_; }
+  // "a message with flags that its kind does not have"; null: nothing was wrong so far.
+  const char* flaw() const { return flaw_; }
 
  private:
   // A large payload on its way in.
@@ -74,6 +72,7 @@ class FrameReader {
   bool parse_staged(MessageSink& sink);
   bool parse(MessageSink& sink);
   bool parse_small(MessageSink& sink);
+  const char* find_flaw() const;
   Landing start(const Header& header, MessageSink& sink);
   void finish(const Landing& landing, MessageSink& sink);
   void deliver(const Landing& landing, MessageSink& sink);
@@ -89,7 +88,7 @@ class FrameReader {
   std::size_t end_ = 0;
 
   bool has_header_ = false;
-  bool corrupt_ = false;
+  const char* flaw_ = nullptr;
   bool bulky_ = false;    // the last frame was a large one: the next will be, too
   bool landing_ = false;  // a large payload of stream 0 is under way
   Header header_;

@@ -42,7 +42,9 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
                  std::string whereabouts)
     : self_(self),
       peer_(peer),
-      frame_bytes_(std::clamp<std::size_t>(2 * segment_bytes, kCopyBytes, kMaxFrameBytes)),
+      // Whole lines, so that no element is ever cut in two.
+      frame_bytes_(
+          std::clamp<std::size_t>(2 * segment_bytes / 64 * 64, kCopyBytes, kMaxFrameBytes)),
       frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
       reader_(peer, pool_, sockets.size()) {
@@ -294,9 +296,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
       go_down(sink, Code::peer_lost, std::strerror(errno));
       return true;
     case FrameReader::End::corrupt:
-      go_down(sink, Code::corrupt,
-              fmt::format("it sent a frame that cannot be one (kind {}, {} bytes)",
-                          static_cast<int>(reader_.bad_header().kind), reader_.bad_header().bytes));
+      go_down(sink, Code::corrupt, fmt::format("it sent {}", reader_.flaw()));
       return true;
   }
   return true;
@@ -324,6 +324,15 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
 }
 
 void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
+  const bool misunderstood = code == Code::corrupt;
+  const char* verb = misunderstood ? "cannot be understood" : "is gone";
+  const Status status(code, fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why),
+                      {self_, peer_, 0});
+  // A peer that cannot be understood still reads: its groups hear the reason before the link closes.
+  if (misunderstood) {
+    sink.on_down(peer_, status);
+    write_queued();
+  }
   down_.store(true, std::memory_order_release);
   {
     std::lock_guard lock(lock_);
@@ -334,9 +343,7 @@ void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
     completed_.clear();
     held_ = backlog_ = false;
   }
-  const char* verb = code == Code::corrupt ? "cannot be understood" : "is gone";
-  const auto text = fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why);
-  sink.on_down(peer_, Status(code, text, {self_, peer_, 0}));
+  if (!misunderstood) sink.on_down(peer_, status);
 }
 
 void TcpLink::forget(std::uint32_t channel) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 
 #include "core/sockets.hpp"
 #include "transport/tcp/frame_queue.hpp"
@@ -163,14 +164,38 @@ TEST_F(Frames, small_ones_go_ahead_of_the_large_ones_of_other_channels_only) {
 }
 
 TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocated) {
-  Header header = frame(MessageKind::arrive, kMaxControlBytes + 1);
-  EXPECT_FALSE(is_sane(header));
-  header = frame(MessageKind::data, kMaxFrameBytes + 1);
-  EXPECT_FALSE(is_sane(header));
-  header = frame(static_cast<MessageKind>(12), 0);
-  EXPECT_FALSE(is_sane(header));
+  EXPECT_EQ(flaw_in(frame(MessageKind::data, kMaxFrameBytes), kMaxFrameBytes), nullptr);
+  EXPECT_NE(flaw_in(frame(MessageKind::data, kMaxFrameBytes + 1), kMaxFrameBytes), nullptr);
+  EXPECT_NE(flaw_in(frame(MessageKind::arrive, kMaxControlBytes + 1), kMaxFrameBytes), nullptr);
+  EXPECT_NE(flaw_in(frame(MessageKind::goodbye, 1), kMaxFrameBytes), nullptr);
+  EXPECT_NE(flaw_in(frame(static_cast<MessageKind>(12), 0), kMaxFrameBytes), nullptr);
+  Header header = frame(MessageKind::data, 2);
+  header.offset = ~std::uint64_t{0};
+  EXPECT_NE(flaw_in(header, kMaxFrameBytes), nullptr);
+  // As a version of long ago had it: "the bytes are in place already, so many of them".
+  header = frame(MessageKind::bulk, 0);
+  header.flags = 1;
+  header.extra = 3 << 19;
+  EXPECT_NE(flaw_in(header, kMaxFrameBytes), nullptr);
   ASSERT_EQ(::write(out.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::corrupt);
+  EXPECT_NE(std::string(reader.flaw()).find("flags"), std::string::npos);
+  EXPECT_TRUE(sink.headers.empty());
+}
+
+// Every kind with every flag: only what the format page lists passes.
+TEST_F(Frames, a_kind_has_its_own_flags_and_no_others) {
+  const std::map<MessageKind, int> allowed = {{MessageKind::eager, kInternal},
+                                              {MessageKind::request, kInternal | kCancel},
+                                              {MessageKind::ready, kRefuse}};
+  for (int kind = 0; kind <= 11; ++kind)
+    for (int flag = 1; flag < 256; flag *= 2) {
+      Header header = frame(static_cast<MessageKind>(kind), 0);
+      header.flags = static_cast<std::uint8_t>(flag);
+      const auto at = allowed.find(header.kind);
+      const bool may = at != allowed.end() && (at->second & flag) != 0;
+      EXPECT_EQ(flaw_in(header, kMaxFrameBytes) == nullptr, may) << kind << " " << flag;
+    }
 }
 
 TEST_F(Frames, bells_never_reach_the_sink) {
@@ -185,7 +210,7 @@ TEST_F(Frames, bells_never_reach_the_sink) {
 }
 
 TEST_F(Frames, the_end_of_the_stream_comes_after_the_last_frame) {
-  queue.push_copy(frame(MessageKind::goodbye, 3), "bye", 0);
+  queue.push_copy(frame(MessageKind::abort, 3), "bye", 0);
   ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
   out.reset();
   EXPECT_EQ(reader.read(in.get(), sink), FrameReader::End::drained);
