@@ -255,6 +255,7 @@ const Row kRows[] = {
     {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher", nullptr,
      nullptr},
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
+    {"TUTTI_RESTART", "how often the job was restarted; set by the launcher", nullptr, nullptr},
 };
 
 // What this repository's own tests tell each other: nobody's slips.
