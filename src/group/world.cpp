@@ -107,20 +107,16 @@ std::string World::describe() const {
 }
 
 void World::on_failure(const engine::Channel& channel, const Status& status) {
-  note_failure(channel.options().name, status);
+  const auto& members = channel.options().members;
+  const bool known = status.peer() >= 0 && status.peer() < channel.size();
+  note_failure(channel.options().name, status,
+               known ? members[static_cast<std::size_t>(status.peer())] : -1);
 }
 
 void World::report_failure(const engine::Channel& channel, const Status& status) {
   // No warning: the same sentence is the Status of every operation of this group, if there are any.
   engine_->log().info(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
                       status.to_string());
-<<<<<<< HEAD
-=======
-  const auto& members = channel.options().members;
-  const bool known = status.peer() >= 0 && status.peer() < channel.size();
-  note_failure(channel.options().name, status,
-               known ? members[static_cast<std::size_t>(status.peer())] : -1);
->>>>>>> launch
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",
                         engine_->recorder().dump_text(10));
