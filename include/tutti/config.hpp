@@ -61,6 +61,9 @@ struct Config {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_ca;
+  // Whether every frame on tcp carries checksums; off only where both sides say so.
+  // TUTTI_TCP_CHECKSUM
+  bool tcp_checksum = true;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

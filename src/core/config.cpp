@@ -238,6 +238,9 @@ const Row kRows[] = {
     {"TUTTI_TLS_CA", "PEM file of the authority that the other side's certificate must be of",
      [](Text text, Config& c) { return c.tls_ca = text, Status(); },
      [](Filled c) { return c.tls_ca; }},
+    {"TUTTI_TCP_CHECKSUM", "whether tcp's frames carry checksums; off only if both sides say so",
+     [](Text text, Config& c) { return read_switch(text, c.tcp_checksum); },
+     [](Filled c) { return std::string(c.tcp_checksum ? "1" : "0"); }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
      [](Filled c) { return std::to_string(c.spin); }},
@@ -265,6 +268,7 @@ const Row kRows[] = {
     {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher", nullptr,
      nullptr},
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
+    {"TUTTI_RESTART", "how often the job was restarted; set by the launcher", nullptr, nullptr},
 };
 
 // What this repository's own tests tell each other: nobody's slips.

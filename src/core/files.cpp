@@ -28,6 +28,7 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   const auto failed = [&] {
     return Status(Code::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
   };
+  // bounded: by whoever named it; a pipe that a person names is to be waited for
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return failed();
   struct stat facts {};
@@ -37,7 +38,7 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   std::string text;
   char piece[16 << 10];
   for (;;) {
-    const ssize_t got = ::read(file.get(), piece, sizeof piece);
+    const ssize_t got = ::read(file.get(), piece, sizeof piece);  // bounded: as above
     if (got == 0) return text;
     if (got < 0 && errno != EINTR) return failed();
     if (got > 0) text.append(piece, static_cast<std::size_t>(got));

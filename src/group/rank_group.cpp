@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/exhausted.hpp"
 #include "core/secret.hpp"
 #include "group/calibrate_links.hpp"
 #include "group/self.hpp"
@@ -55,7 +56,14 @@ Status RankGroup::check_process() const {
 
 // ---- collectives
 
+// Whoever has no memory for its call cannot come to it, and the others must not wait for it.
 Status RankGroup::run(const Call& call) {
+  const Status status = or_exhausted([&] { return run_call(call); });
+  if (status.code() == Code::out_of_memory) channel_->fail(status, true);
+  return status;
+}
+
+Status RankGroup::run_call(const Call& call) {
   if (world_->is_foreign()) return check_process();
   if (const engine::Launch* launch = recent_.find(call))
     return channel_->run(*launch, call.options.interrupted);
@@ -68,9 +76,14 @@ Status RankGroup::run(const Call& call) {
 
 Work RankGroup::start(const Call& call) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
-  auto launch = make_launch(call, setting_, chooser_);
-  if (!launch.ok()) return Work::finished(launch.status());
-  return Work(channel_->start(*std::move(launch), false));
+  auto work = or_exhausted([&]() -> Result<Work> {
+    auto launch = make_launch(call, setting_, chooser_);
+    if (!launch.ok()) return launch.status();
+    return Work(channel_->start(*std::move(launch), false));
+  });
+  if (work.ok()) return *std::move(work);
+  if (work.status().code() == Code::out_of_memory) channel_->fail(work.status(), true);
+  return Work::finished(work.status());
 }
 
 // ---- point to point
@@ -236,13 +249,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   return std::shared_ptr<Group>(std::move(group));
 }
 
-}  // namespace
-
-Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
-  return create_group(std::move(store), std::move(options), nullptr);
-}
-
-Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
+Result<std::shared_ptr<Group>> create_from_environment(GroupOptions options) {
   auto self = group::find_self(group::process_environment());
   if (!self.ok()) return self.status();
   if (!options.config) {
@@ -258,6 +265,16 @@ Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
   options.size = self->size;
   if (options.secret.empty()) options.secret = self->secret.text();
   return create_group(meeting->store, std::move(options), std::move(meeting->server));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
+  return or_exhausted([&] { return create_group(std::move(store), std::move(options), nullptr); });
+}
+
+Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
+  return or_exhausted([&] { return create_from_environment(std::move(options)); });
 }
 
 }  // namespace v1

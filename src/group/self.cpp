@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/auth.hpp"
+#include "core/restart.hpp"
 #include "core/secret.hpp"
 #include "core/words.hpp"
 
@@ -329,6 +330,11 @@ Result<Self> find_self(const Environment& environment) {
   } else if (is_set(environment, "TUTTI_STORE")) {
     return contradiction("TUTTI_STORE is set without TUTTI_RANK and TUTTI_SIZE; set all or none");
   }
+  if (self.launcher == "tutti") {
+    const auto restart = read_number(environment, {"TUTTI_RESTART"}, 0);
+    if (!restart.ok()) return restart.status();
+    if (*restart) self.restart = (*restart)->value;
+  }
   self.job = find_job(environment, self.launcher);
   if (Status status = find_meeting_place(environment, self); !status.ok()) return status;
   return self;
@@ -338,6 +344,8 @@ Result<MeetingStore> meet(const Self& self, std::chrono::milliseconds timeout) {
   if (self.store_address.empty()) return MeetingStore{make_memory_store(), nullptr};
   if (self.serves_store) return serve(self, timeout);
   auto store = connect_store(self.store_address, self.secret.text(), timeout, self.epoch);
+  if (store.ok() && self.restart > 0)
+    return MeetingStore{make_prefix_store(restart_prefix(self.restart), *store), nullptr};
   if (store.ok()) return MeetingStore{*store, nullptr};
   return store.status().annotate(
       fmt::format("rank {} of {} (started by {}) found no store at {}{}", self.rank, self.size,

@@ -39,6 +39,7 @@ struct Self {
   int local_size = 1;
   std::string launcher = "none";  // none tutti torchrun openmpi pmix pmi slurm
   std::string job;                // the same on all ranks of the job, different between jobs
+  int restart = 0;                // of the job by tutti run: its keys are apart from the last one's
   std::string store_address;      // what connect_store takes; empty: nobody to meet
   bool serves_store = false;      // rank 0 of a job whose launcher runs no store
   std::uint64_t epoch = 0;  // of the store: stands for the job; 0 where ranks may not agree on it
