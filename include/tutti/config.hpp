@@ -26,6 +26,9 @@ struct Config {
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
   // How long ranks wait for each other when a group is created.  TUTTI_JOIN_TIMEOUT (seconds)
   std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);
+  // How long a rank may give no sign of life before the others go on without it: its host is cut off or
+  // its process stopped. A rank that only computes gives them. 0: for ever.  TUTTI_DEAD_AFTER (seconds)
+  std::chrono::nanoseconds dead_after = std::chrono::seconds(10);
   // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
