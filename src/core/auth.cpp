@@ -18,6 +18,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI" on the wire
+constexpr std::uint32_t kTlsMagic = 0x53545554;    // "TUTS": speak TLS
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kHelloBytes = 4 + 4 + kNonceBytes + 4 + 4 + 8;
@@ -57,7 +58,15 @@ Hello read_hello(std::string_view bytes) {
   return hello;
 }
 
+Status tls_peer() {
+  return {
+      Code::mismatch,
+      "the peer speaks TLS and this side does not; set TUTTI_TLS=1 on every rank and launcher of "
+      "the job, or on none"};
+}
+
 Status check_opening(const Hello& hello) {
+  if (hello.magic == kTlsMagic) return tls_peer();
   if (hello.magic != kHelloMagic)
     return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
   if (hello.version != kProtocolVersion)
@@ -145,6 +154,10 @@ Status Handshake::on_message() {
 
 Status Handshake::take_hello() {
   const Hello hello = read_hello(inbox_);
+  if (inbox_.starts_with(kTlsFirstByte)) {
+    outbox_ = hello_message(std::string(kNonceBytes, '\0'), self_);  // which is no TLS
+    return tls_peer();
+  }
   if (hello.magic != kHelloMagic) return check_opening(hello);
   peer_ = hello.identity;
   nonce_client_ = hello.nonce;
@@ -187,6 +200,12 @@ std::string Handshake::proof(bool of_client) const {
   const std::string_view label = of_client ? "tutti client proof" : "tutti server proof";
   return hmac_sha256(secret_,
                      std::string(label) + nonce_client_ + nonce_server_ + identities.take());
+}
+
+std::string tls_wanted_message() {
+  ByteWriter message;
+  message.put(kTlsMagic);
+  return message.take() + std::string(kHelloBytes - sizeof kTlsMagic, '\0');
 }
 
 std::uint64_t epoch_of_job(std::string_view job) {

@@ -76,6 +76,11 @@ class Handshake {
   std::string outbox_;
 };
 
+// A side that speaks TLS answers so to one that does not; it is as long as a challenge.
+std::string tls_wanted_message();
+// The first byte of a TLS connection, where a plain one has that of a hello.
+inline constexpr char kTlsFirstByte = 0x16;
+
 // Cryptographically random bytes.
 std::string random_bytes(std::size_t count);
 std::string hmac_sha256(std::string_view key, std::string_view message);

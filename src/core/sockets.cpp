@@ -200,41 +200,41 @@ Result<Descriptor> listen_on(const SocketAddress& address, int backlog) {
   return socket;
 }
 
-Result<Descriptor> begin_connect(const SocketAddress& address) {
+Result<Dialled> begin_connect(const SocketAddress& address) {
   const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-  Descriptor socket(::socket(address.storage.ss_family, kind, 0));
-  if (!socket) return errno_status("cannot make a socket");
-  set_no_delay(socket.get());
+  Dialled dialled{Descriptor(::socket(address.storage.ss_family, kind, 0))};
+  if (!dialled.socket) return errno_status("cannot make a socket");
+  set_no_delay(dialled.socket.get());
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(socket.get(), name, address.length) == 0) return socket;
-  if (errno == EINPROGRESS || errno == EINTR) return socket;
-  if (errno == EAGAIN)
-    return Status(Code::timed_out, fmt::format("the queue at {} is full", address.to_string()));
-  return errno_status("cannot connect to " + address.to_string());
+  const bool under_way = ::connect(dialled.socket.get(), name, address.length) == 0 ||
+                         errno == EINPROGRESS || errno == EINTR;
+  if (!under_way) dialled.error = errno;
+  return dialled;
 }
 
-Status connect_outcome(int socket, const SocketAddress& address) {
+int connect_error(int socket) noexcept {
   int error = 0;
   socklen_t size = sizeof error;
-  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-    return errno_status("getsockopt");
-  if (error != 0) return errno_status("cannot connect to " + address.to_string(), error);
-  return {};
+  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline) {
-  auto socket = begin_connect(address);
-  while (socket.status().code() == Code::timed_out && steady_clock().now() < deadline) {
+  auto dialled = begin_connect(address);
+  while (dialled.ok() && dialled->error == EAGAIN && steady_clock().now() < deadline) {
     std::this_thread::sleep_for(kCrowdedPause);
-    socket = begin_connect(address);
+    dialled = begin_connect(address);
   }
-  if (!socket.ok()) return socket;
-  auto decided = wait_ready(socket->get(), POLLOUT, deadline);
-  if (!decided.ok()) return decided.status();
-  if (!*decided)
-    return Status(Code::timed_out, fmt::format("no answer from {} in time", address.to_string()));
-  if (Status status = connect_outcome(socket->get(), address); !status.ok()) return status;
-  return socket;
+  if (!dialled.ok()) return dialled.status();
+  int error = dialled->error;
+  if (error == 0) {
+    auto decided = wait_ready(dialled->socket.get(), POLLOUT, deadline);
+    if (!decided.ok()) return decided.status();
+    if (!*decided)
+      return Status(Code::timed_out, fmt::format("no answer from {} in time", address.to_string()));
+    error = connect_error(dialled->socket.get());
+  }
+  if (error != 0) return errno_status("cannot connect to " + address.to_string(), error);
+  return std::move(dialled->socket);
 }
 
 Result<Descriptor> connect_to(const std::string& address, Nanoseconds deadline) {

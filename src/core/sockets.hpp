@@ -66,10 +66,14 @@ Result<Descriptor> listen_on(const SocketAddress& address, int backlog = 128);
 Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline);
 // The same for all addresses of `address`, one after the other; each has its share of the time.
 Result<Descriptor> connect_to(const std::string& address, Nanoseconds deadline);
-// A non-blocking socket whose connection is on its way: when it is writable, `connect_outcome` says
-// what came of it. Code::timed_out: a Unix socket whose queue is full right now; try again later.
-Result<Descriptor> begin_connect(const SocketAddress& address);
-Status connect_outcome(int socket, const SocketAddress& address);
+// A connection on its way, non-blocking: when the socket is writable, `connect_error` says what came of
+// it (0, or an errno). `error`: it was refused at once (EAGAIN: a Unix socket's queue is full just now).
+struct Dialled {
+  Descriptor socket;
+  int error = 0;
+};
+Result<Dialled> begin_connect(const SocketAddress& address);
+int connect_error(int socket) noexcept;
 // The next connection, non-blocking; an empty Descriptor when there is none right now.
 Result<Descriptor> accept_from(int listener);
 

@@ -75,18 +75,29 @@ class StoreRounds {
 
   // Tells those who still wait why this rank does not come any more. The first to do so is heard.
   void give_up(const Status& why) {
-    const std::string said = fmt::format("{} {}", rank_, why.message());
+    const int culprit = why.code() == Code::peer_lost ? why.peer() : -1;
+    const std::string said = fmt::format("{} {} {}", rank_, culprit, why.message());
     (void)store_.compare_set(prefix_ + "/given_up", "", said);
   }
+
+  // From here on the links tell, too, who is gone.
+  void watch_links(transport::Endpoint& endpoint) { endpoint_ = &endpoint; }
 
   // Whether there is any use in waiting for everybody's `key`.
   Status look_around(const std::string& key) {
     const auto said = store_.get(prefix_ + "/given_up", milliseconds(1));
-    if (!said.ok()) return look_for_the_ended(key);
-    const int who = static_cast<int>(std::strtol(said->c_str(), nullptr, 10));
+    if (!said.ok()) {
+      if (Status ended = look_for_the_ended(key); !ended.ok()) return ended;
+      return look_at_links();
+    }
+    char* rest = nullptr;
+    const int who = static_cast<int>(std::strtol(said->c_str(), &rest, 10));
+    const int culprit = static_cast<int>(std::strtol(rest, &rest, 10));
+    const std::string why(rest + (*rest == ' '));
+    // Of a rank that is gone everybody says the same.
+    if (culprit >= 0) return {Code::peer_lost, why, {rank_, culprit, 0}};
     return {Code::peer_lost,
-            fmt::format("rank {} could not join group '{}': {}", who, name_,
-                        said->substr(std::min(said->find(' '), said->size() - 1) + 1)),
+            fmt::format("rank {} could not join group '{}': {}", who, name_, why),
             {rank_, who, 0}};
   }
 
@@ -126,6 +137,14 @@ class StoreRounds {
     return {};
   }
 
+  // A rank that gives up closes its links a moment before it says why: the second look decides.
+  Status look_at_links() {
+    const Status cut = endpoint_ != nullptr ? endpoint_->look_for_the_gone() : Status();
+    if (!cut.ok() && !seemed_cut_.ok()) return cut;
+    seemed_cut_ = cut;
+    return {};
+  }
+
   Status nobody(const std::vector<int>& absent) const {
     return {
         Code::timed_out,
@@ -144,6 +163,8 @@ class StoreRounds {
   std::string prefix_;
   Nanoseconds deadline_;
   Nanoseconds timeout_;
+  transport::Endpoint* endpoint_ = nullptr;
+  Status seemed_cut_;
 };
 
 constexpr char kSelf = '-';
@@ -222,6 +243,7 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
     return ended.ok() ? endpoint.status() : ended;
   }
 
+  meeting.watch_links(**endpoint);
   auto words = meeting.exchange("links", link_words(**endpoint));
   if (!words.ok()) return words.status();
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");

@@ -14,7 +14,7 @@
 
 #include "core/log.hpp"
 #include "core/process_hooks.hpp"
-#include "core/sockets.hpp"
+#include "core/stream.hpp"
 #include "core/threads.hpp"
 #include "store/server_state.hpp"
 #include "store/trust.hpp"
@@ -35,7 +35,8 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
 
 struct Socket {
-  Descriptor descriptor;
+  Stream stream;
+  bool is_open = false;  // TLS's handshake is done, or there is none
   std::string unsent;
   std::size_t sent = 0;  // bytes of `unsent` that left already
 };
@@ -64,12 +65,13 @@ Result<std::string> address_of_stranger(int socket, bool is_local) {
 class Loop {
  public:
   Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, ServerState state,
-       Log log)
+       std::shared_ptr<const TlsContext> tls, Log log)
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         stop_(std::move(stop)),
         is_local_(is_local),
         state_(std::move(state)),
+        tls_(std::move(tls)),
         refusals_(std::move(log), Subsystem::store) {}
 
   void run();
@@ -79,6 +81,7 @@ class Loop {
   void accept_some(Nanoseconds now);
   void take_in(Descriptor socket, Nanoseconds now);
   void read_from(ConnectionId id, Nanoseconds now);
+  bool open(ConnectionId id, Socket& socket);
   void flush(ConnectionId id);
   void drop(ConnectionId id);
   void listen(bool on);
@@ -91,6 +94,7 @@ class Loop {
   bool is_listening_ = true;
   Nanoseconds accept_again_{0};
   ServerState state_;
+  std::shared_ptr<const TlsContext> tls_;
   RefusalLog refusals_;
   std::unordered_map<ConnectionId, Socket> sockets_;
   ConnectionId next_id_ = kFirstConnection;
@@ -147,7 +151,7 @@ void Loop::take_in(Descriptor socket, Nanoseconds now) {
   if (!from.ok()) return refusals_.note(from.status().message(), "another user", now);
   const ConnectionId id = next_id_++;
   if (!watch(epoll_.get(), socket.get(), id).ok()) return;
-  sockets_[id].descriptor = std::move(socket);
+  sockets_[id].stream = Stream(std::move(socket), tls_, TlsSide::server);
   state_.connected(id, *from, now);
   // What it has said already tells it from those who wait in silence when the next one comes.
   read_from(id, now);
@@ -165,12 +169,26 @@ void Loop::listen(bool on) {
 void Loop::read_from(ConnectionId id, Nanoseconds now) {
   const auto found = sockets_.find(id);
   if (found == sockets_.end()) return;
+  if (!open(id, found->second)) return;
   char buffer[kReadBytes];
-  const ssize_t got = ::read(found->second.descriptor.get(), buffer, sizeof buffer);
-  if (got > 0)
-    state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
-  else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-    drop(id);
+  ssize_t got = 0;
+  do {
+    got = found->second.stream.receive(buffer, sizeof buffer);
+    if (got > 0)
+      state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
+    else if (got == 0 || errno != EAGAIN)
+      return drop(id);
+    // What TLS has taken from the socket already, epoll does not know of.
+  } while (found->second.stream.is_encrypted() && got == sizeof buffer);
+}
+
+// Goes on with TLS's handshake; true when it is done.
+bool Loop::open(ConnectionId id, Socket& socket) {
+  if (socket.is_open) return true;
+  const auto done = socket.stream.step();
+  if (!done.ok()) state_.turn_away(id, done.status().message());
+  socket.is_open = done.ok() && *done;
+  return socket.is_open;
 }
 
 void Loop::flush(ConnectionId id) {
@@ -185,9 +203,8 @@ void Loop::flush(ConnectionId id) {
   }
   const char* next = socket.unsent.data() + socket.sent;
   const std::size_t left = socket.unsent.size() - socket.sent;
-  const ssize_t put =
-      left > 0 ? ::send(socket.descriptor.get(), next, left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
-  if (put < 0 && errno != EAGAIN && errno != EINTR) return drop(id);
+  const ssize_t put = left > 0 ? socket.stream.send(next, left) : 0;
+  if (put < 0 && errno != EAGAIN) return drop(id);
   socket.sent += put > 0 ? static_cast<std::size_t>(put) : 0;
   // Whoever is shown the door gets what fits, and is not waited for.
   if (state_.ended(id)) return drop(id);
@@ -198,7 +215,7 @@ void Loop::flush(ConnectionId id) {
   if (is_done) socket.sent = 0;
   event.events = is_done ? EPOLLIN : EPOLLIN | EPOLLOUT;
   event.data.u64 = id;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.descriptor.get(), &event);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.stream.get(), &event);
 }
 
 void Loop::drop(ConnectionId id) {
@@ -253,13 +270,15 @@ Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::strin
   if (!epoll || !stop) return errno_status("cannot start the store's server");
   if (Status status = watch(epoll.get(), listener.get(), kListener); !status.ok()) return status;
   if (Status status = watch(epoll.get(), stop.get(), kStop); !status.ok()) return status;
+  auto tls = store::tls_at(address->to_string(), secret);
+  if (!tls.ok()) return tls.status().annotate("store server");
   // For whoever is turned away. A server has no configuration of its own, and needs none.
   auto config = Config::from_environment();
   auto log = config.ok() ? Log::open(*config) : Result<Log>(Log());
   const int number = listener.get();
   auto loop = std::make_unique<Loop>(std::move(listener), std::move(epoll), std::move(stop),
                                      address->is_local(), ServerState(secret, epoch),
-                                     log.ok() ? *log : Log());
+                                     *std::move(tls), log.ok() ? *log : Log());
   return std::unique_ptr<StoreServer>(
       std::make_unique<SocketServer>(address->to_string(), number, std::move(loop)));
 }

@@ -19,7 +19,7 @@ Status check_bounds(const StoreRequest& request) {
 
 void ServerState::connected(ConnectionId id, const std::string& address, Nanoseconds now) {
   if (strangers_.count() == strangers_.places())
-    refuse(*strangers_.least_claim(), "it had proved nothing when others came");
+    turn_away(*strangers_.least_claim(), "it had proved nothing when others came");
   Connection& connection = connections_[id];
   connection.handshake = Handshake::server(secret_, {kRoleStore, -1, epoch_});
   strangers_.admit(id, address);
@@ -28,11 +28,11 @@ void ServerState::connected(ConnectionId id, const std::string& address, Nanosec
 
 bool ServerState::make_room() {
   const auto out = strangers_.least_claim();
-  if (out) refuse(*out, "this process is short of descriptors");
+  if (out) turn_away(*out, "this process is short of descriptors");
   return out.has_value();
 }
 
-void ServerState::refuse(ConnectionId id, const std::string& why) {
+void ServerState::turn_away(ConnectionId id, const std::string& why) {
   refusals_.push_back({strangers_.address_of(id), why});
   end(id, connections_.at(id));
 }
@@ -55,7 +55,7 @@ void ServerState::feed_handshake(ConnectionId id, Connection& connection, std::s
   bytes.remove_prefix(wanted);
   connection.outbox += handshake.take_output();
   if (!connection.outbox.empty()) active_.insert(id);
-  if (!status.ok()) return refuse(id, status.message());
+  if (!status.ok()) return turn_away(id, status.message());
   if (!connection.outbox.empty()) strangers_.spoke(id);
   if (!handshake.done()) return;
   connection.handshake.reset();
@@ -170,7 +170,7 @@ void ServerState::advance(Nanoseconds now) {
     const ConnectionId id = deadlines_.begin()->second;
     Connection& connection = connections_.at(id);
     if (!connection.parked) {
-      refuse(id, "no handshake within 5 s");
+      turn_away(id, "no handshake within 5 s");
       continue;
     }
     const StoreRequest request = *connection.parked;

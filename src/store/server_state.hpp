@@ -46,6 +46,8 @@ class ServerState {
 
   // Somebody came from `address` (a host's, or "user 1000"). Another stranger may have to go for it.
   void connected(ConnectionId id, const std::string& address, Nanoseconds now);
+  // It will not do, for a reason that the owner knows.
+  void turn_away(ConnectionId id, const std::string& why);
   // Ends the stranger with least claim to its descriptor; false: there is none.
   bool make_room();
   void received(ConnectionId id, std::string_view bytes, Nanoseconds now);
@@ -81,7 +83,6 @@ class ServerState {
     bool ended = false;
   };
 
-  void refuse(ConnectionId id, const std::string& why);
   void feed_handshake(ConnectionId id, Connection& connection, std::string_view& bytes);
   void read_requests(ConnectionId id, Connection& connection, Nanoseconds now);
   void serve(ConnectionId id, Connection& connection, const StoreRequest& request, Nanoseconds now);

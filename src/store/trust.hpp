@@ -4,9 +4,11 @@
 // then everybody who reaches the store can join. Stores of this library know who that is.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/tls.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti::store {
@@ -25,5 +27,9 @@ const TrustedStore* trusted_store(const Store& store);
 // so only a Unix socket can do without.
 inline bool is_local(const std::string& address) { return address.starts_with('@'); }
 Status check_secret_at(const std::string& address, std::string_view secret);
+
+// TLS for connections there, as the environment says (TUTTI_TLS); null: in the clear, as within a host.
+Result<std::shared_ptr<const TlsContext>> tls_at(const std::string& address,
+                                                 std::string_view secret);
 
 }  // namespace tutti::store

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -252,6 +253,42 @@ TEST(store_server, a_secret_that_could_be_guessed_is_refused) {
     EXPECT_EQ(connect_store(address, "fifteen letters", kLong).status().code(),
               Code::invalid_argument);
   }
+}
+
+// TUTTI_TLS for as long as it lives.
+struct UnderTls {
+  UnderTls() { ::setenv("TUTTI_TLS", "1", 1); }
+  ~UnderTls() { ::unsetenv("TUTTI_TLS"); }
+};
+
+TEST(store_server, speaks_tls_where_the_environment_says_so) {
+  const UnderTls tls;
+  auto server = start("127.0.0.1:0");
+  auto store = join(*server);
+  const std::string large(300'000, 'x');  // of many records
+  ASSERT_TRUE(store->set("large", large).ok());
+  EXPECT_EQ(*join(*server)->get("large", kLong), large);
+  std::thread later([&] { EXPECT_TRUE(join(*server)->set("late", "value").ok()); });
+  EXPECT_EQ(*store->get("late", kLong), "value");
+  later.join();
+  const Status wrong = connect_store(server->address(), "another job's secret", kLong).status();
+  EXPECT_EQ(wrong.code(), Code::corrupt);
+  EXPECT_THAT(wrong.message(), HasSubstr("secret"));
+}
+
+TEST(store_server, tls_on_one_side_alone_is_refused_at_once_and_named) {
+  auto plain = start("127.0.0.1:0");
+  std::unique_ptr<StoreServer> encrypted;
+  {
+    const UnderTls tls;
+    encrypted = start("127.0.0.1:0");
+    const Status status = connect_store(plain->address(), kSecret, kLong).status();
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("does not speak TLS"));
+  }
+  const Status status = connect_store(encrypted->address(), kSecret, kLong).status();
+  EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("speaks TLS"));
 }
 
 TEST(store_server, nonsense_addresses_are_named) {

@@ -193,16 +193,6 @@ TEST(Joining, strangers_change_nothing) {
   }
 }
 
-TEST(Joining, more_strangers_than_places_do_not_keep_a_rank_out) {
-  std::vector<Descriptor> strangers;
-  Ranks ranks(2, "tcp", {}, kWaitAtMost, [&](const std::vector<std::string>& addresses) {
-    const auto address = Address::decode(addresses[0]);
-    ASSERT_TRUE(address.ok());
-    for (int i = 0; i < 12; ++i) pester(address->tcp_loopback, "", strangers);
-  });
-  EXPECT_TRUE(ranks.ok());
-}
-
 TEST(Joining, nothing_listens_any_more_once_the_links_are_there) {
   std::optional<Address> address;
   Ranks ranks(2, "auto", {}, kWaitAtMost, [&](const std::vector<std::string>& addresses) {
