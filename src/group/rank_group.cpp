@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/exhausted.hpp"
+#include "core/secret.hpp"
 #include "group/calibrate_links.hpp"
 #include "group/self.hpp"
 #include "group/tuning.hpp"
@@ -222,6 +223,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
   auto world =
       group::World::create(std::move(store), options, std::move(config), std::move(server));
+  wipe(options.secret);
   if (!world.ok()) return world.status();
   engine::ChannelOptions channel;
   channel.id = 1;
@@ -261,7 +263,7 @@ Result<std::shared_ptr<Group>> create_from_environment(GroupOptions options) {
   if (!meeting.ok()) return meeting.status();
   options.rank = self->rank;
   options.size = self->size;
-  if (options.secret.empty()) options.secret = self->secret;
+  if (options.secret.empty()) options.secret = self->secret.text();
   return create_group(meeting->store, std::move(options), std::move(meeting->server));
 }
 

@@ -10,9 +10,11 @@
 
 #include "core/auth.hpp"
 #include "core/process_hooks.hpp"
+#include "core/secret.hpp"
 #include "core/sockets.hpp"
 #include "store/protocol.hpp"
 #include "store/table.hpp"
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -26,8 +28,15 @@ using store::StoreRequest;
 // What a server that is alive may take for an answer, on top of the time it was told to wait.
 constexpr std::chrono::seconds kAnswerTimeout{30};
 
-Status shake_hands(int socket, const std::string& secret, Nanoseconds deadline) {
-  Handshake handshake = Handshake::client(secret, {.role = kRoleStore});
+// Which server, and what it must know.
+struct Destination {
+  std::string address;
+  Secret secret;
+  std::uint64_t epoch = 0;
+};
+
+Status shake_hands(int socket, const Destination& to, Nanoseconds deadline) {
+  Handshake handshake = Handshake::client(to.secret, {kRoleStore, -1, to.epoch});
   while (true) {
     const std::string out = handshake.take_output();
     if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
@@ -40,21 +49,19 @@ Status shake_hands(int socket, const std::string& secret, Nanoseconds deadline) 
   }
 }
 
-Result<Descriptor> open_once(const std::string& address, const std::string& secret,
-                             Nanoseconds deadline) {
-  auto parsed = SocketAddress::parse(address);
-  if (!parsed.ok()) return parsed.status();
-  auto socket = connect_to(*parsed, deadline);
+Result<Descriptor> open_once(const Destination& to, Nanoseconds deadline) {
+  if (Status status = store::check_secret_at(to.address, to.secret); !status.ok()) return status;
+  auto socket = connect_to(to.address, deadline);
   if (!socket.ok()) return socket.status();
-  if (parsed->is_local()) {
+  if (store::is_local(to.address)) {
     const auto peer = peer_credentials(socket->get());
     if (!peer.ok()) return peer.status();
     if (peer->uid != ::geteuid())
-      return Status(
-          Code::corrupt,
-          fmt::format("the store at {} belongs to user {}, not to this one", address, peer->uid));
+      return Status(Code::corrupt,
+                    fmt::format("the store at {} belongs to user {}, not to this one", to.address,
+                                peer->uid));
   }
-  Status status = shake_hands(socket->get(), secret, deadline);
+  Status status = shake_hands(socket->get(), to, deadline);
   // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
   if (status.code() == Code::io) return Status(Code::aborted, "turned away: " + status.message());
   if (!status.ok()) return status;
@@ -64,11 +71,10 @@ Result<Descriptor> open_once(const std::string& address, const std::string& secr
 // Tries again after having been turned away and, when the server may not be up yet, after having
 // found nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
 enum class Server { may_come, was_there };
-Result<Descriptor> open_patiently(const std::string& address, const std::string& secret,
-                                  Nanoseconds deadline, Server server) {
+Result<Descriptor> open_patiently(const Destination& to, Nanoseconds deadline, Server server) {
   auto pause = milliseconds(1);
   while (true) {
-    auto socket = open_once(address, secret, deadline);
+    auto socket = open_once(to, deadline);
     const Code code = socket.status().code();
     if (code != Code::aborted && (code != Code::io || server == Server::was_there)) return socket;
     if (steady_clock().now() + pause >= deadline)
@@ -92,12 +98,13 @@ Result<Response> exchange(int socket, const StoreRequest& request, Nanoseconds d
   return Response::decode(body);
 }
 
-class ClientStore final : public Store {
+class ClientStore final : public store::TrustedStore {
  public:
-  ClientStore(std::string address, std::string secret, Descriptor first)
-      : address_(std::move(address)), secret_(std::move(secret)) {
+  ClientStore(Destination server, Descriptor first) : server_(std::move(server)) {
     idle_.push_back(std::move(first));
   }
+
+  std::string_view secret() const override { return server_.secret; }
 
   Status set(const std::string& key, const std::string& value) override {
     if (Status status = store::check_value(key, value); !status.ok()) return status;
@@ -166,7 +173,7 @@ class ClientStore final : public Store {
         return socket;
       }
     }
-    return open_patiently(address_, secret_, deadline, Server::was_there);
+    return open_patiently(server_, deadline, Server::was_there);
   }
 
   void give_back(Descriptor socket) {
@@ -177,15 +184,14 @@ class ClientStore final : public Store {
   // A server that is gone stays gone. One that is slow may answer the next call.
   Status lost(const Status& status) {
     if (status.code() == Code::timed_out)
-      return status.annotate("the store at " + address_ + " does not answer");
+      return status.annotate("the store at " + server_.address + " does not answer");
     const std::lock_guard lock(mutex_);
     if (failure_.ok())
-      failure_ = Status(Code::io, "lost the store at " + address_ + ": " + status.message());
+      failure_ = Status(Code::io, "lost the store at " + server_.address + ": " + status.message());
     return failure_;
   }
 
-  const std::string address_;
-  const std::string secret_;
+  const Destination server_;
   const ForkGuard fork_guard_;
   std::mutex mutex_;
   std::vector<Descriptor> idle_;
@@ -197,14 +203,22 @@ class ClientStore final : public Store {
 inline namespace [[gnu::visibility("default")]] v1 {
 
 Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
-                                             milliseconds timeout) {
+                                             milliseconds timeout, std::uint64_t epoch) {
   const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
-  auto socket = open_patiently(address, secret, deadline, Server::may_come);
+  Destination to{address, secret, epoch};
+  auto socket = open_patiently(to, deadline, Server::may_come);
   if (!socket.ok())
     return socket.status().annotate(
         fmt::format("cannot join the store at {} within {} ms", address, timeout.count()));
-  return std::shared_ptr<Store>(std::make_shared<ClientStore>(address, secret, std::move(*socket)));
+  return std::shared_ptr<Store>(std::make_shared<ClientStore>(std::move(to), std::move(*socket)));
 }
 
 }  // namespace v1
+
+Status store::check_secret_at(const std::string& address, std::string_view secret) {
+  if (secret.empty() && is_local(address)) return {};
+  return check_secret(secret).annotate(
+      fmt::format("whoever reaches the store at {} must prove a secret", address));
+}
+
 }  // namespace tutti

@@ -46,7 +46,8 @@ void Job::start(SpawnOptions launch, const std::string& secret) {
       status.code() == Code::invalid_argument ? 127 : 1,
       fmt::format("rank {} (host {}) did not start: {}",
                   rendezvous_.world().first_rank + static_cast<int>(ranks_.size()), host_name(),
-                  status.message())};
+                  status.message()),
+      true};
   rendezvous_.report(*own_report_);
   send(SIGKILL);
 }
@@ -112,8 +113,10 @@ std::string Job::log_path(int rank, const char* ending) const {
 Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   if (options_.log_dir.empty()) return Descriptor();
   const std::string path = log_path(rank, ending);
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  Descriptor log(::open(path.c_str(), kFlags, 0600));
+  // A restart goes on where the last attempt's log ends.
+  const int beginning = rendezvous_.world().restart > 0 ? O_APPEND : O_TRUNC;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Descriptor log(::open(path.c_str(), kFlags | beginning, 0600));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
 }
@@ -233,7 +236,7 @@ void Job::handle_death(Rank& rank) {
   ending.pid = rank.pid;
   ending.at = now;
   ending.after = now - began_;
-  const bool goes_on = ending.failed() && survivors_go_on();
+  const bool goes_on = ending.failed() && board_->survives_losses(rank.rank) && survivors_go_on();
   const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, describe(ending)};
   rendezvous_.tell_of(ended);
   if (!ending.failed()) return;
@@ -250,7 +253,8 @@ int Job::left_in_job() const {
   return left;
 }
 
-// Some rank is left, and all those that are left here can do without the others.
+// Some rank is left, and all those that are left here can do without the others. Where none is left
+// here, the lost one must have said so too: it speaks for its like.
 bool Job::survivors_go_on() const {
   return failures_.empty() && !job_failure_ && left_in_job() > 0 &&
          std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
@@ -281,6 +285,7 @@ void Job::judge() {
     first_failure_ = failures_[suspect.index];
     own_report_ = Rendezvous::Failure{first_failure_->exit_code(), describe(*first_failure_)};
   }
+  own_report_->final = last_signal_ != 0 || is_hopeless(own_report_->exit_code);
   rendezvous_.report(*own_report_);
 }
 
@@ -299,6 +304,12 @@ void Job::handle_news() {
   if (auto failure = rendezvous_.take_failure()) {
     job_failure_ = std::move(failure);
     escalation_.rank_failed(steady_clock().now());
+    // Of a rank here, that only those of another node cannot do without.
+    for (const Rank& rank : ranks_)
+      if (!first_failure_ && !rank.alive && describe(rank.ending) == job_failure_->sentence) {
+        first_failure_ = rank.ending;
+        own_report_ = job_failure_;
+      }
   }
 }
 
@@ -395,6 +406,8 @@ int Job::conclude() {
   const bool speaks = leash_ == nullptr;
   if (last_signal_ != 0 && speaks)
     fmt::print(stderr, "tutti run: stopped by {}\n", signal_name(last_signal_));
+  if (last_signal_ != 0) rendezvous_.refuse_restart();
+  if (can_restart()) return announce_restart(job_failure_ ? *job_failure_ : *own_report_);
   if (failed_here()) return say_verdict();
   if (!losses_.empty() && !job_failure_ && !own_report_) {
     if (nobody_ended_well())
@@ -407,6 +420,22 @@ int Job::conclude() {
   if (!failure) return quit_ ? 128 + last_signal_ : lost_output_.ok() ? 0 : kFailed;
   if (speaks || !job_failure_) fmt::print(stderr, "tutti run: {}\n", failure->sentence);
   return failure->exit_code;
+}
+
+bool Job::can_restart() const {
+  const JobWorld& world = rendezvous_.world();
+  const auto& failure = job_failure_ ? job_failure_ : own_report_;
+  return world.restart < world.max_restarts && last_signal_ == 0 && failure && !failure->final;
+}
+
+// One line in place of the verdict: the ranks' own words are there already.
+int Job::announce_restart(const Rendezvous::Failure& failure) {
+  to_restart_ = true;
+  if (leash_ == nullptr)
+    fmt::print(stderr, "tutti run: {}\n",
+               restart_words(failure.sentence, rendezvous_.world().restart + 1,
+                             rendezvous_.world().max_restarts));
+  return failure.exit_code;
 }
 
 bool Job::nobody_ended_well() const {

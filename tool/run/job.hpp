@@ -48,6 +48,8 @@ class Job {
   void start(SpawnOptions launch, const std::string& secret);
   // Returns the exit code: the first failing rank's, else 0.
   int run();
+  // After run(): it failed, and whoever started this launcher is to try again.
+  bool to_restart() const { return to_restart_; }
   // How it went, after run() (docs/formats/run.md).
   Json report() const;
 
@@ -91,6 +93,8 @@ class Job {
   int conclude();
   bool failed_here() const;
   int say_verdict() const;
+  bool can_restart() const;
+  int announce_restart(const Rendezvous::Failure& failure);
 
   const RunOptions& options_;
   Rendezvous& rendezvous_;
@@ -125,6 +129,7 @@ class Job {
   std::optional<Nanoseconds> cut_at_;  // the leash
   bool feeding_ = false;               // a piece of input that came over it is on its way
   int exit_code_ = 0;
+  bool to_restart_ = false;
   Nanoseconds took_{0};
 };
 

@@ -77,6 +77,12 @@ std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds
   return doing;
 }
 
+bool is_hopeless(int exit_code) { return exit_code == 2 || exit_code == 126 || exit_code == 127; }
+
+std::string restart_words(const std::string& sentence, int restart, int max_restarts) {
+  return fmt::format("{}; restart {} of {}", sentence, restart, max_restarts);
+}
+
 std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,
                     const std::deque<std::string>& last_lines) {
   std::string text =

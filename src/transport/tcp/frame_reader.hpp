@@ -20,6 +20,7 @@
 
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
+#include "transport/tcp/wire_header.hpp"
 
 namespace tutti::transport {
 
@@ -38,7 +39,8 @@ class FrameReader {
     failed,   // errno says why
     corrupt,  // flaw() says what was wrong
   };
-  FrameReader(int peer, BufferPool& pool, std::size_t streams = 1);
+  // `checked`: frames carry checksums, and one that does not fit its own is corrupt.
+  FrameReader(int peer, BufferPool& pool, std::size_t streams = 1, bool checked = false);
 
   End read(int socket, MessageSink& sink) { return read(0, socket, sink); }
   End read(std::size_t stream, int socket, MessageSink& sink);
@@ -56,6 +58,8 @@ class FrameReader {
     std::byte* target = nullptr;
     std::uint64_t lease = 0;  // 0: placed
     std::size_t got = 0;
+    std::uint32_t expected = 0;  // checksum of all of it
+    std::uint32_t check = 0;     // of what is here
     bool whole() const { return got == header.bytes; }
   };
   // A frame that has to wait for one before it, or whose payload comes on another stream.
@@ -73,6 +77,8 @@ class FrameReader {
   bool parse(MessageSink& sink);
   bool parse_small(MessageSink& sink);
   const char* find_flaw() const;
+  void take(Landing& landing, std::size_t bytes);
+  bool is_intact(const Landing& landing);
   Landing start(const Header& header, MessageSink& sink);
   void finish(const Landing& landing, MessageSink& sink);
   void deliver(const Landing& landing, MessageSink& sink);
@@ -82,6 +88,7 @@ class FrameReader {
   ssize_t fill(int socket, std::size_t& asked);
 
   int peer_;
+  bool checked_;
   BufferPool& pool_;
   std::unique_ptr<std::byte[]> staging_;
   std::size_t begin_ = 0;
@@ -91,7 +98,8 @@ class FrameReader {
   const char* flaw_ = nullptr;
   bool bulky_ = false;    // the last frame was a large one: the next will be, too
   bool landing_ = false;  // a large payload of stream 0 is under way
-  Header header_;
+  WireHeader wire_;
+  Header& header_ = wire_.header;
   Landing current_;
 
   std::deque<Waiting> waiting_;               // in order; an element stays where it is

@@ -167,5 +167,25 @@ TEST(recorder, is_dumped_from_a_signal_handler_while_threads_note) {
   ::close(file);
 }
 
+TEST(recorder, a_group_that_rarely_calls_keeps_its_records_beside_one_that_always_does) {
+  Recorder recorder(256, steady_clock());
+  Tickets rare;
+  Tickets often;
+  Record record;
+  record.channel = 1;
+  recorder.note(rare, record);
+  for (int turn = 0; turn < 10; ++turn) {
+    record.channel = 2;
+    for (int i = 0; i < 1000; ++i) recorder.note(often, record);
+    record.channel = 1;
+    recorder.note(rare, record);
+    const auto records = recorder.snapshot();
+    EXPECT_EQ(std::count_if(records.begin(), records.end(),
+                            [](const Record& each) { return each.channel == 1; }),
+              1)
+        << "turn " << turn;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::trace
