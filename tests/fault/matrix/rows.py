@@ -57,7 +57,7 @@ def kill_rows():
     yield Row("kill-before", "SIGKILL of rank 1 before rendezvous", lost(1, stage="init"), SAME_HOST_S,
               words="victim=1 at=before", transports=BOTH)
     yield Row("kill-handshake", "SIGKILL of rank 1 when it has made its third socket of joining",
-              lost(1, stage="init"), SAME_HOST_S, words="victim=1 at=joining sockets=3", transports=BOTH, needs="door")
+              lost(1), SAME_HOST_S, words="victim=1 at=joining sockets=3", transports=BOTH, needs="door")
     yield Row("kill-destroy", "SIGKILL of rank 1 while the group is destroyed",
               Expect(code="ok", also=("peer_lost",), exit_code=137, first_failure=1, silent=(1,)), SAME_HOST_S,
               words="victim=1 at=destroy seconds=0.1", transports=BOTH)

@@ -108,14 +108,16 @@ class Rank {
     });
   }
 
-  std::function<void(std::size_t, std::size_t)> on_touch() {
+  ExactCall::Moment moment() {
     const bool wanted = at_ == "first" || at_ == "middle" || at_ == "last";
     if (!doomed_ || !wanted || done_ < static_cast<long>(flags_.number("after", 2))) return {};
     watching_ = true;
-    return [this](std::size_t touched, std::size_t pages) {
-      const std::size_t wanted = at_ == "first" ? 1 : at_ == "middle" ? (pages + 1) / 2 : pages;
-      if (touched == wanted) struck(fmt::format("page {} of {}", touched, pages));
-    };
+    return {at_ == "first"    ? 0.0
+            : at_ == "middle" ? 0.5
+                              : 1.0,
+            [this](std::size_t page, std::size_t pages) {
+              struck(fmt::format("page {} of {}", page, pages));
+            }};
   }
 
   // A barrier has no memory to watch: some microseconds after it began must do.
@@ -131,7 +133,7 @@ class Rank {
     ExactCall call(*group_, {.collective = pair.first,
                              .algorithm = pair.second,
                              .count = static_cast<std::size_t>(flags_.number("count", 16384))});
-    call.prepare(on_touch());
+    call.prepare(moment());
     if (watching_ && !shape_of(pair.first).has_data()) strike_soon();
     operation_ = fmt::format("{}:{}", to_string(pair.first), to_string(pair.second));
     const std::chrono::duration<double> timeout(flags_.number("timeout", 60));
