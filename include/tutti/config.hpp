@@ -57,6 +57,16 @@ struct Config {
   // Congestion control of TCP connections: "auto" (the system's, but cubic where that is bbr), "system",
   // or a name that the kernel knows.  TUTTI_TCP_CONGESTION
   std::string tcp_congestion = "auto";
+  // Whether TCP connections are encrypted, the store's too; on every rank or on none.  TUTTI_TLS
+  bool tls = false;
+  // PEM files by which both sides know each other under TLS; all empty: by the job's secret.
+  // TUTTI_TLS_CERT, TUTTI_TLS_KEY, TUTTI_TLS_CA
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
+  // Whether every frame on tcp carries checksums; off only where both sides say so.
+  // TUTTI_TCP_CHECKSUM
+  bool tcp_checksum = true;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "core/bytes.hpp"
 #include "engine/channel.hpp"
@@ -43,12 +44,12 @@ Status decode(std::string_view bytes) {
   return {static_cast<Code>(code), std::move(message), {rank, peer, sequence}};
 }
 
-// A control message's payload; as it was made when it is not that long.
+// A control message's payload; nothing when it is not that long.
 template <class T>
-T payload_of(const Incoming& message) {
+std::optional<T> payload_of(const Incoming& message) {
   T value{};
-  if (message.segment.bytes == sizeof value)
-    std::memcpy(&value, message.segment.data(), sizeof value);
+  if (message.segment.bytes != sizeof value) return std::nullopt;
+  std::memcpy(&value, message.segment.data(), sizeof value);
   return value;
 }
 
@@ -85,6 +86,12 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
 }
 
 void Channel::on_down(int peer, const Status& reason) {
+  // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
+  if (reason.code() == Code::corrupt)
+    fail({Code::corrupt,
+          fmt::format("group '{}' cannot go on: {}", members_.name(), reason.message()),
+          {members_.rank(), peer, 0}},
+         true);
   // Through the inbox: what the peer sent before it went away is looked at first.
   Incoming message;
   message.peer = peer;
@@ -108,9 +115,12 @@ void Channel::tell(const Status& status) {
 
 void Channel::handle(Incoming& message) {
   switch (message.header.kind) {
-    case MessageKind::arrive:
-      arrivals_.on_arrive(message.peer, message.header.sequence, payload_of<Fingerprint>(message));
+    case MessageKind::arrive: {
+      const auto call = payload_of<Fingerprint>(message);
+      if (!call) return refuse(message);
+      arrivals_.on_arrive(message.peer, message.header.sequence, *call);
       break;
+    }
     case MessageKind::data: handle_data(message); break;
     case MessageKind::goodbye:
       if (message.header.extra == 0)
@@ -120,15 +130,28 @@ void Channel::handle(Incoming& message) {
             message.peer, engine_->polls(),
             engine_->why_down(options().members[static_cast<std::size_t>(message.peer)]));
       break;
-    case MessageKind::report:
-      absences_.note_report(message.peer, payload_of<ActivityReport>(message));
+    case MessageKind::report: {
+      const auto report = payload_of<ActivityReport>(message);
+      if (!report) return refuse(message);
+      absences_.note_report(message.peer, *report);
       break;
+    }
     default: {
       const Status status = point_to_point_.deliver(message.peer, message.header, message.segment);
       if (!status.ok()) fail(status, true);
     }
   }
   if (!arrivals_.mismatch().ok()) fail(arrivals_.mismatch(), true);
+}
+
+void Channel::refuse(const Incoming& message) {
+  release(message);
+  fail({Code::corrupt,
+        fmt::format("{} sent {} bytes as {} on group '{}', which cannot be one",
+                    members_.where(message.peer), message.header.bytes,
+                    transport::to_string(message.header.kind), members_.name()),
+        {members_.rank(), message.peer, 0}},
+       true);
 }
 
 void Channel::handle_data(Incoming& message) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/exhausted.hpp"
 #include "core/pause.hpp"
 #include "core/threads.hpp"
 
@@ -221,9 +222,16 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
 // sleeps need not wake itself.
 bool Engine::poll_once(bool before_sleeping) {
   if (!poll_lock_.try_lock()) return false;
-  const bool moved = endpoint_->poll(*this);
+  bool moved = true;
+  const Status exhausted = or_exhausted([&] {
+    moved = endpoint_->poll(*this);
+    return Status();
+  });
   polls_.fetch_add(1, std::memory_order_release);
   poll_lock_.unlock();
+  // What had come is lost: whichever group it was for cannot go on.
+  if (!exhausted.ok())
+    for (const auto& channel : channels()) channel->fail(exhausted, true);
   if (moved && (followers_.load() > 0 || (sleeping_.load() && !before_sleeping))) notify();
   return moved;
 }

@@ -54,7 +54,10 @@ struct Activity {
 class FailureSink {
  public:
   virtual ~FailureSink() = default;
+  // Before those who wait hear of it. Must not block.
   virtual void on_failure(const Channel& channel, const Status& status) = 0;
+  // After that, with nothing held: time for logs and files.
+  virtual void report_failure(const Channel& channel, const Status& status) = 0;
   // A collective has begun or ended; for the launcher's board.
   virtual void on_activity(const Activity& activity) = 0;
 };

@@ -11,6 +11,7 @@
 #include "core/clock.hpp"
 #include "core/limits.hpp"
 #include "group/extensions.hpp"
+#include "group/link_secret.hpp"
 
 namespace tutti::group {
 namespace {
@@ -201,20 +202,22 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
   return {};
 }
 
-Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const Config& config,
-                       const Log& log) {
-  // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is
-  // authenticated itself, or the caller's choice.
-  auto secret = meeting.from_rank_0("secret", options.secret.empty() ? random_bytes(32) : "given");
-  if (!secret.ok()) return secret.status();
+Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const GroupOptions& options,
+                       const Config& config, const Log& log) {
+  // Everybody must use one secret and one epoch; rank 0's words count.
+  auto word = meeting.from_rank_0("secret", secret.word());
+  if (!word.ok()) return word.status();
   auto epoch = meeting.from_rank_0("epoch", random_bytes(8));
   if (!epoch.ok()) return epoch.status();
   if (epoch->size() != 8) return Status(Code::corrupt, "the store holds an epoch of a wrong size");
+  auto key = secret.key(*word, options, *epoch);
+  wipe(*word);
+  if (!key.ok()) return key.status();
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
   opening.size = options.size;
-  opening.secret = options.secret.empty() ? *secret : options.secret;
+  opening.secret = *std::move(key);
   std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
   opening.config = config;
   opening.log = log;
@@ -252,9 +255,11 @@ Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const 
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log, const LauncherBoard* board) {
+  auto secret = LinkSecret::find(store, options, process_environment(), log);
+  if (!secret.ok()) return secret.status();
   StoreRounds meeting(store, options, config.join_timeout, board);
   if (Status status = meeting.join(); !status.ok()) return status;
-  auto linked = link_up(meeting, options, config, log);
+  auto linked = link_up(meeting, *secret, options, config, log);
   if (!linked.ok()) meeting.give_up(linked.status());
   return linked;
 }

@@ -21,6 +21,7 @@
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/secret.hpp"
 #include "transport/link.hpp"
 #include "tutti/config.hpp"
 
@@ -82,7 +83,7 @@ struct OpeningOptions {
   int rank = 0;
   int size = 1;
   std::uint64_t epoch = 0;  // of the job: ranks of another one are turned away
-  std::string secret;
+  Secret secret;
   Config config;
   Log log;
   std::vector<const Transport*> transports;  // to choose from, the best first; empty: built in

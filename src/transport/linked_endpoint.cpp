@@ -107,11 +107,12 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
     if (!mapping.ok()) {
       parts_.log.warn(Subsystem::shm, "cannot map memory {} of rank {}: {}", region->id,
                       lifeline.peer(), *region->file ? mapping.status().message() : kNoDescriptor);
-      regions_.add(lifeline.peer(), region->id, nullptr);
-      continue;
     }
-    regions_.add(lifeline.peer(), region->id, std::make_shared<Mapping>(std::move(*mapping)));
-    lifeline.link().tell_mapped(region->id);
+    auto mapped = mapping.ok() ? std::make_shared<Mapping>(std::move(*mapping)) : nullptr;
+    if (!regions_.add(lifeline.peer(), region->id, std::move(mapped)))
+      lifeline.link().distrust(kBadRegion);
+    else if (mapping.ok())
+      lifeline.link().tell_mapped(region->id);
   }
   if (!lifeline.ended()) return happened;
   lifeline.link().lose(gone(lifeline.peer(), "is gone: its process ended"));

@@ -96,9 +96,10 @@ class Window : public std::enable_shared_from_this<Window> {
  public:
   // This rank's own. `shared`: other processes are going to map it.
   static Result<std::shared_ptr<Window>> create(int rank, const WindowShape& shape, bool shared);
-  // A peer's, from its descriptors; read-only. Code::corrupt or mismatch if it is not one of ours.
+  // A peer's, from its descriptors; read-only. Code::corrupt or mismatch if it is not one of ours,
+  // with `lanes` lanes.
   static Result<std::shared_ptr<Window>> attach(Descriptor memory, Descriptor bell,
-                                                std::size_t bytes, int rank);
+                                                std::size_t bytes, int rank, std::uint32_t lanes);
   Window(Mapping mapping, Descriptor memory, Descriptor bell);
 
   WindowHead& head() const { return *reinterpret_cast<WindowHead*>(mapping_.data()); }

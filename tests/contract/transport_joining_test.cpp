@@ -12,6 +12,7 @@
 #include "core/auth.hpp"
 #include "core/sockets.hpp"
 #include "transport/address.hpp"
+#include "transport/tcp/wire_header.hpp"
 
 namespace tutti::test {
 namespace {
@@ -273,7 +274,9 @@ TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
     EXPECT_TRUE(write_fully(socket.get(), kIntent, sizeof kIntent, deadline).ok());
     Header header = header_of(static_cast<MessageKind>(200), 1);
     header.bytes = ~std::uint64_t{0};
-    EXPECT_TRUE(write_fully(socket.get(), &header, sizeof header, deadline).ok());
+    WireHeader wire(header);
+    wire.header_check = wire.check();
+    EXPECT_TRUE(write_fully(socket.get(), &wire, sizeof wire, deadline).ok());
     impostor = std::move(socket);
   });
   auto endpoint = openings[0]->connect(addresses, kWaitAtMost);

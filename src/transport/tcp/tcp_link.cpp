@@ -40,13 +40,16 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 }  // namespace
 
 TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
-                 std::string whereabouts, Nanoseconds dead_after)
+                 std::string whereabouts, bool checked, Nanoseconds dead_after)
     : self_(self),
       peer_(peer),
-      frame_bytes_(std::clamp<std::size_t>(2 * segment_bytes, kCopyBytes, kMaxFrameBytes)),
+      checked_(checked),
+      // Whole lines, so that no element is ever cut in two.
+      frame_bytes_(
+          std::clamp<std::size_t>(2 * segment_bytes / 64 * 64, kCopyBytes, kMaxFrameBytes)),
       frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
-      reader_(peer, pool_, sockets.size()) {
+      reader_(peer, pool_, sockets.size(), checked) {
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
   for (Descriptor& socket : sockets) {
     leave_silence_to_us(socket.get(), dead_after);
@@ -99,7 +102,7 @@ Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
   if (hold && !lend) {
     FrameQueue& queue = streams_.front().queue;
     if (queue.empty()) held_.store(true, std::memory_order_release);
-    queue.push_copy(header, payload, 0);
+    queue.push_copy(seal(header, payload), payload, 0);
     return {true, false, bytes};
   }
   const std::size_t stream = lend ? least_busy() : 0;
@@ -121,8 +124,12 @@ std::size_t TcpLink::least_busy() const {
   return best;
 }
 
+WireHeader TcpLink::seal(const Header& header, const void* payload) const {
+  return checked_ ? WireHeader::sealed(header, payload) : WireHeader(header);
+}
+
 // False: the connection is broken. poll says why, after everything that the peer had sent was read.
-bool TcpLink::try_write(Stream& stream, const Header* header, const void* payload,
+bool TcpLink::try_write(Stream& stream, const WireHeader* header, const void* payload,
                         std::size_t bytes, std::size_t& written) {
   const ssize_t went = FrameQueue::write_one(stream.socket.get(), header, payload, bytes);
   if (went < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -137,15 +144,16 @@ Sent TcpLink::send_whole(const Header& header, const void* payload, std::uint64_
                          bool lend) {
   Stream& stream = streams_.front();
   const std::size_t bytes = header.bytes;
+  const WireHeader wire = seal(header, payload);
   std::size_t written = 0;
   if (stream.queue.empty()) {
-    if (!try_write(stream, &header, payload, bytes, written)) return {true, false, bytes};
-    if (written == sizeof header + bytes) return {true, false, bytes};
+    if (!try_write(stream, &wire, payload, bytes, written)) return {true, false, bytes};
+    if (written == sizeof wire + bytes) return {true, false, bytes};
   }
   if (lend)
-    stream.queue.push_lent(header, payload, written, token);
+    stream.queue.push_lent(wire, payload, written, token);
   else
-    stream.queue.push_copy(header, payload, written);
+    stream.queue.push_copy(wire, payload, written);
   // Nothing waits for the socket: what was held goes now, in the same call.
   if (held_.exchange(false)) write_queue(stream);
   note_backlog();
@@ -159,15 +167,16 @@ Sent TcpLink::send_apart(Header header, const void* payload, std::uint64_t token
   Stream& aside = streams_[index];
   const std::size_t bytes = header.bytes;
   header.spare = static_cast<std::uint16_t>(index);
+  const WireHeader wire = seal(header, payload);
   std::size_t written = 0;
-  if (first.queue.empty() && !try_write(first, &header, nullptr, 0, written))
+  if (first.queue.empty() && !try_write(first, &wire, nullptr, 0, written))
     return {true, false, bytes};
-  if (written < sizeof header) first.queue.push_header(header, written);
+  if (written < sizeof wire) first.queue.push_header(wire, written);
   if (held_.exchange(false)) write_queue(first);
   written = 0;
   if (aside.queue.empty() && !try_write(aside, nullptr, payload, bytes, written))
     return {true, false, bytes};
-  if (written < bytes) aside.queue.push_payload(header, payload, written, token);
+  if (written < bytes) aside.queue.push_payload(wire, payload, written, token);
   note_backlog();
   return {true, written < bytes, bytes};
 }
@@ -308,9 +317,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
       go_down(sink, Code::peer_lost, std::strerror(errno));
       return true;
     case FrameReader::End::corrupt:
-      go_down(sink, Code::corrupt,
-              fmt::format("it sent a frame that cannot be one (kind {}, {} bytes)",
-                          static_cast<int>(reader_.bad_header().kind), reader_.bad_header().bytes));
+      go_down(sink, Code::corrupt, fmt::format("it sent {}", reader_.flaw()));
       return true;
   }
   return true;
@@ -338,6 +345,15 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
 }
 
 void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
+  const bool misunderstood = code == Code::corrupt;
+  const char* verb = misunderstood ? "cannot be understood" : "is gone";
+  const Status status(code, fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why),
+                      {self_, peer_, 0});
+  // A peer that cannot be understood still reads: its groups hear the reason before the link closes.
+  if (misunderstood) {
+    sink.on_down(peer_, status);
+    write_queued();
+  }
   down_.store(true, std::memory_order_release);
   {
     std::lock_guard lock(lock_);
@@ -348,9 +364,7 @@ void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
     completed_.clear();
     held_ = backlog_ = false;
   }
-  const char* verb = code == Code::corrupt ? "cannot be understood" : "is gone";
-  const auto text = fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why);
-  sink.on_down(peer_, Status(code, text, {self_, peer_, 0}));
+  if (!misunderstood) sink.on_down(peer_, status);
 }
 
 // ---- signs of life

@@ -34,9 +34,11 @@ inline constexpr int kMaxStreams = 8;
 class TcpLink final : public MessageLink {
  public:
   // `sockets` are connected, authenticated and non-blocking, in an order that both sides share.
-  // `dead_after`: what the kernel's own timers have to agree with; 0: never.
+  // `checked`: both sides put checksums into their frames and look at them. `dead_after`: what the
+  // kernel's own timers have to agree with; 0: never.
   TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
-          std::string whereabouts, Nanoseconds dead_after = std::chrono::seconds(10));
+          std::string whereabouts, bool checked = true,
+          Nanoseconds dead_after = std::chrono::seconds(10));
   ~TcpLink() override;
 
   std::string_view name() const override { return "tcp"; }
@@ -84,7 +86,8 @@ class TcpLink final : public MessageLink {
   Sent send_apart(Header header, const void* payload, std::uint64_t token, std::size_t stream);
   std::size_t least_busy() const;
   std::size_t queued_bytes() const;
-  bool try_write(Stream& stream, const Header* header, const void* payload, std::size_t bytes,
+  WireHeader seal(const Header& header, const void* payload) const;
+  bool try_write(Stream& stream, const WireHeader* header, const void* payload, std::size_t bytes,
                  std::size_t& written);
   void write_queue(Stream& stream);
   void keep_pace(Stream& stream, std::size_t written);
@@ -98,6 +101,7 @@ class TcpLink final : public MessageLink {
 
   int self_;
   int peer_;
+  bool checked_;
   std::size_t
       frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
   std::atomic<std::size_t> frame_now_;  // what one carries now, at most that
