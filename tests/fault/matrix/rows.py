@@ -13,7 +13,7 @@ SILENT_S = DEAD_AFTER_S + 1.0
 LIVENESS = {"TUTTI_DEAD_AFTER": "2"}
 BOTH = ("shm", "tcp")
 # Of what other rows wait for, what is there.
-LANDED = frozenset()
+LANDED = frozenset({"launch", "restarts", "wire"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +172,11 @@ def file_rows():
 
 
 def recovery_rows():
+    smaller = dict(transports=BOTH, needs="shrink")
+    yield Row("shrink", "SIGKILL of rank 1; the others go on with a smaller group", fine(silent=(1,)), 5,
+              words="victim=1 at=middle op=all_reduce:ring recover=shrink seconds=0.3", **smaller)
+    yield Row("shrink-twice", "the same, and SIGKILL of rank 2 while it is made", fine(silent=(1, 2)), 5,
+              words="victim=1 at=middle op=all_reduce:ring recover=shrink then=2 seconds=0.3", **smaller)
     again = dict(program="train_rank", after=afterwards.same_weights, needs="restarts", flags=("--max-restarts", "2"))
     yield Row("restart", "SIGKILL of rank 1 in a step; --max-restarts 2", fine(), 5,
               words="folder={place}/saved steps=40 0:victim=1 at=step after=22", transports=BOTH, **again)
