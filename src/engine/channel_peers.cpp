@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/bytes.hpp"
 #include "engine/channel.hpp"
 #include "engine/engine.hpp"
+#include "engine/told_status.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::engine {
@@ -17,32 +17,6 @@ using transport::Payload;
 
 namespace {
 
-// Of a status that is told to others; the rest is cut off.
-constexpr std::size_t kMaxToldBytes = 3500;
-
-std::string encode(const Status& status) {
-  ByteWriter writer;
-  writer.put(static_cast<std::uint8_t>(status.code()));
-  writer.put(static_cast<std::int32_t>(status.rank()));
-  writer.put(static_cast<std::int32_t>(status.peer()));
-  writer.put(status.sequence());
-  writer.put_string(std::string_view(status.message()).substr(0, kMaxToldBytes));
-  return writer.take();
-}
-
-Status decode(std::string_view bytes) {
-  ByteReader reader(bytes);
-  std::uint8_t code = 0;
-  std::int32_t rank = -1;
-  std::int32_t peer = -1;
-  std::uint64_t sequence = 0;
-  std::string message;
-  if (!reader.get(code) || !reader.get(rank) || !reader.get(peer) || !reader.get(sequence) ||
-      !reader.get_string(message) || code == 0 || code > static_cast<std::uint8_t>(Code::internal))
-    return {Code::corrupt, "a rank reported a failure that cannot be read"};
-  return {static_cast<Code>(code), std::move(message), {rank, peer, sequence}};
-}
-
 // A control message's payload; as it was made when it is not that long.
 template <class T>
 T payload_of(const Incoming& message) {
@@ -50,6 +24,15 @@ T payload_of(const Incoming& message) {
   if (message.segment.bytes == sizeof value)
     std::memcpy(&value, message.segment.data(), sizeof value);
   return value;
+}
+
+// What is no word counts as a refusal.
+MeetingWord word_of(const Header& header) {
+  return header.extra < 2 ? static_cast<MeetingWord>(header.extra) : MeetingWord::refusal;
+}
+
+std::string text_of(const Header& header, const Payload& payload) {
+  return {reinterpret_cast<const char*>(payload.data), header.bytes};
 }
 
 }  // namespace
@@ -68,13 +51,23 @@ std::byte* Channel::place(int peer, const Header& header) {
 
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
   if (header.kind == MessageKind::abort) {
-    const auto* text = reinterpret_cast<const char*>(payload.data);
     // Passed on before the own caller hears of it: whoever told us may not have told all yet, and
     // nobody is to see a rank leave before it knows why.
-    fail(decode({text, header.bytes}), true);
+    fail(decode(text_of(header, payload)), true);
     if (payload.lease != 0) link_to(peer).release(payload.lease);
     return;
   }
+  if (header.kind == MessageKind::meet) {
+    meetings_.put(peer, header.tag, {word_of(header), text_of(header, payload)});
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  if (header.kind == MessageKind::view) {
+    hear_of_survivors(peer, text_of(header, payload));
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  if (header.kind == MessageKind::goodbye) survivors_.leave(peer);
   if (header.kind == MessageKind::query) {
     const ActivityReport report = log_.report();
     members_.send(peer, MessageKind::report, &report, sizeof report);
@@ -84,7 +77,22 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
     link_to(peer).release(payload.lease);
 }
 
+// Whoever takes this rank for dead is dead to it.
+void Channel::hear_of_survivors(int peer, std::string_view opinion) {
+  if (!survivors_.hear(peer, opinion))
+    engine_->cut_off(options().members[static_cast<std::size_t>(peer)], exclusion());
+  if (survivors_.is_excluded()) fail(exclusion(), false);
+}
+
+Status Channel::exclusion() const {
+  return {Code::peer_lost,
+          fmt::format("{} was taken for dead, and the others of group '{}' went on without it",
+                      members_.where(members_.rank()), members_.name()),
+          {members_.rank(), members_.rank(), 0}};
+}
+
 void Channel::on_down(int peer, const Status& reason) {
+  survivors_.lose(peer);
   // Through the inbox: what the peer sent before it went away is looked at first.
   Incoming message;
   message.peer = peer;
@@ -96,6 +104,13 @@ void Channel::on_down(int peer, const Status& reason) {
 
 void Channel::say_goodbye() {
   for (int peer : members_.others()) members_.send(peer, MessageKind::goodbye, nullptr, 0);
+}
+
+void Channel::say_at_meeting(int peer, std::uint32_t tag, const MeetingNote& note) {
+  auto header = transport::header_for(MessageKind::meet, channel(), 0);
+  header.tag = tag;
+  header.extra = static_cast<std::uint64_t>(note.word);
+  (void)link_to(peer).send(header, note.words.data(), note.words.size(), 0);
 }
 
 void Channel::tell(const Status& status) {
@@ -115,15 +130,17 @@ void Channel::handle(Incoming& message) {
     case MessageKind::goodbye:
       absences_.note_gone(message.peer, message.header.extra == 0, engine_->polls());
       break;
-    case MessageKind::report:
-      absences_.note_report(message.peer, payload_of<ActivityReport>(message));
+    case MessageKind::report: {
+      const auto report = payload_of<ActivityReport>(message);
+      absences_.note_report(message.peer, report);
+      arrivals_.on_report(message.peer, report);
       break;
+    }
     default: {
       const Status status = point_to_point_.deliver(message.peer, message.header, message.segment);
       if (!status.ok()) fail(status, true);
     }
   }
-  if (!arrivals_.mismatch().ok()) fail(arrivals_.mismatch(), true);
 }
 
 void Channel::handle_data(Incoming& message) {
@@ -137,7 +154,7 @@ void Channel::handle_data(Incoming& message) {
     return release(message);
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
-  if (inbox_.has_failed() || !arrivals_.mismatch().ok()) return release(message);
+  if (inbox_.has_failed() || arrivals_.is_disputed()) return release(message);
   prepared_->by_message->deliver(message.peer, message.header, message.segment);
   fail_as_run_says();
 }
@@ -149,7 +166,14 @@ void Channel::fail_as_run_says() {
     arrivals_.note_mismatch(failure.peer());
   else if (!failure.ok())
     fail(failure, true);
-  if (!arrivals_.mismatch().ok()) fail(arrivals_.mismatch(), true);
+}
+
+// Whoever is wrong must not go on, and neither must this rank before it knows.
+bool Channel::settle_dispute() {
+  const Status verdict = arrivals_.settle(engine_->clock().now());
+  if (!verdict.ok()) fail(verdict, true);
+  next_deadline_.store(arrivals_.next_question().count(), std::memory_order_relaxed);
+  return !verdict.ok();
 }
 
 // Those who are gone, then those who are late.
@@ -159,7 +183,7 @@ bool Channel::look_for_absent() {
     const auto& company = arrivals_.company();
     return (current_ && !has_arrived(peer) &&
             std::binary_search(company.begin(), company.end(), peer)) ||
-           point_to_point_.waits_for(peer);
+           point_to_point_.waits_for(peer) || meetings_.waits_for(peer);
   };
   Status status = absences_.verdict(current_ ? &*current_ : nullptr, needs);
   bool asked = false;

@@ -16,6 +16,8 @@ std::string_view to_string(MessageKind kind) noexcept {
     case MessageKind::abort: return "abort";
     case MessageKind::goodbye: return "goodbye";
     case MessageKind::bell: return "bell";
+    case MessageKind::meet: return "meet";
+    case MessageKind::view: return "view";
   }
   return "unknown";
 }

@@ -48,7 +48,9 @@ bool is_sane(const Header& header) noexcept {
     case MessageKind::report:
     case MessageKind::abort:
     case MessageKind::goodbye:
-    case MessageKind::bell: return header.bytes <= kMaxControlBytes;
+    case MessageKind::bell:
+    case MessageKind::meet:
+    case MessageKind::view: return header.bytes <= kMaxControlBytes;
   }
   return false;
 }
