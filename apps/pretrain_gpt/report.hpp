@@ -52,6 +52,10 @@ class TrainingReport {
   // After a checkpoint; where its step is the last one, there is nothing left to do.
   void resumed(const std::string& from);
   void nothing_left();
+  // --load latest, and there is none in `folder`.
+  void begun_anew(const std::string& folder);
+  // By a signal to some rank, after this step.
+  void stopped(std::int64_t step, bool saved);
   // To be compared with what is measured, at the end.
   void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
@@ -60,7 +64,8 @@ class TrainingReport {
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);
   void checkpoint(std::int64_t step, const std::string& folder);
-  void end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash);
+  void end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
+           const std::string& weight_hash);
   // io: something could not be written, as on a full disk.
   const tutti::Status& failure() const { return failure_; }
 
@@ -76,7 +81,7 @@ class TrainingReport {
   void write_log(const std::string& json);
   void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
-  void print_table();
+  void print_table(std::int64_t last_step);
   void tell_prediction();
   std::string time_left(std::int64_t step) const;
 

@@ -60,7 +60,28 @@ const Json& Json::operator[](std::string_view name) const { return or_null(find(
 const Json& Json::operator[](std::size_t index) const {
   return or_null(index < items().size() ? &items()[index] : nullptr);
 }
-bool Json::operator==(const Json& other) const = default;
+// Spelled out: clang 14 dies of a defaulted one, whose variant holds its own kind.
+bool Json::operator==(const Json& other) const {
+  if (value_.index() != other.value_.index()) return false;
+  switch (kind()) {
+    case Kind::null: return true;
+    case Kind::boolean: return boolean() == other.boolean();
+    case Kind::number: return is_same_number(other);
+    case Kind::string: return string() == other.string();
+    case Kind::array: return items() == other.items();
+    case Kind::object: return fields() == other.fields();
+  }
+  return false;
+}
+
+// As they are held, so that no bit of a whole number is lost.
+bool Json::is_same_number(const Json& other) const {
+  if (const auto* number = std::get_if<std::int64_t>(&value_))
+    return *number == std::get<std::int64_t>(other.value_);
+  if (const auto* number = std::get_if<std::uint64_t>(&value_))
+    return *number == std::get<std::uint64_t>(other.value_);
+  return number() == other.number();
+}
 
 void Json::push_back(Json item) {
   if (is_null()) value_ = Array();

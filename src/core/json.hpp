@@ -94,6 +94,7 @@ class Json {
  private:
   template <class Writer>
   void write(Writer& out) const;
+  bool is_same_number(const Json& other) const;
 
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Array,
                Object>

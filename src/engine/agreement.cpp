@@ -72,19 +72,15 @@ void Agreement::join(std::uint32_t channel) {
   settle(false);
 }
 
-void Agreement::lose(int peer) {
-  const auto index = static_cast<std::size_t>(peer);
-  if (is_decided() || mine_.lost[index]) return;
-  const bool is_news = !mine_.misses(index);
-  mine_.lost[index] = true;
-  settle(is_news);
-}
+void Agreement::lose(int peer) { miss(mine_.lost, peer); }
 
-void Agreement::leave(int peer) {
+void Agreement::leave(int peer) { miss(mine_.left, peer); }
+
+void Agreement::miss(std::vector<bool>& whom, int peer) {
   const auto index = static_cast<std::size_t>(peer);
-  if (is_decided() || mine_.left[index]) return;
+  if (is_decided() || whom[index]) return;
   const bool is_news = !mine_.misses(index);
-  mine_.left[index] = true;
+  whom[index] = true;
   settle(is_news);
 }
 

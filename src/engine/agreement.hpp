@@ -72,6 +72,7 @@ class Agreement {
   bool needs(int peer) const {
     return peer != rank_ && !mine_.misses(static_cast<std::size_t>(peer));
   }
+  void miss(std::vector<bool>& whom, int peer);
   bool merge(const Opinion& theirs);
   void owe_all();
   void settle(bool changed);

@@ -139,6 +139,8 @@ class Channel final : public GroupView,
 
   // Stepping, in the hands of the baton's holder.
   bool step();
+  template <class Body>
+  void with_baton(const Body& body);
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
@@ -147,12 +149,14 @@ class Channel final : public GroupView,
   void finish_current();
   void handle(Incoming& message);
   void handle_data(Incoming& message);
+  void refuse(const Incoming& message);
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();
   bool look_for_absent();
   void update_deadline();
   void complete_all();
+  void end_failed();
   void tear_down();
   void release(const Incoming& message);
   bool is_mapped() const { return prepared_->on_host && prepared_->on_host->was_mapped(); }

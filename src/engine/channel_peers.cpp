@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "engine/channel.hpp"
 #include "engine/engine.hpp"
@@ -17,12 +18,12 @@ using transport::Payload;
 
 namespace {
 
-// A control message's payload; as it was made when it is not that long.
+// A control message's payload; nothing when it is not that long.
 template <class T>
-T payload_of(const Incoming& message) {
+std::optional<T> payload_of(const Incoming& message) {
   T value{};
-  if (message.segment.bytes == sizeof value)
-    std::memcpy(&value, message.segment.data(), sizeof value);
+  if (message.segment.bytes != sizeof value) return std::nullopt;
+  std::memcpy(&value, message.segment.data(), sizeof value);
   return value;
 }
 
@@ -79,8 +80,10 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
 
 // Whoever takes this rank for dead is dead to it.
 void Channel::hear_of_survivors(int peer, std::string_view opinion) {
+  const int self = engine_->endpoint().rank();
   if (!survivors_.hear(peer, opinion))
-    engine_->cut_off(options().members[static_cast<std::size_t>(peer)], exclusion());
+    engine_->cut_off(options().members[static_cast<std::size_t>(peer)],
+                     {Code::peer_lost, exclusion().message(), {self, self, 0}});
   if (survivors_.is_excluded()) fail(exclusion(), false);
 }
 
@@ -93,6 +96,12 @@ Status Channel::exclusion() const {
 
 void Channel::on_down(int peer, const Status& reason) {
   survivors_.lose(peer);
+  // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
+  if (reason.code() == Code::corrupt)
+    fail({Code::corrupt,
+          fmt::format("group '{}' cannot go on: {}", members_.name(), reason.message()),
+          {members_.rank(), peer, 0}},
+         true);
   // Through the inbox: what the peer sent before it went away is looked at first.
   Incoming message;
   message.peer = peer;
@@ -123,17 +132,26 @@ void Channel::tell(const Status& status) {
 
 void Channel::handle(Incoming& message) {
   switch (message.header.kind) {
-    case MessageKind::arrive:
-      arrivals_.on_arrive(message.peer, message.header.sequence, payload_of<Fingerprint>(message));
+    case MessageKind::arrive: {
+      const auto call = payload_of<Fingerprint>(message);
+      if (!call) return refuse(message);
+      arrivals_.on_arrive(message.peer, message.header.sequence, *call);
       break;
+    }
     case MessageKind::data: handle_data(message); break;
     case MessageKind::goodbye:
-      absences_.note_gone(message.peer, message.header.extra == 0, engine_->polls());
+      if (message.header.extra == 0)
+        absences_.note_left(message.peer, engine_->polls());
+      else
+        absences_.note_lost(
+            message.peer, engine_->polls(),
+            engine_->why_down(options().members[static_cast<std::size_t>(message.peer)]));
       break;
     case MessageKind::report: {
       const auto report = payload_of<ActivityReport>(message);
-      absences_.note_report(message.peer, report);
-      arrivals_.on_report(message.peer, report);
+      if (!report) return refuse(message);
+      absences_.note_report(message.peer, *report);
+      arrivals_.on_report(message.peer, *report);
       break;
     }
     default: {
@@ -141,6 +159,16 @@ void Channel::handle(Incoming& message) {
       if (!status.ok()) fail(status, true);
     }
   }
+}
+
+void Channel::refuse(const Incoming& message) {
+  release(message);
+  fail({Code::corrupt,
+        fmt::format("{} sent {} bytes as {} on group '{}', which cannot be one",
+                    members_.where(message.peer), message.header.bytes,
+                    transport::to_string(message.header.kind), members_.name()),
+        {members_.rank(), message.peer, 0}},
+       true);
 }
 
 void Channel::handle_data(Incoming& message) {
@@ -190,6 +218,11 @@ bool Channel::look_for_absent() {
   if (status.ok() && current_)
     status = absences_.check_deadline(*current_, arrivals_, prepared_->run(),
                                       engine_->clock().now(), asked);
+  if (status.ok() && current_) {
+    const auto slow =
+        absences_.name_slow(*current_, arrivals_, prepared_->run(), engine_->clock().now(), asked);
+    if (!slow.empty()) engine_->log().warn(Subsystem::watch, "{}", slow);
+  }
   if (!status.ok()) fail(status, true);
   return asked || !status.ok();
 }

@@ -54,7 +54,10 @@ struct Activity {
 class FailureSink {
  public:
   virtual ~FailureSink() = default;
+  // Before those who wait hear of it. Must not block.
   virtual void on_failure(const Channel& channel, const Status& status) = 0;
+  // After that, with nothing held: time for logs and files.
+  virtual void report_failure(const Channel& channel, const Status& status) = 0;
   // A collective has begun or ended; for the launcher's board.
   virtual void on_activity(const Activity& activity) = 0;
 };
@@ -90,7 +93,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   // drive it in a moment, so that it is enough if the thread finds it when it looks next.
   void kick(bool waited_for = false);
   // From now on this rank is dead to us: every group with it hears so, and nothing that it sends is
-  // looked at. What was sent to it may still arrive. Only between polls, or from inside one.
+  // looked at. What was sent to it may still arrive. `why` names ranks of the world. Only between polls,
+  // or from inside one.
   void cut_off(int rank, const Status& why);
   // Runs `body` while nobody polls.
   void between_polls(const std::function<void(transport::Endpoint&)>& body);
@@ -103,6 +107,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   const schedule::Catalog& catalog() const { return *catalog_; }
   trace::Tracer* tracer() { return tracer_.get(); }
   FailureSink* failures() { return failures_; }
+  // Why the link to a rank of the world is gone; ok while it is there. Not from inside a poll.
+  Status why_down(int rank);
   // How often all links were polled, by whomever.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.

@@ -22,6 +22,8 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
 }
 
 std::string describe(const Fingerprint& call) {
+  // It may have come from anybody.
+  if (static_cast<std::size_t>(call.collective) >= kCollectives) return "something unknown";
   std::string text(to_string(call.collective));
   if (!shape_of(call.collective).has_data()) return text + "()";
   if (call.count != 0 || !call.uneven)

@@ -105,7 +105,8 @@ class HostMemory {
   const Line& line_of(int peer, std::uint64_t sequence) const {
     return of(peer).lines[sequence % 2];
   }
-  const Fingerprint& call_of(int peer, std::uint64_t sequence) const {
+  // A copy: its owner may write it at any time.
+  Fingerprint call_of(int peer, std::uint64_t sequence) const {
     return of(peer).details[sequence % 2];
   }
 

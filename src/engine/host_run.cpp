@@ -303,7 +303,7 @@ std::byte* HostRun::reach(int peer, bool target, std::size_t bytes) {
   const BufferPlaces places = places_of(peer);
   std::byte* there = memory_.reach(peer, target ? places.target : places.source, bytes);
   if (there == nullptr)
-    failure_ = {Code::internal,
+    failure_ = {Code::corrupt,
                 fmt::format("memory of rank {} is not where it said that it is", peer),
                 {memory_.rank(), peer, number_of(sequence_)}};
   return there;

@@ -20,17 +20,25 @@ namespace {
 // The most that one op does in one step: long enough to be worth a step, short enough (some 20 µs)
 // that other groups of this rank get their turn.
 constexpr std::size_t kRunQuantumBytes = 256 * 1024;
+constexpr std::size_t kCutAt = 128;
 }  // namespace
 
 MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes)
     : group_(group),
       compiled_(std::move(compiled)),
-      segment_bytes_(segment_bytes),
+      // Whole lines, halved too, so that no element is ever cut in two.
+      segment_bytes_(std::max(segment_bytes / kCutAt * kCutAt, kCutAt)),
       running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
       streams_(compiled_.streams.size()),
-      receiver_(compiled_.streams.size(), kNoOp) {
-  for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i)
-    if (compiled_.program.ops[i].kind == OpKind::recv) receiver_[compiled_.recv_stream[i]] = i;
+      receiver_(compiled_.streams.size(), kNoOp),
+      user_(compiled_.streams.size(), kNoOp) {
+  for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i) {
+    const Op& op = compiled_.program.ops[i];
+    if (op.kind == OpKind::recv)
+      receiver_[compiled_.recv_stream[i]] = user_[compiled_.recv_stream[i]] = i;
+    for (std::size_t s = 0; s < op.sources.size(); ++s)
+      if (op.sources[s].peer != kLocal) user_[compiled_.source_stream[i][s]] = i;
+  }
 }
 
 void MessageRun::begin(const Launch& launch, std::uint64_t sequence) {
@@ -100,9 +108,19 @@ void MessageRun::deliver(int peer, const Header& header, Segment segment) {
                 {compiled_.program.rank, peer, number_of(sequence_)}};
   };
   if (stream < 0) return refuse("that nobody expects here");
-  SegmentQueue& queue = streams_[static_cast<std::size_t>(stream)];
-  if (header.offset != queue.received()) return refuse("out of order");
-  queue.push(segment);
+  if (const char* why = misfit(static_cast<std::size_t>(stream), header)) return refuse(why);
+  streams_[static_cast<std::size_t>(stream)].push(segment);
+}
+
+// Why a segment cannot be the next one of its stream; null: it can.
+const char* MessageRun::misfit(std::size_t stream, const Header& header) const {
+  if (header.offset != streams_[stream].received()) return "out of order";
+  const std::size_t total = running_[user_[stream]].starts.back();
+  if (header.bytes > total - header.offset) return "that is longer than the message";
+  // A fold would wait for ever for the other half of an element.
+  if (receiver_[stream] == kNoOp && header.bytes % size_of(launch_->dtype) != 0)
+    return "that cuts an element in two";
+  return nullptr;
 }
 
 // A place is given only if nobody reads or writes it any more before the recv does: then it does

@@ -36,7 +36,7 @@ class MessageRun final : public Run {
   void abandon() override;
   Status failure() const override { return failure_; }
 
-  // A segment of this collective has come. One that does not fit is a failure.
+  // A segment of this collective has come. One that does not fit is a failure, Code::corrupt.
   void deliver(int peer, const transport::Header& header, Segment segment);
   // Where the payload of such a segment can be written at once; null: it has to wait for its turn.
   std::byte* place(int peer, const transport::Header& header) const;
@@ -67,6 +67,7 @@ class MessageRun final : public Run {
   bool advance_reduce(std::size_t index);
   std::size_t fold_piece(std::size_t index, std::size_t limit);
   void consume(SegmentQueue& queue, std::size_t bytes, int peer);
+  const char* misfit(std::size_t stream, const transport::Header& header) const;
 
   GroupView& group_;
   Compiled compiled_;
@@ -81,6 +82,7 @@ class MessageRun final : public Run {
   std::unique_ptr<Running[]> running_;
   std::vector<SegmentQueue> streams_;
   std::vector<std::size_t> receiver_;  // per stream: the recv that takes it, or kNoOp (a fold does)
+  std::vector<std::size_t> user_;      // per stream: the recv or fold that takes it
 };
 
 }  // namespace tutti::engine

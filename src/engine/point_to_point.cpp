@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "core/clock.hpp"
 
@@ -31,7 +32,9 @@ PointToPoint::PointToPoint(GroupView& group, int rank, int size, std::string gro
       rank_(rank),
       group_name_(std::move(group_name)),
       credits_(static_cast<std::size_t>(size), kCredits),
-      owed_(static_cast<std::size_t>(size), 0) {}
+      owed_(static_cast<std::size_t>(size), 0),
+      kept_(static_cast<std::size_t>(size), 0),
+      last_id_(static_cast<std::size_t>(size), 0) {}
 
 bool PointToPoint::matches(const Posting& posting, int peer, const Header& header) {
   return (posting.peer == peer || posting.peer < 0) && posting.tag == header.tag &&
@@ -162,6 +165,13 @@ bool PointToPoint::receive(const Key& key, Receiving& receiving) {
 }
 
 Status PointToPoint::deliver(int peer, const Header& header, Segment segment) {
+  if (const char* flaw = flaw_in(peer, header)) {
+    if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
+    return {Code::corrupt,
+            fmt::format("rank {} sent {} (message {}) on group '{}'", peer, flaw, header.sequence,
+                        group_name_),
+            {rank_, peer, 0}};
+  }
   switch (header.kind) {
     case MessageKind::credit:
       credits_[static_cast<std::size_t>(peer)] += static_cast<int>(header.extra);
@@ -174,24 +184,66 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment) {
         deliver_request(peer, header);
       break;
     case MessageKind::eager: deliver_eager(peer, header, segment); break;
-    case MessageKind::bulk: {
-      const auto at = active_.find({peer, header.sequence});
-      const bool fits = at != active_.end() && header.offset == at->second.queue.received() &&
-                        header.offset + header.bytes <= at->second.total;
-      if (!fits) {
-        if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
-        return {Code::corrupt, fmt::format("rank {} sent a piece of message {} that does not fit",
-                                           peer, header.sequence)};
-      }
-      at->second.queue.push(segment);
-      break;
-    }
-    default: return {Code::corrupt, fmt::format("rank {} sent a message of unknown kind", peer)};
+    default: deliver_bulk(peer, header, segment);
   }
   return {};
 }
 
+// What a peer must not have sent, as things stand between the two; null: it may.
+const char* PointToPoint::flaw_in(int peer, const Header& header) const {
+  const auto at = static_cast<std::size_t>(peer);
+  switch (header.kind) {
+    case MessageKind::credit:
+      return header.extra > static_cast<std::uint64_t>(kCredits - credits_[at])
+                 ? "more credits than it had taken messages"
+                 : nullptr;
+    case MessageKind::ready: return flaw_in_ready(peer, header);
+    case MessageKind::request: {
+      if ((header.flags & transport::kCancel) == 0) return flaw_in_new(peer, header);
+      const auto met = active_.find({peer, header.sequence});
+      return met != active_.end() && met->second.queue.opened() ? "half a message, and took it back"
+                                                                : nullptr;
+    }
+    case MessageKind::eager:
+      if (header.bytes > kEagerBytes || header.extra != header.bytes)
+        return "an eager message of a length that it may not have";
+      return kept_[at] >= kCredits ? "more eager messages than it had credits"
+                                   : flaw_in_new(peer, header);
+    case MessageKind::bulk: {
+      const auto met = active_.find({peer, header.sequence});
+      const bool fits = met != active_.end() && header.bytes > 0 &&
+                        header.offset == met->second.queue.received() &&
+                        header.bytes <= met->second.total - header.offset;
+      return fits ? nullptr : "a piece that does not fit";
+    }
+    default: return "a message of a kind that nobody takes here";
+  }
+}
+
+// A peer numbers its messages upwards and announces them in that order, so a number never comes back.
+const char* PointToPoint::flaw_in_new(int peer, const Header& header) const {
+  return header.sequence > last_id_[static_cast<std::size_t>(peer)]
+             ? nullptr
+             : "a message under a number that it has used";
+}
+
+// The send may be over: it was given up while the answer was on its way.
+const char* PointToPoint::flaw_in_ready(int peer, const Header& header) const {
+  if (header.sequence == 0 || header.sequence >= next_id_) return "an answer to what nobody asked";
+  for (const Sending& sending : sends_)
+    if (sending.id == header.sequence &&
+        (sending.posting.peer != peer || sending.state != State::requested))
+      return "an answer to what it was not asked";
+  return nullptr;
+}
+
+void PointToPoint::deliver_bulk(int peer, const Header& header, const Segment& segment) {
+  active_.find({peer, header.sequence})->second.queue.push(segment);
+}
+
 void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment) {
+  ++kept_[static_cast<std::size_t>(peer)];
+  last_id_[static_cast<std::size_t>(peer)] = header.sequence;
   Unexpected message{peer, header, segment, {}, nullptr};
   const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
     return matches(posting, peer, header);
@@ -217,6 +269,7 @@ void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment
 // A request has come, from a peer or from this rank itself.
 void PointToPoint::deliver_request(int peer, const Header& header) {
   Unexpected message{peer, header, {}, {}, nullptr};
+  last_id_[static_cast<std::size_t>(peer)] = header.sequence;
   if (peer == rank_)
     for (Sending& sending : sends_)
       if (sending.id == header.sequence) message.local = &sending;
@@ -368,7 +421,8 @@ void PointToPoint::give_credit(int peer) {
   if (++owed < kCredits / 4) return;
   Header header = header_for(MessageKind::credit, group_.channel(), 0);
   header.extra = static_cast<std::uint64_t>(owed);
-  if (group_.link_to(peer).send(header, nullptr, 0, 0).accepted) owed = 0;
+  if (!group_.link_to(peer).send(header, nullptr, 0, 0).accepted) return;
+  kept_[static_cast<std::size_t>(peer)] -= std::exchange(owed, 0);
 }
 
 void PointToPoint::abandon(const Status& status) {

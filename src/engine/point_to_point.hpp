@@ -63,6 +63,7 @@ class PointToPoint {
   PointToPoint(GroupView& group, int rank, int size, std::string group_name);
 
   void post(Posting posting);
+  // A message from a peer. One that the protocol above does not allow is refused: Code::corrupt.
   Status deliver(int peer, const transport::Header& header, Segment segment);
   bool step(Nanoseconds now);
   // Sends and receives that are not done.
@@ -112,8 +113,12 @@ class PointToPoint {
   void match(Posting posting, Unexpected message);
   void accept(Posting posting, const Unexpected& message);
   void take_eager(const Posting& posting, Unexpected& message);
+  const char* flaw_in(int peer, const transport::Header& header) const;
+  const char* flaw_in_new(int peer, const transport::Header& header) const;
+  const char* flaw_in_ready(int peer, const transport::Header& header) const;
   void deliver_request(int peer, const transport::Header& header);
   void deliver_eager(int peer, const transport::Header& header, Segment segment);
+  void deliver_bulk(int peer, const transport::Header& header, const Segment& segment);
   void cancel(int peer, std::uint64_t id);
   void on_ready(const transport::Header& header);
   bool expire(Nanoseconds now);
@@ -133,6 +138,8 @@ class PointToPoint {
   std::map<Key, Receiving> active_;
   std::vector<int> credits_;  // eager messages that each peer will still keep for us
   std::vector<int> owed_;     // eager messages taken and not yet credited back
+  std::vector<int> kept_;     // eager messages that came and were not credited back, per peer
+  std::vector<std::uint64_t> last_id_;  // of the newest message of each peer
   std::vector<std::shared_ptr<Batch>> ended_;
   Status failure_;
 };

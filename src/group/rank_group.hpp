@@ -63,6 +63,7 @@ class RankGroup final : public Group {
   Status end_set_up(const CallOptions& call);
 
  private:
+  Status run_call(const Call& call);
   // Symmetric memory, and the name under which peers know it.
   struct SharedMemory {
     std::uint64_t id = 0;
@@ -75,6 +76,7 @@ class RankGroup final : public Group {
   Status check_list(std::span<const int> ranks) const;
   Status end_for_good();
   Status agree_on_survivors(std::chrono::nanoseconds timeout);
+  bool stood_still() const;
   void cut_off_the_lost();
   // A new group of some of this one's ranks. `heir`: this one has failed, and its failure is none of
   // the new group's.

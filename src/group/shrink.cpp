@@ -75,7 +75,16 @@ Status RankGroup::agree_on_survivors(std::chrono::nanoseconds timeout) {
                         "without it",
                         where(silent), name(), in_seconds(timeout));
   }
-  return survivors.is_excluded() ? channel_->exclusion() : Status();
+  return survivors.is_excluded() || stood_still() ? channel_->exclusion() : Status();
+}
+
+// It lost the others because it gave no sign of life itself: they went on, and cannot tell it any more.
+bool RankGroup::stood_still() const {
+  engine::Engine& engine = world_->engine();
+  const auto& members = channel_->options().members;
+  return std::any_of(members.begin(), members.end(), [&](int member) {
+    return engine.why_down(member).peer() == engine.endpoint().rank();
+  });
 }
 
 void RankGroup::cut_off_the_lost() {
@@ -84,10 +93,10 @@ void RankGroup::cut_off_the_lost() {
   engine.between_polls([&](transport::Endpoint& endpoint) {
     for (int peer = 0; peer < size(); ++peer) {
       if (!decision.lost[static_cast<std::size_t>(peer)]) continue;
-      engine.cut_off(channel_->options().members[static_cast<std::size_t>(peer)],
-                     {Code::peer_lost,
-                      fmt::format("{} was lost with group '{}'", where(peer), name()),
-                      {rank(), peer, 0}});
+      const int member = channel_->options().members[static_cast<std::size_t>(peer)];
+      engine.cut_off(member, {Code::peer_lost,
+                              fmt::format("{} was lost with group '{}'", where(peer), name()),
+                              {endpoint.rank(), member, 0}});
     }
     for (std::uint32_t number = 1; number <= allocations_; ++number)
       if (!endpoint.unshare_region(region_id(number)))

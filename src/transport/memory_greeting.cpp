@@ -90,7 +90,7 @@ Result<bool> MemoryGreeting::take_offer(int socket) {
   } else if (agreed && !same_process_ && offer.kind == kSharedMemory && descriptors[0] &&
              descriptors[1]) {
     auto window = Window::attach(std::move(descriptors[0]), std::move(descriptors[1]), offer.bytes,
-                                 peer_.rank);
+                                 peer_.rank, offer.lanes);
     if (window.ok())
       theirs_ = std::move(*window);
     else

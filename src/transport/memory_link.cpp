@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
 
 #include "core/check.hpp"
@@ -42,6 +43,8 @@ constexpr bool is_control(MessageKind kind) {
 // One poll takes at most this much, so that no peer starves the others.
 constexpr int kTakeAtOnce = 32;
 constexpr std::size_t kAcksPerBell = kInlineBytes / sizeof(std::uint64_t);
+// The memory in which a payload lies bounds it, whatever that is.
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
 
@@ -60,8 +63,10 @@ MemoryLink::MemoryLink(Ends ends, RegionTable& regions, Log log, Visibility* vis
 
 // ---- sending
 
-Sent MemoryLink::send(const Header& header, const void* payload, std::size_t bytes,
+Sent MemoryLink::send(const Header& given, const void* payload, std::size_t bytes,
                       std::uint64_t token) {
+  Header header = given;
+  header.flags &= static_cast<std::uint8_t>(~kHold);  // nothing is held back here
   if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
   std::lock_guard lock(lock_);
   // What was queued goes first: messages stay in order.
@@ -123,13 +128,12 @@ int MemoryLink::take_block(std::size_t bytes) {
 
 bool MemoryLink::has_room() {
   if (tail_ - consumed_seen_ == kSlots) {
-    PairLane& theirs = in_;
-    consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
+    look_at_consumed();
     if (tail_ - consumed_seen_ == kSlots) {
       // Ask to be woken, then look again: the peer looks after it has taken something.
       out_.wants_room.exchange(1, std::memory_order_seq_cst);
       asked_for_room_.store(true, std::memory_order_relaxed);
-      consumed_seen_ = theirs.consumed.load(std::memory_order_seq_cst);
+      look_at_consumed();
       if (tail_ - consumed_seen_ == kSlots) return false;
     }
   }
@@ -138,6 +142,14 @@ bool MemoryLink::has_room() {
     out_.wants_room.store(0, std::memory_order_relaxed);
   }
   return true;
+}
+
+void MemoryLink::look_at_consumed() {
+  const std::uint64_t consumed = in_.consumed.load(std::memory_order_seq_cst);
+  if (consumed - consumed_seen_ > tail_ - consumed_seen_)
+    distrust("word of messages that it cannot have taken");
+  else
+    consumed_seen_ = consumed;
 }
 
 // Publishes acknowledgements, then the queue. True when both are empty.
@@ -240,7 +252,16 @@ bool MemoryLink::next_is_there() const {
 
 bool MemoryLink::poll(MessageSink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
+  if (given_up_) {
+    flush();  // of what it shall read if it wakes up
+    return false;
+  }
   bool happened = take(sink);
+  if (const char* flaw = flaw_.load(std::memory_order_acquire))
+    return end(sink,
+               Status(Code::corrupt,
+                      fmt::format("rank {} cannot be understood: it sent {}", ends_.peer, flaw),
+                      {ends_.self, ends_.peer, 0}));
   if (backlog_.load(std::memory_order_acquire)) flush();
   // Room counts as something that happened: whoever was refused may be about to sleep over it.
   if (asked_for_room_.load(std::memory_order_relaxed)) happened |= found_room();
@@ -250,11 +271,16 @@ bool MemoryLink::poll(MessageSink& sink) {
   // What was published before the end still counts.
   const Slot& slot = in_.slots[head_ % kSlots];
   if (slot.sequence.load(std::memory_order_acquire) == head_ + 1) return take(sink);
+  return end(sink, !left ? lost_
+                         : Status(Code::peer_lost, fmt::format("rank {} has left", ends_.peer),
+                                  {ends_.self, ends_.peer, 0}));
+}
+
+// A peer that cannot be understood still reads: its groups hear the reason before the link is down.
+bool MemoryLink::end(MessageSink& sink, const Status& why) {
+  if (why.code() == Code::corrupt) sink.on_down(ends_.peer, why);
   down_.store(true, std::memory_order_release);
-  sink.on_down(ends_.peer,
-               !left ? lost_
-                     : Status(Code::peer_lost, fmt::format("rank {} has left", ends_.peer),
-                              {ends_.self, ends_.peer, 0}));
+  if (why.code() != Code::corrupt) sink.on_down(ends_.peer, why);
   return true;
 }
 
@@ -265,7 +291,8 @@ bool MemoryLink::found_room() {
 
 bool MemoryLink::take(MessageSink& sink) {
   int taken = 0;
-  for (; taken < kTakeAtOnce && next_is_there(); ++taken) {
+  for (; taken < kTakeAtOnce && next_is_there() && flaw_.load(std::memory_order_relaxed) == nullptr;
+       ++taken) {
     deliver(sink, in_.slots[head_ % kSlots]);
     ++head_;
   }
@@ -278,13 +305,20 @@ bool MemoryLink::take(MessageSink& sink) {
 }
 
 void MemoryLink::deliver(MessageSink& sink, const Slot& slot) {
-  const Header header = slot.header;
-  if (header.kind == MessageKind::bell) return on_bell(sink, slot);
+  Header header;
+  std::memcpy(&header, &slot.header, sizeof header);
+  if (const char* flaw = flaw_in(header, kMostBytes)) return distrust(flaw);
+  if (header.spare != 0) return distrust("a stream, of which memory has none");
+  const bool is_inline = header.bytes <= kInlineBytes;
+  alignas(16) std::byte inlined[kInlineBytes];
+  std::memcpy(inlined, slot.payload, is_inline ? header.bytes : sizeof(LoanNote));
+  if (header.kind == MessageKind::bell) return on_bell(sink, header, inlined);
   Payload payload;
-  payload.data = slot.payload;
-  if (header.bytes > kInlineBytes) {
+  payload.data = inlined;
+  if (!is_inline) {
     LoanNote note;
-    std::memcpy(&note, slot.payload, sizeof note);
+    std::memcpy(&note, inlined, sizeof note);
+    if (const char* flaw = flaw_in_note(header, note)) return distrust(flaw);
     hold(note, header.bytes, payload);
     if (payload.data == nullptr) {
       // Only memory that was freed here while its owner still sent from it: nobody waits for this.
@@ -294,6 +328,27 @@ void MemoryLink::deliver(MessageSink& sink, const Slot& slot) {
     }
   }
   sink.on_message(ends_.peer, header, payload);
+}
+
+// A lease names a loan of memory that was handed over, or a block of the arena: its own, and no more
+// than it holds. Only data and bulk are lent.
+const char* MemoryLink::flaw_in_note(const Header& header, const LoanNote& note) const {
+  const WindowShape& shape = ends_.theirs->shape();
+  const std::size_t index = index_of(note.lease);
+  if ((note.lease & kLeaseBit) == 0 || index >= kLoans + shape.blocks())
+    return "a lease that cannot be one";
+  if (index < kLoans) {
+    if (!may_be_split(header.kind) || note.region == kArenaRegion)
+      return "a loan of what is never lent";
+    return note.region == kDirectRegion && !ends_.same_process
+               ? "an address of its own, which means nothing here"
+               : nullptr;
+  }
+  const std::size_t block = index - kLoans;
+  if (note.region != kArenaRegion || note.offset != shape.block_offset(ends_.lane_of_self, block) ||
+      header.bytes > shape.block_bytes(block))
+    return "a payload outside of its block";
+  return nullptr;
 }
 
 // Which of the two counts a lease of the peer's arena is in; null for loans.
@@ -322,24 +377,34 @@ void MemoryLink::hold(const LoanNote& note, std::size_t bytes, Payload& payload)
 
 const std::byte* MemoryLink::locate(const LoanNote& note, std::size_t bytes) const {
   if (note.region != kArenaRegion) return reach({note.region, note.offset}, bytes);
-  const std::size_t all = ends_.theirs->bytes();
-  return bytes <= all && note.offset <= all - bytes ? ends_.theirs->at(note.offset) : nullptr;
+  return ends_.theirs->at(note.offset);
 }
 
-void MemoryLink::on_bell(MessageSink& sink, const Slot& slot) {
-  const Header& header = slot.header;
-  if (header.step == kRegionHere) {
-    HandedRegion region;
-    std::memcpy(&region, slot.payload, sizeof region);
-    const std::unique_ptr<std::shared_ptr<Mapping>> mapping(region.mapping);
-    regions_.add(ends_.peer, region.id, *mapping);
-    return tell_mapped(region.id);
+void MemoryLink::on_bell(MessageSink& sink, const Header& header, const std::byte* payload) {
+  std::uint64_t words[kAcksPerBell] = {};
+  if (header.bytes <= sizeof words) std::memcpy(words, payload, header.bytes);
+  switch (header.step) {
+    case kRegionHere:
+      // Its payload is an address, and only the own process's mean anything.
+      if (!ends_.same_process || header.bytes != sizeof(HandedRegion)) break;
+      return on_region(payload);
+    case kRegionMapped:
+      if (header.bytes != sizeof words[0]) break;
+      return regions_.mark_mapped(ends_.peer, words[0]);
+    case kLoansDone:
+      if (header.bytes > sizeof words || header.bytes % sizeof words[0] != 0) break;
+      for (std::size_t i = 0; i < header.bytes / sizeof words[0]; ++i) end_loan(sink, words[i]);
+      return;
   }
-  std::uint64_t words[kAcksPerBell];
-  const std::size_t bytes = std::min<std::size_t>(header.bytes, sizeof words);
-  std::memcpy(words, slot.payload, bytes);
-  if (header.step == kRegionMapped) return regions_.mark_mapped(ends_.peer, words[0]);
-  for (std::size_t i = 0; i < bytes / sizeof words[0]; ++i) end_loan(sink, words[i]);
+  distrust("a bell that says nothing");
+}
+
+void MemoryLink::on_region(const std::byte* payload) {
+  HandedRegion region;
+  std::memcpy(&region, payload, sizeof region);
+  const std::unique_ptr<std::shared_ptr<Mapping>> mapping(region.mapping);
+  if (!regions_.add(ends_.peer, region.id, *mapping)) return distrust(kBadRegion);
+  tell_mapped(region.id);
 }
 
 void MemoryLink::end_loan(MessageSink& sink, std::uint64_t lease) {
@@ -347,11 +412,16 @@ void MemoryLink::end_loan(MessageSink& sink, std::uint64_t lease) {
   Loan ended;
   {
     std::lock_guard lock(lock_);
-    if (index >= kLoans) {
-      if (index - kLoans < block_leases_.size()) block_leases_[index - kLoans] = 0;
+    const bool is_loan = index < kLoans;
+    const bool is_known = is_loan || index - kLoans < block_leases_.size();
+    const std::uint64_t given = !is_known ? 0
+                                : is_loan ? loans_[index].lease
+                                          : block_leases_[index - kLoans];
+    if (given != lease || lease == 0) return distrust("a lease back that it did not have");
+    if (!is_loan) {
+      block_leases_[index - kLoans] = 0;
       return;
     }
-    if (loans_[index].lease != lease) return;
     ended = std::exchange(loans_[index], Loan{});
     if (!ended.forgotten) out_.generations[index].fetch_add(1, std::memory_order_seq_cst);
     free_loans_.push_back(static_cast<std::uint16_t>(index));
@@ -389,6 +459,22 @@ std::byte* MemoryLink::reach(const MemoryRef& ref, std::size_t bytes) const {
   if (ref.region == kDirectRegion && ends_.same_process)
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(ref.offset));
   return regions_.reach(ends_.peer, ref, bytes);
+}
+
+void MemoryLink::distrust(const char* what) {
+  const char* none = nullptr;
+  flaw_.compare_exchange_strong(none, what, std::memory_order_acq_rel);
+}
+
+bool MemoryLink::heard() {
+  const std::uint64_t count = ends_.theirs->head().pulse.load(std::memory_order_relaxed);
+  return std::exchange(pulse_seen_, count) != count || ends_.same_process;
+}
+
+void MemoryLink::give_up(MessageSink& sink, const Status& why) {
+  if (given_up_ || down_.load(std::memory_order_relaxed)) return;
+  given_up_ = true;
+  sink.on_down(ends_.peer, why);
 }
 
 void MemoryLink::lose(Status why) {

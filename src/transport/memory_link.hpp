@@ -13,6 +13,8 @@
 //
 // Thread-safety  as Link. The send lock covers everything that is written into the own lane but
 //                `consumed`, which belongs to poll.
+// Trust          the peer can write its window at any time, also after it was looked at: what it says is
+//                copied once, checked, and only then used. What it must not say ends the link.
 #pragma once
 
 #include <atomic>
@@ -29,6 +31,9 @@
 #include "transport/window.hpp"
 
 namespace tutti::transport {
+
+// What a peer is accused of that hands over memory under a number that is none, or is taken.
+inline constexpr const char* kBadRegion = "memory under a number that it may not use";
 
 // Decides when a published slot is seen: the simulator's seam. Null: at once.
 class Visibility {
@@ -64,6 +69,8 @@ class MemoryLink final : public Link {
   bool revoked(std::uint64_t lease) const override;
   bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
+  bool heard() override;
+  void give_up(MessageSink& sink, const Status& why) override;
   MemoryRef share(const void* data, std::size_t bytes) const override;
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
   void rouse() override;
@@ -74,6 +81,8 @@ class MemoryLink final : public Link {
 
   // The endpoint's calls. `lose`: the peer is gone; poll reports it after what had been published.
   void lose(Status why);
+  // The peer sent `what`, which it must not: poll ends the link with Code::corrupt.
+  void distrust(const char* what);
   // Tells a peer in this process of a region, and a peer elsewhere that its region is mapped here.
   void tell_region(std::uint64_t id, std::shared_ptr<Mapping> mapping);
   void tell_mapped(std::uint64_t id);
@@ -95,6 +104,7 @@ class MemoryLink final : public Link {
   };
 
   bool has_room();
+  void look_at_consumed();
   bool drain();
   void publish(Header header, const void* inlined, std::size_t bytes, std::size_t payload_bytes);
   void publish_note(const Header& header, const LoanNote& note, std::size_t payload_bytes);
@@ -110,7 +120,10 @@ class MemoryLink final : public Link {
 
   bool take(MessageSink& sink);
   void deliver(MessageSink& sink, const Slot& slot);
-  void on_bell(MessageSink& sink, const Slot& slot);
+  bool end(MessageSink& sink, const Status& why);
+  const char* flaw_in_note(const Header& header, const LoanNote& note) const;
+  void on_bell(MessageSink& sink, const Header& header, const std::byte* payload);
+  void on_region(const std::byte* payload);
   void end_loan(MessageSink& sink, std::uint64_t lease);
   const std::byte* locate(const LoanNote& note, std::size_t bytes) const;
   void hold(const LoanNote& note, std::size_t bytes, Payload& payload);
@@ -142,8 +155,11 @@ class MemoryLink final : public Link {
   std::atomic<bool> backlog_{false};  // acks_ or queue_ hold something: poll looks without the lock
   std::atomic<bool> asked_for_room_{false};  // a send was refused, or waits in queue_
   std::atomic<bool> down_{false};
-  Status lost_;  // poll only
+  std::atomic<const char*> flaw_{nullptr};  // the first thing that the peer must not have sent
+  Status lost_;                             // poll only
   bool is_lost_ = false;
+  bool given_up_ = false;
+  std::uint64_t pulse_seen_ = 0;  // the pulse thread's
 };
 
 }  // namespace tutti::transport

@@ -63,4 +63,9 @@ inline Header header_for(MessageKind kind, std::uint32_t channel, std::uint64_t 
 // The largest payload that a control message (everything but data, eager and bulk) may have.
 inline constexpr std::uint64_t kMaxControlBytes = 4096;
 
+// What is wrong with a header that came from a peer, in words that follow "it sent …"; null: nothing.
+// Looks at what every link shares: the kind, the flags that this kind may have, its length (of data,
+// eager and bulk at most `most_bytes`), its place. Streams, leases and memory are the link's to check.
+const char* flaw_in(const Header& header, std::uint64_t most_bytes) noexcept;
+
 }  // namespace tutti::transport

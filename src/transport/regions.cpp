@@ -5,11 +5,20 @@
 #include <cstring>
 #include <mutex>
 
+#include "transport/window.hpp"
+
 namespace tutti::transport {
+
+namespace {
+
+// Two numbers mean something else (window.hpp).
+bool may_be_id(std::uint64_t id) { return id != kArenaRegion && id != kDirectRegion; }
+
+}  // namespace
 
 Result<RegionTable::NewRegion> RegionTable::allocate(std::uint64_t id, std::size_t bytes,
                                                      bool shared) {
-  if (id == 0 || id == ~std::uint64_t{0} || bytes == 0)
+  if (!may_be_id(id) || bytes == 0)
     return Status(Code::invalid_argument,
                   fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
   if (Status status = check_room(bytes); !status.ok()) return status;
@@ -53,10 +62,11 @@ bool RegionTable::unshare(std::uint64_t id) {
   return !found->second.has_file;
 }
 
-void RegionTable::add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping) {
+bool RegionTable::add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping) {
+  if (!may_be_id(id)) return false;
   std::unique_lock lock(mutex_);
   version_.fetch_add(1, std::memory_order_acq_rel);
-  theirs_.insert_or_assign({peer, id}, std::move(mapping));
+  return theirs_.try_emplace({peer, id}, std::move(mapping)).second;
 }
 
 std::shared_ptr<Mapping> RegionTable::mapping(std::uint64_t id) const {

@@ -36,8 +36,9 @@ class RegionTable {
   bool unshare(std::uint64_t id);
 
   // A peer's region: mapped here, or the peer's own mapping when it is in this process. Null: it
-  // has come, but this process cannot map it.
-  void add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping);
+  // has come, but this process cannot map it. False: no region may have this id, or one of this peer
+  // has it already, and somebody may be using it.
+  [[nodiscard]] bool add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping);
   // A share in this rank's own mapping, for a peer in this process: whoever still reads or writes
   // it when its owner has gone finds memory there. Null: there is no such region.
   std::shared_ptr<Mapping> mapping(std::uint64_t id) const;

@@ -1,10 +1,12 @@
 #include "transport/window.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "core/check.hpp"
 
@@ -23,18 +25,34 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 constexpr std::size_t kLanesOffset = round_up(sizeof(WindowHead), kPage);
 
-// A peer's numbers decide how much is read through them: none may exceed what we would make.
-Status check_head(const WindowHead& head, std::size_t bytes, int rank) {
+// A peer's numbers decide how much is read through them: none may exceed what we would make, and each
+// is read once, because the peer could change it after it was found good.
+Result<WindowShape> read_head(WindowHead& head, std::size_t bytes, int rank, std::uint32_t lanes) {
   if (head.magic != kWindowMagic) return Status(Code::corrupt, "the memory is not a window");
   if (head.version != kWindowVersion)
     return Status(Code::mismatch,
                   fmt::format("window layout {} meets layout {}; all ranks must use the same build",
                               head.version, kWindowVersion));
-  const WindowShape shape{head.lanes, head.large_blocks, head.large_bytes};
-  if (head.rank != rank || head.bytes != bytes || head.large_blocks > kMaxLargeBlocks ||
-      head.lanes > bytes / sizeof(PairLane) || head.large_bytes > bytes || shape.bytes() != bytes)
+  const auto once = [](auto& word) { return std::atomic_ref(word).load(); };
+  const WindowShape shape{once(head.lanes), once(head.large_blocks), once(head.large_bytes)};
+  if (head.rank != rank || head.bytes != bytes || shape.lanes != lanes || shape.large_blocks == 0 ||
+      shape.large_blocks > kMaxLargeBlocks || shape.large_bytes < kSmallBytes ||
+      shape.large_bytes > kMaxLargeBytes || shape.bytes() != bytes)
     return Status(Code::corrupt, fmt::format("the window of rank {} contradicts itself", rank));
-  return {};
+  return shape;
+}
+
+// Whoever rings writes to a descriptor that its owner handed over: it must be one that never makes
+// the writer wait.
+Status check_bell(int bell, int rank) {
+  char text[64] = {};
+  const auto length =
+      ::readlink(fmt::format("/proc/self/fd/{}", bell).c_str(), text, sizeof text - 1);
+  const int flags = ::fcntl(bell, F_GETFL);
+  if (length > 0 && std::string_view(text) == "anon_inode:[eventfd]" && flags >= 0 &&
+      (flags & O_NONBLOCK) != 0)
+    return {};
+  return Status(Code::corrupt, fmt::format("the bell of rank {} is none", rank));
 }
 
 }  // namespace
@@ -99,14 +117,15 @@ Result<std::shared_ptr<Window>> Window::create(int rank, const WindowShape& shap
 }
 
 Result<std::shared_ptr<Window>> Window::attach(Descriptor memory, Descriptor bell,
-                                               std::size_t bytes, int rank) {
+                                               std::size_t bytes, int rank, std::uint32_t lanes) {
   if (bytes < kLanesOffset) return Status(Code::corrupt, "the memory is too small for a window");
   auto mapping = Mapping::shared(memory.get(), bytes, false);
   if (!mapping.ok()) return mapping.status();
   auto window = std::make_shared<Window>(std::move(*mapping), Descriptor(), std::move(bell));
-  const WindowHead& head = window->head();
-  if (Status status = check_head(head, bytes, rank); !status.ok()) return status;
-  window->shape_ = WindowShape{head.lanes, head.large_blocks, head.large_bytes};
+  const auto shape = read_head(window->head(), bytes, rank, lanes);
+  if (!shape.ok()) return shape.status();
+  if (Status status = check_bell(window->bell(), rank); !status.ok()) return status;
+  window->shape_ = *shape;
   return window;
 }
 

@@ -23,7 +23,7 @@ TEST_P(TransportContract, messages_arrive_in_the_order_they_were_sent_with_their
   int next = 0;
   const auto push = [&] {
     for (; next < kCount; ++next) {
-      Header header = header_of(MessageKind::data, static_cast<std::uint64_t>(next));
+      Header header = header_of(MessageKind::eager, static_cast<std::uint64_t>(next));
       header.step = 3;
       header.tag = 4;
       header.extra = 5;

@@ -102,7 +102,7 @@ TEST_P(ShrinkOfProcesses, goes_on_when_another_dies_meanwhile) {
         ASSERT_TRUE(smaller.ok()) << smaller.status().to_string();
         group = *smaller;
         while (here.rank == 2) pause();
-        meet_of(here, 2, "attempt " + std::to_string(attempt));
+        // One may have it already when another finds that it lacks a member: they meet in the next one.
         status = group->barrier();
         if (!status.ok()) {
           EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();

@@ -265,7 +265,7 @@ void Recovery::kill(int victim) {
   for (int rank = 0; rank < ranks_; ++rank)
     if (rank != victim)
       static_cast<transport::MemoryLink*>(at(rank).engine->endpoint().link(victim))
-          ->lose({Code::peer_lost, "killed"});
+          ->lose({Code::peer_lost, fmt::format("rank {} was killed", victim), {rank, victim, 0}});
 }
 
 bool Recovery::advance_clock() {

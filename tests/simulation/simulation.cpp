@@ -283,7 +283,7 @@ void Simulation::strike() {
     if (rank != victim_)
       static_cast<transport::MemoryLink*>(
           world_[static_cast<std::size_t>(rank)].engine->endpoint().link(victim_))
-          ->lose({Code::peer_lost, "killed"});
+          ->lose({Code::peer_lost, fmt::format("rank {} was killed", victim_), {rank, victim_, 0}});
 }
 
 // Nothing moves: go to the next moment at which something can. False when there is none.

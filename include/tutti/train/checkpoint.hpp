@@ -37,6 +37,10 @@ struct CheckpointInfo {
 // Collective. Keeps the newest `keep` checkpoints of `folder`; 0: all.
 Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep = 0);
+// Collective: the newest whole checkpoint of `folder`, as rank 0 sees it; empty where there is none.
+// Whole: its manifest can be read and its files have their sizes; loading compares the digests. What
+// a save that was killed left in the folder is removed.
+Result<std::string> newest_checkpoint(Group& group, const std::string& folder);
 // What `path` holds: a folder of checkpoints (its latest is taken) or one checkpoint.
 Result<CheckpointInfo> inspect_checkpoint(const std::string& path);
 // Collective. The model must have the same parameters and buffers; its layout and ranks may differ.

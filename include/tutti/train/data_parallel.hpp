@@ -84,6 +84,8 @@ struct StepInput {
   // Of this step, as traces show it; 0: the one after the last. A step computed again has the
   // same number.
   std::int64_t number = 0;
+  // This rank wants to end with this step; StepReport::stop tells all of them.
+  bool stop = false;
 };
 
 enum class Outcome : std::uint8_t {
@@ -107,6 +109,7 @@ struct StepReport {
   Outcome outcome = Outcome::updated;
   std::int64_t tokens = 0;  // of all ranks
   double grad_norm = 0;     // of the mean gradient, before clipping
+  bool stop = false;        // some rank asked for it: the same answer on every rank
   std::vector<Fault> faults;
   std::vector<std::string> unused;  // parameters that no rank used and that were not told before
 };

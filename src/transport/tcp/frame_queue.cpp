@@ -26,7 +26,7 @@ iovec part(const void* data, std::size_t bytes) { return {const_cast<void*>(data
 
 }  // namespace
 
-ssize_t FrameQueue::write_one(int socket, const Header* header, const void* payload,
+ssize_t FrameQueue::write_one(int socket, const WireHeader* header, const void* payload,
                               std::size_t bytes) {
   iovec parts[2];
   std::size_t count = 0;
@@ -35,38 +35,38 @@ ssize_t FrameQueue::write_one(int socket, const Header* header, const void* payl
   return send_vector(socket, parts, count);
 }
 
-void FrameQueue::push_copy(const Header& header, const void* payload, std::size_t written) {
+void FrameQueue::push_copy(const WireHeader& wire, const void* payload, std::size_t written) {
   Frame frame;
-  frame.header = header;
-  frame.payload_bytes = header.bytes;
-  frame.copy.assign(static_cast<const char*>(payload), header.bytes);
+  frame.wire = wire;
+  frame.payload_bytes = wire.header.bytes;
+  frame.copy.assign(static_cast<const char*>(payload), wire.header.bytes);
   push(std::move(frame), written);
 }
 
-void FrameQueue::push_lent(const Header& header, const void* payload, std::size_t written,
+void FrameQueue::push_lent(const WireHeader& wire, const void* payload, std::size_t written,
                            std::uint64_t token) {
   Frame frame;
-  frame.header = header;
-  frame.payload_bytes = header.bytes;
+  frame.wire = wire;
+  frame.payload_bytes = wire.header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
   frame.lent = frame.large = frame.in_turn = true;
   push(std::move(frame), written);
 }
 
-void FrameQueue::push_header(const Header& header, std::size_t written) {
+void FrameQueue::push_header(const WireHeader& wire, std::size_t written) {
   Frame frame;
-  frame.header = header;
+  frame.wire = wire;
   frame.in_turn = true;  // payloads on the other socket follow the order of their headers
   push(std::move(frame), written);
 }
 
-void FrameQueue::push_payload(const Header& header, const void* payload, std::size_t written,
+void FrameQueue::push_payload(const WireHeader& wire, const void* payload, std::size_t written,
                               std::uint64_t token) {
   Frame frame;
-  frame.header = header;
+  frame.wire = wire;
   frame.header_bytes = 0;
-  frame.payload_bytes = header.bytes;
+  frame.payload_bytes = wire.header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
   frame.lent = frame.large = frame.in_turn = true;
@@ -76,7 +76,7 @@ void FrameQueue::push_payload(const Header& header, const void* payload, std::si
 void FrameQueue::push(Frame frame, std::size_t written) {
   if (frames_.empty()) written_ = written;
   bytes_ += frame.size() - written;
-  const std::size_t place = frame.in_turn ? frames_.size() : place_for_small(frame.header.channel);
+  const std::size_t place = frame.in_turn ? frames_.size() : place_for_small(frame.channel());
   frames_.insert(frames_.begin() + static_cast<std::ptrdiff_t>(place), std::move(frame));
 }
 
@@ -84,7 +84,7 @@ void FrameQueue::push(Frame frame, std::size_t written) {
 std::size_t FrameQueue::place_for_small(std::uint32_t channel) const {
   const std::size_t started = written_ > 0 && !frames_.empty() ? 1 : 0;
   std::size_t place = frames_.size();
-  while (place > started && frames_[place - 1].header.channel != channel) --place;
+  while (place > started && frames_[place - 1].channel() != channel) --place;
   while (place < frames_.size() && !frames_[place].large) ++place;
   return place;
 }
@@ -99,7 +99,7 @@ FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& compl
       const std::size_t of_header = std::min(skip, frame.header_bytes);
       const std::size_t of_payload = skip - of_header;
       if (of_header < frame.header_bytes)
-        parts[count++] = part(reinterpret_cast<const std::byte*>(&frame.header) + of_header,
+        parts[count++] = part(reinterpret_cast<const std::byte*>(&frame.wire) + of_header,
                               frame.header_bytes - of_header);
       if (of_payload < frame.payload_bytes)
         parts[count++] = part(frame.data() + of_payload, frame.payload_bytes - of_payload);
@@ -117,14 +117,14 @@ void FrameQueue::advance(std::size_t written, std::vector<Completion>& completed
   while (!frames_.empty() && written_ >= frames_.front().size()) {
     const Frame& frame = frames_.front();
     written_ -= frame.size();
-    if (frame.lent) completed.push_back({frame.header.channel, frame.token});
+    if (frame.lent) completed.push_back({frame.channel(), frame.token});
     frames_.pop_front();
   }
 }
 
 void FrameQueue::forget(std::uint32_t channel) {
   for (Frame& frame : frames_) {
-    if (!frame.lent || frame.header.channel != channel) continue;
+    if (!frame.lent || frame.channel() != channel) continue;
     frame.copy.assign(reinterpret_cast<const char*>(frame.payload), frame.payload_bytes);
     frame.lent = false;
   }

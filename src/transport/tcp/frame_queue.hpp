@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/message.hpp"
+#include "transport/tcp/wire_header.hpp"
 
 namespace tutti::transport {
 
@@ -39,15 +39,15 @@ class FrameQueue {
 
   // Writes one frame directly, or one of its halves (the other null); gives how many bytes went, or
   // -1 with errno.
-  static ssize_t write_one(int socket, const Header* header, const void* payload,
+  static ssize_t write_one(int socket, const WireHeader* header, const void* payload,
                            std::size_t bytes);
   // Queues a frame of which `written` bytes are out already.
-  void push_copy(const Header& header, const void* payload, std::size_t written);
-  void push_lent(const Header& header, const void* payload, std::size_t written,
+  void push_copy(const WireHeader& header, const void* payload, std::size_t written);
+  void push_lent(const WireHeader& header, const void* payload, std::size_t written,
                  std::uint64_t token);
   // The halves of a frame, each for the queue of its own socket.
-  void push_header(const Header& header, std::size_t written);
-  void push_payload(const Header& header, const void* payload, std::size_t written,
+  void push_header(const WireHeader& header, std::size_t written);
+  void push_payload(const WireHeader& header, const void* payload, std::size_t written,
                     std::uint64_t token);
   // Writes as much as the socket takes, several frames a call.
   Written write(int socket, std::vector<Completion>& completed);
@@ -57,15 +57,16 @@ class FrameQueue {
 
  private:
   struct Frame {
-    Header header;
+    WireHeader wire;
     const std::byte* payload = nullptr;  // when lent
     std::string copy;                    // when not
     std::uint64_t token = 0;
     bool lent = false;
-    bool large = false;                         // small ones of other channels may pass it
-    bool in_turn = false;                       // it passes nobody
-    std::size_t header_bytes = sizeof(Header);  // 0: only the payload leaves here
+    bool large = false;                             // small ones of other channels may pass it
+    bool in_turn = false;                           // it passes nobody
+    std::size_t header_bytes = sizeof(WireHeader);  // 0: only the payload leaves here
     std::size_t payload_bytes = 0;
+    std::uint32_t channel() const { return wire.header.channel; }
     std::size_t size() const { return header_bytes + payload_bytes; }
     const std::byte* data() const {
       return lent ? payload : reinterpret_cast<const std::byte*>(copy.data());

@@ -15,6 +15,8 @@ constexpr std::size_t kDirectBytes = 16 * 1024;
 constexpr std::size_t kBulkyBytes = 512;
 // What one poll reads at most, so that no peer starves the others.
 constexpr std::size_t kReadAtOnce = 512 * 1024;
+constexpr const char* kBadCheck =
+    "a frame that does not fit its checksum: the link, or a machine on its way, damages data";
 // Frames that may wait for a payload on another stream.
 constexpr std::size_t kMaxWaiting = 64;
 
@@ -35,28 +37,9 @@ FrameReader::End end_of(ssize_t got, std::size_t total) {
 
 }  // namespace
 
-bool is_sane(const Header& header) noexcept {
-  switch (header.kind) {
-    case MessageKind::data:
-    case MessageKind::eager:
-    case MessageKind::bulk: return header.bytes <= kMaxFrameBytes;
-    case MessageKind::arrive:
-    case MessageKind::request:
-    case MessageKind::ready:
-    case MessageKind::credit:
-    case MessageKind::query:
-    case MessageKind::report:
-    case MessageKind::abort:
-    case MessageKind::goodbye:
-    case MessageKind::bell:
-    case MessageKind::meet:
-    case MessageKind::view: return header.bytes <= kMaxControlBytes;
-  }
-  return false;
-}
-
-FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams)
+FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams, bool checked)
     : peer_(peer),
+      checked_(checked),
       pool_(pool),
       staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
       asides_(streams) {}
@@ -67,7 +50,7 @@ FrameReader::End FrameReader::read(std::size_t stream, int socket, MessageSink& 
 
 FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
   std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
-  while (!corrupt_ && total < kReadAtOnce) {
+  while (flaw_ == nullptr && total < kReadAtOnce) {
     if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
     std::size_t asked = 0;
     const ssize_t got = fill(socket, asked);
@@ -75,10 +58,10 @@ FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
     total += static_cast<std::size_t>(got);
     parse_staged(sink);
     // Less than asked for: there was no more. It saves the call that would only say so.
-    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && !corrupt_)
+    if (static_cast<std::size_t>(got) < asked && waiting_.size() < kMaxWaiting && flaw_ == nullptr)
       return End::drained;
   }
-  return corrupt_ ? End::corrupt : End::more;
+  return flaw_ != nullptr ? End::corrupt : End::more;
 }
 
 // True if there was anything.
@@ -99,9 +82,10 @@ FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Message
     const ssize_t got = receive(socket, into, asked, landing != nullptr ? 0 : MSG_PEEK);
     if (got <= 0) return end_of(got, total);
     if (landing == nullptr) return total == 0 ? End::waiting : End::more;
-    landing->got += static_cast<std::size_t>(got);
+    take(*landing, static_cast<std::size_t>(got));
     total += static_cast<std::size_t>(got);
     if (landing->whole()) {
+      if (!is_intact(*landing)) return End::corrupt;
       expected.front()->here = true;
       expected.pop_front();
       deliver_waiting(sink);
@@ -124,24 +108,25 @@ ssize_t FrameReader::fill(int socket, std::size_t& asked) {
   // Among large frames a header is read almost alone: what comes behind it into the staging buffer
   // has to be copied once more.
   const std::size_t room = bulky_ ? std::max(end_, kBulkyBytes) - end_ : kStagingBytes - end_;
-  asked = direct ? missing : std::max<std::size_t>(room, sizeof(Header));
+  asked = direct ? missing : std::max<std::size_t>(room, sizeof(WireHeader));
   const ssize_t got =
       receive(socket, direct ? current_.target + current_.got : staging_.get() + end_, asked, 0);
-  if (got > 0) (direct ? current_.got : end_) += static_cast<std::size_t>(got);
+  if (got > 0 && direct)
+    take(current_, static_cast<std::size_t>(got));
+  else if (got > 0)
+    end_ += static_cast<std::size_t>(got);
   return got;
 }
 
 // One step on what is staged. False: more bytes are needed.
 bool FrameReader::parse(MessageSink& sink) {
   if (!has_header_) {
-    if (staged() < sizeof header_) return false;
-    std::memcpy(&header_, staging_.get() + begin_, sizeof header_);
+    if (staged() < sizeof wire_) return false;
+    std::memcpy(static_cast<void*>(&wire_), staging_.get() + begin_, sizeof wire_);
+    flaw_ = find_flaw();
+    if (flaw_ != nullptr) return false;
     const std::uint16_t stream = header_.spare;
-    const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
-    corrupt_ = !is_sane(header_) || stream >= asides_.size() ||
-               (stream != 0 && (!lendable || header_.bytes == 0));
-    if (corrupt_) return false;
-    begin_ += sizeof header_;
+    begin_ += sizeof wire_;
     header_.spare = 0;  // it has said its word
     bulky_ = header_.bytes >= kStagingBytes;
     if (stream != 0) {
@@ -157,29 +142,55 @@ bool FrameReader::parse(MessageSink& sink) {
   const std::size_t part = std::min<std::size_t>(staged(), current_.header.bytes - current_.got);
   std::memcpy(current_.target + current_.got, staging_.get() + begin_, part);
   begin_ += part;
-  current_.got += part;
-  if (!current_.whole()) return false;
+  take(current_, part);
+  if (!current_.whole() || !is_intact(current_)) return false;
   landing_ = has_header_ = false;
   finish(current_, sink);
   return true;
+}
+
+const char* FrameReader::find_flaw() const {
+  if (checked_ && wire_.check() != wire_.header_check) return kBadCheck;
+  const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
+  if (header_.spare >= asides_.size()) return "a message on a stream that is not there";
+  if (header_.spare != 0 && (!lendable || header_.bytes == 0))
+    return "a message on a stream that its kind does not use";
+  return flaw_in(header_, kMaxFrameBytes);
+}
+
+// `bytes` more of a payload are in their place.
+void FrameReader::take(Landing& landing, std::size_t bytes) {
+  if (checked_) landing.check = crc32c(landing.target + landing.got, bytes, landing.check);
+  landing.got += bytes;
+}
+
+// Asked before anybody hears of a payload.
+bool FrameReader::is_intact(const Landing& landing) {
+  if (!checked_ || landing.check == landing.expected) return true;
+  flaw_ = kBadCheck;
+  return false;
 }
 
 bool FrameReader::parse_small(MessageSink& sink) {
   if (staged() < header_.bytes) return false;
   alignas(16) std::array<std::byte, kInlineBytes> payload;  // the staging buffer aligns nothing
   std::memcpy(payload.data(), staging_.get() + begin_, header_.bytes);
+  if (checked_ && crc32c(payload.data(), header_.bytes) != wire_.payload_check) {
+    flaw_ = kBadCheck;
+    return false;
+  }
   begin_ += header_.bytes;
   has_header_ = false;
   if (header_.kind == MessageKind::bell) return true;
   if (must_wait(header_.channel))
-    waiting_.push_back({{header_, nullptr, 0, 0}, true, true, payload});
+    waiting_.push_back({{.header = header_}, true, true, payload});
   else
     sink.on_message(peer_, header_, {payload.data(), 0, false});
   return true;
 }
 
 FrameReader::Landing FrameReader::start(const Header& header, MessageSink& sink) {
-  Landing landing{header, nullptr, 0, 0};
+  Landing landing{.header = header, .expected = wire_.payload_check};
   if (header.kind == MessageKind::data || header.kind == MessageKind::bulk)
     landing.target = sink.place(peer_, header);
   if (landing.target != nullptr) return landing;

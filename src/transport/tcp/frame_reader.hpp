@@ -20,15 +20,13 @@
 
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
+#include "transport/tcp/wire_header.hpp"
 
 namespace tutti::transport {
 
 // The largest payload of one frame. Senders stay within their segment size, which may differ by
 // rank.
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{64} << 20;
-
-// Whether a header can be what it claims.
-bool is_sane(const Header& header) noexcept;
 
 class FrameReader {
  public:
@@ -39,9 +37,10 @@ class FrameReader {
     waiting,  // nothing was done: another stream has to bring something first
     closed,   // the peer has closed
     failed,   // errno says why
-    corrupt,  // bad_header() cannot be one
+    corrupt,  // flaw() says what was wrong
   };
-  FrameReader(int peer, BufferPool& pool, std::size_t streams = 1);
+  // `checked`: frames carry checksums, and one that does not fit its own is corrupt.
+  FrameReader(int peer, BufferPool& pool, std::size_t streams = 1, bool checked = false);
 
   End read(int socket, MessageSink& sink) { return read(0, socket, sink); }
   End read(std::size_t stream, int socket, MessageSink& sink);
@@ -49,7 +48,8 @@ class FrameReader {
   bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
   // Moves payloads that are being placed for `channel` into memory of our own.
   void forget(std::uint32_t channel);
-  const Header& bad_header() const { return header_; }
+  // "a message with flags that its kind does not have"; null: nothing was wrong so far.
+  const char* flaw() const { return flaw_; }
 
  private:
   // A large payload on its way in.
@@ -58,6 +58,8 @@ class FrameReader {
     std::byte* target = nullptr;
     std::uint64_t lease = 0;  // 0: placed
     std::size_t got = 0;
+    std::uint32_t expected = 0;  // checksum of all of it
+    std::uint32_t check = 0;     // of what is here
     bool whole() const { return got == header.bytes; }
   };
   // A frame that has to wait for one before it, or whose payload comes on another stream.
@@ -74,6 +76,9 @@ class FrameReader {
   bool parse_staged(MessageSink& sink);
   bool parse(MessageSink& sink);
   bool parse_small(MessageSink& sink);
+  const char* find_flaw() const;
+  void take(Landing& landing, std::size_t bytes);
+  bool is_intact(const Landing& landing);
   Landing start(const Header& header, MessageSink& sink);
   void finish(const Landing& landing, MessageSink& sink);
   void deliver(const Landing& landing, MessageSink& sink);
@@ -83,16 +88,18 @@ class FrameReader {
   ssize_t fill(int socket, std::size_t& asked);
 
   int peer_;
+  bool checked_;
   BufferPool& pool_;
   std::unique_ptr<std::byte[]> staging_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 
   bool has_header_ = false;
-  bool corrupt_ = false;
+  const char* flaw_ = nullptr;
   bool bulky_ = false;    // the last frame was a large one: the next will be, too
   bool landing_ = false;  // a large payload of stream 0 is under way
-  Header header_;
+  WireHeader wire_;
+  Header& header_ = wire_.header;
   Landing current_;
 
   std::deque<Waiting> waiting_;               // in order; an element stays where it is

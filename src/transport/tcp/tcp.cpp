@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/files.hpp"
 #include "core/words.hpp"
 #include "transport/linked_endpoint.hpp"
 #include "transport/tcp/socket_options.hpp"
@@ -12,13 +13,17 @@
 namespace tutti::transport {
 namespace {
 
+constexpr std::string_view kPlain = " plain";
+
 class Tcp final : public Transport {
  public:
   std::string_view name() const override { return "tcp"; }
   Door door() const override { return Door::network; }
-  // The note is how many connections this rank wants with each peer.
+  // The note is how many connections this rank wants with each peer, and "plain" if it can do without
+  // checksums.
   Result<std::string> viable(const Config& config) const override {
-    return std::to_string(std::clamp(config.streams, 1, kMaxStreams));
+    return fmt::format("{}{}", std::clamp(config.streams, 1, kMaxStreams),
+                       config.tcp_checksum ? "" : kPlain);
   }
   bool can_link(const Address&, const Address&) const override { return true; }
   // As many as both want.
@@ -41,14 +46,18 @@ class Tcp final : public Transport {
     }
     return endpoint.add_message(
         peer, std::make_unique<TcpLink>(party.rank, peer, std::move(sockets),
-                                        party.config.segment_bytes, party.of(peer).whereabouts()));
+                                        party.config.segment_bytes, party.of(peer).whereabouts(),
+                                        !is_plain(party.self()) || !is_plain(party.of(peer)),
+                                        party.config.dead_after));
   }
 
  private:
   int streams_of(const Address& address) const {
-    const auto wanted = parse_integer(*address.note_of(name()));
+    const auto wanted = parse_integer(first_word(*address.note_of(name())));
     return static_cast<int>(std::clamp<std::int64_t>(wanted.ok() ? *wanted : 1, 1, kMaxStreams));
   }
+  // A link goes without checksums only if both sides do.
+  bool is_plain(const Address& address) const { return address.note_of(name())->ends_with(kPlain); }
 };
 
 }  // namespace

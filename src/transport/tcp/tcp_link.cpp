@@ -1,6 +1,7 @@
 #include "transport/tcp/tcp_link.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -39,16 +40,19 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 }  // namespace
 
 TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
-                 std::string whereabouts)
+                 std::string whereabouts, bool checked, Nanoseconds dead_after)
     : self_(self),
       peer_(peer),
-      frame_bytes_(std::clamp<std::size_t>(2 * segment_bytes, kCopyBytes, kMaxFrameBytes)),
+      checked_(checked),
+      // Whole lines, so that no element is ever cut in two.
+      frame_bytes_(
+          std::clamp<std::size_t>(2 * segment_bytes / 64 * 64, kCopyBytes, kMaxFrameBytes)),
       frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
-      reader_(peer, pool_, sockets.size()) {
+      reader_(peer, pool_, sockets.size(), checked) {
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
   for (Descriptor& socket : sockets) {
-    watch_for_silence(socket.get());
+    leave_silence_to_us(socket.get(), dead_after);
     streams_.emplace_back(std::move(socket));
   }
 }
@@ -98,7 +102,7 @@ Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
   if (hold && !lend) {
     FrameQueue& queue = streams_.front().queue;
     if (queue.empty()) held_.store(true, std::memory_order_release);
-    queue.push_copy(header, payload, 0);
+    queue.push_copy(seal(header, payload), payload, 0);
     return {true, false, bytes};
   }
   const std::size_t stream = lend ? least_busy() : 0;
@@ -120,8 +124,12 @@ std::size_t TcpLink::least_busy() const {
   return best;
 }
 
+WireHeader TcpLink::seal(const Header& header, const void* payload) const {
+  return checked_ ? WireHeader::sealed(header, payload) : WireHeader(header);
+}
+
 // False: the connection is broken. poll says why, after everything that the peer had sent was read.
-bool TcpLink::try_write(Stream& stream, const Header* header, const void* payload,
+bool TcpLink::try_write(Stream& stream, const WireHeader* header, const void* payload,
                         std::size_t bytes, std::size_t& written) {
   const ssize_t went = FrameQueue::write_one(stream.socket.get(), header, payload, bytes);
   if (went < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -136,15 +144,16 @@ Sent TcpLink::send_whole(const Header& header, const void* payload, std::uint64_
                          bool lend) {
   Stream& stream = streams_.front();
   const std::size_t bytes = header.bytes;
+  const WireHeader wire = seal(header, payload);
   std::size_t written = 0;
   if (stream.queue.empty()) {
-    if (!try_write(stream, &header, payload, bytes, written)) return {true, false, bytes};
-    if (written == sizeof header + bytes) return {true, false, bytes};
+    if (!try_write(stream, &wire, payload, bytes, written)) return {true, false, bytes};
+    if (written == sizeof wire + bytes) return {true, false, bytes};
   }
   if (lend)
-    stream.queue.push_lent(header, payload, written, token);
+    stream.queue.push_lent(wire, payload, written, token);
   else
-    stream.queue.push_copy(header, payload, written);
+    stream.queue.push_copy(wire, payload, written);
   // Nothing waits for the socket: what was held goes now, in the same call.
   if (held_.exchange(false)) write_queue(stream);
   note_backlog();
@@ -158,15 +167,16 @@ Sent TcpLink::send_apart(Header header, const void* payload, std::uint64_t token
   Stream& aside = streams_[index];
   const std::size_t bytes = header.bytes;
   header.spare = static_cast<std::uint16_t>(index);
+  const WireHeader wire = seal(header, payload);
   std::size_t written = 0;
-  if (first.queue.empty() && !try_write(first, &header, nullptr, 0, written))
+  if (first.queue.empty() && !try_write(first, &wire, nullptr, 0, written))
     return {true, false, bytes};
-  if (written < sizeof header) first.queue.push_header(header, written);
+  if (written < sizeof wire) first.queue.push_header(wire, written);
   if (held_.exchange(false)) write_queue(first);
   written = 0;
   if (aside.queue.empty() && !try_write(aside, nullptr, payload, bytes, written))
     return {true, false, bytes};
-  if (written < bytes) aside.queue.push_payload(header, payload, written, token);
+  if (written < bytes) aside.queue.push_payload(wire, payload, written, token);
   note_backlog();
   return {true, written < bytes, bytes};
 }
@@ -229,10 +239,20 @@ bool TcpLink::flush() {
   return queued_bytes() == 0;
 }
 
+bool TcpLink::has_arrived() const {
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed) ||
+      is_cut())
+    return true;
+  return std::all_of(streams_.begin(), streams_.end(), [](const Stream& stream) {
+    return unacknowledged_bytes(stream.socket.get()) == 0;
+  });
+}
+
 // ---- polling
 
 bool TcpLink::ready() const {
-  if (down_.load(std::memory_order_relaxed)) return false;
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed))
+    return false;
   if (some_ended_) return true;  // the others' time may be up
   for (const Stream& stream : streams_)
     if (stream.readable || stream.writable) return true;
@@ -245,7 +265,8 @@ void TcpLink::suppose_readable() {
 }
 
 bool TcpLink::poll(MessageSink& sink) {
-  if (down_.load(std::memory_order_relaxed)) return false;
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed))
+    return false;
   bool room = held_.load(std::memory_order_acquire);
   for (Stream& stream : streams_) room |= std::exchange(stream.writable, false);
   // Room counts as something that happened: whoever was refused may be about to sleep over it.
@@ -281,7 +302,9 @@ bool TcpLink::receive(MessageSink& sink) {
 
 bool TcpLink::receive(std::size_t index, MessageSink& sink) {
   Stream& stream = streams_[index];
-  switch (reader_.read(index, stream.socket.get(), sink)) {
+  const FrameReader::End end = reader_.read(index, stream.socket.get(), sink);
+  stream.rests.store(end == FrameReader::End::waiting, std::memory_order_relaxed);
+  switch (end) {
     case FrameReader::End::more: return true;
     case FrameReader::End::drained: stream.readable = stream.ending; return true;
     case FrameReader::End::nothing: stream.readable = false; return false;
@@ -294,9 +317,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
       go_down(sink, Code::peer_lost, std::strerror(errno));
       return true;
     case FrameReader::End::corrupt:
-      go_down(sink, Code::corrupt,
-              fmt::format("it sent a frame that cannot be one (kind {}, {} bytes)",
-                          static_cast<int>(reader_.bad_header().kind), reader_.bad_header().bytes));
+      go_down(sink, Code::corrupt, fmt::format("it sent {}", reader_.flaw()));
       return true;
   }
   return true;
@@ -324,6 +345,15 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
 }
 
 void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
+  const bool misunderstood = code == Code::corrupt;
+  const char* verb = misunderstood ? "cannot be understood" : "is gone";
+  const Status status(code, fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why),
+                      {self_, peer_, 0});
+  // A peer that cannot be understood still reads: its groups hear the reason before the link closes.
+  if (misunderstood) {
+    sink.on_down(peer_, status);
+    write_queued();
+  }
   down_.store(true, std::memory_order_release);
   {
     std::lock_guard lock(lock_);
@@ -334,9 +364,44 @@ void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
     completed_.clear();
     held_ = backlog_ = false;
   }
-  const char* verb = code == Code::corrupt ? "cannot be understood" : "is gone";
-  const auto text = fmt::format("rank {} ({}) {}: {}", peer_, whereabouts_, verb, why);
-  sink.on_down(peer_, Status(code, text, {self_, peer_, 0}));
+  if (!misunderstood) sink.on_down(peer_, status);
+}
+
+// ---- signs of life
+
+// What lies here because nobody polls is a sign of life like any other, and what the kernel does not
+// take now it will send by itself, as soon as the peer reads: then no beat is needed.
+void TcpLink::beat() {
+  if (down_.load(std::memory_order_acquire)) return;
+  write_queued();
+  {
+    std::lock_guard lock(lock_);
+    if (queued_bytes() > 0) return;
+  }
+  (void)send(header_for(MessageKind::bell, 0, 0), nullptr, 0, 0);
+}
+
+// Asked of the kernel: bytes have come, whether or not anybody has read them. While something lies
+// unread the peer may find its window full, and cannot be blamed for its silence.
+bool TcpLink::heard() {
+  bool heard = false;
+  for (Stream& stream : streams_) {
+    const auto received = bytes_received(stream.socket.get());
+    if (!received || std::exchange(stream.received, *received) != *received) heard = true;
+    if (!stream.rests.load(std::memory_order_relaxed) && unread_bytes(stream.socket.get()) > 0)
+      heard = true;
+  }
+  return heard;
+}
+
+void TcpLink::give_up(MessageSink& sink, const Status& why) {
+  if (down_.load(std::memory_order_relaxed) || given_up_.exchange(true)) return;
+  sink.on_down(peer_, why);
+}
+
+bool TcpLink::is_cut() const {
+  pollfd entry{streams_.front().socket.get(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void TcpLink::forget(std::uint32_t channel) {

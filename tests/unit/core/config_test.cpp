@@ -105,6 +105,7 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(with("TUTTI_STREAMS", "4")->streams, 4);
   EXPECT_EQ(Config().streams, 1);
   EXPECT_EQ(with("TUTTI_TCP_CONGESTION", "reno")->tcp_congestion, "reno");
+  EXPECT_FALSE(with("TUTTI_TCP_CHECKSUM", "0")->tcp_checksum);
   EXPECT_FALSE(with("TUTTI_PROGRESS_THREAD", "off")->progress_thread);
 }
 

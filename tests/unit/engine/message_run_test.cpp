@@ -197,5 +197,39 @@ TEST(MessageRun, refuses_a_segment_that_nobody_expects) {
   EXPECT_NE(run.failure().message().find("rank 1"), std::string::npos) << run.failure().message();
 }
 
+// Rank 0 of two in a ring: a fold takes step 0, a recv step 1, 512 bytes each.
+TEST(MessageRun, refuses_a_segment_that_does_not_fit_into_its_message) {
+  schedule::Request request;
+  request.collective = Collective::all_reduce;
+  request.size = 2;
+  std::vector<std::int64_t> memory(128), result(128);
+  Launch launch;
+  launch.collective = Collective::all_reduce;
+  launch.dtype = Dtype::i64;
+  launch.input = {{reinterpret_cast<std::byte*>(memory.data()), 1024}};
+  launch.output = {{reinterpret_cast<std::byte*>(result.data()), 1024}};
+  TakingGroup group;
+  MessageRun run(group, compile(fuse_folds(*schedule::build(Algorithm::ring, request))), 64);
+  const auto code_of = [&](std::uint32_t step, std::uint64_t offset, std::uint64_t bytes) {
+    run.begin(launch, 5);
+    transport::Header header;
+    header.sequence = 5;
+    header.step = step;
+    header.offset = offset;
+    header.bytes = bytes;
+    Segment segment;
+    segment.bytes = bytes;
+    run.deliver(1, header, segment);
+    return run.failure().code();
+  };
+  EXPECT_EQ(code_of(0, 0, 512), Code::ok);
+  EXPECT_EQ(code_of(0, 0, 520), Code::corrupt);
+  EXPECT_EQ(code_of(0, 0, 12), Code::corrupt) << "half an element";
+  EXPECT_EQ(code_of(0, 8, 8), Code::corrupt) << "out of order";
+  EXPECT_EQ(code_of(1, 0, 512), Code::ok);
+  EXPECT_EQ(code_of(1, 0, 513), Code::corrupt);
+  EXPECT_EQ(code_of(1, 0, ~std::uint64_t{0}), Code::corrupt);
+}
+
 }  // namespace
 }  // namespace tutti::engine

@@ -69,8 +69,18 @@ TEST(Transports, tcp_takes_as_many_connections_as_both_want_and_can_be) {
     few.ready[1].note = nonsense;
     EXPECT_EQ(tcp.connections(few, many), 1) << nonsense;
   }
+  few.ready[1].note = "2 plain";
+  EXPECT_EQ(tcp.connections(few, many), 2);
   few.ready[1].note = many.ready[1].note = "1000";
   EXPECT_EQ(tcp.connections(few, many), 8);
+}
+
+TEST(Transports, tcp_says_when_it_can_do_without_checksums) {
+  Config config;
+  config.streams = 3;
+  EXPECT_EQ(*tcp_transport().viable(config), "3");
+  config.tcp_checksum = false;
+  EXPECT_EQ(*tcp_transport().viable(config), "3 plain");
 }
 
 TEST(Transports, ask_where_two_ranks_are) {

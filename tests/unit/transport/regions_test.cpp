@@ -25,17 +25,30 @@ TEST(RegionTable, reach_stays_within_the_region) {
   auto mapping = Mapping::anonymous(100);
   ASSERT_TRUE(mapping.ok());
   const std::byte* memory = mapping->data();
-  table.add(3, 7, std::make_shared<Mapping>(std::move(*mapping)));
+  ASSERT_TRUE(table.add(3, 7, std::make_shared<Mapping>(std::move(*mapping))));
   EXPECT_EQ(table.reach(3, {7, 10}, 90), memory + 10);
   EXPECT_EQ(table.reach(3, {7, 10}, 91), nullptr);
   EXPECT_EQ(table.reach(3, {7, ~std::uint64_t{0}}, 2), nullptr);
   EXPECT_EQ(table.reach(3, {7, 0}, ~std::size_t{0}), nullptr);
   EXPECT_EQ(table.reach(2, {7, 0}, 1), nullptr);
-  table.add(3, 8, nullptr);  // one that this process could not map
+  ASSERT_TRUE(table.add(3, 8, nullptr));  // one that this process could not map
   EXPECT_TRUE(table.has_come(3, 8));
   EXPECT_EQ(table.reach(3, {8, 0}, 1), nullptr);
   table.free(7);
   EXPECT_FALSE(table.has_come(3, 7));
+}
+
+// Whoever found it may hold its address.
+TEST(RegionTable, a_peer_cannot_replace_what_it_has_handed_over) {
+  RegionTable table;
+  auto first = Mapping::anonymous(100), second = Mapping::anonymous(200);
+  ASSERT_TRUE(first.ok() && second.ok());
+  const std::byte* memory = first->data();
+  ASSERT_TRUE(table.add(3, 7, std::make_shared<Mapping>(std::move(*first))));
+  EXPECT_FALSE(table.add(3, 7, std::make_shared<Mapping>(std::move(*second))));
+  EXPECT_EQ(table.reach(3, {7, 0}, 100), memory);
+  EXPECT_FALSE(table.add(3, 0, nullptr));
+  EXPECT_FALSE(table.add(3, ~std::uint64_t{0}, nullptr));
 }
 
 TEST(RegionTable, an_id_is_taken_once_and_zero_never) {

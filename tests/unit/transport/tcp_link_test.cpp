@@ -169,6 +169,18 @@ TEST_P(Links, what_was_sent_before_an_orderly_end_still_arrives) {
   EXPECT_EQ(at_b->texts, texts);
 }
 
+TEST_P(Links, a_frame_that_does_not_fit_its_checksum_ends_the_link_by_name) {
+  WireHeader damaged = WireHeader::sealed(header(MessageKind::query, 1), nullptr);
+  damaged.header.tag ^= 4;
+  ASSERT_EQ(::write(spare.front().get(), &damaged, sizeof damaged), 56);
+  ASSERT_TRUE(poll_until([&] { return !at_b->downs.empty(); }));
+  EXPECT_EQ(at_b->downs[0].code(), Code::corrupt);
+  EXPECT_EQ(at_b->downs[0].peer(), 0);
+  EXPECT_NE(at_b->downs[0].message().find("checksum"), std::string::npos);
+  EXPECT_NE(at_b->downs[0].message().find("rank 0 (host b)"), std::string::npos);
+  EXPECT_TRUE(at_b->headers.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Streams, Links, testing::Values(1, 2, 3, kMaxStreams));
 
 }  // namespace

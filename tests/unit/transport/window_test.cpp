@@ -1,6 +1,8 @@
 #include "transport/window.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -51,7 +53,7 @@ TEST(Window, attach_sees_what_create_made) {
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   (*made)->lane(1).consumed.store(77);
   auto seen = Window::attach(Descriptor(::dup((*made)->memory())),
-                             Descriptor(::dup((*made)->bell())), (*made)->bytes(), 2);
+                             Descriptor(::dup((*made)->bell())), (*made)->bytes(), 2, 3);
   ASSERT_TRUE(seen.ok()) << seen.status().to_string();
   EXPECT_EQ((*seen)->lane(1).consumed.load(), 77u);
   EXPECT_EQ((*seen)->shape().large_blocks, shape.large_blocks);
@@ -60,11 +62,14 @@ TEST(Window, attach_sees_what_create_made) {
 TEST(Window, attach_refuses_what_is_not_the_window_of_that_rank) {
   auto made = Window::create(2, WindowShape::of(3, 65536), true);
   ASSERT_TRUE(made.ok());
-  const auto attach = [&](std::size_t bytes, int rank) {
-    return Window::attach(Descriptor(::dup((*made)->memory())), Descriptor(), bytes, rank)
+  const auto attach = [&](std::size_t bytes, int rank, std::uint32_t lanes = 3) {
+    return Window::attach(Descriptor(::dup((*made)->memory())), Descriptor(::dup((*made)->bell())),
+                          bytes, rank, lanes)
         .status()
         .code();
   };
+  ASSERT_EQ(attach((*made)->bytes(), 2), Code::ok);
+  EXPECT_EQ(attach((*made)->bytes(), 2, 7), Code::corrupt);  // lane 6 would lie behind the end
   EXPECT_EQ(attach((*made)->bytes(), 1), Code::corrupt);
   EXPECT_EQ(attach((*made)->bytes() - 4096, 2), Code::corrupt);
   EXPECT_EQ(attach(100, 2), Code::corrupt);
@@ -72,6 +77,23 @@ TEST(Window, attach_refuses_what_is_not_the_window_of_that_rank) {
   EXPECT_EQ(attach((*made)->bytes(), 2), Code::mismatch);
   (*made)->head().magic = 0;
   EXPECT_EQ(attach((*made)->bytes(), 2), Code::corrupt);
+}
+
+// Ringing writes to it: a pipe that is full would hold the writer for ever.
+TEST(Window, attach_refuses_a_bell_that_could_make_one_wait) {
+  auto made = Window::create(2, WindowShape::of(3, 65536), true);
+  ASSERT_TRUE(made.ok());
+  int pipe[2];
+  ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+  const Descriptor reading(pipe[0]);
+  const Descriptor writing(pipe[1]);
+  const Descriptor blocking(::eventfd(0, EFD_CLOEXEC));
+  for (const int bell : {writing.get(), blocking.get(), -1})
+    EXPECT_EQ(Window::attach(Descriptor(::dup((*made)->memory())), Descriptor(::dup(bell)),
+                             (*made)->bytes(), 2, 3)
+                  .status()
+                  .code(),
+              Code::corrupt);
 }
 
 TEST(SharedMemory, cannot_be_shrunk_by_anybody_who_has_it) {
