@@ -53,6 +53,7 @@ class LinkedEndpoint final : public Endpoint {
     return regions_.has_come(peer, id);
   }
   void free_region(std::uint64_t id) override { regions_.free(id); }
+  bool unshare_region(std::uint64_t id) override { return regions_.unshare(id); }
   MemoryRef find_region(const void* data, std::size_t bytes,
                         std::span<const int> peers) const override {
     return regions_.find(data, bytes, peers);
