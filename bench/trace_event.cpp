@@ -1,10 +1,11 @@
-// What does one event of a trace cost? bench_trace_event
+// What does one event of a trace cost, and one of the flight recorder? bench_trace_event
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <string>
 
+#include "trace/recorder.hpp"
 #include "trace/tracer.hpp"
 
 namespace {
@@ -51,6 +52,24 @@ void span_without_a_trace(benchmark::State& state) {
   }
 }
 BENCHMARK(span_without_a_trace);
+
+// As every collective that is over at once.
+void recorder_span(benchmark::State& state) {
+  tutti::trace::Recorder recorder(4096, tutti::steady_clock());
+  tutti::trace::Tickets tickets;
+  const tutti::trace::Record record;
+  for (auto _ : state) recorder.note_span(tickets, record, 1, 2);
+}
+BENCHMARK(recorder_span);
+
+// As every other one, when it begins and when it ends.
+void recorder_note(benchmark::State& state) {
+  tutti::trace::Recorder recorder(4096, tutti::steady_clock());
+  tutti::trace::Tickets tickets;
+  const tutti::trace::Record record;
+  for (auto _ : state) recorder.note(tickets, record);
+}
+BENCHMARK(recorder_note);
 
 }  // namespace
 

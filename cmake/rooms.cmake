@@ -24,7 +24,7 @@ function(tutti_room name)
   endif()
 endfunction()
 
-tutti_room(core LIBS OpenSSL::Crypto rapidjson)
+tutti_room(core LIBS OpenSSL::SSL OpenSSL::Crypto rapidjson)
 tutti_room(reduce ROOMS core)
 tutti_room(trace ROOMS core)
 tutti_room(topology ROOMS core LIBS PkgConfig::hwloc)

@@ -22,6 +22,8 @@ struct Planted {
   }
 };
 
+inline constexpr const char* kLatest = "latest";
+
 struct Flags {
   // Model.
   int num_layers = 4;
@@ -81,7 +83,8 @@ struct Flags {
   std::string save;
   std::int64_t save_interval = 0;
   int keep = 0;
-  std::string load;
+  bool async_save = false;
+  std::string load;  // kLatest: from the folder of --save
   bool print_weight_hash = false;
   int threads = 1;
 

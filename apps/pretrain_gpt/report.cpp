@@ -168,6 +168,16 @@ void TrainingReport::nothing_left() {
   print("nothing left to do: --train-iters {} is reached\n", flags_.train_iters);
 }
 
+void TrainingReport::begun_anew(const std::string& folder) {
+  print("no checkpoint in {} yet: the run begins anew\n", folder);
+}
+
+void TrainingReport::stopped(std::int64_t step, bool saved) {
+  print("stopped after step {} by a signal, {}\n", step,
+        saved ? "and saved: --load latest goes on from here" : "without --save: nothing is kept");
+  write_log(fmt::format("{{\"event\":\"stopped\",\"step\":{},\"saved\":{}}}", step, saved));
+}
+
 void TrainingReport::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;
@@ -262,17 +272,18 @@ void TrainingReport::warning(std::int64_t step, const std::string& text) {
   write_log(fmt::format("{{\"event\":\"warning\",\"step\":{},\"text\":{}}}", step, quoted(text)));
 }
 
-void TrainingReport::checkpoint(std::int64_t step, const std::string& folder) {
-  print("step {}  saved to {}\n", step, folder);
-  write_log(
-      fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step, quoted(folder)));
+void TrainingReport::checkpoint(const SavedCheckpoint& saved, const std::string& folder) {
+  print("step {}  saved to {}: training was held up for {:.1f} of {:.1f} ms\n", saved.step, folder,
+        saved.held_s * 1e3, saved.took_s * 1e3);
+  write_log(fmt::format(
+      "{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{},\"held_s\":{},\"took_s\":{}}}",
+      saved.step, quoted(folder), number(saved.held_s), number(saved.took_s)));
 }
 
-void TrainingReport::print_table() {
+void TrainingReport::print_table(std::int64_t last_step) {
   const double steps = static_cast<double>(steps_);
-  print("\n{:<26}{:>14}{:>14}\n",
-        fmt::format("ms, steps {} … {}", first_step_ + 1, flags_.train_iters), "mean of ranks",
-        "max of ranks");
+  print("\n{:<26}{:>14}{:>14}\n", fmt::format("ms, steps {} … {}", first_step_ + 1, last_step),
+        "mean of ranks", "max of ranks");
   for (const Field& field : kTimes) {
     print("{:<26}{:>14.3f}{:>14.3f}\n", field.words, mean_.*field.value / steps * 1e3,
           max_.*field.value / steps * 1e3);
@@ -282,9 +293,9 @@ void TrainingReport::print_table() {
   print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
 }
 
-void TrainingReport::end(std::int64_t skipped, std::int64_t transient,
+void TrainingReport::end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
                          const std::string& weight_hash) {
-  if (steps_ > 0) print_table();
+  if (steps_ > 0) print_table(step);
   if (steps_ > 0 && prediction_) tell_prediction();
   if (first_step_ <= flags_.train_iters)
     print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_, last_loss_,
@@ -294,7 +305,7 @@ void TrainingReport::end(std::int64_t skipped, std::int64_t transient,
   write_log(
       fmt::format("{{\"event\":\"end\",\"step\":{},\"skipped\":{},\"transient\":{},"
                   "\"weights\":{}}}",
-                  flags_.train_iters, skipped, transient, quoted(weight_hash)));
+                  step, skipped, transient, quoted(weight_hash)));
 }
 
 }  // namespace pretrain

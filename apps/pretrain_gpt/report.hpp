@@ -39,6 +39,12 @@ struct StepLine {
   }
 };
 
+struct SavedCheckpoint {
+  std::int64_t step = 0;
+  double held_s = 0;  // for which training stood still
+  double took_s = 0;  // until it was whole
+};
+
 class TrainingReport {
  public:
   // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
@@ -52,6 +58,10 @@ class TrainingReport {
   // After a checkpoint; where its step is the last one, there is nothing left to do.
   void resumed(const std::string& from);
   void nothing_left();
+  // --load latest, and there is none in `folder`.
+  void begun_anew(const std::string& folder);
+  // By a signal to some rank, after this step.
+  void stopped(std::int64_t step, bool saved);
   // To be compared with what is measured, at the end.
   void predict(const Foretold& prediction);
   // Tells of buckets that have moved since it was last called.
@@ -59,8 +69,9 @@ class TrainingReport {
   void step(const StepLine& line);
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);
-  void checkpoint(std::int64_t step, const std::string& folder);
-  void end(std::int64_t skipped, std::int64_t transient, const std::string& weight_hash);
+  void checkpoint(const SavedCheckpoint& saved, const std::string& folder);
+  void end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
+           const std::string& weight_hash);
   // io: something could not be written, as on a full disk.
   const tutti::Status& failure() const { return failure_; }
 
@@ -76,7 +87,7 @@ class TrainingReport {
   void write_log(const std::string& json);
   void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
-  void print_table();
+  void print_table(std::int64_t last_step);
   void tell_prediction();
   std::string time_left(std::int64_t step) const;
 

@@ -9,10 +9,12 @@
 #include <limits>
 #include <thread>
 
+#include "checkpoints.hpp"
 #include "model.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
 #include "step_log.hpp"
+#include "stop_request.hpp"
 #include "tutti/libtorch.hpp"
 
 namespace pretrain {
@@ -69,6 +71,7 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
+  Status find_latest();
   Status resume();
   bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
   Status look_ahead();
@@ -78,7 +81,7 @@ class Trainer {
   torch::Tensor plant(torch::Tensor loss, std::int64_t step, int number) const;
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
-  Status save(std::int64_t step);
+  Status save();
   void say(std::int64_t step, const std::string& text);
 
   std::shared_ptr<tutti::Group> group_;
@@ -87,11 +90,15 @@ class Trainer {
   int accumulation_;
   LossGuard guard_;
   bool common_decision_ = false;  // all ranks end alike
+  bool begins_anew_ = false;      // --load latest found nothing
+  StopRequest stop_;
+  bool stops_ = false;  // some rank was asked to, or could not write; all have agreed
   std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
   std::unique_ptr<TrainingReport> report_;  // rank 0
   std::unique_ptr<StepLog> log_;
+  std::unique_ptr<Checkpoints> checkpoints_;
   Position at_;
   train_::LearningRate schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
@@ -109,6 +116,7 @@ Status Trainer::set_up() {
                         flags_.hidden_size, error.what_without_backtrace())};
   }
   auto options = wrap_options(flags_);
+  if (auto status = find_latest(); !status.ok()) return status;
   if (!flags_.load.empty()) {
     auto info = train_::inspect_checkpoint(flags_.load);
     if (!info.ok()) return info.status().annotate("--load " + flags_.load);
@@ -134,6 +142,7 @@ Status Trainer::set_up() {
                     flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
         model_->layer().describe());
     if (!flags_.load.empty()) report_->resumed(flags_.load);
+    if (begins_anew_) report_->begun_anew(flags_.save);
     for (const std::string& text : warnings_) say(at_.steps, text);
   }
   if (flags_.predict && !is_done()) {
@@ -142,6 +151,19 @@ Status Trainer::set_up() {
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
+  auto checkpoints = Checkpoints::create(*group_, flags_, report_.get());
+  if (!checkpoints.ok()) return checkpoints.status();
+  checkpoints_ = *std::move(checkpoints);
+  return {};
+}
+
+// Rank 0's answer counts: another host may not see the newest one yet.
+Status Trainer::find_latest() {
+  if (flags_.load != kLatest) return {};
+  auto newest = train_::newest_checkpoint(*group_, flags_.save);
+  if (!newest.ok()) return newest.status().annotate("--load latest");
+  flags_.load = *newest;
+  begins_anew_ = newest->empty();
   return {};
 }
 
@@ -220,7 +242,8 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
   return model_->step({.lr = schedule_.at(at_.updates + 1),
                        .tokens = tokens_,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
-                       .number = step});
+                       .number = step,
+                       .stop = stop_.asked() || checkpoints_->failed()});
 }
 
 Status Trainer::one_step(std::int64_t step) {
@@ -239,6 +262,7 @@ Status Trainer::one_step(std::int64_t step) {
       say(step, "parameter '" + name + "' is used by no rank and is not updated");
     }
     if (report_) report_->layout(model_->layer().describe());
+    stops_ = report->stop;
     const double lr = schedule_.at(at_.updates + 1);
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
            at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
@@ -271,13 +295,13 @@ Status Trainer::validate(std::int64_t step) {
 }
 
 // Everything that was published is judged first: no checkpoint of a run that has failed.
-Status Trainer::save(std::int64_t step) {
+Status Trainer::save() {
   if (auto status = log_->flush(); !status.ok()) return status;
   auto info = to_checkpoint(at_, flags_, schedule_, data_, guard_);
   info.ranks = group_->size();
   info.order = model_->layer().order();
-  auto status = train_::save_checkpoint(model_->layer(), flags_.save, info, flags_.keep);
-  if (status.ok() && report_) report_->checkpoint(step, flags_.save);
+  auto status = checkpoints_->save(model_->layer(), info);
+  common_decision_ = !status.ok();
   return status;
 }
 
@@ -289,24 +313,30 @@ Status Trainer::after_step(std::int64_t step) {
   if (due(flags_.check_weight_hash_interval)) {
     if (auto status = model_->layer().check_weights(); !status.ok()) return status;
   }
-  const bool last = step == flags_.train_iters && !flags_.save.empty();
-  return due(flags_.save_interval) || last ? save(step) : Status();
+  const bool last = (step == flags_.train_iters || stops_) && !flags_.save.empty();
+  return due(flags_.save_interval) || last ? save() : Status();
 }
 
 Status Trainer::run() {
   if (is_done() && report_) report_->nothing_left();
-  for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters; ++step) {
+  for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters && !stops_; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
   }
   if (auto status = log_->flush(); !status.ok()) return status;
+  if (auto status = checkpoints_->finish(); !status.ok()) {
+    common_decision_ = true;
+    return status;
+  }
   std::string hash;
   if (flags_.print_weight_hash) {
     auto result = model_->layer().weight_hash();
     if (!result.ok()) return result.status();
     hash = *result;
   }
-  if (report_) report_->end(guard_.skipped(), guard_.transient(), hash);
+  if (report_ && stops_ && !is_done())
+    report_->stopped(at_.steps, checkpoints_->last() == at_.steps);
+  if (report_) report_->end(at_.steps, guard_.skipped(), guard_.transient(), hash);
   return model_->layer().group().barrier();  // nobody leaves while others still need it
 }
 

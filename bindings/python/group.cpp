@@ -34,13 +34,14 @@ tutti::ReductionOrder order_of(const std::string& word) {
 
 GroupOptions options_of(int rank, int size, std::string name, const std::string& order,
                         std::optional<double> timeout, std::optional<double> join_timeout,
-                        std::string secret) {
+                        std::string secret, bool survives_losses) {
   GroupOptions options;
   options.rank = rank;
   options.size = size;
   options.name = std::move(name);
   options.reduction_order = order_of(order);
   options.secret = std::move(secret);
+  options.survives_losses = survives_losses;
   if (timeout || join_timeout) {
     options.config = unwrap(tutti::Config::from_environment());
     if (timeout) options.config->timeout = nanoseconds(*timeout);
@@ -100,16 +101,17 @@ void bind_making(GroupClass& group) {
       .def_static("create",
                   [](std::shared_ptr<tutti::Store> store, int rank, int size, std::string name,
                      const std::string& order, std::optional<double> timeout,
-                     std::optional<double> join_timeout, std::string secret) {
-                    GroupOptions options = options_of(rank, size, std::move(name), order, timeout,
-                                                      join_timeout, std::move(secret));
+                     std::optional<double> join_timeout, std::string secret, bool survives_losses) {
+                    GroupOptions options =
+                        options_of(rank, size, std::move(name), order, timeout, join_timeout,
+                                   std::move(secret), survives_losses);
                     return made_by([&] { return Group::create(store, options); });
                   })
       .def_static("from_environment",
                   [](std::string name, const std::string& order, std::optional<double> timeout,
-                     std::optional<double> join_timeout) {
-                    GroupOptions options =
-                        options_of(-1, -1, std::move(name), order, timeout, join_timeout, "");
+                     std::optional<double> join_timeout, bool survives_losses) {
+                    GroupOptions options = options_of(-1, -1, std::move(name), order, timeout,
+                                                      join_timeout, "", survives_losses);
                     return made_by([&] { return Group::from_environment(options); });
                   })
       .def("split",

@@ -1,8 +1,11 @@
 // Stores and their server, for ranks that no launcher brought together.
 #include "store.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -32,6 +35,13 @@ std::shared_ptr<tutti::Store> connect(const std::string& address, const std::str
                                       double timeout) {
   return unwrap(
       unlocked([&] { return tutti::connect_store(address, secret, milliseconds(timeout)); }));
+}
+
+// Without a secret none but this user may come in, which only a Unix socket can tell.
+std::string default_address(const std::string& secret) {
+  if (!secret.empty()) return "127.0.0.1:0";
+  std::random_device random;
+  return "@tutti-store-" + std::to_string(::getpid()) + "-" + std::to_string(random());
 }
 
 }  // namespace
@@ -88,10 +98,11 @@ void bind_store(py::module_& module) {
   py::class_<ServedStore>(module, "StoreServer")
       .def(py::init([](const std::string& address, const std::string& secret) {
              ServedStore served;
-             served.server = unwrap(tutti::StoreServer::listen(address, secret));
+             served.server = unwrap(tutti::StoreServer::listen(
+                 address.empty() ? default_address(secret) : address, secret));
              return served;
            }),
-           py::arg("address") = "127.0.0.1:0", py::arg("secret") = "")
+           py::arg("address") = "", py::arg("secret") = "")
       .def_property_readonly("address",
                              [](const ServedStore& self) {
                                if (!self.server)

@@ -26,6 +26,9 @@ struct Config {
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
   // How long ranks wait for each other when a group is created.  TUTTI_JOIN_TIMEOUT (seconds)
   std::chrono::nanoseconds join_timeout = std::chrono::seconds(60);
+  // How long a rank may give no sign of life before the others go on without it: its host is cut off or
+  // its process stopped. A rank that only computes gives them. 0: for ever.  TUTTI_DEAD_AFTER (seconds)
+  std::chrono::nanoseconds dead_after = std::chrono::seconds(10);
   // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
@@ -54,6 +57,13 @@ struct Config {
   // Congestion control of TCP connections: "auto" (the system's, but cubic where that is bbr), "system",
   // or a name that the kernel knows.  TUTTI_TCP_CONGESTION
   std::string tcp_congestion = "auto";
+  // Whether TCP connections are encrypted, the store's too; on every rank or on none.  TUTTI_TLS
+  bool tls = false;
+  // PEM files by which both sides know each other under TLS; all empty: by the job's secret.
+  // TUTTI_TLS_CERT, TUTTI_TLS_KEY, TUTTI_TLS_CA
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
   // Whether every frame on tcp carries checksums; off only where both sides say so.
   // TUTTI_TCP_CHECKSUM
   bool tcp_checksum = true;

@@ -40,7 +40,12 @@ struct GroupOptions {
   std::string name = "world";
   ReductionOrder reduction_order = ReductionOrder::any;
   std::optional<Config> config{};  // absent: from the environment
-  std::string secret{};            // of the job; empty: rank 0 makes one and puts it into the store
+  // Of the job, at least 16 bytes. Empty: the store's, or the launcher's or a file's (TUTTI_SECRET_FD,
+  // TUTTI_SECRET_FILE); where there is none, rank 0 makes one and puts it into the store.
+  std::string secret{};
+  // This rank goes on where another one is lost (Group::health tells): `tutti run` then does not end
+  // the job, if every rank that is left says so.
+  bool survives_losses = false;
   // Algorithms and transports that the program brings along (docs/extending.md); null: none.
   std::shared_ptr<const Extensions> extensions{};
 };

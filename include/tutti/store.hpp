@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -50,10 +51,12 @@ std::shared_ptr<Store> make_memory_store();
 Result<std::shared_ptr<Store>> open_file_store(const std::string& path);
 
 // A client of the server at `address` ("host:port", "[v6]:port", or "@name" for an abstract Unix
-// socket). `secret` is the job's; the server proves that it knows it too. Keeps trying to connect
-// until `timeout`.
+// socket). `secret` is the job's, of at least 16 bytes; the server proves that it knows it too. It may
+// be empty at a Unix socket, where the kernel tells both sides that the other is of the same user.
+// `epoch`, where it is not 0, must be the server's. Keeps trying to connect until `timeout`.
 Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
-                                             std::chrono::milliseconds timeout);
+                                             std::chrono::milliseconds timeout,
+                                             std::uint64_t epoch = 0);
 
 // `inner` with `prefix` put before every key.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> inner);
@@ -64,12 +67,14 @@ class StoreServer {
   virtual ~StoreServer() = default;
   virtual std::string address() const = 0;  // what connect_store takes
 
-  // Listens at `address` (port 0: any free one).
+  // Listens at `address` (port 0: any free one). Clients of another job, or of another epoch of this
+  // one, are turned away where they and `epoch` say so. `secret` is as for connect_store.
   static Result<std::unique_ptr<StoreServer>> listen(const std::string& address,
-                                                     const std::string& secret);
+                                                     const std::string& secret,
+                                                     std::uint64_t epoch = 0);
   // Serves on a socket that listens already; takes it over.
-  static Result<std::unique_ptr<StoreServer>> adopt(int listening_socket,
-                                                    const std::string& secret);
+  static Result<std::unique_ptr<StoreServer>> adopt(int listening_socket, const std::string& secret,
+                                                    std::uint64_t epoch = 0);
 };
 
 }  // namespace v1

@@ -177,11 +177,12 @@ typedef struct tutti_group_options {
   int ranks;        /* how many; -1: from the environment */
   const char* name; /* NULL: "world" */
   tutti_reduction_order reduction_order;
-  const void* secret; /* of the job; NULL: rank 0 makes one */
+  const void* secret; /* of the job, at least 16 bytes; NULL: see GroupOptions in group.hpp */
   size_t secret_bytes;
+  int survives_losses; /* 1: this rank goes on where another is lost; `tutti run` lets it */
 } tutti_group_options;
 #define TUTTI_GROUP_OPTIONS_INIT \
-  { sizeof(tutti_group_options), -1, -1, NULL, TUTTI_ORDER_ANY, NULL, 0 }
+  { sizeof(tutti_group_options), -1, -1, NULL, TUTTI_ORDER_ANY, NULL, 0, 0 }
 
 /* Blocks until all ranks met, or says who did not come. `options` may be NULL where the environment
  * knows rank and size. */

@@ -20,6 +20,7 @@ Result<GroupOptions> options_of(const tutti_group_options* from) {
   options.size = given.ranks;
   if (given.name != nullptr) options.name = given.name;
   options.reduction_order = static_cast<ReductionOrder>(given.reduction_order);
+  options.survives_losses = given.survives_losses != 0;
   options.secret = capi::bytes_of(given.secret, given.secret_bytes);
   return options;
 }

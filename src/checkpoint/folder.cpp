@@ -132,6 +132,26 @@ Result<std::string> find_checkpoint(const std::string& path) {
   return path + "/" + folder_name(iterations->back());
 }
 
+std::vector<std::string> newest_first(const std::string& folder) {
+  const auto iterations = complete_checkpoints(folder);
+  if (!iterations.ok()) return {};
+  std::vector<std::string> paths;
+  const auto named = named_by_latest(folder);
+  if (named.ok()) paths.push_back(*named);
+  for (auto at = iterations->rbegin(); at != iterations->rend(); ++at) {
+    std::string path = folder + "/" + folder_name(*at);
+    if (!named.ok() || path != *named) paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+Status remove_leftovers(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return {};
+  const auto locked = lock(folder);
+  return locked.ok() ? remove_rubbish(folder) : Status();
+}
+
 Result<Publication> Publication::begin(const std::string& folder, std::int64_t iteration) {
   std::error_code error;
   fs::create_directories(folder, error);

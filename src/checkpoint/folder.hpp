@@ -29,6 +29,12 @@ Result<std::vector<std::int64_t>> complete_checkpoints(const std::string& folder
 // names, or where there is no such file the newest complete one. Names what is missing.
 Result<std::string> find_checkpoint(const std::string& path);
 
+// Paths of the complete checkpoints, the newest first: the one that `latest` names, then by
+// iteration. A folder that is not there has none.
+std::vector<std::string> newest_first(const std::string& folder);
+// Unless another run is saving there.
+Status remove_leftovers(const std::string& folder);
+
 // A new checkpoint on its way into `folder`.
 class Publication {
  public:

@@ -14,6 +14,8 @@ namespace tutti::checkpoint {
 namespace {
 
 constexpr std::size_t kPiece = 1 << 20;
+constexpr mode_t kMode = 0644;
+constexpr const char* kOwnFiles = "/proc/self/fd";
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -66,19 +68,26 @@ Result<std::string> sha256_of_file(const std::string& path) {
 
 // ---- SafeFile
 
-SafeFile::SafeFile(std::string path, std::string temporary, int descriptor)
-    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+SafeFile::SafeFile(std::string path, int descriptor, bool is_named)
+    : path_(std::move(path)),
+      temporary_(temporary_for(path_)),
+      is_named_(is_named),
+      descriptor_(descriptor) {}
 
 Result<SafeFile> SafeFile::create(std::string path) {
-  std::string temporary = temporary_for(path);
-  const int descriptor =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (descriptor < 0) return file_trouble(path, "cannot be created");
-  return SafeFile(std::move(path), std::move(temporary), descriptor);
+  // It gets its name through /proc: without that it must have one from the beginning.
+  if (::access(kOwnFiles, X_OK) == 0) {
+    const int nameless = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, kMode);
+    if (nameless >= 0) return SafeFile(std::move(path), nameless, false);
+  }
+  const int named = ::open(temporary_for(path).c_str(),
+                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kMode);
+  if (named < 0) return file_trouble(path, "cannot be created");
+  return SafeFile(std::move(path), named, true);
 }
 
 SafeFile::~SafeFile() {
-  if (descriptor_.get() >= 0) (void)::unlink(temporary_.c_str());
+  if (descriptor_.get() >= 0 && is_named_) (void)::unlink(temporary_.c_str());
 }
 
 Status SafeFile::write(const void* data, std::size_t bytes) {
@@ -98,10 +107,27 @@ Status SafeFile::write(const void* data, std::size_t bytes) {
 
 Status SafeFile::commit() {
   if (::fsync(descriptor_.get()) != 0) return file_trouble(path_, "cannot be synced");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    return file_trouble(path_, "cannot be given its name");
+  if (Status status = give_name(); !status.ok()) return status;
   descriptor_ = Descriptor();
   return sync_folder(folder_of(path_));
+}
+
+Status SafeFile::give_name() {
+  if (!is_named_) {
+    const std::string nameless = fmt::format("{}/{}", kOwnFiles, descriptor_.get());
+    const auto link_as = [&](const std::string& name) {
+      return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    };
+    if (link_as(path_)) return {};
+    // A link replaces nothing, a rename does. An older temporary name is a killed run's.
+    if (errno == EEXIST && ::unlink(temporary_.c_str()) != 0 && errno != ENOENT)
+      return file_trouble(temporary_, "cannot be removed");
+    is_named_ = link_as(temporary_);
+    if (!is_named_) return file_trouble(path_, "cannot be given a name");
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return file_trouble(path_, "cannot be given its name");
+  return {};
 }
 
 // ---- small files and folders

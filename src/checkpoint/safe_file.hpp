@@ -1,8 +1,9 @@
 // checkpoint/safe_file.hpp - files that are there whole or not at all, and their SHA-256.
 //
-// A SafeFile is written under the name .tmp_NAME in the folder where it will lie. commit() syncs
-// it, gives it its name and syncs the folder; without commit nothing is left of it. Whoever is
-// killed meanwhile leaves a name with that prefix behind, which nobody takes for the file.
+// A SafeFile has no name while it is written, so that whoever is killed meanwhile leaves nothing
+// behind. commit() syncs it, gives it its name and syncs the folder. A file of that name is replaced
+// by way of .tmp_NAME, which exists for the moment between two system calls; where the file system
+// has no files without a name, all the time. Nobody takes it for the file.
 //
 // Thread-safety  one thread at a time.
 // Failure        Code::io names the path and carries the system's words.
@@ -35,7 +36,6 @@ Result<std::string> sha256_of_file(const std::string& path);
 
 class SafeFile {
  public:
-  // An older temporary file of that name is replaced.
   static Result<SafeFile> create(std::string path);
   SafeFile(SafeFile&& other) noexcept = default;
   SafeFile& operator=(SafeFile&&) = delete;
@@ -50,10 +50,12 @@ class SafeFile {
   std::string sha256() { return train::to_hex(digest_.value()); }
 
  private:
-  SafeFile(std::string path, std::string temporary, int descriptor);
+  SafeFile(std::string path, int descriptor, bool is_named);
+  Status give_name();
 
   std::string path_;
   std::string temporary_;
+  bool is_named_;  // as temporary_
   Descriptor descriptor_;
   std::uint64_t bytes_ = 0;
   train::Digest digest_;

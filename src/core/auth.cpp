@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "core/bytes.hpp"
 #include "core/check.hpp"
@@ -16,10 +18,10 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI" on the wire
+constexpr std::uint32_t kTlsMagic = 0x53545554;    // "TUTS": speak TLS
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kHelloBytes = 4 + 4 + kNonceBytes + 4 + 4 + 8;
-constexpr std::size_t kChallengeBytes = kHelloBytes + kProofBytes;
 
 void put_identity(ByteWriter& out, const Identity& identity) {
   out.put(identity.role);
@@ -56,7 +58,15 @@ Hello read_hello(std::string_view bytes) {
   return hello;
 }
 
+Status tls_peer() {
+  return {
+      Code::mismatch,
+      "the peer speaks TLS and this side does not; set TUTTI_TLS=1 on every rank and launcher of "
+      "the job, or on none"};
+}
+
 Status check_opening(const Hello& hello) {
+  if (hello.magic == kTlsMagic) return tls_peer();
   if (hello.magic != kHelloMagic)
     return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
   if (hello.version != kProtocolVersion)
@@ -69,15 +79,16 @@ Status check_opening(const Hello& hello) {
 }
 
 // Only after the peer has proved who it is: what a stranger claims is not worth an explanation.
-Status check_identity(const Identity& peer, const Identity& self) {
+Status check_identity(const Identity& peer, const Identity& self, const Identity& client) {
   if (peer.role != self.role)
     return Status(Code::mismatch,
                   fmt::format("the peer is there for role {}, this side for role {} "
                               "(1 store, 2 data, 3 local)",
                               peer.role, self.role));
-  if (peer.epoch != self.epoch)
+  const bool asks = client.role == kRoleStore && client.epoch == 0;
+  if (peer.epoch != self.epoch && !asks)
     return Status(Code::mismatch,
-                  fmt::format("the peer belongs to epoch {} of the job, this side to {}",
+                  fmt::format("the peer belongs to another job or epoch ({}) than this side ({})",
                               peer.epoch, self.epoch));
   return {};
 }
@@ -114,8 +125,8 @@ std::string Handshake::take_output() { return std::exchange(outbox_, {}); }
 
 std::size_t Handshake::wants() const {
   switch (state_) {
-    case State::wait_hello: return kHelloBytes - inbox_.size();
-    case State::wait_challenge: return kChallengeBytes - inbox_.size();
+    case State::wait_hello:
+    case State::wait_challenge: return kHelloBytes - inbox_.size();
     case State::wait_proof: return kProofBytes - inbox_.size();
     case State::finished: return 0;
   }
@@ -133,36 +144,50 @@ Status Handshake::feed(std::string_view bytes) {
 
 Status Handshake::on_message() {
   switch (state_) {
-    case State::wait_hello: {
-      const Hello hello = read_hello(inbox_);
-      if (hello.magic != kHelloMagic) return check_opening(hello);
-      peer_ = hello.identity;
-      nonce_client_ = hello.nonce;
-      nonce_server_ = random_bytes(kNonceBytes);
-      // Answered even to another version, so that the other side can say what is wrong.
-      outbox_ = hello_message(nonce_server_, self_) + proof(false);
-      state_ = State::wait_proof;
-      return check_opening(hello);
-    }
-    case State::wait_challenge: {
-      const Hello hello = read_hello(inbox_);
-      if (Status status = check_opening(hello); !status.ok()) return status;
-      peer_ = hello.identity;
-      nonce_server_ = hello.nonce;
-      if (!same_proof(std::string_view(inbox_).substr(kHelloBytes), proof(false)))
-        return wrong_secret();
-      if (Status status = check_identity(peer_, self_); !status.ok()) return status;
-      outbox_ = proof(true);
-      state_ = State::finished;
-      return {};
-    }
-    case State::wait_proof:
-      if (!same_proof(inbox_, proof(true))) return wrong_secret();
-      if (Status status = check_identity(peer_, self_); !status.ok()) return status;
-      state_ = State::finished;
-      return {};
+    case State::wait_hello: return take_hello();
+    case State::wait_challenge: return take_challenge();
+    case State::wait_proof: return take_proof();
     case State::finished: return {};
   }
+  return {};
+}
+
+Status Handshake::take_hello() {
+  const Hello hello = read_hello(inbox_);
+  if (inbox_.starts_with(kTlsFirstByte)) {
+    outbox_ = hello_message(std::string(kNonceBytes, '\0'), self_);  // which is no TLS
+    return tls_peer();
+  }
+  if (hello.magic != kHelloMagic) return check_opening(hello);
+  peer_ = hello.identity;
+  nonce_client_ = hello.nonce;
+  nonce_server_ = random_bytes(kNonceBytes);
+  outbox_ = hello_message(nonce_server_, self_);
+  state_ = State::wait_proof;
+  // Answered even to another version, so that the other side can say what is wrong. Version 2 wants
+  // a proof behind it before it reads any of it.
+  if (hello.version != kProtocolVersion) outbox_.append(kProofBytes, '\0');
+  return check_opening(hello);
+}
+
+Status Handshake::take_challenge() {
+  const Hello hello = read_hello(inbox_);
+  if (Status status = check_opening(hello); !status.ok()) return status;
+  peer_ = hello.identity;
+  nonce_server_ = hello.nonce;
+  outbox_ = proof(true);
+  state_ = State::wait_proof;
+  return {};
+}
+
+Status Handshake::take_proof() {
+  const bool proved = same_proof(inbox_, proof(!is_client_));
+  // What the client proved deserves the server's proof; a stranger gets as many zeros.
+  if (!is_client_) outbox_ = proved ? proof(false) : std::string(kProofBytes, '\0');
+  if (!proved) return wrong_secret();
+  if (Status status = check_identity(peer_, self_, is_client_ ? self_ : peer_); !status.ok())
+    return status;
+  state_ = State::finished;
   return {};
 }
 
@@ -175,6 +200,18 @@ std::string Handshake::proof(bool of_client) const {
   const std::string_view label = of_client ? "tutti client proof" : "tutti server proof";
   return hmac_sha256(secret_,
                      std::string(label) + nonce_client_ + nonce_server_ + identities.take());
+}
+
+std::string tls_wanted_message() {
+  ByteWriter message;
+  message.put(kTlsMagic);
+  return message.take() + std::string(kHelloBytes - sizeof kTlsMagic, '\0');
+}
+
+std::uint64_t epoch_of_job(std::string_view job) {
+  std::uint64_t epoch = 0;
+  if (!job.empty()) std::memcpy(&epoch, hmac_sha256("tutti epoch", job).data(), sizeof epoch);
+  return epoch;
 }
 
 bool Handshake::done() const { return state_ == State::finished; }

@@ -1,15 +1,16 @@
 // core/auth.hpp - the handshake that opens every connection: store, data, Unix socket.
 //
 // Both sides prove, by HMAC-SHA256 over both nonces, role, rank, epoch and protocol version, that
-// they know the job's secret; nothing that a peer says is believed before that. A state machine
-// without sockets and clock: feed it bytes, send what it gives, ask whether it is done. The caller
-// owns the 5 s deadline (kHandshakeTimeout). Messages are fixed-size, so nothing is allocated for a
-// stranger.
+// they know the job's secret; nothing that a peer says is believed before that. Whoever connects
+// proves first: a stranger learns nothing that was made with the secret. A state machine without
+// sockets and clock: feed it bytes, send what it gives, ask whether it is done. The caller owns the
+// 5 s deadline (kHandshakeTimeout). Messages are fixed-size, so nothing is allocated for a stranger.
 //
-//   client                                server
+//   client                                      server
 //   hello  {magic, version, nonce_c, identity}  →
-//          ←  challenge {magic, version, nonce_s, identity, proof_s}
-//   proof  {proof_c}                      →   (server is done; client was done after the challenge)
+//          ←  challenge {magic, version, nonce_s, identity}
+//   proof  {proof_c}                            →
+//          ←  proof {proof_s}, or zeros: refused
 #pragma once
 
 #include <chrono>
@@ -22,22 +23,28 @@
 namespace tutti {
 
 inline constexpr std::chrono::seconds kHandshakeTimeout{5};
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // What a side says of itself. Bound into both proofs.
 struct Identity {
   std::uint32_t role = 0;  // see Role
   std::int32_t rank = -1;
-  std::uint64_t epoch = 0;  // which incarnation of the job or group; both sides must name the same
+  // Which incarnation of the job or group; both sides must name the same. A client of the store may
+  // say 0: it knows the secret and not yet the job, which it will be told.
+  std::uint64_t epoch = 0;
 };
 enum Role : std::uint32_t { kRoleStore = 1, kRoleData = 2, kRoleLocal = 3 };
 
+// The epoch that stands for a job's name; 0 for the empty one.
+std::uint64_t epoch_of_job(std::string_view job);
+
 class Handshake {
  public:
+  // The secret's owner must outlive the handshake: a stranger is not worth a copy of it.
   static Handshake client(std::string_view secret, Identity self);
   static Handshake server(std::string_view secret, Identity self);
 
-  // Bytes to send now; empties the outbox.
+  // Bytes to send now, also after a failure; empties the outbox.
   std::string take_output();
   // How many more bytes it wants at least; 0 when done. Never read past it: what follows belongs to
   // the protocol above.
@@ -53,9 +60,12 @@ class Handshake {
   enum class State : std::uint8_t { wait_hello, wait_challenge, wait_proof, finished };
   Handshake(std::string_view secret, Identity self, bool is_client);
   Status on_message();
+  Status take_hello();
+  Status take_challenge();
+  Status take_proof();
   std::string proof(bool of_client) const;
 
-  std::string secret_;
+  std::string_view secret_;
   Identity self_;
   Identity peer_;
   bool is_client_;
@@ -65,6 +75,11 @@ class Handshake {
   std::string inbox_;
   std::string outbox_;
 };
+
+// A side that speaks TLS answers so to one that does not; it is as long as a challenge.
+std::string tls_wanted_message();
+// The first byte of a TLS connection, where a plain one has that of a hello.
+inline constexpr char kTlsFirstByte = 0x16;
 
 // Cryptographically random bytes.
 std::string random_bytes(std::size_t count);

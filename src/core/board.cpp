@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
-constexpr std::uint64_t kVersion = 3;
+constexpr std::uint64_t kVersion = 4;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
 // Set beside a wait status, which may be zero.
@@ -37,8 +37,9 @@ void copy_text(char* to, std::size_t room, std::string_view text) {
 struct Board::Line {
   std::atomic<std::uint64_t> version{0};
   std::array<std::atomic<std::uint64_t>, kWords> words{};
-  std::atomic<std::uint64_t> ending{0};  // the launcher's alone
-  std::uint64_t spare[6] = {};
+  std::atomic<std::uint64_t> ending{0};    // the launcher's alone
+  std::atomic<std::uint64_t> survives{0};  // the rank's alone
+  std::uint64_t spare[4] = {};
 };
 
 std::string_view to_string(BoardState state) noexcept {
@@ -157,6 +158,14 @@ std::optional<int> Board::ended(int rank) const noexcept {
   const std::uint64_t word = lines_[1 + rank].ending.load();
   if ((word & kEnded) == 0) return std::nullopt;
   return static_cast<int>(static_cast<std::uint32_t>(word));
+}
+
+void Board::say_survives_losses(int rank) noexcept {
+  if (rank >= 0 && rank < ranks_) lines_[1 + rank].survives.store(1);
+}
+
+bool Board::survives_losses(int rank) const noexcept {
+  return rank >= 0 && rank < ranks_ && lines_[1 + rank].survives.load() == 1;
 }
 
 std::string describe_ending(int wait_status) {

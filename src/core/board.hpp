@@ -3,7 +3,7 @@
 // Anonymous shared memory, one line of 192 bytes per rank (docs/formats/board.md). The launcher
 // creates it and hands the descriptor down; a rank attaches and notes its operations; the launcher
 // reads a dead rank's line for its verdict, and notes there that it is dead, for those who would
-// wait for it.
+// wait for it. A rank that can do without the others says so there too.
 //
 // Thread-safety  any thread of any process. Of two notes for one rank that meet, one is dropped: a
 //                rank never waits for its board.
@@ -32,12 +32,16 @@ struct BoardNote {
   std::int32_t pid = 0;      // filled in by note()
   BoardState state = BoardState::nothing;
   Dtype dtype = Dtype::u8;  // of the operation's elements
-  std::uint8_t spare[2] = {};
+  Code code = Code::ok;     // of the failure, where it failed
+  std::uint8_t spare = 0;
   std::uint64_t size = 0;   // bytes of its own argument to the operation
   std::uint64_t calls = 0;  // collectives of all groups that the rank has started so far
   std::uint64_t bytes = 0;  // of its own arguments to them
   char operation[24] = {};  // "all_reduce", "send", "creating group"; zero-filled, cut off
   char group[56] = {};
+  // The rank of the job that the failure names, where it failed; -1: none, or it is not known.
+  std::int32_t culprit = -1;
+  std::uint8_t unused[4] = {};
 
   static BoardNote of(std::string_view operation, std::string_view group, std::uint64_t sequence,
                       BoardState state) noexcept;
@@ -46,7 +50,7 @@ struct BoardNote {
     return of(tutti::to_string(collective), group, sequence, state);
   }
 };
-static_assert(sizeof(BoardNote) == 128);
+static_assert(sizeof(BoardNote) == 136);
 
 // "exited with code 3", "was killed by signal 9 (SIGKILL)", of what waitpid said.
 std::string describe_ending(int wait_status);
@@ -75,6 +79,10 @@ class Board {
   void end(int rank, int wait_status) noexcept;
   // What waitpid said of a rank that has ended.
   std::optional<int> ended(int rank) const noexcept;
+
+  // The rank's own word, for good: it goes on where another rank is lost.
+  void say_survives_losses(int rank) noexcept;
+  bool survives_losses(int rank) const noexcept;
 
  private:
   struct Line;

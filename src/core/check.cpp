@@ -6,8 +6,14 @@
 #include <cstdlib>
 
 #include "core/process_hooks.hpp"
+#include "core/write_within.hpp"
 
 namespace tutti {
+namespace {
+
+constexpr std::chrono::milliseconds kTimeToSay{1000};
+
+}  // namespace
 
 void check_failed(const char* condition, const char* file, int line) {
   // No allocation: the heap may be what is broken.
@@ -17,7 +23,7 @@ void check_failed(const char* condition, const char* file, int line) {
       condition, file, line);
   if (size > 0) {
     const auto length = static_cast<std::size_t>(size) < sizeof text ? size : sizeof text - 1;
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
+    (void)write_within(STDERR_FILENO, {text, static_cast<std::size_t>(length)}, kTimeToSay);
   }
   run_dump_hooks();
   std::abort();

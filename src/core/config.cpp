@@ -77,6 +77,15 @@ Status read_timeout(std::string_view text, nanoseconds& field) {
   return {};
 }
 
+Status read_dead_after(std::string_view text, nanoseconds& field) {
+  auto time = parse_duration(text);
+  if (!time.ok()) return time.status();
+  if (*time != nanoseconds(0) && *time < std::chrono::milliseconds(500))
+    return Status(Code::invalid_argument, "it must be half a second or more, or 0 for never");
+  field = *time;
+  return {};
+}
+
 Status read_bytes(std::string_view text, std::size_t& field, std::size_t least, std::size_t most) {
   auto bytes = parse_bytes(text);
   if (!bytes.ok()) return bytes.status();
@@ -181,6 +190,10 @@ const Row kRows[] = {
     {"TUTTI_JOIN_TIMEOUT", "seconds ranks wait for each other when a group is created",
      [](Text text, Config& c) { return read_timeout(text, c.join_timeout); },
      [](Filled c) { return seconds(c.join_timeout); }},
+    {"TUTTI_DEAD_AFTER",
+     "seconds without a sign of life after which a rank is taken for dead; 0: never",
+     [](Text text, Config& c) { return read_dead_after(text, c.dead_after); },
+     [](Filled c) { return seconds(c.dead_after); }},
     {"TUTTI_HOST", "address on which other hosts reach this one; found when not set",
      [](Text text, Config& c) { return c.host = text, Status(); }, [](Filled c) { return c.host; }},
     {"TUTTI_INTERFACE", "network interface to use between hosts; found when not set",
@@ -225,6 +238,19 @@ const Row kRows[] = {
      "congestion control of tcp: auto (cubic instead of bbr), system, or a name",
      [](Text text, Config& c) { return c.tcp_congestion = text, Status(); },
      [](Filled c) { return c.tcp_congestion; }},
+    {"TUTTI_TLS",
+     "whether tcp connections are encrypted, the store's too; on every rank or on none",
+     [](Text text, Config& c) { return read_switch(text, c.tls); },
+     [](Filled c) { return std::string(c.tls ? "1" : "0"); }},
+    {"TUTTI_TLS_CERT", "PEM file of this side's certificate; the job's secret counts when not set",
+     [](Text text, Config& c) { return c.tls_cert = text, Status(); },
+     [](Filled c) { return c.tls_cert; }},
+    {"TUTTI_TLS_KEY", "PEM file of that certificate's key",
+     [](Text text, Config& c) { return c.tls_key = text, Status(); },
+     [](Filled c) { return c.tls_key; }},
+    {"TUTTI_TLS_CA", "PEM file of the authority that the other side's certificate must be of",
+     [](Text text, Config& c) { return c.tls_ca = text, Status(); },
+     [](Filled c) { return c.tls_ca; }},
     {"TUTTI_TCP_CHECKSUM", "whether tcp's frames carry checksums; off only if both sides say so",
      [](Text text, Config& c) { return read_switch(text, c.tcp_checksum); },
      [](Filled c) { return std::string(c.tcp_checksum ? "1" : "0"); }},
@@ -255,6 +281,7 @@ const Row kRows[] = {
     {"TUTTI_BOARD_FD", "descriptor of the launcher's status board; set by the launcher", nullptr,
      nullptr},
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
+    {"TUTTI_RESTART", "how often the job was restarted; set by the launcher", nullptr, nullptr},
 };
 
 // What this repository's own tests tell each other: nobody's slips.
@@ -279,7 +306,7 @@ bool is_told_elsewhere() {
 void warn_of_unknown_variables(const Config& config) {
   if (is_told_elsewhere()) return;
   const auto sentences = unknown_variables();
-  if (sentences.empty() || !first_warning()) return;
+  if (sentences.empty() || !first_warning(Warning::unknown_variables)) return;
   const auto log = Log::open(config);
   for (const std::string& sentence : sentences)
     if (log.ok()) log->warn(Subsystem::init, "{}", sentence);

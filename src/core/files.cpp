@@ -28,6 +28,7 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   const auto failed = [&] {
     return Status(Code::io, fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
   };
+  // bounded: by whoever named it; a pipe that a person names is to be waited for
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return failed();
   struct stat facts {};
@@ -37,7 +38,7 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
   std::string text;
   char piece[16 << 10];
   for (;;) {
-    const ssize_t got = ::read(file.get(), piece, sizeof piece);
+    const ssize_t got = ::read(file.get(), piece, sizeof piece);  // bounded: as above
     if (got == 0) return text;
     if (got < 0 && errno != EINTR) return failed();
     if (got > 0) text.append(piece, static_cast<std::size_t>(got));
@@ -50,6 +51,23 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
 std::string read_text(const std::string& path, std::size_t most_bytes) {
   auto text = read_file(path, most_bytes);
   return text.ok() ? *std::move(text) : std::string();
+}
+
+Status check_private_file(int descriptor, std::string_view what, const std::string& path) {
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0)
+    return errno_status(fmt::format("cannot look at {} {}", what, path));
+  if (!S_ISREG(facts.st_mode))
+    return {Code::invalid_argument, fmt::format("{} {} is not a regular file", what, path)};
+  if (facts.st_uid != ::geteuid())
+    return {Code::invalid_argument,
+            fmt::format("{} {} belongs to user {}, not to this user ({}); make one of your own",
+                        what, path, facts.st_uid, ::geteuid())};
+  if ((facts.st_mode & 077) != 0)
+    return {Code::invalid_argument,
+            fmt::format("{} {} has mode {:04o}, so others can get at it; run: chmod 600 {}", what,
+                        path, facts.st_mode & 07777, path)};
+  return {};
 }
 
 std::string_view first_word(std::string_view text) {

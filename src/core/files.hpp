@@ -22,6 +22,10 @@ Result<std::string> read_file(const std::string& path, std::size_t most_bytes = 
 // The same, empty when it cannot be read.
 std::string read_text(const std::string& path, std::size_t most_bytes = kMostFileBytes);
 
+// Whether `descriptor` is a regular file that belongs to this user and to which others have no access.
+// Code::invalid_argument says what to do; `what` and `path` name it ("secret file", "job.key").
+Status check_private_file(int descriptor, std::string_view what, const std::string& path);
+
 // What stands before the first blank or the end.
 std::string_view first_word(std::string_view text);
 // The number at the beginning, after blanks; nothing where there is none ("max").

@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "core/files.hpp"
 
@@ -30,6 +32,15 @@ std::uint64_t available_memory_bytes() {
     available = std::min(available, limit - std::min(limit, used - std::min(used, cached)));
   }
   return available;
+}
+
+std::size_t open_descriptors() {
+  std::error_code failure;
+  std::filesystem::directory_iterator each("/proc/self/fd", failure);
+  std::size_t count = 0;
+  for (; !failure && each != std::filesystem::directory_iterator(); each.increment(failure))
+    ++count;
+  return count;
 }
 
 std::uint64_t allow_descriptors(std::uint64_t needed) {

@@ -12,6 +12,8 @@ inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::ma
 std::uint64_t limit_in(const char* path);
 // Memory that can still be taken, of the host and of the container.
 std::uint64_t available_memory_bytes();
+// That this process has open now.
+std::size_t open_descriptors();
 // Makes the soft limit of open files at least `needed`, as far as the hard one allows, and returns
 // what the process may have now.
 std::uint64_t allow_descriptors(std::uint64_t needed);

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
+#include "core/sockets.hpp"
 #include "core/words.hpp"
+#include "core/write_within.hpp"
 
 namespace tutti {
 namespace {
@@ -40,20 +44,42 @@ std::string expand(std::string_view pattern) {
   return path;
 }
 
-Result<std::shared_ptr<const int>> open_file(const std::string& pattern) {
-  if (pattern.empty()) return std::make_shared<const int>(STDERR_FILENO);
-  const std::string path = expand(pattern);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0)
-    return Status(Code::io, fmt::format("TUTTI_DEBUG_FILE={}: cannot open {}: {}", pattern, path,
-                                        std::strerror(errno)));
-  return std::shared_ptr<const int>(new int(file), [](const int* descriptor) {
-    ::close(*descriptor);
-    delete descriptor;
-  });
-}
+// For a reader that is only slow. One that has stopped costs this much once.
+constexpr std::chrono::milliseconds kPatience{20};
 
 }  // namespace
+
+// Where lines go: a file of our own, or standard error.
+struct Log::File {
+  Descriptor own;
+  std::atomic<std::uint32_t> dropped{0};  // lines, since the last that was written
+
+  static Result<std::shared_ptr<File>> open(const std::string& pattern) {
+    auto file = std::make_shared<File>();
+    if (pattern.empty()) return file;
+    const std::string path = expand(pattern);
+    // Not to wait for the reader of a pipe, neither now nor later.
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    file->own.reset(::open(path.c_str(), kFlags, 0600));  // bounded: O_NONBLOCK
+    if (file->own) return file;
+    const char* why = errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno);
+    return Status(Code::io,
+                  fmt::format("TUTTI_DEBUG_FILE={}: cannot open {}: {}", pattern, path, why));
+  }
+
+  void write(std::string_view lines) {
+    const int descriptor = own ? own.get() : STDERR_FILENO;
+    const std::uint32_t before = dropped.load(std::memory_order_relaxed);
+    const auto patience = before == 0 ? kPatience : std::chrono::milliseconds(0);
+    std::string gap;
+    if (before > 0) gap = fmt::format("tutti: {} lines of the log were dropped here\n", before);
+    // A log that cannot be written is no reason to fail.
+    if (write_within(descriptor, gap + std::string(lines), patience) != 0)
+      dropped.fetch_add(1, std::memory_order_relaxed);
+    else if (before > 0)
+      dropped.fetch_sub(before, std::memory_order_relaxed);
+  }
+};
 
 std::string_view to_string(Subsystem subsystem) noexcept {
   return kSubsystemWords[static_cast<std::size_t>(subsystem)];
@@ -87,9 +113,9 @@ Result<Log> Log::open(const Config& config) {
   log.level_ = *level;
   log.subsystems_ = *subsystems;
   if (*level == Level::off) return log;
-  auto file = open_file(config.debug_file);
+  auto file = File::open(config.debug_file);
   if (!file.ok()) return file.status();
-  log.descriptor_ = std::move(*file);
+  log.file_ = *std::move(file);
   return log;
 }
 
@@ -100,7 +126,7 @@ Log Log::for_rank(int rank) const {
 }
 
 void Log::write(Level level, Subsystem subsystem, std::string_view text) const {
-  if (!descriptor_) return;
+  if (!file_) return;
   std::string head = fmt::format("tutti {}:{} ", host_name(), ::getpid());
   if (rank_ >= 0) head += fmt::format("rank {} ", rank_);
   head +=
@@ -115,8 +141,7 @@ void Log::write(Level level, Subsystem subsystem, std::string_view text) const {
     lines += '\n';
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  // A log that cannot be written is no reason to fail.
-  [[maybe_unused]] const ssize_t written = ::write(*descriptor_, lines.data(), lines.size());
+  file_->write(lines);
 }
 
 }  // namespace tutti

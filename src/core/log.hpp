@@ -2,7 +2,8 @@
 // TUTTI_DEBUG_FILE).
 //
 // A Log is a value-like handle owned by whoever owns the Config; there is no global one, so that
-// sixteen ranks can live in one process. Each line is one write(2): lines do not mix.
+// sixteen ranks can live in one process. Each line is one write(2): lines do not mix. Nobody waits for
+// a log: lines that its reader does not take in time are dropped, and the next one says how many.
 //
 //   log.info(Subsystem::init, "rank {} of {} linked by {}", rank, size, kind);
 #pragma once
@@ -56,7 +57,8 @@ class Log {
   Level level_ = Level::off;
   std::uint32_t subsystems_ = 0;
   int rank_ = -1;
-  std::shared_ptr<const int> descriptor_;  // closes it with the last copy, unless it is stderr
+  struct File;
+  std::shared_ptr<File> file_;  // of all copies
 };
 
 }  // namespace tutti

@@ -100,7 +100,7 @@ NewFile make_file(const Place& place, const std::string& name) {
   NewFile file{Descriptor(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, bits))};
   if (!file.descriptor && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    file = {Descriptor(::open(name.c_str(), flags, bits)), true};
+    file = {Descriptor(::open(name.c_str(), flags, bits)), true};  // bounded: a regular file
   }
   if (file.descriptor && place.mode) (void)::fchmod(file.descriptor.get(), bits);
   return file;
@@ -179,6 +179,7 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
     file.is_named_ = false;
   }
   const int cut = S_ISREG(*place->mode) ? O_TRUNC : 0;
+  // bounded: by the reader that the user has named
   file.descriptor_.reset(::open(path.c_str(), O_WRONLY | O_CLOEXEC | cut));
   if (!file.descriptor_) return file.failed(errno);
   return file;
@@ -192,6 +193,7 @@ Status OutputFile::failed(int error) const { return unwritable(path_, error); }
 
 Status OutputFile::write(std::string_view text) {
   while (!text.empty()) {
+    // bounded: as open
     const ssize_t put = ::write(descriptor_.get(), text.data(), text.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return failed(errno);

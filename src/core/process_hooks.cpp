@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-enum SlotState : std::uint32_t { kFree, kClaimed, kDump, kFork };
+enum SlotState : std::uint32_t { kFree, kClaimed, kDump, kFork, kForked };
 
 struct Slot {
   std::atomic<std::uint32_t> state{kFree};
@@ -24,7 +24,7 @@ std::array<Slot, Hook::kMaxHooks> g_slots;
 // How many walks are under way; whoever unregisters waits until it was zero once.
 std::atomic<std::uint32_t> g_walks{0};
 std::atomic<std::uint32_t> g_forks{0};
-std::atomic<bool> g_warned{false};
+std::array<std::atomic<bool>, static_cast<std::size_t>(Warning::count)> g_warned{};
 
 void run(SlotState occasion) noexcept {
   g_walks.fetch_add(1);
@@ -44,6 +44,11 @@ void on_forked_child() {
   g_walks.store(0);
   g_forks.fetch_add(1);
   run(kFork);
+  // Not again in this one's children: a number that was closed here may be another file by then.
+  for (Slot& slot : g_slots) {
+    std::uint32_t done = kFork;
+    slot.state.compare_exchange_strong(done, kForked);
+  }
 }
 
 // The first hook of a kind takes the signal or the fork handler; a signal that has a handler
@@ -110,7 +115,9 @@ void Hook::reset() noexcept {
 
 void run_dump_hooks() noexcept { run(kDump); }
 
-bool first_warning() noexcept { return !g_warned.exchange(true); }
+bool first_warning(Warning warning) noexcept {
+  return !g_warned[static_cast<std::size_t>(warning)].exchange(true);
+}
 
 std::uint32_t fork_generation() noexcept {
   take_fork();

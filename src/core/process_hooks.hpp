@@ -5,7 +5,8 @@
 //
 // Occasions      dump   SIGUSR1 came, or a TUTTI_CHECK failed. Runs in a signal handler: the
 //                       function may only do what is async-signal-safe.
-//                forked this process is a fresh child of fork(). Close descriptors, nothing else.
+//                forked this process is a fresh child of fork(), the first since the function was
+//                       registered: not called again in its children. Close descriptors, nothing else.
 // SIGUSR1        is taken with the first dump hook, and only if nobody else handles it.
 // Thread-safety  any thread may register and unregister.
 //
@@ -45,8 +46,10 @@ class Hook {
 // Runs the dump hooks; async-signal-safe.
 void run_dump_hooks() noexcept;
 
-// True the first time, and never again: for what a process is told once, however many ranks it has.
-bool first_warning() noexcept;
+// What a process is told once, however many ranks it has.
+enum class Warning : std::uint8_t { unknown_variables, open_store, count };
+// True the first time, and never again.
+bool first_warning(Warning warning) noexcept;
 
 // Counts the forks that lie between this process and the one that loaded the library.
 std::uint32_t fork_generation() noexcept;

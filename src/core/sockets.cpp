@@ -12,13 +12,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
 
+#include "core/threads.hpp"
 #include "core/words.hpp"
 
 namespace tutti {
 namespace {
+
+// A full queue of a Unix socket is tried again this often.
+constexpr Nanoseconds kCrowdedPause = std::chrono::milliseconds(5);
+// No wait for the resolver is longer at once: a deadline of max() would overflow the clock's.
+constexpr Nanoseconds kLookUpTurn = std::chrono::seconds(1);
 
 Status bad_address(const std::string& text, std::string_view why) {
   return Status(
@@ -38,21 +49,53 @@ Result<SocketAddress> parse_local(const std::string& text) {
   return address;
 }
 
-Result<SocketAddress> look_up(const std::string& text, const std::string& host,
-                              const std::string& port) {
+Result<std::vector<SocketAddress>> look_up(const std::string& host, const std::string& port,
+                                           int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
+  hints.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* found = nullptr;
   if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
-    return Status(Code::io, fmt::format("cannot find host '{}' of address '{}': {}", host, text,
-                                        ::gai_strerror(error)));
-  SocketAddress address;
-  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
-  address.length = found->ai_addrlen;
+    return Status(Code::io, ::gai_strerror(error));
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    SocketAddress& address = addresses.emplace_back();
+    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+    address.length = each->ai_addrlen;
+  }
   ::freeaddrinfo(found);
-  return address;
+  return addresses;
+}
+
+// A question to the resolver, which takes as long as it likes: whoever gives up leaves the answer to
+// the thread that asked.
+struct LookUp {
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::optional<Result<std::vector<SocketAddress>>> answer;
+};
+
+Result<std::vector<SocketAddress>> look_up_name(const std::string& host, const std::string& port,
+                                                Nanoseconds deadline) {
+  auto question = std::make_shared<LookUp>();
+  try {
+    start_quiet_thread("tutti-look-up", [question, host, port] {
+      auto answer = look_up(host, port, 0);
+      std::scoped_lock lock(question->mutex);
+      question->answer = std::move(answer);
+      question->answered.notify_all();
+    }).detach();
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_memory, std::string("no thread to ask in: ") + error.what());
+  }
+  std::unique_lock lock(question->mutex);
+  const auto is_answered = [&] { return question->answer.has_value(); };
+  while (!is_answered() && steady_clock().now() < deadline)
+    question->answered.wait_for(
+        lock, std::min<Nanoseconds>(deadline - steady_clock().now(), kLookUpTurn));
+  if (!is_answered()) return Status(Code::timed_out, "the resolver does not answer");
+  return *std::move(question->answer);
 }
 
 using NameCall = int (*)(int, sockaddr*, socklen_t*);
@@ -73,20 +116,6 @@ int poll_timeout(Nanoseconds deadline) {
   return static_cast<int>(std::min<long long>(ms, std::numeric_limits<int>::max()));
 }
 
-// A connect in progress ends here: writable means decided, SO_ERROR says how.
-Status finish_connect(int socket, const SocketAddress& address, Nanoseconds deadline) {
-  auto ready = wait_ready(socket, POLLOUT, deadline);
-  if (!ready.ok()) return ready.status();
-  if (!*ready)
-    return Status(Code::timed_out, fmt::format("no answer from {} in time", address.to_string()));
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-    return errno_status("getsockopt");
-  if (error != 0) return errno_status("cannot connect to " + address.to_string(), error);
-  return {};
-}
-
 }  // namespace
 
 void Descriptor::reset(int number) noexcept {
@@ -101,8 +130,13 @@ Status errno_status(const std::string& what, int error) {
   return Status(used_up ? Code::out_of_memory : Code::io, what + ": " + std::strerror(error));
 }
 
-Result<SocketAddress> SocketAddress::parse(const std::string& text) {
-  if (!text.empty() && text.front() == '@') return parse_local(text);
+Result<std::vector<SocketAddress>> SocketAddress::resolve(const std::string& text,
+                                                          Nanoseconds deadline) {
+  if (!text.empty() && text.front() == '@') {
+    auto local = parse_local(text);
+    if (!local.ok()) return local.status();
+    return std::vector{*local};
+  }
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad_address(text, "it has no host and port");
   std::string host = text.substr(0, colon);
@@ -114,7 +148,18 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
   auto number = parse_integer(port);
   if (host.empty() || !number.ok() || *number < 0 || *number > 65535)
     return bad_address(text, "the port must be a number from 0 to 65535");
-  return look_up(text, host, std::to_string(*number));
+  const std::string service = std::to_string(*number);
+  if (auto numeric = look_up(host, service, AI_NUMERICHOST); numeric.ok()) return numeric;
+  auto named = look_up_name(host, service, deadline);
+  if (named.ok()) return named;
+  return Status(named.status().code(), fmt::format("cannot find host '{}' of address '{}': {}",
+                                                   host, text, named.status().message()));
+}
+
+Result<SocketAddress> SocketAddress::parse(const std::string& text) {
+  auto all = resolve(text, steady_clock().now() + kLookUpTimeout);
+  if (!all.ok()) return all.status();
+  return all->front();
 }
 
 std::string SocketAddress::to_string() const {
@@ -135,6 +180,11 @@ std::string SocketAddress::to_string() const {
   return fmt::format("{}:{}", text, ntohs(v4->sin_port));
 }
 
+std::string SocketAddress::host() const {
+  const std::string text = to_string();
+  return is_local() ? text : text.substr(0, text.rfind(':'));
+}
+
 Result<Descriptor> listen_on(const SocketAddress& address, int backlog) {
   const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Descriptor socket(::socket(address.storage.ss_family, kind, 0));
@@ -150,17 +200,58 @@ Result<Descriptor> listen_on(const SocketAddress& address, int backlog) {
   return socket;
 }
 
-Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline) {
+Result<Dialled> begin_connect(const SocketAddress& address) {
   const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-  Descriptor socket(::socket(address.storage.ss_family, kind, 0));
-  if (!socket) return errno_status("cannot make a socket");
-  set_no_delay(socket.get());
+  Dialled dialled{Descriptor(::socket(address.storage.ss_family, kind, 0))};
+  if (!dialled.socket) return errno_status("cannot make a socket");
+  set_no_delay(dialled.socket.get());
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(socket.get(), name, address.length) == 0) return socket;
-  if (errno != EINPROGRESS && errno != EINTR)
-    return errno_status("cannot connect to " + address.to_string());
-  if (Status status = finish_connect(socket.get(), address, deadline); !status.ok()) return status;
-  return socket;
+  const bool under_way = ::connect(dialled.socket.get(), name, address.length) == 0 ||
+                         errno == EINPROGRESS || errno == EINTR;
+  if (!under_way) dialled.error = errno;
+  return dialled;
+}
+
+int connect_error(int socket) noexcept {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline) {
+  auto dialled = begin_connect(address);
+  while (dialled.ok() && dialled->error == EAGAIN && steady_clock().now() < deadline) {
+    std::this_thread::sleep_for(kCrowdedPause);
+    dialled = begin_connect(address);
+  }
+  if (!dialled.ok()) return dialled.status();
+  int error = dialled->error;
+  if (error == 0) {
+    auto decided = wait_ready(dialled->socket.get(), POLLOUT, deadline);
+    if (!decided.ok()) return decided.status();
+    if (!*decided)
+      return Status(Code::timed_out, fmt::format("no answer from {} in time", address.to_string()));
+    error = connect_error(dialled->socket.get());
+  }
+  if (error != 0) return errno_status("cannot connect to " + address.to_string(), error);
+  return std::move(dialled->socket);
+}
+
+Result<Descriptor> connect_to(const std::string& address, Nanoseconds deadline) {
+  auto all = SocketAddress::resolve(address, deadline);
+  if (!all.ok()) return all.status();
+  Status failure;
+  for (std::size_t i = 0; i < all->size(); ++i) {
+    const Nanoseconds now = steady_clock().now();
+    const auto share = deadline == Nanoseconds::max()
+                           ? Nanoseconds(SocketAddress::kLookUpTimeout)
+                           : (deadline - now) / static_cast<std::int64_t>(all->size() - i);
+    const bool is_last = i + 1 == all->size();
+    auto socket = connect_to((*all)[i], is_last ? deadline : now + share);
+    if (socket.ok()) return socket;
+    failure = socket.status();
+  }
+  return failure;
 }
 
 Result<Descriptor> accept_from(int listener) {

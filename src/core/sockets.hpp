@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "tutti/status.hpp"
@@ -48,15 +49,31 @@ struct SocketAddress {
   socklen_t length = 0;
   bool is_local() const noexcept { return storage.ss_family == AF_UNIX; }
   std::string to_string() const;  // in the form that parse takes
+  std::string host() const;       // the same without the port
 
-  // Host names are looked up, which may block. Code::invalid_argument for another form.
+  // All addresses of a host name, in the resolver's order; one for everything else. Names are looked
+  // up beside the calling thread, which waits until the deadline at most (Code::timed_out).
+  // Code::invalid_argument for another form.
+  static Result<std::vector<SocketAddress>> resolve(const std::string& text, Nanoseconds deadline);
+  // The first of them, within kLookUpTimeout.
   static Result<SocketAddress> parse(const std::string& text);
+  static constexpr std::chrono::seconds kLookUpTimeout{10};
 };
 
 // Listens, non-blocking; port 0 takes any free one.
 Result<Descriptor> listen_on(const SocketAddress& address, int backlog = 128);
 // A non-blocking socket that is connected, or was refused, when this returns.
 Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline);
+// The same for all addresses of `address`, one after the other; each has its share of the time.
+Result<Descriptor> connect_to(const std::string& address, Nanoseconds deadline);
+// A connection on its way, non-blocking: when the socket is writable, `connect_error` says what came of
+// it (0, or an errno). `error`: it was refused at once (EAGAIN: a Unix socket's queue is full just now).
+struct Dialled {
+  Descriptor socket;
+  int error = 0;
+};
+Result<Dialled> begin_connect(const SocketAddress& address);
+int connect_error(int socket) noexcept;
 // The next connection, non-blocking; an empty Descriptor when there is none right now.
 Result<Descriptor> accept_from(int listener);
 

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,8 +20,10 @@ std::thread start_quiet_thread(const char* name, Body&& body) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Also where there is no thread to be had, which is thrown.
+  const std::unique_ptr<sigset_t, void (*)(sigset_t*)> restored(
+      &before, [](sigset_t* mask) { pthread_sigmask(SIG_SETMASK, mask, nullptr); });
   std::thread thread(std::forward<Body>(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

@@ -16,15 +16,33 @@ namespace {
 
 // How long ranks that did not come may take to say what they are doing instead.
 constexpr Nanoseconds kAskFor = 250ms;
+// After a slow rank was named nobody is for a while: a job whose steps take long would say nothing else.
+constexpr Nanoseconds kQuiet = 30s;
+// One of the first so many ranks of a group names who is slow.
+constexpr int kSpeakers = 8;
+
+// Links speak of ranks of the world: "rank 7 (host b, pid 4182) is silent". What is said of it holds for
+// the group too, which has a number of its own for that rank.
+std::string predicate_of(const Status& why) {
+  const std::string& text = why.message();
+  const auto subject = text.rfind("rank ", 0) == 0 ? text.find(") ") : std::string::npos;
+  return subject == std::string::npos ? "is gone: " + text : text.substr(subject + 2);
+}
 
 }  // namespace
 
 Absences::Absences(const Members& members)
     : members_(members), peers_(static_cast<std::size_t>(members.size())) {}
 
-void Absences::note_gone(int peer, bool in_good_order, std::uint64_t polls) {
-  Peer& state = peers_[static_cast<std::size_t>(peer)];
-  (in_good_order ? state.left : state.lost) = true;
+void Absences::note_left(int peer, std::uint64_t polls) {
+  peers_[static_cast<std::size_t>(peer)].left = true;
+  someone_gone_ = true;
+  gone_at_ = polls;
+}
+
+void Absences::note_lost(int peer, std::uint64_t polls, const Status& why) {
+  peers_[static_cast<std::size_t>(peer)].lost =
+      why.ok() ? Status(Code::peer_lost, members_.where(peer) + " is gone") : why;
   someone_gone_ = true;
   gone_at_ = polls;
 }
@@ -41,19 +59,23 @@ Status Absences::verdict(const Operation* operation,
   if (!someone_gone_) return {};
   for (int peer = 0; peer < members_.size(); ++peer) {
     const Peer& state = peer_at(peer);
-    if (!state.left && !state.lost) continue;
-    if (state.left && !needs(peer)) continue;
+    // Whoever has left in good order closes its links, too: that is no loss.
+    const bool lost = !state.left && !state.lost.ok();
+    if (!lost && !(state.left && needs(peer))) continue;
     const std::uint64_t sequence = operation != nullptr ? operation->sequence : 0;
     const std::string during =
         operation != nullptr
             ? " during " + numbered(describe(operation->launch->fingerprint), sequence)
             : "";
-    return {Code::peer_lost,
-            fmt::format("{} {} group '{}'{}; restart the job or go on with a group without it",
-                        members_.where(peer),
-                        state.left ? "has left" : "died or lost its connection to", members_.name(),
-                        during),
-            {members_.rank(), peer, number_of(sequence)}};
+    // A rank that stood still itself has lost all others, and nobody else is to blame.
+    const bool own = lost && state.lost.peer() >= 0 && state.lost.peer() == state.lost.rank();
+    const int culprit = own ? members_.rank() : peer;
+    return {
+        lost ? state.lost.code() : Code::peer_lost,
+        fmt::format("{} {}; group '{}' ends{}; restart the job or go on with a group without it",
+                    members_.where(culprit), lost ? predicate_of(state.lost) : "has left",
+                    members_.name(), during),
+        {members_.rank(), culprit, number_of(sequence)}};
   }
   return {};
 }
@@ -124,26 +146,57 @@ std::vector<int> Absences::late_ranks(const Operation& operation, const Run& run
   return late.empty() ? run.waiting_for() : late;
 }
 
-Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,
-                             const Run& run) const {
-  const auto late = late_ranks(operation, run);
+std::string Absences::late_text(const Operation& operation, const Arrivals& arrivals,
+                                const std::vector<int>& late, const std::string& when) const {
   const std::string what = fmt::format(
       "{} on group '{}'", numbered(to_string(operation.launch->collective), operation.sequence),
       members_.name());
-  const double limit = in_seconds(operation.launch->timeout);
   std::string text;
   for (int peer : late) {
     const std::string& report = peer_at(peer).report;
     if (!text.empty()) text += "; ";
     text +=
-        fmt::format("{} {} {} within {:g} s; {}", members_.where(peer),
+        fmt::format("{} {} {} {}; {}", members_.where(peer),
                     arrivals.has_arrived(peer) ? "joined but did not finish" : "did not join", what,
-                    limit, report.empty() ? "it does not answer (stopped, or cut off)" : report);
+                    when, report.empty() ? "it does not answer (stopped, or cut off)" : report);
   }
-  if (late.empty()) text = fmt::format("{} did not finish within {:g} s", what, limit);
+  return late.empty() ? fmt::format("{} did not finish {}", what, when) : text;
+}
+
+Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,
+                             const Run& run) const {
+  const auto late = late_ranks(operation, run);
+  const auto when = fmt::format("within {:g} s", in_seconds(operation.launch->timeout));
   return {Code::timed_out,
-          text,
+          late_text(operation, arrivals, late, when),
           {members_.rank(), late.empty() ? -1 : late[0], number_of(operation.sequence)}};
+}
+
+std::string Absences::name_slow(const Operation& operation, const Arrivals& arrivals,
+                                const Run& run, Nanoseconds now, bool& asked) {
+  if (slow_.since.count() == 0) slow_.since = now;
+  // The deadline's own questions come with an error.
+  if (slow_.told || now >= operation.deadline || now < quiet_until_) return {};
+  if (now - slow_.since < kSlowAfter) return {};
+  if (!slow_.asked) {
+    slow_.asked = asked = true;
+    // Those below are asked too: the lowest that waits speaks for all.
+    auto whom = suspects(arrivals);
+    for (int peer = 0; peer < std::min(members_.rank(), kSpeakers); ++peer)
+      if (std::find(whom.begin(), whom.end(), peer) == whom.end()) whom.push_back(peer);
+    ask(whom, now);
+    return {};
+  }
+  if (now < asked_until_ && !all_answered()) return {};
+  asked_until_ = Nanoseconds(0);
+  slow_.told = true;
+  quiet_until_ = now + kQuiet;
+  const auto late = late_ranks(operation, run);
+  for (int peer = 0; peer < members_.rank(); ++peer)
+    if (std::find(late.begin(), late.end(), peer) == late.end()) return {};
+  return late_text(operation, arrivals, late,
+                   fmt::format("for {:g} s (it has {:g} s)", in_seconds(now - slow_.since),
+                               in_seconds(operation.launch->timeout)));
 }
 
 }  // namespace tutti::engine

@@ -26,8 +26,9 @@ class Absences {
  public:
   explicit Absences(const Members& members);
 
-  // A peer is gone; `polls` is the engine's count at this moment.
-  void note_gone(int peer, bool in_good_order, std::uint64_t polls);
+  // A peer is gone, in good order or (`why`) not; `polls` is the engine's count at this moment.
+  void note_left(int peer, std::uint64_t polls);
+  void note_lost(int peer, std::uint64_t polls, const Status& why);
   void note_report(int peer, const ActivityReport& report);
 
   // Somebody is gone, but the cause of it all may still be on its way: a poll that is under way may
@@ -40,20 +41,35 @@ class Absences {
   // or had their time. Ok until then; `asked` becomes true when questions went out.
   Status check_deadline(const Operation& operation, const Arrivals& arrivals, const Run& run,
                         Nanoseconds now, bool& asked);
+  // When an operation has waited for kSlowAfter: asks who is late, and says so once, with what each is
+  // doing. A rank that lives may be as slow as the deadline allows; people should know. Empty
+  // otherwise, and on ranks that leave it to a lower one which waits too.
+  std::string name_slow(const Operation& operation, const Arrivals& arrivals, const Run& run,
+                        Nanoseconds now, bool& asked);
+  static constexpr Nanoseconds kSlowAfter = std::chrono::seconds(3);
   // When to look again.
   Nanoseconds next_deadline(const Operation& operation) const {
     return asked_until_.count() != 0 ? asked_until_ : operation.deadline;
   }
   // The operation is over.
-  void forget_questions() { asked_until_ = Nanoseconds(0); }
+  void forget_questions() {
+    asked_until_ = Nanoseconds(0);
+    slow_ = {};
+  }
 
  private:
   struct Peer {
     bool left = false;           // in good order
-    bool lost = false;           // died, or the link to it broke
+    Status lost;                 // it died, or the link to it broke: why
     std::string report;          // its answer to our question
     std::uint64_t reported = 0;  // the collective at which it said to be
     bool waits = false;          //   and that it is still in it
+  };
+  // Of an operation that takes long.
+  struct Slowness {
+    Nanoseconds since{0};
+    bool asked = false;
+    bool told = false;
   };
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
   std::vector<int> suspects(const Arrivals& arrivals) const;
@@ -61,6 +77,8 @@ class Absences {
   bool all_answered() const;
   std::vector<int> at_fault(const Operation& operation) const;
   std::vector<int> late_ranks(const Operation& operation, const Run& run) const;
+  std::string late_text(const Operation& operation, const Arrivals& arrivals,
+                        const std::vector<int>& late, const std::string& when) const;
   Status late_status(const Operation& operation, const Arrivals& arrivals, const Run& run) const;
 
   const Members& members_;
@@ -69,6 +87,8 @@ class Absences {
   std::uint64_t gone_at_ = 0;   // in polls of the engine
   Nanoseconds asked_until_{0};  // when not zero: questions are out
   std::vector<int> asked_;
+  Slowness slow_;
+  Nanoseconds quiet_until_{0};  // nobody is named before
 };
 
 }  // namespace tutti::engine

@@ -25,7 +25,7 @@ void CallLog::begun(Operation& operation) {
   if (engine_.tracer() != nullptr) operation.begun = engine_.clock().now();
   if (is_own(operation)) return;
   const trace::Record record = record_of(trace::Event::started, operation);
-  engine_.recorder().note(record);
+  engine_.recorder().note(tickets_, record);
   engine_.count_call(record.bytes);
   tell_board(operation, true);
 }
@@ -35,7 +35,7 @@ void CallLog::ended(const Operation& operation, const Status& status, bool mappe
   trace::Record record =
       record_of(status.ok() ? trace::Event::finished : trace::Event::failed, operation);
   record.code = static_cast<std::uint8_t>(status.code());
-  engine_.recorder().note(record);
+  engine_.recorder().note(tickets_, record);
   tell_board(operation, false);
   trace(operation, status, mapped);
   stop();
@@ -72,7 +72,7 @@ void CallLog::ended_at_once(const Operation& operation, bool mapped) {
 
 void CallLog::took_longer(const Operation& operation) {
   if (is_own(operation)) return;
-  engine_.recorder().note(record_of(trace::Event::started, operation));
+  engine_.recorder().note(tickets_, record_of(trace::Event::started, operation));
   if (!told_) tell_board(operation, true);
 }
 

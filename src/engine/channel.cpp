@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/exhausted.hpp"
 #include "core/pause.hpp"
 #include "engine/engine.hpp"
 #include "engine/numbers.hpp"
@@ -56,18 +57,21 @@ void Channel::end_set_up() {
 Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   std::shared_ptr<WorkState> work;
   if (memory_ && baton_.try_lock()) {
-    const bool begun = begin_at_once(launch);
-    const bool ended = begun && watch();
-    if (begun && tracer() != nullptr)
-      tracer()->wait(channel(), number_of(current_->sequence), current_->begun.count(),
-                     engine_->clock().now().count());
-    if (ended) {
-      log_.ended_at_once(*current_, is_mapped());
-      arrivals_.end();
-      current_.reset();
-    } else if (begun) {
-      work = hand_over();
-    }
+    bool ended = false;
+    with_baton([&] {
+      const bool begun = begin_at_once(launch);
+      ended = begun && watch();
+      if (begun && tracer() != nullptr)
+        tracer()->wait(channel(), number_of(current_->sequence), current_->begun.count(),
+                       engine_->clock().now().count());
+      if (ended) {
+        log_.ended_at_once(*current_, is_mapped());
+        arrivals_.end();
+        current_.reset();
+      } else if (begun) {
+        work = hand_over();
+      }
+    });
     baton_.unlock();
     // Whoever wanted the baton meanwhile may have gone to sleep.
     if (inbox_.has_news()) engine_->kick();
@@ -220,9 +224,20 @@ void Channel::drive(const WorkState& work, Nanoseconds timeout) {
 
 bool Channel::try_step() {
   if (!baton_.try_lock()) return false;
-  const bool moved = step();
+  bool moved = true;
+  with_baton([&] { moved = step(); });
   baton_.unlock();
   return moved;
+}
+
+// Where memory runs out in the middle of something, the group is over: half of it was done.
+template <class Body>
+void Channel::with_baton(const Body& body) {
+  const Status status = or_exhausted([&] {
+    body();
+    return Status();
+  });
+  if (!status.ok()) fail(status, true);
 }
 
 bool Channel::step() {
@@ -230,9 +245,8 @@ bool Channel::step() {
   if (!torn_down_) {
     moved = drain_inbox();
     if (inbox_.has_failed()) {
-      tear_down();
-      if (engine_->failures()) engine_->failures()->on_failure(*this, health());
-      moved = true;
+      end_failed();
+      return true;
     } else {
       moved |= run_operations();
       if (point_to_point_.open() > 0) moved |= point_to_point_.step(engine_->clock().now());
@@ -308,6 +322,19 @@ void Channel::update_deadline() {
   Nanoseconds next = point_to_point_.next_deadline();
   if (current_) next = std::min(next, absences_.next_deadline(*current_));
   next_deadline_.store(next.count(), std::memory_order_relaxed);
+}
+
+// Those who wait come before what is written about it, and whoever wants the baton does not wait for
+// a disk.
+void Channel::end_failed() {
+  FailureSink* failures = engine_->failures();
+  tear_down();
+  if (failures != nullptr) failures->on_failure(*this, health());
+  complete_all();
+  if (failures == nullptr) return;
+  baton_.unlock();
+  failures->report_failure(*this, health());
+  baton_.lock();
 }
 
 // Works end with the baton put down, so that their callbacks may start operations; the caller of

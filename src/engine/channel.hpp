@@ -129,6 +129,8 @@ class Channel final : public GroupView,
 
   // Stepping, in the hands of the baton's holder.
   bool step();
+  template <class Body>
+  void with_baton(const Body& body);
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
@@ -142,6 +144,7 @@ class Channel final : public GroupView,
   bool look_for_absent();
   void update_deadline();
   void complete_all();
+  void end_failed();
   void tear_down();
   void release(const Incoming& message);
   bool is_mapped() const { return prepared_->on_host && prepared_->on_host->was_mapped(); }

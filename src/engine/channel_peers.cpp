@@ -123,7 +123,12 @@ void Channel::handle(Incoming& message) {
     }
     case MessageKind::data: handle_data(message); break;
     case MessageKind::goodbye:
-      absences_.note_gone(message.peer, message.header.extra == 0, engine_->polls());
+      if (message.header.extra == 0)
+        absences_.note_left(message.peer, engine_->polls());
+      else
+        absences_.note_lost(
+            message.peer, engine_->polls(),
+            engine_->why_down(options().members[static_cast<std::size_t>(message.peer)]));
       break;
     case MessageKind::report: {
       const auto report = payload_of<ActivityReport>(message);
@@ -189,6 +194,11 @@ bool Channel::look_for_absent() {
   if (status.ok() && current_)
     status = absences_.check_deadline(*current_, arrivals_, prepared_->run(),
                                       engine_->clock().now(), asked);
+  if (status.ok() && current_) {
+    const auto slow =
+        absences_.name_slow(*current_, arrivals_, prepared_->run(), engine_->clock().now(), asked);
+    if (!slow.empty()) engine_->log().warn(Subsystem::watch, "{}", slow);
+  }
   if (!status.ok()) fail(status, true);
   return asked || !status.ok();
 }

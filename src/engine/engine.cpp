@@ -1,7 +1,10 @@
 #include "engine/engine.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/exhausted.hpp"
 #include "core/pause.hpp"
 #include "core/threads.hpp"
 
@@ -186,7 +189,21 @@ void Engine::on_sent(std::uint64_t token) {
   reinterpret_cast<std::atomic<std::uint32_t>*>(token)->fetch_sub(1, std::memory_order_release);
 }
 
-void Engine::on_down(int peer, const Status& reason) {
+Status Engine::why_down(int rank) {
+  std::scoped_lock lock(poll_lock_);
+  return down_[static_cast<std::size_t>(rank)];
+}
+
+void Engine::on_down(int peer, const Status& cause) {
+  Status reason = cause;
+  // It is not the peers who went: they have gone on.
+  if (const Nanoseconds stood = endpoint_->standstill(); stood.count() > 0)
+    reason = {Code::peer_lost,
+              fmt::format(
+                  "rank {} ({}) stood still for {:.1f} s (stopped, or its host was), longer "
+                  "than the others wait for a sign of life (TUTTI_DEAD_AFTER)",
+                  endpoint_->rank(), endpoint_->whereabouts(endpoint_->rank()), in_seconds(stood)),
+              {endpoint_->rank(), endpoint_->rank(), 0}};
   down_[static_cast<std::size_t>(peer)] = reason;
   recorder_->note({.peer = peer,
                    .event = trace::Event::peer_down,
@@ -205,9 +222,16 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
 // sleeps need not wake itself.
 bool Engine::poll_once(bool before_sleeping) {
   if (!poll_lock_.try_lock()) return false;
-  const bool moved = endpoint_->poll(*this);
+  bool moved = true;
+  const Status exhausted = or_exhausted([&] {
+    moved = endpoint_->poll(*this);
+    return Status();
+  });
   polls_.fetch_add(1, std::memory_order_release);
   poll_lock_.unlock();
+  // What had come is lost: whichever group it was for cannot go on.
+  if (!exhausted.ok())
+    for (const auto& channel : channels()) channel->fail(exhausted, true);
   if (moved && (followers_.load() > 0 || (sleeping_.load() && !before_sleeping))) notify();
   return moved;
 }

@@ -54,7 +54,10 @@ struct Activity {
 class FailureSink {
  public:
   virtual ~FailureSink() = default;
+  // Before those who wait hear of it. Must not block.
   virtual void on_failure(const Channel& channel, const Status& status) = 0;
+  // After that, with nothing held: time for logs and files.
+  virtual void report_failure(const Channel& channel, const Status& status) = 0;
   // A collective has begun or ended; for the launcher's board.
   virtual void on_activity(const Activity& activity) = 0;
 };
@@ -100,6 +103,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   const schedule::Catalog& catalog() const { return *catalog_; }
   trace::Tracer* tracer() { return tracer_.get(); }
   FailureSink* failures() { return failures_; }
+  // Why the link to a rank of the world is gone; ok while it is there. Not from inside a poll.
+  Status why_down(int rank);
   // How often all links were polled, by whomever.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.

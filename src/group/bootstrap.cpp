@@ -11,6 +11,7 @@
 #include "core/clock.hpp"
 #include "core/limits.hpp"
 #include "group/extensions.hpp"
+#include "group/link_secret.hpp"
 
 namespace tutti::group {
 namespace {
@@ -74,18 +75,29 @@ class StoreRounds {
 
   // Tells those who still wait why this rank does not come any more. The first to do so is heard.
   void give_up(const Status& why) {
-    const std::string said = fmt::format("{} {}", rank_, why.message());
+    const int culprit = why.code() == Code::peer_lost ? why.peer() : -1;
+    const std::string said = fmt::format("{} {} {}", rank_, culprit, why.message());
     (void)store_.compare_set(prefix_ + "/given_up", "", said);
   }
+
+  // From here on the links tell, too, who is gone.
+  void watch_links(transport::Endpoint& endpoint) { endpoint_ = &endpoint; }
 
   // Whether there is any use in waiting for everybody's `key`.
   Status look_around(const std::string& key) {
     const auto said = store_.get(prefix_ + "/given_up", milliseconds(1));
-    if (!said.ok()) return look_for_the_ended(key);
-    const int who = static_cast<int>(std::strtol(said->c_str(), nullptr, 10));
+    if (!said.ok()) {
+      if (Status ended = look_for_the_ended(key); !ended.ok()) return ended;
+      return look_at_links();
+    }
+    char* rest = nullptr;
+    const int who = static_cast<int>(std::strtol(said->c_str(), &rest, 10));
+    const int culprit = static_cast<int>(std::strtol(rest, &rest, 10));
+    const std::string why(rest + (*rest == ' '));
+    // Of a rank that is gone everybody says the same.
+    if (culprit >= 0) return {Code::peer_lost, why, {rank_, culprit, 0}};
     return {Code::peer_lost,
-            fmt::format("rank {} could not join group '{}': {}", who, name_,
-                        said->substr(std::min(said->find(' '), said->size() - 1) + 1)),
+            fmt::format("rank {} could not join group '{}': {}", who, name_, why),
             {rank_, who, 0}};
   }
 
@@ -125,6 +137,14 @@ class StoreRounds {
     return {};
   }
 
+  // A rank that gives up closes its links a moment before it says why: the second look decides.
+  Status look_at_links() {
+    const Status cut = endpoint_ != nullptr ? endpoint_->look_for_the_gone() : Status();
+    if (!cut.ok() && !seemed_cut_.ok()) return cut;
+    seemed_cut_ = cut;
+    return {};
+  }
+
   Status nobody(const std::vector<int>& absent) const {
     return {
         Code::timed_out,
@@ -143,6 +163,8 @@ class StoreRounds {
   std::string prefix_;
   Nanoseconds deadline_;
   Nanoseconds timeout_;
+  transport::Endpoint* endpoint_ = nullptr;
+  Status seemed_cut_;
 };
 
 constexpr char kSelf = '-';
@@ -180,20 +202,22 @@ Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& op
   return {};
 }
 
-Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const Config& config,
-                       const Log& log) {
-  // Everybody must use one secret and one epoch; rank 0's words count. A store is trusted: it is
-  // authenticated itself, or the caller's choice.
-  auto secret = meeting.from_rank_0("secret", options.secret.empty() ? random_bytes(32) : "given");
-  if (!secret.ok()) return secret.status();
+Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const GroupOptions& options,
+                       const Config& config, const Log& log) {
+  // Everybody must use one secret and one epoch; rank 0's words count.
+  auto word = meeting.from_rank_0("secret", secret.word());
+  if (!word.ok()) return word.status();
   auto epoch = meeting.from_rank_0("epoch", random_bytes(8));
   if (!epoch.ok()) return epoch.status();
   if (epoch->size() != 8) return Status(Code::corrupt, "the store holds an epoch of a wrong size");
+  auto key = secret.key(*word, options, *epoch);
+  wipe(*word);
+  if (!key.ok()) return key.status();
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
   opening.size = options.size;
-  opening.secret = options.secret.empty() ? *secret : options.secret;
+  opening.secret = *std::move(key);
   std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
   opening.config = config;
   opening.log = log;
@@ -219,6 +243,7 @@ Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const 
     return ended.ok() ? endpoint.status() : ended;
   }
 
+  meeting.watch_links(**endpoint);
   auto words = meeting.exchange("links", link_words(**endpoint));
   if (!words.ok()) return words.status();
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
@@ -230,9 +255,11 @@ Result<Linked> link_up(StoreRounds& meeting, const GroupOptions& options, const 
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log, const LauncherBoard* board) {
+  auto secret = LinkSecret::find(store, options, process_environment(), log);
+  if (!secret.ok()) return secret.status();
   StoreRounds meeting(store, options, config.join_timeout, board);
   if (Status status = meeting.join(); !status.ok()) return status;
-  auto linked = link_up(meeting, options, config, log);
+  auto linked = link_up(meeting, *secret, options, config, log);
   if (!linked.ok()) meeting.give_up(linked.status());
   return linked;
 }

@@ -143,7 +143,7 @@ class MeetingTrial {
     if (!given_up_.load())
       std::this_thread::sleep_for(std::chrono::duration<double>(budget_.left_s()));
     stop_.store(true, std::memory_order_relaxed);
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& thread : threads) thread.join();  // bounded: they stop with the budget
     return given_up_.load() || batches_.empty() ? 0 : typical(std::move(batches_));
   }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/exhausted.hpp"
+#include "core/secret.hpp"
 #include "group/calibrate_links.hpp"
 #include "group/self.hpp"
 #include "group/tuning.hpp"
@@ -54,7 +56,14 @@ Status RankGroup::check_process() const {
 
 // ---- collectives
 
+// Whoever has no memory for its call cannot come to it, and the others must not wait for it.
 Status RankGroup::run(const Call& call) {
+  const Status status = or_exhausted([&] { return run_call(call); });
+  if (status.code() == Code::out_of_memory) channel_->fail(status, true);
+  return status;
+}
+
+Status RankGroup::run_call(const Call& call) {
   if (world_->is_foreign()) return check_process();
   if (const engine::Launch* launch = recent_.find(call))
     return channel_->run(*launch, call.options.interrupted);
@@ -67,9 +76,14 @@ Status RankGroup::run(const Call& call) {
 
 Work RankGroup::start(const Call& call) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
-  auto launch = make_launch(call, setting_, chooser_);
-  if (!launch.ok()) return Work::finished(launch.status());
-  return Work(channel_->start(*std::move(launch), false));
+  auto work = or_exhausted([&]() -> Result<Work> {
+    auto launch = make_launch(call, setting_, chooser_);
+    if (!launch.ok()) return launch.status();
+    return Work(channel_->start(*std::move(launch), false));
+  });
+  if (work.ok()) return *std::move(work);
+  if (work.status().code() == Code::out_of_memory) channel_->fail(work.status(), true);
+  return Work::finished(work.status());
 }
 
 // ---- point to point
@@ -209,6 +223,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
   auto world =
       group::World::create(std::move(store), options, std::move(config), std::move(server));
+  wipe(options.secret);
   if (!world.ok()) return world.status();
   engine::ChannelOptions channel;
   channel.id = 1;
@@ -234,13 +249,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   return std::shared_ptr<Group>(std::move(group));
 }
 
-}  // namespace
-
-Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
-  return create_group(std::move(store), std::move(options), nullptr);
-}
-
-Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
+Result<std::shared_ptr<Group>> create_from_environment(GroupOptions options) {
   auto self = group::find_self(group::process_environment());
   if (!self.ok()) return self.status();
   if (!options.config) {
@@ -254,8 +263,18 @@ Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
   if (!meeting.ok()) return meeting.status();
   options.rank = self->rank;
   options.size = self->size;
-  if (options.secret.empty()) options.secret = self->secret;
+  if (options.secret.empty()) options.secret = self->secret.text();
   return create_group(meeting->store, std::move(options), std::move(meeting->server));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
+  return or_exhausted([&] { return create_group(std::move(store), std::move(options), nullptr); });
+}
+
+Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {
+  return or_exhausted([&] { return create_from_environment(std::move(options)); });
 }
 
 }  // namespace v1

@@ -56,6 +56,7 @@ class RankGroup final : public Group {
   Status end_set_up(const CallOptions& call);
 
  private:
+  Status run_call(const Call& call);
   // Symmetric memory, and the name under which peers know it.
   struct SharedMemory {
     std::uint64_t id = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/auth.hpp"
+#include "core/restart.hpp"
 #include "core/secret.hpp"
 #include "core/words.hpp"
 
@@ -235,22 +236,6 @@ std::string local_address(const std::string& job) {
                      to_hex(hmac_sha256("tutti job", job)).substr(0, 24));
 }
 
-Result<std::string> find_secret(const Environment& environment) {
-  if (is_set(environment, "TUTTI_SECRET_FD")) {
-    const auto descriptor = read_number(environment, {"TUTTI_SECRET_FD"}, 0);
-    if (!descriptor.ok()) return descriptor.status();
-    auto secret = read_secret_descriptor((*descriptor)->value);
-    if (secret.ok()) return secret;
-    return secret.status().annotate(
-        fmt::format("TUTTI_SECRET_FD={} (was it closed by a program between the launcher and this "
-                    "one? pass it on)",
-                    (*descriptor)->value));
-  }
-  if (is_set(environment, "TUTTI_SECRET_FILE"))
-    return read_secret_file(*environment("TUTTI_SECRET_FILE"));
-  return std::string();
-}
-
 Status find_meeting_place(const Environment& environment, Self& self) {
   auto secret = find_secret(environment);
   if (!secret.ok()) return secret.status();
@@ -259,6 +244,8 @@ Status find_meeting_place(const Environment& environment, Self& self) {
   if (is_set(environment, given)) {
     self.store_address = *environment(given);
     self.serves_store = self.rank == 0 && std::string_view(given) == "TUTTI_RENDEZVOUS";
+    // What launchers say of a job need not be the same on every host.
+    if (is_set(environment, "TUTTI_JOB")) self.epoch = epoch_of_job(self.job);
     if (self.secret.empty() && self.store_address.front() != '@')
       return contradiction(fmt::format(
           "{}={} is set without TUTTI_SECRET_FD or TUTTI_SECRET_FILE; make a secret that every "
@@ -274,6 +261,7 @@ Status find_meeting_place(const Environment& environment, Self& self) {
                     "file of mode 0600 with the same 32 random bytes on every host)",
                     self.local_size, self.size));
   self.store_address = local_address(self.job);
+  self.epoch = epoch_of_job(self.job);
   self.serves_store = self.rank == 0;
   return {};
 }
@@ -282,14 +270,15 @@ Status find_meeting_place(const Environment& environment, Self& self) {
 Result<MeetingStore> serve(const Self& self, std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
-    auto server = StoreServer::listen(self.store_address, self.secret);
+    auto server = StoreServer::listen(self.store_address, self.secret.text(), self.epoch);
     if (server.ok()) {
-      auto store = connect_store((*server)->address(), self.secret, timeout);
+      auto store = connect_store((*server)->address(), self.secret.text(), timeout, self.epoch);
       if (!store.ok()) return store.status();
       return MeetingStore{*store, *std::move(server)};
     }
     if (server.status().code() == Code::invalid_argument) return server.status();
-    auto store = connect_store(self.store_address, self.secret, std::chrono::milliseconds(200));
+    auto store = connect_store(self.store_address, self.secret.text(),
+                               std::chrono::milliseconds(200), self.epoch);
     if (store.ok()) return MeetingStore{*store, nullptr};
     if (std::chrono::steady_clock::now() >= deadline)
       return server.status().annotate(
@@ -306,6 +295,22 @@ Environment process_environment() {
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   };
+}
+
+Result<Secret> find_secret(const Environment& environment) {
+  if (is_set(environment, "TUTTI_SECRET_FD")) {
+    const auto descriptor = read_number(environment, {"TUTTI_SECRET_FD"}, 0);
+    if (!descriptor.ok()) return descriptor.status();
+    auto secret = read_secret_descriptor((*descriptor)->value);
+    if (secret.ok()) return secret;
+    return secret.status().annotate(
+        fmt::format("TUTTI_SECRET_FD={} (was it closed by a program between the launcher and this "
+                    "one? pass it on)",
+                    (*descriptor)->value));
+  }
+  if (is_set(environment, "TUTTI_SECRET_FILE"))
+    return read_secret_file(*environment("TUTTI_SECRET_FILE"));
+  return Secret();
 }
 
 Result<Self> find_self(const Environment& environment) {
@@ -325,6 +330,11 @@ Result<Self> find_self(const Environment& environment) {
   } else if (is_set(environment, "TUTTI_STORE")) {
     return contradiction("TUTTI_STORE is set without TUTTI_RANK and TUTTI_SIZE; set all or none");
   }
+  if (self.launcher == "tutti") {
+    const auto restart = read_number(environment, {"TUTTI_RESTART"}, 0);
+    if (!restart.ok()) return restart.status();
+    if (*restart) self.restart = (*restart)->value;
+  }
   self.job = find_job(environment, self.launcher);
   if (Status status = find_meeting_place(environment, self); !status.ok()) return status;
   return self;
@@ -333,7 +343,9 @@ Result<Self> find_self(const Environment& environment) {
 Result<MeetingStore> meet(const Self& self, std::chrono::milliseconds timeout) {
   if (self.store_address.empty()) return MeetingStore{make_memory_store(), nullptr};
   if (self.serves_store) return serve(self, timeout);
-  auto store = connect_store(self.store_address, self.secret, timeout);
+  auto store = connect_store(self.store_address, self.secret.text(), timeout, self.epoch);
+  if (store.ok() && self.restart > 0)
+    return MeetingStore{make_prefix_store(restart_prefix(self.restart), *store), nullptr};
   if (store.ok()) return MeetingStore{*store, nullptr};
   return store.status().annotate(
       fmt::format("rank {} of {} (started by {}) found no store at {}{}", self.rank, self.size,

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "core/secret.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
 
@@ -38,12 +39,18 @@ struct Self {
   int local_size = 1;
   std::string launcher = "none";  // none tutti torchrun openmpi pmix pmi slurm
   std::string job;                // the same on all ranks of the job, different between jobs
+  int restart = 0;                // of the job by tutti run: its keys are apart from the last one's
   std::string store_address;      // what connect_store takes; empty: nobody to meet
   bool serves_store = false;      // rank 0 of a job whose launcher runs no store
-  std::string secret;             // empty on one host without tutti run: same user is trusted
+  std::uint64_t epoch = 0;  // of the store: stands for the job; 0 where ranks may not agree on it
+  Secret secret;            // empty on one host without tutti run: same user is trusted
 };
 
 Result<Self> find_self(const Environment& environment);
+
+// The launcher's (TUTTI_SECRET_FD; Code::io where it cannot be read) or a file's (TUTTI_SECRET_FILE);
+// empty where neither is set.
+Result<Secret> find_secret(const Environment& environment);
 
 // The store, and its server where this rank has to run it. The server must outlive every rank's use
 // of the store.

@@ -32,6 +32,7 @@ Status make_folders(const std::string& folder) {
 
 bool write_all(int file, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
+    // bounded: a regular file
     const ssize_t written = ::write(file, text.data() + at, text.size() - at);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
@@ -67,11 +68,16 @@ std::string TuningPaths::usable(std::chrono::seconds rough_holds_for) const {
 }
 
 Result<tuner::Machine> load_machine(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not to wait for whoever might write into a pipe of that name.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return trouble(path, "cannot be opened");
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return trouble(path, "cannot be read");
+  if (!S_ISREG(facts.st_mode)) return Status(Code::io, path + ": it is no regular file");
   std::string text(kMostBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
+    // bounded: a regular file
     const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return trouble(path, "cannot be read");

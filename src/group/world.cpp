@@ -1,14 +1,14 @@
 #include "group/world.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
 #include <map>
 #include <random>
 
+#include "core/private_file.hpp"
 #include "group/bootstrap.hpp"
 #include "group/extensions.hpp"
 
@@ -35,8 +35,11 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   if (!log.ok()) return log.status();
   auto world = std::shared_ptr<World>(new World());
   world->rank_ = options.rank;
+  world->size_ = options.size;
   world->server_ = std::move(server);
   world->board_ = find_launcher_board(process_environment());
+  if (world->board_ && options.survives_losses)
+    world->board_->board.say_survives_losses(world->board_->rank);
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
   engine::EngineOptions engine_options;
@@ -47,7 +50,10 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   }
   auto linked =
       link_up(*store, options, config, rank_log, world->board_ ? &*world->board_ : nullptr);
-  if (!linked.ok()) return linked.status();
+  if (!linked.ok()) {
+    world->note_failure(options.name, linked.status(), linked.status().peer());
+    return linked.status();
+  }
   world->host_of_ = std::move(linked->host_of);
   world->tunes_ = linked->tunes && options.size > 1;
   world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
@@ -101,22 +107,34 @@ std::string World::describe() const {
 }
 
 void World::on_failure(const engine::Channel& channel, const Status& status) {
+  const auto& members = channel.options().members;
+  const bool known = status.peer() >= 0 && status.peer() < channel.size();
+  note_failure(channel.options().name, status,
+               known ? members[static_cast<std::size_t>(status.peer())] : -1);
+}
+
+void World::report_failure(const engine::Channel& channel, const Status& status) {
   // No warning: the same sentence is the Status of every operation of this group, if there are any.
   engine_->log().info(Subsystem::watch, "group '{}' failed: {}", channel.options().name,
                       status.to_string());
-  note_failure(channel.options().name, status);
   if (dump_path_.empty()) {
     engine_->log().info(Subsystem::watch, "last operations:\n{}",
                         engine_->recorder().dump_text(10));
     return;
   }
-  if (std::FILE* file = std::fopen(dump_path_.c_str(), "w")) {
-    std::fputs(engine_->recorder().dump_json(rank_, status.to_string()).c_str(), file);
-    std::fclose(file);
+  if (const int error = write_dump(status.to_string()); error == 0)
     engine_->log().warn(Subsystem::watch, "flight recorder written to {}", dump_path_);
-  } else {
-    engine_->log().warn(Subsystem::watch, "cannot write the flight recorder to {}", dump_path_);
-  }
+  else
+    engine_->log().warn(Subsystem::watch, "the flight recorder cannot be written to {}: {}",
+                        dump_path_, std::strerror(error));
+}
+
+// 0, or errno. Async-signal-safe.
+int World::write_dump(std::string_view reason) const noexcept {
+  PrivateFile file(dump_path_.c_str());
+  if (file.descriptor() < 0) return file.error();
+  const int error = engine_->recorder().dump_to(file.descriptor(), rank_, reason);
+  return file.finish(error) ? 0 : file.error();
 }
 
 void World::on_activity(const engine::Activity& activity) {
@@ -136,7 +154,8 @@ void World::note(const BoardNote& note) {
 
 // What the rank was doing then stays readable; a group that failed before it did anything, or while
 // another one was at work, is named alone.
-void World::note_failure(const std::string& group, const Status& status) {
+// `culprit` is a rank of this world; the board counts those of the job.
+void World::note_failure(const std::string& group, const Status& status, int culprit) {
   if (!board_) return;
   const auto last = board_->board.read(board_->rank);
   BoardNote failed = BoardNote::of("", group, status.sequence(), BoardState::failed);
@@ -146,17 +165,16 @@ void World::note_failure(const std::string& group, const Status& status) {
     failed.time_ns = now;
     failed.state = BoardState::failed;
   }
+  failed.code = status.code();
+  failed.culprit = board_->is_of(rank_, size_) ? culprit : -1;
   note(failed);
 }
 
 // In a signal handler: only what is async-signal-safe.
 void World::dump_on_signal(void* self) noexcept {
   const auto* world = static_cast<const World*>(self);
-  const char* path = world->dump_path_.c_str();
-  const int file =
-      *path == '\0' ? -1 : ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  world->engine_->recorder().dump_to(file >= 0 ? file : STDERR_FILENO, world->rank_);
-  if (file >= 0) ::close(file);
+  if (!world->dump_path_.empty() && world->write_dump("signal") == 0) return;
+  (void)world->engine_->recorder().dump_to(STDERR_FILENO, world->rank_, "signal");
 }
 
 }  // namespace tutti::group

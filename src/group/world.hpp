@@ -43,13 +43,15 @@ class World final : public engine::FailureSink {
 
   // engine::FailureSink
   void on_failure(const engine::Channel& channel, const Status& status) override;
+  void report_failure(const engine::Channel& channel, const Status& status) override;
   void on_activity(const engine::Activity& activity) override;
 
  private:
   World() = default;
+  int write_dump(std::string_view reason) const noexcept;
   static void dump_on_signal(void* self) noexcept;
   void note(const BoardNote& note);
-  void note_failure(const std::string& group, const Status& status);
+  void note_failure(const std::string& group, const Status& status, int culprit);
 
   std::shared_ptr<engine::Engine> engine_;
   std::vector<int> host_of_;
@@ -59,6 +61,7 @@ class World final : public engine::FailureSink {
   std::unique_ptr<StoreServer> server_;
   std::optional<LauncherBoard> board_;
   int rank_ = 0;
+  int size_ = 0;
   std::string dump_path_;  // of the flight recorder; empty: stderr
   ForkGuard fork_guard_;
   Hook dump_hook_;

@@ -10,9 +10,11 @@
 
 #include "core/auth.hpp"
 #include "core/process_hooks.hpp"
-#include "core/sockets.hpp"
+#include "core/secret.hpp"
+#include "core/stream.hpp"
 #include "store/protocol.hpp"
 #include "store/table.hpp"
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -26,78 +28,86 @@ using store::StoreRequest;
 // What a server that is alive may take for an answer, on top of the time it was told to wait.
 constexpr std::chrono::seconds kAnswerTimeout{30};
 
-Status shake_hands(int socket, const std::string& secret, Nanoseconds deadline) {
-  Handshake handshake = Handshake::client(secret, {.role = kRoleStore});
+// Which server, and what it must know.
+struct Destination {
+  std::string address;
+  Secret secret;
+  std::uint64_t epoch = 0;
+  std::shared_ptr<const TlsContext> tls;  // null: in the clear
+};
+
+Status shake_hands(Stream& stream, const Destination& to, Nanoseconds deadline) {
+  Handshake handshake = Handshake::client(to.secret, {kRoleStore, -1, to.epoch});
   while (true) {
     const std::string out = handshake.take_output();
-    if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
+    if (Status status = stream.write_fully(out.data(), out.size(), deadline); !status.ok())
       return status;
     if (handshake.done()) return {};
     std::string in(handshake.wants(), '\0');
-    if (Status status = read_fully(socket, in.data(), in.size(), deadline); !status.ok())
+    if (Status status = stream.read_fully(in.data(), in.size(), deadline); !status.ok())
       return status;
     if (Status status = handshake.feed(in); !status.ok()) return status;
   }
 }
 
-Result<Descriptor> open_once(const std::string& address, const std::string& secret,
-                             Nanoseconds deadline) {
-  auto parsed = SocketAddress::parse(address);
-  if (!parsed.ok()) return parsed.status();
-  auto socket = connect_to(*parsed, deadline);
+Result<Stream> open_once(const Destination& to, Nanoseconds deadline) {
+  if (Status status = store::check_secret_at(to.address, to.secret); !status.ok()) return status;
+  auto socket = connect_to(to.address, deadline);
   if (!socket.ok()) return socket.status();
-  if (parsed->is_local()) {
+  if (store::is_local(to.address)) {
     const auto peer = peer_credentials(socket->get());
     if (!peer.ok()) return peer.status();
     if (peer->uid != ::geteuid())
-      return Status(
-          Code::corrupt,
-          fmt::format("the store at {} belongs to user {}, not to this one", address, peer->uid));
+      return Status(Code::corrupt,
+                    fmt::format("the store at {} belongs to user {}, not to this one", to.address,
+                                peer->uid));
   }
-  Status status = shake_hands(socket->get(), secret, deadline);
+  Stream stream(std::move(*socket), to.tls);
+  Status status = stream.open(deadline);
+  if (status.ok()) status = shake_hands(stream, to, deadline);
   // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
   if (status.code() == Code::io) return Status(Code::aborted, "turned away: " + status.message());
   if (!status.ok()) return status;
-  return socket;
+  return stream;
 }
 
 // Tries again after having been turned away and, when the server may not be up yet, after having
 // found nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
 enum class Server { may_come, was_there };
-Result<Descriptor> open_patiently(const std::string& address, const std::string& secret,
-                                  Nanoseconds deadline, Server server) {
+Result<Stream> open_patiently(const Destination& to, Nanoseconds deadline, Server server) {
   auto pause = milliseconds(1);
   while (true) {
-    auto socket = open_once(address, secret, deadline);
-    const Code code = socket.status().code();
-    if (code != Code::aborted && (code != Code::io || server == Server::was_there)) return socket;
+    auto stream = open_once(to, deadline);
+    const Code code = stream.status().code();
+    if (code != Code::aborted && (code != Code::io || server == Server::was_there)) return stream;
     if (steady_clock().now() + pause >= deadline)
-      return Status(Code::timed_out, socket.status().message());
+      return Status(Code::timed_out, stream.status().message());
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, milliseconds(100));
   }
 }
 
-Result<Response> exchange(int socket, const StoreRequest& request, Nanoseconds deadline) {
+Result<Response> exchange(Stream& stream, const StoreRequest& request, Nanoseconds deadline) {
   const std::string out = request.encode();
-  if (Status status = write_fully(socket, out.data(), out.size(), deadline); !status.ok())
+  if (Status status = stream.write_fully(out.data(), out.size(), deadline); !status.ok())
     return status;
   char head[store::kLengthBytes];
-  if (Status status = read_fully(socket, head, sizeof head, deadline); !status.ok()) return status;
+  if (Status status = stream.read_fully(head, sizeof head, deadline); !status.ok()) return status;
   auto length = store::frame_length({head, sizeof head});
   if (!length.ok()) return length.status();
   std::string body(*length, '\0');
-  if (Status status = read_fully(socket, body.data(), body.size(), deadline); !status.ok())
+  if (Status status = stream.read_fully(body.data(), body.size(), deadline); !status.ok())
     return status;
   return Response::decode(body);
 }
 
-class ClientStore final : public Store {
+class ClientStore final : public store::TrustedStore {
  public:
-  ClientStore(std::string address, std::string secret, Descriptor first)
-      : address_(std::move(address)), secret_(std::move(secret)) {
+  ClientStore(Destination server, Stream first) : server_(std::move(server)) {
     idle_.push_back(std::move(first));
   }
+
+  std::string_view secret() const override { return server_.secret; }
 
   Status set(const std::string& key, const std::string& value) override {
     if (Status status = store::check_value(key, value); !status.ok()) return status;
@@ -147,48 +157,47 @@ class ClientStore final : public Store {
                     "this store was connected before fork(); connect anew in the child");
     const Nanoseconds deadline =
         store::wait_deadline(steady_clock().now(), timeout) + kAnswerTimeout;
-    auto socket = take(deadline);
-    if (!socket.ok()) return lost(socket.status());
-    auto response = exchange(socket->get(), request, deadline);
+    auto stream = take(deadline);
+    if (!stream.ok()) return lost(stream.status());
+    auto response = exchange(*stream, request, deadline);
     if (!response.ok()) return lost(response.status());
-    give_back(std::move(*socket));
+    give_back(std::move(*stream));
     if (response->code != Code::ok) return Status(response->code, response->text);
     return response;
   }
 
-  Result<Descriptor> take(Nanoseconds deadline) {
+  Result<Stream> take(Nanoseconds deadline) {
     {
       const std::lock_guard lock(mutex_);
       if (!failure_.ok()) return failure_;
       if (!idle_.empty()) {
-        Descriptor socket = std::move(idle_.back());
+        Stream stream = std::move(idle_.back());
         idle_.pop_back();
-        return socket;
+        return stream;
       }
     }
-    return open_patiently(address_, secret_, deadline, Server::was_there);
+    return open_patiently(server_, deadline, Server::was_there);
   }
 
-  void give_back(Descriptor socket) {
+  void give_back(Stream stream) {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(socket));
+    idle_.push_back(std::move(stream));
   }
 
   // A server that is gone stays gone. One that is slow may answer the next call.
   Status lost(const Status& status) {
     if (status.code() == Code::timed_out)
-      return status.annotate("the store at " + address_ + " does not answer");
+      return status.annotate("the store at " + server_.address + " does not answer");
     const std::lock_guard lock(mutex_);
     if (failure_.ok())
-      failure_ = Status(Code::io, "lost the store at " + address_ + ": " + status.message());
+      failure_ = Status(Code::io, "lost the store at " + server_.address + ": " + status.message());
     return failure_;
   }
 
-  const std::string address_;
-  const std::string secret_;
+  const Destination server_;
   const ForkGuard fork_guard_;
   std::mutex mutex_;
-  std::vector<Descriptor> idle_;
+  std::vector<Stream> idle_;
   Status failure_;
 };
 
@@ -197,14 +206,32 @@ class ClientStore final : public Store {
 inline namespace [[gnu::visibility("default")]] v1 {
 
 Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
-                                             milliseconds timeout) {
+                                             milliseconds timeout, std::uint64_t epoch) {
   const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
-  auto socket = open_patiently(address, secret, deadline, Server::may_come);
-  if (!socket.ok())
-    return socket.status().annotate(
+  auto tls = store::tls_at(address, secret);
+  if (!tls.ok()) return tls.status();
+  Destination to{address, secret, epoch, *std::move(tls)};
+  auto stream = open_patiently(to, deadline, Server::may_come);
+  if (!stream.ok())
+    return stream.status().annotate(
         fmt::format("cannot join the store at {} within {} ms", address, timeout.count()));
-  return std::shared_ptr<Store>(std::make_shared<ClientStore>(address, secret, std::move(*socket)));
+  return std::shared_ptr<Store>(std::make_shared<ClientStore>(std::move(to), std::move(*stream)));
 }
 
 }  // namespace v1
+
+Status store::check_secret_at(const std::string& address, std::string_view secret) {
+  if (secret.empty() && is_local(address)) return {};
+  return check_secret(secret).annotate(
+      fmt::format("whoever reaches the store at {} must prove a secret", address));
+}
+
+Result<std::shared_ptr<const TlsContext>> store::tls_at(const std::string& address,
+                                                        std::string_view secret) {
+  if (is_local(address)) return std::shared_ptr<const TlsContext>();
+  auto config = Config::from_environment();
+  if (!config.ok()) return config.status();
+  return TlsContext::create(*config, secret);
+}
+
 }  // namespace tutti

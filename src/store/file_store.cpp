@@ -14,10 +14,12 @@
 #include <mutex>
 #include <thread>
 
+#include "core/files.hpp"
 #include "core/process_hooks.hpp"
 #include "core/sockets.hpp"
 #include "store/protocol.hpp"
 #include "store/table.hpp"
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -28,7 +30,7 @@ using store::RequestKind;
 using store::StoreRequest;
 
 constexpr std::string_view kMagic = "tutti store 1\n";
-// How long calls that do not wait for a key wait for the lock; it is held for microseconds.
+// How long calls that have no deadline of their own wait for the lock; it is held for microseconds.
 constexpr std::chrono::seconds kLockTimeout{30};
 constexpr milliseconds kShortestNap{1};
 constexpr milliseconds kLongestNap{20};
@@ -50,7 +52,7 @@ class Naps {
   milliseconds nap_ = kShortestNap;
 };
 
-class FileStore final : public Store {
+class FileStore final : public store::TrustedStore {
  public:
   FileStore(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
 
@@ -65,11 +67,12 @@ class FileStore final : public Store {
 
   Result<std::string> get(const std::string& key, milliseconds timeout) override {
     if (Status status = store::check_key(key); !status.ok()) return status;
-    Naps naps(store::wait_deadline(steady_clock().now(), timeout));
+    const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
+    Naps naps(deadline);
     do {
       std::string value;
       bool found = false;
-      Status status = locked([&]() -> Status {
+      Status status = locked(deadline, [&]() -> Status {
         const std::string* held = table_.find(key);
         found = held != nullptr;
         if (held) value = *held;
@@ -128,20 +131,25 @@ class FileStore final : public Store {
   }
 
  private:
-  // Runs `body` on an up-to-date table while no other process or thread changes the file.
   template <class Body>
   Status locked(const Body& body) {
+    return locked(steady_clock().now() + kLockTimeout, body);
+  }
+
+  // Runs `body` on an up-to-date table while no other process or thread changes the file.
+  template <class Body>
+  Status locked(Nanoseconds deadline, const Body& body) {
     // flock(2) belongs to the open file, which a child shares: it would not keep the two apart.
     if (fork_guard_.crossed())
       return Status(Code::unsupported,
                     path_ + " was opened before fork(); open it anew in the child");
-    const std::lock_guard threads(mutex_);
+    const std::unique_lock threads(mutex_, deadline - steady_clock().now());
+    if (!threads) return stays_locked();
     if (!failure_.ok()) return failure_;
-    Naps naps(steady_clock().now() + kLockTimeout);
+    Naps naps(deadline);
     while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) return errno_status("cannot lock " + path_);
-      if (!naps.nap())
-        return Status(Code::timed_out, path_ + " stays locked by another process; is one stopped?");
+      if (!naps.nap()) return stays_locked();
     }
     Status status = catch_up();
     if (status.ok()) status = body();
@@ -149,6 +157,10 @@ class FileStore final : public Store {
     // The table may know what the file does not: it must not be used again.
     if (status.code() == Code::io || status.code() == Code::corrupt) failure_ = status;
     return status;
+  }
+
+  Status stays_locked() const {
+    return {Code::timed_out, path_ + " stays locked by another process; is one stopped?"};
   }
 
   Status catch_up() {
@@ -219,19 +231,47 @@ class FileStore final : public Store {
   const std::string path_;
   const Descriptor file_;
   const ForkGuard fork_guard_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   store::Table table_;
   off_t end_ = 0;  // the table knows everything before this
   Status failure_;
 };
+
+// Whoever can write the folder can put another file in this one's place, unless it is sticky.
+Status check_folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return errno_status("cannot look at folder " + folder);
+  if (info.st_uid != ::geteuid() && info.st_uid != 0)
+    return {
+        Code::invalid_argument,
+        fmt::format("folder {} of a store's file belongs to user {}, who could put another file "
+                    "there; use a folder of your own",
+                    folder, info.st_uid)};
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (info.st_mode & S_ISVTX) == 0)
+    return {Code::invalid_argument,
+            fmt::format("others can write folder {} (mode {:04o}), and so put another file in the "
+                        "place of a store's; run: chmod go-w {}",
+                        folder, info.st_mode & 07777, folder)};
+  return {};
+}
 
 }  // namespace
 
 inline namespace [[gnu::visibility("default")]] v1 {
 
 Result<std::shared_ptr<Store>> open_file_store(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (Status status = check_folder(path); !status.ok()) return status;
+  // O_NONBLOCK: a FIFO, which is then refused, must not make us wait.
+  Descriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file && errno == ELOOP)
+    return Status(Code::invalid_argument,
+                  "store file " + path + " is a symbolic link; name the file itself");
   if (!file) return errno_status("cannot open store file " + path);
+  if (Status status = check_private_file(file.get(), "store file", path); !status.ok())
+    return status;
   auto opened = std::make_shared<FileStore>(path, std::move(file));
   if (Status status = opened->open(); !status.ok()) return status;
   return std::shared_ptr<Store>(std::move(opened));

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "store/table.hpp"
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -9,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class MemoryStore final : public Store {
+class MemoryStore final : public store::TrustedStore {
  public:
   Status set(const std::string& key, const std::string& value) override {
     if (Status status = store::check_value(key, value); !status.ok()) return status;

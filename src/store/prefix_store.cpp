@@ -1,3 +1,4 @@
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -27,6 +28,7 @@ class PrefixStore final : public Store {
     return inner_->compare_set(prefix_ + key, expected, desired);
   }
   Result<bool> remove(const std::string& key) override { return inner_->remove(prefix_ + key); }
+  const Store& inner() const { return *inner_; }
 
  private:
   const std::string prefix_;
@@ -40,5 +42,11 @@ std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Sto
   return std::make_shared<PrefixStore>(std::move(prefix), std::move(inner));
 }
 }  // namespace v1
+
+const store::TrustedStore* store::trusted_store(const Store& store) {
+  if (const auto* prefixed = dynamic_cast<const PrefixStore*>(&store))
+    return trusted_store(prefixed->inner());
+  return dynamic_cast<const TrustedStore*>(&store);
+}
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 // The store's server behind sockets: one thread, one epoll; all decisions are ServerState's.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -11,10 +12,12 @@
 #include <thread>
 #include <unordered_map>
 
+#include "core/log.hpp"
 #include "core/process_hooks.hpp"
-#include "core/sockets.hpp"
+#include "core/stream.hpp"
 #include "core/threads.hpp"
 #include "store/server_state.hpp"
+#include "store/trust.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -32,28 +35,53 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
 
 struct Socket {
-  Descriptor descriptor;
+  Stream stream;
+  bool is_open = false;  // TLS's handshake is done, or there is none
   std::string unsent;
   std::size_t sent = 0;  // bytes of `unsent` that left already
 };
 
+Status watch(int epoll, int descriptor, ConnectionId id) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) return errno_status("epoll_ctl");
+  return {};
+}
+
+// Of the other end, for people: "10.0.0.7", or "user 1000" of this host. A failure names another user.
+Result<std::string> address_of_stranger(int socket, bool is_local) {
+  if (!is_local) {
+    const auto peer = peer_address(socket);
+    return peer.ok() ? peer->host() : std::string("nowhere");
+  }
+  const auto peer = peer_credentials(socket);
+  const std::string user = peer.ok() ? fmt::format("user {}", peer->uid) : "nobody";
+  if (!peer.ok() || peer->uid != ::geteuid()) return Status(Code::corrupt, user);
+  return user;
+}
+
 // What the thread owns. Dies with it.
 class Loop {
  public:
-  Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, std::string secret)
+  Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, ServerState state,
+       std::shared_ptr<const TlsContext> tls, Log log)
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         stop_(std::move(stop)),
         is_local_(is_local),
-        state_(std::move(secret)) {}
+        state_(std::move(state)),
+        tls_(std::move(tls)),
+        refusals_(std::move(log), Subsystem::store) {}
 
   void run();
   void stop() const { ::eventfd_write(stop_.get(), 1); }
 
  private:
-  void accept_all(Nanoseconds now);
-  bool is_welcome(int socket) const;
+  void accept_some(Nanoseconds now);
+  void take_in(Descriptor socket, Nanoseconds now);
   void read_from(ConnectionId id, Nanoseconds now);
+  bool open(ConnectionId id, Socket& socket);
   void flush(ConnectionId id);
   void drop(ConnectionId id);
   void listen(bool on);
@@ -66,6 +94,8 @@ class Loop {
   bool is_listening_ = true;
   Nanoseconds accept_again_{0};
   ServerState state_;
+  std::shared_ptr<const TlsContext> tls_;
+  RefusalLog refusals_;
   std::unordered_map<ConnectionId, Socket> sockets_;
   ConnectionId next_id_ = kFirstConnection;
 };
@@ -83,8 +113,9 @@ void Loop::run() {
       if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, now);
     }
     state_.advance(now);
-    accept_all(now);
+    accept_some(now);
     for (ConnectionId id : state_.take_active()) flush(id);
+    for (const auto& [address, why] : state_.take_refusals()) refusals_.note(address, why, now);
   }
 }
 
@@ -96,35 +127,34 @@ int Loop::sleep_ms() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 
-// Takes connections while there is room. Otherwise the listener is not watched: newcomers wait in
-// the kernel's queue, and this thread does not spin.
-void Loop::accept_all(Nanoseconds now) {
-  if (now < accept_again_) return listen(false);
+// A bounded number at a time: those who are inside get their turn whatever comes through the door.
+void Loop::accept_some(Nanoseconds now) {
+  if (now < accept_again_) return;
   accept_again_ = Nanoseconds(0);
-  while (true) {
-    if (!state_.has_room(now)) return listen(false);
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     auto socket = accept_from(listener_.get());
+    // Short of descriptors: the listener is not watched for a while, so that this thread does not spin.
     if (!socket.ok()) {
+      state_.make_room();
       accept_again_ = now + kAcceptPause;
       return listen(false);
     }
-    if (!*socket) return listen(true);
-    if (!is_welcome(socket->get())) continue;
-    const ConnectionId id = next_id_++;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = id;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket->get(), &event) != 0) continue;
-    sockets_[id].descriptor = std::move(*socket);
-    state_.connected(id, now);
+    if (!*socket) break;
+    take_in(std::move(*socket), now);
   }
+  listen(true);
 }
 
-// Other users of this host have no business with this job.
-bool Loop::is_welcome(int socket) const {
-  if (!is_local_) return true;
-  const auto peer = peer_credentials(socket);
-  return peer.ok() && peer->uid == ::geteuid();
+void Loop::take_in(Descriptor socket, Nanoseconds now) {
+  auto from = address_of_stranger(socket.get(), is_local_);
+  // Other users of this host have no business with this job.
+  if (!from.ok()) return refusals_.note(from.status().message(), "another user", now);
+  const ConnectionId id = next_id_++;
+  if (!watch(epoll_.get(), socket.get(), id).ok()) return;
+  sockets_[id].stream = Stream(std::move(socket), tls_, TlsSide::server);
+  state_.connected(id, *from, now);
+  // What it has said already tells it from those who wait in silence when the next one comes.
+  read_from(id, now);
 }
 
 void Loop::listen(bool on) {
@@ -139,12 +169,26 @@ void Loop::listen(bool on) {
 void Loop::read_from(ConnectionId id, Nanoseconds now) {
   const auto found = sockets_.find(id);
   if (found == sockets_.end()) return;
+  if (!open(id, found->second)) return;
   char buffer[kReadBytes];
-  const ssize_t got = ::read(found->second.descriptor.get(), buffer, sizeof buffer);
-  if (got > 0)
-    state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
-  else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-    drop(id);
+  ssize_t got = 0;
+  do {
+    got = found->second.stream.receive(buffer, sizeof buffer);
+    if (got > 0)
+      state_.received(id, {buffer, static_cast<std::size_t>(got)}, now);
+    else if (got == 0 || errno != EAGAIN)
+      return drop(id);
+    // What TLS has taken from the socket already, epoll does not know of.
+  } while (found->second.stream.is_encrypted() && got == sizeof buffer);
+}
+
+// Goes on with TLS's handshake; true when it is done.
+bool Loop::open(ConnectionId id, Socket& socket) {
+  if (socket.is_open) return true;
+  const auto done = socket.stream.step();
+  if (!done.ok()) state_.turn_away(id, done.status().message());
+  socket.is_open = done.ok() && *done;
+  return socket.is_open;
 }
 
 void Loop::flush(ConnectionId id) {
@@ -159,9 +203,8 @@ void Loop::flush(ConnectionId id) {
   }
   const char* next = socket.unsent.data() + socket.sent;
   const std::size_t left = socket.unsent.size() - socket.sent;
-  const ssize_t put =
-      left > 0 ? ::send(socket.descriptor.get(), next, left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
-  if (put < 0 && errno != EAGAIN && errno != EINTR) return drop(id);
+  const ssize_t put = left > 0 ? socket.stream.send(next, left) : 0;
+  if (put < 0 && errno != EAGAIN) return drop(id);
   socket.sent += put > 0 ? static_cast<std::size_t>(put) : 0;
   // Whoever is shown the door gets what fits, and is not waited for.
   if (state_.ended(id)) return drop(id);
@@ -172,7 +215,7 @@ void Loop::flush(ConnectionId id) {
   if (is_done) socket.sent = 0;
   event.events = is_done ? EPOLLIN : EPOLLIN | EPOLLOUT;
   event.data.u64 = id;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.descriptor.get(), &event);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.stream.get(), &event);
 }
 
 void Loop::drop(ConnectionId id) {
@@ -216,25 +259,26 @@ class SocketServer final : public StoreServer {
   std::thread thread_;
 };
 
-Status watch(int epoll, int descriptor, ConnectionId id) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = id;
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) return errno_status("epoll_ctl");
-  return {};
-}
-
-Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::string& secret) {
+Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::string& secret,
+                                           std::uint64_t epoch) {
   auto address = local_address(listener.get());
   if (!address.ok()) return address.status();
+  if (Status status = store::check_secret_at(address->to_string(), secret); !status.ok())
+    return status.annotate("store server");
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   Descriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !stop) return errno_status("cannot start the store's server");
   if (Status status = watch(epoll.get(), listener.get(), kListener); !status.ok()) return status;
   if (Status status = watch(epoll.get(), stop.get(), kStop); !status.ok()) return status;
+  auto tls = store::tls_at(address->to_string(), secret);
+  if (!tls.ok()) return tls.status().annotate("store server");
+  // For whoever is turned away. A server has no configuration of its own, and needs none.
+  auto config = Config::from_environment();
+  auto log = config.ok() ? Log::open(*config) : Result<Log>(Log());
   const int number = listener.get();
   auto loop = std::make_unique<Loop>(std::move(listener), std::move(epoll), std::move(stop),
-                                     address->is_local(), secret);
+                                     address->is_local(), ServerState(secret, epoch),
+                                     *std::move(tls), log.ok() ? *log : Log());
   return std::unique_ptr<StoreServer>(
       std::make_unique<SocketServer>(address->to_string(), number, std::move(loop)));
 }
@@ -244,16 +288,18 @@ Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::strin
 inline namespace [[gnu::visibility("default")]] v1 {
 
 Result<std::unique_ptr<StoreServer>> StoreServer::listen(const std::string& address,
-                                                         const std::string& secret) {
+                                                         const std::string& secret,
+                                                         std::uint64_t epoch) {
   auto parsed = SocketAddress::parse(address);
   if (!parsed.ok()) return parsed.status().annotate("store server");
   auto listener = listen_on(*parsed, SOMAXCONN);
   if (!listener.ok()) return listener.status().annotate("store server");
-  return serve(std::move(*listener), secret);
+  return serve(std::move(*listener), secret, epoch);
 }
 
 Result<std::unique_ptr<StoreServer>> StoreServer::adopt(int listening_socket,
-                                                        const std::string& secret) {
+                                                        const std::string& secret,
+                                                        std::uint64_t epoch) {
   int listens = 0;
   socklen_t size = sizeof listens;
   if (::getsockopt(listening_socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
@@ -263,7 +309,7 @@ Result<std::unique_ptr<StoreServer>> StoreServer::adopt(int listening_socket,
   Descriptor listener(listening_socket);
   if (Status status = set_nonblocking(listener.get()); !status.ok()) return status;
   if (::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) return errno_status("fcntl");
-  return serve(std::move(listener), secret);
+  return serve(std::move(listener), secret, epoch);
 }
 
 }  // namespace v1

@@ -17,19 +17,24 @@ Status check_bounds(const StoreRequest& request) {
 
 }  // namespace
 
-bool ServerState::has_room(Nanoseconds now) {
-  if (strangers_.size() < kMaxStrangers) return true;
-  const auto [oldest, since] = *strangers_.begin();
-  if (now - since < kSilenceAllowed) return false;
-  end(oldest, connections_.at(oldest));
-  return true;
+void ServerState::connected(ConnectionId id, const std::string& address, Nanoseconds now) {
+  if (strangers_.count() == strangers_.places())
+    turn_away(*strangers_.least_claim(), "it had proved nothing when others came");
+  Connection& connection = connections_[id];
+  connection.handshake = Handshake::server(secret_, {kRoleStore, -1, epoch_});
+  strangers_.admit(id, address);
+  set_deadline(id, connection, deadline_after(now, kHandshakeTimeout));
 }
 
-void ServerState::connected(ConnectionId id, Nanoseconds now) {
-  Connection& connection = connections_[id];
-  connection.handshake = Handshake::server(secret_, {.role = kRoleStore});
-  strangers_[id] = now;
-  set_deadline(id, connection, deadline_after(now, kHandshakeTimeout));
+bool ServerState::make_room() {
+  const auto out = strangers_.least_claim();
+  if (out) turn_away(*out, "this process is short of descriptors");
+  return out.has_value();
+}
+
+void ServerState::turn_away(ConnectionId id, const std::string& why) {
+  refusals_.push_back({strangers_.address_of(id), why});
+  end(id, connections_.at(id));
 }
 
 void ServerState::received(ConnectionId id, std::string_view bytes, Nanoseconds now) {
@@ -50,10 +55,11 @@ void ServerState::feed_handshake(ConnectionId id, Connection& connection, std::s
   bytes.remove_prefix(wanted);
   connection.outbox += handshake.take_output();
   if (!connection.outbox.empty()) active_.insert(id);
-  if (!status.ok()) return end(id, connection);
+  if (!status.ok()) return turn_away(id, status.message());
+  if (!connection.outbox.empty()) strangers_.spoke(id);
   if (!handshake.done()) return;
   connection.handshake.reset();
-  strangers_.erase(id);
+  strangers_.leave(id);
   set_deadline(id, connection, Nanoseconds::max());
 }
 
@@ -144,7 +150,7 @@ void ServerState::reply(ConnectionId id, Connection& connection, const Response&
 
 void ServerState::end(ConnectionId id, Connection& connection) {
   unpark(id, connection);
-  strangers_.erase(id);
+  strangers_.leave(id);
   set_deadline(id, connection, Nanoseconds::max());
   connection.inbox = {};
   connection.ended = true;
@@ -164,7 +170,7 @@ void ServerState::advance(Nanoseconds now) {
     const ConnectionId id = deadlines_.begin()->second;
     Connection& connection = connections_.at(id);
     if (!connection.parked) {
-      end(id, connection);
+      turn_away(id, "no handshake within 5 s");
       continue;
     }
     const StoreRequest request = *connection.parked;
@@ -175,10 +181,7 @@ void ServerState::advance(Nanoseconds now) {
 }
 
 Nanoseconds ServerState::next_deadline() const {
-  Nanoseconds next = deadlines_.empty() ? Nanoseconds::max() : deadlines_.begin()->first;
-  if (strangers_.size() >= kMaxStrangers)
-    next = std::min(next, strangers_.begin()->second + kSilenceAllowed);
-  return next;
+  return deadlines_.empty() ? Nanoseconds::max() : deadlines_.begin()->first;
 }
 
 std::vector<ConnectionId> ServerState::take_active() {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
 
 #include "core/ticks.hpp"
+#include "core/write_within.hpp"
 #include "trace/json_writer.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
@@ -47,8 +49,9 @@ void write_record(JsonWriter& out, const Record& record) {
   out.field("sequence", static_cast<std::int64_t>(record.sequence));
   out.field("collective", collective_word(record));
   out.field("bytes", static_cast<std::int64_t>(record.bytes));
-  out.field("peer", record.is_span ? std::int64_t{-1} : std::int64_t{record.peer});
-  if (record.is_span) out.field("duration_ns", std::int64_t{record.peer});
+  out.field("peer",
+            record.timing == TimeTaken::span ? std::int64_t{-1} : std::int64_t{record.peer});
+  if (record.timing == TimeTaken::span) out.field("duration_ns", std::int64_t{record.peer});
   out.field("algorithm", to_string(static_cast<Algorithm>(record.algorithm)));
   out.field("dtype", to_string(static_cast<Dtype>(record.dtype)));
   out.field("reduce_op", to_string(static_cast<ReduceOp>(record.reduce_op)));
@@ -67,13 +70,16 @@ void append_to_string(void* target, std::string_view text) {
   static_cast<std::string*>(target)->append(text);
 }
 
+constexpr std::chrono::milliseconds kPatience{1000};
+
+struct DumpTarget {
+  int descriptor = -1;
+  int error = 0;
+};
+
 void write_to_descriptor(void* target, std::string_view text) {
-  const int descriptor = *static_cast<const int*>(target);
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+  auto* to = static_cast<DumpTarget*>(target);
+  if (to->error == 0) to->error = write_within(to->descriptor, text, kPatience);
 }
 
 }  // namespace
@@ -83,6 +89,13 @@ void write_to_descriptor(void* target, std::string_view text) {
 struct alignas(64) Recorder::Slot {
   std::atomic<std::uint64_t> version{0};
   std::array<std::atomic<std::uint64_t>, kWords> words{};
+
+  void fill(const Record& record, std::uint64_t done) noexcept {
+    Words copy;
+    std::memcpy(copy.data(), &record, sizeof record);
+    for (std::size_t i = 0; i < kWords; ++i) words[i].store(copy[i], std::memory_order_release);
+    version.store(done, std::memory_order_release);
+  }
 
   bool read(std::uint64_t ticket, Record& record) const noexcept {
     if (version.load(std::memory_order_acquire) != 2 * ticket + 2) return false;
@@ -123,11 +136,28 @@ void Recorder::note(Record record) noexcept {
   place(record);
 }
 
-// Ticks are turned into nanoseconds when somebody reads them. The slot is this writer's alone unless
-// the ring was lapped since it was reserved; then the record is dropped.
+void Recorder::note(Tickets& tickets, Record record) noexcept {
+  record.timing = TimeTaken::by_ticks;
+  record.time_ns = static_cast<std::int64_t>(ticks());
+  place(tickets, record);
+}
+
 void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
                          std::uint64_t end) noexcept {
-  if (tickets.next == tickets.end) {
+  Record span = record;
+  span.timing = TimeTaken::span;
+  span.time_ns = static_cast<std::int64_t>(begin);
+  span.peer = static_cast<std::int32_t>(
+      std::min<std::uint64_t>(end - begin, std::numeric_limits<std::int32_t>::max()));
+  place(tickets, span);
+}
+
+// The slot is this writer's alone unless the ring was lapped since it was reserved; then the record is
+// dropped.
+void Recorder::place(Tickets& tickets, const Record& record) noexcept {
+  // Places that others have nearly lapped are given up: a rare record must not be the one that is lost.
+  const bool old = next_.load(std::memory_order_relaxed) - tickets.next > mask_ / 2 + kReserved;
+  if (tickets.next == tickets.end || old) {
     tickets.next = next_.fetch_add(kReserved, std::memory_order_relaxed);
     tickets.end = tickets.next + kReserved;
   }
@@ -135,22 +165,11 @@ void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t b
   Slot& slot = slots_[ticket & mask_];
   const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
   if (version % 2 != 0 || version > 2 * ticket) return;
-  Record span = record;
-  span.is_span = 1;
-  span.time_ns = static_cast<std::int64_t>(begin);
-  span.peer = static_cast<std::int32_t>(
-      std::min<std::uint64_t>(end - begin, std::numeric_limits<std::int32_t>::max()));
-  Words words;
-  std::memcpy(words.data(), &span, sizeof span);
   slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < kWords; ++i) slot.words[i].store(words[i], std::memory_order_release);
-  slot.version.store(2 * ticket + 2, std::memory_order_release);
+  slot.fill(record, 2 * ticket + 2);
 }
 
 void Recorder::place(const Record& record) noexcept {
-  Words words;
-  std::memcpy(words.data(), &record, sizeof record);
-
   const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket & mask_];
   std::uint64_t version = slot.version.load(std::memory_order_relaxed);
@@ -159,20 +178,20 @@ void Recorder::place(const Record& record) noexcept {
   if (version % 2 != 0 || version > 2 * ticket ||
       !slot.version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_acquire))
     return;
-  for (std::size_t i = 0; i < kWords; ++i) slot.words[i].store(words[i], std::memory_order_release);
-  slot.version.store(2 * ticket + 2, std::memory_order_release);
+  slot.fill(record, 2 * ticket + 2);
 }
 
 // Two looks at both clocks, one long ago and one now, give the rate.
 Record Recorder::in_ns(Record record) const noexcept {
-  if (record.is_span == 0) return record;
+  if (record.timing == TimeTaken::by_clock) return record;
   const double passed_ns = static_cast<double>(clock_.now().count() - born_ns_);
   const double passed_ticks = static_cast<double>(ticks() - born_ticks_);
   const double ns_per_tick = passed_ticks > 0 ? passed_ns / passed_ticks : 1.0;
   const auto since_born =
       static_cast<double>(static_cast<std::uint64_t>(record.time_ns) - born_ticks_);
   record.time_ns = born_ns_ + static_cast<std::int64_t>(since_born * ns_per_tick);
-  record.peer = static_cast<std::int32_t>(std::min(record.peer * ns_per_tick, 2147483647.0));
+  if (record.timing == TimeTaken::span)
+    record.peer = static_cast<std::int32_t>(std::min(record.peer * ns_per_tick, 2147483647.0));
   return record;
 }
 
@@ -244,9 +263,11 @@ std::string Recorder::dump_json(int rank, const std::string& reason) const {
   return text;
 }
 
-void Recorder::dump_to(int descriptor, int rank) const noexcept {
-  JsonWriter out(write_to_descriptor, &descriptor);
-  write(out, rank, "signal");
+int Recorder::dump_to(int descriptor, int rank, std::string_view reason) const noexcept {
+  DumpTarget target{descriptor};
+  JsonWriter out(write_to_descriptor, &target);
+  write(out, rank, reason);
+  return target.error;
 }
 
 std::string Recorder::dump_text(std::size_t lines) const {
@@ -261,7 +282,7 @@ std::string Recorder::dump_text(std::size_t lines) const {
                           to_string(static_cast<Dtype>(record.dtype)));
     if (record.algorithm > 0)
       text += fmt::format(", {}", to_string(static_cast<Algorithm>(record.algorithm)));
-    if (record.is_span)
+    if (record.timing == TimeTaken::span)
       text += fmt::format(", {:.1f} us", record.peer * 1e-3);
     else if (record.peer >= 0)
       text += fmt::format(", peer {}", record.peer);

@@ -36,6 +36,13 @@ std::string_view to_string(Event event) noexcept;
 
 inline constexpr std::uint8_t kPointToPoint = 255;  // in Record::collective
 
+// How a record's time was taken. Ticks are turned into nanoseconds when somebody reads them.
+enum class TimeTaken : std::uint16_t {
+  by_clock,
+  by_ticks,
+  span,  // the time is when it began, in ticks; there is no `started` record
+};
+
 struct Record {
   std::int64_t time_ns = 0;    // of the recorder's clock; filled in by note()
   std::uint64_t sequence = 0;  // of the collective in its group, or of the message
@@ -47,9 +54,9 @@ struct Record {
   std::uint8_t algorithm = 0;
   std::uint8_t dtype = 0;
   std::uint8_t reduce_op = 0;
-  std::uint8_t code = 0;      // tutti::Code, of a failure
-  std::uint16_t is_span = 0;  // time_ns is when it began; there is no `started` record
-  char label[16] = {};        // group or call name, cut off; zero-filled
+  std::uint8_t code = 0;  // tutti::Code, of a failure
+  TimeTaken timing = TimeTaken::by_clock;
+  char label[16] = {};  // group or call name, cut off; zero-filled
 };
 
 // Places in the ring that one writer has reserved. They are filled without an atomic operation that
@@ -65,8 +72,10 @@ class Recorder {
   ~Recorder();
 
   void note(Record record) noexcept;
-  // A collective that took from `begin` to `end`, in ticks: one record, no call of the clock.
+  // The same on the hot path: no call of the clock, no atomic operation that others could hold up.
   // `tickets` are the writer's; it reserves some more when they are used up.
+  void note(Tickets& tickets, Record record) noexcept;
+  // A collective that took from `begin` to `end`, in ticks: one record.
   void note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
                  std::uint64_t end) noexcept;
   // For the head of a dump: how many ranks the job has, and its groups (the first 64 of them).
@@ -79,8 +88,9 @@ class Recorder {
   std::string dump_json(int rank, const std::string& reason) const;
   // The last `lines` records for people, one a line.
   std::string dump_text(std::size_t lines) const;
-  // Async-signal-safe: writes the JSON dump with write(2), no allocation.
-  void dump_to(int descriptor, int rank) const noexcept;
+  // Async-signal-safe: writes the JSON dump with write(2), no allocation. 0, or errno: it is not
+  // whole. Whoever reads the descriptor is waited for a second in all.
+  int dump_to(int descriptor, int rank, std::string_view reason) const noexcept;
 
  private:
   struct Slot;
@@ -93,6 +103,7 @@ class Recorder {
   std::size_t mask_;
   const Clock& clock_;
   void place(const Record& record) noexcept;
+  void place(Tickets& tickets, const Record& record) noexcept;
   Record in_ns(Record record) const noexcept;
 
   std::int64_t born_ns_;

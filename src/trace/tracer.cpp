@@ -78,7 +78,7 @@ Result<std::unique_ptr<Tracer>> Tracer::open(const TracerOptions& options) {
   for (int number = 1; number <= kMostFiles && tracer->file_ < 0; ++number) {
     job = number == 1 ? options.job : fmt::format("{}-{}", options.job, number);
     tracer->path_ = fmt::format("{}/rank-{}.{}.trace", options.folder, options.rank, job);
-    tracer->file_ = ::open(tracer->path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    tracer->file_ = ::open(tracer->path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (tracer->file_ < 0 && errno != EEXIST) break;
   }
   if (tracer->file_ < 0) return failed(tracer->path_, "write", errno);

@@ -87,16 +87,17 @@ NormGroup::NormGroup(std::shared_ptr<Group> group, const std::vector<std::uint64
     if (known.emplace(keys[static_cast<std::size_t>(rank)], speakers_.size()).second)
       speakers_.push_back(rank);
   mine_ = known.at(keys[static_cast<std::size_t>(group_->rank())]);
-  words_.resize(kFirstTokens + 2 * speakers_.size());
+  words_.resize(kFirstTokens + 2 * speakers_.size() + 1);
 }
 
-Work NormGroup::start(const ExactSum& norm, std::int64_t tokens, bool has_faults) {
+Work NormGroup::start(const ExactSum& norm, std::int64_t tokens, bool has_faults, bool stop) {
   std::fill(words_.begin(), words_.end(), 0);
   if (speakers_[mine_] == group_->rank()) {
     const auto limbs = norm.limbs();
     std::copy(limbs.begin(), limbs.end(), words_.begin());
     words_[kFirstTokens + mine_] = tokens;
     words_[kFirstTokens + speakers_.size() + mine_] = has_faults ? 1 : 0;
+    words_.back() = stop ? 1 : 0;
   }
   CallOptions call;
   call.name = "norm";

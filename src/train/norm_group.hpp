@@ -28,11 +28,13 @@ class NormGroup {
   static Result<std::unique_ptr<NormGroup>> create(Group& data, Group& norm);
 
   // Collective: what this rank's data group has agreed on. The memory is this object's.
-  Work start(const ExactSum& norm, std::int64_t tokens, bool has_faults);
+  Work start(const ExactSum& norm, std::int64_t tokens, bool has_faults, bool stop);
   std::size_t bytes() const noexcept { return words_.size() * sizeof(std::int64_t); }
 
   // ---- once the work is done
   double norm_squared() const;
+  // Some rank of some data group wants to end with this step.
+  bool stop() const { return words_.back() > 0; }
   // mismatch names two data groups.
   Status check_tokens() const;
   // The faults of all data groups, the same list on every rank. Collective where there are any.
@@ -44,7 +46,7 @@ class NormGroup {
   std::shared_ptr<Group> group_;
   std::vector<int> speakers_;  // the lowest rank of each data group
   std::size_t mine_ = 0;       // this rank's data group
-  // [ norm limbs | tokens of each data group | whether it has faults ]
+  // [ norm limbs | tokens of each data group | whether it has faults | how many want to stop ]
   std::vector<std::int64_t> words_;
 };
 

@@ -16,6 +16,9 @@ Result<StepReport> Replica::step(const StepInput& input) {
   launch_all_reductions();
   ExactSum norm;
   if (Status status = await_reductions(norm); !status.ok()) return fail(status);
+  // Before the ranks agree: then all know that each of them has its neighbour's last shard.
+  if (buddy_)
+    if (Status status = buddy_->finish(); !status.ok()) return fail(status);
   if (Status status = exchange_control(input, norm); !status.ok()) return fail(status);
   auto report = read_control();
   if (!report.ok()) return fail(report.status());
@@ -33,6 +36,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
   } else {
     number_ = number;
     end_step(number);
+    if (Status status = copy_shard(); !status.ok()) return fail(status);
   }
   return report;
 }
@@ -72,6 +76,7 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   control_.set_norm(norm);
   control_.set_tokens(input.tokens);
   if (!input.loss_is_finite) control_.set_loss_fault();
+  if (input.stop) control_.set_stop();
   const std::span<std::int64_t> words = control_.vector();
   Pending pending;
   watch_.launch(pending, Collective::all_reduce, -1, words.size_bytes(), [&] {
@@ -106,7 +111,7 @@ std::vector<Fault> Replica::faults_found() const {
 Status Replica::add_other_data_groups(double& norm_squared, std::vector<Fault>& faults) {
   Pending pending;
   watch_.launch(pending, Collective::all_reduce, -1, norm_group_->bytes(), [&] {
-    return norm_group_->start(control_.norm(), control_.tokens(), !faults.empty());
+    return norm_group_->start(control_.norm(), control_.tokens(), !faults.empty(), control_.stop());
   });
   if (Status status = watch_.await(pending); !status.ok())
     return status.annotate("agreeing on the norm");
@@ -141,11 +146,14 @@ std::vector<std::string> Replica::newly_unused() {
 Result<StepReport> Replica::read_control() {
   StepReport report;
   report.tokens = control_.tokens();
+  report.stop = control_.stop();
   report.faults = faults_found();
   double norm_squared = control_.norm().value();
-  if (norm_group_)
+  if (norm_group_) {
     if (Status status = add_other_data_groups(norm_squared, report.faults); !status.ok())
       return status;
+    report.stop = norm_group_->stop();
+  }
   // A norm of zero tokens is that of no gradient: zero.
   if (report.tokens > 0)
     report.grad_norm = std::sqrt(norm_squared) / static_cast<double>(report.tokens);
@@ -155,6 +163,7 @@ Result<StepReport> Replica::read_control() {
 }
 
 Status Replica::update_all(const StepInput& input, const StepReport& report) {
+  is_pristine_ = false;
   Update update;
   update.lr = input.lr;
   update.grad_scale = 1 / static_cast<double>(report.tokens);

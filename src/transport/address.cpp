@@ -33,7 +33,7 @@ std::string Address::encode() const {
     out.put_string(each.transport);
     out.put_string(each.note);
   }
-  for (const std::string* text : {&host, &host_id, &local, &tcp_loopback, &tcp_outward})
+  for (const std::string* text : {&pid_space, &host, &host_id, &local, &tcp_loopback, &tcp_outward})
     out.put_string(*text);
   return out.take();
 }
@@ -56,8 +56,8 @@ Result<Address> Address::decode(const std::string& bytes) {
     ReadyTransport& each = address.ready.emplace_back();
     whole = in.get_string(each.transport) && in.get_string(each.note);
   }
-  for (std::string* text : {&address.host, &address.host_id, &address.local, &address.tcp_loopback,
-                            &address.tcp_outward})
+  for (std::string* text : {&address.pid_space, &address.host, &address.host_id, &address.local,
+                            &address.tcp_loopback, &address.tcp_outward})
     whole = whole && in.get_string(*text);
   if (!whole || !in.empty()) return Status(Code::corrupt, "a rank's address is cut short");
   return address;
@@ -70,6 +70,12 @@ std::string this_host_id() {
   struct stat space {};
   if (::stat("/proc/thread-self/ns/net", &space) != 0) return boot_id;
   return fmt::format("{}/{}/{}", boot_id, space.st_dev, space.st_ino);
+}
+
+std::string this_pid_space() {
+  struct stat space {};
+  if (::stat("/proc/self/ns/pid", &space) != 0) return {};
+  return fmt::format("{}/{}", space.st_dev, space.st_ino);
 }
 
 std::string this_host_name() {

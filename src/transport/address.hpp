@@ -19,8 +19,9 @@ struct Address {
 
   std::int32_t rank = 0;
   std::int64_t pid = 0;
-  std::string host;     // for people
-  std::string host_id;  // equal: the same network namespace of the same running kernel
+  std::string pid_space;  // equal, on one host: `pid` means the same process to both
+  std::string host;       // for people
+  std::string host_id;    // equal: the same network namespace of the same running kernel
   std::vector<ReadyTransport> ready;
   std::string local;         // "@…", the abstract Unix socket; empty: none
   std::string tcp_loopback;  // "127.0.0.1:4711"; empty: none
@@ -39,6 +40,7 @@ struct Address {
 
 // Of the calling thread: a thread may have entered another network namespace.
 std::string this_host_id();
+std::string this_pid_space();
 std::string this_host_name();
 
 }  // namespace tutti::transport

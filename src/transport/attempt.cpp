@@ -1,6 +1,7 @@
 #include "transport/attempt.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,24 +25,30 @@ Identity identity_of(const Party& party, Door door) {
 
 }  // namespace
 
-Attempt::Attempt(const Party& party, Door door, Descriptor socket, Nanoseconds deadline,
-                 const Purpose& purpose)
+Attempt::Attempt(const Party& party, Door door, Descriptor socket, const SocketAddress& address,
+                 Nanoseconds deadline, const Purpose& purpose)
     : party_(party),
       door_(door),
       outgoing_(true),
       purpose_(purpose),
       socket_(std::move(socket)),
+      whence_(address.to_string()),
       deadline_(deadline),
-      handshake_(Handshake::client(party.secret, identity_of(party, door))) {}
+      handshake_(Handshake::client(party.secret, identity_of(party, door))),
+      stage_(HandshakeStage::connecting) {}
 
-Attempt::Attempt(const Party& party, Door door, Descriptor socket, Nanoseconds deadline)
+Attempt::Attempt(const Party& party, Door door, Descriptor socket, std::string whence,
+                 Nanoseconds deadline)
     : party_(party),
       door_(door),
       outgoing_(false),
       purpose_{-1, nullptr, 0},
       socket_(std::move(socket)),
+      whence_(std::move(whence)),
       deadline_(deadline),
       handshake_(Handshake::server(party.secret, identity_of(party, door))) {}
+
+short Attempt::events() const { return stage_ == HandshakeStage::connecting ? POLLOUT : POLLIN; }
 
 bool Attempt::stop(Status why) {
   state_ = State::failed;
@@ -54,10 +61,10 @@ void Attempt::fail(Status why) {
 }
 
 Attempt::State Attempt::step() {
-  began_ = true;
   bool going = state_ == State::running;
   while (going && state_ == State::running) {
     switch (stage_) {
+      case HandshakeStage::connecting: going = reach(); break;
       case HandshakeStage::handshake: going = shake_hands(); break;
       case HandshakeStage::intent: going = take_intent(); break;
       case HandshakeStage::greeting: going = greet(); break;
@@ -84,6 +91,17 @@ ssize_t Attempt::receive(void* data, std::size_t bytes) {
   return 0;
 }
 
+bool Attempt::reach() {
+  pollfd entry{socket_.get(), POLLOUT, 0};
+  if (::poll(&entry, 1, 0) <= 0) return false;
+  if (const int error = connect_error(socket_.get()); error != 0) {
+    refused_ = error == ECONNREFUSED;
+    return stop(errno_status("cannot connect to " + whence_, error));
+  }
+  stage_ = HandshakeStage::handshake;
+  return true;
+}
+
 bool Attempt::shake_hands() {
   const std::string first = handshake_.take_output();
   if (!send(first.data(), first.size())) return false;
@@ -96,6 +114,7 @@ bool Attempt::shake_hands() {
     const std::string output = handshake_.take_output();
     if (!send(output.data(), output.size())) return false;
     if (!status.ok()) return stop(status);
+    spoke_ |= !output.empty();
   }
   const int claimed = handshake_.peer().rank;
   if (outgoing_ ? claimed != peer() : claimed <= party_.rank || claimed >= party_.size())

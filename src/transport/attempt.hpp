@@ -1,10 +1,10 @@
 // transport/attempt.hpp - one connection on its way to become a link, or one of a link's.
 //
-//   handshake (core/auth) ─▶ the connecting side says by which transport, and which of its
-//                            connections this is ─▶ the transport's own greeting ─▶ linked
+//   connected ─▶ handshake (core/auth) ─▶ the connecting side says by which transport, and which of
+//                its connections this is ─▶ the transport's own greeting ─▶ linked
 //
-// A state machine over a non-blocking socket: step it when the socket is readable. A stranger gets
-// no further than the handshake.
+// A state machine over a non-blocking socket: step it when the socket has one of its `events`. A stranger
+// gets no further than the handshake.
 #pragma once
 
 #include <memory>
@@ -25,10 +25,12 @@ class Attempt {
     const Transport* transport = nullptr;
     int number = 0;  // of the pair's connections
   };
-  Attempt(const Party& party, Door door, Descriptor socket, Nanoseconds deadline,
-          const Purpose& purpose);
-  // Somebody has connected to us.
-  Attempt(const Party& party, Door door, Descriptor socket, Nanoseconds deadline);
+  // `socket` is on its way to `address` (begin_connect).
+  Attempt(const Party& party, Door door, Descriptor socket, const SocketAddress& address,
+          Nanoseconds deadline, const Purpose& purpose);
+  // Somebody has connected to us, from `whence`.
+  Attempt(const Party& party, Door door, Descriptor socket, std::string whence,
+          Nanoseconds deadline);
 
   // Goes on as far as it can without blocking.
   State step();
@@ -39,8 +41,12 @@ class Attempt {
 
   bool outgoing() const { return outgoing_; }
   Door door() const { return door_; }
-  bool authenticated() const { return stage_ != HandshakeStage::handshake; }
-  bool began() const { return began_; }           // has been stepped
+  bool authenticated() const { return stage_ > HandshakeStage::handshake; }
+  bool spoke() const { return spoke_; }      // it has said hello in proper form
+  bool refused() const { return refused_; }  // nobody listens where this one was to connect
+  const std::string& whence() const { return whence_; }
+  // Of poll(2), over which it waits.
+  short events() const;
   int peer() const { return purpose_.peer; }      // -1: not known yet
   int number() const { return purpose_.number; }  // like the next: when it is known
   const Transport* transport() const { return purpose_.transport; }
@@ -51,8 +57,9 @@ class Attempt {
   Connection take_connection() { return {std::move(socket_), std::move(greeting_)}; }
 
  private:
-  enum class HandshakeStage : std::uint8_t { handshake, intent, greeting };
+  enum class HandshakeStage : std::uint8_t { connecting, handshake, intent, greeting };
 
+  bool reach();
   bool shake_hands();
   bool know_process();
   bool send_intent();
@@ -67,6 +74,7 @@ class Attempt {
   bool outgoing_;
   Purpose purpose_;
   Descriptor socket_;
+  std::string whence_;  // the other end, for people
   Nanoseconds deadline_;
   Handshake handshake_;
   HandshakeStage stage_ = HandshakeStage::handshake;
@@ -75,7 +83,8 @@ class Attempt {
   std::string inbox_;  // of the intent
   pid_t process_ = 0;  // of the peer, where the door tells
   std::unique_ptr<Greeting> greeting_;
-  bool began_ = false;
+  bool spoke_ = false;
+  bool refused_ = false;
 };
 
 }  // namespace tutti::transport

@@ -21,6 +21,7 @@
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/secret.hpp"
 #include "transport/link.hpp"
 #include "tutti/config.hpp"
 
@@ -67,6 +68,13 @@ class Endpoint {
   virtual MemoryRef find_region(const void*, std::size_t, std::span<const int>) const { return {}; }
   virtual std::uint64_t regions_version() const { return 0; }
 
+  // Whether a peer is gone, asked without reading anything: for those who wait for the ranks elsewhere
+  // and do not poll. Not beside a poll.
+  virtual Status look_for_the_gone() { return {}; }
+  // How long this process itself has stood still, if that was for longer than peers wait for a sign of
+  // life (Config::dead_after) and not long ago; else 0. Any thread.
+  virtual Nanoseconds standstill() const { return Nanoseconds(0); }
+
   // "host a, pid 4182", for messages; of any rank.
   virtual std::string whereabouts(int rank) const = 0;
 };
@@ -75,7 +83,7 @@ struct OpeningOptions {
   int rank = 0;
   int size = 1;
   std::uint64_t epoch = 0;  // of the job: ranks of another one are turned away
-  std::string secret;
+  Secret secret;
   Config config;
   Log log;
   std::vector<const Transport*> transports;  // to choose from, the best first; empty: built in

@@ -2,20 +2,31 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 
 #include "core/clock.hpp"
+#include "core/limits.hpp"
 
 namespace tutti::transport {
 namespace {
 
-constexpr int kMaxTurnedAway = 6;
+// Pauses of a rank that was turned away, or found a queue full: 10, 20, 40 … 320 ms.
 constexpr Nanoseconds kFirstPause = std::chrono::milliseconds(10);
+constexpr int kMostDoublings = 5;
+constexpr int kBrokenGreetings = 6;
 constexpr Nanoseconds kLookEvery = std::chrono::milliseconds(250);
-// Beyond one for each connection that may come: what strangers can hold open at the same time.
-constexpr std::size_t kStrangers = 16;
+// A door at which nobody listens for so long belongs to a rank that is gone. One that has given up says
+// why in the store, a moment after it has closed its doors.
+constexpr Nanoseconds kGoneAfter = std::chrono::milliseconds(500);
+
+constexpr const char* kNoProof =
+    "it said hello and left without a proof; another secret, or another epoch?";
+constexpr const char* kProcessEnded = "its process has ended";
 
 Nanoseconds now() { return steady_clock().now(); }
 
@@ -23,19 +34,18 @@ Subsystem subsystem_of(Door door) { return door == Door::local ? Subsystem::shm 
 
 }  // namespace
 
-Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, Log log)
+Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint,
+                 std::size_t places, Log log)
     : party_(party),
       doors_(doors),
       endpoint_(endpoint),
       log_(std::move(log)),
-      courses_(static_cast<std::size_t>(party.size())) {
+      courses_(static_cast<std::size_t>(party.size())),
+      strangers_(places),
+      refusals_(log_, Subsystem::net) {
   for (int peer = 0; peer < party_.size(); ++peer) {
     if (peer == party_.rank) continue;
     course(peer).routes = party_.routes(peer);
-    int most = 0;
-    for (const Transport* route : course(peer).routes)
-      most = std::max(most, route->connections(party_.self(), party_.of(peer)));
-    expected_ += static_cast<std::size_t>(most);
     take_route(peer, 0);
   }
 }
@@ -45,18 +55,49 @@ Status Joining::run(Nanoseconds timeout, const Opening::Watch& watch) {
   Nanoseconds look_at = now() + kLookEvery;
   course(party_.rank).linked = true;
   if (Status status = check_routes(); !status.ok()) return status;
+  if (Status status = watch_processes(); !status.ok()) return status;
   while (!all_linked()) {
     if (now() >= deadline_) return overdue(timeout);
-    if (watch && now() >= look_at) {
-      if (Status status = watch(); !status.ok()) return status;
+    if (now() >= look_at) {
+      if (Status status = look_around(watch); !status.ok()) return status;
       look_at = now() + kLookEvery;
     }
     if (Status status = start_due(); !status.ok()) return status;
-    wait();
+    if (Status status = wait(); !status.ok()) return status;
     if (Status status = accept_all(); !status.ok()) return status;
-    if (Status status = step_all(); !status.ok()) return status;
   }
   return {};
+}
+
+// Of ranks beside this one, as long as they are not linked: a link tells by itself.
+Status Joining::watch_processes() {
+  for (int peer = 0; peer < party_.size(); ++peer) {
+    const Address& theirs = party_.of(peer);
+    if (!party_.self().shares_host(theirs) || party_.self().shares_process(theirs)) continue;
+    if (theirs.pid_space.empty() || theirs.pid_space != party_.self().pid_space) continue;
+    const auto pid = static_cast<pid_t>(theirs.pid);
+    course(peer).process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!course(peer).process && errno == ESRCH) return gone(peer, kProcessEnded);
+  }
+  return {};
+}
+
+// Whether somebody has given up, or a link is at its end before the last one is there. A rank that gives
+// up closes its links a moment before it says why: the second look decides.
+Status Joining::look_around(const Opening::Watch& watch) {
+  if (watch)
+    if (Status status = watch(); !status.ok()) return status;
+  const Status cut = endpoint_.look_for_the_gone();
+  if (!cut.ok() && !seemed_gone_.ok()) return cut;
+  seemed_gone_ = cut;
+  return {};
+}
+
+Status Joining::gone(int peer, const std::string& why) const {
+  return {Code::peer_lost,
+          fmt::format("rank {} ({}) is gone before it was linked to rank {}: {}", peer,
+                      party_.of(peer).whereabouts(), party_.rank, why),
+          {party_.rank, peer, 0}};
 }
 
 // A pair that has no route at all fails at once, on both sides.
@@ -127,20 +168,32 @@ Status Joining::start(int peer, int number) {
   const bool local = transport->door() == Door::local;
   auto address = SocketAddress::parse(*text);
   if (!address.ok()) return local ? next_route(peer, address.status()) : address.status();
-  auto socket =
-      connect_to(*address, local ? deadline_ : std::min(deadline_, now() + kHandshakeTimeout));
-  if (socket.status().code() == Code::out_of_memory) return out_of_descriptors(socket.status());
-  if (!socket.ok() && local) return next_route(peer, socket.status());
-  if (!socket.ok()) {
-    to.last_failure = socket.status();
-    slot.retry_at = now() + kFirstPause * 10;
-    return {};
+  auto dialled = begin_connect(*address);
+  if (!dialled.ok() || dialled->error != 0) try_again(slot);
+  if (!dialled.ok()) return make_room_for(dialled.status());
+  if (dialled->error != 0) {
+    to.last_failure = errno_status("cannot connect to " + *text, dialled->error);
+    return dialled->error == ECONNREFUSED ? refused(peer) : Status();
   }
   slot.retry_at = Nanoseconds::max();
-  attempts_.push_back(std::make_unique<Attempt>(party_, transport->door(), std::move(*socket),
-                                                now() + kHandshakeTimeout,
-                                                Attempt::Purpose{peer, transport, number}));
-  return {};
+  const Id id = ++attempts_made_;
+  attempts_[id] = std::make_unique<Attempt>(party_, transport->door(), std::move(dialled->socket),
+                                            *address, now() + kHandshakeTimeout,
+                                            Attempt::Purpose{peer, transport, number});
+  return step(id);
+}
+
+void Joining::try_again(Slot& slot) const {
+  slot.retry_at = now() + kFirstPause * (1 << std::min(slot.turned_away, kMostDoublings));
+  ++slot.turned_away;
+}
+
+Status Joining::refused(int peer) {
+  Course& to = course(peer);
+  if (to.refused_since == Nanoseconds::max()) to.refused_since = now();
+  if (now() - to.refused_since < kGoneAfter) return {};
+  return gone(peer,
+              fmt::format("nobody listens at its door any more ({})", to.last_failure.message()));
 }
 
 Status Joining::accept_all() {
@@ -152,75 +205,141 @@ Status Joining::accept_all() {
 
 Status Joining::accept(const Descriptor& listener, Door door) {
   if (!listener) return {};
-  while (true) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     auto socket = accept_from(listener.get());
-    // Whoever knocks would keep on knocking until the deadline.
-    if (socket.status().code() == Code::out_of_memory) return out_of_descriptors(socket.status());
+    if (socket.status().code() == Code::out_of_memory) return make_room_for(socket.status());
     if (!socket.ok() || !*socket) return {};
-    make_room();
-    attempts_.push_back(
-        std::make_unique<Attempt>(party_, door, std::move(*socket), now() + kHandshakeTimeout));
+    if (Status status = let_in(std::move(*socket), door); !status.ok()) return status;
   }
+  return {};
 }
 
-// Strangers hold a bounded number of connections: the oldest that has proved nothing goes.
-void Joining::make_room() {
-  const auto unknown = [](const auto& a) { return !a->outgoing() && !a->authenticated(); };
-  const auto held = std::count_if(attempts_.begin(), attempts_.end(), unknown);
-  if (static_cast<std::size_t>(held) < expected_ + kStrangers) return;
-  attempts_.erase(std::find_if(attempts_.begin(), attempts_.end(), unknown));
+// Whoever has sent something is read before the next one comes in.
+Status Joining::let_in(Descriptor socket, Door door) {
+  std::string whence = "?";
+  if (door == Door::local) {
+    const auto other = peer_credentials(socket.get());
+    if (!other.ok()) return {};
+    whence = fmt::format("process {} of user {}", other->pid, other->uid);
+    if (other->uid != ::geteuid()) {
+      refusals_.note(whence, "it is another user's", now());
+      return {};
+    }
+  } else if (const auto other = peer_address(socket.get()); other.ok()) {
+    whence = other->to_string();
+  }
+  const auto port = door == Door::local ? std::string::npos : whence.rfind(':');
+  const Id id = ++attempts_made_;
+  if (const auto out = strangers_.admit(id, whence.substr(0, port)))
+    turn_away(*out, "it has proved nothing, and others want its place");
+  attempts_[id] = std::make_unique<Attempt>(party_, door, std::move(socket), std::move(whence),
+                                            now() + kHandshakeTimeout);
+  return step(id);
 }
 
-void Joining::wait() const {
+void Joining::turn_away(Id id, const std::string& why) {
+  const auto at = attempts_.find(id);
+  if (at == attempts_.end()) return;
+  refusals_.note(at->second->whence(), why, now());
+  strangers_.leave(id);
+  attempts_.erase(at);
+}
+
+// No descriptor is left. Strangers give theirs back first; if there are none, all are our own.
+Status Joining::make_room_for(const Status& why) {
+  if (const auto out = strangers_.least_claim()) {
+    turn_away(*out, "it has proved nothing, and descriptors are short");
+    return {};
+  }
+  const auto missing = std::count_if(courses_.begin(), courses_.end(),
+                                     [](const Course& each) { return !each.linked; });
+  return {why.code(),
+          fmt::format("rank {} ({}) cannot link to {} more of {} ranks: {}; its limit is {} open "
+                      "files (RLIMIT_NOFILE, ulimit -n), and a link takes up to three",
+                      party_.rank, party_.self().whereabouts(), missing, party_.size(),
+                      why.message(), allow_descriptors(0)),
+          {party_.rank, -1, 0}};
+}
+
+// Until something comes, somebody is due, or a process ends; then whoever can goes on.
+Status Joining::wait() {
   std::vector<pollfd> watched;
+  std::vector<Id> ids;
+  for (const auto& [id, attempt] : attempts_) {
+    watched.push_back({attempt->descriptor(), attempt->events(), 0});
+    ids.push_back(id);
+  }
   for (const Descriptor* listener :
        {&doors_.local, &doors_.network.loopback, &doors_.network.outward})
     if (*listener) watched.push_back({listener->get(), POLLIN, 0});
+  const std::size_t processes = watched.size();
   Nanoseconds until = deadline_;
-  for (const auto& attempt : attempts_) {
-    watched.push_back({attempt->descriptor(), POLLIN, 0});
-    until = std::min(until, attempt->deadline());
-    if (!attempt->began()) until = Nanoseconds(0);  // it has its first word to say
-  }
-  for (int peer = 0; peer < party_.rank; ++peer) {
-    if (course(peer).linked) continue;
-    for (const Slot& slot : course(peer).slots)
+  for (const auto& [id, attempt] : attempts_) until = std::min(until, attempt->deadline());
+  std::vector<int> peers;
+  for (int peer = 0; peer < party_.size(); ++peer) {
+    const Course& to = course(peer);
+    if (to.linked) continue;
+    if (to.process) {
+      watched.push_back({to.process.get(), POLLIN, 0});
+      peers.push_back(peer);
+    }
+    if (peer > party_.rank) continue;
+    for (const Slot& slot : to.slots)
       if (!slot.filled()) until = std::min(until, slot.retry_at);
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), kLookEvery));
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (watched[i].revents != 0 || now() >= attempts_.at(ids[i])->deadline())
+      if (Status status = step(ids[i]); !status.ok()) return status;
+  // What a rank has sent before it ended was read just now.
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    if (watched[processes + i].revents != 0 && !course(peers[i]).linked)
+      return gone(peers[i], kProcessEnded);
+  return {};
 }
 
-Status Joining::step_all() {
-  for (auto& attempt : attempts_) {
-    if (attempt->step() == Attempt::State::running && now() >= attempt->deadline())
-      attempt->fail(Status(Code::timed_out, "no handshake within 5 s"));
-    if (attempt->state() == Attempt::State::running) continue;
-    if (Status status = settle(*attempt); !status.ok()) return status;
-  }
-  std::erase_if(attempts_, [](const auto& a) { return a->state() != Attempt::State::running; });
-  return {};
+Status Joining::step(Id id) {
+  Attempt& attempt = *attempts_.at(id);
+  if (attempt.step() == Attempt::State::running && now() >= attempt.deadline())
+    attempt.fail(Status(Code::timed_out, "no handshake within 5 s"));
+  if (attempt.spoke()) strangers_.spoke(id);
+  if (attempt.authenticated()) strangers_.leave(id);
+  if (attempt.state() == Attempt::State::running) return {};
+  const std::unique_ptr<Attempt> ended = std::move(attempts_.at(id));
+  strangers_.leave(id);
+  attempts_.erase(id);
+  return settle(*ended);
 }
 
 Status Joining::settle(Attempt& attempt) {
   if (attempt.state() == Attempt::State::failed) return settle_failure(attempt);
   Course& to = course(attempt.peer());
-  // Twice the same rank: the link that is there stays.
-  if (to.linked) return {};
+  if (to.linked) {
+    refusals_.note(attempt.whence(),
+                   fmt::format("it says to be rank {}, which is linked already", attempt.peer()),
+                   now());
+    return {};
+  }
   const Status status = adopt(attempt);
-  if (to.linked)
-    log_.info(
-        subsystem_of(attempt.door()), "linked to rank {} ({}) by {}{}", attempt.peer(),
-        party_.of(attempt.peer()).whereabouts(), attempt.transport()->name(),
-        to.slots.size() == 1 ? std::string() : fmt::format(", {} connections", to.slots.size()));
+  if (!to.linked) return status;
+  to.process.reset();
+  log_.info(
+      subsystem_of(attempt.door()), "linked to rank {} ({}) by {}{}", attempt.peer(),
+      party_.of(attempt.peer()).whereabouts(), attempt.transport()->name(),
+      to.slots.size() == 1 ? std::string() : fmt::format(", {} connections", to.slots.size()));
   return status;
 }
 
 Status Joining::settle_failure(Attempt& attempt) {
   const Status& why = attempt.failure();
   if (attempt.peer() < 0) {
-    log_.trace(Subsystem::net, "turned a stranger away: {}", why.message());
+    // Whoever leaves by himself without a word was not turned away.
+    if (why.code() != Code::io)
+      refusals_.note(attempt.whence(), why.message(), now());
+    else if (attempt.spoke())
+      refusals_.note(attempt.whence(), kNoProof, now());
     return {};
   }
   Course& to = course(attempt.peer());
@@ -241,16 +360,21 @@ Status Joining::settle_failure(Attempt& attempt) {
   return retry(attempt);
 }
 
-// Over a network a peer may have had no room for one more; on the host itself it will not get better.
+// A peer that hangs up has met a crowd, or is about to go: it is tried again. What the two could not
+// agree on does not get better; nor, on one host, does a greeting that breaks off time and again.
 Status Joining::retry(Attempt& attempt) {
   Course& to = course(attempt.peer());
   const Status& why = attempt.failure();
   if (to.linked || attempt.transport() != to.transport()) return {};
-  if (attempt.door() == Door::local || why.code() == Code::unsupported)
-    return next_route(attempt.peer(), why);
+  if (why.code() == Code::unsupported) return next_route(attempt.peer(), why);
   Slot& slot = to.slots[static_cast<std::size_t>(attempt.number())];
-  if (++slot.turned_away > kMaxTurnedAway) return next_route(attempt.peer(), why);
-  slot.retry_at = now() + kFirstPause * (1 << slot.turned_away);
+  const bool last = to.route + 1 == to.routes.size();
+  if (attempt.authenticated() && attempt.door() == Door::local && !last &&
+      slot.turned_away >= kBrokenGreetings)
+    return next_route(attempt.peer(), why);
+  try_again(slot);
+  if (attempt.refused()) return refused(attempt.peer());
+  to.refused_since = Nanoseconds::max();
   return {};
 }
 
@@ -281,17 +405,6 @@ Status Joining::cannot(int peer, const std::string& tried) const {
                             party_.rank, party_.self().whereabouts(), peer,
                             party_.of(peer).whereabouts(), tried, party_.config.transport),
                 {party_.rank, peer, 0});
-}
-
-Status Joining::out_of_descriptors(const Status& why) const {
-  const auto missing = std::count_if(courses_.begin(), courses_.end(),
-                                     [](const Course& course) { return !course.linked; });
-  return {
-      why.code(),
-      fmt::format("rank {} ({}) cannot link to {} more of {} ranks: {}; a link takes up to three "
-                  "descriptors, so raise the limit (ulimit -n)",
-                  party_.rank, party_.self().whereabouts(), missing, party_.size(), why.message()),
-      {party_.rank, -1, 0}};
 }
 
 Status Joining::overdue(Nanoseconds timeout) const {

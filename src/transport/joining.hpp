@@ -4,14 +4,22 @@
 // For each pair there are *routes*: the transports that both are ready to use, the best first. The
 // connecting side tries one after the other until a link is there; the accepting side takes what
 // arrives. One thread, one loop, no blocking but poll.
+//
+// Strangers      come in by the same doors. They hold a bounded number of places (core/strangers.hpp), a
+//                bounded number is let in per turn, and who is turned away is told at WARN. A rank that
+//                was turned away for want of a place tries again until the time is up.
+// Death          of a rank that is awaited is noticed: by its process where it is on this host, by its
+//                closed door, and by the end of a link that was there already.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "core/log.hpp"
+#include "core/strangers.hpp"
 #include "transport/attempt.hpp"
 #include "transport/doors.hpp"
 #include "transport/linked_endpoint.hpp"
@@ -20,18 +28,21 @@ namespace tutti::transport {
 
 class Joining {
  public:
-  // All outlive the Joining.
-  Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, Log log);
+  // All outlive the Joining. `places` is how many connections may be open at the same time whose other
+  // end has proved nothing.
+  Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, std::size_t places,
+          Log log);
 
   // Until every link is there, or `watch` says why there is no use in waiting. The error names the
   // ranks that are not linked, and why.
   Status run(Nanoseconds timeout, const Opening::Watch& watch);
 
  private:
+  using Id = Strangers::Id;
   // One connection of a pair.
   struct Slot {
     Connection connection;
-    int turned_away = 0;      // hung up on in the middle
+    int turned_away = 0;      // in a row
     Nanoseconds retry_at{0};  // Nanoseconds::max(): an attempt is under way
     bool filled() const { return static_cast<bool>(connection.socket); }
   };
@@ -42,30 +53,37 @@ class Joining {
     std::size_t route = 0;    // the one that is tried
     std::vector<Slot> slots;  // its connections
     Status last_failure;
+    Nanoseconds refused_since = Nanoseconds::max();  // nobody listens at its door
+    Descriptor process;                              // readable when it has ended
 
     const Transport* transport() const { return route < routes.size() ? routes[route] : nullptr; }
   };
-  using Attempts = std::vector<std::unique_ptr<Attempt>>;
 
   Status check_routes() const;
   bool all_linked() const;
+  Status watch_processes();
+  Status look_around(const Opening::Watch& watch);
+  Status gone(int peer, const std::string& why) const;
   void take_route(int peer, std::size_t route);
   Status next_route(int peer, const Status& why);
   Status start_due();
   Status start(int peer, int number);
+  void try_again(Slot& slot) const;
   Result<std::string> address_of(int peer, Door door) const;
   Status accept_all();
   Status accept(const Descriptor& listener, Door door);
-  void make_room();
-  void wait() const;
-  Status step_all();
+  Status let_in(Descriptor socket, Door door);
+  void turn_away(Id id, const std::string& why);
+  Status wait();
+  Status step(Id id);
   Status settle(Attempt& attempt);
   Status settle_failure(Attempt& attempt);
   Status retry(Attempt& attempt);
+  Status refused(int peer);
   Status adopt(Attempt& attempt);
   Status cannot(int peer, const std::string& tried) const;
   Status overdue(Nanoseconds timeout) const;
-  Status out_of_descriptors(const Status& why) const;
+  Status make_room_for(const Status& why);
   Course& course(int peer) { return courses_[static_cast<std::size_t>(peer)]; }
   const Course& course(int peer) const { return courses_[static_cast<std::size_t>(peer)]; }
 
@@ -74,8 +92,11 @@ class Joining {
   LinkedEndpoint& endpoint_;
   Log log_;
   std::vector<Course> courses_;  // by rank
-  Attempts attempts_;
-  std::size_t expected_ = 0;  // connections that may be made to us
+  Strangers strangers_;          // of attempts_, by their ids
+  RefusalLog refusals_;
+  std::map<Id, std::unique_ptr<Attempt>> attempts_;
+  Id attempts_made_ = 0;
+  Status seemed_gone_;  // at the last look; a second look decides
   Nanoseconds deadline_{0};
 };
 

@@ -93,6 +93,17 @@ class Link {
   // on_sent will not be called for it. Messages of that channel still arrive.
   virtual void forget(std::uint32_t channel) = 0;
 
+  // Signs of life (pulse.hpp), by the pulse thread alone. `beat` gives one to the peer; `heard` says
+  // whether the peer has given one since it was asked last, or may have: a link that cannot tell says
+  // yes.
+  virtual void beat() {}
+  virtual bool heard() { return true; }
+  // Inside a poll: the peer does not show that it lives. Reports on_down and delivers nothing more, but
+  // control messages still go out: a peer that wakes up shall read why it was given up.
+  virtual void give_up(MessageSink&, const Status&) {}
+  // Whether the other end is gone, as far as descriptors tell without being read. By whoever polls.
+  virtual bool is_cut() const { return false; }
+
   // How the peer could reach this rank's memory, and where the peer's memory is mapped here (null:
   // it is not). Message links know neither.
   virtual MemoryRef share(const void*, std::size_t) const { return {}; }

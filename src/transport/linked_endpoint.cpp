@@ -18,6 +18,10 @@ constexpr std::uint32_t kPollsPerLook = 256;
 constexpr std::size_t kDirectSockets = 2;
 // How long a rank that leaves tries to get its last messages out.
 constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
+// And how long it waits until they have come to its peers. A peer's beat that meets a closed socket makes
+// the kernel drop what is still on its way.
+constexpr Nanoseconds kArriving = std::chrono::seconds(1);
+constexpr Nanoseconds kArrivingTurn = std::chrono::microseconds(200);
 constexpr const char* kNoDescriptor =
     "this process has no descriptor left to take it with; raise its limit (ulimit -n)";
 
@@ -78,7 +82,10 @@ bool LinkedEndpoint::time_to_look() {
 
 bool LinkedEndpoint::poll(MessageSink& sink) {
   bool happened = false;
-  if (time_to_look()) reactor_.look();
+  if (time_to_look()) {
+    reactor_.look();
+    happened = pulse_ && give_up_silent(sink);
+  }
   // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
@@ -108,11 +115,63 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
       lifeline.link().tell_mapped(region->id);
   }
   if (!lifeline.ended()) return happened;
-  lifeline.link().lose(Status(Code::peer_lost,
-                              fmt::format("rank {} ({}) is gone: its process ended",
-                                          lifeline.peer(), whereabouts(lifeline.peer())),
-                              {parts_.rank, lifeline.peer(), 0}));
+  lifeline.link().lose(gone(lifeline.peer(), "is gone: its process ended"));
   return true;
+}
+
+Status LinkedEndpoint::gone(int peer, const std::string& why) const {
+  return {Code::peer_lost,
+          fmt::format("rank {} ({}) {}", peer, whereabouts(peer), why),
+          {parts_.rank, peer, 0}};
+}
+
+Status LinkedEndpoint::start_pulse(Nanoseconds dead_after) {
+  std::vector<Pulse::Watched> watched;
+  for (int peer = 0; peer < parts_.size; ++peer) {
+    Link* link = links_[static_cast<std::size_t>(peer)].get();
+    const bool here = std::any_of(memory_.begin(), memory_.end(), [&](MemoryLink* each) {
+      return each == link && each->same_process();
+    });
+    if (link != nullptr && !here) watched.push_back({.peer = peer, .link = link});
+  }
+  if (dead_after.count() == 0 || watched.empty()) return {};
+  dead_after_ = dead_after;
+  pulse_ = std::make_unique<Pulse>(Pulse::Options{dead_after, parts_.window.get(),
+                                                  [this] {
+                                                    has_news_.store(true);
+                                                    wake();
+                                                  }},
+                                   std::move(watched));
+  return pulse_->start();
+}
+
+// All of them at once, the lowest rank first: ranks that are cut off from the same peers then say the
+// same.
+bool LinkedEndpoint::give_up_silent(MessageSink& sink) {
+  const auto silent = pulse_->take_silent();
+  std::string names;
+  for (const int peer : silent) names += fmt::format("{}{}", names.empty() ? "" : ", ", peer);
+  for (const int peer : silent) {
+    const auto why = fmt::format(
+        "is silent: no sign of life for {:g} s (TUTTI_DEAD_AFTER), so its process is stopped or its "
+        "host cut off{}",
+        in_seconds(dead_after_), silent.size() > 1 ? "; silent are ranks " + names : "");
+    links_[static_cast<std::size_t>(peer)]->give_up(sink, gone(peer, why));
+  }
+  return !silent.empty();
+}
+
+Status LinkedEndpoint::look_for_the_gone() {
+  for (const auto& lifeline : lifelines_)
+    if (lifeline->is_cut()) return gone(lifeline->peer(), "is gone: its process ended");
+  for (int peer = 0; peer < parts_.size; ++peer)
+    if (const Link* link = links_[static_cast<std::size_t>(peer)].get(); link && link->is_cut())
+      return gone(peer, "is gone: it closed its connection");
+  return {};
+}
+
+Nanoseconds LinkedEndpoint::standstill() const {
+  return pulse_ ? pulse_->standstill() : Nanoseconds(0);
 }
 
 void LinkedEndpoint::set_doorbell(std::uint32_t state) {
@@ -178,10 +237,20 @@ void LinkedEndpoint::say_goodbye() {
     return out;
   };
   while (!all_out() && steady_clock().now() < deadline) std::this_thread::yield();
+  const Nanoseconds last = steady_clock().now() + kArriving;
+  const auto is_on_its_way = [](MessageLink* link) { return !link->has_arrived(); };
+  while (std::any_of(message_.begin(), message_.end(), is_on_its_way) &&
+         steady_clock().now() < last)
+    std::this_thread::sleep_for(kArrivingTurn);
 }
 
 LinkedEndpoint::~LinkedEndpoint() {
-  if (fork_guard_.crossed()) return;  // the window is still our parent's
+  if (fork_guard_.crossed()) {
+    // Its thread is not in this process, and its end would wait for it.
+    (void)pulse_.release();
+    return;  // the window is still our parent's
+  }
+  pulse_.reset();
   say_goodbye();
   parts_.window->head().departed.store(1, std::memory_order_release);
   for (MemoryLink* link : memory_) link->depart();

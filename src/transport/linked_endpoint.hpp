@@ -11,6 +11,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/memory_link.hpp"
 #include "transport/message_link.hpp"
+#include "transport/pulse.hpp"
 #include "transport/reactor.hpp"
 #include "transport/shm/lifeline.hpp"
 
@@ -36,6 +37,10 @@ class LinkedEndpoint final : public Endpoint {
   Status add_lifeline(std::unique_ptr<Lifeline> lifeline);
   Status add_message(int peer, std::unique_ptr<MessageLink> link);
 
+  // When the last link is there: this rank shows that it lives, and listens whether its peers do. 0:
+  // neither.
+  Status start_pulse(Nanoseconds dead_after);
+
   int rank() const override { return parts_.rank; }
   int size() const override { return parts_.size; }
   Link* link(int peer) override { return links_[static_cast<std::size_t>(peer)].get(); }
@@ -53,12 +58,16 @@ class LinkedEndpoint final : public Endpoint {
     return regions_.find(data, bytes, peers);
   }
   std::uint64_t regions_version() const override { return regions_.version(); }
+  Status look_for_the_gone() override;
+  Nanoseconds standstill() const override;
   std::string whereabouts(int rank) const override;
 
  private:
   LinkedEndpoint(Parts parts, Reactor reactor);
   bool attend(Lifeline& lifeline);
   bool time_to_look();
+  bool give_up_silent(MessageSink& sink);
+  Status gone(int peer, const std::string& why) const;
   void set_doorbell(std::uint32_t state);
   void wait_for_news(Nanoseconds timeout);
   void say_goodbye();
@@ -77,6 +86,8 @@ class LinkedEndpoint final : public Endpoint {
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;
   std::atomic<bool> has_news_{true};  // the reactor has something: sleep saw it, poll is to look
+  Nanoseconds dead_after_{0};
+  std::unique_ptr<Pulse> pulse_;
   ForkGuard fork_guard_;
   Hook fork_hook_;  // last: it goes first
 };

@@ -252,6 +252,10 @@ bool MemoryLink::next_is_there() const {
 
 bool MemoryLink::poll(MessageSink& sink) {
   if (down_.load(std::memory_order_relaxed)) return false;
+  if (given_up_) {
+    flush();  // of what it shall read if it wakes up
+    return false;
+  }
   bool happened = take(sink);
   if (const char* flaw = flaw_.load(std::memory_order_acquire))
     return end(sink,
@@ -460,6 +464,17 @@ std::byte* MemoryLink::reach(const MemoryRef& ref, std::size_t bytes) const {
 void MemoryLink::distrust(const char* what) {
   const char* none = nullptr;
   flaw_.compare_exchange_strong(none, what, std::memory_order_acq_rel);
+}
+
+bool MemoryLink::heard() {
+  const std::uint64_t count = ends_.theirs->head().pulse.load(std::memory_order_relaxed);
+  return std::exchange(pulse_seen_, count) != count || ends_.same_process;
+}
+
+void MemoryLink::give_up(MessageSink& sink, const Status& why) {
+  if (given_up_ || down_.load(std::memory_order_relaxed)) return;
+  given_up_ = true;
+  sink.on_down(ends_.peer, why);
 }
 
 void MemoryLink::lose(Status why) {

@@ -69,6 +69,8 @@ class MemoryLink final : public Link {
   bool revoked(std::uint64_t lease) const override;
   bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
+  bool heard() override;
+  void give_up(MessageSink& sink, const Status& why) override;
   MemoryRef share(const void* data, std::size_t bytes) const override;
   std::byte* reach(const MemoryRef& ref, std::size_t bytes) const override;
   void rouse() override;
@@ -156,6 +158,8 @@ class MemoryLink final : public Link {
   std::atomic<const char*> flaw_{nullptr};  // the first thing that the peer must not have sent
   Status lost_;                             // poll only
   bool is_lost_ = false;
+  bool given_up_ = false;
+  std::uint64_t pulse_seen_ = 0;  // the pulse thread's
 };
 
 }  // namespace tutti::transport

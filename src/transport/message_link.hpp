@@ -23,6 +23,8 @@ class MessageLink : public Link {
   virtual bool wants_room() const = 0;
   // Writes what the sockets take. True when nothing is left.
   virtual bool flush() = 0;
+  // Whether all that was written has come to the peer's host, or never will.
+  virtual bool has_arrived() const { return true; }
   // Closes the sockets, in a child of fork().
   virtual void abandon() noexcept = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/limits.hpp"
 #include "transport/doors.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/joining.hpp"
@@ -13,6 +14,12 @@
 
 namespace tutti::transport {
 namespace {
+
+// Of connections that have proved nothing, beyond those that ranks may make.
+constexpr std::size_t kMostPlaces = 512;
+constexpr std::size_t kFewestPlaces = 8;
+// The program's own, and what a rank opens besides its links.
+constexpr std::size_t kDescriptorsToSpare = 16;
 
 class ListeningOpening final : public Opening {
  public:
@@ -30,6 +37,8 @@ class ListeningOpening final : public Opening {
   Status open_doors();
   Result<Party> gather(const std::vector<std::string>& addresses) const;
   Status prepare(Party& party) const;
+  void close_needless_doors(const Party& party);
+  Result<std::size_t> places_for_strangers(const Party& party) const;
 
   OpeningOptions options_;
   Address self_;
@@ -40,6 +49,7 @@ class ListeningOpening final : public Opening {
 Status ListeningOpening::begin() {
   self_.rank = options_.rank;
   self_.pid = ::getpid();
+  self_.pid_space = this_pid_space();
   self_.host = this_host_name();
   self_.host_id = this_host_id();
   if (Status status = choose_transports(); !status.ok()) return status;
@@ -70,7 +80,8 @@ Status ListeningOpening::choose_transports() {
 }
 
 Status ListeningOpening::open_doors() {
-  const int backlog = std::clamp(options_.size, 1024, 65535);
+  // Strangers queue here too: a queue that is full makes ranks wait for whole seconds.
+  const int backlog = std::clamp(options_.size, 4096, 65535);
   const auto is_used = [&](Door door) {
     return std::any_of(transports_.begin(), transports_.end(),
                        [&](const Transport* transport) { return transport->door() == door; });
@@ -127,11 +138,50 @@ Status ListeningOpening::prepare(Party& party) const {
   return {};
 }
 
+// Where all ranks are on one host nobody else is to come, and loopback will do.
+void ListeningOpening::close_needless_doors(const Party& party) {
+  const bool all_here = party.lanes.size() == party.addresses.size();
+  if (all_here && doors_.network.loopback) doors_.network.outward.reset();
+  if (party.lanes.size() == 1) {
+    doors_.local.reset();
+    if (doors_.network.outward) doors_.network.loopback.reset();
+  }
+}
+
+// Descriptors for every link must be there; what is left beyond them, up to kMostPlaces, is for those
+// who have proved nothing. A rank needs one place for each connection that may be made to it.
+Result<std::size_t> ListeningOpening::places_for_strangers(const Party& party) const {
+  std::size_t needed = open_descriptors() + kDescriptorsToSpare;
+  std::size_t expected = 0;
+  for (int peer = 0; peer < party.size(); ++peer) {
+    const auto routes = party.routes(peer);
+    if (peer == party.rank || routes.empty()) continue;
+    const auto connections =
+        static_cast<std::size_t>(routes.front()->connections(party.self(), party.of(peer)));
+    // Beside the connection a link on one host has a bell and a process to watch.
+    needed += routes.front()->door() == Door::local ? 3 : connections;
+    if (peer > party.rank) expected += connections;
+  }
+  const std::uint64_t limit = allow_descriptors(needed + expected + kMostPlaces);
+  if (limit < needed)
+    return Status(
+        Code::out_of_memory,
+        fmt::format("rank {} needs {} descriptors for its links to {} ranks, and its limit "
+                    "is {} (RLIMIT_NOFILE; ulimit -n, or the container's)",
+                    party.rank, needed, party.size() - 1, limit),
+        {party.rank, party.rank, 0});
+  const auto rest = static_cast<std::size_t>(std::min<std::uint64_t>(limit - needed, kMostPlaces));
+  return expected + std::max(rest / 2, kFewestPlaces);
+}
+
 Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
     const std::vector<std::string>& addresses, std::chrono::nanoseconds timeout,
     const Watch& watch) {
   auto party = gather(addresses);
   if (!party.ok()) return party.status();
+  close_needless_doors(*party);
+  auto places = places_for_strangers(*party);
+  if (!places.ok()) return places.status();
   if (Status status = prepare(*party); !status.ok()) return status;
 
   LinkedEndpoint::Parts parts;
@@ -144,9 +194,10 @@ Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
   auto endpoint = LinkedEndpoint::create(std::move(parts));
   if (!endpoint.ok()) return endpoint.status();
 
-  Joining joining(*party, doors_, **endpoint, options_.log);
+  Joining joining(*party, doors_, **endpoint, *places, options_.log);
   Status joined = joining.run(timeout, watch);
   doors_ = {};
+  if (joined.ok()) joined = (*endpoint)->start_pulse(options_.config.dead_after);
   if (!joined.ok()) return joined;
   return std::unique_ptr<Endpoint>(std::move(*endpoint));
 }

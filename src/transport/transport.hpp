@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/secret.hpp"
 #include "core/sockets.hpp"
 #include "transport/address.hpp"
 #include "transport/window.hpp"
@@ -40,7 +41,7 @@ enum class Door : std::uint8_t { local, network };
 struct Party {
   int rank = 0;
   std::uint64_t epoch = 0;
-  std::string secret;
+  Secret secret;
   Config config;
   std::vector<const Transport*> transports;  // that this rank is ready to use, the best first
   std::vector<Address> addresses;            // by rank

@@ -3,7 +3,7 @@
 // A rank writes only its own window and reads those of the others: every word in it has one writer.
 // What it wants to say to peer p lies in its lane for p; docs/formats/window.md has the layout.
 //
-//   page 0          header · doorbell · departed
+//   page 0          header · doorbell · departed · pulse
 //   lane of peer 0  consumed · wants_room · loan generations · ring of 64 slots
 //   lane of peer 1  …
 //   arena of peer 0 small blocks · large blocks      (payloads that had to be copied)
@@ -24,7 +24,7 @@
 namespace tutti::transport {
 
 inline constexpr std::uint64_t kWindowMagic = 0x776f646e69575474;  // "tTWindow"
-inline constexpr std::uint32_t kWindowVersion = 1;
+inline constexpr std::uint32_t kWindowVersion = 2;
 // Two 64-byte lines: neighbours are prefetched in pairs, so counters stay that far apart.
 inline constexpr std::size_t kLine = 128;
 
@@ -75,6 +75,7 @@ struct WindowHead {
   std::int64_t pid = 0;
   alignas(kLine) Doorbell doorbell;
   alignas(kLine) std::atomic<std::uint32_t> departed;  // 1: the owner has left in good order
+  alignas(kLine) std::atomic<std::uint64_t> pulse;     // goes on while the owner's process runs
 };
 
 // What both sides compute from the same facts.

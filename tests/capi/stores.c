@@ -70,7 +70,7 @@ void check_meeting(tutti_group* group) {
   CHECK_OK(tutti_broadcast(group, address, sizeof address, TUTTI_I8, 0, NULL));
   CHECK(strncmp(address, "127.0.0.1:", 10) == 0 && strlen(address) > 10);
   CHECK_OK(tutti_store_connect(address, kSecret, sizeof kSecret, 10000, &store));
-  refusal = tutti_store_connect(address, "a guess", 7, 500, &stranger);
+  refusal = tutti_store_connect(address, "a long and wrong guess", 22, 500, &stranger);
   CHECK(refusal != NULL && stranger == NULL);
   tutti_status_free(refusal);
 

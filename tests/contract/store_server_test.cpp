@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -74,12 +76,45 @@ TEST_P(ServerContract, a_wrong_secret_is_refused_at_once) {
   expect_business_as_usual();
 }
 
+TEST_P(ServerContract, ranks_of_another_job_are_told_so) {
+  auto server = StoreServer::listen(std::string(GetParam()) == "@" ? address() + "-job" : address(),
+                                    kSecret, 7);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  EXPECT_TRUE(connect_store((*server)->address(), kSecret, kLong, 7).ok());
+  EXPECT_TRUE(connect_store((*server)->address(), kSecret, kLong).ok());
+  const Status refused = connect_store((*server)->address(), kSecret, kLong, 8).status();
+  EXPECT_EQ(refused.code(), Code::mismatch);
+  EXPECT_THAT(refused.message(), HasSubstr("another job or epoch (7) than this side (8)"));
+}
+
 TEST_P(ServerContract, strangers_who_say_nothing_keep_nobody_out) {
   std::vector<Descriptor> strangers;
-  for (int i = 0; i < 100; ++i) strangers.push_back(stranger(*server_));
+  for (int i = 0; i < 400; ++i) strangers.push_back(stranger(*server_));
   expect_business_as_usual();
-  // There are places for 64: the first made room.
+  // There are places for 256: the first made room.
   EXPECT_TRUE(is_shown_the_door(strangers.front().get()));
+}
+
+// More connections than there are places or descriptors, while others work.
+TEST_P(ServerContract, ten_thousand_connections_delay_nobody_noticeably) {
+  auto store = join(*server_);
+  ASSERT_TRUE(store->set("key", "value").ok());
+  std::atomic<bool> over{false};
+  std::thread crowd([&] {
+    for (int i = 0; i < 10'000; ++i)
+      (void)connect_to(*SocketAddress::parse(server_->address()), soon()).ok();
+    over = true;
+  });
+  Nanoseconds longest{0};
+  for (int calls = 0; !over; ++calls) {
+    const Nanoseconds start = steady_clock().now();
+    ASSERT_EQ(*store->get("key", kLong), "value");
+    if (calls % 100 == 0) (void)join(*server_);
+    longest = std::max(longest, steady_clock().now() - start);
+  }
+  crowd.join();
+  EXPECT_LT(longest, std::chrono::seconds(2));
+  expect_business_as_usual();
 }
 
 TEST_P(ServerContract, a_browser_is_shown_the_door) {
@@ -189,6 +224,71 @@ TEST(store_server, serves_on_a_socket_that_was_inherited) {
   client.join();
   EXPECT_TRUE(early->set("a", "b").ok());
   EXPECT_EQ(StoreServer::adopt(STDIN_FILENO, kSecret).status().code(), Code::invalid_argument);
+}
+
+TEST(store_server, only_a_unix_socket_does_without_a_secret) {
+  const std::string local = "@tutti-open-" + std::to_string(::getpid());
+  auto open = StoreServer::listen(local, "");
+  ASSERT_TRUE(open.ok()) << open.status().to_string();
+  EXPECT_TRUE(connect_store(local, "", kLong).ok());
+
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    const Status refused = StoreServer::listen(address, "").status();
+    EXPECT_EQ(refused.code(), Code::invalid_argument) << address;
+    EXPECT_THAT(refused.message(), HasSubstr("there is no secret"));
+  }
+  auto listener = listen_on(*SocketAddress::parse("127.0.0.1:0"));
+  ASSERT_TRUE(listener.ok());
+  EXPECT_EQ(StoreServer::adopt(listener->release(), "").status().code(), Code::invalid_argument);
+
+  auto server = start("127.0.0.1:0");
+  EXPECT_EQ(connect_store(server->address(), "", kLong).status().code(), Code::invalid_argument);
+}
+
+TEST(store_server, a_secret_that_could_be_guessed_is_refused) {
+  for (const char* address : {"127.0.0.1:0", "@tutti-guessed"}) {
+    const Status refused = StoreServer::listen(address, "fifteen letters").status();
+    EXPECT_EQ(refused.code(), Code::invalid_argument) << address;
+    EXPECT_THAT(refused.message(), HasSubstr("a secret of 15 bytes is too short"));
+    EXPECT_EQ(connect_store(address, "fifteen letters", kLong).status().code(),
+              Code::invalid_argument);
+  }
+}
+
+// TUTTI_TLS for as long as it lives.
+struct UnderTls {
+  UnderTls() { ::setenv("TUTTI_TLS", "1", 1); }
+  ~UnderTls() { ::unsetenv("TUTTI_TLS"); }
+};
+
+TEST(store_server, speaks_tls_where_the_environment_says_so) {
+  const UnderTls tls;
+  auto server = start("127.0.0.1:0");
+  auto store = join(*server);
+  const std::string large(300'000, 'x');  // of many records
+  ASSERT_TRUE(store->set("large", large).ok());
+  EXPECT_EQ(*join(*server)->get("large", kLong), large);
+  std::thread later([&] { EXPECT_TRUE(join(*server)->set("late", "value").ok()); });
+  EXPECT_EQ(*store->get("late", kLong), "value");
+  later.join();
+  const Status wrong = connect_store(server->address(), "another job's secret", kLong).status();
+  EXPECT_EQ(wrong.code(), Code::corrupt);
+  EXPECT_THAT(wrong.message(), HasSubstr("secret"));
+}
+
+TEST(store_server, tls_on_one_side_alone_is_refused_at_once_and_named) {
+  auto plain = start("127.0.0.1:0");
+  std::unique_ptr<StoreServer> encrypted;
+  {
+    const UnderTls tls;
+    encrypted = start("127.0.0.1:0");
+    const Status status = connect_store(plain->address(), kSecret, kLong).status();
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("does not speak TLS"));
+  }
+  const Status status = connect_store(encrypted->address(), kSecret, kLong).status();
+  EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("speaks TLS"));
 }
 
 TEST(store_server, nonsense_addresses_are_named) {

@@ -1,5 +1,6 @@
 // What a process may do beside its group: fork, and ask for the flight recorder.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +155,31 @@ TEST(Recorder, is_dumped_when_a_group_fails) {
     }
     EXPECT_NE(text.find("mismatch"), std::string::npos) << "dumped: " << text.substr(0, 500);
   });
+}
+
+// The name is easily guessed: whoever may write into the folder can put something there.
+TEST(Recorder, whatever_lies_at_the_name_of_a_dump_neither_holds_it_up_nor_is_followed) {
+  for (const bool pipe : {true, false}) {
+    const Folder folder;
+    const Folder elsewhere;
+    const std::string target = elsewhere.path() + "/target";
+    std::ofstream(target) << "precious";
+    World world{.kind = WorldKind::shm, .size = 2};
+    world.tune = [&](Config& config) { config.dump_dir = folder.path(); };
+    run(world, [&](Context& here) {
+      const std::string name = folder.path() + "/tutti.rank" + std::to_string(here.rank) + ".pid" +
+                               std::to_string(getpid()) + ".json";
+      ASSERT_EQ(pipe ? mkfifo(name.c_str(), 0600) : symlink(target.c_str(), name.c_str()), 0);
+      meet(here);
+      std::vector<float> values(10);
+      const Status status =
+          here.rank == 0 ? here.group->barrier() : here.group->broadcast(Buffer::of(values), 0);
+      EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+      while (!fs::is_regular_file(fs::symlink_status(name))) std::this_thread::yield();
+      EXPECT_EQ(fs::status(name).permissions() & fs::perms::others_all, fs::perms::none);
+    });
+    EXPECT_EQ(elsewhere.text(), "precious");
+  }
 }
 
 }  // namespace

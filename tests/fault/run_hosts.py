@@ -57,6 +57,24 @@ class Hosts(LaunchTest):
                          done.stderr)
         self.assertEqual([line.split()[1] for line in self.calls()], ["a", "b"])
 
+    def test_a_failed_job_begins_anew_on_all_hosts(self):
+        text = ("restart = os.environ['TUTTI_RESTART']\n"
+                "print(RANK, restart)\n"
+                "if restart == '0':\n"
+                "  if RANK == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+                "  signal.pause()\n")
+        path = os.path.join(self.folder, "report.json")
+        done = self.tutti(*self.words("a:2,b:1", "--max-restarts", "2", "--json", path),
+                          *self.script(text))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"^tutti run: rank 2 .* \(SIGKILL\) after .*; restart 1 of 2\n$")
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         [f"{rank} {restart}" for rank in range(3) for restart in range(2)])
+        with open(path) as file:
+            report = json.load(file)
+        self.assertEqual(report["restarts"][0]["first_failure"]["rank"], 2)
+        self.assertEqual(report["first_failure"], None)
+
     def test_folder_words_and_variables_arrive_and_nothing_is_on_a_command_line(self):
         text = ("print(os.getcwd(), sys.argv[1:], os.environ.get('GIVEN'),"
                 " os.environ.get('TUTTI_TIMEOUT'), os.environ.get('OTHER'))\n")

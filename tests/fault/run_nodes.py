@@ -1,46 +1,15 @@
 """One job from two launchers, as on two hosts, over loopback."""
 import os
-import socket
 import unittest
 
-from launching import LIMIT, PROGRAMS, LaunchTest
+from launching import PROGRAMS
+from nodes import NodesTest
 
 TELL = ("print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'],"
         " os.environ['LOCAL_WORLD_SIZE'], os.environ['NODE_RANK'])\n")
 
 
-class Nodes(LaunchTest):
-    def setUp(self):
-        super().setUp()
-        # Bound and not listening: nobody else gets the port, and node 0 can still listen on it.
-        self.held = socket.socket()
-        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.held.bind(("127.0.0.1", 0))
-        self.addCleanup(self.held.close)
-        self.rendezvous = f"127.0.0.1:{self.held.getsockname()[1]}"
-        self.secret = self.write_secret("secret", os.urandom(32), 0o600)
-
-    def write_secret(self, name, content, mode):
-        path = os.path.join(self.folder, name)
-        with open(path, "wb") as file:
-            file.write(content)
-        os.chmod(path, mode)
-        return path
-
-    def flags(self, node, nodes=2, ranks=2, secret=None, grace="1", join="30"):
-        return ["run", "-n", str(ranks), "--nnodes", str(nodes), "--node-rank", str(node),
-                "--rendezvous", self.rendezvous, "--secret-file", secret or self.secret,
-                "--grace", grace, "--join-timeout", join]
-
-    def finish(self, process):
-        out, err = process.communicate(timeout=LIMIT)
-        return process.returncode, out, err
-
-    def both(self, program, ranks=(2, 2), **more):
-        launchers = [self.start(*self.flags(node, ranks=ranks[node], **more), *program)
-                     for node in range(2)]
-        return [self.finish(launcher) for launcher in launchers]
-
+class Nodes(NodesTest):
     def test_ranks_are_numbered_node_by_node(self):
         results = self.both(self.script(TELL))
         self.assertEqual([code for code, _, _ in results], [0, 0], results)

@@ -59,7 +59,7 @@ GroupOptions options_for(int rank) {
   GroupOptions options;
   options.rank = rank;
   options.size = 2;
-  options.secret = "known to two";
+  options.secret = "known to two ranks";
   options.config = Config{};
   options.config->transport = "tcp";
   options.config->join_timeout = std::chrono::seconds(30);
@@ -74,7 +74,7 @@ void live_with_rank(std::shared_ptr<Store> store, int rank) {
 
 // Rank 0 listens, strangers come, and only then rank 1.
 void join_among_strangers() {
-  const std::string secret = "known to two";
+  const std::string secret = "known to two ranks";
   auto server = StoreServer::listen("127.0.0.1:0", secret);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   auto store = connect_store((*server)->address(), secret, std::chrono::seconds(10));
@@ -111,11 +111,13 @@ TEST(Strangers, who_connect_and_send_anything_change_nothing) { run_alone(join_a
 
 TEST(Strangers, with_another_secret_do_not_get_in) {
   run_alone([] {
-    auto server = StoreServer::listen("127.0.0.1:0", "right");
+    auto server = StoreServer::listen("127.0.0.1:0", "the right secret");
     ASSERT_TRUE(server.ok()) << server.status().to_string();
-    const auto store = connect_store((*server)->address(), "wrong", std::chrono::seconds(2));
+    const auto store =
+        connect_store((*server)->address(), "the wrong secret", std::chrono::seconds(2));
     EXPECT_FALSE(store.ok());
-    const auto right = connect_store((*server)->address(), "right", std::chrono::seconds(10));
+    const auto right =
+        connect_store((*server)->address(), "the right secret", std::chrono::seconds(10));
     EXPECT_TRUE(right.ok()) << right.status().to_string();
   });
 }
@@ -130,8 +132,8 @@ TEST(Strangers, who_join_with_another_secret_are_not_linked) {
       return Group::create(store, options).status();
     };
     Status first;
-    std::thread rank_0([&] { first = join(0, "right"); });
-    const Status second = join(1, "wrong");
+    std::thread rank_0([&] { first = join(0, "the right secret"); });
+    const Status second = join(1, "the wrong secret");
     rank_0.join();
     EXPECT_FALSE(first.ok());
     EXPECT_FALSE(second.ok());

@@ -38,6 +38,18 @@ def test_ranks_meet_at_a_server():
     assert answers == [[0, 1, 2]] * 3
 
 
+def test_a_server_without_a_secret_is_for_this_user_alone():
+    import tutti
+    for address in ("127.0.0.1:0", "0.0.0.0:0"):
+        with pytest.raises(tutti.InvalidArgument, match="there is no secret"):
+            tutti.StoreServer(address)
+    with pytest.raises(tutti.InvalidArgument, match="too short"):
+        tutti.StoreServer("127.0.0.1:0", secret="guess me")
+    with tutti.StoreServer() as server:
+        assert server.address.startswith("@")
+        tutti.Store.connect(server.address).set("key", "value")
+
+
 @pytest.mark.parametrize("body, n, expected", [
     (bodies.stores, 1, [True]),
     (bodies.actors, 1, [[0, 0, 0]]),

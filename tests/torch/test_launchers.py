@@ -68,6 +68,31 @@ def test_tutti_run_prints_what_the_course_documents():
     check_course(output)
 
 
+WARNING = "ANYONE WHO REACHES ITS STORE CAN JOIN"
+
+
+@tutti_only
+@needs_tool
+def test_tutti_run_keeps_its_secret_out_of_torchs_store(tmp_path):
+    code, output, errors = run(TOOL, "run", "-n", 2, sys.executable, HERE / "programs/secret_word.py",
+                               tmp_path / "store")
+    assert code == 0, errors
+    assert "sum 2.0 secret b'given'" in output, output
+    assert WARNING not in errors
+
+
+@tutti_only
+def test_without_a_secret_rank_0_warns_once(tmp_path):
+    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2)
+    assert code == 0 and errors.count(WARNING) == 1, errors
+    secret = tmp_path / "secret"
+    secret.write_bytes(os.urandom(32))
+    secret.chmod(0o600)
+    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2,
+                          TUTTI_SECRET_FILE=str(secret))
+    assert code == 0 and WARNING not in errors, errors
+
+
 @tutti_only
 @needs_tool
 def test_tutti_run_names_the_rank_that_gave_up():

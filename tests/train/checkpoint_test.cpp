@@ -155,6 +155,27 @@ TEST(Checkpoint, what_a_killed_run_left_is_not_taken_for_one_and_is_removed_by_t
       << "only complete ones are counted and removed";
 }
 
+TEST(Checkpoint, the_newest_whole_one_is_found_by_every_rank) {
+  Folder folder;
+  const auto expect_newest = [](const std::string& path, const std::string& wanted) {
+    run(World{.kind = WorldKind::threads, .size = 3}, [&](Context& here) {
+      const auto found = train::newest_checkpoint(*here.group, path);
+      ASSERT_TRUE(found.ok()) << found.status().to_string();
+      EXPECT_EQ(*found, wanted);
+    });
+  };
+  expect_newest(folder / "none", "");
+  expect_newest(folder.path(), "");
+  for (const int version : {5, 9, 2}) save_in_world(folder.path(), version, 2);
+  overwrite(folder / ".tmp_latest", "torn");
+  expect_newest(folder.path(), folder / "iter_0000002");  // by `latest`, not by number
+  EXPECT_EQ(folder.names().count(".tmp_latest"), 0u);
+  std::filesystem::remove(folder / "iter_0000002/model.safetensors");
+  expect_newest(folder.path(), folder / "iter_0000009");
+  overwrite(folder / "iter_0000009/checkpoint.json", "{");
+  expect_newest(folder.path(), folder / "iter_0000005");
+}
+
 // ---- refusals
 
 // Every rank refuses with these words, and nothing of the replica has changed.

@@ -158,6 +158,12 @@ TEST(NormGroup, a_fault_in_one_part_is_named_and_skips_the_step_in_all) {
       // The next step goes well.
       ASSERT_TRUE(toy.run(toy_sequence(part.replica), {}).ok());
       EXPECT_EQ((*layer)->step({.lr = 0.01, .tokens = 5})->outcome, train::Outcome::updated);
+      // A wish to stop is heard in every part, too.
+      for (const bool stop : {true, false}) {
+        ASSERT_TRUE(toy.run(toy_sequence(part.replica), {}).ok());
+        const bool mine = stop && here.rank == 3;
+        EXPECT_EQ((*layer)->step({.lr = 0.01, .tokens = 5, .stop = mine})->stop, stop);
+      }
     }
   });
 }

@@ -44,8 +44,8 @@ void set_torchrun_variables(const JobWorld& world, int local_rank, Variables& va
   variables["MASTER_ADDR"] = world.master_address;
   variables["MASTER_PORT"] = std::to_string(world.master_port);
   variables["TORCHELASTIC_RUN_ID"] = world.job;
-  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"})
-    variables[name] = std::to_string(0);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(world.restart);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(world.max_restarts);
   // Would make torch look for a store of torchrun's own at MASTER_PORT.
   variables.erase("TORCHELASTIC_USE_AGENT_STORE");
 }
@@ -61,6 +61,7 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
   variables["TUTTI_LOCAL_RANK"] = std::to_string(local_rank);
   variables["TUTTI_LOCAL_SIZE"] = std::to_string(world.local_size);
   variables["TUTTI_JOB"] = world.job;
+  variables["TUTTI_RESTART"] = std::to_string(world.restart);
   variables["TUTTI_STORE"] = world.store_address;
   variables["TUTTI_SECRET_FD"] = std::to_string(secret_descriptor);
   variables["TUTTI_BOARD_FD"] = std::to_string(board_descriptor);
@@ -83,7 +84,7 @@ std::vector<std::string> variables_for_nodes() {
     const std::string& name = variable.first;
     return !name.starts_with("TUTTI_") || name == "TUTTI_SECRET_FD" ||
            name == "TUTTI_SECRET_FILE" || name == "TUTTI_BOARD_FD" || name == "TUTTI_STORE" ||
-           name == "TUTTI_RENDEZVOUS";
+           name == "TUTTI_RENDEZVOUS" || name == "TUTTI_RESTART";
   });
   return entries_of(variables);
 }

@@ -13,7 +13,9 @@ struct JobWorld {
   int local_size = 1;
   int nodes = 1;
   int node_rank = 0;
-  std::string job;
+  int restart = 0;  // how often the job was restarted
+  int max_restarts = 0;
+  std::string job;  // another one in each restart
   std::string store_address;
   // Where an unmodified torch program makes rank 0 listen.
   std::string master_address = "127.0.0.1";

@@ -315,7 +315,31 @@ void Fleet::cut_leashes() {
 
 // ---- the end
 
-int Fleet::conclude() const {
+// The sentence that says why; empty where another attempt is not wanted, or would not help.
+std::string Fleet::failure_to_restart_after() const {
+  if (options_.restart >= options_.max_restarts || last_signal_ != 0 || sinks_.out->closed())
+    return {};
+  for (const std::size_t index : order_of_ends_) {
+    const Json& report = nodes_[index].report;
+    if (!report.is_null() && report["ranks"].is_null()) return {};  // it said why it cannot begin
+    if (report["first_failure"].is_null()) continue;
+    if (is_hopeless(static_cast<int>(report["exit_code"].integer()))) return {};
+    return report["first_failure"]["sentence"].string();
+  }
+  // A host that never answered is a slip in the list; one that did before may come back.
+  const bool known =
+      options_.restart > 0 ||
+      std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.ready; });
+  return known && !is_hopeless(lost_code_) ? lost_ : std::string();
+}
+
+int Fleet::conclude() {
+  if (const std::string why = failure_to_restart_after(); !why.empty()) {
+    to_restart_ = true;
+    fmt::print(stderr, "tutti run: {}\n",
+               restart_words(why, options_.restart + 1, options_.max_restarts));
+    return kFailed;
+  }
   if (last_signal_ != 0)
     fmt::print(stderr, "tutti run: stopped by {}\n", signal_name(last_signal_));
   // The rank that failed first decides, also where a host was lost because of it.

@@ -31,6 +31,8 @@ class Fleet {
 
   // Returns the exit code: the first failing rank's, else 0.
   int run();
+  // After run(): it failed, and is to be tried again.
+  bool to_restart() const { return to_restart_; }
   // All nodes' together, after run().
   Json report() const;
 
@@ -63,7 +65,8 @@ class Fleet {
   void fail(std::string sentence, int exit_code);
   void cut_leashes();
   bool running() const;
-  int conclude() const;
+  int conclude();
+  std::string failure_to_restart_after() const;
 
   const RunOptions& options_;
   std::string secret_;
@@ -84,6 +87,7 @@ class Fleet {
   std::string lost_;                    // why the job was ended from here
   int lost_code_ = 0;
   int exit_code_ = 0;
+  bool to_restart_ = false;
 };
 
 }  // namespace tutti::tool

@@ -21,6 +21,12 @@ namespace {
 constexpr std::chrono::seconds kDrain{1};
 // When a user who interrupted is told that ranks go on.
 constexpr std::chrono::seconds kReminder{2};
+// How long ranks that only followed another one are not blamed: until that one's end must be known.
+constexpr std::chrono::seconds kJudgement{1};
+
+Rendezvous::Failure failure_of(const Rendezvous::EndedRank& lost) {
+  return {exit_code_of(lost.wait_status), lost.sentence};
+}
 
 int milliseconds_until(std::optional<Nanoseconds> moment) {
   if (!moment) return -1;
@@ -40,7 +46,8 @@ void Job::start(SpawnOptions launch, const std::string& secret) {
       status.code() == Code::invalid_argument ? 127 : 1,
       fmt::format("rank {} (host {}) did not start: {}",
                   rendezvous_.world().first_rank + static_cast<int>(ranks_.size()), host_name(),
-                  status.message())};
+                  status.message()),
+      true};
   rendezvous_.report(*own_report_);
   send(SIGKILL);
 }
@@ -106,7 +113,10 @@ std::string Job::log_path(int rank, const char* ending) const {
 Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   if (options_.log_dir.empty()) return Descriptor();
   const std::string path = log_path(rank, ending);
-  Descriptor log(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // A restart goes on where the last attempt's log ends.
+  const int beginning = rendezvous_.world().restart > 0 ? O_APPEND : O_TRUNC;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Descriptor log(::open(path.c_str(), kFlags | beginning, 0600));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
 }
@@ -122,6 +132,7 @@ int Job::run() {
     handle_signals();
     handle_deaths();
     handle_news();
+    judge();
     escalate();
     pump_output();
   }
@@ -146,7 +157,7 @@ void Job::wait_for_events() {
   if (socket_) socket_->add_to(events);
 
   std::optional<Nanoseconds> wake = escalation_.next();
-  for (const auto& moment : {give_up_at_, remind_at_})
+  for (const auto& moment : {give_up_at_, remind_at_, judge_at_})
     if (moment) wake = wake ? std::min(*wake, *moment) : moment;
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
   if ((events[3].revents | events[4].revents) != 0) input_->pump();
@@ -217,7 +228,6 @@ void Job::handle_death(Rank& rank) {
   rank.death.reset();
   rank.alive = false;
   board_->end(rank.rank, ending.wait_status);
-  rendezvous_.tell_of({rank.rank, ending.wait_status});
   --alive_;
   const Nanoseconds now = steady_clock().now();
   if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);
@@ -226,29 +236,89 @@ void Job::handle_death(Rank& rank) {
   ending.pid = rank.pid;
   ending.at = now;
   ending.after = now - began_;
+  const bool goes_on = ending.failed() && board_->survives_losses(rank.rank) && survivors_go_on();
+  const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, describe(ending)};
+  rendezvous_.tell_of(ended);
   if (!ending.failed()) return;
+  if (goes_on) return go_on_without(ended);
   escalation_.rank_failed(now);
-  if (first_failure_) return;
-  first_failure_ = ending;
-  if (own_report_) return;
-  own_report_ = Rendezvous::Failure{ending.exit_code(), describe(ending)};
+  if (hurried_ && !failures_.empty()) return;
+  failures_.push_back(ending);
+  if (!judge_at_) judge_at_ = deadline_after(now, kJudgement);
+}
+
+int Job::left_in_job() const {
+  int left = 0;
+  for (int rank = 0; rank < board_->ranks(); ++rank) left += !board_->ended(rank);
+  return left;
+}
+
+// Some rank is left, and all those that are left here can do without the others. Where none is left
+// here, the lost one must have said so too: it speaks for its like.
+bool Job::survivors_go_on() const {
+  return failures_.empty() && !job_failure_ && left_in_job() > 0 &&
+         std::all_of(ranks_.begin(), ranks_.end(), [this](const Rank& rank) {
+           return !rank.alive || board_->survives_losses(rank.rank);
+         });
+}
+
+void Job::go_on_without(Rendezvous::EndedRank lost) {
+  const bool is_here = lost.rank >= rendezvous_.world().first_rank &&
+                       lost.rank < rendezvous_.world().first_rank + static_cast<int>(ranks_.size());
+  if (is_here || leash_ == nullptr)
+    fmt::print(stderr, "tutti run: {}; the job goes on with {} of {} ranks\n", lost.sentence,
+               left_in_job(), board_->ranks());
+  losses_.push_back(std::move(lost));
+}
+
+// A rank that only followed another one is not at fault, if the other's end comes to be known.
+void Job::judge() {
+  if (failures_.empty() || own_report_ || job_failure_) return;
+  const Suspect suspect = find_culprit(failures_, *board_);
+  const bool all_known = alive_ == 0 && rendezvous_.world().nodes == 1;
+  if (!suspect.sure && !all_known && steady_clock().now() < *judge_at_) return;
+  judge_at_.reset();
+  // Ranks that could do without another one, and yet ended because of it.
+  if (!suspect.sure && !losses_.empty()) {
+    own_report_ = failure_of(losses_.front());
+  } else {
+    first_failure_ = failures_[suspect.index];
+    own_report_ = Rendezvous::Failure{first_failure_->exit_code(), describe(*first_failure_)};
+  }
+  own_report_->final = last_signal_ != 0 || is_hopeless(own_report_->exit_code);
   rendezvous_.report(*own_report_);
 }
 
 void Job::handle_news() {
   if (rendezvous_.descriptor() < 0) return;
   rendezvous_.acknowledge();
-  for (const auto& ended : rendezvous_.take_ended())
-    if (board_) board_->end(ended.rank, ended.wait_status);
+  for (auto& ended : rendezvous_.take_ended()) {
+    if (!board_ || board_->ended(ended.rank)) continue;
+    board_->end(ended.rank, ended.wait_status);
+    if (!ended.goes_on) continue;
+    if (survivors_go_on() || left_in_job() == 0)
+      go_on_without(std::move(ended));
+    else
+      rendezvous_.report(failure_of(ended));
+  }
   if (auto failure = rendezvous_.take_failure()) {
     job_failure_ = std::move(failure);
     escalation_.rank_failed(steady_clock().now());
+    // Of a rank here, that only those of another node cannot do without.
+    for (const Rank& rank : ranks_)
+      if (!first_failure_ && !rank.alive && describe(rank.ending) == job_failure_->sentence) {
+        first_failure_ = rank.ending;
+        own_report_ = job_failure_;
+      }
   }
 }
 
 void Job::escalate() {
   const Nanoseconds now = steady_clock().now();
-  if (const int signal = escalation_.due(now)) send(signal);
+  if (const int signal = escalation_.due(now)) {
+    hurried_ = true;
+    send(signal);
+  }
   if (!remind_at_ || now < *remind_at_) return;
   remind_at_.reset();
   if (alive_ == 0 || escalation_.signals() > 1) return;
@@ -295,6 +365,7 @@ bool Job::streams_open() const {
 bool Job::finished() {
   if (quit_) return true;
   if (alive_ > 0) return false;
+  if (!failures_.empty() && !own_report_ && !job_failure_) return false;  // until it is judged
   const Nanoseconds now = steady_clock().now();
   if (streams_open() && !left_) {
     // Full sinks mean a slow reader, not a stream that somebody holds open.
@@ -335,11 +406,42 @@ int Job::conclude() {
   const bool speaks = leash_ == nullptr;
   if (last_signal_ != 0 && speaks)
     fmt::print(stderr, "tutti run: stopped by {}\n", signal_name(last_signal_));
+  if (last_signal_ != 0) rendezvous_.refuse_restart();
+  if (can_restart()) return announce_restart(job_failure_ ? *job_failure_ : *own_report_);
   if (failed_here()) return say_verdict();
+  if (!losses_.empty() && !job_failure_ && !own_report_) {
+    if (nobody_ended_well())
+      job_failure_ = failure_of(losses_.front());
+    else if (speaks || rendezvous_.world().node_rank == 0)
+      fmt::print(stderr, "tutti run: the job ended with {} of {} ranks\n",
+                 static_cast<std::size_t>(board_->ranks()) - losses_.size(), board_->ranks());
+  }
   const auto& failure = job_failure_ ? job_failure_ : own_report_;
   if (!failure) return quit_ ? 128 + last_signal_ : lost_output_.ok() ? 0 : kFailed;
   if (speaks || !job_failure_) fmt::print(stderr, "tutti run: {}\n", failure->sentence);
   return failure->exit_code;
+}
+
+bool Job::can_restart() const {
+  const JobWorld& world = rendezvous_.world();
+  const auto& failure = job_failure_ ? job_failure_ : own_report_;
+  return world.restart < world.max_restarts && last_signal_ == 0 && failure && !failure->final;
+}
+
+// One line in place of the verdict: the ranks' own words are there already.
+int Job::announce_restart(const Rendezvous::Failure& failure) {
+  to_restart_ = true;
+  if (leash_ == nullptr)
+    fmt::print(stderr, "tutti run: {}\n",
+               restart_words(failure.sentence, rendezvous_.world().restart + 1,
+                             rendezvous_.world().max_restarts));
+  return failure.exit_code;
+}
+
+bool Job::nobody_ended_well() const {
+  for (int rank = 0; rank < board_->ranks(); ++rank)
+    if (board_->ended(rank) == 0) return false;
+  return true;
 }
 
 int Job::say_verdict() const {

@@ -14,6 +14,7 @@
 
 #include "core/board.hpp"
 #include "core/json.hpp"
+#include "tool/run/culprit.hpp"
 #include "tool/run/input.hpp"
 #include "tool/run/job_socket.hpp"
 #include "tool/run/keeper.hpp"
@@ -47,6 +48,8 @@ class Job {
   void start(SpawnOptions launch, const std::string& secret);
   // Returns the exit code: the first failing rank's, else 0.
   int run();
+  // After run(): it failed, and whoever started this launcher is to try again.
+  bool to_restart() const { return to_restart_; }
   // How it went, after run() (docs/formats/run.md).
   Json report() const;
 
@@ -76,6 +79,11 @@ class Job {
   void handle_deaths();
   void handle_death(Rank& rank);
   void handle_news();
+  int left_in_job() const;
+  bool survivors_go_on() const;
+  void go_on_without(Rendezvous::EndedRank lost);
+  bool nobody_ended_well() const;
+  void judge();
   void escalate();
   void pump_output();
   void look_for_lost_output();
@@ -85,6 +93,8 @@ class Job {
   int conclude();
   bool failed_here() const;
   int say_verdict() const;
+  bool can_restart() const;
+  int announce_restart(const Rendezvous::Failure& failure);
 
   const RunOptions& options_;
   Rendezvous& rendezvous_;
@@ -102,19 +112,24 @@ class Job {
   std::size_t alive_ = 0;
   Nanoseconds began_{0};
 
+  std::vector<Ending> failures_;  // of ranks here, in order; none after a signal to them
+  std::vector<Rendezvous::EndedRank> losses_;  // of ranks anywhere, that the job could do without
+  std::optional<Nanoseconds> judge_at_;        // at the latest
   std::optional<Ending> first_failure_;
   std::optional<Rendezvous::Failure> own_report_;
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on
   std::optional<Nanoseconds> give_up_at_;           // on streams and on other nodes
   std::optional<Nanoseconds> remind_at_;            // that ranks go on after a signal
   int last_signal_ = 0;
-  bool killed_ = false;  // ranks got SIGKILL from here
+  bool hurried_ = false;  // ranks got a signal because others failed
+  bool killed_ = false;   // ranks got SIGKILL from here
   Status lost_output_;
   bool left_ = false;
   bool quit_ = false;
   std::optional<Nanoseconds> cut_at_;  // the leash
   bool feeding_ = false;               // a piece of input that came over it is on its way
   int exit_code_ = 0;
+  bool to_restart_ = false;
   Nanoseconds took_{0};
 };
 

@@ -57,7 +57,9 @@ Status look_for_room(const RunOptions& options, const Config& config) {
 
 Result<std::string> find_secret(const RunOptions& options) {
   if (options.secret_file.empty()) return random_bytes(kSecretBytes);
-  return read_secret_file(options.secret_file);
+  auto secret = read_secret_file(options.secret_file);
+  if (!secret.ok()) return secret.status();
+  return secret->text();
 }
 
 void add_to_environment(const std::vector<std::string>& variables) {
@@ -82,30 +84,38 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   auto signals = Signals::capture();
   if (!signals.ok()) return complain("run", signals.status());
   int interruption = 0;
-  auto rendezvous = Rendezvous::meet(options, secret, [&] {
+  const auto interrupted = [&] {
     if (interruption == 0) interruption = signals->take();
     if (interruption == 0 && leash != nullptr) interruption = leash->glance();
     return interruption != 0;
-  });
-  if (!rendezvous.ok()) {
-    if (leash != nullptr && leash->gone()) return 128 + interruption;  // the one at home says why
-    const int code = complain("run", rendezvous.status());
-    return interruption != 0 ? 128 + interruption : code;
-  }
-
-  const JobWorld& world = (*rendezvous)->world();
-  const RoomNeeds needs = needs_of(world.local_size, world.size, options, *config);
+  };
   SpawnOptions launch;
   launch.path = *path;
   launch.arguments = options.program;
   launch.signal_mask = signals->former_mask();
-  launch.open_files = at_least(descriptors, needs.rank_descriptors);
-  Job job(options, **rendezvous, *keeper, *signals, leash);
-  job.let_look(socket);
-  job.start(std::move(launch), secret);
-  const int code = job.run();
-  report = job.report();
-  return code;
+  std::unique_ptr<Rendezvous> former;
+  Json attempts = Json::array();
+  for (;;) {
+    auto rendezvous = Rendezvous::meet(options, secret, interrupted, std::move(former));
+    if (!rendezvous.ok()) {
+      if (leash != nullptr && leash->gone()) return 128 + interruption;  // the one at home says why
+      const int code = complain("run", rendezvous.status());
+      return interruption != 0 ? 128 + interruption : code;
+    }
+    const JobWorld& world = (*rendezvous)->world();
+    const RoomNeeds needs = needs_of(world.local_size, world.size, options, *config);
+    launch.open_files = at_least(descriptors, needs.rank_descriptors);
+    Job job(options, **rendezvous, *keeper, *signals, leash);
+    job.let_look(socket);
+    job.start(launch, secret);
+    const int code = job.run();
+    report = job.report();
+    report["restarts"] = attempts;
+    // A leashed one is restarted by the launcher at home.
+    if (!job.to_restart() || leash != nullptr) return code;
+    attempts.push_back(attempt_report(report));
+    former = *std::move(rendezvous);
+  }
 }
 
 void say(const std::string& line) {
@@ -147,9 +157,16 @@ int launch_fleet(const RunOptions& options) {
   SpawnOptions launch;
   launch.signal_mask = signals->former_mask();
   launch.open_files = own_descriptor_limit();
-  Fleet fleet(options, *secret, *keeper, *signals, std::move(launch));
-  const int code = fleet.run();
-  return write_report(options, fleet.report(), code);
+  RunOptions attempt = options;
+  Json attempts = Json::array();
+  for (;; ++attempt.restart) {
+    Fleet fleet(attempt, *secret, *keeper, *signals, launch);
+    const int code = fleet.run();
+    Json report = fleet.report();
+    report["restarts"] = attempts;
+    if (!fleet.to_restart()) return write_report(options, std::move(report), code);
+    attempts.push_back(attempt_report(report));
+  }
 }
 
 int launch_node() {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/auth.hpp"
+#include "core/restart.hpp"
 #include "core/words.hpp"
 #include "tool/run/verdict.hpp"
 
@@ -42,17 +43,25 @@ std::string host_part(const std::string& address) {
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
                                                      const std::string& secret,
-                                                     const std::function<bool()>& interrupted) {
+                                                     const std::function<bool()>& interrupted,
+                                                     std::unique_ptr<Rendezvous> former) {
   std::unique_ptr<Rendezvous> meeting(new Rendezvous());
   JobWorld& world = meeting->world_;
   world.size = world.local_size = options.ranks;
   world.nodes = options.nodes;
   world.node_rank = options.node_rank;
   const bool alone = options.rendezvous.empty();
+  world.restart = former ? former->world_.restart + 1 : options.restart;
+  world.max_restarts = options.max_restarts;
   meeting->address_ = alone ? "127.0.0.1:0" : options.rendezvous;
   if (options.node_rank == 0) {
     world.job = to_hex(random_bytes(8));
-    if (Status status = meeting->serve_here(options, secret); !status.ok()) return status;
+    if (former) {
+      meeting->address_ = former->address_;
+      meeting->server_ = std::move(former->server_);
+    } else if (Status status = meeting->serve_here(options, secret); !status.ok()) {
+      return status;
+    }
     if (Status status = meeting->reserve_master_port(); !status.ok()) return status;
   }
   world.store_address = alone ? meeting->server_->address() : meeting->address_;
@@ -72,7 +81,7 @@ Status Rendezvous::serve_here(const RunOptions& options, const std::string& secr
   // A host's name may stand for another address here than elsewhere.
   if (options.on_serving)
     where = (address_.front() == '[' ? "[::]" : "0.0.0.0") + address_.substr(colon);
-  auto server = StoreServer::listen(where, secret);
+  auto server = StoreServer::listen(where, secret, epoch_of_job(world_.job));
   if (!server.ok())
     return server.status().annotate(fmt::format("node 0 cannot serve the store at {}", where));
   server_ = *std::move(server);
@@ -107,10 +116,10 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
   const Nanoseconds deadline = deadline_after(steady_clock().now(), options.join_timeout);
   news_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!news_) return errno_status("cannot make an eventfd");
-  while (!store_) {
-    auto store = connect_store(address_, secret, kRound * 3);
+  while (!common_store_) {
+    auto store = connect_store(address_, secret, kRound * 3, epoch_of_job(world_.job));
     if (store.ok())
-      store_ = *store;
+      common_store_ = *store;
     else if (interrupted())
       return {Code::aborted, "interrupted while looking for node 0"};
     else if (store.status().code() == Code::corrupt || steady_clock().now() >= deadline)
@@ -118,20 +127,54 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
           fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
                       world_.node_rank, address_));
   }
-  if (Status status = claim_place(options); !status.ok()) return status;
+  for (bool placed = false; !placed;) {
+    if (Status status = find_attempt(world_.restart, deadline, interrupted); !status.ok())
+      return status;
+    auto claimed = claim_place(options);
+    if (!claimed.ok()) return claimed.status();
+    placed = *claimed;
+    if (!placed) ++world_.restart;  // a launcher that comes in place of one that was killed
+  }
   if (Status status = learn_nodes(options, deadline, interrupted); !status.ok()) return status;
   return learn_world(deadline, interrupted);
 }
 
-Status Rendezvous::claim_place(const RunOptions& options) {
+// Node 0 says which attempt begins; the others wait until it is `restart`, or a later one.
+Status Rendezvous::find_attempt(int restart, Nanoseconds deadline,
+                                const std::function<bool()>& interrupted) {
+  if (world_.node_rank == 0) {
+    const Status said = common_store_->set(
+        "launch/restart", fmt::format("{} {}", world_.restart, world_.max_restarts));
+    if (!said.ok()) return said;
+  }
+  for (;;) {
+    auto entry = patient_get(*common_store_, "launch/restart", deadline, interrupted);
+    if (!entry.ok()) return entry.status();
+    if (!(std::istringstream(*entry) >> world_.restart >> world_.max_restarts))
+      return {Code::corrupt, fmt::format("node 0 said '{}'", *entry)};
+    if (world_.restart >= restart) break;
+    if (interrupted()) return {Code::aborted, "interrupted while waiting for the restart"};
+    if (steady_clock().now() >= deadline)
+      return {Code::timed_out, fmt::format("node 0 did not begin restart {}", restart)};
+    std::this_thread::sleep_for(kRound / 4);
+  }
+  const int number = world_.restart;
+  store_ = number > 0 ? make_prefix_store(restart_prefix(number), common_store_) : common_store_;
+  return {};
+}
+
+// False where another launcher has it and there may be a next attempt.
+Result<bool> Rendezvous::claim_place(const RunOptions& options) {
   const std::string mine = fmt::format("{} {} {} {}", options.nodes, options.ranks, host_name(),
                                        to_hex(random_bytes(8)));
   auto held = store_->compare_set(fmt::format("launch/node/{}", options.node_rank), "", mine);
   if (!held.ok()) return held.status();
-  if (*held == mine) return {};
-  return {Code::invalid_argument,
-          fmt::format("--node-rank {} is taken by another launcher ({}); give each host its own",
-                      options.node_rank, *held)};
+  if (*held == mine) return true;
+  if (world_.restart < world_.max_restarts) return false;
+  return Status(
+      Code::invalid_argument,
+      fmt::format("--node-rank {} is taken by another launcher ({}); give each host its own",
+                  options.node_rank, *held));
 }
 
 Status Rendezvous::learn_nodes(const RunOptions& options, Nanoseconds deadline,
@@ -149,6 +192,8 @@ Status Rendezvous::learn_nodes(const RunOptions& options, Nanoseconds deadline,
     std::string host;
     if (!(std::istringstream(*entry) >> nodes >> ranks >> host))
       return {Code::corrupt, fmt::format("node {} said '{}'", node, *entry)};
+    if (nodes == 0)
+      return {Code::aborted, fmt::format("node {} (host {}) was stopped", node, host)};
     if (nodes != options.nodes)
       return {
           Code::invalid_argument,
@@ -182,8 +227,10 @@ void Rendezvous::watch() {
     if (status.ok()) continue;
     // Whether the store's host died or merely its launcher: without it the job cannot be told apart
     // from one that hangs.
-    publish(Failure{1, fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0],
-                                   address_, status.message())},
+    publish(Failure{1,
+                    fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0], address_,
+                                status.message()),
+                    true},
             true);
     return;
   }
@@ -200,7 +247,8 @@ Status Rendezvous::round() {
   }
   if (report) {
     const auto kept = store_->compare_set(
-        "launch/verdict", "", fmt::format("{}\n{}", report->exit_code, report->sentence));
+        "launch/verdict", "",
+        fmt::format("{} {:d}\n{}", report->exit_code, report->final, report->sentence));
     if (!kept.ok()) return kept.status();
   }
   if (Status status = exchange_ended(); !status.ok()) return status;
@@ -216,8 +264,10 @@ Status Rendezvous::round() {
   const auto word = store_->get("launch/verdict", kRound);
   if (!word.ok() && word.status().code() != Code::timed_out) return word.status();
   if (word.ok()) {
-    const std::size_t end = word->find('\n');
-    publish(Failure{std::atoi(word->c_str()), word->substr(end + 1)}, false);
+    Failure failure;
+    std::istringstream(*word) >> failure.exit_code >> failure.final;
+    failure.sentence = word->substr(word->find('\n') + 1);
+    publish(std::move(failure), false);
     std::this_thread::sleep_for(kRound);  // the wait above no longer paces the rounds
   }
   if (*left == world_.nodes) say_goodbye();
@@ -234,7 +284,8 @@ Status Rendezvous::exchange_ended() {
     const auto place = store_->add("launch/ended", 1);
     if (!place.ok()) return place.status();
     if (Status status = store_->set(fmt::format("launch/ended/{}", *place),
-                                    fmt::format("{} {}", ended.rank, ended.wait_status));
+                                    fmt::format("{} {} {:d}\n{}", ended.rank, ended.wait_status,
+                                                ended.goes_on, ended.sentence));
         !status.ok())
       return status;
   }
@@ -246,7 +297,8 @@ Status Rendezvous::exchange_ended() {
     if (!entry.ok() && entry.status().code() == Code::timed_out) return {};  // not written yet
     if (!entry.ok()) return entry.status();
     EndedRank ended;
-    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status)) continue;
+    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status >> ended.goes_on)) continue;
+    ended.sentence = entry->substr(std::min(entry->find('\n'), entry->size() - 1) + 1);
     const std::lock_guard lock(mutex_);
     ended_anywhere_.push_back(ended);
   }
@@ -264,8 +316,8 @@ Status Rendezvous::look_for_silence() {
     if (now - pulses_[node].changed_at < kSilence) continue;
     const auto kept =
         store_->compare_set("launch/verdict", "",
-                            fmt::format("1\nnode {} (host {}) has not been heard of for {} s", node,
-                                        hosts_[node], kSilence.count()));
+                            fmt::format("1 0\nnode {} (host {}) has not been heard of for {} s",
+                                        node, hosts_[node], kSilence.count()));
     if (!kept.ok()) return kept.status();
   }
   return {};
@@ -319,6 +371,12 @@ std::vector<Rendezvous::EndedRank> Rendezvous::take_ended() {
 void Rendezvous::report(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   to_report_ = failure;
+}
+
+void Rendezvous::refuse_restart() {
+  if (!common_store_) return;
+  const std::string key = fmt::format("launch/node/{}", world_.node_rank);
+  (void)common_store_->set(restart_prefix(world_.restart + 1) + key, "0 0 " + host_name()).ok();
 }
 
 void Rendezvous::leave() {

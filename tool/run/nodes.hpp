@@ -4,12 +4,14 @@
 // have different numbers of them; ranks are numbered node by node. Afterwards a thread tells the
 // others of a failure here, learns of one there, and notices a launcher that fell silent. Keys:
 //
-//   launch/node/K    "nodes ranks host token"      claimed once
+//   launch/restart   "restart max_restarts"        by node 0; the only key that all restarts share: the
+//                                                  others begin with "restart/N/" from the first on
+//   launch/node/K    "nodes ranks host token"      claimed once; nodes 0: its user stopped it
 //   launch/world     "job master_port"             by node 0
 //   launch/beat/K    counter                       once per round of the thread
 //   launch/ended     counter of ranks that have ended
-//   launch/ended/I   "rank wait_status"            the I-th of them
-//   launch/verdict   "exit_code\nsentence"         the first one stays
+//   launch/ended/I   "rank wait_status goes_on\nsentence", the I-th of them
+//   launch/verdict   "exit_code final\nsentence"   the first one stays
 //   launch/left      counter of launchers whose ranks have ended
 //   launch/gone      counter of launchers that need the store no more
 //
@@ -35,10 +37,11 @@ namespace tutti::tool {
 class Rendezvous {
  public:
   // Serves or connects, and waits for all nodes: at most options.join_timeout, or until
-  // `interrupted` says so (Code::aborted).
+  // `interrupted` says so (Code::aborted). `former`: of the attempt that failed, whose store stays.
   static Result<std::unique_ptr<Rendezvous>> meet(const RunOptions& options,
                                                   const std::string& secret,
-                                                  const std::function<bool()>& interrupted);
+                                                  const std::function<bool()>& interrupted,
+                                                  std::unique_ptr<Rendezvous> former = nullptr);
   ~Rendezvous();
 
   const JobWorld& world() const { return world_; }
@@ -49,6 +52,7 @@ class Rendezvous {
   struct Failure {
     int exit_code = 1;
     std::string sentence;
+    bool final = false;  // another attempt would not help, or is not wanted
   };
   // What another node reported, once.
   std::optional<Failure> take_failure();
@@ -56,6 +60,8 @@ class Rendezvous {
   struct EndedRank {
     int rank = 0;
     int wait_status = 0;
+    bool goes_on = false;  // it failed, and the ranks of its node can do without it
+    std::string sentence;  // how it ended, for people
   };
   // Tells the other nodes that a rank of this one has ended, well or not.
   void tell_of(EndedRank ended);
@@ -66,6 +72,8 @@ class Rendezvous {
   void report(const Failure& failure);
   // This node's ranks have ended.
   void leave();
+  // Whoever meets again need not wait for this node.
+  void refuse_restart();
   // All nodes' ranks have.
   bool over();
 
@@ -75,7 +83,8 @@ class Rendezvous {
   Status reserve_master_port();
   Status join(const RunOptions& options, const std::string& secret,
               const std::function<bool()>& interrupted);
-  Status claim_place(const RunOptions& options);
+  Status find_attempt(int restart, Nanoseconds deadline, const std::function<bool()>& interrupted);
+  Result<bool> claim_place(const RunOptions& options);
   Status learn_nodes(const RunOptions& options, Nanoseconds deadline,
                      const std::function<bool()>& interrupted);
   Status learn_world(Nanoseconds deadline, const std::function<bool()>& interrupted);
@@ -90,8 +99,9 @@ class Rendezvous {
   JobWorld world_;
   std::string address_;
   std::unique_ptr<StoreServer> server_;
-  std::shared_ptr<Store> store_;
-  Descriptor master_socket_;  // bound, not listening: keeps the port for rank 0's program
+  std::shared_ptr<Store> common_store_;
+  std::shared_ptr<Store> store_;  // the same, with the keys of this attempt
+  Descriptor master_socket_;      // bound, not listening: keeps the port for rank 0's program
   Descriptor news_;
   std::vector<std::string> hosts_;  // of each node
 

@@ -39,6 +39,8 @@ Result<std::string> to_line(const NodeOrder& order) {
               {"rendezvous", options.rendezvous},
               {"join_timeout_ms", options.join_timeout.count()},
               {"grace_ms", options.grace.count()},
+              {"max_restarts", options.max_restarts},
+              {"restart", options.restart},
               {"prefixes", options.tee},
               {"makes_groups", options.makes_groups},
               {"log_dir", options.log_dir}}
@@ -67,6 +69,8 @@ Result<NodeOrder> read_order(std::string_view line) {
   options.rendezvous = said["rendezvous"].string();
   options.join_timeout = std::chrono::milliseconds(said["join_timeout_ms"].integer());
   options.grace = std::chrono::milliseconds(said["grace_ms"].integer());
+  options.max_restarts = static_cast<int>(said["max_restarts"].integer());
+  options.restart = static_cast<int>(said["restart"].integer());
   options.tee = said["prefixes"].boolean();
   options.prefixes = false;
   options.makes_groups = said["makes_groups"].boolean();

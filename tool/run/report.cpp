@@ -29,22 +29,32 @@ Json Job::report() const {
   Json ranks = Json::array();
   for (const Rank& rank : ranks_)
     ranks.push_back(rank_report(rank.ending, board_->read(rank.rank)));
+  Json lost = Json::array();
+  for (const auto& loss : losses_) lost.push_back(loss.rank);
   Json report = {
       {"format", kRunFormat}, {"job", rendezvous_.world().job}, {"exit_code", exit_code_},
       {"signal", nullptr},    {"seconds", in_seconds(took_)},   {"first_failure", nullptr},
-      {"ranks", ranks}};
+      {"lost_ranks", lost},   {"restarts", Json::array()},      {"ranks", ranks}};
   if (last_signal_ != 0) report["signal"] = signal_name(last_signal_);
   if (failed_here())
     report["first_failure"] = {{"rank", first_failure_->rank},
                                {"sentence", describe(*first_failure_)}};
   else if (own_report_ && !job_failure_)
     report["first_failure"] = {{"rank", nullptr}, {"sentence", own_report_->sentence}};
+  else if (job_failure_ && leash_ == nullptr)
+    report["first_failure"] = {{"rank", nullptr}, {"sentence", job_failure_->sentence}};
   return report;
 }
 
 Json merge_reports(const std::vector<Json>& reports, int exit_code) {
-  Json merged = {{"format", kRunFormat},  {"job", nullptr}, {"exit_code", exit_code},
-                 {"signal", nullptr},     {"seconds", 0},   {"first_failure", nullptr},
+  Json merged = {{"format", kRunFormat},
+                 {"job", nullptr},
+                 {"exit_code", exit_code},
+                 {"signal", nullptr},
+                 {"seconds", 0},
+                 {"first_failure", nullptr},
+                 {"lost_ranks", Json::array()},
+                 {"restarts", Json::array()},
                  {"ranks", Json::array()}};
   Json ranks = Json::array();
   for (const Json& report : reports) {
@@ -54,9 +64,18 @@ Json merge_reports(const std::vector<Json>& reports, int exit_code) {
     if (report["seconds"].number() > std::as_const(merged)["seconds"].number())
       merged["seconds"] = report["seconds"];
     for (const Json& rank : report["ranks"].items()) ranks.push_back(rank);
+    if (report["lost_ranks"].items().size() > std::as_const(merged)["lost_ranks"].items().size())
+      merged["lost_ranks"] = report["lost_ranks"];
   }
   merged["ranks"] = std::move(ranks);
   return merged;
+}
+
+Json attempt_report(const Json& report) {
+  Json attempt = Json::object();
+  for (const char* name : {"job", "exit_code", "seconds", "first_failure"})
+    attempt[name] = report[name];
+  return attempt;
 }
 
 int write_report(const RunOptions& options, Json report, int exit_code) {

@@ -16,6 +16,9 @@ Json rank_report(const Ending& ending, const std::optional<BoardNote>& note);
 // One report of several launchers': their ranks together, the first failure that one of them saw.
 Json merge_reports(const std::vector<Json>& reports, int exit_code);
 
+// What a report says of an attempt after which the job was restarted.
+Json attempt_report(const Json& report);
+
 // Writes it where the user wants it; returns the code to end with, which a report that cannot be
 // written makes a failure. `report` is null where no rank was started.
 int write_report(const RunOptions& options, Json report, int exit_code);

@@ -26,11 +26,14 @@ constexpr const char* kRunFooter = R"(Examples:
   tutti run -n 4 ./my_program --its-own-flag
   tutti run -n 4 --log-dir logs -- python3 train.py
   tutti run --hosts a:4,b:4 ./my_program            # over ssh; --hostfile FILE: "a slots=4" a line
+  tutti run -n 4 --max-restarts 3 ./train --load latest
   tutti run -n 2 --nnodes 2 --node-rank 0 --rendezvous a:29400 --secret-file job.key ./prog
 
 Ends with the code of the first rank that failed (128 + signal), 2 for a wrong command line, 127
 when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed
-after --grace seconds, the third time at once.
+after --grace seconds, the third time at once. With --max-restarts a failed job begins anew, on all
+hosts, with TUTTI_RESTART=1, 2, … in its ranks' environment; after Ctrl-C, or a rank's code 2, 126 or
+127 (wrong command line, cannot be run), it does not.
 )";
 
 // Plain text as CLI11 reads it, before it is understood.
@@ -195,6 +198,10 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->add_option("--grace", state->words.grace,
                   "seconds between a rank's failure and SIGTERM for the others, and again before "
                   "SIGKILL (default 5)");
+  run->add_option("--max-restarts", options.max_restarts,
+                  "how often a job that fails is started anew, on all hosts (default 0); with "
+                  "--nnodes node 0's counts")
+      ->check(CLI::Range(0, 1000000));
   run->add_option("--nnodes", options.nodes,
                   "hosts of the job; start one launcher on each (default 1)")
       ->check(CLI::Range(1, kMostRanks));

@@ -39,7 +39,7 @@ std::string name_doing(const BoardNote& note) {
 
 }  // namespace
 
-int Ending::exit_code() const {
+int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
@@ -75,6 +75,12 @@ std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds
     case BoardState::nothing: break;
   }
   return doing;
+}
+
+bool is_hopeless(int exit_code) { return exit_code == 2 || exit_code == 126 || exit_code == 127; }
+
+std::string restart_words(const std::string& sentence, int restart, int max_restarts) {
+  return fmt::format("{}; restart {} of {}", sentence, restart, max_restarts);
 }
 
 std::string verdict(const Ending& ending, const std::optional<BoardNote>& note,

@@ -13,18 +13,19 @@ _default = None
 
 
 def init(rank=None, size=None, store=None, *, name="world", timeout=None, join_timeout=None,
-         reduction_order="any", secret=""):
+         reduction_order="any", secret="", survives_losses=False):
     """Makes the default group, and returns it.
 
     Without arguments: of the ranks that tutti run, torchrun, mpirun or srun started (a group of one
     without them). With rank, size and store (a tutti.Store, "file:PATH" or "tcp:HOST:PORT"): of the
-    ranks that meet there.
+    ranks that meet there. `survives_losses`: this rank goes on where another is lost, and tutti run
+    lets it, if every rank that is left says so.
     """
     global _default
     if _default is not None and not _default.closed:
         raise InvalidArgument("there is a default group already; call tutti.finalize() first")
     given = dict(name=name, timeout=timeout, join_timeout=join_timeout,
-                 reduction_order=reduction_order)
+                 reduction_order=reduction_order, survives_losses=survives_losses)
     if rank is None and size is None and store is None:
         _default = Group.from_environment(**given)
     elif rank is None or size is None or store is None:

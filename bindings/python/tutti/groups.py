@@ -47,17 +47,19 @@ class Group(Collectives):
 
     @classmethod
     def create(cls, store, rank, size, *, name="world", timeout=None, join_timeout=None,
-               reduction_order="any", secret=""):
+               reduction_order="any", secret="", survives_losses=False):
         """Meets the other ranks in `store`. Seconds: `timeout` of an operation, `join_timeout` of
-        this meeting; without them the environment's (TUTTI_TIMEOUT, TUTTI_JOIN_TIMEOUT)."""
+        this meeting; without them the environment's (TUTTI_TIMEOUT, TUTTI_JOIN_TIMEOUT).
+        `survives_losses`: this rank goes on where another is lost, and tutti run lets it."""
         return cls(_tutti.Group.create(open_store(store), rank, size, name, reduction_order,
-                                       timeout, join_timeout, secret))
+                                       timeout, join_timeout, secret, survives_losses))
 
     @classmethod
     def from_environment(cls, *, name="world", timeout=None, join_timeout=None,
-                         reduction_order="any"):
+                         reduction_order="any", survives_losses=False):
         """The ranks that tutti run, torchrun, mpirun or srun started; else a group of one."""
-        return cls(_tutti.Group.from_environment(name, reduction_order, timeout, join_timeout))
+        return cls(_tutti.Group.from_environment(name, reduction_order, timeout, join_timeout,
+                                                 survives_losses))
 
     def split(self, color, key=0, name=""):
         """One new group per color, called by all ranks. A negative color gets None; the others are

@@ -1,5 +1,6 @@
 #include "transport/shm/lifeline.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,6 +47,12 @@ void Lifeline::flush() {
     const int file = parcel.file->get();
     if (!send_descriptors(socket_.get(), &record, sizeof record, {&file, 1})) return;
   }
+}
+
+bool Lifeline::is_cut() const {
+  pollfd watched[2] = {{socket_.get(), POLLRDHUP, 0}, {process_.get(), POLLIN, 0}};
+  return ::poll(watched, 2, 0) > 0 &&
+         ((watched[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 || watched[1].revents != 0);
 }
 
 std::optional<RegionParcel> Lifeline::receive() {

@@ -38,6 +38,8 @@ class Lifeline final : public EventSource {
   // The next one that has come; nothing: none left.
   std::optional<RegionParcel> receive();
   bool ended() const { return ended_; }
+  // Whether the peer is gone, without reading anything.
+  bool is_cut() const;
   // Closes the descriptors, in a child of fork().
   void abandon() noexcept {
     socket_.reset();

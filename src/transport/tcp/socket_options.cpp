@@ -1,27 +1,56 @@
 #include "transport/tcp/socket_options.hpp"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>  // the C library's has no tcpi_min_rtt
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tutti::transport {
 namespace {
 
+// TCP_RTO_MAX_MS, of Linux 6.15; headers that are older do not name it.
+constexpr int kRetryAtMost = 44;
+constexpr Nanoseconds kShortestRetry = std::chrono::seconds(1);  // less it does not take
+constexpr Nanoseconds kLongestRetry = std::chrono::seconds(120);
+
 void set(int socket, int level, int option, int value) {
   (void)::setsockopt(socket, level, option, &value, sizeof value);
 }
 
+std::size_t count_of(int socket, unsigned long what) {
+  int bytes = 0;
+  return ::ioctl(socket, what, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
 }  // namespace
 
-void watch_for_silence(int socket) {
-  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 5);
-  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
+void leave_silence_to_us(int socket, Nanoseconds dead_after) {
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 0);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  if (dead_after.count() == 0) return;
+  const auto longest = std::clamp<Nanoseconds>(dead_after / 8, kShortestRetry, kLongestRetry);
+  set(socket, IPPROTO_TCP, kRetryAtMost,
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(longest).count()));
+  set(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
 }
+
+std::optional<std::uint64_t> bytes_received(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  const bool known =
+      ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+      size >= offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received;
+  if (!known) return std::nullopt;
+  return info.tcpi_bytes_received;
+}
+
+std::size_t unread_bytes(int socket) { return count_of(socket, SIOCINQ); }
+
+std::size_t unacknowledged_bytes(int socket) { return count_of(socket, SIOCOUTQ); }
 
 bool choose_congestion_control(int socket, const std::string& wanted) {
   if (wanted == "system") return true;

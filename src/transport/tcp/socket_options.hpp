@@ -5,14 +5,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/clock.hpp"
 
 namespace tutti::transport {
 
-// The kernel's defaults leave a host that lost its power unnoticed for minutes to hours.
-void watch_for_silence(int socket);
+// Who is silent for too long is told by the pulse (pulse.hpp), and the kernel must not decide earlier:
+// its user timeout takes a full window for a death, its keepalive a stopped process for a living one.
+// Neither is used. A retransmission comes every dead_after / 8 at least, where the kernel lets us say
+// so, instead of ever more rarely: else a connection over a link that was down for most of dead_after
+// would stay silent for longer than the link did. (15 of them end a connection: after dead_after.)
+void leave_silence_to_us(int socket, Nanoseconds dead_after);
+// In order, since the connection was made; nothing: this is no TCP socket.
+std::optional<std::uint64_t> bytes_received(int socket);
+// That have come and that nobody has read.
+std::size_t unread_bytes(int socket);
+// That were written and that the peer's host has not confirmed.
+std::size_t unacknowledged_bytes(int socket);
 // "auto": the system's congestion control, but cubic where that is bbr; "system": as it is; else by
 // name. False: the kernel has no such one, or does not let us.
 //

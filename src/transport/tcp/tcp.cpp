@@ -47,7 +47,8 @@ class Tcp final : public Transport {
     return endpoint.add_message(
         peer, std::make_unique<TcpLink>(party.rank, peer, std::move(sockets),
                                         party.config.segment_bytes, party.of(peer).whereabouts(),
-                                        !is_plain(party.self()) || !is_plain(party.of(peer))));
+                                        !is_plain(party.self()) || !is_plain(party.of(peer)),
+                                        party.config.dead_after));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "transport/tcp/tcp_link.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -39,7 +40,7 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 }  // namespace
 
 TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
-                 std::string whereabouts, bool checked)
+                 std::string whereabouts, bool checked, Nanoseconds dead_after)
     : self_(self),
       peer_(peer),
       checked_(checked),
@@ -51,7 +52,7 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
       reader_(peer, pool_, sockets.size(), checked) {
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
   for (Descriptor& socket : sockets) {
-    watch_for_silence(socket.get());
+    leave_silence_to_us(socket.get(), dead_after);
     streams_.emplace_back(std::move(socket));
   }
 }
@@ -238,10 +239,20 @@ bool TcpLink::flush() {
   return queued_bytes() == 0;
 }
 
+bool TcpLink::has_arrived() const {
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed) ||
+      is_cut())
+    return true;
+  return std::all_of(streams_.begin(), streams_.end(), [](const Stream& stream) {
+    return unacknowledged_bytes(stream.socket.get()) == 0;
+  });
+}
+
 // ---- polling
 
 bool TcpLink::ready() const {
-  if (down_.load(std::memory_order_relaxed)) return false;
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed))
+    return false;
   if (some_ended_) return true;  // the others' time may be up
   for (const Stream& stream : streams_)
     if (stream.readable || stream.writable) return true;
@@ -254,7 +265,8 @@ void TcpLink::suppose_readable() {
 }
 
 bool TcpLink::poll(MessageSink& sink) {
-  if (down_.load(std::memory_order_relaxed)) return false;
+  if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed))
+    return false;
   bool room = held_.load(std::memory_order_acquire);
   for (Stream& stream : streams_) room |= std::exchange(stream.writable, false);
   // Room counts as something that happened: whoever was refused may be about to sleep over it.
@@ -290,7 +302,9 @@ bool TcpLink::receive(MessageSink& sink) {
 
 bool TcpLink::receive(std::size_t index, MessageSink& sink) {
   Stream& stream = streams_[index];
-  switch (reader_.read(index, stream.socket.get(), sink)) {
+  const FrameReader::End end = reader_.read(index, stream.socket.get(), sink);
+  stream.rests.store(end == FrameReader::End::waiting, std::memory_order_relaxed);
+  switch (end) {
     case FrameReader::End::more: return true;
     case FrameReader::End::drained: stream.readable = stream.ending; return true;
     case FrameReader::End::nothing: stream.readable = false; return false;
@@ -351,6 +365,43 @@ void TcpLink::go_down(MessageSink& sink, Code code, const std::string& why) {
     held_ = backlog_ = false;
   }
   if (!misunderstood) sink.on_down(peer_, status);
+}
+
+// ---- signs of life
+
+// What lies here because nobody polls is a sign of life like any other, and what the kernel does not
+// take now it will send by itself, as soon as the peer reads: then no beat is needed.
+void TcpLink::beat() {
+  if (down_.load(std::memory_order_acquire)) return;
+  write_queued();
+  {
+    std::lock_guard lock(lock_);
+    if (queued_bytes() > 0) return;
+  }
+  (void)send(header_for(MessageKind::bell, 0, 0), nullptr, 0, 0);
+}
+
+// Asked of the kernel: bytes have come, whether or not anybody has read them. While something lies
+// unread the peer may find its window full, and cannot be blamed for its silence.
+bool TcpLink::heard() {
+  bool heard = false;
+  for (Stream& stream : streams_) {
+    const auto received = bytes_received(stream.socket.get());
+    if (!received || std::exchange(stream.received, *received) != *received) heard = true;
+    if (!stream.rests.load(std::memory_order_relaxed) && unread_bytes(stream.socket.get()) > 0)
+      heard = true;
+  }
+  return heard;
+}
+
+void TcpLink::give_up(MessageSink& sink, const Status& why) {
+  if (down_.load(std::memory_order_relaxed) || given_up_.exchange(true)) return;
+  sink.on_down(peer_, why);
+}
+
+bool TcpLink::is_cut() const {
+  pollfd entry{streams_.front().socket.get(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void TcpLink::forget(std::uint32_t channel) {

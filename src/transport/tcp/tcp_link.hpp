@@ -34,9 +34,11 @@ inline constexpr int kMaxStreams = 8;
 class TcpLink final : public MessageLink {
  public:
   // `sockets` are connected, authenticated and non-blocking, in an order that both sides share.
-  // `checked`: both sides put checksums into their frames and look at them.
+  // `checked`: both sides put checksums into their frames and look at them. `dead_after`: what the
+  // kernel's own timers have to agree with; 0: never.
   TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
-          std::string whereabouts, bool checked = true);
+          std::string whereabouts, bool checked = true,
+          Nanoseconds dead_after = std::chrono::seconds(10));
   ~TcpLink() override;
 
   std::string_view name() const override { return "tcp"; }
@@ -47,6 +49,10 @@ class TcpLink final : public MessageLink {
   void release(std::uint64_t lease) override { pool_.release(lease); }
   bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
+  void beat() override;
+  bool heard() override;
+  void give_up(MessageSink& sink, const Status& why) override;
+  bool is_cut() const override;
 
   std::size_t sockets() const override { return streams_.size(); }
   Status watch(Reactor& reactor) override;
@@ -54,6 +60,7 @@ class TcpLink final : public MessageLink {
   bool wants_room() const override { return backlog_.load(std::memory_order_relaxed); }
   void suppose_readable() override;
   bool flush() override;
+  bool has_arrived() const override;
   void abandon() noexcept override;
 
  private:
@@ -67,7 +74,10 @@ class TcpLink final : public MessageLink {
     bool writable = false;
     bool ending = false;  // the end of the stream is near: only a read of nothing is its end
     bool ended = false;
-    FrameQueue queue;  // under the link's lock, like the next two
+    // What lies unread does so because something else has to come first, not because nobody polls.
+    std::atomic<bool> rests{false};
+    std::uint64_t received = 0;  // bytes, when the pulse looked last
+    FrameQueue queue;            // under the link's lock, like the next two
     SendPace pace;
     int slow_windows = 0;  // in a row; at kSlowWindows the bounds of keep_pace hold for good
   };
@@ -100,6 +110,7 @@ class TcpLink final : public MessageLink {
   FrameReader reader_;  // poll only, like the next two
   bool some_ended_ = false;
   Nanoseconds ended_at_{0};
+  std::atomic<bool> given_up_{false};
 
   mutable SpinLock lock_;  // the queues and the next two
   std::deque<Stream> streams_;

@@ -17,11 +17,12 @@ namespace {
 // What group/bootstrap.cpp says in its first two rounds.
 void say_address(int rank, int size) {
   const auto secret = tutti::read_secret_descriptor(std::atoi(std::getenv("TUTTI_SECRET_FD")));
-  auto store = tutti::connect_store(std::getenv("TUTTI_STORE"), *secret, std::chrono::seconds(10));
+  auto store =
+      tutti::connect_store(std::getenv("TUTTI_STORE"), secret->text(), std::chrono::seconds(10));
   tutti::transport::OpeningOptions options;
   options.rank = rank;
   options.size = size;
-  options.secret = *secret;
+  options.secret = secret->text();
   auto open = tutti::transport::Opening::open(std::move(options));
   if (!store.ok() || !open.ok()) std::abort();
   const auto say = [&](const char* key, const std::string& value) {

@@ -1,5 +1,6 @@
 // A rank that notes an operation on the launcher's board and dies in the middle of it:
-//   note_and_die RANK_THAT_DIES
+//   note_and_die RANK_THAT_DIES            the others end well
+//   note_and_die RANK_THAT_DIES followed   the others have missed it, and ended, before it is dead
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@
 int main(int count, char** arguments) {
   const char* descriptor = std::getenv("TUTTI_BOARD_FD");
   const char* rank = std::getenv("TUTTI_RANK");
-  if (count != 2 || descriptor == nullptr || rank == nullptr) return 2;
+  if (count < 2 || descriptor == nullptr || rank == nullptr) return 2;
   auto board = tutti::Board::attach(std::atoi(descriptor));
   if (!board.ok()) {
     std::fprintf(stderr, "%s\n", board.status().to_string().c_str());
@@ -23,6 +24,13 @@ int main(int count, char** arguments) {
   note.dtype = tutti::Dtype::f32;
   note.size = 4 << 20;
   board->note(std::atoi(rank), note);
-  if (std::strcmp(rank, arguments[1]) == 0) ::raise(SIGKILL);
-  return 0;
+  const bool dies = std::strcmp(rank, arguments[1]) == 0;
+  if (dies && count > 2) ::usleep(200'000);
+  if (dies) ::raise(SIGKILL);
+  if (count == 2) return 0;
+  note.state = tutti::BoardState::failed;
+  note.code = tutti::Code::peer_lost;
+  note.culprit = std::atoi(arguments[1]);
+  board->note(std::atoi(rank), note);
+  return 3;
 }

@@ -41,7 +41,7 @@ TEST_F(InFolder, a_safe_file_has_its_name_only_when_it_is_whole) {
     auto file = SafeFile::create(folder_ + "/x");
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE(file->write("ab", 2).ok());
-    EXPECT_THAT(names(), ElementsAre(".tmp_x"));
+    EXPECT_THAT(names(), IsEmpty()) << "killed now it leaves nothing";
   }
   EXPECT_THAT(names(), IsEmpty()) << "not committed: nothing is left";
   auto file = SafeFile::create(folder_ + "/x");
@@ -53,6 +53,14 @@ TEST_F(InFolder, a_safe_file_has_its_name_only_when_it_is_whole) {
   EXPECT_THAT(names(), ElementsAre("x"));
   EXPECT_EQ(*read_bounded(folder_ + "/x", 10), "abc");
   EXPECT_EQ(*sha256_of_file(folder_ + "/x"), sha256_of("abc"));
+}
+
+TEST_F(InFolder, a_safe_file_replaces_one_of_its_name_and_what_a_killed_run_left) {
+  ASSERT_TRUE(write_text(folder_ + "/x", "old").ok());
+  std::ofstream(folder_ + "/.tmp_x") << "torn";
+  ASSERT_TRUE(write_text(folder_ + "/x", "new").ok());
+  EXPECT_THAT(names(), ElementsAre("x"));
+  EXPECT_EQ(*read_bounded(folder_ + "/x", 10), "new");
 }
 
 TEST_F(InFolder, a_file_that_cannot_be_made_or_read_is_named) {

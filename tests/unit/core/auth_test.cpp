@@ -30,8 +30,10 @@ Outcome introduce(Handshake& client, Handshake& server) {
   Outcome outcome;
   outcome.server = server.feed(client.take_output());
   outcome.client = client.feed(server.take_output());
-  if (outcome.client.ok() && outcome.server.ok())
+  if (outcome.client.ok() && outcome.server.ok()) {
     outcome.server = server.feed(client.take_output());
+    outcome.client = client.feed(server.take_output());
+  }
   return outcome;
 }
 
@@ -69,20 +71,37 @@ TEST(auth, messages_have_the_documented_sizes) {
   EXPECT_EQ(hello.size(), 56u);
   EXPECT_EQ(hello.substr(0, 4), "TUTI");
   ASSERT_TRUE(server.feed(hello).ok());
-  EXPECT_EQ(client.wants(), 88u);
+  EXPECT_EQ(client.wants(), 56u);
   ASSERT_TRUE(client.feed(server.take_output()).ok());
-  EXPECT_EQ(client.take_output().size(), 32u);
   EXPECT_EQ(server.wants(), 32u);
+  const std::string proof = client.take_output();
+  EXPECT_EQ(proof.size(), 32u);
+  ASSERT_TRUE(server.feed(proof).ok());
+  EXPECT_TRUE(server.done() && !client.done());
+  EXPECT_EQ(client.wants(), 32u);
+  EXPECT_EQ(server.take_output().size(), 32u);
 }
 
-TEST(auth, another_secret_is_found_out_by_the_client_first) {
+// Before it has seen a proof, the server says nothing that depends on the secret: whoever comes
+// without it learns nothing to try guesses on.
+TEST(auth, the_server_does_not_prove_itself_to_a_stranger) {
+  auto client = Handshake::client("secret", kClient);
+  auto server = Handshake::server("secret", kServer);
+  ASSERT_TRUE(server.feed(client.take_output()).ok());
+  const std::string challenge = server.take_output();
+  ASSERT_EQ(challenge.size(), 56u);
+  EXPECT_EQ(server.feed(std::string(32, 'x')).code(), Code::corrupt);
+  EXPECT_EQ(server.take_output(), std::string(32, '\0'));
+}
+
+TEST(auth, another_secret_is_found_out_by_the_server_first_and_told) {
   auto client = Handshake::client("secret", kClient);
   auto server = Handshake::server("other", kServer);
   const Outcome outcome = introduce(client, server);
   EXPECT_EQ(outcome.client.code(), Code::corrupt);
   EXPECT_THAT(outcome.client.message(), HasSubstr("secret"));
+  EXPECT_EQ(outcome.server.code(), Code::corrupt);
   EXPECT_FALSE(client.done() || server.done());
-  EXPECT_EQ(server.feed(std::string(32, '\0')).code(), Code::corrupt);
 }
 
 TEST(auth, another_epoch_or_role_is_named_on_the_client) {
@@ -98,6 +117,25 @@ TEST(auth, another_epoch_or_role_is_named_on_the_client) {
   EXPECT_EQ(introduce(stray, data).client.code(), Code::mismatch);
 }
 
+// Launchers meet before they know the job; ranks know it, and those of an old one stay out.
+TEST(auth, the_store_knows_its_job_and_only_its_clients_may_ask_for_it) {
+  const Identity store{kRoleStore, -1, epoch_of_job("a job")};
+  auto old = Handshake::client("secret", {kRoleStore, -1, epoch_of_job("the job before")});
+  auto server = Handshake::server("secret", store);
+  const Outcome refused = introduce(old, server);
+  EXPECT_EQ(refused.client.code(), Code::mismatch);
+  EXPECT_EQ(refused.server.code(), Code::mismatch);
+
+  auto launcher = Handshake::client("secret", {kRoleStore, -1, 0});
+  auto again = Handshake::server("secret", store);
+  EXPECT_TRUE(introduce(launcher, again).client.ok());
+  EXPECT_EQ(launcher.peer().epoch, epoch_of_job("a job"));
+
+  auto rank = Handshake::client("secret", {kRoleData, 3, 0});
+  auto link = Handshake::server("secret", kServer);
+  EXPECT_EQ(introduce(rank, link).server.code(), Code::mismatch);
+}
+
 TEST(auth, another_version_is_named_on_both_sides) {
   auto client = Handshake::client("secret", kClient);
   auto server = Handshake::server("secret", kServer);
@@ -106,11 +144,11 @@ TEST(auth, another_version_is_named_on_both_sides) {
   const Status refused = server.feed(hello);
   EXPECT_EQ(refused.code(), Code::mismatch);
   EXPECT_THAT(refused.message(), HasSubstr("version 9"));
-  // The answer still goes out; a client of version 9 would read ours in it.
+  // The answer still goes out, as long as version 2 reads; a client of version 9 would read ours in it.
   std::string challenge = server.take_output();
   ASSERT_EQ(challenge.size(), 88u);
   challenge[4] = 9;
-  EXPECT_EQ(client.feed(challenge).code(), Code::mismatch);
+  EXPECT_EQ(client.feed(challenge.substr(0, 56)).code(), Code::mismatch);
 }
 
 TEST(auth, a_stranger_is_corrupt_and_gets_no_answer) {
@@ -120,39 +158,57 @@ TEST(auth, a_stranger_is_corrupt_and_gets_no_answer) {
   EXPECT_EQ(server.take_output(), "");
 }
 
-TEST(auth, every_changed_bit_of_hello_and_challenge_is_found) {
-  for (std::size_t byte = 8; byte < 56; ++byte) {
-    auto client = Handshake::client("secret", kClient);
-    auto server = Handshake::server("secret", kServer);
-    std::string hello = client.take_output();
-    hello[byte] ^= 1;
-    ASSERT_TRUE(server.feed(hello).ok());
-    EXPECT_FALSE(client.feed(server.take_output()).ok()) << "hello byte " << byte;
+// Byte `byte` of all that is said, counted over the four messages, arrives changed.
+Outcome introduce_with_damage(std::size_t byte) {
+  auto client = Handshake::client("secret", kClient);
+  auto server = Handshake::server("secret", kServer);
+  Outcome outcome;
+  for (int message = 0; message < 4 && outcome.client.ok() && outcome.server.ok(); ++message) {
+    const bool to_server = message % 2 == 0;
+    std::string said = to_server ? client.take_output() : server.take_output();
+    if (byte < said.size()) said[byte] ^= 1;
+    byte -= said.size();  // wraps around, out of reach of the messages that follow
+    (to_server ? outcome.server : outcome.client) = (to_server ? server : client).feed(said);
   }
-  for (std::size_t byte = 0; byte < 88; ++byte) {
-    auto client = Handshake::client("secret", kClient);
-    auto server = Handshake::server("secret", kServer);
-    ASSERT_TRUE(server.feed(client.take_output()).ok());
-    std::string challenge = server.take_output();
-    challenge[byte] ^= 1;
-    EXPECT_FALSE(client.feed(challenge).ok()) << "challenge byte " << byte;
-  }
+  return outcome;
 }
 
-TEST(auth, a_proof_cannot_be_reflected_or_replayed) {
+TEST(auth, every_changed_bit_of_every_message_is_found) {
+  for (std::size_t byte = 0; byte < 56 + 56 + 32 + 32; ++byte) {
+    const Outcome outcome = introduce_with_damage(byte);
+    EXPECT_FALSE(outcome.client.ok() && outcome.server.ok()) << "byte " << byte;
+  }
+  const Outcome whole = introduce_with_damage(56 + 56 + 32 + 32);
+  EXPECT_TRUE(whole.client.ok() && whole.server.ok());
+}
+
+TEST(auth, a_proof_cannot_be_reflected) {
   auto client = Handshake::client("secret", kClient);
   auto server = Handshake::server("secret", kServer);
   ASSERT_TRUE(server.feed(client.take_output()).ok());
-  const std::string challenge = server.take_output();
-  // The server's own proof sent back to it.
-  EXPECT_EQ(server.feed(challenge.substr(56)).code(), Code::corrupt);
+  ASSERT_TRUE(client.feed(server.take_output()).ok());
+  // The client's own proof sent back to it.
+  EXPECT_EQ(client.feed(client.take_output()).code(), Code::corrupt);
+}
 
-  // A proof of an earlier connection.
+// Everything that a client said, said again to another server, and the other way round.
+TEST(auth, a_handshake_that_was_overheard_is_of_no_use) {
+  auto client = Handshake::client("secret", kClient);
+  auto server = Handshake::server("secret", kServer);
+  const std::string hello = client.take_output();
+  ASSERT_TRUE(server.feed(hello).ok());
+  const std::string challenge = server.take_output();
   ASSERT_TRUE(client.feed(challenge).ok());
-  const std::string old_proof = client.take_output();
+  const std::string proof = client.take_output();
+  ASSERT_TRUE(server.feed(proof).ok());
+
   auto later = Handshake::server("secret", kServer);
-  ASSERT_TRUE(later.feed(Handshake::client("secret", kClient).take_output()).ok());
-  EXPECT_EQ(later.feed(old_proof).code(), Code::corrupt);
+  ASSERT_TRUE(later.feed(hello).ok());
+  EXPECT_EQ(later.feed(proof).code(), Code::corrupt);
+
+  auto late = Handshake::client("secret", kClient);
+  ASSERT_TRUE(late.feed(challenge).ok());
+  EXPECT_EQ(late.feed(server.take_output()).code(), Code::corrupt);
 }
 
 }  // namespace

@@ -50,6 +50,12 @@ TEST(board, who_has_ended_is_told_beside_the_last_note) {
   EXPECT_EQ(board->read(1)->sequence, 3u);
   EXPECT_FALSE(board->ended(0));
   EXPECT_FALSE(board->ended(2));
+
+  EXPECT_FALSE(board->survives_losses(1));
+  board->say_survives_losses(1);
+  EXPECT_TRUE(board->survives_losses(1));
+  EXPECT_FALSE(board->survives_losses(0));
+  EXPECT_FALSE(board->survives_losses(7));
   EXPECT_EQ(describe_ending(7 << 8), "exited with code 7");
   EXPECT_EQ(describe_ending(9), "was killed by signal 9 (SIGKILL)");
 }

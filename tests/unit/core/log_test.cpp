@@ -1,10 +1,13 @@
 #include "core/log.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -96,6 +99,34 @@ TEST_F(LogTest, lines_of_many_threads_do_not_mix) {
     ASSERT_THAT(line, testing::EndsWith("COLL: " + std::string(100, 'a' + rank)));
   }
   EXPECT_EQ(lines, 800);
+}
+
+TEST_F(LogTest, is_for_its_owner_alone) {
+  config_.debug = "WARN";
+  ASSERT_TRUE(Log::open(config_).ok());
+  const auto mode =
+      std::filesystem::status(folder_ + "/log." + std::to_string(::getpid())).permissions();
+  EXPECT_EQ(mode & std::filesystem::perms::others_all, std::filesystem::perms::none);
+}
+
+TEST_F(LogTest, a_reader_that_stops_is_not_waited_for_and_told_what_it_missed) {
+  config_.debug_file = folder_ + "/pipe";
+  config_.debug = "WARN";
+  ASSERT_EQ(::mkfifo(config_.debug_file.c_str(), 0600), 0);
+  EXPECT_THAT(Log::open(config_).status().message(), testing::HasSubstr("nobody reads"));
+  const int reader = ::open(config_.debug_file.c_str(), O_RDONLY | O_NONBLOCK);
+  auto log = Log::open(config_);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2000; ++i) log->warn(Subsystem::net, "{}", std::string(1000, 'x'));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  std::string text(1 << 20, '\0');
+  EXPECT_GT(::read(reader, text.data(), text.size()), 0);
+  log->warn(Subsystem::net, "last");
+  text.resize(static_cast<std::size_t>(::read(reader, text.data(), text.size())));
+  EXPECT_THAT(text,
+              testing::MatchesRegex("tutti: [0-9]+ lines of the log were dropped here\n.*last\n"));
+  ::close(reader);
 }
 
 }  // namespace

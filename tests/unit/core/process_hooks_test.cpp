@@ -92,6 +92,25 @@ TEST(process_hooks, a_child_of_fork_knows_that_it_is_one) {
   EXPECT_EQ(calls, 0);
 }
 
+// A child that closed a descriptor may have got its number for a file of its own.
+TEST(process_hooks, a_fork_hook_is_not_called_again_in_grandchildren) {
+  std::atomic<int> calls{0}, later{0};
+  Hook hook = Hook::on_fork(count, &calls);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Hook of_child = Hook::on_fork(count, &later);
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) ::_exit(calls == 1 && later == 1 ? 0 : 1);
+    int status = 1;
+    ::waitpid(grandchild, &status, 0);
+    ::_exit(status == 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(process_hooks_death, a_failed_check_says_what_broke_dumps_and_aborts) {
   // Started anew, not forked: other threads may be about.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

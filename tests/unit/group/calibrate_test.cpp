@@ -2,6 +2,8 @@
 #include "group/calibrate.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "group/calibrate_links.hpp"
 #include "group/machine_facts.hpp"
@@ -102,6 +104,19 @@ TEST(TuningCache, lies_where_the_user_keeps_caches) {
   EXPECT_EQ(TuningPaths::in("/x", "abc").good, "/x/tuning-abc.json");
   EXPECT_EQ(TuningPaths::in("/x", "abc").rough, "/x/tuning-abc-rough.json");
   EXPECT_EQ(TuningPaths::in("", "abc").usable(std::chrono::minutes(1)), "");
+}
+
+TEST(TuningCache, a_pipe_in_the_place_of_a_table_is_not_waited_for) {
+  std::string pattern = testing::TempDir() + "tutti-tuning-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  const std::string path = folder + "/tuning.json";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(load_machine(path).status().code(), Code::io);
+  // What was measured takes its place.
+  ASSERT_TRUE(save_machine(path, tuner::built_in_machine()).ok());
+  EXPECT_TRUE(load_machine(path).ok());
+  ::unlink(path.c_str());
+  ::rmdir(folder.c_str());
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST(FindSelf, tutti_run_gives_store_and_secret) {
     expect_numbers(self, 2, 4, 0, 2);
     EXPECT_EQ(self.launcher, "tutti");
     EXPECT_EQ(self.store_address, "10.0.0.1:7");
-    EXPECT_EQ(self.secret, std::string(32, 'k'));
+    EXPECT_EQ(self.secret.text(), std::string(32, 'k'));
     EXPECT_EQ(self.job, "abc");
     EXPECT_FALSE(self.serves_store);
   }
@@ -263,7 +263,7 @@ class SecretFile : public ::testing::Test {
 TEST_F(SecretFile, with_rendezvous_rank_0_serves_several_hosts) {
   Self self = self_of(job());
   EXPECT_EQ(self.store_address, "10.0.0.1:29400");
-  EXPECT_EQ(self.secret, std::string(32, 's'));
+  EXPECT_EQ(self.secret.text(), std::string(32, 's'));
   EXPECT_FALSE(self.serves_store);
   self = self_of(with(job(), {{"RANK", "0"}, {"LOCAL_RANK", "0"}}));
   EXPECT_TRUE(self.serves_store);

@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/sockets.hpp"
 #include "tutti/store.hpp"
 
 namespace tutti {
@@ -56,8 +60,52 @@ TEST_F(FileStoreTest, a_record_cut_off_by_a_death_is_cut_away) {
   }
 }
 
+TEST_F(FileStoreTest, a_file_or_folder_that_others_can_get_at_is_refused) {
+  (void)open();
+  const auto refused = [&](const char* why) {
+    const Status status = open_file_store(path_).status();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr(why));
+  };
+  ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
+  refused("chmod 600");
+  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  refused("chmod go-w");
+  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);  // as /tmp: nobody can take what is not his
+  (void)open();
+  if (::geteuid() != 0) return;  // only root can give files away
+  ASSERT_EQ(::chown(path_.c_str(), 12345, static_cast<gid_t>(-1)), 0);
+  refused("belongs to user 12345");
+  ASSERT_EQ(::chown(folder_.c_str(), 12345, static_cast<gid_t>(-1)), 0);
+  refused("belongs to user 12345");
+}
+
+TEST_F(FileStoreTest, a_link_or_a_fifo_in_its_place_is_refused_at_once) {
+  ASSERT_EQ(::symlink((folder_ + "/elsewhere").c_str(), path_.c_str()), 0);
+  EXPECT_THAT(open_file_store(path_).status().message(), HasSubstr("symbolic link"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
+  ASSERT_EQ(::unlink(path_.c_str()), 0);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(open_file_store(path_).status().message(), HasSubstr("not a regular file"));
+}
+
+// Another process was stopped while it held the lock.
+TEST_F(FileStoreTest, a_lock_that_stays_ends_a_call_at_its_own_deadline) {
+  auto store = open();
+  ASSERT_TRUE(store->set("a", "1").ok());
+  const Descriptor held(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = store->get("a", milliseconds(50)).status();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(status.code(), Code::timed_out);
+  EXPECT_THAT(status.message(), HasSubstr("stays locked"));
+}
+
 TEST_F(FileStoreTest, a_file_of_something_else_is_left_alone) {
   std::ofstream(path_) << "Dear diary, today I trained a model.";
+  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
   auto store = open_file_store(path_);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), Code::corrupt);

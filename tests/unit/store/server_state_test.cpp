@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <random>
 
@@ -15,9 +16,9 @@ using std::chrono::seconds;
 // One client's end of a connection, by hand.
 class Client {
  public:
-  Client(ServerState& state, ConnectionId id, Nanoseconds now, const std::string& secret = "secret")
+  Client(ServerState& state, ConnectionId id, Nanoseconds now, std::string_view secret = "secret")
       : state_(state), id_(id), handshake_(Handshake::client(secret, {.role = kRoleStore})) {
-    state_.connected(id_, now);
+    state_.connected(id_, "friend", now);
   }
 
   Status join(Nanoseconds now) {
@@ -90,7 +91,7 @@ TEST(server_state, a_parked_get_ends_at_its_deadline_by_the_clock_it_is_given) {
 
 TEST(server_state, whoever_says_nothing_is_ended_after_five_seconds) {
   ServerState state("secret");
-  state.connected(2, seconds(1));
+  state.connected(2, "stranger", seconds(1));
   state.advance(seconds(6) - Nanoseconds(1));
   EXPECT_FALSE(state.ended(2));
   EXPECT_EQ(state.next_deadline(), seconds(6));
@@ -102,22 +103,57 @@ TEST(server_state, whoever_says_nothing_is_ended_after_five_seconds) {
   EXPECT_EQ(state.next_deadline(), Nanoseconds::max());
 }
 
-TEST(server_state, strangers_have_a_bounded_number_of_places) {
+TEST(server_state, strangers_have_a_bounded_number_of_places_and_press_upon_each_other) {
   ServerState state("secret");
-  Client real(state, 1000, {});
+  Client real(state, 1, {});
   ASSERT_TRUE(real.join({}).ok());
-  for (ConnectionId id = 2; id < 2 + ServerState::kMaxStrangers; ++id) {
-    ASSERT_TRUE(state.has_room({}));
-    state.connected(id, {});
+  // It has said hello; its proof is on the way.
+  state.connected(2, "friend", {});
+  state.received(2, Handshake::client("secret", {.role = kRoleStore}).take_output(), {});
+  const ConnectionId end = 3 + 10 * ServerState::kMaxStrangers;
+  for (ConnectionId id = 3; id < end; ++id) {
+    state.connected(id, "stranger", {});
+    EXPECT_LE(state.strangers(), ServerState::kMaxStrangers);
   }
-  EXPECT_FALSE(state.has_room({}));
   EXPECT_FALSE(state.ended(2));
-  EXPECT_EQ(state.next_deadline(), ServerState::kSilenceAllowed);
-  EXPECT_TRUE(state.has_room(ServerState::kSilenceAllowed));
-  EXPECT_TRUE(state.ended(2));
-  EXPECT_FALSE(state.ended(3));
+  EXPECT_TRUE(state.ended(3));
+  EXPECT_FALSE(state.ended(end - 1));
+  const auto refusals = state.take_refusals();
+  EXPECT_EQ(refusals.size(), 1 + 9 * ServerState::kMaxStrangers);
+  EXPECT_EQ(refusals.front().address, "stranger");
   real.send(set("a", "b"), {});
   EXPECT_EQ(real.receive()->code, Code::ok);
+}
+
+TEST(server_state, whoever_is_turned_away_is_named_with_the_reason) {
+  ServerState state("secret", 7);
+  Client wrong(state, 2, {}, "guess");
+  EXPECT_FALSE(wrong.join({}).ok());
+  state.connected(3, "browser", {});
+  state.received(3, std::string(56, 'G'), {});
+  state.connected(4, "silent", {});
+  state.advance(kHandshakeTimeout);
+  const auto refusals = state.take_refusals();
+  ASSERT_EQ(refusals.size(), 3u);
+  EXPECT_EQ(refusals[0].address, "friend");
+  EXPECT_THAT(refusals[0].why, testing::HasSubstr("secret"));
+  EXPECT_EQ(refusals[1].address, "browser");
+  EXPECT_THAT(refusals[1].why, testing::HasSubstr("protocol"));
+  EXPECT_EQ(refusals[2].address, "silent");
+  EXPECT_THAT(refusals[2].why, testing::HasSubstr("5 s"));
+}
+
+// All that is held for one who has said as much as he can without a proof.
+TEST(server_state, a_stranger_costs_less_than_four_kilobytes) {
+  ServerState state("a secret of some length, as jobs have them");
+  const auto in_use = [] { return ::mallinfo2().uordblks; };
+  const std::size_t before = in_use();
+  for (ConnectionId id = 2; id < 2 + ServerState::kMaxStrangers; ++id) {
+    state.connected(id, "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", {});
+    const auto hello = Handshake::client("another", {.role = kRoleStore}).take_output();
+    state.received(id, hello + std::string(31, 'p'), {});
+  }
+  EXPECT_LT((in_use() - before) / ServerState::kMaxStrangers, ServerState::kStrangerBytes);
 }
 
 TEST(server_state, a_wrong_secret_gets_nowhere) {
@@ -136,14 +172,16 @@ TEST(server_state, a_wrong_secret_gets_nowhere) {
 
 TEST(server_state, bytes_may_come_one_by_one) {
   ServerState state("secret");
-  state.connected(2, {});
+  state.connected(2, "stranger", {});
   Handshake handshake = Handshake::client("secret", {.role = kRoleStore});
   for (char byte : handshake.take_output()) state.received(2, {&byte, 1}, {});
   for (char byte : state.take_output(2)) ASSERT_TRUE(handshake.feed({&byte, 1}).ok());
-  ASSERT_TRUE(handshake.done());
   const std::string rest = handshake.take_output() + set("slow", "but sure").encode();
   for (char byte : rest) state.received(2, {&byte, 1}, {});
-  EXPECT_FALSE(state.take_output(2).empty());
+  const std::string answer = state.take_output(2);
+  ASSERT_TRUE(handshake.feed(std::string_view(answer).substr(0, handshake.wants())).ok());
+  EXPECT_TRUE(handshake.done());
+  EXPECT_GT(answer.size(), 32u);
   EXPECT_EQ(state.strangers(), 0u);
 }
 
@@ -161,7 +199,7 @@ TEST(server_state, garbage_never_gets_past_the_handshake_or_breaks_the_server) {
   Client real(state, 2, {});
   ASSERT_TRUE(real.join({}).ok());
   for (ConnectionId id = 3; id < 500; ++id) {
-    state.connected(id, {});
+    state.connected(id, "stranger", {});
     // Half of them know the first words of the protocol.
     std::string bytes = id % 2 ? std::string("TUTI\1\0\0\0", 8) : std::string();
     for (unsigned n = random() % 400; n > 0; --n) bytes += static_cast<char>(random());

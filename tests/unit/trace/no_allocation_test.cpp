@@ -31,7 +31,7 @@ TEST(recorder, dump_to_a_descriptor_never_allocates) {
   filled(recorder);
   const int file = ::memfd_create("dump", MFD_CLOEXEC);
   int before = allocations;
-  recorder.dump_to(file, 5);
+  (void)recorder.dump_to(file, 5, "signal");
   EXPECT_EQ(allocations - before, 0);
 
   before = allocations;

@@ -142,7 +142,7 @@ struct SignalDump {
   int file;
   static void run(void* self) noexcept {
     const auto* dump = static_cast<const SignalDump*>(self);
-    dump->recorder.dump_to(dump->file, 5);
+    (void)dump->recorder.dump_to(dump->file, 5, "signal");
   }
 };
 
@@ -165,6 +165,26 @@ TEST(recorder, is_dumped_from_a_signal_handler_while_threads_note) {
   EXPECT_EQ(dumped["reason"], "signal");
   EXPECT_GT(dumped["records"].size(), 0u);
   ::close(file);
+}
+
+TEST(recorder, a_group_that_rarely_calls_keeps_its_records_beside_one_that_always_does) {
+  Recorder recorder(256, steady_clock());
+  Tickets rare;
+  Tickets often;
+  Record record;
+  record.channel = 1;
+  recorder.note(rare, record);
+  for (int turn = 0; turn < 10; ++turn) {
+    record.channel = 2;
+    for (int i = 0; i < 1000; ++i) recorder.note(often, record);
+    record.channel = 1;
+    recorder.note(rare, record);
+    const auto records = recorder.snapshot();
+    EXPECT_EQ(std::count_if(records.begin(), records.end(),
+                            [](const Record& each) { return each.channel == 1; }),
+              1)
+        << "turn " << turn;
+  }
 }
 
 }  // namespace

@@ -51,7 +51,16 @@ TEST_P(ControlOfRanks, adds_up_norms_and_tokens) {
     EXPECT_EQ(world[rank].norm().value(), expected.value());
     EXPECT_EQ(world[rank].tokens(), tokens);
     EXPECT_TRUE(world[rank].slot_faults().empty());
+    EXPECT_FALSE(world[rank].stop());
   }
+}
+
+TEST_P(ControlOfRanks, one_that_wants_to_stop_is_heard_by_all) {
+  const int n = GetParam();
+  World world(n, 5);
+  world[n - 1].set_stop();
+  world.all_reduce();
+  for (const int rank : {0, n / 2, n - 1}) EXPECT_TRUE(world[rank].stop());
 }
 
 TEST_P(ControlOfRanks, counts_who_used_each_parameter) {
@@ -169,10 +178,12 @@ TEST(Control, a_cleared_one_says_nothing_and_can_be_told_again) {
   control.set_tokens(7);
   control.set_used(1);
   control.set_loss_fault();
+  control.set_stop();
   control.clear();
   EXPECT_EQ(control.norm().value(), 0);
   EXPECT_EQ(control.tokens(), 0);
   EXPECT_EQ(control.used_by(1), 0);
+  EXPECT_FALSE(control.stop());
   EXPECT_TRUE(control.slot_faults().empty());
   control.set_gradient_fault(2, false);
   ASSERT_EQ(control.slot_faults().size(), 1U);

@@ -1,0 +1,34 @@
+// core/exhausted.hpp - memory and threads that cannot be had, as a Status.
+//
+// The standard library throws when there is no memory or no thread left. Nothing may pass a public
+// call as an exception, so whatever takes memory behind one is run in here.
+//
+//   return or_exhausted([&] { return create_group(…); });
+#pragma once
+
+#include <new>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "tutti/status.hpp"
+
+namespace tutti {
+
+// Code::out_of_memory, with what this process has and may have.
+Status out_of_address_space();
+Status out_of_threads(const std::system_error& error);
+
+// What `body` returns: a Status or a Result; Code::out_of_memory if it found the machine exhausted.
+template <class Body>
+std::invoke_result_t<Body> or_exhausted(Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::bad_alloc&) {
+    return out_of_address_space();
+  } catch (const std::system_error& error) {
+    return out_of_threads(error);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,67 @@
+// core/stream.hpp - a connected socket, in the clear or under TLS: the one place where bytes of
+// connections between processes enter and leave.
+//
+// receive and send are recv(2) and sendmsg(2) with MSG_DONTWAIT, whatever lies between.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+
+#include "core/clock.hpp"
+#include "core/sockets.hpp"
+#include "core/tls.hpp"
+
+namespace tutti {
+
+// A stream of somebody else's, or a socket in the clear.
+class StreamRef {
+ public:
+  StreamRef(int socket, TlsStream* tls = nullptr) : socket_(socket), tls_(tls) {}
+
+  int get() const noexcept { return socket_; }
+  ssize_t receive(void* into, std::size_t bytes, bool peek = false) const;
+  ssize_t send(const iovec* parts, std::size_t count) const;
+  ssize_t send(const void* data, std::size_t bytes) const;
+
+ private:
+  int socket_;
+  TlsStream* tls_;
+};
+
+class Stream {
+ public:
+  Stream() = default;
+  // Under TLS where there is a context.
+  explicit Stream(Descriptor socket, std::shared_ptr<const TlsContext> context = nullptr,
+                  TlsSide side = TlsSide::client);
+
+  int get() const noexcept { return socket_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
+  bool is_encrypted() const noexcept { return tls_ != nullptr; }
+
+  // Goes on with TLS's handshake; true: it is done, or there is none. `events` are poll(2)'s for the
+  // next step.
+  Result<bool> step() { return tls_ ? tls_->step() : Result<bool>(true); }
+  short events() const;
+
+  operator StreamRef() const noexcept { return {socket_.get(), tls_.get()}; }
+  ssize_t receive(void* into, std::size_t bytes) { return StreamRef(*this).receive(into, bytes); }
+  ssize_t send(const void* data, std::size_t bytes) { return StreamRef(*this).send(data, bytes); }
+
+  // The same, to their ends: Code::timed_out at the deadline, Code::io for an error or an early end.
+  Status open(Nanoseconds deadline);
+  Status read_fully(void* into, std::size_t bytes, Nanoseconds deadline);
+  Status write_fully(const void* data, std::size_t bytes, Nanoseconds deadline);
+
+  // Without a word to the other side.
+  void reset() noexcept { socket_.reset(); }
+  // The socket of one that is in the clear.
+  Descriptor take_socket() noexcept { return std::move(socket_); }
+
+ private:
+  Descriptor socket_;
+  std::unique_ptr<TlsStream> tls_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,347 @@
+#include "core/tls.hpp"
+
+#include <fmt/format.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/auth.hpp"
+#include "core/check.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::string_view kPskIdentity = "tutti";
+// AES-GCM keeps its promises for about 2^24.5 records of 16 KiB under one key; this is 2^22 of them.
+constexpr std::uint64_t kBytesPerKey = std::uint64_t{1} << 36;
+constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
+constexpr std::size_t kReadAheadBytes = 64 * 1024;
+
+// ---- the socket, as OpenSSL sees it. Its own way writes without MSG_NOSIGNAL: SIGPIPE.
+
+int socket_of(BIO* bio) {
+  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+}
+
+int to_socket(BIO* bio, const char* data, int bytes) {
+  BIO_clear_retry_flags(bio);
+  ssize_t sent = 0;
+  do {
+    sent =
+        ::send(socket_of(bio), data, static_cast<std::size_t>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int from_socket(BIO* bio, char* into, int bytes) {
+  BIO_clear_retry_flags(bio);
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket_of(bio), into, static_cast<std::size_t>(bytes), MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_read(bio);
+  return static_cast<int>(got);
+}
+
+long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+BIO* make_bio(int socket) {
+  static BIO_METHOD* const kMethod = [] {
+    BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tutti socket");
+    BIO_meth_set_write(method, &to_socket);
+    BIO_meth_set_read(method, &from_socket);
+    BIO_meth_set_ctrl(method, &control);
+    return method;
+  }();
+  BIO* bio = BIO_new(kMethod);
+  TUTTI_CHECK(bio != nullptr);
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  BIO_set_init(bio, 1);
+  return bio;
+}
+
+// ---- the pre-shared key
+
+const TlsContext& context_of(SSL* ssl) {
+  return *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+}
+
+SSL_SESSION* psk_session(SSL* ssl) {
+  static constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
+  const std::string_view key = context_of(ssl).key();
+  const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kAes128GcmSha256);
+  SSL_SESSION* session = SSL_SESSION_new();
+  const bool made =
+      session != nullptr && cipher != nullptr &&
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(key.data()),
+                                  key.size()) == 1 &&
+      SSL_SESSION_set_cipher(session, cipher) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1;
+  if (made) return session;
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+int use_psk(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t* identity_bytes,
+            SSL_SESSION** session) {
+  *identity = reinterpret_cast<const unsigned char*>(kPskIdentity.data());
+  *identity_bytes = kPskIdentity.size();
+  *session = psk_session(ssl);
+  return *session != nullptr ? 1 : 0;
+}
+
+int find_psk(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,
+             SSL_SESSION** session) {
+  const std::string_view said(reinterpret_cast<const char*>(identity), identity_bytes);
+  *session = said == kPskIdentity ? psk_session(ssl) : nullptr;
+  return 1;
+}
+
+std::string last_error() {
+  char text[256] = "no reason given";
+  if (const unsigned long error = ERR_peek_last_error(); error != 0)
+    ERR_error_string_n(error, text, sizeof text);
+  return text;
+}
+
+Status cannot_use(const char* variable, const std::string& path) {
+  return {Code::invalid_argument, fmt::format("{}={}: {}", variable, path, last_error())};
+}
+
+Status plain_peer() {
+  return {Code::mismatch,
+          "the peer does not speak TLS and this side does (TUTTI_TLS=1); set it on every rank and "
+          "launcher of the job, or on none"};
+}
+
+// Whether the error says that what came was no TLS at all.
+bool is_of_plain_peer(int reason) {
+  return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_UNKNOWN_PROTOCOL ||
+         reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_HTTP_REQUEST;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& config,
+                                                             std::string_view secret) {
+  if (!config.tls) return std::shared_ptr<const TlsContext>();
+  std::shared_ptr<TlsContext> made(new TlsContext());
+  made->key_ = hmac_sha256(secret, "tutti tls key");
+  if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
+  return std::shared_ptr<const TlsContext>(std::move(made));
+}
+
+Status TlsContext::set_up(const Config& config) {
+  ERR_clear_error();
+  context_ = SSL_CTX_new(TLS_method());
+  if (context_ == nullptr) return {Code::internal, last_error()};
+  SSL_CTX_set_app_data(context_, this);
+  SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
+  SSL_CTX_set_num_tickets(context_, 0);  // nobody comes back by one
+  SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context_, SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_read_ahead(context_, 1);
+  SSL_CTX_set_default_read_buffer_len(context_, kReadAheadBytes);
+  // With a pre-shared key too, where there are no certificates: then a server that shows one instead of
+  // knowing the key is refused.
+  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  uses_certificates_ = !(config.tls_cert + config.tls_key + config.tls_ca).empty();
+  if (uses_certificates_) return load_certificates(config);
+  SSL_CTX_set_psk_use_session_callback(context_, &use_psk);
+  SSL_CTX_set_psk_find_session_callback(context_, &find_psk);
+  // The hash of the pre-shared key's.
+  if (SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") != 1)
+    return {Code::unsupported, last_error()};
+  return {};
+}
+
+Status TlsContext::load_certificates(const Config& config) {
+  if (config.tls_cert.empty() || config.tls_key.empty() || config.tls_ca.empty())
+    return {Code::invalid_argument,
+            "certificates need all of TUTTI_TLS_CERT, TUTTI_TLS_KEY and TUTTI_TLS_CA"};
+  if (SSL_CTX_use_certificate_chain_file(context_, config.tls_cert.c_str()) != 1)
+    return cannot_use("TUTTI_TLS_CERT", config.tls_cert);
+  if (SSL_CTX_use_PrivateKey_file(context_, config.tls_key.c_str(), SSL_FILETYPE_PEM) != 1)
+    return cannot_use("TUTTI_TLS_KEY", config.tls_key);
+  if (SSL_CTX_load_verify_file(context_, config.tls_ca.c_str()) != 1)
+    return cannot_use("TUTTI_TLS_CA", config.tls_ca);
+  return {};
+}
+
+TlsContext::~TlsContext() { SSL_CTX_free(context_); }
+
+TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, int socket, TlsSide side)
+    : context_(std::move(context)), socket_(socket), side_(side), ssl_(SSL_new(context_->get())) {
+  TUTTI_CHECK(ssl_ != nullptr);
+  BIO* bio = make_bio(socket);
+  SSL_set_bio(ssl_, bio, bio);
+  if (side == TlsSide::client)
+    SSL_set_connect_state(ssl_);
+  else
+    SSL_set_accept_state(ssl_);
+  // A server that has no certificate has nothing but the pre-shared key to let anybody in by.
+  if (side == TlsSide::server && !context_->uses_certificates())
+    SSL_set_verify(ssl_, SSL_VERIFY_NONE, nullptr);
+  events_ = side == TlsSide::client ? POLLOUT : POLLIN;
+}
+
+TlsStream::~TlsStream() {
+  SSL_free(ssl_);
+  wipe(unsent_);
+}
+
+Result<bool> TlsStream::step() {
+  const std::lock_guard lock(mutex_);
+  if (is_done_) return true;
+  if (side_ == TlsSide::server && !has_begun_)
+    if (Status status = check_first_byte(); !status.ok()) return status;
+  ERR_clear_error();
+  const int done = SSL_do_handshake(ssl_);
+  if (done != 1) {
+    const int error = SSL_get_error(ssl_, done);
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) return failure(error);
+    events_ = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+    return false;
+  }
+  // Nobody gets here without it, as the context is set up; this costs nothing and says so.
+  if (!context_->uses_certificates() && SSL_session_reused(ssl_) != 1)
+    return Status(Code::corrupt, "the peer's TLS did not use the job's secret");
+  is_done_ = true;
+  events_ = POLLIN;
+  return true;
+}
+
+// One who comes without TLS is told in words that he understands.
+Status TlsStream::check_first_byte() {
+  char first = 0;
+  if (::recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1) return {};
+  has_begun_ = first == kTlsFirstByte;
+  if (has_begun_) return {};
+  // Closed with bytes unread, the connection would take our words back (a reset).
+  char unread[4096];
+  (void)::recv(socket_, unread, sizeof unread, MSG_DONTWAIT);
+  const std::string words = tls_wanted_message();
+  (void)::send(socket_, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return plain_peer();
+}
+
+Status TlsStream::failure(int error) {
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  if (error == SSL_ERROR_SSL && is_of_plain_peer(reason)) return plain_peer();
+  if (const long verdict = SSL_get_verify_result(ssl_);
+      context_->uses_certificates() && verdict != X509_V_OK)
+    return {Code::corrupt, fmt::format("the peer's certificate is refused: {}",
+                                       X509_verify_cert_error_string(verdict))};
+  if (error != SSL_ERROR_SSL) return {Code::io, "the other side hung up in TLS's handshake"};
+  const char* why = context_->uses_certificates()
+                        ? "the peer has no certificate that fits, or refuses ours"
+                        : "the peer does not know this job's secret; is it of another job?";
+  return {Code::corrupt, fmt::format("TLS: {} ({})", why, last_error())};
+}
+
+ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
+  const std::lock_guard lock(mutex_);
+  std::size_t total = 0;
+  while (total < bytes) {
+    std::size_t got = 0;
+    ERR_clear_error();
+    char* next = static_cast<char*>(into) + total;
+    const int ok = peek ? SSL_peek_ex(ssl_, next, bytes - total, &got)
+                        : SSL_read_ex(ssl_, next, bytes - total, &got);
+    if (ok == 1) {
+      total += got;
+      if (peek) break;
+      continue;
+    }
+    const int error = SSL_get_error(ssl_, ok);
+    if (total > 0) break;  // an end or a failure is met again
+    if (error == SSL_ERROR_ZERO_RETURN) return 0;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+      errno = EAGAIN;
+    else if (error == SSL_ERROR_SSL)
+      errno = EBADMSG;  // somebody changed what was sent
+    else if (errno == 0)
+      return 0;
+    return -1;
+  }
+  return static_cast<ssize_t>(total);
+}
+
+ssize_t TlsStream::write_record(const char* data, std::size_t bytes) {
+  std::size_t put = 0;
+  ERR_clear_error();
+  errno = 0;
+  if (SSL_write_ex(ssl_, data, bytes, &put) == 1) {
+    key_bytes_ += put;
+    if (key_bytes_ >= kBytesPerKey) {
+      SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
+      key_bytes_ = 0;
+    }
+    return static_cast<ssize_t>(put);
+  }
+  const int error = SSL_get_error(ssl_, 0);
+  if (error == SSL_ERROR_WANT_WRITE || error == SSL_ERROR_WANT_READ)
+    errno = EAGAIN;
+  else if (error == SSL_ERROR_SSL || errno == 0)
+    errno = EPROTO;
+  return -1;
+}
+
+ssize_t TlsStream::write(const iovec* parts, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  std::size_t total = 0;
+  std::size_t part = 0;
+  std::size_t of_part = 0;  // taken of parts[part]
+  const auto take = [&](std::size_t bytes) {
+    total += bytes;
+    of_part += bytes;
+    while (part < count && of_part >= parts[part].iov_len) of_part -= parts[part++].iov_len;
+  };
+  take(0);
+  if (!unsent_.empty()) {
+    if (write_record(unsent_.data(), unsent_.size()) < 0) return -1;
+    unsent_.clear();
+    take(1);
+  }
+  while (part < count) {
+    char gathered[kRecordBytes];
+    const char* data = static_cast<const char*>(parts[part].iov_base) + of_part;
+    std::size_t bytes = std::min(kRecordBytes, parts[part].iov_len - of_part);
+    if (bytes < kRecordBytes && part + 1 < count) {
+      std::memcpy(gathered, data, bytes);
+      for (std::size_t next = part + 1; next < count && bytes < kRecordBytes; ++next) {
+        const std::size_t more = std::min(kRecordBytes - bytes, parts[next].iov_len);
+        std::memcpy(gathered + bytes, parts[next].iov_base, more);
+        bytes += more;
+      }
+      data = gathered;
+    }
+    if (write_record(data, bytes) >= 0) {
+      take(bytes);
+      continue;
+    }
+    if (errno != EAGAIN) return total > 0 ? static_cast<ssize_t>(total) : -1;
+    // It is encrypted, and must go out as it is, whatever the caller would rather send by then.
+    unsent_.assign(data, bytes);
+    take(bytes - 1);
+    if (total == 0) errno = EAGAIN;
+    return total > 0 ? static_cast<ssize_t>(total) : -1;
+  }
+  return static_cast<ssize_t>(total);
+}
+
+ssize_t TlsStream::write(const void* data, std::size_t bytes) {
+  const iovec part{const_cast<void*>(data), bytes};
+  return write(&part, 1);
+}
+
+}  // namespace tutti

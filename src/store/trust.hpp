@@ -1,0 +1,35 @@
+// store/trust.hpp - who else can read and write a store, as far as it is ours to know.
+//
+// A group that is given no secret takes that of the store it meets in, or one that rank 0 puts there:
+// then everybody who reaches the store can join. Stores of this library know who that is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/tls.hpp"
+#include "tutti/store.hpp"
+
+namespace tutti::store {
+
+// Open to nobody but this process, this user, or those who have proved that they know a secret.
+class TrustedStore : public Store {
+ public:
+  // That secret; empty where the kernel keeps others out.
+  virtual std::string_view secret() const { return {}; }
+};
+
+// The one that `store` is, or puts prefixes before; null for a store of the user's own making.
+const TrustedStore* trusted_store(const Store& store);
+
+// Whether `secret` will do at `address`. Everybody on this host reaches a TCP port, at loopback too,
+// so only a Unix socket can do without.
+inline bool is_local(const std::string& address) { return address.starts_with('@'); }
+Status check_secret_at(const std::string& address, std::string_view secret);
+
+// TLS for connections there, as the environment says (TUTTI_TLS); null: in the clear, as within a host.
+Result<std::shared_ptr<const TlsContext>> tls_at(const std::string& address,
+                                                 std::string_view secret);
+
+}  // namespace tutti::store

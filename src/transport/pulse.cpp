@@ -1,0 +1,125 @@
+#include "transport/pulse.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "core/threads.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+// With the default of 10 s a link carries three beats a second. A peer that stops just after a beat is
+// given up after dead_after + 1 beat (it may have been about to beat) + 1 beat (others may follow) + 2
+// ticks: 0.8 s beyond dead_after at most.
+constexpr Nanoseconds kLongestBeat = 300ms;
+constexpr Nanoseconds kShortestBeat = 15ms;
+constexpr int kBeatsInDeadAfter = 33;
+constexpr int kTicksPerBeat = 3;
+
+Nanoseconds time_now() { return steady_clock().now(); }
+
+}  // namespace
+
+Nanoseconds Pulse::beat_every(Nanoseconds dead_after) {
+  return std::clamp(dead_after / kBeatsInDeadAfter, kShortestBeat, kLongestBeat);
+}
+
+Pulse::Pulse(Options options, std::vector<Watched> watched)
+    : options_(std::move(options)),
+      beat_(beat_every(options_.dead_after)),
+      tick_(beat_ / kTicksPerBeat),
+      watched_(std::move(watched)),
+      last_tick_(time_now().count()) {}
+
+Status Pulse::start() {
+  try {
+    thread_ = start_quiet_thread("tutti-pulse", [this] { run(); });
+  } catch (const std::system_error& error) {
+    return {Code::out_of_memory,
+            std::string("no thread for the heartbeat (limit of processes?): ") + error.what()};
+  }
+  return {};
+}
+
+Pulse::~Pulse() {
+  if (!thread_.joinable()) return;
+  {
+    std::scoped_lock lock(mutex_);
+    stop_ = true;
+    stopped_.notify_all();
+  }
+  thread_.join();
+}
+
+void Pulse::run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    tick(time_now());
+    lock.lock();
+    if (!stop_) stopped_.wait_for(lock, tick_);
+  }
+}
+
+void Pulse::tick(Nanoseconds now) {
+  const Nanoseconds away = now - Nanoseconds(last_tick_.load(std::memory_order_relaxed));
+  if (away > options_.dead_after) {
+    stood_still_.store(away.count(), std::memory_order_relaxed);
+    woke_at_.store(now.count(), std::memory_order_relaxed);
+  }
+  last_tick_.store(now.count(), std::memory_order_release);
+  const bool beats = now >= beat_at_;
+  if (beats) {
+    beat_at_ = now + beat_;
+    options_.window->head().pulse.fetch_add(1, std::memory_order_relaxed);
+  }
+  const Nanoseconds lived = std::min(away, 2 * tick_);
+  for (Watched& each : watched_) {
+    if (beats) each.link->beat();
+    const bool heard = each.link->heard() && !first_look_;
+    each.beats |= heard;
+    each.silence = heard || !each.beats ? Nanoseconds(0) : each.silence + lived;
+  }
+  first_look_ = false;
+  judge(now);
+}
+
+void Pulse::judge(Nanoseconds now) {
+  const auto is_silent = [&](const Watched& each) {
+    return !each.given_up && each.silence >= options_.dead_after + beat_;
+  };
+  if (std::none_of(watched_.begin(), watched_.end(), is_silent)) {
+    verdict_at_ = Nanoseconds::max();
+    return;
+  }
+  if (verdict_at_ == Nanoseconds::max()) verdict_at_ = now + beat_;
+  if (now < verdict_at_) return;
+  {
+    std::scoped_lock lock(mutex_);
+    for (Watched& each : watched_) {
+      if (!is_silent(each)) continue;
+      each.given_up = true;
+      silent_.push_back(each.peer);
+    }
+  }
+  options_.on_silence();
+}
+
+std::vector<int> Pulse::take_silent() {
+  std::scoped_lock lock(mutex_);
+  return std::exchange(silent_, {});
+}
+
+Nanoseconds Pulse::standstill() const {
+  const Nanoseconds now = time_now();
+  // The thread may not have had its turn yet since this process woke up.
+  const Nanoseconds away = now - Nanoseconds(last_tick_.load(std::memory_order_acquire));
+  if (away > options_.dead_after) return away;
+  const Nanoseconds woke(woke_at_.load(std::memory_order_relaxed));
+  if (woke.count() == 0 || now - woke > options_.dead_after) return Nanoseconds(0);
+  return Nanoseconds(stood_still_.load(std::memory_order_relaxed));
+}
+
+}  // namespace tutti::transport

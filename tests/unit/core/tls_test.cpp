@@ -1,0 +1,206 @@
+#include "core/tls.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "core/auth.hpp"
+#include "core/stream.hpp"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kTlsSecret = "a secret of thirty-two bytes ...";
+
+Nanoseconds tls_deadline() { return steady_clock().now() + std::chrono::seconds(20); }
+
+Config encrypted() {
+  Config config;
+  config.tls = true;
+  return config;
+}
+
+std::shared_ptr<const TlsContext> tls_context(const Config& config, const std::string& secret) {
+  auto made = TlsContext::create(config, secret);
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  return made.ok() ? *made : nullptr;
+}
+
+// Two ends of one connection, and what became of each one's handshake.
+struct TlsPair {
+  Stream client, server;
+  Status client_status, server_status;
+
+  TlsPair(std::shared_ptr<const TlsContext> of_client,
+          std::shared_ptr<const TlsContext> of_server) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    client = Stream(Descriptor(ends[0]), std::move(of_client), TlsSide::client);
+    server = Stream(Descriptor(ends[1]), std::move(of_server), TlsSide::server);
+  }
+  void open() {
+    std::thread other([&] {
+      server_status = server.open(tls_deadline());
+      if (!server_status.ok()) server.reset();
+    });
+    client_status = client.open(tls_deadline());
+    other.join();
+  }
+};
+
+TEST(tls, two_who_share_the_secret_speak_and_nobody_else_can_read_it) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  pair.open();
+  ASSERT_TRUE(pair.client_status.ok()) << pair.client_status.to_string();
+  ASSERT_TRUE(pair.server_status.ok()) << pair.server_status.to_string();
+  const std::string said = "attack at dawn, all of you, and bring the ladders";
+  ASSERT_TRUE(pair.client.write_fully(said.data(), said.size(), tls_deadline()).ok());
+  char wire[4096];
+  const ssize_t seen = ::recv(pair.server.get(), wire, sizeof wire, MSG_PEEK);
+  ASSERT_GT(seen, static_cast<ssize_t>(said.size()));
+  EXPECT_EQ(std::string(wire, static_cast<std::size_t>(seen)).find("dawn"), std::string::npos);
+  std::string heard(said.size(), '\0');
+  ASSERT_TRUE(pair.server.read_fully(heard.data(), heard.size(), tls_deadline()).ok());
+  EXPECT_EQ(heard, said);
+}
+
+TEST(tls, another_secret_is_refused_by_both) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret),
+               tls_context(encrypted(), "another secret altogether"));
+  pair.open();
+  EXPECT_EQ(pair.client_status.code(), Code::corrupt) << pair.client_status.to_string();
+  EXPECT_THAT(pair.client_status.message(), HasSubstr("secret"));
+  EXPECT_EQ(pair.server_status.code(), Code::corrupt) << pair.server_status.to_string();
+}
+
+TEST(tls, a_changed_bit_is_an_error_and_never_data) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  pair.open();
+  // Taken from the server's end, changed, and sent again.
+  ASSERT_EQ(pair.client.send("a whole sentence", 16), 16);
+  char wire[4096];
+  const ssize_t seen = ::recv(pair.server.get(), wire, sizeof wire, 0);
+  ASSERT_GT(seen, 16);
+  wire[seen - 1] ^= 1;
+  ASSERT_EQ(::send(pair.client.get(), wire, static_cast<std::size_t>(seen), 0), seen);
+  char heard[16];
+  EXPECT_EQ(pair.server.receive(heard, sizeof heard), -1);
+  EXPECT_EQ(errno, EBADMSG);
+}
+
+// A reader that lags: records stay half sent, and the caller meanwhile changes its mind about the rest.
+TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  pair.open();
+  ASSERT_TRUE(pair.client_status.ok() && pair.server_status.ok());
+  const std::size_t total = 3'000'000;
+  std::string sent(total, '\0');
+  for (std::size_t i = 0; i < total; ++i) sent[i] = static_cast<char>(i * 31 + i / 1000);
+  std::thread writer([&] {
+    std::size_t done = 0;
+    while (done < total) {
+      const std::size_t first = std::min<std::size_t>(48, total - done);
+      const std::size_t second = std::min<std::size_t>(100'000, total - done - first);
+      const iovec parts[2] = {{sent.data() + done, first}, {sent.data() + done + first, second}};
+      const ssize_t put = StreamRef(pair.client).send(parts, 2);
+      ASSERT_TRUE(put > 0 || errno == EAGAIN);
+      if (put > 0) done += static_cast<std::size_t>(put);
+      if (put <= 0) ASSERT_TRUE(wait_ready(pair.client.get(), POLLOUT, tls_deadline()).ok());
+    }
+  });
+  std::string heard(total, '\0');
+  EXPECT_TRUE(pair.server.read_fully(heard.data(), total, tls_deadline()).ok());
+  writer.join();
+  EXPECT_TRUE(heard == sent);
+}
+
+TEST(tls, one_side_alone_is_refused_in_words_that_both_understand) {
+  TlsPair plain_client(nullptr, tls_context(encrypted(), kTlsSecret));
+  auto hello = Handshake::client(kTlsSecret, {.role = kRoleStore});
+  const std::string out = hello.take_output();
+  ASSERT_TRUE(plain_client.client.write_fully(out.data(), out.size(), tls_deadline()).ok());
+  EXPECT_EQ(plain_client.server.open(tls_deadline()).code(), Code::mismatch);
+  std::string in(hello.wants(), '\0');
+  ASSERT_TRUE(plain_client.client.read_fully(in.data(), in.size(), tls_deadline()).ok());
+  const Status told = hello.feed(in);
+  EXPECT_EQ(told.code(), Code::mismatch);
+  EXPECT_THAT(told.message(), HasSubstr("TUTTI_TLS"));
+
+  TlsPair plain_server(tls_context(encrypted(), kTlsSecret), nullptr);
+  EXPECT_FALSE(*plain_server.client.step());
+  auto answer = Handshake::server(kTlsSecret, {.role = kRoleStore});
+  std::string came(answer.wants(), '\0');
+  ASSERT_TRUE(plain_server.server.read_fully(came.data(), came.size(), tls_deadline()).ok());
+  const Status refused = answer.feed(came);
+  EXPECT_EQ(refused.code(), Code::mismatch);
+  EXPECT_THAT(refused.message(), HasSubstr("TUTTI_TLS"));
+  const std::string words = answer.take_output();
+  ASSERT_TRUE(plain_server.server.write_fully(words.data(), words.size(), tls_deadline()).ok());
+  const Status heard = plain_server.client.open(tls_deadline());
+  EXPECT_EQ(heard.code(), Code::mismatch) << heard.to_string();
+  EXPECT_THAT(heard.message(), HasSubstr("TUTTI_TLS"));
+}
+
+class TlsCertificates : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("openssl version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no openssl command";
+    std::string pattern = testing::TempDir() + "tutti-tls-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    make("a");
+    make("b");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  // An authority, which is its own only member.
+  void make(const std::string& name) const {
+    const std::string command =
+        "cd " + folder_ +
+        " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes " +
+        "-subj /CN=" + name + " -days 1 -keyout " + name + ".key -out " + name +
+        ".crt > /dev/null 2>&1";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+  }
+  Config config(const std::string& own, const std::string& trusted) const {
+    Config config = encrypted();
+    config.tls_cert = folder_ + "/" + own + ".crt";
+    config.tls_key = folder_ + "/" + own + ".key";
+    config.tls_ca = folder_ + "/" + trusted + ".crt";
+    return config;
+  }
+  std::string folder_;
+};
+
+TEST_F(TlsCertificates, of_one_authority_are_taken_and_others_refused) {
+  TlsPair friends(tls_context(config("a", "a"), kTlsSecret),
+                  tls_context(config("a", "a"), kTlsSecret));
+  friends.open();
+  EXPECT_TRUE(friends.client_status.ok()) << friends.client_status.to_string();
+  EXPECT_TRUE(friends.server_status.ok()) << friends.server_status.to_string();
+
+  TlsPair strangers(tls_context(config("a", "a"), kTlsSecret),
+                    tls_context(config("b", "b"), kTlsSecret));
+  strangers.open();
+  EXPECT_EQ(strangers.client_status.code(), Code::corrupt);
+  EXPECT_THAT(strangers.client_status.message(), HasSubstr("certificate"));
+}
+
+TEST_F(TlsCertificates, that_are_not_there_are_named) {
+  Config lacking = config("a", "a");
+  lacking.tls_ca.clear();
+  EXPECT_THAT(TlsContext::create(lacking, kTlsSecret).status().message(),
+              HasSubstr("TUTTI_TLS_CA"));
+  Config wrong = config("nobody", "a");
+  EXPECT_THAT(TlsContext::create(wrong, kTlsSecret).status().message(), HasSubstr("nobody.crt"));
+}
+
+}  // namespace
+}  // namespace tutti
