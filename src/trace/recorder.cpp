@@ -49,8 +49,9 @@ void write_record(JsonWriter& out, const Record& record) {
   out.field("sequence", static_cast<std::int64_t>(record.sequence));
   out.field("collective", collective_word(record));
   out.field("bytes", static_cast<std::int64_t>(record.bytes));
-  out.field("peer", record.timing == Timing::span ? std::int64_t{-1} : std::int64_t{record.peer});
-  if (record.timing == Timing::span) out.field("duration_ns", std::int64_t{record.peer});
+  out.field("peer",
+            record.timing == TimeTaken::span ? std::int64_t{-1} : std::int64_t{record.peer});
+  if (record.timing == TimeTaken::span) out.field("duration_ns", std::int64_t{record.peer});
   out.field("algorithm", to_string(static_cast<Algorithm>(record.algorithm)));
   out.field("dtype", to_string(static_cast<Dtype>(record.dtype)));
   out.field("reduce_op", to_string(static_cast<ReduceOp>(record.reduce_op)));
@@ -136,7 +137,7 @@ void Recorder::note(Record record) noexcept {
 }
 
 void Recorder::note(Tickets& tickets, Record record) noexcept {
-  record.timing = Timing::by_ticks;
+  record.timing = TimeTaken::by_ticks;
   record.time_ns = static_cast<std::int64_t>(ticks());
   place(tickets, record);
 }
@@ -144,7 +145,7 @@ void Recorder::note(Tickets& tickets, Record record) noexcept {
 void Recorder::note_span(Tickets& tickets, const Record& record, std::uint64_t begin,
                          std::uint64_t end) noexcept {
   Record span = record;
-  span.timing = Timing::span;
+  span.timing = TimeTaken::span;
   span.time_ns = static_cast<std::int64_t>(begin);
   span.peer = static_cast<std::int32_t>(
       std::min<std::uint64_t>(end - begin, std::numeric_limits<std::int32_t>::max()));
@@ -182,14 +183,14 @@ void Recorder::place(const Record& record) noexcept {
 
 // Two looks at both clocks, one long ago and one now, give the rate.
 Record Recorder::in_ns(Record record) const noexcept {
-  if (record.timing == Timing::by_clock) return record;
+  if (record.timing == TimeTaken::by_clock) return record;
   const double passed_ns = static_cast<double>(clock_.now().count() - born_ns_);
   const double passed_ticks = static_cast<double>(ticks() - born_ticks_);
   const double ns_per_tick = passed_ticks > 0 ? passed_ns / passed_ticks : 1.0;
   const auto since_born =
       static_cast<double>(static_cast<std::uint64_t>(record.time_ns) - born_ticks_);
   record.time_ns = born_ns_ + static_cast<std::int64_t>(since_born * ns_per_tick);
-  if (record.timing == Timing::span)
+  if (record.timing == TimeTaken::span)
     record.peer = static_cast<std::int32_t>(std::min(record.peer * ns_per_tick, 2147483647.0));
   return record;
 }
@@ -281,7 +282,7 @@ std::string Recorder::dump_text(std::size_t lines) const {
                           to_string(static_cast<Dtype>(record.dtype)));
     if (record.algorithm > 0)
       text += fmt::format(", {}", to_string(static_cast<Algorithm>(record.algorithm)));
-    if (record.timing == Timing::span)
+    if (record.timing == TimeTaken::span)
       text += fmt::format(", {:.1f} us", record.peer * 1e-3);
     else if (record.peer >= 0)
       text += fmt::format(", peer {}", record.peer);

@@ -37,7 +37,7 @@ std::string_view to_string(Event event) noexcept;
 inline constexpr std::uint8_t kPointToPoint = 255;  // in Record::collective
 
 // How a record's time was taken. Ticks are turned into nanoseconds when somebody reads them.
-enum class Timing : std::uint16_t {
+enum class TimeTaken : std::uint16_t {
   by_clock,
   by_ticks,
   span,  // the time is when it began, in ticks; there is no `started` record
@@ -55,7 +55,7 @@ struct Record {
   std::uint8_t dtype = 0;
   std::uint8_t reduce_op = 0;
   std::uint8_t code = 0;  // tutti::Code, of a failure
-  Timing timing = Timing::by_clock;
+  TimeTaken timing = TimeTaken::by_clock;
   char label[16] = {};  // group or call name, cut off; zero-filled
 };
 

@@ -246,7 +246,8 @@ void LinkedEndpoint::say_goodbye() {
 
 LinkedEndpoint::~LinkedEndpoint() {
   if (fork_guard_.crossed()) {
-    if (pulse_) pulse_->abandon();
+    // Its thread is not in this process, and its end would wait for it.
+    (void)pulse_.release();
     return;  // the window is still our parent's
   }
   pulse_.reset();

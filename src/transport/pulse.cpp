@@ -53,10 +53,6 @@ Pulse::~Pulse() {
   thread_.join();
 }
 
-void Pulse::abandon() noexcept {
-  if (thread_.joinable()) thread_.detach();  // it is not in this process
-}
-
 void Pulse::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {

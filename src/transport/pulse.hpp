@@ -12,8 +12,8 @@
 //   verdict      after dead_after and one beat of silence; a beat later everybody who is silent by then is
 //                given up at once, so that ranks which are cut off from the same peers name the same
 //
-// Thread-safety  take_silent by the holder of the poll lock; standstill by any thread; abandon in a
-//                child of fork().
+// Thread-safety  take_silent by the holder of the poll lock; standstill by any thread. Not to be touched,
+//                nor destroyed, in a child of fork().
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,6 @@ class Pulse {
   // How long this process has stood still, if that was for longer than its peers wait and not long
   // ago; else 0. Whoever is lost then, it is they who have given us up.
   Nanoseconds standstill() const;
-  void abandon() noexcept;
 
   // One turn of the thread; for tests.
   void tick(Nanoseconds now);

@@ -74,7 +74,8 @@ def judge_ranks(job, expect):
         elif expect.stage is not None and line["stage"] != expect.stage:
             yield f"rank {rank} got it in {line['stage']}"
     numbers = {line["sequence"] for rank, line in words.items() if line["code"] == expect.code != "ok"}
-    if len(numbers) > 1:
+    # A rank that had ended the operation before it heard names the next one.
+    if numbers and max(numbers) - min(numbers) > 1:
         yield f"ranks name different operations: {sorted(numbers)}"
 
 

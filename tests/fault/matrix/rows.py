@@ -13,7 +13,7 @@ SILENT_S = DEAD_AFTER_S + 1.0
 LIVENESS = {"TUTTI_DEAD_AFTER": "2"}
 BOTH = ("shm", "tcp")
 # Of what other rows wait for, what is there.
-LANDED = frozenset()
+LANDED = frozenset({"launch", "restarts", "wire"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def kill_rows():
     yield Row("kill-before", "SIGKILL of rank 1 before rendezvous", lost(1, stage="init"), SAME_HOST_S,
               words="victim=1 at=before", transports=BOTH)
     yield Row("kill-handshake", "SIGKILL of rank 1 when it has made its third socket of joining",
-              lost(1, stage="init"), SAME_HOST_S, words="victim=1 at=joining sockets=3", transports=BOTH, needs="door")
+              lost(1), SAME_HOST_S, words="victim=1 at=joining sockets=3", transports=BOTH, needs="door")
     yield Row("kill-destroy", "SIGKILL of rank 1 while the group is destroyed",
               Expect(code="ok", also=("peer_lost",), exit_code=137, first_failure=1, silent=(1,)), SAME_HOST_S,
               words="victim=1 at=destroy seconds=0.1", transports=BOTH)
@@ -172,6 +172,11 @@ def file_rows():
 
 
 def recovery_rows():
+    smaller = dict(transports=BOTH, needs="shrink")
+    yield Row("shrink", "SIGKILL of rank 1; the others go on with a smaller group", fine(silent=(1,)), 5,
+              words="victim=1 at=middle op=all_reduce:ring recover=shrink seconds=0.3", **smaller)
+    yield Row("shrink-twice", "the same, and SIGKILL of rank 2 while it is made", fine(silent=(1, 2)), 5,
+              words="victim=1 at=middle op=all_reduce:ring recover=shrink then=2 seconds=0.3", **smaller)
     again = dict(program="train_rank", after=afterwards.same_weights, needs="restarts", flags=("--max-restarts", "2"))
     yield Row("restart", "SIGKILL of rank 1 in a step; --max-restarts 2", fine(), 5,
               words="folder={place}/saved steps=40 0:victim=1 at=step after=22", transports=BOTH, **again)

@@ -34,10 +34,10 @@ void ExactCall::fill(std::size_t first, std::size_t count, std::uint32_t* into) 
     *into++ = i < input_ || source ? value_of(rank_, i) : kNothing;
 }
 
-void ExactCall::prepare(std::function<void(std::size_t, std::size_t)> on_touch) {
+void ExactCall::prepare(Moment moment) {
   const std::size_t all = input_ + output_;
   watched_.reset();
-  if (!on_touch || all == 0) {
+  if (!moment.act || all == 0) {
     plain_.resize(all);
     data_ = plain_.data();
     fill(0, all, data_);
@@ -45,11 +45,14 @@ void ExactCall::prepare(std::function<void(std::size_t, std::size_t)> on_touch) 
   }
   constexpr std::size_t kInPage = kPage / sizeof(std::uint32_t);
   const std::size_t pages = all / kInPage;
+  const std::size_t page =
+      1 + static_cast<std::size_t>(moment.share * static_cast<double>(pages - 1));
   watched_ = std::make_unique<TouchedMemory>(
-      pages, [=, this](std::size_t page, std::size_t touched, std::byte* contents) {
-        fill(page * kInPage, kInPage, reinterpret_cast<std::uint32_t*>(contents));
-        on_touch(touched, pages);
-      });
+      pages,
+      [this](std::size_t number, std::byte* contents) {
+        fill(number * kInPage, kInPage, reinterpret_cast<std::uint32_t*>(contents));
+      },
+      page, [=] { moment.act(page, pages); });
   data_ = reinterpret_cast<std::uint32_t*>(watched_->data());
 }
 

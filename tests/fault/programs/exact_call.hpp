@@ -24,9 +24,13 @@ class ExactCall {
   };
   ExactCall(const Group& group, What what);
 
-  // Fills the inputs and forgets the outputs. With `on_touch` the memory is filled when it is touched, and it is
-  // told how many of how many pages were; the count must then be one of whole pages.
-  void prepare(std::function<void(std::size_t touched, std::size_t pages)> on_touch = {});
+  // A moment of the call: `act` when this share of the pages of its memory was touched, 0 (the first) … 1 (the last).
+  struct Moment {
+    double share = 0;
+    std::function<void(std::size_t page, std::size_t pages)> act;
+  };
+  // Fills the inputs and forgets the outputs. With a moment, `count` must be one of whole pages.
+  void prepare(Moment moment);
   Status run(Group& group, std::chrono::nanoseconds timeout = {});
   // Where the result is wrong; empty where it is right.
   std::string difference() const;

@@ -25,8 +25,9 @@ void must(bool fact, const char* what) {
 
 }  // namespace
 
-TouchedMemory::TouchedMemory(std::size_t pages, Filler filler)
-    : pages_(pages), filler_(std::move(filler)) {
+TouchedMemory::TouchedMemory(std::size_t pages, Filler filler, std::size_t moment,
+                             std::function<void()> act)
+    : pages_(pages), filler_(std::move(filler)), moment_(moment), act_(std::move(act)) {
   void* memory =
       mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(memory != MAP_FAILED, "mmap");
@@ -53,10 +54,24 @@ TouchedMemory::~TouchedMemory() {
   munmap(data_, pages_ * kPage);
 }
 
-void TouchedMemory::serve() {
+bool TouchedMemory::fill(std::size_t page) {
   alignas(kPage) static thread_local std::array<std::byte, kPage> contents;
-  std::size_t touched = 0;
-  for (;;) {
+  filler_(page, contents.data());
+  uffdio_copy copy{};
+  copy.dst = reinterpret_cast<std::uintptr_t>(data_) + page * kPage;
+  copy.src = reinterpret_cast<std::uintptr_t>(contents.data());
+  copy.len = kPage;
+  copy.mode = UFFDIO_COPY_MODE_DONTWAKE;
+  return ioctl(faults_, UFFDIO_COPY, &copy) == 0;
+}
+
+void TouchedMemory::wake(std::size_t first, std::size_t count) {
+  uffdio_range range{reinterpret_cast<std::uintptr_t>(data_) + first * kPage, count * kPage};
+  ioctl(faults_, UFFDIO_WAKE, &range);
+}
+
+void TouchedMemory::serve() {
+  for (std::size_t touched = 0;;) {
     std::array<pollfd, 2> wait{pollfd{faults_, POLLIN, 0}, pollfd{end_, POLLIN, 0}};
     if (poll(wait.data(), wait.size(), -1) < 0) continue;
     if (wait[1].revents != 0) return;
@@ -65,13 +80,12 @@ void TouchedMemory::serve() {
     if (message.event != UFFD_EVENT_PAGEFAULT) continue;
     const std::uintptr_t start = reinterpret_cast<std::uintptr_t>(data_);
     const std::size_t page = (message.arg.pagefault.address - start) / kPage;
-    filler_(page, ++touched, contents.data());
-    uffdio_copy copy{};
-    copy.dst = start + page * kPage;
-    copy.src = reinterpret_cast<std::uintptr_t>(contents.data());
-    copy.len = kPage;
-    // Two threads may have asked for the same page: the second answer finds it there.
-    if (ioctl(faults_, UFFDIO_COPY, &copy) != 0) --touched;
+    if (fill(page) && ++touched == moment_) {
+      for (std::size_t other = 0; other < pages_; ++other) fill(other);
+      act_();
+      wake(0, pages_);
+    }
+    wake(page, 1);
   }
 }
 

@@ -16,10 +16,13 @@ inline constexpr std::size_t kPage = 4096;
 
 class TouchedMemory {
  public:
-  // Fills page number `page`; `touched` is how many were touched by now, this one included.
-  using Filler = std::function<void(std::size_t page, std::size_t touched, std::byte* contents)>;
+  // What page number `page` holds.
+  using Filler = std::function<void(std::size_t page, std::byte* contents)>;
 
-  TouchedMemory(std::size_t pages, Filler filler);
+  // When `moment` pages have been touched, `act` is called before the last of them is given to whoever touched
+  // it; all others are there by then. So a process that ends in that moment leaves right contents to a
+  // peer that still reads them: the kernel would show zeros where a page was never filled.
+  TouchedMemory(std::size_t pages, Filler filler, std::size_t moment, std::function<void()> act);
   ~TouchedMemory();
   TouchedMemory(const TouchedMemory&) = delete;
   TouchedMemory& operator=(const TouchedMemory&) = delete;
@@ -28,9 +31,14 @@ class TouchedMemory {
 
  private:
   void serve();
+  // Whether it was not there yet. Whoever waits for it goes on waiting until wake().
+  bool fill(std::size_t page);
+  void wake(std::size_t first, std::size_t count);
 
   std::size_t pages_;
   Filler filler_;
+  std::size_t moment_;
+  std::function<void()> act_;
   std::byte* data_ = nullptr;
   int faults_ = -1;
   int end_ = -1;  // an eventfd: the thread is to leave
