@@ -115,6 +115,33 @@ TEST(Joining, another_secret_is_turned_away) {
   }
 }
 
+TEST(Joining, ranks_link_under_tls) {
+  Ranks ranks(3, "tcp", [](int, OpeningOptions& options) { options.config.tls = true; });
+  for (const Status& status : ranks.statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  const std::string text(100'000, 'x');
+  std::size_t sent = 0;
+  ASSERT_TRUE(ranks.poll_until([&] {
+    Header header = header_of(MessageKind::data, 1);
+    header.offset = sent;
+    if (sent < text.size())
+      sent += ranks.link(2, 0).send(header, text.data() + sent, text.size() - sent, 0).bytes;
+    std::size_t got = 0;
+    for (const auto& message : ranks.note(0).messages) got += message.bytes.size();
+    return got == text.size();
+  }));
+}
+
+TEST(Joining, tls_on_one_side_alone_is_refused_and_named) {
+  for (const int encrypted : {0, 1}) {
+    Ranks ranks(
+        2, "tcp",
+        [&](int rank, OpeningOptions& options) { options.config.tls = rank == encrypted; }, 500ms);
+    EXPECT_EQ(ranks.statuses[1].code(), Code::mismatch) << ranks.statuses[1].to_string();
+    EXPECT_NE(ranks.statuses[1].message().find("TUTTI_TLS"), std::string::npos);
+    EXPECT_FALSE(ranks.statuses[0].ok());
+  }
+}
+
 TEST(Joining, another_epoch_is_turned_away_naming_both) {
   for (const char* transport : {"inproc", "shm", "tcp"}) {
     Ranks ranks(
