@@ -13,7 +13,7 @@ SILENT_S = DEAD_AFTER_S + 1.0
 LIVENESS = {"TUTTI_DEAD_AFTER": "2"}
 BOTH = ("shm", "tcp")
 # Of what other rows wait for, what is there.
-LANDED = frozenset({"launch", "restarts", "wire"})
+LANDED = frozenset({"launch", "restarts", "wire", "door", "store", "tls"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +82,8 @@ def liveness_rows():
     yield Row("stop-long", "SIGSTOP of rank 1 for ever", Expect(code="peer_lost", culprit=1, exit_code=None, silent=(1,)),
               SILENT_S, words="seconds=30", act=actions.stop(None), transports=BOTH, environment=live,
               flags=("--grace", "0.5"), needs="door", heavy=False)
-    yield Row("slow-rank", "rank 1 gets 5 % of a core by a cpu cgroup", fine(says=("rank 1",)), 30,
-              words="seconds=6 op=all_reduce:ring", settings=("cpu=0.05",), act=actions.slow_down, transports=BOTH,
+    yield Row("slow-rank", "rank 1 gets 2 % of a core by a cpu cgroup", fine(says=("rank 1",)), 30,
+              words="seconds=4 op=all_reduce:ring count=4194304", settings=("cpu=0.02",), act=actions.slow_down, transports=BOTH,
               environment=live, needs="door", heavy=False)
     yield Row("stuck-compute", "rank 1 computes for 4 s, calls may take 2 s",
               Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 3.0,
@@ -116,6 +116,9 @@ def network_rows():
     yield Row("bit-flip", "a bit of a data frame flipped, TCP's checksum made right",
               Expect(code="corrupt", also=("peer_lost", "io"), exit_code=3), SAME_HOST_S,
               words="seconds=30 count=65536", act=actions.flip, **{**common, "needs": "wire"})
+    yield Row("tls-bit-flip", "the same with TUTTI_TLS=1", Expect(code="corrupt", also=("peer_lost", "io"), exit_code=3),
+              SAME_HOST_S, words="seconds=30 count=65536", act=actions.flip,
+              **{**common, "environment": (*live, ("TUTTI_TLS", "1")), "needs": "tls"})
     yield Row("tiny-buffers", "socket buffers of 4 KiB", fine(), 60, words="seconds=0 count=16384",
               **{**common, "settings": ("hosts", "tiny_buffers")})
     yield Row("version", "host 1 says another protocol version", Expect(exit_code=None, anyone_silent=True, says=("version",)),
