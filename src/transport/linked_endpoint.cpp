@@ -134,7 +134,7 @@ Status LinkedEndpoint::start_pulse(Nanoseconds dead_after) {
     });
     if (link != nullptr && !here) watched.push_back({.peer = peer, .link = link});
   }
-  if (dead_after.count() == 0 || watched.empty()) return {};
+  if (watched.empty()) return {};
   dead_after_ = dead_after;
   pulse_ = std::make_unique<Pulse>(Pulse::Options{dead_after, parts_.window.get(),
                                                   [this] {

@@ -37,8 +37,8 @@ class LinkedEndpoint final : public Endpoint {
   Status add_lifeline(std::unique_ptr<Lifeline> lifeline);
   Status add_message(int peer, std::unique_ptr<MessageLink> link);
 
-  // When the last link is there: this rank shows that it lives, and listens whether its peers do. 0:
-  // neither.
+  // When the last link is there: this rank shows that it lives, and gives up those who do not for
+  // `dead_after`; 0: nobody.
   Status start_pulse(Nanoseconds dead_after);
 
   int rank() const override { return parts_.rank; }

@@ -32,7 +32,7 @@ namespace tutti::transport {
 class Pulse {
  public:
   struct Options {
-    Nanoseconds dead_after{0};
+    Nanoseconds dead_after{0};         // 0: gives nobody up, but beats: others may
     Window* window = nullptr;          // of this rank
     std::function<void()> on_silence;  // from the thread: take_silent has something
   };
@@ -65,6 +65,7 @@ class Pulse {
  private:
   void run();
   void judge(Nanoseconds now);
+  bool is_standstill(Nanoseconds away) const;
 
   Options options_;
   Nanoseconds beat_;

@@ -107,6 +107,20 @@ TEST(Pulse, waits_for_the_first_beat_of_a_rank_that_still_joins) {
   EXPECT_TRUE(pulse.take_silent().empty());
 }
 
+TEST(Pulse, that_gives_nobody_up_beats_all_the_same) {
+  QuietLink link;
+  auto window = *Window::create(0, WindowShape::of(1, 4096), false);
+  Pulse pulse({0s, window.get(), [] {}}, {{.peer = 1, .link = &link}});
+  const Nanoseconds began = steady_clock().now();
+  for (Nanoseconds at{0}; at < 60s; at += 100ms) {
+    pulse.tick(began + at);
+    link.alive = false;
+  }
+  EXPECT_TRUE(pulse.take_silent().empty());
+  EXPECT_GE(link.beats, 150);
+  EXPECT_EQ(pulse.standstill(), 0s);
+}
+
 TEST(Pulse, knows_that_its_process_stood_still) {
   QuietLink link;
   auto window = *Window::create(0, WindowShape::of(1, 4096), false);
