@@ -55,7 +55,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
   world.max_restarts = options.max_restarts;
   meeting->address_ = alone ? "127.0.0.1:0" : options.rendezvous;
   if (options.node_rank == 0) {
-    world.job = to_hex(random_bytes(8));
+    world.job = former ? former->world_.job : to_hex(random_bytes(8));
     if (former) {
       meeting->address_ = former->address_;
       meeting->server_ = std::move(former->server_);
