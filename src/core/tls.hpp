@@ -81,6 +81,7 @@ class TlsStream {
   ssize_t write(const void* data, std::size_t bytes);
 
  private:
+  void begin();
   ssize_t write_record(const char* data, std::size_t bytes);
   Status check_first_byte();
   Status failure(int error);

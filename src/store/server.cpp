@@ -187,9 +187,13 @@ void Loop::read_from(ConnectionId id, Nanoseconds now) {
 bool Loop::open(ConnectionId id, Socket& socket) {
   if (socket.is_open) return true;
   const auto done = socket.stream.step();
-  if (!done.ok()) state_.turn_away(id, done.status().message());
-  socket.is_open = done.ok() && *done;
-  return socket.is_open;
+  if (done.ok()) return socket.is_open = *done;
+  // Whoever leaves by himself is not in the log.
+  if (done.status().code() == Code::io)
+    drop(id);
+  else
+    state_.turn_away(id, done.status().message());
+  return false;
 }
 
 void Loop::flush(ConnectionId id) {
