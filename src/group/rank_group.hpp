@@ -76,7 +76,7 @@ class RankGroup final : public Group {
   Status check_list(std::span<const int> ranks) const;
   Status end_for_good();
   Status agree_on_survivors(std::chrono::nanoseconds timeout);
-  bool stood_still() const;
+  bool was_given_up() const;
   void cut_off_the_lost();
   // A new group of some of this one's ranks. `heir`: this one has failed, and its failure is none of
   // the new group's.

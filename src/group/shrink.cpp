@@ -75,11 +75,12 @@ Status RankGroup::agree_on_survivors(std::chrono::nanoseconds timeout) {
                         "without it",
                         where(silent), name(), in_seconds(timeout));
   }
-  return survivors.is_excluded() || stood_still() ? channel_->exclusion() : Status();
+  return survivors.is_excluded() || was_given_up() ? channel_->exclusion() : Status();
 }
 
-// It lost the others because it gave no sign of life itself: they went on, and cannot tell it any more.
-bool RankGroup::stood_still() const {
+// It lost others because they took it for dead: in an earlier group, or because it gave no sign of life
+// for so long that they cannot tell it any more.
+bool RankGroup::was_given_up() const {
   engine::Engine& engine = world_->engine();
   const auto& members = channel_->options().members;
   return std::any_of(members.begin(), members.end(), [&](int member) {

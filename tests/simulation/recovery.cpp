@@ -145,6 +145,14 @@ void Recovery::check_sum(int rank) {
   if (me.previous) leave_previous(rank);
 }
 
+// As RankGroup does: it lost others because they took it for dead, be it in an earlier group.
+bool Recovery::was_given_up(int rank) {
+  Rank& me = at(rank);
+  const auto& members = me.group->options().members;
+  return std::any_of(members.begin(), members.end(),
+                     [&](int member) { return me.engine->why_down(member).peer() == rank; });
+}
+
 void Recovery::shut_out(int rank) {
   Rank& me = at(rank);
   me.phase = Phase::shut_out;
@@ -157,7 +165,7 @@ void Recovery::shut_out(int rank) {
 void Recovery::agree(int rank) {
   Rank& me = at(rank);
   engine::Survivors& survivors = me.group->survivors();
-  if (survivors.is_excluded()) return shut_out(rank);
+  if (survivors.is_excluded() || was_given_up(rank)) return shut_out(rank);
   if (survivors.is_decided()) return go_on(rank);
   const bool overslept = clock_.now() >= me.patience + kPatience / 2;
   if (const std::uint64_t changes = survivors.changes(); changes != me.changes || overslept) {

@@ -62,6 +62,7 @@ class Recovery {
   void check_sum(int rank);
   void leave_previous(int rank);
   void shut_out(int rank);
+  bool was_given_up(int rank);
   void agree(int rank);
   void go_on(int rank);
   void maybe_strike();
