@@ -61,6 +61,7 @@ class RankGroup final : public Group {
   Status tune();
   // What follows are the callers' own collectives. Collective, and to be called last.
   Status end_set_up(const CallOptions& call);
+  void all_have_joined() { world_->engine().endpoint().all_have_joined(); }
 
  private:
   Status run_call(const Call& call);

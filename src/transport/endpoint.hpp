@@ -77,6 +77,9 @@ class Endpoint {
   // How long this process itself has stood still, if that was for longer than peers wait for a sign of
   // life (Config::dead_after) and not long ago; else 0. Any thread.
   virtual Nanoseconds standstill() const { return Nanoseconds(0); }
+  // Every rank has joined: whoever gives no sign of life from now on is silent, also one that never
+  // gave any.
+  virtual void all_have_joined() {}
 
   // "host a, pid 4182", for messages; of any rank.
   virtual std::string whereabouts(int rank) const = 0;

@@ -170,6 +170,10 @@ Status LinkedEndpoint::look_for_the_gone() {
   return {};
 }
 
+void LinkedEndpoint::all_have_joined() {
+  if (pulse_) pulse_->expect_all();
+}
+
 Nanoseconds LinkedEndpoint::standstill() const {
   return pulse_ ? pulse_->standstill() : Nanoseconds(0);
 }

@@ -80,7 +80,7 @@ void Pulse::tick(Nanoseconds now) {
   for (Watched& each : watched_) {
     if (beats) each.link->beat();
     const bool heard = each.link->heard() && !first_look_;
-    each.beats |= heard;
+    each.beats |= heard || expects_all_.load(std::memory_order_relaxed);
     each.silence = heard || !each.beats ? Nanoseconds(0) : each.silence + lived;
   }
   first_look_ = false;

@@ -105,6 +105,10 @@ TEST(Pulse, waits_for_the_first_beat_of_a_rank_that_still_joins) {
   const Nanoseconds began = steady_clock().now();
   for (Nanoseconds at{0}; at < 60s; at += 10ms) pulse.tick(began + at);
   EXPECT_TRUE(pulse.take_silent().empty());
+  // It was stopped between joining and its first beat.
+  pulse.expect_all();
+  for (Nanoseconds at = 60s; at < 62s; at += 10ms) pulse.tick(began + at);
+  EXPECT_EQ(pulse.take_silent(), std::vector<int>{1});
 }
 
 TEST(Pulse, that_gives_nobody_up_beats_all_the_same) {
