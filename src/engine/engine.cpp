@@ -99,7 +99,7 @@ void Engine::shutdown() {
   if (progress_.get_id() == std::this_thread::get_id())
     progress_.detach();
   else
-    progress_.join();
+    progress_.join();  // bounded: it steps, looks at stop_ and ends
 }
 
 std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {

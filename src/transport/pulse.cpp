@@ -51,7 +51,7 @@ Pulse::~Pulse() {
     stop_ = true;
     stopped_.notify_all();
   }
-  thread_.join();
+  thread_.join();  // bounded: it takes one tick
 }
 
 void Pulse::run() {
