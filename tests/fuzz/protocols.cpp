@@ -24,7 +24,7 @@ void in_pieces(Input input, std::size_t most, const Feed& feed) {
 
 // A client of the store that knows the secret, as far as its proof.
 void introduce(store::ServerState& server, store::ConnectionId id) {
-  server.connected(id, Nanoseconds(1));
+  server.connected(id, "10.0.0.7", Nanoseconds(1));
   Handshake client = Handshake::client(kSecret, {.role = kRoleStore});
   for (int turn = 0; turn < 8; ++turn) {
     server.received(id, client.take_output(), Nanoseconds(1));

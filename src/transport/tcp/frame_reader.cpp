@@ -140,8 +140,10 @@ bool FrameReader::parse(MessageSink& sink) {
   return true;
 }
 
-const char* FrameReader::find_flaw() const {
+const char* FrameReader::find_flaw() {
   if (checked_ && wire_.check() != wire_.header_check) return kBadCheck;
+  payload_checked_ = checked_ && (header_.flags & kUnchecked) == 0;
+  if (checked_) header_.flags &= static_cast<std::uint8_t>(~kUnchecked);
   const bool lendable = header_.kind == MessageKind::data || header_.kind == MessageKind::bulk;
   if (header_.spare >= asides_.size()) return "a message on a stream that is not there";
   if (header_.spare != 0 && (!lendable || header_.bytes == 0))
@@ -151,13 +153,13 @@ const char* FrameReader::find_flaw() const {
 
 // `bytes` more of a payload are in their place.
 void FrameReader::take(Landing& landing, std::size_t bytes) {
-  if (checked_) landing.check = crc32c(landing.target + landing.got, bytes, landing.check);
+  if (landing.checked) landing.check = crc32c(landing.target + landing.got, bytes, landing.check);
   landing.got += bytes;
 }
 
 // Asked before anybody hears of a payload.
 bool FrameReader::is_intact(const Landing& landing) {
-  if (!checked_ || landing.check == landing.expected) return true;
+  if (!landing.checked || landing.check == landing.expected) return true;
   flaw_ = kBadCheck;
   return false;
 }
@@ -166,13 +168,17 @@ bool FrameReader::parse_small(MessageSink& sink) {
   if (staged() < header_.bytes) return false;
   alignas(16) std::array<std::byte, kInlineBytes> payload;  // the staging buffer aligns nothing
   std::memcpy(payload.data(), staging_.get() + begin_, header_.bytes);
-  if (checked_ && crc32c(payload.data(), header_.bytes) != wire_.payload_check) {
+  if (payload_checked_ && crc32c(payload.data(), header_.bytes) != wire_.payload_check) {
     flaw_ = kBadCheck;
     return false;
   }
   begin_ += header_.bytes;
   has_header_ = false;
-  if (header_.kind == MessageKind::bell) return true;
+  if (header_.kind == MessageKind::bell) {
+    if (header_.step == kEndBell && header_.bytes == sizeof(SocketEnd))
+      std::memcpy(&peer_end_.emplace(), payload.data(), sizeof(SocketEnd));
+    return true;
+  }
   if (must_wait(header_.channel))
     waiting_.push_back({{.header = header_}, true, true, payload});
   else
@@ -181,7 +187,7 @@ bool FrameReader::parse_small(MessageSink& sink) {
 }
 
 FrameReader::Landing FrameReader::start(const Header& header, MessageSink& sink) {
-  Landing landing{.header = header, .expected = wire_.payload_check};
+  Landing landing{.header = header, .checked = payload_checked_, .expected = wire_.payload_check};
   if (header.kind == MessageKind::data || header.kind == MessageKind::bulk)
     landing.target = sink.place(peer_, header);
   if (landing.target != nullptr) return landing;

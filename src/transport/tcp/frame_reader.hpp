@@ -16,11 +16,13 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/byte_stream.hpp"
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
+#include "transport/tcp/socket_end.hpp"
 #include "transport/tcp/wire_header.hpp"
 
 namespace tutti::transport {
@@ -49,6 +51,8 @@ class FrameReader {
   bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
   // Moves payloads that are being placed for `channel` into memory of our own.
   void forget(std::uint32_t channel);
+  // Which end of the connection the peer has said that it is; nothing: it has said nothing yet.
+  const std::optional<SocketEnd>& peer_end() const { return peer_end_; }
   // "a message with flags that its kind does not have"; null: nothing was wrong so far.
   const char* flaw() const { return flaw_; }
 
@@ -59,6 +63,7 @@ class FrameReader {
     std::byte* target = nullptr;
     std::uint64_t lease = 0;  // 0: placed
     std::size_t got = 0;
+    bool checked = false;
     std::uint32_t expected = 0;  // checksum of all of it
     std::uint32_t check = 0;     // of what is here
     bool whole() const { return got == header.bytes; }
@@ -77,7 +82,7 @@ class FrameReader {
   bool parse_staged(MessageSink& sink);
   bool parse(MessageSink& sink);
   bool parse_small(MessageSink& sink);
-  const char* find_flaw() const;
+  const char* find_flaw();
   void take(Landing& landing, std::size_t bytes);
   bool is_intact(const Landing& landing);
   Landing start(const Header& header, MessageSink& sink);
@@ -96,7 +101,9 @@ class FrameReader {
   std::size_t end_ = 0;
 
   bool has_header_ = false;
+  bool payload_checked_ = false;  // of the frame under way
   const char* flaw_ = nullptr;
+  std::optional<SocketEnd> peer_end_;
   bool bulky_ = false;    // the last frame was a large one: the next will be, too
   bool landing_ = false;  // a large payload of stream 0 is under way
   WireHeader wire_;

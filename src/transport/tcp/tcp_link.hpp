@@ -87,6 +87,8 @@ class TcpLink final : public MessageLink {
   std::size_t least_busy() const;
   std::size_t queued_bytes() const;
   WireHeader seal(const Header& header, const void* payload) const;
+  void tell_end();
+  void look_at_end();
   bool try_write(Stream& stream, const WireHeader* header, const void* payload, std::size_t bytes,
                  std::size_t& written);
   void write_queue(Stream& stream);
@@ -102,6 +104,9 @@ class TcpLink final : public MessageLink {
   int self_;
   int peer_;
   bool checked_;
+  // The connection ends in this kernel, without anybody between: its payloads need no checksums.
+  std::atomic<bool> direct_{false};
+  bool end_seen_ = false;  // poll only
   std::size_t
       frame_bytes_;  // up to two segments, if they are there: fewer calls for the same bytes
   std::atomic<std::size_t> frame_now_;  // what one carries now, at most that

@@ -2,7 +2,8 @@
 // its payload.
 //
 // The header is believed before its payload has come, so it has a checksum of its own, which also covers
-// that of the payload. Where a link goes without checksums both are 0, and nobody looks.
+// that of the payload. Where a link goes without checksums both are 0, and nobody looks. A sender that knows
+// that its connection never leaves the kernel spares the payload's, and says so (kUnchecked).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,9 @@
 
 namespace tutti::transport {
 
+// In Header::flags, between the two ends of a connection only.
+inline constexpr std::uint8_t kUnchecked = 32;
+
 struct WireHeader {
   Header header;
   std::uint32_t payload_check = 0;
@@ -20,9 +24,12 @@ struct WireHeader {
 
   WireHeader() = default;
   WireHeader(const Header& plain) : header(plain) {}  // without checksums
-  static WireHeader sealed(const Header& header, const void* payload) {
+  static WireHeader sealed(const Header& header, const void* payload, bool with_payload = true) {
     WireHeader made(header);
-    made.payload_check = crc32c(payload, header.bytes);
+    if (with_payload)
+      made.payload_check = crc32c(payload, header.bytes);
+    else
+      made.header.flags |= kUnchecked;
     made.header_check = made.check();
     return made;
   }

@@ -247,6 +247,20 @@ TEST_F(Frames, one_flipped_bit_is_corrupt_and_never_wrong_data) {
   }
 }
 
+TEST_F(Frames, a_payload_without_a_checksum_says_so_in_a_header_that_has_one) {
+  FrameReader checked(1, pool, 1, true);
+  WireHeader wire = WireHeader::sealed(frame(MessageKind::eager, 5), "hello", false);
+  queue.push_copy(wire, "hello", 0);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
+  EXPECT_EQ(checked.read(in.get(), sink), FrameReader::End::drained);
+  EXPECT_EQ(sink.texts, std::vector<std::string>{"hello"});
+  EXPECT_EQ(sink.headers[0].flags, 0);
+  wire.header.flags = 0;  // its header does not fit any more
+  queue.push_copy(wire, "hello", 0);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
+  EXPECT_EQ(checked.read(in.get(), sink), FrameReader::End::corrupt);
+}
+
 TEST_F(Frames, the_end_of_the_stream_comes_after_the_last_frame) {
   queue.push_copy(frame(MessageKind::abort, 3), "bye", 0);
   ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);

@@ -1,7 +1,9 @@
 // Two tcp links back to back, over several socket pairs.
 #include "transport/tcp/tcp_link.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -246,6 +248,73 @@ TEST_P(Links, a_frame_that_does_not_fit_its_checksum_ends_the_link_by_name) {
 
 INSTANTIATE_TEST_SUITE_P(streams, EncryptedLinks, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Streams, Links, testing::Values(1, 2, 3, kMaxStreams));
+
+// A connection over loopback, whose far end the test holds in its hands.
+class Loopback : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* where = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener.get(), where, sizeof address), 0);
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    ASSERT_EQ(::getsockname(listener.get(), where, &bytes), 0);
+    far.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(far.get(), where, sizeof address), 0);
+    std::vector<Descriptor> sockets;
+    sockets.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    link = std::make_unique<TcpLink>(0, 1, std::move(sockets), 32 * 1024, "host a");
+    sink = std::make_unique<LinkMessages>(*link);
+  }
+  WireHeader read_header() {
+    WireHeader wire;
+    EXPECT_EQ(::recv(far.get(), &wire, sizeof wire, MSG_WAITALL), 56);
+    return wire;
+  }
+  // What the link puts before a payload after the far end has said where it is.
+  WireHeader after(const SocketEnd& claimed) {
+    SocketEnd told;
+    EXPECT_EQ(read_header().header.step, kEndBell);
+    EXPECT_EQ(::recv(far.get(), &told, sizeof told, MSG_WAITALL), 20);
+    EXPECT_EQ(told, SocketEnd::of_peer(far.get()));
+    Header bell = header_for(MessageKind::bell, 0, 0);
+    bell.step = kEndBell;
+    bell.bytes = sizeof claimed;
+    const WireHeader wire = WireHeader::sealed(bell, &claimed);
+    EXPECT_EQ(::write(far.get(), &wire, sizeof wire), 56);
+    EXPECT_EQ(::write(far.get(), &claimed, sizeof claimed), 20);
+    for (int i = 0; i < 20; ++i, ::poll(nullptr, 0, 1)) {
+      link->suppose_readable();
+      link->poll(*sink);
+    }
+    EXPECT_TRUE(link->send(header_for(MessageKind::eager, 1, 1), "text", 4, 0).accepted);
+    return read_header();
+  }
+
+  Descriptor far;
+  std::unique_ptr<TcpLink> link;
+  std::unique_ptr<LinkMessages> sink;
+};
+
+TEST_F(Loopback, within_one_kernel_payloads_go_without_a_checksum_and_headers_never) {
+  const WireHeader wire = after(*SocketEnd::of_own(far.get()));
+  EXPECT_EQ(wire.header.flags, kUnchecked);
+  EXPECT_EQ(wire.payload_check, 0u);
+  EXPECT_EQ(wire.header_check, wire.check());
+  EXPECT_TRUE(sink->downs.empty());
+}
+
+// As it is when something between the two takes the bytes and passes them on.
+TEST_F(Loopback, with_somebody_between_payloads_keep_their_checksum) {
+  SocketEnd elsewhere = *SocketEnd::of_own(far.get());
+  ++elsewhere.port;
+  const WireHeader wire = after(elsewhere);
+  EXPECT_EQ(wire.header.flags, 0);
+  EXPECT_EQ(wire.payload_check, crc32c("text", 4));
+}
 
 }  // namespace
 }  // namespace tutti::transport
