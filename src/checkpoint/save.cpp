@@ -66,7 +66,7 @@ class ThreadWriter final : public train::CheckpointWriter {
   }
 
   void join() {
-    if (thread_.joinable()) thread_.join();
+    if (thread_.joinable()) thread_.join();  // bounded: it writes one file and ends
   }
 
   std::shared_ptr<Group> group_;

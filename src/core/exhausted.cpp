@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/cgroup.hpp"
 #include "core/files.hpp"
 #include "core/limits.hpp"
 
@@ -43,7 +44,7 @@ Status out_of_threads(const std::system_error& error) {
                       "(ulimit -u), the container {} (pids.max)",
                       error.code().message(), threads ? first_word(*threads) : "?",
                       or_none(resource_limit(RLIMIT_NPROC)),
-                      or_none(limit_in("/sys/fs/cgroup/pids.max")))};
+                      or_none(Cgroup::of(CgroupKind::pids).limit(CgroupKind::pids)))};
 }
 
 }  // namespace tutti

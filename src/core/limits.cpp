@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/cgroup.hpp"
 #include "core/files.hpp"
 
 namespace tutti {
@@ -20,18 +21,8 @@ std::uint64_t available_memory_bytes() {
   const std::string host = read_text("/proc/meminfo");
   if (const auto value = value_after(host, "MemAvailable:"))
     if (const auto kib = first_number(*value)) available = static_cast<std::uint64_t>(*kib) * 1024;
-  const std::uint64_t limit = limit_in("/sys/fs/cgroup/memory.max");
-  const std::uint64_t used = limit_in("/sys/fs/cgroup/memory.current");
-  if (limit != kNoLimit && used != kNoLimit) {
-    // Cached files count as used, and go when memory is wanted.
-    const std::string parts = read_text("/sys/fs/cgroup/memory.stat");
-    std::uint64_t cached = 0;
-    for (const char* name : {"inactive_file ", "active_file "})
-      if (const auto value = value_after(parts, name))
-        cached += static_cast<std::uint64_t>(first_number(*value).value_or(0));
-    available = std::min(available, limit - std::min(limit, used - std::min(used, cached)));
-  }
-  return available;
+  const Cgroup own = Cgroup::of(CgroupKind::memory);
+  return std::min(available, own.room(CgroupKind::memory));
 }
 
 std::size_t open_descriptors() {

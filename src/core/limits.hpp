@@ -10,7 +10,7 @@ inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::ma
 
 // The number in a file of one; what cannot be read ("max", or no such file) is no limit.
 std::uint64_t limit_in(const char* path);
-// Memory that can still be taken, of the host and of the container.
+// Memory that can still be taken, of the host and of the process's control groups.
 std::uint64_t available_memory_bytes();
 // That this process has open now.
 std::size_t open_descriptors();

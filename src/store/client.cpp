@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/byte_stream.hpp"
 #include "core/process_hooks.hpp"
 #include "core/secret.hpp"
+#include "store/impatient.hpp"
 #include "store/protocol.hpp"
 #include "store/table.hpp"
 #include "store/trust.hpp"
@@ -103,7 +105,8 @@ Result<Response> exchange(ByteStream& stream, const StoreRequest& request, Nanos
 
 class ClientStore final : public store::TrustedStore {
  public:
-  ClientStore(Destination server, ByteStream first) : server_(std::move(server)) {
+  ClientStore(Destination server, ByteStream first, std::optional<Nanoseconds> answer)
+      : server_(std::move(server)), answer_(answer) {
     idle_.push_back(std::move(first));
   }
 
@@ -156,7 +159,7 @@ class ClientStore final : public store::TrustedStore {
       return Status(Code::unsupported,
                     "this store was connected before fork(); connect anew in the child");
     const Nanoseconds deadline =
-        store::wait_deadline(steady_clock().now(), timeout) + kAnswerTimeout;
+        store::wait_deadline(steady_clock().now(), timeout) + answer_.value_or(kAnswerTimeout);
     auto stream = take(deadline);
     if (!stream.ok()) return lost(stream.status());
     auto response = exchange(*stream, request, deadline);
@@ -186,8 +189,9 @@ class ClientStore final : public store::TrustedStore {
 
   // A server that is gone stays gone. One that is slow may answer the next call.
   Status lost(const Status& status) {
-    if (status.code() == Code::timed_out)
-      return status.annotate("the store at " + server_.address + " does not answer");
+    const std::string silent = "the store at " + server_.address + " does not answer";
+    if (status.code() == Code::timed_out && answer_) return {Code::aborted, silent};
+    if (status.code() == Code::timed_out) return status.annotate(silent);
     const std::lock_guard lock(mutex_);
     if (failure_.ok())
       failure_ = Status(Code::io, "lost the store at " + server_.address + ": " + status.message());
@@ -195,18 +199,17 @@ class ClientStore final : public store::TrustedStore {
   }
 
   const Destination server_;
+  const std::optional<Nanoseconds>
+      answer_;  // how long one that is alive may take, if not as always
   const ForkGuard fork_guard_;
   std::mutex mutex_;
   std::vector<ByteStream> idle_;
   Status failure_;
 };
 
-}  // namespace
-
-inline namespace [[gnu::visibility("default")]] v1 {
-
-Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
-                                             milliseconds timeout, std::uint64_t epoch) {
+Result<std::shared_ptr<Store>> connect(const std::string& address, const std::string& secret,
+                                       milliseconds timeout, std::uint64_t epoch,
+                                       std::optional<Nanoseconds> answer) {
   const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
   auto tls = store::tls_at(address, secret);
   if (!tls.ok()) return tls.status();
@@ -215,10 +218,27 @@ Result<std::shared_ptr<Store>> connect_store(const std::string& address, const s
   if (!stream.ok())
     return stream.status().annotate(
         fmt::format("cannot join the store at {} within {} ms", address, timeout.count()));
-  return std::shared_ptr<Store>(std::make_shared<ClientStore>(std::move(to), std::move(*stream)));
+  return std::shared_ptr<Store>(
+      std::make_shared<ClientStore>(std::move(to), std::move(*stream), answer));
+}
+
+}  // namespace
+
+inline namespace [[gnu::visibility("default")]] v1 {
+
+Result<std::shared_ptr<Store>> connect_store(const std::string& address, const std::string& secret,
+                                             milliseconds timeout, std::uint64_t epoch) {
+  return connect(address, secret, timeout, epoch, std::nullopt);
 }
 
 }  // namespace v1
+
+Result<std::shared_ptr<Store>> store::connect_impatiently(const std::string& address,
+                                                          const std::string& secret,
+                                                          milliseconds timeout, std::uint64_t epoch,
+                                                          Nanoseconds answer) {
+  return connect(address, secret, timeout, epoch, answer);
+}
 
 Status store::check_secret_at(const std::string& address, std::string_view secret) {
   if (secret.empty() && is_local(address)) return {};

@@ -32,7 +32,7 @@ namespace tutti::transport {
 class Pulse {
  public:
   struct Options {
-    Nanoseconds dead_after{0};
+    Nanoseconds dead_after{0};         // 0: gives nobody up, but beats: others may
     Window* window = nullptr;          // of this rank
     std::function<void()> on_silence;  // from the thread: take_silent has something
   };
@@ -41,7 +41,8 @@ class Pulse {
     Link* link = nullptr;
     Nanoseconds silence{0};
     bool given_up = false;
-    // A rank that still joins others does not beat yet: silence counts from the first beat on.
+    // A rank that still joins others does not beat yet: silence counts from the first beat on, or
+    // from when all have joined.
     bool beats = false;
   };
 
@@ -53,6 +54,8 @@ class Pulse {
   // Code::out_of_memory: this process may not have one thread more.
   Status start();
 
+  // Everybody beats by now. Any thread.
+  void expect_all() { expects_all_.store(true, std::memory_order_relaxed); }
   // Peers, ascending, that are to be given up.
   std::vector<int> take_silent();
   // How long this process has stood still, if that was for longer than its peers wait and not long
@@ -65,6 +68,7 @@ class Pulse {
  private:
   void run();
   void judge(Nanoseconds now);
+  bool is_standstill(Nanoseconds away) const;
 
   Options options_;
   Nanoseconds beat_;
@@ -73,6 +77,7 @@ class Pulse {
   bool first_look_ = true;        // what came before the pulse began is no beat
   Nanoseconds beat_at_{0};
   Nanoseconds verdict_at_ = Nanoseconds::max();
+  std::atomic<bool> expects_all_{false};
   std::atomic<std::int64_t> last_tick_{0};
   std::atomic<std::int64_t> stood_still_{0};  // for how long,
   std::atomic<std::int64_t> woke_at_{0};      //   until when

@@ -218,6 +218,40 @@ class Ending(LaunchTest):
         self.assertEqual(done.returncode, 0)
         self.assertEqual(pids_with(self.mark), [])
 
+    # Left its session, its parent and its streams; and again, from there.
+    DAEMON = ("(setsid sh -c 'sleep 1000 & setsid sleep 1000 & wait' </dev/null >/dev/null 2>&1 &) ;"
+              " sleep 0.1; ")
+
+    def test_what_left_its_session_goes_too(self):
+        for end, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)):
+            done = self.tutti("run", "-n", "2", "--grace", "0.2", "bash", "-c", self.DAEMON + end)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(pids_with(self.mark), [])
+
+    def test_what_left_its_session_goes_with_a_killed_launcher_too(self):
+        process = self.start("run", "-n", "2", "bash", "-c", self.DAEMON + "echo ready; sleep 1000")
+        self.read_lines(process, 2)
+        self.assertGreaterEqual(len(pids_with(self.mark)), 2 * 4, "ranks and daemons")
+        process.kill()
+        process.wait(LIMIT)
+        wait_until(lambda: not pids_with(self.mark), "no daemon is left")
+
+    def test_a_keeper_that_is_killed_leaves_nothing_either(self):
+        process = self.start("run", "-n", "2", "--grace", "0.2", "bash", "-c",
+                             self.DAEMON + "echo $PPID; sleep 1000")
+        keepers = set(self.read_lines(process, 2))
+        self.assertEqual(len(keepers), 1)
+        os.kill(int(keepers.pop()), signal.SIGKILL)
+        process.communicate(timeout=LIMIT)
+        self.assertEqual((process.returncode, pids_with(self.mark)), (137, []))
+
+    def test_daemons_may_be_left_on_demand(self):
+        done = self.tutti("run", "--leave-daemons", "bash", "-c", self.DAEMON)
+        left = pids_with(self.mark)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual((done.returncode, len(left)), (0, 3))
+
     def test_no_listening_socket_is_left(self):
         text = "print(os.environ['TUTTI_STORE'].rsplit(':')[-1], os.environ['MASTER_PORT'])"
         done = self.tutti("run", "-n", "1", *self.script(text))

@@ -68,8 +68,8 @@ class Hosts(LaunchTest):
                           *self.script(text))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"^tutti run: rank 2 .* \(SIGKILL\) after .*; restart 1 of 2\n$")
-        self.assertEqual(sorted(done.stdout.splitlines()),
-                         [f"{rank} {restart}" for rank in range(3) for restart in range(2)])
+        self.assertEqual(sorted(line for line in done.stdout.splitlines() if line.endswith(" 1")),
+                         ["0 1", "1 1", "2 1"])
         with open(path) as file:
             report = json.load(file)
         self.assertEqual(report["restarts"][0]["first_failure"]["rank"], 2)

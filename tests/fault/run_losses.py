@@ -1,9 +1,10 @@
 """Jobs that go on although a rank was lost, and who is blamed for one that does not."""
 import json
 import os
+import subprocess
 import unittest
 
-from launching import PROGRAMS, LaunchTest
+from launching import LIMIT, PROGRAMS, TOOL, LaunchTest
 
 LOSE = os.path.join(PROGRAMS, "lose_a_rank")
 
@@ -50,6 +51,42 @@ class Blame(LaunchTest):
             done = self.tutti("run", "-n", "3", LOSE, str(run % 3), "3", TUTTI_TUNING="fixed")
             self.assertEqual(done.returncode, 137, done.stderr)
             self.assertIn(f"tutti run: rank {run % 3} ", done.stderr)
+
+
+def own_memory_group():
+    """The folder of this process's memory cgroup, and the file of its limit; None where there is none."""
+    with open("/proc/self/cgroup") as file:
+        rows = [line.rstrip("\n").split(":", 2) for line in file]
+    for _, names, path in rows:
+        if "memory" in names.split(","):
+            return "/sys/fs/cgroup/memory" + path.rstrip("/"), "memory.limit_in_bytes"
+    return "/sys/fs/cgroup" + rows[-1][2].rstrip("/"), "memory.max"
+
+
+class Memory(LaunchTest):
+    def setUp(self):
+        super().setUp()
+        folder, limit = own_memory_group()
+        self.group = f"{folder}/tutti-{os.getpid()}"
+        try:
+            os.mkdir(self.group)
+            self.addCleanup(os.rmdir, self.group)
+            with open(os.path.join(self.group, limit), "w") as file:
+                file.write(str(64 << 20))
+        except OSError as error:
+            self.skipTest(f"no memory cgroup can be made here: {error}")
+
+    def test_a_rank_that_was_killed_for_want_of_memory_is_said_to_be(self):
+        inside = ["sh", "-c", f'echo $$ > {self.group}/cgroup.procs; exec "$@"', "sh"]
+        for end, told in (("bytearray(200 << 20)", True),
+                          ("os.kill(os.getpid(), signal.SIGKILL)", False)):
+            program = self.script(f"if RANK == 1: {end}\nsignal.pause()\n")
+            done = subprocess.run([*inside, TOOL, "run", "-n", "2", "--grace", "0.1", *program],
+                                  capture_output=True, text=True, timeout=LIMIT,
+                                  env=self.environment())
+            self.assertEqual(done.returncode, 137, done.stderr)
+            word = "the kernel killed it for want of memory (its control group may have 64 MiB)"
+            self.assertEqual(word in done.stderr, told, done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
 """One job from two launchers, as on two hosts, over loopback."""
 import os
+import subprocess
+import sys
+import time
 import unittest
 
-from launching import PROGRAMS
+from launching import PROGRAMS, TOOL
 from nodes import NodesTest
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "matrix"))
+import wire  # noqa: E402
 
 TELL = ("print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'],"
         " os.environ['LOCAL_WORLD_SIZE'], os.environ['NODE_RANK'])\n")
@@ -111,6 +117,44 @@ class Nodes(NodesTest):
             done = self.tutti(*words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(culprit, done.stderr)
+
+
+class Partition(NodesTest):
+    """Two hosts with a wire between them that is cut: each launcher is left to itself."""
+    DEAD_AFTER = 1
+
+    def setUp(self):
+        super().setUp()
+        why = wire.unavailable()
+        if why:
+            self.skipTest(why)
+        self.wire = wire.Wire()
+        self.addCleanup(self.wire.close)
+        self.rendezvous = f"{self.wire.address(0)}:29400"
+
+    def start_on(self, node, *program):
+        process = subprocess.Popen([*self.wire.enter(node), TOOL, *self.flags(node, grace="0.3"), *program],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True,
+                                   env=self.environment(TUTTI_DEAD_AFTER=str(self.DEAD_AFTER)))
+        self.addCleanup(self.end, process)
+        return process
+
+    def test_both_sides_end_soon_and_name_the_same_host(self):
+        for cut in ({0, 1}, {0}, {1}):
+            self.wire.cut = set()
+            job = [self.start_on(node, *self.script("print('ready')\nsignal.pause()\n"))
+                   for node in range(2)]
+            for launcher in job:
+                self.read_lines(launcher, 2)
+            self.wire.cut = cut
+            began = time.monotonic()
+            for launcher in job:
+                code, _, err = self.finish(launcher)
+                self.assertEqual(code, 1, err)
+                self.assertIn("node 1 (host ", err)
+                self.assertIn(") is cut off from node 0 ", err)
+            self.assertLess(time.monotonic() - began, self.DEAD_AFTER + 4, f"cut {cut}")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,30 @@ def test_tutti_run_prints_what_the_course_documents():
     check_course(output)
 
 
+def check_resumed(output):
+    lines = sorted(line.split("]", 1)[-1].split(":", 1)[-1].strip() for line in output.splitlines())
+    assert [line for line in lines if line.startswith("rank")] == [
+        f"rank {rank} attempt 1 went on at 3 and has {1000 * 0.97**6:.2f}" for rank in range(2)], output
+
+
+def test_a_program_resumes_under_torchrun_with_max_restarts(tmp_path):
+    redirect = [] if TORCH >= (2, 0) else ["-r", "1", "-t", "1", "--log_dir", tmp_path]
+    code, output, errors = run(sys.executable, "-m", "torch.distributed.run", "--standalone",
+                               *redirect, "--nproc_per_node=2", "--max_restarts=1", "--monitor_interval=0.2",
+                               HERE / "programs/resumes.py", BACKEND, tmp_path / "state")
+    assert code == 0, errors
+    check_resumed(output)
+
+
+@needs_tool
+def test_a_program_resumes_under_tutti_run_with_max_restarts(tmp_path):
+    code, output, errors = run(TOOL, "run", "-n", 2, "--max-restarts", 1, sys.executable,
+                               HERE / "programs/resumes.py", BACKEND, tmp_path / "state")
+    assert code == 0, errors
+    check_resumed(output)
+    assert re.search(r"tutti run: rank 1 .*SIGKILL.*; restart 1 of 1", errors), errors
+
+
 WARNING = "ANYONE WHO REACHES ITS STORE CAN JOIN"
 
 

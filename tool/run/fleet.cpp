@@ -30,18 +30,6 @@ constexpr int kNoSuchProgram = 127;  // as shells say it
 constexpr const char* kRemoteShell =
     "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
 
-// Standard input of the remote shell, and our end of it.
-struct LeashPipe {
-  Descriptor theirs;
-  Descriptor ours;
-};
-
-Result<LeashPipe> make_leash() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status("cannot make a pipe");
-  return LeashPipe{Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
 // As one word of a shell.
 std::string shell_quoted(const std::string& word) {
   std::string text = "'";
@@ -127,14 +115,13 @@ Status Fleet::spawn_node(std::size_t index) {
   }
   const auto order = order_for(index);
   if (!order.ok()) return order.status();
-  auto leash = make_leash();
+  auto leash = make_pipe();
   if (!leash.ok()) return leash.status();
-  auto child = spawn(launch, process_variables(), leash->theirs.get());
+  auto child = keeper_.spawn(launch, process_variables(), leash->read.get());
   if (!child.ok()) return child.status();
-  keeper_.watch(child->pid);
   node.pid = child->pid;
   node.death = std::move(child->death);
-  node.leash_end = std::move(leash->ours);
+  node.leash_end = std::move(leash->write);
   node.leash = std::make_unique<OutputSink>(node.leash_end.get());
   node.leash->put(*order + "\n");
   node.out =
@@ -251,11 +238,7 @@ void Fleet::handle_death(std::size_t index) {
     while (stream->open() && has_input(stream->descriptor())) stream->pump();
     if (stream->open()) stream->finish();
   }
-  ::kill(-node.pid, SIGKILL);
-  keeper_.forget(node.pid);
-  int wait_status = 0;
-  while (::waitpid(node.pid, &wait_status, 0) < 0 && errno == EINTR) {
-  }
+  const int wait_status = keeper_.reap(node.pid);
   node.pid = -1;
   node.death.reset();
   node.leash.reset();
@@ -372,8 +355,7 @@ Fleet::~Fleet() {
   for (const Node& node : nodes_) {
     if (node.pid <= 0) continue;
     ::kill(-node.pid, SIGKILL);
-    ::waitpid(node.pid, nullptr, 0);
-    keeper_.forget(node.pid);
+    keeper_.reap(node.pid);
   }
 }
 

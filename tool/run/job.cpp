@@ -83,9 +83,9 @@ Status Job::start_rank(const SpawnOptions& launch, int local_rank) {
   auto err_log = open_log(number, "err");
   if (!err_log.ok()) return err_log.status();
   const auto environment = rank_environment(world, local_rank, secret_.get(), board_->descriptor());
-  auto child = spawn(launch, environment, number == 0 ? input_->for_first() : input_->for_others());
+  auto child =
+      keeper_.spawn(launch, environment, number == 0 ? input_->for_first() : input_->for_others());
   if (!child.ok()) return child.status();
-  keeper_.watch(child->pid);
   ++alive_;
 
   Rank rank;
@@ -218,19 +218,21 @@ void Job::handle_deaths() {
 }
 
 void Job::handle_death(Rank& rank) {
-  // What the rank left running goes with it. The group's number cannot be anybody else's before the
-  // rank itself is reaped.
-  ::kill(-rank.pid, SIGKILL);
-  keeper_.forget(rank.pid);
   Ending& ending = rank.ending;
-  while (::waitpid(rank.pid, &ending.wait_status, 0) < 0 && errno == EINTR) {
-  }
+  const Cgroup memory = Cgroup::of(CgroupKind::memory, rank.pid);  // while it is a zombie
+  // What the rank left running goes with it.
+  ending.wait_status = keeper_.reap(rank.pid);
+  if (exit_code_of(ending.wait_status) == 128 + SIGKILL && !killed_)
+    ending.why = memory_kills_.explain(memory);
   rank.death.reset();
   rank.alive = false;
   board_->end(rank.rank, ending.wait_status);
   --alive_;
   const Nanoseconds now = steady_clock().now();
-  if (alive_ == 0) give_up_at_ = deadline_after(now, kDrain);
+  if (alive_ == 0) {
+    keeper_.sweep();
+    give_up_at_ = deadline_after(now, kDrain);
+  }
   ending.rank = rank.rank;
   ending.host = host_name();
   ending.pid = rank.pid;
@@ -244,7 +246,10 @@ void Job::handle_death(Rank& rank) {
   escalation_.rank_failed(now);
   if (hurried_ && !failures_.empty()) return;
   failures_.push_back(ending);
-  if (!judge_at_) judge_at_ = deadline_after(now, kJudgement);
+  if (judge_at_) return;
+  // A host that is cut off is known to be only after a while.
+  const bool alone = rendezvous_.world().nodes == 1;
+  judge_at_ = deadline_after(now, kJudgement + (alone ? Nanoseconds(0) : rendezvous_.dead_after()));
 }
 
 int Job::left_in_job() const {
@@ -464,9 +469,9 @@ Job::~Job() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
     ::kill(-rank.pid, SIGKILL);
-    ::waitpid(rank.pid, nullptr, 0);
-    keeper_.forget(rank.pid);
+    keeper_.reap(rank.pid);
   }
+  keeper_.sweep();
 }
 
 }  // namespace tutti::tool

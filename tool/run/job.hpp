@@ -19,6 +19,7 @@
 #include "tool/run/job_socket.hpp"
 #include "tool/run/keeper.hpp"
 #include "tool/run/leash.hpp"
+#include "tool/run/memory_kills.hpp"
 #include "tool/run/nodes.hpp"
 #include "tool/run/options.hpp"
 #include "tool/run/output.hpp"
@@ -111,6 +112,7 @@ class Job {
   std::vector<Rank> ranks_;
   std::size_t alive_ = 0;
   Nanoseconds began_{0};
+  MemoryKills memory_kills_;
 
   std::vector<Ending> failures_;  // of ranks here, in order; none after a signal to them
   std::vector<Rendezvous::EndedRank> losses_;  // of ranks anywhere, that the job could do without

@@ -1,36 +1,54 @@
-// tool/run/keeper.hpp - the process that ends the ranks when the launcher could not.
+// tool/run/keeper.hpp - the process whose children the ranks are, and which leaves nothing of them.
 //
-// Ranks ask the kernel to be killed with the launcher, but that does not reach what they started
-// themselves (`tutti run bash -c ./prog`). The keeper sleeps on a pipe whose other end only the
-// launcher holds; when that end closes without farewell it kills the groups left on its list.
+//   launcher ── socket ── keeper ─┬─ rank 0 ── what it started
+//                                 ├─ rank 1
+//                                 └─ what left its session, once its parent is gone
+//
+// It is a subreaper (descendants.hpp), so nothing that a rank starts gets out from below it; and it has
+// a process group of its own, so what ends the launcher does not end it. When the socket closes,
+// however the launcher ended, it kills all that is below. If the keeper itself is killed, the ranks die
+// with it, and all the rest becomes the launcher's.
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "core/sockets.hpp"
+#include "tool/run/spawn.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::tool {
 
 class Keeper {
  public:
-  // Forks; call it before any thread is started. `socket` is the job's socket, which the keeper
-  // removes where the launcher could not; empty: none.
-  static Result<Keeper> start(const std::string& socket);
+  struct Duties {
+    std::string socket{};        // of the job, to remove where the launcher could not; empty: none
+    bool leave_daemons = false;  // what left its process group may stay
+  };
+  // Forks; call it before any thread is started.
+  static Result<Keeper> start(Duties duties);
   Keeper(Keeper&&) = default;
   ~Keeper();  // lets it end, and waits for that
 
-  void watch(pid_t group) { tell(group); }
-  void forget(pid_t group) { tell(-group); }
+  // Starts a program with exactly `environment` ("NAME=value") and `standard_input`. Returns once it
+  // runs; an exec that fails is Code::invalid_argument naming the program.
+  Result<Child> spawn(const SpawnOptions& launch, const std::vector<std::string>& environment,
+                      int standard_input);
+  // Waits for a process that it started, and kills what is left of its process group. Until then
+  // nobody else gets its number. Returns what waitpid said.
+  int reap(pid_t process);
+  // Kills whatever is below it but processes that are not reaped yet, and returns when it is gone.
+  void sweep();
 
  private:
-  Keeper(Descriptor pipe, pid_t pid) : pipe_(std::move(pipe)), pid_(pid) {}
-  void tell(pid_t word);
+  Keeper(Descriptor socket, pid_t pid, bool leave_daemons)
+      : socket_(std::move(socket)), pid_(pid), leave_daemons_(leave_daemons) {}
 
-  Descriptor pipe_;
+  Descriptor socket_;
   pid_t pid_;
+  bool leave_daemons_;
 };
 
 }  // namespace tutti::tool

@@ -79,7 +79,7 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   const rlimit descriptors = own_descriptor_limit();
   if (Status status = look_for_room(options, *config); !status.ok()) return complain("run", status);
   const std::string socket = new_job_socket_path();
-  auto keeper = Keeper::start(socket);
+  auto keeper = Keeper::start({socket, options.leave_daemons});
   if (!keeper.ok()) return complain("run", keeper.status());
   auto signals = Signals::capture();
   if (!signals.ok()) return complain("run", signals.status());
@@ -150,7 +150,8 @@ int launch_fleet(const RunOptions& options) {
   const auto secret = find_secret(options);
   if (!secret.ok()) return complain("run", secret.status());
   fill_standard_descriptors();
-  auto keeper = Keeper::start({});
+  // A remote shell may keep its connection open for the next one (ControlPersist).
+  auto keeper = Keeper::start({.leave_daemons = true});
   if (!keeper.ok()) return complain("run", keeper.status());
   auto signals = Signals::capture();
   if (!signals.ok()) return complain("run", signals.status());

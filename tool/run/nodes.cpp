@@ -10,7 +10,9 @@
 #include "core/auth.hpp"
 #include "core/restart.hpp"
 #include "core/words.hpp"
+#include "store/impatient.hpp"
 #include "tool/run/verdict.hpp"
+#include "tutti/config.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -18,8 +20,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRound{200};
-// Launchers beat about five times a second; a machine that swaps may well miss some.
-constexpr std::chrono::seconds kSilence{15};
 
 // Waits for a key in short rounds, so that Ctrl-C ends the wait.
 Result<std::string> patient_get(Store& store, const std::string& key, Nanoseconds deadline,
@@ -51,11 +51,15 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::meet(const RunOptions& options,
   world.nodes = options.nodes;
   world.node_rank = options.node_rank;
   const bool alone = options.rendezvous.empty();
+  auto config = Config::from_environment();
+  if (!config.ok()) return config.status();
+  constexpr std::chrono::hours kNever{24 * 365};
+  meeting->dead_after_ = config->dead_after > Nanoseconds(0) ? config->dead_after : kNever;
   world.restart = former ? former->world_.restart + 1 : options.restart;
   world.max_restarts = options.max_restarts;
   meeting->address_ = alone ? "127.0.0.1:0" : options.rendezvous;
   if (options.node_rank == 0) {
-    world.job = to_hex(random_bytes(8));
+    world.job = former ? former->world_.job : to_hex(random_bytes(8));
     if (former) {
       meeting->address_ = former->address_;
       meeting->server_ = std::move(former->server_);
@@ -117,7 +121,8 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
   news_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!news_) return errno_status("cannot make an eventfd");
   while (!common_store_) {
-    auto store = connect_store(address_, secret, kRound * 3, epoch_of_job(world_.job));
+    auto store = store::connect_impatiently(address_, secret, kRound * 3, epoch_of_job(world_.job),
+                                            dead_after_);
     if (store.ok())
       common_store_ = *store;
     else if (interrupted())
@@ -225,15 +230,26 @@ void Rendezvous::watch() {
     }
     const Status status = round();
     if (status.ok()) continue;
-    // Whether the store's host died or merely its launcher: without it the job cannot be told apart
-    // from one that hangs.
-    publish(Failure{1,
-                    fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0], address_,
-                                status.message()),
-                    true},
-            true);
+    publish(loss_of_store(status), true);
     return;
   }
+}
+
+// Whether its host died or merely its launcher: without it the job cannot be told apart from one that
+// hangs. Where it does not answer at all, the one that is cut off from it names itself, as node 0 does.
+Rendezvous::Failure Rendezvous::loss_of_store(const Status& status) const {
+  const auto here = static_cast<std::size_t>(world_.node_rank);
+  if (status.code() == Code::aborted) return {1, silence_of(here)};
+  return {1,
+          fmt::format("lost node 0's launcher (host {}) at {}: {}", hosts_[0], address_,
+                      status.message()),
+          true};
+}
+
+std::string Rendezvous::silence_of(std::size_t node) const {
+  return fmt::format(
+      "node {} (host {}) is cut off from node 0 (host {}): nothing was heard for {:g} s", node,
+      hosts_[node], hosts_[0], in_seconds(dead_after_));
 }
 
 // One exchange with the store; waits kRound for a verdict. Failure means that the store is gone.
@@ -270,7 +286,7 @@ Status Rendezvous::round() {
     publish(std::move(failure), false);
     std::this_thread::sleep_for(kRound);  // the wait above no longer paces the rounds
   }
-  if (*left == world_.nodes) say_goodbye();
+  if (*left + silent_ >= world_.nodes) say_goodbye();
   return {};
 }
 
@@ -309,17 +325,18 @@ Status Rendezvous::exchange_ended() {
 // Only node 0 looks: a launcher that was killed cannot report, but its beats stop.
 Status Rendezvous::look_for_silence() {
   const Nanoseconds now = steady_clock().now();
+  int silent = 0;
   for (std::size_t node = 1; node < pulses_.size(); ++node) {
     const auto beats = store_->add(fmt::format("launch/beat/{}", node), 0);
     if (!beats.ok()) return beats.status();
     if (*beats != pulses_[node].beats) pulses_[node] = {*beats, now};
-    if (now - pulses_[node].changed_at < kSilence) continue;
+    if (now - pulses_[node].changed_at < dead_after_) continue;
+    ++silent;
     const auto kept =
-        store_->compare_set("launch/verdict", "",
-                            fmt::format("1 0\nnode {} (host {}) has not been heard of for {} s",
-                                        node, hosts_[node], kSilence.count()));
+        store_->compare_set("launch/verdict", "", fmt::format("1 0\n{}", silence_of(node)));
     if (!kept.ok()) return kept.status();
   }
+  silent_ = silent;
   return {};
 }
 
@@ -331,7 +348,7 @@ void Rendezvous::say_goodbye() {
   } else {
     while (steady_clock().now() < deadline) {
       const auto gone = store_->add("launch/gone", 0);
-      if (!gone.ok() || *gone >= world_.nodes - 1) break;
+      if (!gone.ok() || *gone >= world_.nodes - 1 - silent_) break;
       std::this_thread::sleep_for(milliseconds(10));
     }
   }

@@ -45,6 +45,8 @@ class Rendezvous {
   ~Rendezvous();
 
   const JobWorld& world() const { return world_; }
+  // How long a launcher may be silent that is not taken for dead (TUTTI_DEAD_AFTER).
+  Nanoseconds dead_after() const { return dead_after_; }
   // Becomes readable when there may be something to take, or over() may have changed.
   int descriptor() const { return news_.get(); }
   void acknowledge();
@@ -94,10 +96,13 @@ class Rendezvous {
   Status exchange_ended();
   Status look_for_silence();
   void say_goodbye();
+  Failure loss_of_store(const Status& status) const;
+  std::string silence_of(std::size_t node) const;
   void publish(std::optional<Failure> failure, bool over);
 
   JobWorld world_;
   std::string address_;
+  Nanoseconds dead_after_{0};
   std::unique_ptr<StoreServer> server_;
   std::shared_ptr<Store> common_store_;
   std::shared_ptr<Store> store_;  // the same, with the keys of this attempt
@@ -122,6 +127,7 @@ class Rendezvous {
     Nanoseconds changed_at{0};
   };
   std::vector<Pulse> pulses_;
+  int silent_ = 0;  // nodes that are
   bool left_ = false;
   std::int64_t ended_seen_ = 0;
 };

@@ -18,8 +18,9 @@ struct RunOptions {
   std::string log_dir;
   bool makes_groups = true;  // the ranks are going to make a group of all of them
   std::chrono::milliseconds grace{5000};
-  int max_restarts = 0;  // after failures; node 0's counts
-  int restart = 0;       // the number that the first attempt has: of a launcher that is restarted
+  bool leave_daemons = false;  // what left its rank's process group is not killed at the end
+  int max_restarts = 0;        // after failures; node 0's counts
+  int restart = 0;  // the number that the first attempt has: of a launcher that is restarted
 
   int nodes = 1;
   int node_rank = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/cgroup.hpp"
 #include "core/words.hpp"
 
 namespace tutti::tool {
@@ -16,6 +17,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 // rank that it shares memory with, and one for each that it does not; the launcher four for each.
 constexpr std::uint64_t kFewDescriptors = 32;
 constexpr std::uint64_t kRankBytes = 3 * kMiB;  // of its own, measured likewise
+// Libraries, stacks and what malloc reserves: measured likewise, of a small program.
+constexpr std::uint64_t kRankAddresses = 160 * kMiB;
 // A program, and the thread that drives its collectives.
 constexpr std::uint64_t kThreadsPerRank = 2;
 
@@ -48,7 +51,10 @@ RoomNeeds RoomNeeds::of(int local, int size, const Config& config, bool logs) {
   needs.rank_descriptors = (shares ? 3 : streams) * beside + streams * elsewhere + kFewDescriptors;
   needs.threads = kThreadsPerRank * beside;
   needs.memory_bytes = beside * kRankBytes;
-  if (shares) needs.memory_bytes += beside * beside * pair_bytes(local, config.segment_bytes);
+  const std::uint64_t windows =
+      shares ? beside * beside * pair_bytes(local, config.segment_bytes) : 0;
+  needs.memory_bytes += windows;
+  needs.address_bytes = kRankAddresses + windows;
   return needs;
 }
 
@@ -57,9 +63,11 @@ HostRoom HostRoom::of_this_host() {
   room.descriptors = allow_descriptors(kNoLimit);
   room.memory_bytes = available_memory_bytes();
   room.threads =
-      std::min({limit_in("/sys/fs/cgroup/pids.max"), limit_in("/proc/sys/kernel/threads-max"),
-                limit_in("/proc/sys/kernel/pid_max")});
+      std::min({Cgroup::of(CgroupKind::pids).room(CgroupKind::pids),
+                limit_in("/proc/sys/kernel/threads-max"), limit_in("/proc/sys/kernel/pid_max")});
   rlimit own{};
+  if (::getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
+    room.address_bytes = own.rlim_cur;
   // Root may start as many as it likes.
   if (::geteuid() != 0 && ::getrlimit(RLIMIT_NPROC, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
     room.threads = std::min<std::uint64_t>(room.threads, own.rlim_cur);
@@ -79,6 +87,10 @@ Status check_room(int local, const RoomNeeds& needs, const HostRoom& room, bool 
                       fmt::format("a process needs {} open files and may have {}; raise the hard "
                                   "limit (ulimit -Hn)",
                                   descriptors, room.descriptors));
+  if (groups && needs.address_bytes > room.address_bytes)
+    return too_little(local, fmt::format("each needs {} MiB of address space and may have {} MiB "
+                                         "(ulimit -v)",
+                                         needs.address_bytes / kMiB, room.address_bytes / kMiB));
   if (groups && needs.memory_bytes > room.memory_bytes)
     return too_little(
         local, fmt::format("links between all of them take {:.1f} GiB of memory and {:.1f} GiB are "

@@ -18,6 +18,7 @@ struct RoomNeeds {
   std::uint64_t rank_descriptors = 0;
   std::uint64_t threads = 0;
   std::uint64_t memory_bytes = 0;
+  std::uint64_t address_bytes = 0;  // of one rank, which maps the windows of all others here
 
   // Of `local` ranks here, in a job of `size`. `logs`: a file per stream of a rank.
   static RoomNeeds of(int local, int size, const Config& config, bool logs);
@@ -27,6 +28,7 @@ struct HostRoom {
   std::uint64_t descriptors = kNoLimit;  // of one process, after raising its limit
   std::uint64_t threads = kNoLimit;
   std::uint64_t memory_bytes = kNoLimit;
+  std::uint64_t address_bytes = kNoLimit;  // of one process
 
   static HostRoom of_this_host();
 };

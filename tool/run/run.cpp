@@ -191,6 +191,8 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->add_flag(
       "--no-group", state->words.no_group,
       "the ranks make no group of all of them: do not look whether there is room for one");
+  run->add_flag("--leave-daemons", options.leave_daemons,
+                "do not kill what ranks started in a session of its own when the job ends");
   run->add_flag("--leashed", state->words.leashed)->group("");
   run->add_flag("--tee", options.tee, "put [rankN] before each line also when not on a terminal");
   run->add_option("--log-dir", options.log_dir,

@@ -17,17 +17,6 @@
 namespace tutti::tool {
 namespace {
 
-struct Pipe {
-  Descriptor read;
-  Descriptor write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status("cannot make a pipe");
-  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
 // Pointers for exec, made before the fork: the child must not allocate.
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> result;
@@ -36,46 +25,34 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return result;
 }
 
-struct Streams {
-  int in;
-  int out;
-  int err;
-  int failure;  // where the errno of a failed exec goes
-};
-
-// Runs in the child of a process with threads: nothing but async-signal-safe calls.
+// Runs in the child: nothing but async-signal-safe calls.
 [[noreturn]] void become(const SpawnOptions& launch, char* const* arguments,
-                         char* const* environment, const Streams& streams, pid_t launcher) {
+                         char* const* environment, const GivenDescriptors& given, int failure,
+                         pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(127);  // it died before the line above
-  ::dup2(streams.in, 0);
-  ::dup2(streams.out, 1);
-  ::dup2(streams.err, 2);
-  for (const int descriptor : launch.inherited) ::fcntl(descriptor, F_SETFD, 0);
+  if (::getppid() != parent) ::_exit(127);  // it died before the line above
+  for (int stream = 0; stream < 3; ++stream)
+    ::dup2(given[static_cast<std::size_t>(stream)], stream);
+  for (std::size_t i = 0; i < launch.inherited.size(); ++i)
+    ::dup2(given[3 + i], launch.inherited[i]);
   ::setrlimit(RLIMIT_NOFILE, &launch.open_files);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGTTIN, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &launch.signal_mask, nullptr);
   ::execve(launch.path.c_str(), arguments, environment);
   const int error = errno;
-  if (::write(streams.failure, &error, sizeof error) < 0) ::_exit(126);
+  if (::write(failure, &error, sizeof error) < 0) ::_exit(126);
   ::_exit(127);
 }
 
-// Waits until the child runs its program: exec closes the pipe.
-Status await_exec(int pipe, pid_t pid, const std::string& path) {
+// Waits until the child runs its program: exec closes the pipe. 0, or the errno of an exec that failed.
+int await_exec(int pipe) {
   int error = 0;
   ssize_t got = 0;
   while ((got = ::read(pipe, &error, sizeof error)) < 0 && errno == EINTR) {
   }
-  if (got != sizeof error) return {};
-  ::waitpid(pid, nullptr, 0);
-  const char* hint = error == ENOEXEC  ? "; a script begins with a line such as #!/bin/sh"
-                     : error == ENOENT ? "; is the interpreter in its first line there?"
-                                       : "";
-  return {Code::invalid_argument,
-          fmt::format("cannot run {}: {}{}", path, std::strerror(error), hint)};
+  return got == sizeof error ? error : 0;
 }
 
 bool is_runnable(const std::string& path) {
@@ -104,41 +81,39 @@ Result<std::string> find_program(const std::string& name) {
                             here ? fmt::format("; do you mean ./{}?", name) : ""));
 }
 
-Result<Child> spawn(const SpawnOptions& launch, const std::vector<std::string>& environment,
-                    int standard_input) {
-  auto out = make_pipe();
-  if (!out.ok()) return out.status();
-  auto err = make_pipe();
-  if (!err.ok()) return err.status();
-  auto failure = make_pipe();
-  if (!failure.ok()) return failure.status();
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status("cannot make a pipe");
+  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
 
+Started start_program(const SpawnOptions& launch, const std::vector<std::string>& environment,
+                      const GivenDescriptors& given) {
+  auto failure = make_pipe();
+  if (!failure.ok()) return {-1, errno, 0};
   const std::vector<char*> argument_pointers = pointers(launch.arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
-  const Streams streams{standard_input, out->write.get(), err->write.get(), failure->write.get()};
-  const pid_t launcher = ::getpid();
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) return errno_status("cannot fork");
+  if (pid < 0) return {-1, errno, 0};
   if (pid == 0)
-    become(launch, argument_pointers.data(), environment_pointers.data(), streams, launcher);
-
+    become(launch, argument_pointers.data(), environment_pointers.data(), given,
+           failure->write.get(), parent);
   failure->write.reset();
-  if (Status status = await_exec(failure->read.get(), pid, launch.path); !status.ok())
-    return status;
-  Child child;
-  child.pid = pid;
-  child.death.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!child.death) {
-    const Status status = errno_status("pidfd_open failed (Linux 5.3 or newer is needed)");
-    ::kill(-pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-    return status;
-  }
-  child.out = std::move(out->read);
-  child.err = std::move(err->read);
-  if (Status status = set_nonblocking(child.out.get()); !status.ok()) return status;
-  if (Status status = set_nonblocking(child.err.get()); !status.ok()) return status;
-  return child;
+  const int error = await_exec(failure->read.get());
+  if (error != 0) ::waitpid(pid, nullptr, 0);
+  return {error == 0 ? pid : -1, 0, error};
+}
+
+Status failure_of(const Started& started, const std::string& path) {
+  if (started.exec_error == 0)
+    return {Code::io, fmt::format("cannot fork: {}", std::strerror(started.fork_error))};
+  const char* hint =
+      started.exec_error == ENOEXEC  ? "; a script begins with a line such as #!/bin/sh"
+      : started.exec_error == ENOENT ? "; is the interpreter in its first line there?"
+                                     : "";
+  return {Code::invalid_argument,
+          fmt::format("cannot run {}: {}{}", path, std::strerror(started.exec_error), hint)};
 }
 
 }  // namespace tutti::tool

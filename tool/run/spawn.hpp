@@ -1,4 +1,6 @@
-// tool/run/spawn.hpp - one rank as a process: started so that it cannot outlive the launcher.
+// tool/run/spawn.hpp - a program as a process that cannot outlive the one that started it.
+//
+// The keeper calls start_program; what a launcher wants of it goes there by message (keeper.hpp).
 #pragma once
 
 #include <signal.h>
@@ -17,7 +19,7 @@ namespace tutti::tool {
 struct SpawnOptions {
   std::string path;  // of the program, resolved
   std::vector<std::string> arguments;
-  std::vector<int> inherited;  // descriptors that the ranks are to see
+  std::vector<int> inherited;  // descriptors that the ranks are to see, under the same numbers
   sigset_t signal_mask{};      // as it was before the launcher changed it
   rlimit open_files{};         // likewise
 };
@@ -30,12 +32,29 @@ struct Child {
   Descriptor err;
 };
 
+struct Pipe {
+  Descriptor read;
+  Descriptor write;
+};
+Result<Pipe> make_pipe();
+
 // Looks in PATH as a shell does. Code::invalid_argument when there is nothing to run.
 Result<std::string> find_program(const std::string& name);
 
-// Starts the program with exactly `environment` ("NAME=value") and `standard_input`. Returns once
-// it runs; an exec that fails is Code::invalid_argument naming the program.
-Result<Child> spawn(const SpawnOptions& launch, const std::vector<std::string>& environment,
-                    int standard_input);
+// Standard input, output and error, then those of launch.inherited, in that order. None of them has a
+// number of launch.inherited.
+using GivenDescriptors = std::vector<int>;
+
+// The process, or what went wrong with it.
+struct Started {
+  pid_t pid = -1;
+  int fork_error = 0;
+  int exec_error = 0;
+};
+
+// Starts the program with exactly `environment` ("NAME=value"). Returns once it runs. One thread only.
+Started start_program(const SpawnOptions& launch, const std::vector<std::string>& environment,
+                      const GivenDescriptors& given);
+Status failure_of(const Started& started, const std::string& path);
 
 }  // namespace tutti::tool

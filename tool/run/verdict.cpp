@@ -57,9 +57,9 @@ std::string signal_name(int signal) {
 std::string describe(const Ending& ending) {
   const std::string who =
       fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
-  return fmt::format("{} {}{} after {:.1f} s", who, describe_ending(ending.wait_status),
+  return fmt::format("{} {}{} after {:.1f} s{}", who, describe_ending(ending.wait_status),
                      WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
-                     in_seconds(ending.after));
+                     in_seconds(ending.after), ending.why);
 }
 
 std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds ended_at) {

@@ -23,6 +23,7 @@ struct Ending {
   int wait_status = 0;
   Nanoseconds at{0};     // of steady_clock()
   Nanoseconds after{0};  // since the job began
+  std::string why{};     // what more is known, for the end of the sentence
 
   bool failed() const { return wait_status != 0; }
   int exit_code() const { return exit_code_of(wait_status); }
