@@ -187,6 +187,7 @@ void Loop::read_from(ConnectionId id, Nanoseconds now) {
 bool Loop::open(ConnectionId id, Socket& socket) {
   if (socket.is_open) return true;
   const auto done = socket.stream.step();
+  if (socket.stream.has_begun()) state_.spoke(id);
   if (done.ok()) return socket.is_open = *done;
   // Whoever leaves by himself is not in the log.
   if (done.status().code() == Code::io)

@@ -46,6 +46,8 @@ class ServerState {
 
   // Somebody came from `address` (a host's, or "user 1000"). Another stranger may have to go for it.
   void connected(ConnectionId id, const std::string& address, Nanoseconds now);
+  // It has begun with what comes before the handshake, TLS, in proper form.
+  void spoke(ConnectionId id) { strangers_.spoke(id); }
   // It will not do, for a reason that the owner knows.
   void turn_away(ConnectionId id, const std::string& why);
   // Ends the stranger with least claim to its descriptor; false: there is none.

@@ -15,6 +15,6 @@ one = torch.ones(1)
 dist.all_reduce(one)
 if dist.get_rank() == 0:
     with open(path, "rb") as file:
-        word = re.search(rb"/secret.{8}(given)?", file.read(), re.DOTALL)
+        word = re.search(rb"/secret.{4,8}?(given)", file.read(), re.DOTALL)
     print("sum", one.item(), "secret", word and word.group(1))
 dist.destroy_process_group()
