@@ -22,12 +22,18 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kSocket = 0;  // of the keeper
+// With a keeper that is stopped; the longest task, a sweep, takes a few seconds.
+constexpr timeval kPatience{30, 0};
+// Of a process that is nobody's child any more.
+constexpr int kUnknownEnd = SIGKILL;
 
 int wait_for(pid_t process) {
   int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  pid_t got = 0;
+  // bounded: it has ended, or SIGKILL is on its way.
+  while ((got = ::waitpid(process, &status, 0)) < 0 && errno == EINTR) {
   }
-  return status;
+  return got == process ? status : kUnknownEnd;
 }
 
 // The keeper's own life: one thread, no descriptors but its socket and one for deaths.
@@ -48,9 +54,11 @@ class Keeping {
   // Waits for a request and does it; what was left behind and has ended meanwhile is no zombie.
   bool serve_one() {
     pollfd events[] = {{kSocket, POLLIN, 0}, {deaths_.get(), POLLIN, 0}};
+    // bounded: by the launcher's life: its end closes the socket.
     if (::poll(events, 2, -1) < 0) return errno == EINTR;
     if (events[1].revents != 0) {
       signalfd_siginfo info;
+      // bounded: a signalfd that does not block.
       while (::read(deaths_.get(), &info, sizeof info) > 0) {
       }
       reap_ended_children(processes_);
@@ -131,6 +139,8 @@ Result<Keeper> Keeper::start(Duties duties) {
     return errno_status("cannot make a socket");
   Descriptor theirs(ends[0]);
   Descriptor ours(ends[1]);
+  for (const int wait : {SO_RCVTIMEO, SO_SNDTIMEO})
+    ::setsockopt(ours.get(), SOL_SOCKET, wait, &kPatience, sizeof kPatience);
   const bool leave_daemons = duties.leave_daemons;
   const pid_t pid = ::fork();
   if (pid < 0) return errno_status("cannot fork");
