@@ -21,7 +21,8 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kSocket = 0;  // of the keeper
+constexpr int kSocket = 0;   // of the keeper
+constexpr int kIdle = 1000;  // ms
 // With a keeper that is stopped; the longest task, a sweep, takes a few seconds.
 constexpr timeval kPatience{30, 0};
 // Of a process that is nobody's child any more.
@@ -51,18 +52,20 @@ class Keeping {
   }
 
  private:
-  // Waits for a request and does it; what was left behind and has ended meanwhile is no zombie.
+  // Waits for a request and does it. What was left behind and has ended meanwhile is looked for when
+  // nothing else is to be done: that walks through all processes of the host.
   bool serve_one() {
     pollfd events[] = {{kSocket, POLLIN, 0}, {deaths_.get(), POLLIN, 0}};
     // bounded: by the launcher's life: its end closes the socket.
-    if (::poll(events, 2, -1) < 0) return errno == EINTR;
-    if (events[1].revents != 0) {
-      signalfd_siginfo info;
-      // bounded: a signalfd that does not block.
-      while (::read(deaths_.get(), &info, sizeof info) > 0) {
-      }
+    const int ready = ::poll(events, 2, somebody_ended_ ? kIdle : -1);
+    if (ready < 0) return errno == EINTR;
+    if (ready == 0) {
+      somebody_ended_ = false;
       reap_ended_children(processes_);
     }
+    signalfd_siginfo info;
+    // bounded: a signalfd that does not block.
+    while (::read(deaths_.get(), &info, sizeof info) > 0) somebody_ended_ = true;
     if (events[0].revents == 0) return true;
     KeeperRequest request;
     std::string text;
@@ -112,6 +115,7 @@ class Keeping {
   Keeper::Duties duties_;
   Descriptor deaths_ = notice_deaths();
   std::set<pid_t> processes_;  // started and not reaped
+  bool somebody_ended_ = false;
 };
 
 [[noreturn]] void keep(int socket, Keeper::Duties duties) {
