@@ -47,7 +47,7 @@ foreach(room reduce train)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_plain.cpp PROPERTIES
                               SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT TUTTI_SANITIZE MATCHES fuzzer)  # they parse nothing
   foreach(room reduce train)
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/${room}/kernels_avx2.cpp PROPERTIES
                                 SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-mavx2;-mf16c")

@@ -179,6 +179,9 @@ void add_logs(CLI::App& app, Flags& flags) {
   app.add_option("--keep", flags.keep, "Newest checkpoints that stay; 0: all")
       ->check(whole(0, 1 << 30))
       ->group(group);
+  app.add_flag("--async-save", flags.async_save,
+               "Write checkpoints beside training, from a copy of what they hold")
+      ->group(group);
   app.add_option("--load", flags.load,
                  "Go on from a folder's latest checkpoint, or from one; 'latest': from the newest "
                  "whole one of --save, or begin anew where there is none")
@@ -315,6 +318,7 @@ tutti::Status check_flags(const Flags& flags) {
   if (flags.save_interval > 0 && flags.save.empty()) {
     return bad("--save-interval needs --save");
   }
+  if (flags.async_save && flags.save.empty()) return bad("--async-save needs --save");
   if (flags.load == kLatest && flags.save.empty()) {
     return bad("--load latest needs --save: it means the newest checkpoint there");
   }

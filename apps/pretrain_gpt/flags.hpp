@@ -83,6 +83,7 @@ struct Flags {
   std::string save;
   std::int64_t save_interval = 0;
   int keep = 0;
+  bool async_save = false;
   std::string load;  // kLatest: from the folder of --save
   bool print_weight_hash = false;
   int threads = 1;

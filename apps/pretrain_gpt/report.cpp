@@ -272,10 +272,12 @@ void TrainingReport::warning(std::int64_t step, const std::string& text) {
   write_log(fmt::format("{{\"event\":\"warning\",\"step\":{},\"text\":{}}}", step, quoted(text)));
 }
 
-void TrainingReport::checkpoint(std::int64_t step, const std::string& folder) {
-  print("step {}  saved to {}\n", step, folder);
-  write_log(
-      fmt::format("{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{}}}", step, quoted(folder)));
+void TrainingReport::checkpoint(const SavedCheckpoint& saved, const std::string& folder) {
+  print("step {}  saved to {}: training was held up for {:.1f} of {:.1f} ms\n", saved.step, folder,
+        saved.held_s * 1e3, saved.took_s * 1e3);
+  write_log(fmt::format(
+      "{{\"event\":\"checkpoint\",\"step\":{},\"folder\":{},\"held_s\":{},\"took_s\":{}}}",
+      saved.step, quoted(folder), number(saved.held_s), number(saved.took_s)));
 }
 
 void TrainingReport::print_table(std::int64_t last_step) {

@@ -39,6 +39,12 @@ struct StepLine {
   }
 };
 
+struct SavedCheckpoint {
+  std::int64_t step = 0;
+  double held_s = 0;  // for which training stood still
+  double took_s = 0;  // until it was whole
+};
+
 class TrainingReport {
  public:
   // io names a log that cannot be written. `first_step`: after a checkpoint it is not 1.
@@ -63,7 +69,7 @@ class TrainingReport {
   void step(const StepLine& line);
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);
-  void checkpoint(std::int64_t step, const std::string& folder);
+  void checkpoint(const SavedCheckpoint& saved, const std::string& folder);
   void end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
            const std::string& weight_hash);
   // io: something could not be written, as on a full disk.

@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "checkpoints.hpp"
 #include "model.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
@@ -80,7 +81,7 @@ class Trainer {
   torch::Tensor plant(torch::Tensor loss, std::int64_t step, int number) const;
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
-  Status save(std::int64_t step);
+  Status save();
   void say(std::int64_t step, const std::string& text);
 
   std::shared_ptr<tutti::Group> group_;
@@ -91,13 +92,13 @@ class Trainer {
   bool common_decision_ = false;  // all ranks end alike
   bool begins_anew_ = false;      // --load latest found nothing
   StopRequest stop_;
-  bool stops_ = false;       // some rank was asked to; all have agreed
-  std::int64_t saved_ = -1;  // the step of the last checkpoint
+  bool stops_ = false;  // some rank was asked to, or could not write; all have agreed
   std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
   std::unique_ptr<TrainingReport> report_;  // rank 0
   std::unique_ptr<StepLog> log_;
+  std::unique_ptr<Checkpoints> checkpoints_;
   Position at_;
   train_::LearningRate schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
@@ -150,6 +151,9 @@ Status Trainer::set_up() {
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
+  auto checkpoints = Checkpoints::create(*group_, flags_, report_.get());
+  if (!checkpoints.ok()) return checkpoints.status();
+  checkpoints_ = *std::move(checkpoints);
   return {};
 }
 
@@ -239,7 +243,7 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
                        .tokens = tokens_,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
                        .number = step,
-                       .stop = stop_.asked()});
+                       .stop = stop_.asked() || checkpoints_->failed()});
 }
 
 Status Trainer::one_step(std::int64_t step) {
@@ -291,16 +295,14 @@ Status Trainer::validate(std::int64_t step) {
 }
 
 // Everything that was published is judged first: no checkpoint of a run that has failed.
-Status Trainer::save(std::int64_t step) {
+Status Trainer::save() {
   if (auto status = log_->flush(); !status.ok()) return status;
   auto info = to_checkpoint(at_, flags_, schedule_, data_, guard_);
   info.ranks = group_->size();
   info.order = model_->layer().order();
-  auto status = train_::save_checkpoint(model_->layer(), flags_.save, info, flags_.keep);
-  if (!status.ok()) return status;
-  saved_ = step;
-  if (report_) report_->checkpoint(step, flags_.save);
-  return {};
+  auto status = checkpoints_->save(model_->layer(), info);
+  common_decision_ = !status.ok();
+  return status;
 }
 
 Status Trainer::after_step(std::int64_t step) {
@@ -312,7 +314,7 @@ Status Trainer::after_step(std::int64_t step) {
     if (auto status = model_->layer().check_weights(); !status.ok()) return status;
   }
   const bool last = (step == flags_.train_iters || stops_) && !flags_.save.empty();
-  return due(flags_.save_interval) || last ? save(step) : Status();
+  return due(flags_.save_interval) || last ? save() : Status();
 }
 
 Status Trainer::run() {
@@ -322,13 +324,18 @@ Status Trainer::run() {
     if (auto status = after_step(step); !status.ok()) return status;
   }
   if (auto status = log_->flush(); !status.ok()) return status;
+  if (auto status = checkpoints_->finish(); !status.ok()) {
+    common_decision_ = true;
+    return status;
+  }
   std::string hash;
   if (flags_.print_weight_hash) {
     auto result = model_->layer().weight_hash();
     if (!result.ok()) return result.status();
     hash = *result;
   }
-  if (report_ && stops_ && !is_done()) report_->stopped(at_.steps, saved_ == at_.steps);
+  if (report_ && stops_ && !is_done())
+    report_->stopped(at_.steps, checkpoints_->last() == at_.steps);
   if (report_) report_->end(at_.steps, guard_.skipped(), guard_.transient(), hash);
   return model_->layer().group().barrier();  // nobody leaves while others still need it
 }

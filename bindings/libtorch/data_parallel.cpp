@@ -46,11 +46,14 @@ class DataParallel::State {
   Status backward(const torch::Tensor& loss_sum);
   Result<train::StepReport> step(const train::StepInput& input);
   Status discard_gradients();
+  Result<std::int64_t> recover(const train::Groups& survivors);
 
   Binding& binding() { return *binding_; }
   train::DataParallel& layer() { return *layer_; }
 
  private:
+  Status copy_group_for_buffers(Group& group);
+
   std::shared_ptr<torch::nn::Module> module_;
   Options options_;
   std::unique_ptr<Binding> binding_;
@@ -80,11 +83,14 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
       gates_->set_open(index, open);
     });
   }
-  if (options_.broadcast_buffers && !module_->buffers().empty()) {
-    auto copy = groups.data->duplicate("module buffers");
-    if (!copy.ok()) return copy.status();
-    buffer_group_ = *copy;
-  }
+  return copy_group_for_buffers(*groups.data);
+}
+
+Status DataParallel::State::copy_group_for_buffers(Group& group) {
+  if (!options_.broadcast_buffers || module_->buffers().empty()) return {};
+  auto copy = group.duplicate("module buffers");
+  if (!copy.ok()) return copy.status();
+  buffer_group_ = *copy;
   return {};
 }
 
@@ -124,6 +130,14 @@ Status DataParallel::State::discard_gradients() {
   return layer_->discard_gradients();
 }
 
+Result<std::int64_t> DataParallel::State::recover(const train::Groups& survivors) {
+  step_begins_ = true;
+  auto step = layer_->recover(survivors);
+  if (!step.ok()) return step;
+  if (auto status = copy_group_for_buffers(*survivors.data); !status.ok()) return status;
+  return step;
+}
+
 Result<std::shared_ptr<DataParallel>> DataParallel::create(
     std::shared_ptr<torch::nn::Module> module, train::Groups groups, Options options) {
   auto state = std::make_shared<State>(std::move(module), std::move(options));
@@ -141,6 +155,9 @@ Result<train::StepReport> DataParallel::step(const train::StepInput& input) {
   return state_->step(input);
 }
 Status DataParallel::discard_gradients() { return state_->discard_gradients(); }
+Result<std::int64_t> DataParallel::recover(train::Groups survivors) {
+  return state_->recover(survivors);
+}
 Status DataParallel::parameters_ready() { return state_->layer().parameters_ready(); }
 train::DataParallel& DataParallel::layer() const { return state_->layer(); }
 

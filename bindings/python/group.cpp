@@ -128,7 +128,12 @@ void bind_making(GroupClass& group) {
              std::optional<tutti::ReductionOrder> order;
              if (word) order = order_of(*word);
              return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
-           });
+           })
+      .def("shrink", [](HeldGroup& self, const std::string& name, std::optional<double> timeout) {
+        const auto patience =
+            std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout.value_or(0)));
+        return made_from(self, [&](Group& g) { return g.shrink(name, patience); });
+      });
 }
 
 }  // namespace

@@ -74,6 +74,11 @@ class Group : public Collectives {
   // group of one.
   static Result<std::shared_ptr<Group>> from_environment(GroupOptions options = {});
 
+  // A rank that comes later, or comes back: waits in `store` until a group takes it in by grow, at most
+  // config.join_timeout. Rank and size are the group's to say.
+  static Result<std::shared_ptr<Group>> join(std::shared_ptr<Store> store,
+                                             GroupOptions options = {});
+
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
@@ -89,6 +94,22 @@ class Group : public Collectives {
                                                   std::chrono::nanoseconds timeout = {}) = 0;
   virtual Result<std::shared_ptr<Group>> duplicate(
       std::string name = "", std::optional<ReductionOrder> order = std::nullopt) = 0;
+
+  // The survivors of this group's failure go on in a new, smaller one on the same links; `name`
+  // empty: under the same name. All that are left call it, and agree on who they are, also when more
+  // die meanwhile; they keep their order. A group that has not failed is ended first, as by abort.
+  // Ranks that do not call it within `timeout` (0: this group's) count as lost: they are cut off for
+  // good, from every group, and find out by Code::peer_lost with themselves as the peer. This
+  // group's symmetric memory is this rank's alone afterwards. Once per group.
+  virtual Result<std::shared_ptr<Group>> shrink(std::string name = "",
+                                                std::chrono::nanoseconds timeout = {}) = 0;
+
+  // Takes in ranks that wait in `store` (join), up to `most` in all: a new group, in which members keep
+  // their ranks and newcomers follow in the order in which they came; this one stays as it is. Null: nobody
+  // waits. Collective. Of `options`, name, config, secret and extensions count, and must be those
+  // of the newcomers; blocks like create.
+  virtual Result<std::shared_ptr<Group>> grow(std::shared_ptr<Store> store, int most,
+                                              GroupOptions options = {}) = 0;
 
   // Collective. Contents are zero at first.
   virtual Result<SymmetricMemory> allocate(std::size_t bytes) = 0;

@@ -207,6 +207,11 @@ TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_subgroup(tutti_group* group,
                                                              const char* name, tutti_group** part);
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_duplicate(tutti_group* group, const char* name,
                                                               tutti_group** copy);
+/* By all that are left of a failed group: a new one of them. Ranks that do not come within `timeout_ns`
+ * (0: the group's) count as lost, and get TUTTI_PEER_LOST when they come later. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_shrink(tutti_group* group, const char* name,
+                                                           int64_t timeout_ns,
+                                                           tutti_group** smaller);
 /* Ends all pending and later operations on every rank with TUTTI_ABORTED. */
 TUTTI_API void tutti_group_abort(tutti_group* group, const char* reason);
 /* ok, or the failure that ended the group. */

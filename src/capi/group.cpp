@@ -102,6 +102,15 @@ tutti_status* tutti_group_duplicate(tutti_group* group, const char* name, tutti_
   });
 }
 
+tutti_status* tutti_group_shrink(tutti_group* group, const char* name, int64_t timeout_ns,
+                                 tutti_group** smaller) {
+  return with_group(group, smaller, [&](Group& whole) {
+    *smaller = nullptr;
+    return hand_out(whole.shrink(capi::text_or_empty(name), std::chrono::nanoseconds(timeout_ns)),
+                    smaller);
+  });
+}
+
 void tutti_group_abort(tutti_group* group, const char* reason) {
   // An abort that fails for want of memory has nobody to tell.
   tutti_status_free(guard([&] {

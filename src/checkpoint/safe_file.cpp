@@ -30,10 +30,11 @@ std::string temporary_for(const std::string& path) {
 // Hands the contents of a file to `take`, piece by piece.
 template <class Take>
 Status read_pieces(const std::string& path, const Take& take) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return file_trouble(path, "cannot be opened");
   std::vector<char> piece(kPiece);
   for (;;) {
+    // bounded: a pipe is empty, a file has an end
     const ssize_t got = ::read(file.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return file_trouble(path, "cannot be read");
@@ -80,6 +81,7 @@ Result<SafeFile> SafeFile::create(std::string path) {
     const int nameless = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, kMode);
     if (nameless >= 0) return SafeFile(std::move(path), nameless, false);
   }
+  // bounded: O_NOFOLLOW, and it was removed before
   const int named = ::open(temporary_for(path).c_str(),
                            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kMode);
   if (named < 0) return file_trouble(path, "cannot be created");
@@ -94,6 +96,7 @@ Status SafeFile::write(const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   for (std::size_t left = bytes; left > 0;) {
     // In pieces, so that what is hashed and written is still in the cache.
+    // bounded: a regular file; the disk's time is the save's
     const ssize_t written = ::write(descriptor_.get(), at, std::min(left, kPiece));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return file_trouble(path_, "cannot be written");
@@ -106,6 +109,7 @@ Status SafeFile::write(const void* data, std::size_t bytes) {
 }
 
 Status SafeFile::commit() {
+  // bounded: as write
   if (::fsync(descriptor_.get()) != 0) return file_trouble(path_, "cannot be synced");
   if (Status status = give_name(); !status.ok()) return status;
   descriptor_ = Descriptor();
@@ -155,6 +159,7 @@ Status sync_folder(const std::string& folder) {
   const Descriptor open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (open.get() < 0) return file_trouble(folder, "cannot be opened");
   // Some file systems cannot sync a folder and say EINVAL; then its names are as safe as they get.
+  // bounded: as write
   if (::fsync(open.get()) != 0 && errno != EINVAL) return file_trouble(folder, "cannot be synced");
   return {};
 }

@@ -14,6 +14,7 @@
 
 #include "core/auth.hpp"
 #include "core/check.hpp"
+#include "core/sockets.hpp"
 
 namespace tutti {
 namespace {
@@ -148,9 +149,10 @@ Status TlsContext::set_up(const Config& config) {
   SSL_CTX_set_num_tickets(context_, 0);  // nobody comes back by one
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context_, SSL_OP_IGNORE_UNEXPECTED_EOF);
-  SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Buffers only while there is something in them: a job has many connections, and strangers come too.
+  SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                 SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_read_ahead(context_, 1);
-  SSL_CTX_set_default_read_buffer_len(context_, kReadAheadBytes);
   // With a pre-shared key too, where there are no certificates: then a server that shows one instead of
   // knowing the key is refused.
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -180,18 +182,21 @@ Status TlsContext::load_certificates(const Config& config) {
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
 TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, int socket, TlsSide side)
-    : context_(std::move(context)), socket_(socket), side_(side), ssl_(SSL_new(context_->get())) {
+    : context_(std::move(context)),
+      socket_(socket),
+      side_(side),
+      events_(side == TlsSide::client ? POLLOUT : POLLIN) {}
+
+// With the first step that has something to do: one who connects and says nothing costs nothing.
+void TlsStream::begin() {
+  ssl_ = SSL_new(context_->get());
   TUTTI_CHECK(ssl_ != nullptr);
-  BIO* bio = make_bio(socket);
+  BIO* bio = make_bio(socket_);
   SSL_set_bio(ssl_, bio, bio);
-  if (side == TlsSide::client)
-    SSL_set_connect_state(ssl_);
-  else
-    SSL_set_accept_state(ssl_);
+  if (side_ == TlsSide::client) return SSL_set_connect_state(ssl_);
+  SSL_set_accept_state(ssl_);
   // A server that has no certificate has nothing but the pre-shared key to let anybody in by.
-  if (side == TlsSide::server && !context_->uses_certificates())
-    SSL_set_verify(ssl_, SSL_VERIFY_NONE, nullptr);
-  events_ = side == TlsSide::client ? POLLOUT : POLLIN;
+  if (!context_->uses_certificates()) SSL_set_verify(ssl_, SSL_VERIFY_NONE, nullptr);
 }
 
 TlsStream::~TlsStream() {
@@ -202,8 +207,11 @@ TlsStream::~TlsStream() {
 Result<bool> TlsStream::step() {
   const std::lock_guard lock(mutex_);
   if (is_done_) return true;
-  if (side_ == TlsSide::server && !has_begun_)
+  if (side_ == TlsSide::server && !has_begun_) {
     if (Status status = check_first_byte(); !status.ok()) return status;
+    if (!has_begun_) return false;
+  }
+  if (ssl_ == nullptr) begin();
   ERR_clear_error();
   const int done = SSL_do_handshake(ssl_);
   if (done != 1) {
@@ -215,6 +223,7 @@ Result<bool> TlsStream::step() {
   // Nobody gets here without it, as the context is set up; this costs nothing and says so.
   if (!context_->uses_certificates() && SSL_session_reused(ssl_) != 1)
     return Status(Code::corrupt, "the peer's TLS did not use the job's secret");
+  SSL_set_default_read_buffer_len(ssl_, kReadAheadBytes);
   is_done_ = true;
   events_ = POLLIN;
   return true;
@@ -223,7 +232,11 @@ Result<bool> TlsStream::step() {
 // One who comes without TLS is told in words that he understands.
 Status TlsStream::check_first_byte() {
   char first = 0;
-  if (::recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1) return {};
+  const ssize_t got = ::recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 0) return {Code::io, "the other side hung up before it said anything"};
+  if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+    return errno_status("a new connection broke");
+  if (got < 0) return {};
   has_begun_ = first == kTlsFirstByte;
   if (has_begun_) return {};
   // Closed with bytes unread, the connection would take our words back (a reset).

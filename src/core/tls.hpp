@@ -67,6 +67,8 @@ class TlsStream {
   // Goes on with TLS's own handshake. True: it is done. Code::corrupt for one who does not know the
   // secret or has another certificate, Code::mismatch for one who does not speak TLS.
   Result<bool> step();
+  // Whether the other side has said anything in TLS; a server's question.
+  bool has_begun() const { return has_begun_; }
   // What poll(2) is to wait for before the next step.
   short events() const { return events_; }
 
@@ -79,6 +81,7 @@ class TlsStream {
   ssize_t write(const void* data, std::size_t bytes);
 
  private:
+  void begin();
   ssize_t write_record(const char* data, std::size_t bytes);
   Status check_first_byte();
   Status failure(int error);

@@ -1,7 +1,5 @@
 #include "engine/arrivals.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +19,8 @@ Arrivals::Arrivals(const Members& members)
     : members_(members),
       company_(&members.others()),
       peers_(static_cast<std::size_t>(members.size())),
-      history_(kHistory) {}
+      history_(kHistory),
+      dispute_(members) {}
 
 void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
                                 const std::vector<int>& peers) {
@@ -92,7 +91,7 @@ void Arrivals::compare(int peer, std::uint64_t sequence, const Fingerprint& thei
     mine.to_you = theirs.from_you;  // not kept for calls that are over
     mine.from_you = theirs.to_you;
   }
-  if (!agree(mine, theirs)) return note_mismatch(peer, sequence, mine, theirs);
+  if (!agree(mine, theirs)) return dispute_.open(sequence, mine, peer, theirs);
   Peer& state = peer_at(peer);
   state.arrived = std::max(state.arrived, sequence);
 }
@@ -108,20 +107,25 @@ void Arrivals::look_at_lines() {
 }
 
 void Arrivals::note_mismatch(int peer) {
-  note_mismatch(peer, sequence_, launch_->fingerprint, memory_->call_of(peer, sequence_));
+  dispute_.open(sequence_, launch_->fingerprint, peer, memory_->call_of(peer, sequence_));
 }
 
-void Arrivals::note_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
-                             const Fingerprint& theirs) {
-  if (!mismatch_.ok()) return;  // the first one is the cause, later ones may be its consequences
-  mismatch_ = {
-      Code::mismatch,
-      fmt::format("ranks called different things {} group '{}': {} called {}, {} called {}",
-                  number_of(sequence) == 0 ? "while they set up"
-                                           : fmt::format("as #{} on", number_of(sequence)),
-                  members_.name(), members_.where(members_.rank()), describe(mine),
-                  members_.where(peer), describe(theirs)),
-      {members_.rank(), peer, number_of(sequence)}};
+Status Arrivals::settle(Nanoseconds now) {
+  look_for_calls();
+  return dispute_.judge(now);
+}
+
+// What can be known without asking.
+void Arrivals::look_for_calls() {
+  const std::uint64_t disputed = dispute_.sequence();
+  for (int peer : members_.others()) {
+    const Peer& state = peer_at(peer);
+    if (state.arrived >= disputed) dispute_.note_agrees(peer);
+    for (const Announced& each : state.announced)
+      if (each.sequence == disputed) dispute_.note(peer, each.call);
+    if (memory_ != nullptr && memory_->arrived(peer, disputed))
+      dispute_.note(peer, memory_->call_of(peer, disputed));
+  }
 }
 
 // A peer that called something else has not arrived: its data would be taken for the wrong thing. The

@@ -15,6 +15,7 @@
 #include <deque>
 #include <vector>
 
+#include "engine/dispute.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/host_memory.hpp"
 #include "engine/launch.hpp"
@@ -56,8 +57,14 @@ class Arrivals {
   // Of the last collective that was begun.
   std::uint64_t sequence() const { return sequence_; }
 
-  // The first difference that was found, as the error that all ranks get; ok when there is none.
-  const Status& mismatch() const { return mismatch_; }
+  // A difference was found: nothing of this group goes on until `settle` says who is wrong.
+  bool is_disputed() const { return dispute_.is_open(); }
+  Status settle(Nanoseconds now);
+  Nanoseconds next_question() const { return dispute_.next(); }
+  // A peer's answer to the question what it is doing.
+  void on_report(int peer, const ActivityReport& report) {
+    dispute_.note_report(peer, report, sequence_);
+  }
   // Says that `peer` has called something else as the collective under way; its line tells what.
   void note_mismatch(int peer);
 
@@ -78,8 +85,7 @@ class Arrivals {
   void announce();
   void look_at_announced();
   void compare(int peer, std::uint64_t sequence, const Fingerprint& theirs);
-  void note_mismatch(int peer, std::uint64_t sequence, const Fingerprint& mine,
-                     const Fingerprint& theirs);
+  void look_for_calls();
 
   const Members& members_;
   HostMemory* memory_ = nullptr;
@@ -90,7 +96,7 @@ class Arrivals {
   bool held_ = false;  // told to the links, which may wait for more to send
   std::vector<Peer> peers_;
   std::vector<Fingerprint> history_;  // what this rank called, by number
-  Status mismatch_;
+  Dispute dispute_;
 };
 
 }  // namespace tutti::engine

@@ -26,6 +26,7 @@ constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
 Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
     : engine_(std::move(engine)),
       members_(std::move(options), engine_->endpoint()),
+      survivors_(members_),
       spin_budget_(engine_->spins()),
       arrivals_(members_),
       absences_(members_),
@@ -247,13 +248,15 @@ bool Channel::step() {
     if (inbox_.has_failed()) {
       end_failed();
       return true;
+    } else if (arrivals_.is_disputed()) {
+      moved |= settle_dispute();
     } else {
       moved |= run_operations();
       if (point_to_point_.open() > 0) moved |= point_to_point_.step(engine_->clock().now());
       log_.set_open_messages(point_to_point_.open());
       if (!point_to_point_.failure().ok()) fail(point_to_point_.failure(), true);
       // Only when nothing moves any more: what a rank sent before it went away still counts.
-      if (!moved) moved = look_for_absent();
+      if (!moved) moved = arrivals_.is_disputed() || look_for_absent();
       if (!moved) update_deadline();
     }
   }
@@ -274,7 +277,7 @@ bool Channel::run_operations() {
   bool moved = false;
   while (current_ || begin_next()) {
     moved |= step_current();
-    if (inbox_.has_failed() || !prepared_->run().done()) break;
+    if (inbox_.has_failed() || arrivals_.is_disputed() || !prepared_->run().done()) break;
     finish_current();
     moved = true;
   }

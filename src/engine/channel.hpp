@@ -21,6 +21,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -32,11 +33,13 @@
 #include "engine/host_memory.hpp"
 #include "engine/inbox.hpp"
 #include "engine/launch.hpp"
+#include "engine/meetings.hpp"
 #include "engine/members.hpp"
 #include "engine/operation.hpp"
 #include "engine/point_to_point.hpp"
 #include "engine/run_cache.hpp"
 #include "engine/spin_budget.hpp"
+#include "engine/survivors.hpp"
 #include "engine/wait_pattern.hpp"
 #include "engine/work_state.hpp"
 
@@ -93,6 +96,13 @@ class Channel final : public GroupView,
   // the failure does not come to the child any more.
   void bring_up(const std::shared_ptr<Channel>& child);
   void let_go(const Channel& child);
+  // What members say to each other while they make a group from a list.
+  Meetings& meetings() { return meetings_; }
+  void say_at_meeting(int peer, std::uint32_t tag, const MeetingNote& note);
+  // Who goes on after this group's failure.
+  Survivors& survivors() { return survivors_; }
+  // Why this rank does not: the others took it for dead.
+  Status exclusion() const;
   // Ends what is still under way with `status`, here only, as no failure of the group: its owner
   // goes.
   void end(const Status& status);
@@ -141,6 +151,8 @@ class Channel final : public GroupView,
   void handle_data(Incoming& message);
   void refuse(const Incoming& message);
   void fail_as_run_says();
+  void hear_of_survivors(int peer, std::string_view opinion);
+  bool settle_dispute();
   bool look_for_absent();
   void update_deadline();
   void complete_all();
@@ -153,6 +165,8 @@ class Channel final : public GroupView,
   Members members_;
   SpinLock baton_;
   Inbox inbox_;
+  Meetings meetings_;
+  Survivors survivors_;
   std::atomic<int> busy_{0};    // asynchronous works that are not done
   std::atomic<int> driven_{0};  // threads that wait here
   WaitPattern wait_pattern_;

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <optional>
 
-#include "core/bytes.hpp"
 #include "engine/channel.hpp"
 #include "engine/engine.hpp"
+#include "engine/told_status.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::engine {
@@ -18,32 +18,6 @@ using transport::Payload;
 
 namespace {
 
-// Of a status that is told to others; the rest is cut off.
-constexpr std::size_t kMaxToldBytes = 3500;
-
-std::string encode(const Status& status) {
-  ByteWriter writer;
-  writer.put(static_cast<std::uint8_t>(status.code()));
-  writer.put(static_cast<std::int32_t>(status.rank()));
-  writer.put(static_cast<std::int32_t>(status.peer()));
-  writer.put(status.sequence());
-  writer.put_string(std::string_view(status.message()).substr(0, kMaxToldBytes));
-  return writer.take();
-}
-
-Status decode(std::string_view bytes) {
-  ByteReader reader(bytes);
-  std::uint8_t code = 0;
-  std::int32_t rank = -1;
-  std::int32_t peer = -1;
-  std::uint64_t sequence = 0;
-  std::string message;
-  if (!reader.get(code) || !reader.get(rank) || !reader.get(peer) || !reader.get(sequence) ||
-      !reader.get_string(message) || code == 0 || code > static_cast<std::uint8_t>(Code::internal))
-    return {Code::corrupt, "a rank reported a failure that cannot be read"};
-  return {static_cast<Code>(code), std::move(message), {rank, peer, sequence}};
-}
-
 // A control message's payload; nothing when it is not that long.
 template <class T>
 std::optional<T> payload_of(const Incoming& message) {
@@ -51,6 +25,15 @@ std::optional<T> payload_of(const Incoming& message) {
   if (message.segment.bytes != sizeof value) return std::nullopt;
   std::memcpy(&value, message.segment.data(), sizeof value);
   return value;
+}
+
+// What is no word counts as a refusal.
+MeetingWord word_of(const Header& header) {
+  return header.extra < 2 ? static_cast<MeetingWord>(header.extra) : MeetingWord::refusal;
+}
+
+std::string text_of(const Header& header, const Payload& payload) {
+  return {reinterpret_cast<const char*>(payload.data), header.bytes};
 }
 
 }  // namespace
@@ -69,13 +52,23 @@ std::byte* Channel::place(int peer, const Header& header) {
 
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
   if (header.kind == MessageKind::abort) {
-    const auto* text = reinterpret_cast<const char*>(payload.data);
     // Passed on before the own caller hears of it: whoever told us may not have told all yet, and
     // nobody is to see a rank leave before it knows why.
-    fail(decode({text, header.bytes}), true);
+    fail(decode(text_of(header, payload)), true);
     if (payload.lease != 0) link_to(peer).release(payload.lease);
     return;
   }
+  if (header.kind == MessageKind::meet) {
+    meetings_.put(peer, header.tag, {word_of(header), text_of(header, payload)});
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  if (header.kind == MessageKind::view) {
+    hear_of_survivors(peer, text_of(header, payload));
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
+  if (header.kind == MessageKind::goodbye) survivors_.leave(peer);
   if (header.kind == MessageKind::query) {
     const ActivityReport report = log_.report();
     members_.send(peer, MessageKind::report, &report, sizeof report);
@@ -85,7 +78,24 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
     link_to(peer).release(payload.lease);
 }
 
+// Whoever takes this rank for dead is dead to it.
+void Channel::hear_of_survivors(int peer, std::string_view opinion) {
+  const int self = engine_->endpoint().rank();
+  if (!survivors_.hear(peer, opinion))
+    engine_->cut_off(options().members[static_cast<std::size_t>(peer)],
+                     {Code::peer_lost, exclusion().message(), {self, self, 0}});
+  if (survivors_.is_excluded()) fail(exclusion(), false);
+}
+
+Status Channel::exclusion() const {
+  return {Code::peer_lost,
+          fmt::format("{} was taken for dead, and the others of group '{}' went on without it",
+                      members_.where(members_.rank()), members_.name()),
+          {members_.rank(), members_.rank(), 0}};
+}
+
 void Channel::on_down(int peer, const Status& reason) {
+  survivors_.lose(peer);
   // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
   if (reason.code() == Code::corrupt)
     fail({Code::corrupt,
@@ -103,6 +113,13 @@ void Channel::on_down(int peer, const Status& reason) {
 
 void Channel::say_goodbye() {
   for (int peer : members_.others()) members_.send(peer, MessageKind::goodbye, nullptr, 0);
+}
+
+void Channel::say_at_meeting(int peer, std::uint32_t tag, const MeetingNote& note) {
+  auto header = transport::header_for(MessageKind::meet, channel(), 0);
+  header.tag = tag;
+  header.extra = static_cast<std::uint64_t>(note.word);
+  (void)link_to(peer).send(header, note.words.data(), note.words.size(), 0);
 }
 
 void Channel::tell(const Status& status) {
@@ -134,6 +151,7 @@ void Channel::handle(Incoming& message) {
       const auto report = payload_of<ActivityReport>(message);
       if (!report) return refuse(message);
       absences_.note_report(message.peer, *report);
+      arrivals_.on_report(message.peer, *report);
       break;
     }
     default: {
@@ -141,7 +159,6 @@ void Channel::handle(Incoming& message) {
       if (!status.ok()) fail(status, true);
     }
   }
-  if (!arrivals_.mismatch().ok()) fail(arrivals_.mismatch(), true);
 }
 
 void Channel::refuse(const Incoming& message) {
@@ -165,7 +182,7 @@ void Channel::handle_data(Incoming& message) {
     return release(message);
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
-  if (inbox_.has_failed() || !arrivals_.mismatch().ok()) return release(message);
+  if (inbox_.has_failed() || arrivals_.is_disputed()) return release(message);
   prepared_->by_message->deliver(message.peer, message.header, message.segment);
   fail_as_run_says();
 }
@@ -177,7 +194,14 @@ void Channel::fail_as_run_says() {
     arrivals_.note_mismatch(failure.peer());
   else if (!failure.ok())
     fail(failure, true);
-  if (!arrivals_.mismatch().ok()) fail(arrivals_.mismatch(), true);
+}
+
+// Whoever is wrong must not go on, and neither must this rank before it knows.
+bool Channel::settle_dispute() {
+  const Status verdict = arrivals_.settle(engine_->clock().now());
+  if (!verdict.ok()) fail(verdict, true);
+  next_deadline_.store(arrivals_.next_question().count(), std::memory_order_relaxed);
+  return !verdict.ok();
 }
 
 // Those who are gone, then those who are late.
@@ -187,7 +211,7 @@ bool Channel::look_for_absent() {
     const auto& company = arrivals_.company();
     return (current_ && !has_arrived(peer) &&
             std::binary_search(company.begin(), company.end(), peer)) ||
-           point_to_point_.waits_for(peer);
+           point_to_point_.waits_for(peer) || meetings_.waits_for(peer);
   };
   Status status = absences_.verdict(current_ ? &*current_ : nullptr, needs);
   bool asked = false;

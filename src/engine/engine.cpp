@@ -73,7 +73,8 @@ Engine::Engine(EngineOptions options)
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
       catalog_(options.catalog ? std::move(options.catalog) : built_in_catalog()),
       tracer_(std::move(options.tracer)),
-      down_(static_cast<std::size_t>(endpoint_->size())) {
+      down_(static_cast<std::size_t>(endpoint_->size())),
+      cut_off_(static_cast<std::size_t>(endpoint_->size())) {
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
   // running.
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
@@ -98,7 +99,7 @@ void Engine::shutdown() {
   if (progress_.get_id() == std::this_thread::get_id())
     progress_.detach();
   else
-    progress_.join();
+    progress_.join();  // bounded: it steps, looks at stop_ and ends
 }
 
 std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
@@ -136,6 +137,8 @@ void Engine::close_channel(Channel& channel) {
   between_polls([&](transport::Endpoint& endpoint) {
     by_id_.erase(channel.options().id);
     ended_.insert(channel.options().id);
+    if (channel.survivors().is_decided())
+      decisions_[channel.options().id] = channel.survivors().opinion().encode();
     for (int member : channel.options().members)
       if (transport::Link* link = endpoint.link(member)) link->forget(channel.options().id);
   });
@@ -152,6 +155,7 @@ std::uint32_t Engine::next_channel() {
 }
 
 std::byte* Engine::place(int peer, const Header& header) {
+  if (cut_off_[static_cast<std::size_t>(peer)]) return nullptr;
   const auto at = by_id_.find(header.channel);
   const auto channel = at == by_id_.end() ? nullptr : at->second.lock();
   const int rank = channel ? channel->group_rank(peer) : -1;
@@ -159,6 +163,10 @@ std::byte* Engine::place(int peer, const Header& header) {
 }
 
 void Engine::on_message(int peer, const Header& header, const Payload& payload) {
+  if (cut_off_[static_cast<std::size_t>(peer)] || answer_for_ended(peer, header)) {
+    if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
+    return;
+  }
   const auto at = by_id_.find(header.channel);
   const auto channel = at == by_id_.end() ? nullptr : at->second.lock();
   if (channel) {
@@ -171,6 +179,16 @@ void Engine::on_message(int peer, const Header& header, const Payload& payload) 
     keep_early(peer, header, payload);
   else if (payload.lease != 0)
     endpoint_->link(peer)->release(payload.lease);
+}
+
+// A survivor that is late asks about a group that this rank has closed since: it gets the decision.
+bool Engine::answer_for_ended(int peer, const Header& header) {
+  if (header.kind != MessageKind::view) return false;
+  const auto at = decisions_.find(header.channel);
+  if (at == decisions_.end()) return false;
+  const auto answer = transport::header_for(MessageKind::view, header.channel, 0);
+  (void)endpoint_->link(peer)->send(answer, at->second.data(), at->second.size(), 0);
+  return true;
 }
 
 void Engine::keep_early(int peer, const Header& header, const Payload& payload) {
@@ -189,12 +207,18 @@ void Engine::on_sent(std::uint64_t token) {
   reinterpret_cast<std::atomic<std::uint32_t>*>(token)->fetch_sub(1, std::memory_order_release);
 }
 
+void Engine::cut_off(int rank, const Status& why) {
+  cut_off_[static_cast<std::size_t>(rank)] = true;
+  on_down(rank, why);
+}
+
 Status Engine::why_down(int rank) {
   std::scoped_lock lock(poll_lock_);
   return down_[static_cast<std::size_t>(rank)];
 }
 
 void Engine::on_down(int peer, const Status& cause) {
+  if (!down_[static_cast<std::size_t>(peer)].ok()) return;  // it was cut off before
   Status reason = cause;
   // It is not the peers who went: they have gone on.
   if (const Nanoseconds stood = endpoint_->standstill(); stood.count() > 0)

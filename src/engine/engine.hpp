@@ -92,6 +92,10 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   // There is asynchronous work for the progress thread. `waited_for`: its starter is expected to
   // drive it in a moment, so that it is enough if the thread finds it when it looks next.
   void kick(bool waited_for = false);
+  // From now on this rank is dead to us: every group with it hears so, and nothing that it sends is
+  // looked at. What was sent to it may still arrive. `why` names ranks of the world. Only between polls,
+  // or from inside one.
+  void cut_off(int rank, const Status& why);
   // Runs `body` while nobody polls.
   void between_polls(const std::function<void(transport::Endpoint&)>& body);
 
@@ -150,6 +154,7 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
             const std::function<bool()>& last_try);
   Nanoseconds time_to_sleep(Nanoseconds deadline);
+  bool answer_for_ended(int peer, const transport::Header& header);
   void keep_early(int peer, const transport::Header& header, const transport::Payload& payload);
 
   std::unique_ptr<transport::Endpoint> endpoint_;
@@ -173,6 +178,9 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::unordered_map<std::uint32_t, std::vector<Early>> early_;
   std::unordered_set<std::uint32_t> ended_;  // ids of groups that were here
   std::vector<Status> down_;                 // per world rank: why its link is gone
+  std::vector<bool> cut_off_;                // per world rank
+  // Of groups that were here and went on without some: for ranks that did not hear of it in time.
+  std::unordered_map<std::uint32_t, std::string> decisions_;
 
   std::mutex channels_mutex_;
   std::vector<std::weak_ptr<Channel>> channels_;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "core/auth.hpp"
 #include "core/clock.hpp"
 #include "core/limits.hpp"
+#include "engine/vote.hpp"
 #include "group/extensions.hpp"
 #include "group/link_secret.hpp"
 
@@ -55,20 +57,28 @@ class StoreRounds {
     return got;
   }
 
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value) {
-    const auto name_of = [&](int rank) { return said_by(rank, key); };
-    if (Status status = store_.set(name_of(rank_), value); !status.ok()) return status;
+  // `check` judges what has been said so far. Once it finds fault, those who have not spoken are
+  // waited for no longer than a look: perhaps they never will.
+  using Check = std::function<Status(const std::vector<std::string>&)>;
+  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
+                                            const Check& check = {}) {
+    if (Status status = store_.set(said_by(rank_, key), value); !status.ok()) return status;
     std::vector<std::string> values(static_cast<std::size_t>(size_));
+    values[static_cast<std::size_t>(rank_)] = value;
     std::vector<int> absent;
+    Status fault;
     for (int rank = 0; rank < size_; ++rank) {
-      auto got = hear(name_of(rank), absent.empty() ? left() : milliseconds(1), key);
+      const bool hurry = !absent.empty() || !fault.ok();
+      auto got = hear(said_by(rank, key), hurry ? milliseconds(1) : left(), key);
       if (got.ok())
         values[static_cast<std::size_t>(rank)] = *std::move(got);
       else if (got.status().code() == Code::timed_out)
         absent.push_back(rank);
-      else
+      else if (fault.ok())
         return got.status();
+      if (check && !hurry) fault = check(values);
     }
+    if (!fault.ok()) return check(values);
     if (!absent.empty()) return nobody(absent);
     return values;
   }
@@ -194,12 +204,24 @@ std::vector<int> hosts_from(const std::vector<std::string>& words) {
   return host_of;
 }
 
-Status check_sizes(const std::vector<std::string>& sizes, const GroupOptions& options) {
-  for (std::size_t r = 0; r < sizes.size(); ++r)
-    if (sizes[r] != std::to_string(options.size))
-      return {Code::mismatch, fmt::format("rank {} wants a group of {} where rank {} wants {}", r,
-                                          sizes[r], options.rank, options.size)};
-  return {};
+// What each rank must want alike.
+std::string wanted_by(const GroupOptions& options) {
+  return fmt::format("create(size {}, reduction order {})", options.size,
+                     to_string(options.reduction_order));
+}
+
+// All ranks see the same words, so all of them fail, with the same table. A rank that wants a larger
+// group would wait for ranks that do not exist: `wants` holds what has been said so far.
+Status check_wants(const std::vector<std::string>& wants, const GroupOptions& options) {
+  std::vector<engine::Said> said;
+  for (std::size_t rank = 0; rank < wants.size(); ++rank)
+    if (!wants[rank].empty()) said.push_back({static_cast<int>(rank), wants[rank]});
+  const engine::Vote found =
+      engine::vote(said, [](int rank) { return fmt::format("rank {}", rank); });
+  if (found.culprit < 0) return {};
+  return {Code::mismatch,
+          fmt::format("ranks mean different groups '{}': {}", options.name, found.table),
+          {options.rank, found.culprit, 0}};
 }
 
 Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const GroupOptions& options,
@@ -231,9 +253,9 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   auto open = transport::Opening::open(std::move(opening));
   if (!open.ok()) return open.status();
 
-  auto sizes = meeting.exchange("size", std::to_string(options.size));
-  if (!sizes.ok()) return sizes.status();
-  if (Status status = check_sizes(*sizes, options); !status.ok()) return status;
+  const auto check = [&](const auto& wants) { return check_wants(wants, options); };
+  auto wants = meeting.exchange("size", wanted_by(options), check);
+  if (!wants.ok()) return wants.status();
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
   const auto look = [&] { return meeting.look_around("links"); };

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <numeric>
 
 #include "core/clock.hpp"
@@ -9,29 +11,53 @@
 #include "group/rank_group.hpp"
 
 namespace tutti::group {
-namespace {
 
-// What each rank says of itself when a group is split.
-struct Ballot {
+// What each rank says of itself when a group is split or duplicated.
+struct RankGroup::Ballot {
   std::int32_t color = 0;
   std::int32_t key = 0;
   std::uint32_t next_channel = 0;
-  std::uint32_t spare = 0;
+  Division division = Division::split;
+  ReductionOrder order = ReductionOrder::any;
+  std::uint16_t spare = 0;
+  std::uint64_t name_hash = 0;
+  char name[40] = {};  // as much of it as there is room for
+
+  static Ballot of(Division division, int color, int key, std::uint32_t next_channel,
+                   ReductionOrder order, const std::string& name) {
+    Ballot ballot{
+        color, key, next_channel, division, order, 0, engine::fnv1a(name.data(), name.size())};
+    name.copy(ballot.name, sizeof ballot.name);
+    return ballot;
+  }
+
+  std::string words() const {
+    const std::string_view shown(name, ::strnlen(name, sizeof name));
+    const std::string called = shown.size() < sizeof name
+                                   ? fmt::format("'{}'", shown)
+                                   : fmt::format("'{}…' #{:016x}", shown, name_hash);
+    const std::string kind =
+        division == Division::split ? fmt::format("split(color {}", color) : "duplicate(";
+    return fmt::format("{}{}name {}, reduction order {})", kind,
+                       division == Division::split ? ", " : "", called, to_string(order));
+  }
 };
 
-// What the first of a list says to the others: the id of their group, or who did not come.
-struct Answer {
-  std::uint32_t id = 0;  // 0: there is none
-  std::int32_t absent = -1;
-};
+std::string RankGroup::where(int rank) const {
+  const int member = channel_->options().members[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} ({})", rank, world_->engine().endpoint().whereabouts(member));
+}
 
-constexpr Nanoseconds kToSayWho = std::chrono::seconds(1);
+Status RankGroup::find_difference(std::string_view about,
+                                  const std::vector<engine::Said>& said) const {
+  const engine::Vote found = engine::vote(said, [&](int rank) { return where(rank); });
+  if (found.culprit < 0) return {};
+  return {Code::mismatch, fmt::format("{}: {}", about, found.table), {rank(), found.culprit, 0}};
+}
 
-}  // namespace
-
-Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string name,
-                                               const std::vector<int>& ranks,
-                                               ReductionOrder order) {
+Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, std::string name,
+                                                   const std::vector<int>& ranks,
+                                                   ReductionOrder order, bool heir) {
   engine::ChannelOptions options;
   options.id = id;
   options.name = std::move(name);
@@ -42,26 +68,46 @@ Result<std::shared_ptr<Group>> RankGroup::open(std::uint32_t id, std::string nam
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();
-  channel_->bring_up(channel);
+  if (!heir) channel_->bring_up(channel);
   auto group = std::make_shared<RankGroup>(world_, channel, order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
-  if (Status status = group->share_host_memory(); !status.ok() && group->health().ok())
-    return status;
+  Status status;
+  if (heir) status = group->barrier(internal_call(setting_.config->join_timeout));
+  if (status.ok()) status = group->share_host_memory();
+  if (!status.ok() && group->health().ok()) return status;
   channel->end_set_up();  // they have not met in memory yet
   channel_->let_go(*channel);
-  return std::shared_ptr<Group>(std::move(group));
+  return group;
+}
+
+// All call for the same kind of group, and those of one color for the same one. Every rank has all
+// ballots: whoever differs, all of them fail.
+Status RankGroup::check_ballots(std::span<const Ballot> ballots) const {
+  std::vector<engine::Said> kinds;
+  std::map<int, std::vector<engine::Said>> by_color;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Ballot& ballot = ballots[static_cast<std::size_t>(rank)];
+    kinds.push_back({rank, ballot.division == Division::split ? "split" : "duplicate"});
+    if (ballot.color >= 0) by_color[ballot.color].push_back({rank, ballot.words()});
+  }
+  Status status = find_difference(kDifferentGroups, kinds);
+  for (const auto& [color, said] : by_color)
+    if (status.ok()) status = find_difference(kDifferentGroups, said);
+  return status;
 }
 
 Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
-  return divide(color, key, std::move(name), setting_.order);
+  return divide(Division::split, color, key, std::move(name), setting_.order);
 }
 
-Result<std::shared_ptr<Group>> RankGroup::divide(int color, int key, std::string name,
-                                                 ReductionOrder order) {
+Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, int key,
+                                                 std::string name, ReductionOrder order) {
   if (Status status = check_process(); !status.ok()) return status;
-  auto ballots = gather_all(*this, Ballot{color, key, world_->engine().next_channel(), 0});
+  auto ballots = gather_all(
+      *this, Ballot::of(division, color, key, world_->engine().next_channel(), order, name));
   if (!ballots.ok()) return ballots.status();
+  if (Status status = check_ballots(*ballots); !status.ok()) return status;
   std::uint32_t id = 0;
   for (const Ballot& ballot : *ballots) id = std::max(id, ballot.next_channel);
   if (color < 0) return std::shared_ptr<Group>();
@@ -73,111 +119,13 @@ Result<std::shared_ptr<Group>> RankGroup::divide(int color, int key, std::string
            (*ballots)[static_cast<std::size_t>(b)].key;
   });
   if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
-  return open(id, std::move(name), ranks, order);
+  return as_group(open(id, std::move(name), ranks, order));
 }
 
 Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
                                                     std::optional<ReductionOrder> order) {
   if (name.empty()) name = this->name() + "/copy";
-  return divide(0, rank(), std::move(name), order.value_or(setting_.order));
-}
-
-// ---- a group from a list, called by its members only
-
-Status RankGroup::run_internal(engine::Posting posting) {
-  posting.internal = true;
-  return channel_->post({posting}, true)->wait(std::chrono::nanoseconds::max());
-}
-
-Status RankGroup::absent_from(const Assembly& assembly, int member) const {
-  return {Code::timed_out,
-          fmt::format("rank {} ({}) did not come to group '{}' within {:g} s; do all its ranks "
-                      "create it, in the same order?",
-                      member,
-                      world_->engine().endpoint().whereabouts(
-                          channel_->options().members[static_cast<std::size_t>(member)]),
-                      assembly.name, in_seconds(assembly.timeout)),
-          {rank(), member, 0}};
-}
-
-// The first member asks the others for the ids that they have free, and tells them the largest; or,
-// as soon as it knows, who keeps them waiting.
-Result<std::uint32_t> RankGroup::agree_on_channel(const Assembly& assembly) {
-  return rank() == assembly.ranks[0] ? assemble(assembly) : report_to_first(assembly);
-}
-
-Result<std::uint32_t> RankGroup::assemble(const Assembly& assembly) {
-  const auto others = assembly.ranks.subspan(1);
-  const auto deadline = deadline_after(steady_clock().now(), assembly.timeout);
-  Answer answer{world_->engine().next_channel(), -1};
-  Status failure;
-  for (int member : others) {
-    std::uint32_t theirs = 0;
-    auto posting = engine::Posting::recv(member, assembly.tag, &theirs, sizeof theirs);
-    posting.timeout = std::max(deadline - steady_clock().now(), Nanoseconds(1));
-    failure = run_internal(posting);
-    if (failure.code() == Code::timed_out) failure = absent_from(assembly, answer.absent = member);
-    if (!failure.ok()) break;
-    answer.id = std::max(answer.id, theirs);
-  }
-  if (!failure.ok()) answer.id = 0;
-  for (int member : others) {
-    auto posting = engine::Posting::send(member, assembly.tag, &answer, sizeof answer);
-    posting.timeout = assembly.timeout;
-    if (Status status = run_internal(posting); !status.ok() && failure.ok()) failure = status;
-  }
-  if (!failure.ok()) return failure;
-  return answer.id;
-}
-
-Result<std::uint32_t> RankGroup::report_to_first(const Assembly& assembly) {
-  const int first = assembly.ranks[0];
-  std::uint32_t id = world_->engine().next_channel();
-  auto report = engine::Posting::send(first, assembly.tag, &id, sizeof id);
-  report.timeout = assembly.timeout;
-  Status status = run_internal(report);
-  Answer answer;
-  auto reply = engine::Posting::recv(first, assembly.tag, &answer, sizeof answer);
-  // It waits as long for the others before it can say who is missing.
-  reply.timeout = deadline_after(kToSayWho, assembly.timeout);
-  if (status.ok()) status = run_internal(reply);
-  if (status.code() == Code::timed_out) return absent_from(assembly, first);
-  if (!status.ok()) return status;
-  if (answer.absent >= 0) return absent_from(assembly, answer.absent);
-  if (answer.id == 0)
-    return Status(Code::aborted,
-                  fmt::format("rank {} could not create group '{}'", first, assembly.name),
-                  {rank(), first, 0});
-  return answer.id;
-}
-
-Status RankGroup::check_list(std::span<const int> ranks) const {
-  const auto refuse = [](std::string what) {
-    return Status(Code::invalid_argument, "subgroup: " + std::move(what));
-  };
-  std::vector<bool> listed(static_cast<std::size_t>(size()), false);
-  for (int each : ranks) {
-    if (each < 0 || each >= size())
-      return refuse(fmt::format("{} is not a rank of a group of {}", each, size()));
-    if (listed[static_cast<std::size_t>(each)])
-      return refuse(fmt::format("rank {} is listed twice", each));
-    listed[static_cast<std::size_t>(each)] = true;
-  }
-  if (!listed[static_cast<std::size_t>(rank())])
-    return refuse(fmt::format("rank {} is not in its own list; only members call it", rank()));
-  return {};
-}
-
-Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                                   std::string name,
-                                                   std::chrono::nanoseconds timeout) {
-  if (Status status = check_process(); !status.ok()) return status;
-  if (Status status = check_list(ranks); !status.ok()) return status;
-  if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
-  if (timeout.count() <= 0) timeout = setting_.config->timeout;
-  auto id = agree_on_channel({ranks, tag, name, timeout});
-  if (!id.ok()) return id.status();
-  return open(*id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order);
+  return divide(Division::duplicate, 0, rank(), std::move(name), order.value_or(setting_.order));
 }
 
 // ---- symmetric memory
@@ -202,15 +150,15 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
   if (Status status = check_process(); !status.ok()) return status;
   auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes), call);
   if (!sizes.ok()) return sizes.status();
+  std::vector<engine::Said> said;
   for (int peer = 0; peer < size(); ++peer)
-    if ((*sizes)[static_cast<std::size_t>(peer)] != bytes)
-      return Status(Code::mismatch,
-                    fmt::format("allocate: rank {} asks for {} bytes where rank {} asks for {}",
-                                rank(), bytes, peer, (*sizes)[static_cast<std::size_t>(peer)]));
+    said.push_back(
+        {peer, fmt::format("allocate({} bytes)", (*sizes)[static_cast<std::size_t>(peer)])});
+  if (Status status = find_difference("ranks ask for different sizes", said); !status.ok())
+    return status;
   if (bytes == 0) return SharedMemory{};
   engine::Engine& engine = world_->engine();
-  const std::uint64_t id =
-      static_cast<std::uint64_t>(channel_->options().id) << 32 | ++allocations_;
+  const std::uint64_t id = region_id(++allocations_);
   const std::vector<int> peers = mapped_members();
   Result<transport::MemoryRegion> region = Status(Code::internal, "not run");
   engine.between_polls(

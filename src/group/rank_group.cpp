@@ -241,6 +241,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   join.timeout = join_timeout;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");
+  group->all_have_joined();
   if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
   if (Status status = group->tune(); !status.ok()) return status;

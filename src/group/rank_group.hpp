@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/channel.hpp"
+#include "engine/vote.hpp"
 #include "group/call.hpp"
 #include "group/chooser.hpp"
 #include "group/recent_calls.hpp"
@@ -15,6 +16,8 @@
 #include "tutti/group.hpp"
 
 namespace tutti::group {
+
+inline constexpr std::string_view kDifferentGroups = "ranks mean different groups";
 
 class RankGroup final : public Group {
  public:
@@ -39,6 +42,10 @@ class RankGroup final : public Group {
                                           std::chrono::nanoseconds timeout) override;
   Result<std::shared_ptr<Group>> duplicate(std::string name,
                                            std::optional<ReductionOrder> order) override;
+  Result<std::shared_ptr<Group>> shrink(std::string name,
+                                        std::chrono::nanoseconds timeout) override;
+  Result<std::shared_ptr<Group>> grow(std::shared_ptr<Store> store, int most,
+                                      GroupOptions options) override;
 
   Result<SymmetricMemory> allocate(std::size_t bytes) override;
   Result<Prediction> predict(Collective collective, std::size_t bytes) override;
@@ -54,6 +61,7 @@ class RankGroup final : public Group {
   Status tune();
   // What follows are the callers' own collectives. Collective, and to be called last.
   Status end_set_up(const CallOptions& call);
+  void all_have_joined() { world_->engine().endpoint().all_have_joined(); }
 
  private:
   Status run_call(const Call& call);
@@ -66,24 +74,29 @@ class RankGroup final : public Group {
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options) const;
-  // A list of ranks that are about to be a group, and how long they wait for each other.
-  struct Assembly {
-    std::span<const int> ranks;
-    std::uint32_t tag = 0;
-    const std::string& name;
-    std::chrono::nanoseconds timeout;
-  };
-  Status run_internal(engine::Posting posting);
   Status check_list(std::span<const int> ranks) const;
-  Result<std::uint32_t> agree_on_channel(const Assembly& assembly);
-  Result<std::uint32_t> assemble(const Assembly& assembly);
-  Result<std::uint32_t> report_to_first(const Assembly& assembly);
-  Status absent_from(const Assembly& assembly, int member) const;
-  Result<std::shared_ptr<Group>> open(std::uint32_t id, std::string name,
-                                      const std::vector<int>& ranks, ReductionOrder order);
-  Result<std::shared_ptr<Group>> divide(int color, int key, std::string name, ReductionOrder order);
+  Status end_for_good();
+  Status agree_on_survivors(std::chrono::nanoseconds timeout);
+  bool was_given_up() const;
+  void cut_off_the_lost();
+  // A new group of some of this one's ranks. `heir`: this one has failed, and its failure is none of
+  // the new group's.
+  Result<std::shared_ptr<RankGroup>> open(std::uint32_t id, std::string name,
+                                          const std::vector<int>& ranks, ReductionOrder order,
+                                          bool heir = false);
+  enum class Division : std::uint8_t { split, duplicate };
+  struct Ballot;
+  Result<std::shared_ptr<Group>> divide(Division division, int color, int key, std::string name,
+                                        ReductionOrder order);
+  Status check_ballots(std::span<const Ballot> ballots) const;
+  // Code::mismatch with a table of who said what, the same on all ranks; ok if all said the same.
+  Status find_difference(std::string_view about, const std::vector<engine::Said>& said) const;
+  std::string where(int rank) const;
   Result<SharedMemory> share_memory(std::size_t bytes, const CallOptions& call);
   std::vector<int> mapped_members() const;
+  std::uint64_t region_id(std::uint32_t number) const {
+    return static_cast<std::uint64_t>(channel_->options().id) << 32 | number;
+  }
 
   std::shared_ptr<World> world_;
   std::shared_ptr<engine::Channel> channel_;
@@ -92,5 +105,10 @@ class RankGroup final : public Group {
   RecentCalls recent_;
   std::uint32_t allocations_ = 0;
 };
+
+inline Result<std::shared_ptr<Group>> as_group(Result<std::shared_ptr<RankGroup>> made) {
+  if (!made.ok()) return made.status();
+  return std::shared_ptr<Group>(*std::move(made));
+}
 
 }  // namespace tutti::group

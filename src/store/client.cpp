@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/auth.hpp"
+#include "core/byte_stream.hpp"
 #include "core/process_hooks.hpp"
 #include "core/secret.hpp"
-#include "core/stream.hpp"
 #include "store/impatient.hpp"
 #include "store/protocol.hpp"
 #include "store/table.hpp"
@@ -38,7 +38,7 @@ struct Destination {
   std::shared_ptr<const TlsContext> tls;  // null: in the clear
 };
 
-Status shake_hands(Stream& stream, const Destination& to, Nanoseconds deadline) {
+Status shake_hands(ByteStream& stream, const Destination& to, Nanoseconds deadline) {
   Handshake handshake = Handshake::client(to.secret, {kRoleStore, -1, to.epoch});
   while (true) {
     const std::string out = handshake.take_output();
@@ -52,7 +52,7 @@ Status shake_hands(Stream& stream, const Destination& to, Nanoseconds deadline) 
   }
 }
 
-Result<Stream> open_once(const Destination& to, Nanoseconds deadline) {
+Result<ByteStream> open_once(const Destination& to, Nanoseconds deadline) {
   if (Status status = store::check_secret_at(to.address, to.secret); !status.ok()) return status;
   auto socket = connect_to(to.address, deadline);
   if (!socket.ok()) return socket.status();
@@ -64,7 +64,7 @@ Result<Stream> open_once(const Destination& to, Nanoseconds deadline) {
                     fmt::format("the store at {} belongs to user {}, not to this one", to.address,
                                 peer->uid));
   }
-  Stream stream(std::move(*socket), to.tls);
+  ByteStream stream(std::move(*socket), to.tls);
   Status status = stream.open(deadline);
   if (status.ok()) status = shake_hands(stream, to, deadline);
   // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
@@ -76,7 +76,7 @@ Result<Stream> open_once(const Destination& to, Nanoseconds deadline) {
 // Tries again after having been turned away and, when the server may not be up yet, after having
 // found nobody. Anything else (a wrong secret, another version, no address at all) stays as it is.
 enum class Server { may_come, was_there };
-Result<Stream> open_patiently(const Destination& to, Nanoseconds deadline, Server server) {
+Result<ByteStream> open_patiently(const Destination& to, Nanoseconds deadline, Server server) {
   auto pause = milliseconds(1);
   while (true) {
     auto stream = open_once(to, deadline);
@@ -89,7 +89,7 @@ Result<Stream> open_patiently(const Destination& to, Nanoseconds deadline, Serve
   }
 }
 
-Result<Response> exchange(Stream& stream, const StoreRequest& request, Nanoseconds deadline) {
+Result<Response> exchange(ByteStream& stream, const StoreRequest& request, Nanoseconds deadline) {
   const std::string out = request.encode();
   if (Status status = stream.write_fully(out.data(), out.size(), deadline); !status.ok())
     return status;
@@ -105,7 +105,7 @@ Result<Response> exchange(Stream& stream, const StoreRequest& request, Nanosecon
 
 class ClientStore final : public store::TrustedStore {
  public:
-  ClientStore(Destination server, Stream first, std::optional<Nanoseconds> answer)
+  ClientStore(Destination server, ByteStream first, std::optional<Nanoseconds> answer)
       : server_(std::move(server)), answer_(answer) {
     idle_.push_back(std::move(first));
   }
@@ -169,12 +169,12 @@ class ClientStore final : public store::TrustedStore {
     return response;
   }
 
-  Result<Stream> take(Nanoseconds deadline) {
+  Result<ByteStream> take(Nanoseconds deadline) {
     {
       const std::lock_guard lock(mutex_);
       if (!failure_.ok()) return failure_;
       if (!idle_.empty()) {
-        Stream stream = std::move(idle_.back());
+        ByteStream stream = std::move(idle_.back());
         idle_.pop_back();
         return stream;
       }
@@ -182,7 +182,7 @@ class ClientStore final : public store::TrustedStore {
     return open_patiently(server_, deadline, Server::was_there);
   }
 
-  void give_back(Stream stream) {
+  void give_back(ByteStream stream) {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(stream));
   }
@@ -203,7 +203,7 @@ class ClientStore final : public store::TrustedStore {
       answer_;  // how long one that is alive may take, if not as always
   const ForkGuard fork_guard_;
   std::mutex mutex_;
-  std::vector<Stream> idle_;
+  std::vector<ByteStream> idle_;
   Status failure_;
 };
 

@@ -12,9 +12,9 @@
 #include <thread>
 #include <unordered_map>
 
+#include "core/byte_stream.hpp"
 #include "core/log.hpp"
 #include "core/process_hooks.hpp"
-#include "core/stream.hpp"
 #include "core/threads.hpp"
 #include "store/server_state.hpp"
 #include "store/trust.hpp"
@@ -35,7 +35,7 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
 
 struct Socket {
-  Stream stream;
+  ByteStream stream;
   bool is_open = false;  // TLS's handshake is done, or there is none
   std::string unsent;
   std::size_t sent = 0;  // bytes of `unsent` that left already
@@ -103,6 +103,7 @@ class Loop {
 void Loop::run() {
   std::array<epoll_event, 64> events;
   while (true) {
+    // bounded: stop() wakes it
     const int ready = ::epoll_wait(epoll_.get(), events.data(), events.size(), sleep_ms());
     const Nanoseconds now = steady_clock().now();
     for (int i = 0; i < ready; ++i) {
@@ -151,7 +152,7 @@ void Loop::take_in(Descriptor socket, Nanoseconds now) {
   if (!from.ok()) return refusals_.note(from.status().message(), "another user", now);
   const ConnectionId id = next_id_++;
   if (!watch(epoll_.get(), socket.get(), id).ok()) return;
-  sockets_[id].stream = Stream(std::move(socket), tls_, TlsSide::server);
+  sockets_[id].stream = ByteStream(std::move(socket), tls_, TlsSide::server);
   state_.connected(id, *from, now);
   // What it has said already tells it from those who wait in silence when the next one comes.
   read_from(id, now);
@@ -186,9 +187,13 @@ void Loop::read_from(ConnectionId id, Nanoseconds now) {
 bool Loop::open(ConnectionId id, Socket& socket) {
   if (socket.is_open) return true;
   const auto done = socket.stream.step();
-  if (!done.ok()) state_.turn_away(id, done.status().message());
-  socket.is_open = done.ok() && *done;
-  return socket.is_open;
+  if (done.ok()) return socket.is_open = *done;
+  // Whoever leaves by himself is not in the log.
+  if (done.status().code() == Code::io)
+    drop(id);
+  else
+    state_.turn_away(id, done.status().message());
+  return false;
 }
 
 void Loop::flush(ConnectionId id) {
@@ -240,7 +245,7 @@ class SocketServer final : public StoreServer {
       return;
     }
     loop_->stop();
-    thread_.join();
+    thread_.join();  // bounded: the loop ends with its turn
   }
 
   std::string address() const override { return address_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "tutti/types.hpp"
 
@@ -139,13 +140,13 @@ class Sorter {
     for (const TraceEntry& each : rank_.collectives)
       by_sequence_[{each.channel, each.sequence}] = &each;
     std::vector<std::uint64_t> threads;  // in order of appearance
+    std::unordered_set<std::uint64_t> known;
     std::map<std::uint64_t, std::vector<const TraceEntry*>> compute, waits;
     for (const TraceEntry& each : rank_.compute) compute[each.origin].push_back(&each);
     for (const TraceEntry& each : rank_.waits) waits[each.origin].push_back(&each);
     for (const auto* entries : {&rank_.compute, &rank_.waits})
       for (const TraceEntry& each : *entries)
-        if (std::find(threads.begin(), threads.end(), each.origin) == threads.end())
-          threads.push_back(each.origin);
+        if (known.insert(each.origin).second) threads.push_back(each.origin);
     for (std::size_t i = 0; i < threads.size(); ++i) {
       const std::string suffix = i == 0 ? "" : fmt::format(" of thread {}", i + 1);
       add_compute("compute" + suffix, compute[threads[i]], waits[threads[i]]);

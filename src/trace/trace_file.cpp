@@ -12,6 +12,12 @@
 namespace tutti::trace {
 namespace {
 
+// Times are added and subtracted, several at once: none may come near the end of 64 bits. 2^58 ns are
+// nine years since a machine was started; unix time is behind 2^60 already.
+constexpr std::int64_t kMostTime = std::int64_t{1} << 58;
+constexpr std::int64_t kMostUnixTime = std::int64_t{1} << 61;
+bool is_time(std::int64_t ns) { return ns > -kMostTime && ns < kMostTime; }
+
 template <std::size_t Size>
 std::string text_in(const char (&field)[Size]) {
   return {field, ::strnlen(field, Size)};
@@ -59,8 +65,9 @@ class Parser {
                    fmt::format("a trace of version {}; this tool reads version {}", head.version,
                                kTraceVersion));
     if (head.check != check_of(head) || head.head_bytes != sizeof(FileHead) ||
-        head.entry_bytes != sizeof(TraceEntry) || head.ranks < 1 || head.rank < 0 ||
-        head.rank >= head.ranks)
+        head.entry_bytes != sizeof(TraceEntry) || head.ranks < 1 || head.ranks > kMostRanks ||
+        head.rank < 0 || head.rank >= head.ranks || !is_time(head.time_ns) ||
+        head.unix_time_ns < 0 || head.unix_time_ns > kMostUnixTime)
       return corrupt(0, "the head does not agree with itself");
     trace_.rank = head.rank;
     trace_.ranks = head.ranks;
@@ -77,8 +84,11 @@ class Parser {
     if (entry.check != check_of(entry)) return corrupt(at, "a wrong check sum");
     if (entry.kind >= kKinds) return corrupt(at, fmt::format("an entry of kind {}", entry.kind));
     const Kind kind = static_cast<Kind>(entry.kind);
-    if (kind != Kind::text && kind != Kind::group && entry.end < entry.begin)
+    const bool has_times = kind != Kind::text && kind != Kind::group;
+    if (has_times && entry.end < entry.begin)
       return corrupt(at, "an event that ends before it begins");
+    if (has_times && (!is_time(entry.begin) || !is_time(entry.end)))
+      return corrupt(at, "a time that no clock shows");
     if (entry.collective >= kCollectives || entry.algorithm >= kAlgorithms ||
         entry.dtype >= kDtypes || entry.reduce_op >= kReduceOps)
       return corrupt(at, "an unknown collective, algorithm, type or operation");
@@ -121,7 +131,7 @@ class Parser {
 
   Status name_groups() {
     for (auto& [channel, group] : trace_.groups) {
-      auto ranks = ranks_of_text(group.members);
+      auto ranks = ranks_of_text(group.members, trace_.ranks);
       if (!ranks)
         return wrong(Code::corrupt,
                      fmt::format("group '{}' has the members '{}'", group.name, group.members));
@@ -146,7 +156,7 @@ const std::string& RankTrace::text(std::uint32_t number) const {
   return at == texts.end() ? none : at->second;
 }
 
-std::optional<std::vector<int>> ranks_of_text(const std::string& text) {
+std::optional<std::vector<int>> ranks_of_text(const std::string& text, int most) {
   std::vector<int> ranks;
   const char* at = text.data();
   const char* end = at + text.size();
@@ -159,7 +169,9 @@ std::optional<std::vector<int>> ranks_of_text(const std::string& text) {
       read = std::from_chars(read.ptr + 1, end, last);
       if (read.ec != std::errc()) return std::nullopt;
     }
-    if (first < 0 || last < first || last - first > 10'000'000) return std::nullopt;
+    if (first < 0 || last < first || last >= most) return std::nullopt;
+    if (static_cast<std::size_t>(last - first) + ranks.size() >= static_cast<std::size_t>(most))
+      return std::nullopt;
     for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
     at = read.ptr;
     if (at == end) break;

@@ -46,7 +46,10 @@ Result<RankTrace> read_trace(const std::string& path);
 // The same from bytes; `path` is for messages.
 Result<RankTrace> parse_trace(const std::string& path, const std::string& bytes);
 
-// "0-3,8" → 0 1 2 3 8; nothing when it is no such list.
-std::optional<std::vector<int>> ranks_of_text(const std::string& text);
+// The largest job of which anything is read: a few bytes must not become a list of billions.
+inline constexpr int kMostRanks = 1 << 20;
+
+// "0-3,8" → 0 1 2 3 8; nothing when it is no such list, or names more ranks than a job of `ranks` has.
+std::optional<std::vector<int>> ranks_of_text(const std::string& text, int ranks = kMostRanks);
 
 }  // namespace tutti::trace

@@ -54,7 +54,8 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
     digest.add_number(parameter.group);
   }
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
-                    4 * options.overlap_param_gather + 8 * options.check_for_nan);
+                    4 * options.overlap_param_gather + 8 * options.check_for_nan +
+                    16 * options.buddy);
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -126,8 +127,9 @@ Status Replica::start() {
   if (Status status = agree(); !status.ok()) return status;
   if (Status status = choose_bucket_bytes(); !status.ok()) return status;
   learning_ = options_.order_hint.empty();
-  layout_ = make_layout(parameters_, hinted_order(), options_.bucket_bytes, group_->size());
-  auto buckets = make_buckets(layout_);
+  order_ = hinted_order();
+  layout_ = make_layout(parameters_, order_, options_.bucket_bytes, group_->size());
+  auto buckets = make_buckets(*group_, layout_);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
@@ -178,10 +180,10 @@ Order Replica::hinted_order() const {
   return order;
 }
 
-Result<Replica::Buckets> Replica::make_buckets(const BucketLayout& layout) {
+Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
-    auto bucket = Bucket::create(*group_, plan, options_.use_distributed_optimizer);
+    auto bucket = Bucket::create(group, plan, options_.use_distributed_optimizer);
     if (!bucket.ok()) return bucket.status();
     (*bucket)->name = fmt::format("bucket {}", buckets.size());
     buckets.push_back(*std::move(bucket));

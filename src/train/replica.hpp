@@ -10,7 +10,7 @@
 // Sequence on the wire, the same on all ranks: reductions by bucket number, the control all_reduce,
 // gathers in the order of forward. Files: replica.cpp (making, views), replica_order.cpp (learning),
 // replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
-// (checkpoints, hashes).
+// (checkpoints, hashes), replica_recover.cpp (going on without a lost rank).
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@
 
 #include "train/bucket.hpp"
 #include "train/bucket_layout.hpp"
+#include "train/buddy.hpp"
 #include "train/call_order.hpp"
 #include "train/control.hpp"
 #include "train/digest.hpp"
@@ -74,6 +75,7 @@ class Replica final : public DataParallel {
   Status adopt_parameters() override;
   std::vector<std::string> order() const override;
   std::string describe() const override { return train::describe(parameters_, layout_); }
+  Result<std::int64_t> recover(Groups survivors) override;
 
  private:
   using Buckets = std::vector<std::unique_ptr<Bucket>>;
@@ -82,7 +84,7 @@ class Replica final : public DataParallel {
   Status agree();
   Status choose_bucket_bytes();
   Order hinted_order() const;
-  Result<Buckets> make_buckets(const BucketLayout& layout);
+  Result<Buckets> make_buckets(Group& group, const BucketLayout& layout) const;
   Status broadcast_weights();
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
@@ -91,7 +93,7 @@ class Replica final : public DataParallel {
 
   // ---- replica_order.cpp
   Status learn_order();
-  Result<Order> rank_zeros_order();
+  Result<Order> share_order(Group& group, const Order& mine) const;  // rank 0's
   Status move_to(BucketLayout layout);
 
   // ---- replica_pass.cpp
@@ -118,6 +120,28 @@ class Replica final : public DataParallel {
   void launch_gather(std::size_t bucket);
   void end_step(std::optional<std::int64_t> number);
 
+  // ---- replica_recover.cpp
+  // Where the state lies that survivors go on from.
+  struct Remains {
+    std::int64_t step = 0;
+    int root = 0;              // whose live state it is, and whose step counts
+    bool in_copies = false;    // in the survivors' copies of shards instead
+    bool is_pristine = false;  // as it was made
+  };
+  std::size_t shard_floats() const;
+  void pack_shard(std::vector<float>& values);
+  Status copy_shard();
+  Result<Remains> choose_remains(Group& survivors);
+  void collect(const Remains& remains, std::size_t index, int kind, bool is_root,
+               std::vector<std::uint32_t>& bits);
+  template <class Put>
+  void collect_live(Bucket& bucket, int kind, const Put& put);
+  static void restore(Bucket& bucket, Range range, int kind, const float* from);
+  Result<std::vector<std::int64_t>> counts_of(const Remains& remains, Group& survivors);
+  Result<Buckets> assemble(const Remains& remains, Group& survivors, const BucketLayout& layout);
+  void begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buckets buckets,
+                   std::int64_t step);
+
   // ---- replica_state.cpp
   Digest::Value digest_of_weights() const;
 
@@ -134,9 +158,12 @@ class Replica final : public DataParallel {
   GradientCounts counts_;
   Control control_;
   Stopwatch watch_;
+  std::unique_ptr<Buddy> buddy_;  // from the first step on, where it is wanted
   Status status_;
 
-  bool learning_ = true;  // until the end of the first backward
+  bool learning_ = true;     // until the end of the first backward
+  Order order_;              // that the layout was made from
+  bool is_pristine_ = true;  // never updated, and no state was asked for
   Order seen_order_;
   std::vector<bool> asked_;  // forward went through a gate for it, ever
   std::vector<bool> open_;   // its last update was waited for: it may be read

@@ -26,9 +26,11 @@ std::vector<std::size_t> by_last_gradient(const std::vector<std::size_t>& came,
 
 Status Replica::learn_order() {
   learning_ = false;
-  auto order = rank_zeros_order();
+  auto order = share_order(
+      *group_, {by_last_gradient(seen_order_.backward, parameters_.size()), seen_order_.forward});
   if (!order.ok()) return order.status();
-  BucketLayout layout = make_layout(parameters_, *order, options_.bucket_bytes, group_->size());
+  order_ = *std::move(order);
+  BucketLayout layout = make_layout(parameters_, order_, options_.bucket_bytes, group_->size());
   if (layout.buckets == layout_.buckets) {
     layout_ = std::move(layout);
     return {};
@@ -36,15 +38,14 @@ Status Replica::learn_order() {
   return move_to(std::move(layout));
 }
 
-Result<Order> Replica::rank_zeros_order() {
+Result<Order> Replica::share_order(Group& group, const Order& mine) const {
   // [backward, then -1 … | forward, then -1 …]
   const std::size_t count = parameters_.size();
   std::vector<std::int64_t> words(2 * count, -1);
-  const std::vector<std::size_t> backward = by_last_gradient(seen_order_.backward, count);
-  std::copy(backward.begin(), backward.end(), words.begin());
-  std::copy(seen_order_.forward.begin(), seen_order_.forward.end(),
+  std::copy(mine.backward.begin(), mine.backward.end(), words.begin());
+  std::copy(mine.forward.begin(), mine.forward.end(),
             words.begin() + static_cast<std::ptrdiff_t>(count));
-  if (Status status = group_->broadcast(Buffer::of(words), 0); !status.ok()) return status;
+  if (Status status = group.broadcast(Buffer::of(words), 0); !status.ok()) return status;
   Order order;
   for (std::size_t i = 0; i < words.size(); ++i)
     if (words[i] >= 0)
@@ -54,7 +55,7 @@ Result<Order> Replica::rank_zeros_order() {
 
 // Nothing is on its way yet and there is no state of the optimizer: values and gradients move.
 Status Replica::move_to(BucketLayout layout) {
-  auto buckets = make_buckets(layout);
+  auto buckets = make_buckets(*group_, layout);
   if (!buckets.ok()) return buckets.status();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout.place[index] || parameters_[index].count() == 0) continue;

@@ -11,6 +11,7 @@ namespace tutti::train {
 
 std::vector<StatePiece> Replica::state() {
   learning_ = false;  // whoever holds pieces of the state holds the layout as well
+  is_pristine_ = false;
   const auto names = moment_names(options_.optimizer);
   std::vector<StatePiece> pieces;
   for (const auto& bucket : buckets_) {

@@ -16,6 +16,9 @@ Result<StepReport> Replica::step(const StepInput& input) {
   launch_all_reductions();
   ExactSum norm;
   if (Status status = await_reductions(norm); !status.ok()) return fail(status);
+  // Before the ranks agree: then all know that each of them has its neighbour's last shard.
+  if (buddy_)
+    if (Status status = buddy_->finish(); !status.ok()) return fail(status);
   if (Status status = exchange_control(input, norm); !status.ok()) return fail(status);
   auto report = read_control();
   if (!report.ok()) return fail(report.status());
@@ -33,6 +36,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
   } else {
     number_ = number;
     end_step(number);
+    if (Status status = copy_shard(); !status.ok()) return fail(status);
   }
   return report;
 }
@@ -159,6 +163,7 @@ Result<StepReport> Replica::read_control() {
 }
 
 Status Replica::update_all(const StepInput& input, const StepReport& report) {
+  is_pristine_ = false;
   Update update;
   update.lr = input.lr;
   update.grad_scale = 1 / static_cast<double>(report.tokens);

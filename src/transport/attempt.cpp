@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,11 @@ struct Intent {
 };
 static_assert(sizeof(Intent) == 16);
 
+// What stays on this host stays in the clear.
+ByteStream stream_of(const Party& party, Door door, Descriptor socket, TlsSide side) {
+  return ByteStream(std::move(socket), door == Door::network ? party.tls : nullptr, side);
+}
+
 Identity identity_of(const Party& party, Door door) {
   return {door == Door::local ? kRoleLocal : kRoleData, party.rank, party.epoch};
 }
@@ -31,7 +35,7 @@ Attempt::Attempt(const Party& party, Door door, Descriptor socket, const SocketA
       door_(door),
       outgoing_(true),
       purpose_(purpose),
-      socket_(std::move(socket)),
+      socket_(stream_of(party, door, std::move(socket), TlsSide::client)),
       whence_(address.to_string()),
       deadline_(deadline),
       handshake_(Handshake::client(party.secret, identity_of(party, door))),
@@ -43,12 +47,16 @@ Attempt::Attempt(const Party& party, Door door, Descriptor socket, std::string w
       door_(door),
       outgoing_(false),
       purpose_{-1, nullptr, 0},
-      socket_(std::move(socket)),
+      socket_(stream_of(party, door, std::move(socket), TlsSide::server)),
       whence_(std::move(whence)),
       deadline_(deadline),
-      handshake_(Handshake::server(party.secret, identity_of(party, door))) {}
+      handshake_(Handshake::server(party.secret, identity_of(party, door))),
+      stage_(HandshakeStage::encrypting) {}
 
-short Attempt::events() const { return stage_ == HandshakeStage::connecting ? POLLOUT : POLLIN; }
+short Attempt::events() const {
+  if (stage_ == HandshakeStage::encrypting) return socket_.events();
+  return stage_ == HandshakeStage::connecting ? POLLOUT : POLLIN;
+}
 
 bool Attempt::stop(Status why) {
   state_ = State::failed;
@@ -65,6 +73,7 @@ Attempt::State Attempt::step() {
   while (going && state_ == State::running) {
     switch (stage_) {
       case HandshakeStage::connecting: going = reach(); break;
+      case HandshakeStage::encrypting: going = encrypt(); break;
       case HandshakeStage::handshake: going = shake_hands(); break;
       case HandshakeStage::intent: going = take_intent(); break;
       case HandshakeStage::greeting: going = greet(); break;
@@ -76,14 +85,14 @@ Attempt::State Attempt::step() {
 // All that is sent before a link exists fits into an empty socket buffer.
 bool Attempt::send(const void* data, std::size_t bytes) {
   if (bytes == 0) return true;
-  const ssize_t sent = ::send(socket_.get(), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = socket_.send(data, bytes);
   if (sent == static_cast<ssize_t>(bytes)) return true;
   return stop(errno_status("cannot write to a new connection"));
 }
 
 // The bytes that came; 0: none yet, or the attempt has failed.
 ssize_t Attempt::receive(void* data, std::size_t bytes) {
-  const ssize_t got = ::recv(socket_.get(), data, bytes, MSG_DONTWAIT);
+  const ssize_t got = socket_.receive(data, bytes);
   if (got > 0) return got;
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
   stop(got < 0 ? errno_status("a new connection broke")
@@ -98,14 +107,22 @@ bool Attempt::reach() {
     refused_ = error == ECONNREFUSED;
     return stop(errno_status("cannot connect to " + whence_, error));
   }
-  stage_ = HandshakeStage::handshake;
+  stage_ = HandshakeStage::encrypting;
   return true;
+}
+
+bool Attempt::encrypt() {
+  const auto done = socket_.step();
+  spoke_ |= socket_.has_begun();
+  if (!done.ok()) return stop(done.status());
+  if (*done) stage_ = HandshakeStage::handshake;
+  return *done;
 }
 
 bool Attempt::shake_hands() {
   const std::string first = handshake_.take_output();
   if (!send(first.data(), first.size())) return false;
-  char bytes[256];
+  char bytes[1024];
   while (!handshake_.done()) {
     const ssize_t got = receive(bytes, std::min(sizeof bytes, handshake_.wants()));
     if (got <= 0) return false;
@@ -113,7 +130,11 @@ bool Attempt::shake_hands() {
     // Sent even after a failure: it tells the other side what is wrong.
     const std::string output = handshake_.take_output();
     if (!send(output.data(), output.size())) return false;
-    if (!status.ok()) return stop(status);
+    if (!status.ok()) {
+      // Closed with bytes unread, the connection would take our words back (a reset).
+      (void)socket_.receive(bytes, sizeof bytes);
+      return stop(status);
+    }
     spoke_ |= !output.empty();
   }
   const int claimed = handshake_.peer().rank;
@@ -179,7 +200,7 @@ bool Attempt::take_intent() {
 }
 
 bool Attempt::greet() {
-  const Result<bool> agreed = greeting_->step(socket_.get());
+  const Result<bool> agreed = greeting_->step(socket_);
   if (!agreed.ok()) return stop(agreed.status());
   if (*agreed) state_ = State::linked;
   return false;

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "core/auth.hpp"
+#include "core/byte_stream.hpp"
 #include "core/clock.hpp"
-#include "core/sockets.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport {
@@ -57,9 +57,10 @@ class Attempt {
   Connection take_connection() { return {std::move(socket_), std::move(greeting_)}; }
 
  private:
-  enum class HandshakeStage : std::uint8_t { connecting, handshake, intent, greeting };
+  enum class HandshakeStage : std::uint8_t { connecting, encrypting, handshake, intent, greeting };
 
   bool reach();
+  bool encrypt();
   bool shake_hands();
   bool know_process();
   bool send_intent();
@@ -73,7 +74,7 @@ class Attempt {
   Door door_;
   bool outgoing_;
   Purpose purpose_;
-  Descriptor socket_;
+  ByteStream socket_;
   std::string whence_;  // the other end, for people
   Nanoseconds deadline_;
   Handshake handshake_;

@@ -63,6 +63,9 @@ class Endpoint {
                                                const std::vector<int>& peers) = 0;
   virtual bool region_has_come(int peer, std::uint64_t id) const = 0;
   virtual void free_region(std::uint64_t id) = 0;
+  // Makes this rank's own region private, contents and all: what peers in other processes still write
+  // there is not seen here. False: there was no memory for it.
+  virtual bool unshare_region(std::uint64_t) { return true; }
   // The own region that holds `data`, if all of `peers` have mapped it; region 0 otherwise. The
   // answer, and that of Link::reach, is good until `regions_version` changes. Any thread.
   virtual MemoryRef find_region(const void*, std::size_t, std::span<const int>) const { return {}; }
@@ -74,6 +77,9 @@ class Endpoint {
   // How long this process itself has stood still, if that was for longer than peers wait for a sign of
   // life (Config::dead_after) and not long ago; else 0. Any thread.
   virtual Nanoseconds standstill() const { return Nanoseconds(0); }
+  // Every rank has joined: whoever gives no sign of life from now on is silent, also one that never
+  // gave any.
+  virtual void all_have_joined() {}
 
   // "host a, pid 4182", for messages; of any rank.
   virtual std::string whereabouts(int rank) const = 0;

@@ -24,6 +24,8 @@ constexpr Nanoseconds kLookEvery = std::chrono::milliseconds(250);
 // why in the store, a moment after it has closed its doors.
 constexpr Nanoseconds kGoneAfter = std::chrono::milliseconds(500);
 
+constexpr const char* kNoProof =
+    "it said hello and left without a proof; another secret, or another epoch?";
 constexpr const char* kProcessEnded = "its process has ended";
 
 Nanoseconds now() { return steady_clock().now(); }
@@ -287,6 +289,7 @@ Status Joining::wait() {
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), kLookEvery));
+  // bounded: by the deadline
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (watched[i].revents != 0 || now() >= attempts_.at(ids[i])->deadline())
@@ -333,8 +336,11 @@ Status Joining::settle(Attempt& attempt) {
 Status Joining::settle_failure(Attempt& attempt) {
   const Status& why = attempt.failure();
   if (attempt.peer() < 0) {
-    // Whoever leaves by himself was not turned away.
-    if (why.code() != Code::io) refusals_.note(attempt.whence(), why.message(), now());
+    // Whoever leaves by himself without a word was not turned away.
+    if (why.code() != Code::io)
+      refusals_.note(attempt.whence(), why.message(), now());
+    else if (attempt.spoke())
+      refusals_.note(attempt.whence(), kNoProof, now());
     return {};
   }
   Course& to = course(attempt.peer());

@@ -134,7 +134,7 @@ Status LinkedEndpoint::start_pulse(Nanoseconds dead_after) {
     });
     if (link != nullptr && !here) watched.push_back({.peer = peer, .link = link});
   }
-  if (dead_after.count() == 0 || watched.empty()) return {};
+  if (watched.empty()) return {};
   dead_after_ = dead_after;
   pulse_ = std::make_unique<Pulse>(Pulse::Options{dead_after, parts_.window.get(),
                                                   [this] {
@@ -170,6 +170,10 @@ Status LinkedEndpoint::look_for_the_gone() {
   return {};
 }
 
+void LinkedEndpoint::all_have_joined() {
+  if (pulse_) pulse_->expect_all();
+}
+
 Nanoseconds LinkedEndpoint::standstill() const {
   return pulse_ ? pulse_->standstill() : Nanoseconds(0);
 }
@@ -185,10 +189,11 @@ void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
                       static_cast<long>((timeout - seconds).count())};
   const int bell = parts_.window->bell();
   pollfd watched[2] = {{bell, POLLIN, 0}, {reactor_.descriptor(), POLLIN, 0}};
-  if (::ppoll(watched, 2, &span, nullptr) <= 0) return;
+  if (::ppoll(watched, 2, &span, nullptr) <= 0) return;  // bounded: by the span
   if (watched[1].revents != 0) has_news_.store(true, std::memory_order_relaxed);
   if (watched[0].revents == 0) return;
   std::uint64_t rings = 0;
+  // bounded: EFD_NONBLOCK
   [[maybe_unused]] const auto drained = ::read(bell, &rings, sizeof rings);
 }
 
@@ -246,7 +251,8 @@ void LinkedEndpoint::say_goodbye() {
 
 LinkedEndpoint::~LinkedEndpoint() {
   if (fork_guard_.crossed()) {
-    if (pulse_) pulse_->abandon();
+    // Its thread is not in this process, and its end would wait for it.
+    (void)pulse_.release();
     return;  // the window is still our parent's
   }
   pulse_.reset();

@@ -37,8 +37,8 @@ class LinkedEndpoint final : public Endpoint {
   Status add_lifeline(std::unique_ptr<Lifeline> lifeline);
   Status add_message(int peer, std::unique_ptr<MessageLink> link);
 
-  // When the last link is there: this rank shows that it lives, and listens whether its peers do. 0:
-  // neither.
+  // When the last link is there: this rank shows that it lives, and gives up those who do not for
+  // `dead_after`; 0: nobody.
   Status start_pulse(Nanoseconds dead_after);
 
   int rank() const override { return parts_.rank; }
@@ -53,6 +53,7 @@ class LinkedEndpoint final : public Endpoint {
     return regions_.has_come(peer, id);
   }
   void free_region(std::uint64_t id) override { regions_.free(id); }
+  bool unshare_region(std::uint64_t id) override { return regions_.unshare(id); }
   MemoryRef find_region(const void* data, std::size_t bytes,
                         std::span<const int> peers) const override {
     return regions_.find(data, bytes, peers);
@@ -60,6 +61,7 @@ class LinkedEndpoint final : public Endpoint {
   std::uint64_t regions_version() const override { return regions_.version(); }
   Status look_for_the_gone() override;
   Nanoseconds standstill() const override;
+  void all_have_joined() override;
   std::string whereabouts(int rank) const override;
 
  private:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 
@@ -75,6 +76,16 @@ bool Mapping::contains(const void* data, std::size_t bytes) const noexcept {
   const auto* begin = static_cast<const std::byte*>(data);
   return data_ != nullptr && not_after(data_, begin) && bytes <= bytes_ &&
          not_after(begin, data_ + (bytes_ - bytes));
+}
+
+bool Mapping::make_private() noexcept {
+  void* copy = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, data_, bytes_);
+  if (::mremap(copy, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) != MAP_FAILED)
+    return true;
+  ::munmap(copy, bytes_);
+  return false;
 }
 
 Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes) {

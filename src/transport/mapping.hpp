@@ -30,6 +30,9 @@ class Mapping {
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   bool contains(const void* data, std::size_t bytes) const noexcept;
+  // The same contents at the same address, but this process's alone: what others write into the file
+  // from now on is not seen here. False: there was no memory for it, and nothing has changed.
+  bool make_private() noexcept;
 
  private:
   Mapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}

@@ -42,7 +42,8 @@ MemoryGreeting::~MemoryGreeting() {
   if (exposed) new std::shared_ptr<Window>(party_.window);
 }
 
-Result<bool> MemoryGreeting::step(int socket) {
+Result<bool> MemoryGreeting::step(ByteStreamRef stream) {
+  const int socket = stream.get();
   while (true) {
     Result<bool> moved = false;
     switch (stage_) {

@@ -13,7 +13,7 @@ class MemoryGreeting final : public Greeting {
   MemoryGreeting(const Party& party, const NewPeer& peer, bool same_process);
   ~MemoryGreeting() override;
 
-  Result<bool> step(int socket) override;
+  Result<bool> step(ByteStreamRef stream) override;
   // When they have agreed.
   std::shared_ptr<Window> take_window() { return std::move(theirs_); }
   pid_t process() const { return peer_.process; }

@@ -16,6 +16,8 @@ std::string_view to_string(MessageKind kind) noexcept {
     case MessageKind::abort: return "abort";
     case MessageKind::goodbye: return "goodbye";
     case MessageKind::bell: return "bell";
+    case MessageKind::meet: return "meet";
+    case MessageKind::view: return "view";
   }
   return "unknown";
 }
@@ -45,6 +47,8 @@ KindRules rules_of(MessageKind kind, std::uint64_t most_bytes) noexcept {
     case MessageKind::abort: return {true, 0, kMaxControlBytes};
     case MessageKind::goodbye: return {true, 0, 0};
     case MessageKind::bell: return {true, 0, kMaxControlBytes};
+    case MessageKind::meet: return {true, 0, kMaxControlBytes, false, true};
+    case MessageKind::view: return {true, 0, kMaxControlBytes};
   }
   return {};
 }

@@ -20,13 +20,15 @@ enum class MessageKind : std::uint8_t {
   abort,    // a group has failed; payload: the status
   goodbye,  // this rank leaves a group in good order
   bell,     // internal to links (acknowledgements, heartbeats); never reaches the sink
+  meet,     // members of a list are about to make a group; payload: what each calls for
+  view,     // whom a survivor of a failed group misses; payload: its opinion
 };
 std::string_view to_string(MessageKind kind) noexcept;
 
 // Those that wake a rank which is busy with its own work; the rest can wait until it looks.
 constexpr bool is_urgent(MessageKind kind) noexcept {
   return kind == MessageKind::query || kind == MessageKind::report || kind == MessageKind::abort ||
-         kind == MessageKind::goodbye;
+         kind == MessageKind::goodbye || kind == MessageKind::view;
 }
 
 enum HeaderFlags : std::uint8_t {

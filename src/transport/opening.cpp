@@ -104,6 +104,9 @@ Result<Party> ListeningOpening::gather(const std::vector<std::string>& addresses
   party.rank = options_.rank;
   party.epoch = options_.epoch;
   party.secret = options_.secret;
+  auto tls = TlsContext::create(options_.config, options_.secret);
+  if (!tls.ok()) return tls.status();
+  party.tls = *std::move(tls);
   party.config = options_.config;
   party.transports = transports_;
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {

@@ -23,6 +23,7 @@ Nanoseconds time_now() { return steady_clock().now(); }
 }  // namespace
 
 Nanoseconds Pulse::beat_every(Nanoseconds dead_after) {
+  if (dead_after.count() == 0) return kLongestBeat;
   return std::clamp(dead_after / kBeatsInDeadAfter, kShortestBeat, kLongestBeat);
 }
 
@@ -50,11 +51,7 @@ Pulse::~Pulse() {
     stop_ = true;
     stopped_.notify_all();
   }
-  thread_.join();
-}
-
-void Pulse::abandon() noexcept {
-  if (thread_.joinable()) thread_.detach();  // it is not in this process
+  thread_.join();  // bounded: it takes one tick
 }
 
 void Pulse::run() {
@@ -69,7 +66,7 @@ void Pulse::run() {
 
 void Pulse::tick(Nanoseconds now) {
   const Nanoseconds away = now - Nanoseconds(last_tick_.load(std::memory_order_relaxed));
-  if (away > options_.dead_after) {
+  if (is_standstill(away)) {
     stood_still_.store(away.count(), std::memory_order_relaxed);
     woke_at_.store(now.count(), std::memory_order_relaxed);
   }
@@ -83,11 +80,15 @@ void Pulse::tick(Nanoseconds now) {
   for (Watched& each : watched_) {
     if (beats) each.link->beat();
     const bool heard = each.link->heard() && !first_look_;
-    each.beats |= heard;
+    each.beats |= heard || expects_all_.load(std::memory_order_relaxed);
     each.silence = heard || !each.beats ? Nanoseconds(0) : each.silence + lived;
   }
   first_look_ = false;
-  judge(now);
+  if (options_.dead_after.count() != 0) judge(now);
+}
+
+bool Pulse::is_standstill(Nanoseconds away) const {
+  return options_.dead_after.count() != 0 && away > options_.dead_after;
 }
 
 void Pulse::judge(Nanoseconds now) {
@@ -120,7 +121,7 @@ Nanoseconds Pulse::standstill() const {
   const Nanoseconds now = time_now();
   // The thread may not have had its turn yet since this process woke up.
   const Nanoseconds away = now - Nanoseconds(last_tick_.load(std::memory_order_acquire));
-  if (away > options_.dead_after) return away;
+  if (is_standstill(away)) return away;
   const Nanoseconds woke(woke_at_.load(std::memory_order_relaxed));
   if (woke.count() == 0 || now - woke > options_.dead_after) return Nanoseconds(0);
   return Nanoseconds(stood_still_.load(std::memory_order_relaxed));

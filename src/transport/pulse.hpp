@@ -12,8 +12,8 @@
 //   verdict      after dead_after and one beat of silence; a beat later everybody who is silent by then is
 //                given up at once, so that ranks which are cut off from the same peers name the same
 //
-// Thread-safety  take_silent by the holder of the poll lock; standstill by any thread; abandon in a
-//                child of fork().
+// Thread-safety  take_silent by the holder of the poll lock; standstill by any thread. Not to be touched,
+//                nor destroyed, in a child of fork().
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ namespace tutti::transport {
 class Pulse {
  public:
   struct Options {
-    Nanoseconds dead_after{0};
+    Nanoseconds dead_after{0};         // 0: gives nobody up, but beats: others may
     Window* window = nullptr;          // of this rank
     std::function<void()> on_silence;  // from the thread: take_silent has something
   };
@@ -41,7 +41,8 @@ class Pulse {
     Link* link = nullptr;
     Nanoseconds silence{0};
     bool given_up = false;
-    // A rank that still joins others does not beat yet: silence counts from the first beat on.
+    // A rank that still joins others does not beat yet: silence counts from the first beat on, or
+    // from when all have joined.
     bool beats = false;
   };
 
@@ -53,12 +54,13 @@ class Pulse {
   // Code::out_of_memory: this process may not have one thread more.
   Status start();
 
+  // Everybody beats by now. Any thread.
+  void expect_all() { expects_all_.store(true, std::memory_order_relaxed); }
   // Peers, ascending, that are to be given up.
   std::vector<int> take_silent();
   // How long this process has stood still, if that was for longer than its peers wait and not long
   // ago; else 0. Whoever is lost then, it is they who have given us up.
   Nanoseconds standstill() const;
-  void abandon() noexcept;
 
   // One turn of the thread; for tests.
   void tick(Nanoseconds now);
@@ -66,6 +68,7 @@ class Pulse {
  private:
   void run();
   void judge(Nanoseconds now);
+  bool is_standstill(Nanoseconds away) const;
 
   Options options_;
   Nanoseconds beat_;
@@ -74,6 +77,7 @@ class Pulse {
   bool first_look_ = true;        // what came before the pulse began is no beat
   Nanoseconds beat_at_{0};
   Nanoseconds verdict_at_ = Nanoseconds::max();
+  std::atomic<bool> expects_all_{false};
   std::atomic<std::int64_t> last_tick_{0};
   std::atomic<std::int64_t> stood_still_{0};  // for how long,
   std::atomic<std::int64_t> woke_at_{0};      //   until when

@@ -36,6 +36,7 @@ Result<RegionTable::NewRegion> RegionTable::allocate(std::uint64_t id, std::size
   // The owner touches first: the pages come from its own NUMA node.
   std::memset(own.mapping->data(), 0, bytes);
 
+  own.has_file = shared;
   made.region = {id, own.mapping->data(), bytes};
   std::unique_lock lock(mutex_);
   if (!own_.emplace(id, std::move(own)).second)
@@ -49,6 +50,16 @@ void RegionTable::free(std::uint64_t id) {
   own_.erase(id);
   for (auto it = theirs_.begin(); it != theirs_.end();)
     it = it->first.second == id ? theirs_.erase(it) : std::next(it);
+}
+
+bool RegionTable::unshare(std::uint64_t id) {
+  std::unique_lock lock(mutex_);
+  const auto found = own_.find(id);
+  if (found == own_.end() || !found->second.has_file) return true;
+  version_.fetch_add(1, std::memory_order_acq_rel);
+  found->second.mapped_by.clear();
+  found->second.has_file = !found->second.mapping->make_private();
+  return !found->second.has_file;
 }
 
 bool RegionTable::add(int peer, std::uint64_t id, std::shared_ptr<Mapping> mapping) {

@@ -31,6 +31,10 @@ class RegionTable {
   // Drops this rank's own region and everybody's of that id.
   void free(std::uint64_t id);
 
+  // Nobody but this rank has a region of its own any more: contents stay, and what peers still write
+  // there is lost. True if there was nobody else, too. False: there was no memory for it.
+  bool unshare(std::uint64_t id);
+
   // A peer's region: mapped here, or the peer's own mapping when it is in this process. Null: it
   // has come, but this process cannot map it. False: no region may have this id, or one of this peer
   // has it already, and somebody may be using it.
@@ -54,6 +58,7 @@ class RegionTable {
   struct Own {
     std::shared_ptr<Mapping> mapping;
     std::set<int> mapped_by;
+    bool has_file = false;  // other processes may have mapped it
   };
 
   mutable std::shared_mutex mutex_;

@@ -1,7 +1,5 @@
 #include "transport/transport.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 
@@ -17,16 +15,16 @@ class Welcome final : public Greeting {
  public:
   explicit Welcome(bool connecting) : connecting_(connecting) {}
 
-  Result<bool> step(int socket) override {
+  Result<bool> step(ByteStreamRef stream) override {
     if (!connecting_) {
-      if (::send(socket, &kWelcome, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return true;
+      if (stream.send(&kWelcome, 1) == 1) return true;
       return errno_status("cannot write to a new connection");
     }
     char word = 0;
-    const ssize_t got = ::recv(socket, &word, 1, MSG_DONTWAIT);
+    const ssize_t got = stream.receive(&word, 1);
     if (got == 1 && word == kWelcome) return true;
     if (got == 1) return Status(Code::corrupt, "the welcome of the peer is none");
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (got < 0) return errno_status("a new connection broke");
     return Status(Code::io, "the other side hung up before there was a link");
   }

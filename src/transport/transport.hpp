@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/byte_stream.hpp"
 #include "core/secret.hpp"
-#include "core/sockets.hpp"
 #include "transport/address.hpp"
 #include "transport/window.hpp"
 #include "tutti/config.hpp"
@@ -42,6 +42,7 @@ struct Party {
   int rank = 0;
   std::uint64_t epoch = 0;
   Secret secret;
+  std::shared_ptr<const TlsContext> tls;  // of the network door; null: in the clear
   Config config;
   std::vector<const Transport*> transports;  // that this rank is ready to use, the best first
   std::vector<Address> addresses;            // by rank
@@ -70,11 +71,11 @@ class Greeting {
   virtual ~Greeting() = default;
   // Goes on without blocking. True: they have agreed. False: more has to come. A failure:
   // Code::unsupported or io leads to the next transport, mismatch and corrupt end the joining.
-  virtual Result<bool> step(int socket) = 0;
+  virtual Result<bool> step(ByteStreamRef stream) = 0;
 };
 
 struct Connection {
-  Descriptor socket;  // non-blocking
+  ByteStream socket;  // non-blocking
   std::unique_ptr<Greeting> greeting;
 };
 

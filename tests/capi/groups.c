@@ -73,7 +73,7 @@ void check_memory(tutti_group* group) {
 
 /* An abort ends this group alone: the one it was duplicated from goes on. */
 void check_abort(tutti_group* group) {
-  tutti_group* doomed = NULL;
+  tutti_group *doomed = NULL, *rest = NULL, *again = NULL;
   tutti_status* health;
   CHECK_OK(tutti_group_duplicate(group, "doomed", &doomed));
   CHECK_OK(tutti_barrier(group, NULL));
@@ -82,6 +82,12 @@ void check_abort(tutti_group* group) {
   health = tutti_group_health(doomed);
   CHECK(strstr(tutti_status_message(health), "enough for today") != NULL);
   CHECK_CODE(health, TUTTI_ABORTED);
+  /* Nobody is lost: all go on, in a new group. */
+  CHECK_OK(tutti_group_shrink(doomed, "rest", 0, &rest));
+  CHECK(strcmp(tutti_group_name(rest), "rest") == 0);
+  CHECK(sum_of_ones(rest) == tutti_group_size(group));
+  CHECK_CODE(tutti_group_shrink(doomed, NULL, 0, &again), TUTTI_INVALID_ARGUMENT);
+  tutti_group_destroy(rest);
   tutti_group_destroy(doomed);
   CHECK(sum_of_ones(group) == tutti_group_size(group));
 }

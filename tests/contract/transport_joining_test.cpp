@@ -1,8 +1,11 @@
 // How ranks find each other: what is chosen, who is turned away, and what the errors say.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <optional>
 
 #include "contract/transport_pair.hpp"
@@ -109,6 +112,33 @@ TEST(Joining, another_secret_is_turned_away) {
     EXPECT_EQ(ranks.statuses[1].code(), Code::corrupt) << ranks.statuses[1].to_string();
     EXPECT_NE(ranks.statuses[1].message().find("secret"), std::string::npos);
     EXPECT_EQ(ranks.statuses[0].code(), Code::timed_out) << ranks.statuses[0].to_string();
+  }
+}
+
+TEST(Joining, ranks_link_under_tls) {
+  Ranks ranks(3, "tcp", [](int, OpeningOptions& options) { options.config.tls = true; });
+  for (const Status& status : ranks.statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  const std::string text(100'000, 'x');
+  std::size_t sent = 0;
+  ASSERT_TRUE(ranks.poll_until([&] {
+    Header header = header_of(MessageKind::data, 1);
+    header.offset = sent;
+    if (sent < text.size())
+      sent += ranks.link(2, 0).send(header, text.data() + sent, text.size() - sent, 0).bytes;
+    std::size_t got = 0;
+    for (const auto& message : ranks.note(0).messages) got += message.bytes.size();
+    return got == text.size();
+  }));
+}
+
+TEST(Joining, tls_on_one_side_alone_is_refused_and_named) {
+  for (const int encrypted : {0, 1}) {
+    Ranks ranks(
+        2, "tcp",
+        [&](int rank, OpeningOptions& options) { options.config.tls = rank == encrypted; }, 500ms);
+    EXPECT_EQ(ranks.statuses[1].code(), Code::mismatch) << ranks.statuses[1].to_string();
+    EXPECT_NE(ranks.statuses[1].message().find("TUTTI_TLS"), std::string::npos);
+    EXPECT_FALSE(ranks.statuses[0].ok());
   }
 }
 
@@ -222,43 +252,59 @@ TEST(Joining, the_host_that_was_asked_for_is_the_one_that_listens) {
   EXPECT_EQ(Opening::open(options).status().code(), Code::invalid_argument);
 }
 
-// Somebody who knows the secret but sends nonsense afterwards: the link goes down, nothing else.
-TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
+// Connects and proves to know `secret`, or not; empty: turned away.
+Descriptor shake_hands_at(const std::string& where, const std::string& secret, Identity self) {
+  auto address = SocketAddress::parse(where);
+  auto socket = connect_to(*address, steady_clock().now() + 5s);
+  if (!socket.ok()) return {};
+  Handshake handshake = Handshake::client(secret, self);
+  const auto deadline = steady_clock().now() + 5s;
+  while (true) {
+    const std::string out = handshake.take_output();
+    if (!write_fully(socket->get(), out.data(), out.size(), deadline).ok()) return {};
+    if (handshake.done()) return std::move(*socket);
+    std::string in(handshake.wants(), '\0');
+    if (!read_fully(socket->get(), in.data(), in.size(), deadline).ok()) return {};
+    if (!handshake.feed(in).ok()) return {};
+  }
+}
+
+std::vector<std::unique_ptr<Opening>> open_over_tcp(int size, const Log& log = {}) {
   std::vector<std::unique_ptr<Opening>> openings;
-  std::vector<std::string> addresses;
-  for (int rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     OpeningOptions options;
     options.rank = rank;
-    options.size = 2;
-    options.secret = "secret";
+    options.size = size;
+    options.epoch = 7;
+    options.secret = "a secret of thirty-two bytes ...";
     options.config = config_for("tcp");
+    if (rank == 0) options.log = log;
     auto opening = Opening::open(options);
-    ASSERT_TRUE(opening.ok());
-    addresses.push_back((*opening)->address());
+    EXPECT_TRUE(opening.ok()) << opening.status().to_string();
     openings.push_back(std::move(*opening));
   }
+  return openings;
+}
+
+constexpr char kIntent[16] = "tcp";  // by which transport, and in the last byte: connection 0
+
+// Somebody who knows the secret but sends nonsense afterwards: the link goes down, nothing else.
+TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
+  auto openings = open_over_tcp(2);
+  std::vector<std::string> addresses;
+  for (const auto& opening : openings) addresses.push_back(opening->address());
   Descriptor impostor;
   std::thread other([&] {
-    auto where = SocketAddress::parse(Address::decode(addresses[0])->tcp_loopback);
-    auto socket = connect_to(*where, steady_clock().now() + 5s);
-    Handshake handshake = Handshake::client("secret", {kRoleData, 1, 0});
+    Descriptor socket = shake_hands_at(Address::decode(addresses[0])->tcp_loopback,
+                                       "a secret of thirty-two bytes ...", {kRoleData, 1, 7});
     const auto deadline = steady_clock().now() + 5s;
-    while (true) {
-      const std::string out = handshake.take_output();
-      if (!write_fully(socket->get(), out.data(), out.size(), deadline).ok()) break;
-      if (handshake.done()) break;
-      std::string in(handshake.wants(), '\0');
-      if (!read_fully(socket->get(), in.data(), in.size(), deadline).ok()) break;
-      if (!handshake.feed(in).ok()) break;
-    }
-    const char intent[16] = "tcp";  // by which transport, and in the last byte: connection 0
-    EXPECT_TRUE(write_fully(socket->get(), intent, sizeof intent, deadline).ok());
+    EXPECT_TRUE(write_fully(socket.get(), kIntent, sizeof kIntent, deadline).ok());
     Header header = header_of(static_cast<MessageKind>(200), 1);
     header.bytes = ~std::uint64_t{0};
     WireHeader wire(header);
     wire.header_check = wire.check();
-    EXPECT_TRUE(write_fully(socket->get(), &wire, sizeof wire, deadline).ok());
-    impostor = std::move(*socket);
+    EXPECT_TRUE(write_fully(socket.get(), &wire, sizeof wire, deadline).ok());
+    impostor = std::move(socket);
   });
   auto endpoint = openings[0]->connect(addresses, kWaitAtMost);
   other.join();
@@ -269,6 +315,58 @@ TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
   ASSERT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(note.downs[0].second.code(), Code::corrupt);
   EXPECT_TRUE(note.messages.empty());
+}
+
+// Rank 1 is linked, and somebody who knows the secret says to be rank 1 as well, while rank 2 is awaited;
+// so do others without the secret, of another epoch, of another version.
+TEST(Joining, a_rank_that_is_linked_keeps_its_place_and_refusals_are_in_the_log) {
+  char path[] = "/tmp/tutti-refused-XXXXXX";
+  const Descriptor file(mkstemp(path));
+  Config config;
+  config.debug_file = path;
+  auto log = Log::open(config);
+  ASSERT_TRUE(log.ok());
+  auto openings = open_over_tcp(3, *log);
+  std::vector<std::string> addresses;
+  for (const auto& opening : openings) addresses.push_back(opening->address());
+  std::vector<std::unique_ptr<Endpoint>> endpoints(3);
+  const auto join = [&](std::size_t rank) {
+    auto endpoint = openings[rank]->connect(addresses, kWaitAtMost);
+    EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+    if (endpoint.ok()) endpoints[rank] = std::move(*endpoint);
+  };
+  std::thread rank_0([&] { join(0); });
+  std::thread rank_1([&] { join(1); });
+  const std::string door = Address::decode(addresses[0])->tcp_loopback;
+  const std::string secret = "a secret of thirty-two bytes ...";
+  std::this_thread::sleep_for(200ms);  // both are linked
+  {
+    const Descriptor impostor = shake_hands_at(door, secret, {kRoleData, 1, 7});
+    ASSERT_TRUE(impostor);
+    ASSERT_TRUE(
+        write_fully(impostor.get(), kIntent, sizeof kIntent, steady_clock().now() + 5s).ok());
+    char byte = 0;
+    Status end = read_fully(impostor.get(), &byte, 1, steady_clock().now() + 5s);
+    if (end.ok()) end = read_fully(impostor.get(), &byte, 1, steady_clock().now() + 5s);
+    EXPECT_EQ(end.code(), Code::io) << "turned away";
+  }
+  EXPECT_FALSE(shake_hands_at(door, secret, {kRoleData, 2, 6})) << "another epoch";
+  (void)shake_hands_at(door, "another secret of 32 bytes .....", {kRoleData, 2, 7});
+  std::this_thread::sleep_for(50ms);  // rank 0 has seen them off
+  join(2);
+  rank_0.join();
+  rank_1.join();
+  ASSERT_TRUE(endpoints[0] && endpoints[1] && endpoints[2]);
+  Ranks ranks(std::move(endpoints));
+  ASSERT_TRUE(ranks.link(1, 0).send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
+  EXPECT_TRUE(ranks.poll_until([&] { return ranks.note(0).messages.size() == 1; }));
+  std::string text(8192, '\0');
+  text.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, pread(file.get(), text.data(), 8192, 0))));
+  unlink(path);
+  for (const char* word : {"WARN", "turned away a connection from 127.0.0.1:",
+                           "rank 1, which is linked already", "epoch", "secret"})
+    EXPECT_NE(text.find(word), std::string::npos) << "should say " << word << ": " << text;
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ void expect_joining_among(const char* transport, std::string Address::*door, std
     Ranks ranks(
         4, transport,
         [](int, OpeningOptions& options) {
+          options.config.debug_file = "/dev/null";
           auto log = Log::open(options.config);
           if (log.ok()) options.log = *log;
         },

@@ -19,7 +19,7 @@ class Unix final : public Transport {
   Status link(LinkedEndpoint& endpoint, const Party& party, int peer,
               std::vector<Connection> connections) const override {
     return endpoint.add_message(
-        peer, std::make_unique<UnixLink>(party.rank, peer, std::move(connections[0].socket)));
+        peer, std::make_unique<UnixLink>(party.rank, peer, connections[0].socket.take_socket()));
   }
 };
 

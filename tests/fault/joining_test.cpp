@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <thread>
 
 #include "support/children.hpp"
 
@@ -17,12 +18,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kSecret = "a secret that only the ranks of this test know";
 
-// A store whose user dies when it comes to a key with this in its name, after setting it or before asking
-// for it.
+// A store whose user dies so long after it has set a key with this in its name.
 class DeadlyStore final : public Store {
  public:
-  DeadlyStore(std::shared_ptr<Store> store, std::string fatal)
-      : store_(std::move(store)), fatal_(std::move(fatal)) {}
+  DeadlyStore(std::shared_ptr<Store> store, std::string fatal,
+              std::chrono::microseconds after = 0us)
+      : store_(std::move(store)), fatal_(std::move(fatal)), after_(after) {}
 
   Status set(const std::string& key, const std::string& value) override {
     Status status = store_->set(key, value);
@@ -48,10 +49,15 @@ class DeadlyStore final : public Store {
   void die_at(const std::string& key) const {
     if (key.find(fatal_) == std::string::npos) return;
     (void)store_->set("died", std::to_string(Clock::now().time_since_epoch().count()));
-    kill(getpid(), SIGKILL);
+    if (after_ == 0us) kill(getpid(), SIGKILL);
+    std::thread([after = after_] {
+      std::this_thread::sleep_for(after);
+      kill(getpid(), SIGKILL);
+    }).detach();
   }
   std::shared_ptr<Store> store_;
   std::string fatal_;
+  std::chrono::microseconds after_;
 };
 
 GroupOptions joining_options(int rank, int size, const char* transport) {
@@ -67,12 +73,12 @@ GroupOptions joining_options(int rank, int size, const char* transport) {
   return options;
 }
 
-// Each rank's life, with the store; the last of them is doomed if `one_dies`.
-void among_processes(int size, bool one_dies,
+// Each rank's life, with the store.
+void among_processes(int size, const std::vector<int>& doomed,
                      const std::function<void(int rank, std::shared_ptr<Store>)>& life) {
   std::string address;
   const int socket = listen_on("127.0.0.1", address);
-  Children children(40s, one_dies ? std::vector{size - 1} : std::vector<int>{});
+  Children children(40s, doomed);
   for (int rank = 0; rank < size; ++rank)
     children.fork({rank}, [&, rank] {
       close_descriptor(socket);
@@ -87,33 +93,48 @@ void among_processes(int size, bool one_dies,
         << "rank " << failure.rank << ": " << failure.text;
 }
 
-// The last rank has no connection to make to it: nobody misses it at its door.
+// Of three ranks `victim` dies, and the others hear of it in time, whatever they are doing.
+void expect_told(const char* transport, int victim, const char* fatal,
+                 std::chrono::microseconds after) {
+  among_processes(3, {victim}, [&](int rank, std::shared_ptr<Store> store) {
+    SCOPED_TRACE(std::string(transport) + fatal);
+    auto own = store;
+    if (rank == victim) own = std::make_shared<DeadlyStore>(store, fatal, after);
+    const auto group = Group::create(own, joining_options(rank, 3, transport));
+    // Who has heard all its words may have its group before the death is told.
+    Status status = group.status();
+    while (status.ok()) status = (*group)->barrier();
+    const auto died = store->get("died", 5s);
+    ASSERT_TRUE(died.ok());
+    const std::chrono::nanoseconds took(Clock::now().time_since_epoch().count() -
+                                        std::stoll(*died));
+    std::printf("%s%s + %d us: rank %d after %.0f ms: %s\n", transport, fatal,
+                static_cast<int>(after.count()), rank,
+                std::chrono::duration<double, std::milli>(took).count(),
+                status.to_string().c_str());
+    EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+    EXPECT_EQ(status.peer(), victim) << status.to_string();
+    EXPECT_LT(took, 2s);
+  });
+}
+
+// To the last rank nobody connects, so nobody misses it at its door.
 TEST(JoiningLoss, of_a_rank_that_has_given_its_address_or_its_links_is_told_to_all) {
   for (const char* transport : {"shm", "tcp"})
-    for (const char* fatal : {"/address/2", "/links/2"})
-      among_processes(3, true, [&](int rank, std::shared_ptr<Store> store) {
-        SCOPED_TRACE(std::string(transport) + fatal);
-        if (rank == 2) store = std::make_shared<DeadlyStore>(store, fatal);
-        const auto group = Group::create(store, joining_options(rank, 3, transport));
-        // Who has heard all its words may have its group before the death is told.
-        const Status status = group.ok() ? (*group)->barrier() : group.status();
-        const auto died = store->get("died", 5s);
-        ASSERT_TRUE(died.ok());
-        const std::chrono::nanoseconds took(Clock::now().time_since_epoch().count() -
-                                            std::stoll(*died));
-        std::printf("%s%s: rank %d after %.0f ms: %s\n", transport, fatal, rank,
-                    std::chrono::duration<double, std::milli>(took).count(),
-                    status.to_string().c_str());
-        EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
-        EXPECT_EQ(status.peer(), 2) << status.to_string();
-        EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.to_string();
-        EXPECT_LT(took, 2s);
-      });
+    for (const std::string last : {"/address/", "/links/"})
+      for (const int victim : {0, 2})
+        expect_told(transport, victim, (last + std::to_string(victim)).c_str(), 0us);
+}
+
+TEST(JoiningLoss, at_any_moment_is_told_to_all) {
+  for (int i = 1; i <= 12; ++i)
+    expect_told(i % 2 == 0 ? "shm" : "tcp", i % 3, ("/address/" + std::to_string(i % 3)).c_str(),
+                i * 150us);
 }
 
 TEST(JoiningShort, of_descriptors_says_how_many_it_needs_and_has) {
   for (const char* transport : {"shm", "tcp"})
-    among_processes(3, false, [&](int rank, std::shared_ptr<Store> store) {
+    among_processes(3, {}, [&](int rank, std::shared_ptr<Store> store) {
       SCOPED_TRACE(transport);
       if (rank == 1) {
         const rlimit few{20, 20};
@@ -131,7 +152,7 @@ TEST(JoiningShort, of_descriptors_says_how_many_it_needs_and_has) {
 // A process that has used up its descriptors is no dead rank, and does not take others for dead.
 TEST(JoinedShort, of_descriptors_is_no_death) {
   for (const char* transport : {"shm", "tcp"})
-    among_processes(2, false, [&](int rank, std::shared_ptr<Store> store) {
+    among_processes(2, {}, [&](int rank, std::shared_ptr<Store> store) {
       SCOPED_TRACE(transport);
       auto group = Group::create(store, joining_options(rank, 2, transport));
       ASSERT_TRUE(group.ok()) << group.status().to_string();

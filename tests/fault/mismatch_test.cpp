@@ -91,6 +91,7 @@ void expect_mismatch(const Status& status, const Disagreement& about, int odd_ra
        {about.word_most, about.word_odd, "rank " + std::to_string(odd_rank)})
     EXPECT_NE(status.message().find(word), std::string::npos)
         << "should say " << word << ": " << status.to_string();
+  EXPECT_EQ(status.peer(), odd_rank) << "an innocent rank is blamed: " << status.to_string();
 }
 
 TEST_P(Mismatch, fails_on_every_rank_naming_who_called_what) {
@@ -158,6 +159,88 @@ TEST_P(Mismatch, of_a_call_that_only_one_rank_refuses_does_not_hang) {
     }
     EXPECT_TRUE((*group)->all_reduce(Buffer::of(values), ReduceOp::sum).ok());
     EXPECT_EQ(values[0], static_cast<float>(here.size));
+  });
+}
+
+// ---- groups that are to be made
+
+using Make = std::function<Result<std::shared_ptr<Group>>(Group&)>;
+
+struct DifferentGroups {
+  std::string about;
+  Make most;
+  Make odd;
+  std::string word_most;  // what every rank's message must say of them
+  std::string word_odd;
+};
+
+Make from_list(std::vector<int> ranks, std::uint32_t tag = 1, const std::string& name = "new") {
+  return [=](Group& group) {
+    std::vector<int> whole = ranks;
+    for (int rank = static_cast<int>(ranks.size()); rank < group.size(); ++rank)
+      whole.push_back(rank);
+    return group.subgroup(whole, tag, name, std::chrono::seconds(1));
+  };
+}
+
+Make copy_of(const std::string& name, ReductionOrder order = ReductionOrder::any) {
+  return [=](Group& group) { return group.duplicate(name, order); };
+}
+
+Make parts_of(int color, const std::string& name = "part") {
+  return [=](Group& group) { return group.split(color, 0, name); };
+}
+
+std::vector<DifferentGroups> different_groups() {
+  return {
+      {"the order of a list", from_list({0, 1, 2}), from_list({0, 2, 1}), "{0, 1, 2", "{0, 2, 1"},
+      {"the first of a list", from_list({0, 1, 2}), from_list({2, 1, 0}), "{0, 1, 2", "{2, 1, 0"},
+      {"the tag", from_list({0, 1, 2}, 1), from_list({0, 1, 2}, 7), "tag 1", "tag 7"},
+      {"the name of a list", from_list({0}, 1, "a"), from_list({0}, 1, "b"), "'a'", "'b'"},
+      {"the name of a copy", copy_of("a"), copy_of("b"), "'a'", "'b'"},
+      {"the order of reductions", copy_of("a"), copy_of("a", ReductionOrder::rank), "order any",
+       "order rank"},
+      {"the name of a part", parts_of(0, "a"), parts_of(0, "b"), "'a'", "'b'"},
+      {"the kind of group", parts_of(0), copy_of("part"), "split", "duplicate"},
+  };
+}
+
+TEST_P(Mismatch, of_groups_to_be_made_fails_on_every_rank_naming_who_called_what) {
+  in_world([](Context& here) {
+    int odd_rank = 0;
+    for (const DifferentGroups& about : different_groups()) {
+      SCOPED_TRACE("difference in " + about.about);
+      odd_rank = (odd_rank + 1) % here.size;
+      const auto made = (here.rank == odd_rank ? about.odd : about.most)(*here.group);
+      ASSERT_EQ(made.status().code(), Code::mismatch) << made.status().to_string();
+      for (const std::string& word : {about.word_most, about.word_odd})
+        EXPECT_NE(made.status().message().find(word), std::string::npos)
+            << "should say " << word << ": " << made.status().to_string();
+      EXPECT_EQ(made.status().peer(), odd_rank) << made.status().to_string();
+      // The group that they are made from goes on, and makes others; once nobody waits in this call.
+      meet(here, about.about);
+      auto again = from_list({0, 1, 2}, 1)(*here.group);
+      ASSERT_TRUE(again.ok()) << again.status().to_string();
+      try_out(**again, {.count = 100});
+    }
+    try_out(*here.group, {.count = 1000});
+  });
+}
+
+TEST_P(Mismatch, of_sizes_and_orders_fails_while_ranks_join) {
+  in_world([](Context& here) {
+    const bool odd = here.rank == 1;
+    auto larger = Group::create(
+        here.store, {.rank = here.rank, .size = here.size + (odd ? 1 : 0), .name = "larger"});
+    ASSERT_EQ(larger.status().code(), Code::mismatch) << larger.status().to_string();
+    EXPECT_EQ(larger.status().peer(), 1) << larger.status().to_string();
+    auto ordered = Group::create(
+        here.store, {.rank = here.rank,
+                     .size = here.size,
+                     .name = "ordered",
+                     .reduction_order = odd ? ReductionOrder::rank : ReductionOrder::any});
+    ASSERT_EQ(ordered.status().code(), Code::mismatch) << ordered.status().to_string();
+    EXPECT_EQ(ordered.status().peer(), 1) << ordered.status().to_string();
   });
 }
 

@@ -33,22 +33,31 @@ int ask_in_fork(Group& group) {
   return kRefused;
 }
 
+// With a progress thread or without: neither it nor the pulse's is in the child, which may drop its group.
+void refuse_in_child(WorldKind kind, bool progress) {
+  World world{.kind = kind, .size = 3};
+  world.tune = [=](Config& config) { config.progress_thread = progress; };
+  run(world, [](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(10);  // a call that hangs is a failure too
+      const int answer = ask_in_fork(*here.group);
+      here.group.reset();
+      _exit(answer);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kRefused)
+        << "wait status " << status << " (exit " << WEXITSTATUS(status) << ")";
+    for (std::size_t count : {1, 100'003}) try_out(*here.group, {.count = count});
+  });
+}
+
 TEST(Fork, refuses_the_childs_calls_and_leaves_the_parent_alone) {
   for (WorldKind kind : {WorldKind::shm, WorldKind::tcp})
-    run(World{.kind = kind, .size = 3}, [](Context& here) {
-      ASSERT_TRUE(here.group->barrier().ok());
-      const pid_t child = fork();
-      ASSERT_GE(child, 0);
-      if (child == 0) {
-        alarm(10);  // a call that hangs is a failure too
-        _exit(ask_in_fork(*here.group));
-      }
-      int status = 0;
-      ASSERT_EQ(waitpid(child, &status, 0), child);
-      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kRefused)
-          << "wait status " << status << " (exit " << WEXITSTATUS(status) << ")";
-      for (std::size_t count : {1, 100'003}) try_out(*here.group, {.count = count});
-    });
+    for (bool progress : {true, false}) refuse_in_child(kind, progress);
 }
 
 // A child that lives on holds copies of the descriptors; the death of its parent must be seen

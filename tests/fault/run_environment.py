@@ -5,7 +5,7 @@ import pty
 import subprocess
 import unittest
 
-from launching import LIMIT, TOOL, LaunchTest
+from launching import LIMIT, PROGRAMS, TOOL, LaunchTest
 
 TELL = """
 import json
@@ -99,6 +99,15 @@ class Environment(LaunchTest):
         self.assertEqual(done.stdout.count("sealed"), 2)
         self.assertEqual([row[:3] for row in words], [["32", "True", "0"]] * 2)
         self.assertEqual(words[0][3], words[1][3], "both ranks have the same secret")
+
+    def test_a_job_runs_under_tls_and_says_so_when_half_of_it_does_not(self):
+        join = (os.path.join(PROGRAMS, "join_or_leave"), "nobody", "0")
+        tls = {"TUTTI_TLS": "1", "TUTTI_TRANSPORT": "tcp", "TUTTI_TUNING": "fixed"}
+        done = self.tutti("run", "-n", "2", *join, **tls)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.tutti("run", "-n", "2", "env", "-u", "TUTTI_TLS", *join, **tls)
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertIn("the peer speaks TLS and this side does not", done.stderr)
 
     def test_two_jobs_have_different_secrets(self):
         program = self.script(SECRET)

@@ -42,7 +42,7 @@ def breaches(root):
     for path in files(root):
         if path in (HEADER, CHANGES):
             continue
-        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate((root / path).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             if repeated.search(line) or PART.search(line):
                 yield f"{path}:{number}: repeats the version: {line.strip()}"
 

@@ -124,6 +124,17 @@ def one_is_killed_with_its_own_part_under_way(rank, size, folder):
     return told_in_time(work.wait, folder)
 
 
+def survivors_go_on(rank, size, folder):
+    group = join(rank, size, folder)
+    if rank == victim():
+        die(folder)
+    answer = told(group.barrier)
+    smaller = group.shrink(timeout=20)
+    total = smaller.all_reduce(np.array([float(rank)]))
+    return {**answer, "rank": smaller.rank, "size": smaller.size, "total": float(total[0]),
+            "again": told(group.shrink)["type"]}
+
+
 def one_aborts(rank, size, folder):
     group = join(rank, size, folder)
     if rank == 0:

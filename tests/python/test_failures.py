@@ -37,6 +37,15 @@ def test_a_killed_rank_is_told_to_every_survivor_within_two_seconds(body, victim
         assert answer["seconds"] < 2, answer
 
 
+@pytest.mark.parametrize("victim", [0, 2])
+def test_survivors_shrink_the_group_and_go_on(victim):
+    answers = jobs.run_ranks(3, bodies.survivors_go_on, VICTIM=str(victim))
+    assert answers.pop(victim) is None
+    for rank, answer in enumerate(answers):
+        assert answer["type"] == "PeerLost" and answer["again"] == "InvalidArgument", answer
+        assert (answer["rank"], answer["size"], answer["total"]) == (rank, 2, 3 - victim), answer
+
+
 def test_an_abort_ends_the_group_everywhere_with_its_reason():
     for answer in jobs.run_ranks(3, bodies.one_aborts):
         assert answer["type"] == "Aborted" and "the data is bad" in answer["message"]

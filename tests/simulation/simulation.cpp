@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 namespace tutti::simulation {
@@ -12,7 +11,8 @@ namespace tutti::simulation {
 using namespace std::chrono_literals;
 
 std::string to_string(Fault fault) {
-  static const char* const kWords[] = {"none", "stall", "kill", "freeze", "mismatch"};
+  static const char* const kWords[] = {"none",     "stall", "kill",    "freeze",
+                                       "mismatch", "cut",   "one_way", "jump"};
   return kWords[static_cast<int>(fault)];
 }
 
@@ -20,34 +20,6 @@ std::string to_string(Links links) {
   static const char* const kWords[] = {"message", "memory", "host"};
   return kWords[static_cast<int>(links)];
 }
-
-class Simulation::Delay final : public transport::Visibility {
- public:
-  Delay(VirtualClock& clock, std::uint64_t seed) : clock_(clock), random_(seed) {}
-
-  bool visible(int from, int to, std::uint64_t slot) override {
-    const auto key = std::tuple(from, to, slot);
-    auto at = seen_.find(key);
-    if (at == seen_.end())
-      at =
-          seen_.emplace(key, clock_.now() + Nanoseconds(random_() % 3 == 0 ? random_() % 50000 : 0))
-              .first;
-    if (at->second > clock_.now()) return false;
-    seen_.erase(at);
-    return true;
-  }
-  Nanoseconds next() const {
-    Nanoseconds next = Nanoseconds::max();
-    for (const auto& [key, when] : seen_)
-      if (when > clock_.now()) next = std::min(next, when);
-    return next;
-  }
-
- private:
-  VirtualClock& clock_;
-  std::mt19937_64 random_;
-  std::map<std::tuple<int, int, std::uint64_t>, Nanoseconds> seen_;
-};
 
 Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
     : random_(seed), fault_(fault), links_(links) {
@@ -293,6 +265,14 @@ void Simulation::strike() {
   if (fault_ == Fault::stall)
     victim.stalled_until = clock_.now() + Nanoseconds(random_() % 500'000'000);
   if (fault_ == Fault::freeze) victim.stalled_until = Nanoseconds::max();
+  if (fault_ == Fault::jump) clock_.advance(Nanoseconds(random_() % 1'000'000'000));
+  if (fault_ == Fault::cut || fault_ == Fault::one_way) {
+    const auto others = static_cast<std::uint64_t>(ranks_ - 1);
+    other_ = static_cast<int>((static_cast<std::uint64_t>(victim_) + 1 + random_() % others) %
+                              static_cast<std::uint64_t>(ranks_));
+    network_->cut(victim_, other_);
+    if (fault_ == Fault::cut) network_->cut(other_, victim_);
+  }
   if (fault_ != Fault::kill) return;
   victim.dead = true;
   if (network_) {
@@ -303,7 +283,7 @@ void Simulation::strike() {
     if (rank != victim_)
       static_cast<transport::MemoryLink*>(
           world_[static_cast<std::size_t>(rank)].engine->endpoint().link(victim_))
-          ->lose({Code::peer_lost, "killed"});
+          ->lose({Code::peer_lost, fmt::format("rank {} was killed", victim_), {rank, victim_, 0}});
 }
 
 // Nothing moves: go to the next moment at which something can. False when there is none.
@@ -351,6 +331,7 @@ Outcome Simulation::judge(bool hung) {
   outcome.hung = hung;
   outcome.ranks = ranks_;
   outcome.victim = victim_;
+  outcome.other = other_;
   outcome.odd_group = script_[odd_step_].group;
   outcome.fault = fault_;
   outcome.struck = struck_;

@@ -15,6 +15,7 @@
 #include "core/clock.hpp"
 #include "engine/engine.hpp"
 #include "group/call.hpp"
+#include "simulation/delay.hpp"
 #include "simulation/late_memory.hpp"
 #include "simulation/script.hpp"
 #include "support/transports/inproc_endpoints.hpp"
@@ -22,17 +23,32 @@
 
 namespace tutti::simulation {
 
-enum class Fault : std::uint8_t { none, stall, kill, freeze, mismatch };
+enum class Fault : std::uint8_t {
+  none,
+  stall,     // a rank does nothing for a while
+  kill,      // a rank is gone
+  freeze,    // a rank does nothing any more
+  mismatch,  // a rank calls something else
+  cut,       // nothing gets through between two ranks; message links only
+  one_way,   // nothing gets through from one rank to another; message links only
+  jump,      // the clock jumps
+};
+inline constexpr Fault kFaults[] = {Fault::none,     Fault::stall, Fault::kill,    Fault::freeze,
+                                    Fault::mismatch, Fault::cut,   Fault::one_way, Fault::jump};
 std::string to_string(Fault fault);
 
 enum class Links : std::uint8_t { message, memory, host };
 inline constexpr Links kLinks[] = {Links::message, Links::memory, Links::host};
 std::string to_string(Links links);
+constexpr bool can_happen(Fault fault, Links links) {
+  return links == Links::message || (fault != Fault::cut && fault != Fault::one_way);
+}
 
 struct Outcome {
   bool hung = false;
   int ranks = 0;
   int victim = -1;    // of a fault
+  int other = -1;     // the rank from which it was cut
   int odd_group = 0;  // in which a mismatching rank called something else
   Fault fault = Fault::none;
   bool struck = false;                     // the fault happened, with work left for the victim
@@ -65,9 +81,6 @@ class Simulation {
     Nanoseconds stalled_until{0};
     bool dead = false;
   };
-  // Publications of memory links become visible after a random delay.
-  class Delay;
-
   std::vector<std::unique_ptr<transport::Endpoint>> make_endpoints();
   void make_ranks();
   void share_memory();
@@ -88,6 +101,7 @@ class Simulation {
   VirtualClock clock_;
   int ranks_;
   int victim_ = -1;
+  int other_ = -1;
   std::size_t odd_step_ = 0;  // at which a mismatching rank calls something else
   // A fault strikes so many rounds after the victim has ended so many of its steps, unless it has
   // ended all by then.

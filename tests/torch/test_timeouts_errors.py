@@ -253,3 +253,26 @@ def test_bad_arguments_are_refused_on_the_spot(me):
         dist.scatter(torch.ones(2), [torch.ones(2)] * (me.size + 2) if me.rank == 0 else [torch.ones(2)],
                      src=0)
     dist.barrier()
+
+
+def go_on(me):
+    import tutti_torch
+    try:
+        dist.all_reduce(torch.ones(4))
+    except tutti_torch.PeerLost as lost:
+        peer = lost.peer
+    tutti_torch.shrink(timeout=20)
+    x = torch.tensor([float(me.rank)])
+    dist.all_reduce(x)
+    pair = dist.new_group([0, 1])
+    dist.all_reduce(x, group=pair)
+    return peer, dist.get_rank(), dist.get_world_size(), x.item()
+
+
+@tutti_only
+def test_survivors_shrink_the_default_group_and_go_on(lone_world):
+    world = lone_world(3)
+    world.kill(1)
+    world.start(go_on, only=[0, 2])
+    answers = world.collect(only=[0, 2])
+    assert [answers[rank] for rank in (0, 2)] == [("result", (1, 0, 2, 4.0)), ("result", (1, 1, 2, 4.0))]

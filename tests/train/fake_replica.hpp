@@ -69,6 +69,7 @@ class FakeReplica final : public train::DataParallel {
   Status end_backward() override { return {}; }
   Result<train::StepReport> step(const train::StepInput&) override { return train::StepReport(); }
   Status discard_gradients() override { return {}; }
+  Result<std::int64_t> recover(train::Groups) override { return std::int64_t{0}; }
   void on_gate(std::function<void(std::size_t, bool)>) override {}
   Result<std::string> weight_hash() override { return std::string(); }
   Status check_weights() override { return {}; }

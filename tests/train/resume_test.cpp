@@ -10,75 +10,13 @@
 
 #include "support/worlds.hpp"
 #include "train/folder.hpp"
-#include "train/toy_model.hpp"
-#include "train/toy_run.hpp"
+#include "train/training.hpp"
 #include "tutti/train/checkpoint.hpp"
 
 namespace tutti::test {
 namespace {
 
-constexpr int kSequences = 24;  // of a step, shared by the ranks: 1, 2, 3, 4 and 8 divide it
 constexpr int kSavedAfter = 3;
-
-struct Plan {
-  int ranks = 1;
-  int mode = 0;  // of five_modes
-  Dtype dtype = Dtype::f32;
-  train::Optimizer optimizer = train::AdamW{};
-  unsigned seed = 1;
-  std::vector<std::string> order_hint{};
-};
-
-class Training {
- public:
-  Training(Context& here, const Plan& plan)
-      : group_(here.group), model_({.dtype = plan.dtype, .seed = plan.seed}) {
-    train::DataParallelOptions options = five_modes()[static_cast<std::size_t>(plan.mode)].options;
-    options.groups = {{.weight_decay = 0.0}, {.weight_decay = 0.1}};
-    options.optimizer = plan.optimizer;
-    options.bucket_bytes = 2000;
-    options.clip_grad = 1;
-    options.order_hint = plan.order_hint;
-    auto layer = train::DataParallel::create({group_, group_}, model_.parameters(), options);
-    EXPECT_TRUE(layer.ok()) << layer.status().to_string();
-    layer_ = *std::move(layer);
-    model_.attach(*layer_);
-  }
-
-  // Steps [from, to); the mean losses.
-  std::vector<double> advance(int from, int to) {
-    std::vector<double> losses;
-    const int accumulation = kSequences / group_->size();
-    for (int step = from; step < to; ++step) {
-      double sums[2] = {0, 0};
-      for (int micro = 0; micro < accumulation; ++micro) {
-        ToyModel::Pass pass;
-        pass.last = micro + 1 == accumulation;
-        pass.with_extra = step % 2 == 0;  // so that step counts differ
-        const auto sequence =
-            toy_sequence(step * kSequences + group_->rank() * accumulation + micro);
-        const auto loss = model_.run(sequence, pass);
-        EXPECT_TRUE(loss.ok()) << loss.status().to_string();
-        sums[0] += *loss;
-        sums[1] += static_cast<double>(sequence.size() - 1);
-      }
-      const auto tokens = static_cast<std::int64_t>(sums[1]);
-      const auto report = layer_->step({.lr = 0.02, .tokens = tokens});
-      EXPECT_TRUE(report.ok()) << report.status().to_string();
-      EXPECT_TRUE(group_->all_reduce(Buffer::of(sums, 2), ReduceOp::sum).ok());
-      losses.push_back(sums[0] / sums[1]);
-    }
-    return losses;
-  }
-
-  train::DataParallel& layer() { return *layer_; }
-  std::string hash() { return *layer_->weight_hash(); }
-
- private:
-  std::shared_ptr<Group> group_;
-  ToyModel model_;
-  std::unique_ptr<train::DataParallel> layer_;
-};
 
 // ---- the whole state, gathered past the code under test: a plain file for each rank
 
@@ -112,7 +50,7 @@ State gathered(const std::string& folder, int ranks) {
 void train_and_save(const Plan& plan, const Folder& folder) {
   std::filesystem::create_directory(folder / "saved");
   run(World{.kind = WorldKind::threads, .size = plan.ranks}, [&](Context& here) {
-    Training training(here, plan);
+    Training training(here.group, plan);
     (void)training.advance(0, kSavedAfter);
     train::CheckpointInfo info;
     info.iteration = kSavedAfter;
@@ -129,7 +67,7 @@ void load_and_go_on(const Plan& plan, const Folder& folder, int until,
   std::filesystem::remove_all(folder / "loaded");
   std::filesystem::create_directory(folder / "loaded");
   run(World{.kind = WorldKind::threads, .size = plan.ranks}, [&](Context& here) {
-    Training training(here, plan);
+    Training training(here.group, plan);
     const auto info = train::load_checkpoint(training.layer(), folder / "checkpoints");
     ASSERT_TRUE(info.ok()) << info.status().to_string();
     EXPECT_EQ(info->iteration, kSavedAfter);
@@ -142,7 +80,7 @@ void load_and_go_on(const Plan& plan, const Folder& folder, int until,
 std::vector<double> undisturbed_losses(int steps) {
   Folder folder;
   run(World{.kind = WorldKind::threads, .size = 1}, [&](Context& here) {
-    Training training(here, {});
+    Training training(here.group, {});
     std::ofstream file(folder / "losses");
     file.precision(17);
     for (double loss : training.advance(0, steps)) file << loss << ' ';
@@ -204,7 +142,7 @@ TEST(Resume, at_the_same_size_ends_with_the_same_bits_as_an_undisturbed_run) {
       const Plan plan{.ranks = 3, .mode = mode, .dtype = dtype};
       Folder folder;
       run(World{.kind = WorldKind::threads, .size = 3}, [&](Context& here) {
-        Training training(here, plan);
+        Training training(here.group, plan);
         (void)training.advance(0, kSavedAfter + 4);
         const std::string hash = training.hash();
         if (here.rank == 0) overwrite(folder / "undisturbed", hash);
@@ -225,7 +163,7 @@ TEST(Resume, with_another_optimizer_is_refused_naming_the_state) {
   Folder folder;
   train_and_save({.ranks = 2, .mode = 4}, folder);
   run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
-    Training training(here, {.ranks = 2, .mode = 4, .optimizer = train::Sgd{}});
+    Training training(here.group, {.ranks = 2, .mode = 4, .optimizer = train::Sgd{}});
     const auto info = train::load_checkpoint(training.layer(), folder / "checkpoints");
     EXPECT_EQ(info.status().code(), Code::mismatch) << info.status().to_string();
     EXPECT_THAT(info.status().message(), testing::HasSubstr("momentum"));
@@ -235,7 +173,7 @@ TEST(Resume, with_another_optimizer_is_refused_naming_the_state) {
 TEST(Resume, of_a_model_that_was_saved_twice_goes_on_from_the_later) {
   Folder folder;
   run(World{.kind = WorldKind::shm, .size = 2}, [&](Context& here) {
-    Training training(here, {.ranks = 2, .mode = 4});
+    Training training(here.group, {.ranks = 2, .mode = 4});
     train::CheckpointInfo info;
     std::string hash;
     for (int step = 0; step < 4; ++step) {

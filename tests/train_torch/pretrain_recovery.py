@@ -75,13 +75,13 @@ class Latest(RecoveryTest):
                                                   "checkpoint there\n"))
 
     def test_kills_at_any_moment_leave_the_last_whole_one(self):
-        words = ["--train-iters", "40", "--save-interval", "1", "--keep", "2"]
-        whole = self.train(0, "--train-iters", "40")
+        words = ["--train-iters", "30", "--save-interval", "1", "--keep", "2"]
+        whole = self.train(0, "--train-iters", "30")
         seed = int(os.environ.get("TUTTI_TEST_SEED", time.time_ns() % 10**6))
         print("TUTTI_TEST_SEED", seed)
         dice = random.Random(seed)
-        for at in (3, 12, 22):
-            running = self.begin(0, *words, *self.latest)
+        for at, more in (3, []), (12, ["--async-save"]), (22, []):
+            running = self.begin(0, *words, *self.latest, *more)
             self.wait_for_step(at)
             time.sleep(dice.random() * 0.1)  # most of the time is spent in saving
             running.kill()
@@ -90,7 +90,33 @@ class Latest(RecoveryTest):
         rest = self.train(0, *words, *self.latest)
         self.assertEqual(rest.hash, whole.hash)
         self.assertEqual(self.leftovers(), [])
-        self.assertEqual(sorted(os.listdir(self.save)), ["iter_0000039", "iter_0000040", "latest"])
+        self.assertEqual(sorted(os.listdir(self.save)), ["iter_0000029", "iter_0000030", "latest"])
+
+
+class Beside(RecoveryTest):
+    WORDS = ["--train-iters", "5", "--save-interval", "2", "--async-save", *OVERLAPS]
+
+    def test_saving_beside_training_changes_no_bit(self):
+        words = ["--train-iters", "5", *OVERLAPS]
+        whole = self.train(2, *words)
+        run = self.train(2, *self.WORDS, "--save", self.save)
+        self.assertEqual((run.hash, run.losses), (whole.hash, whole.losses))
+        told = [line for line in run.log if line.get("event") == "checkpoint"]
+        self.assertEqual([line["step"] for line in told], [2, 4, 5])
+        for line in told:
+            self.assertGreaterEqual(line["took_s"], 0)
+        rest = self.train(2, *words, "--load", os.path.join(self.save, "iter_0000002"))
+        self.assertEqual((rest.hash, rest.losses), (whole.hash, whole.losses[2:]))
+        self.assertEqual(self.leftovers(), [])
+
+    def test_what_cannot_be_written_ends_the_run_on_every_rank(self):
+        os.mkdir(self.save)
+        with open(os.path.join(self.save, "iter_0000002"), "w") as file:
+            file.write("in the way")
+        run = self.start(2, *self.WORDS, "--save", self.save, "--train-iters", "100000")
+        self.assertEqual(run.code, 1, run.text)
+        for rank in range(2):
+            self.assertRegex(run.err, f"pretrain_gpt: rank {rank}: io: saving a checkpoint: rank 0: .*iter_0000002")
 
 
 class Signals(RecoveryTest):

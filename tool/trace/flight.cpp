@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "core/files.hpp"
 #include "core/json.hpp"
@@ -30,10 +31,13 @@ class DumpReader {
     flight.has_dump = true;
     flight.rank = whole<int>(dump, "rank");
     flight.reason = text(dump, "reason");
-    flight.dumped_ns = whole<std::int64_t>(dump, "unix_time_ns");
+    flight.dumped_ns = time(dump, "unix_time_ns");
     dumped.pid = whole<int>(dump, "pid");
-    dumped.size = static_cast<int>(dump["ranks"].integer());
-    to_wall_ = flight.dumped_ns - whole<std::int64_t>(dump, "time_ns");
+    const std::int64_t ranks = dump["ranks"].integer();  // 0: not known
+    if (ranks < 0 || ranks > tutti::trace::kMostRanks)
+      return Status(Code::corrupt, fmt::format("a job of {} ranks", ranks));
+    dumped.size = static_cast<int>(ranks);
+    to_wall_ = flight.dumped_ns - time(dump, "time_ns");
     for (const Json& group : dump["groups"].items()) {
       FlightGroup& mine = flight.groups[whole<std::uint32_t>(group, "channel")];
       mine.name = text(group, "name");
@@ -57,7 +61,18 @@ class DumpReader {
   }
   template <class T>
   T whole(const Json& object, const char* name) {
-    return static_cast<T>(need(object, name, Json::Kind::number).integer());
+    const auto number = need(object, name, Json::Kind::number).whole();
+    if (number && std::in_range<T>(*number)) return static_cast<T>(*number);
+    if (wrong_.ok()) wrong_ = Status(Code::corrupt, fmt::format("'{}' is out of range", name));
+    return 0;
+  }
+  // Wall and steady clocks are added and subtracted: none may come near the end of 64 bits.
+  std::int64_t time(const Json& object, const char* name) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 61;
+    const auto ns = whole<std::int64_t>(object, name);
+    if (ns > -kMost && ns < kMost) return ns;
+    if (wrong_.ok()) wrong_ = Status(Code::corrupt, fmt::format("'{}' is no time", name));
+    return 0;
   }
 
   void take(const Json& record, Flight& flight) {
@@ -72,7 +87,7 @@ class DumpReader {
     call.bytes = whole<std::uint64_t>(record, "bytes");
     call.label = text(record, "label");
     call.finished = event == "finished";
-    call.time_ns = whole<std::int64_t>(record, "time_ns") + to_wall_;
+    call.time_ns = time(record, "time_ns") + to_wall_;
     FlightGroup& group = flight.groups[whole<std::uint32_t>(record, "channel")];
     if (group.name.empty()) group.name = call.label;
     const auto sequence = whole<std::uint64_t>(record, "sequence");

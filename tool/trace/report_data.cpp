@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "core/files.hpp"
 #include "core/json.hpp"
@@ -254,14 +255,15 @@ std::vector<ReportCurve> curves_of_log(const std::string& folder) {
 
 std::vector<ReportCurve> curves_of(const TracedRun& run, const std::string& folder) {
   std::vector<ReportCurve> curves;
+  std::unordered_map<std::string_view, std::size_t> index_of;
   for (const RankTrace& rank : run.ranks) {
     if (rank.counters.empty()) continue;
     for (const auto& counter : rank.counters) {
       const std::string& name = rank.text(counter.name);
-      auto curve = std::find_if(curves.begin(), curves.end(),
-                                [&](const ReportCurve& each) { return each.name == name; });
-      if (curve == curves.end()) curve = curves.insert(curves.end(), {name, {}});
-      curve->points.emplace_back(static_cast<std::int64_t>(counter.sequence), counter.value);
+      const auto [at, is_new] = index_of.emplace(name, curves.size());
+      if (is_new) curves.push_back({name, {}});
+      curves[at->second].points.emplace_back(static_cast<std::int64_t>(counter.sequence),
+                                             counter.value);
     }
     break;  // the other ranks' would be drawn over it
   }

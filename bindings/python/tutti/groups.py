@@ -79,6 +79,12 @@ class Group(Collectives):
         """The same ranks once more, for traffic that must not queue behind this group's."""
         return Group(self._group.duplicate(name, reduction_order))
 
+    def shrink(self, name="", timeout=None):
+        """What is left of this group after a failure, as a new group on the same links. All
+        survivors call it, and agree on who they are; those that do not come within `timeout`
+        seconds (without one: the group's) count as lost, and get PeerLost when they come later."""
+        return Group(self._group.shrink(name, timeout))
+
     def empty(self, shape, dtype=float):
         """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
         of the group call it alike."""

@@ -77,6 +77,11 @@ c10::intrusive_ptr<Backend> Backend::create_within(Backend& world,
   return c10::make_intrusive<Backend>(adapt(std::move(store)), std::move(group), timeout);
 }
 
+c10::intrusive_ptr<Backend> Backend::shrink(Milliseconds timeout) {
+  auto smaller = take(group()->shrink("", std::max(timeout, Milliseconds(0))));
+  return c10::make_intrusive<Backend>(store_, std::move(smaller), timeout_);
+}
+
 Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
                  Milliseconds timeout)
     : BackendBase(group->rank(), group->size()),

@@ -32,6 +32,8 @@ class Backend : public BackendBase {
                                                    c10::intrusive_ptr<c10d::Store> store,
                                                    const std::vector<int>& ranks,
                                                    Milliseconds timeout, const std::string& name);
+  // What is left of this one's group after a failure; called by all survivors.
+  c10::intrusive_ptr<Backend> shrink(Milliseconds timeout);
   Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
           Milliseconds timeout);
   ~Backend() override;

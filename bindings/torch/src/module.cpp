@@ -87,6 +87,12 @@ PYBIND11_MODULE(_C, m) {
         py::arg("name"), release);
   m.def("create_within", &create_within, py::arg("world"), py::arg("store"), py::arg("ranks"),
         py::arg("timeout"), py::arg("name"), release);
+  m.def(
+      "shrink",
+      [](const Handle& group, std::chrono::milliseconds timeout) -> Handle {
+        return backend_of(group).shrink(timeout);
+      },
+      py::arg("group"), py::arg("timeout"), release);
   m.def("monitored_barrier", &monitored_barrier, release);
   m.def(
       "allocate",

@@ -217,7 +217,7 @@ void Work::await_end() {
   {
     std::unique_lock lock(settling_);
     ++awaited_;
-    ended_.wait(lock, [this] { return done(); });
+    ended_.wait(lock, [this] { return done(); });  // bounded: by the operation's deadline
     --awaited_;
   }
   complete_future();

@@ -25,7 +25,7 @@ from . import _C, _futures, _slurm
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "monitored_barrier"]
+           "monitored_barrier", "shrink"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -39,8 +39,14 @@ def _end():
     _futures.end()  # those that waited for operations have heard of their end
 
 
+_heir = None  # what shrink has made, on its way to be the default group
+_shrinks = 0  # the same number on all survivors
+
+
 def _create(options, _):
     global _ends_in
+    if _heir is not None:
+        return _heir
     if _ends_in != os.getpid():
         _ends_in = os.getpid()
         # Not atexit, which does not run in the children of multiprocessing.
@@ -128,6 +134,38 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     elif not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=timeout)
     _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
+
+
+def shrink(timeout=None):
+    """After a failure: makes what is left of the default group the new default group, and returns it.
+
+    All survivors call it. They agree on who they are, also when another dies meanwhile, keep their
+    order, and get new ranks: ask dist.get_rank() again, and make other groups anew. Ranks that do not
+    come within `timeout` (a datetime.timedelta or seconds; absent: the group's) count as lost, and get
+    PeerLost when they come later. Torch itself meets in the default store once more: that of torchrun
+    outlives any rank, one that rank 0 keeps does not outlive rank 0.
+
+        try:
+            train()
+        except tutti_torch.PeerLost:
+            tutti_torch.shrink()
+    """
+    global _heir, _shrinks
+    if timeout is None:
+        timeout = datetime.timedelta(0)
+    elif not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
+    store = dist.distributed_c10d._get_default_store()
+    smaller = _C.shrink(_backend(None), timeout)
+    _shrinks += 1
+    dist.destroy_process_group()
+    _heir = smaller
+    try:
+        dist.init_process_group("tutti", store=dist.PrefixStore(f"tutti_shrunk_{_shrinks}", store),
+                                rank=smaller.rank(), world_size=smaller.size())
+    finally:
+        _heir = None
+    return dist.distributed_c10d._get_default_group()
 
 
 def describe(group=None):

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "tutti/train/data_parallel.hpp"
@@ -37,6 +38,33 @@ struct CheckpointInfo {
 // Collective. Keeps the newest `keep` checkpoints of `folder`; 0: all.
 Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep = 0);
+
+// Saves beside training: the step is held up while this rank's share is copied, a thread writes it,
+// and `latest` names it when every rank's files are whole. One at most is under way.
+//
+// Buffers        a copy of the share is kept for the next one, too: of the state a rank stores, and on
+//                rank 0 of the model.
+// Failure        of writing: told by wait(), with the same verdict on every rank, though done() may
+//                be true on one rank earlier than on another. Training is not disturbed.
+//
+//   if (auto status = writer->start(model, folder, info); !status.ok()) return status;
+//   …steps…
+//   if (auto status = writer->wait(); !status.ok()) return status;
+class CheckpointWriter {
+ public:
+  // Collective: makes a copy of `group`, which must be the models' or hold the same ranks.
+  static Result<std::unique_ptr<CheckpointWriter>> create(Group& group);
+  // Waits for what is under way.
+  virtual ~CheckpointWriter() = default;
+  // Collective. As save_checkpoint; waits for the one before, and returns its failure.
+  virtual Status start(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
+                       int keep = 0) = 0;
+  // Nothing is under way here: wait() will not block.
+  virtual bool done() const = 0;
+  // How the last one ended; ok where there was none.
+  virtual Status wait() = 0;
+};
+
 // Collective: the newest whole checkpoint of `folder`, as rank 0 sees it; empty where there is none.
 // Whole: its manifest can be read and its files have their sizes; loading compares the digests. What
 // a save that was killed left in the folder is removed.

@@ -61,6 +61,10 @@ struct DataParallelOptions {
   // Gradients are looked at before they are reduced, so that the rank at fault can be named, and a
   // step with one that is not finite is `rejected` instead of `skipped`.
   bool check_for_nan = false;
+  // With use_distributed_optimizer: after each step a rank's shard is copied to its neighbour, beside
+  // the next step's compute, so that recover() has it when the rank is lost. Takes four times the
+  // memory of the shard and its moments. Without it every rank has everything.
+  bool buddy = false;
   // Names in the order of an earlier run's backward (DataParallel::order): saves the move.
   std::vector<std::string> order_hint{};
 };
@@ -176,6 +180,14 @@ class DataParallel {
   virtual Status check_weights() = 0;
   // What the last complete step's collectives did; see overlap.hpp.
   virtual StepTimes take_times() = 0;
+
+  // ---- after a failure
+  // Collective on the ranks that are left: the layer goes on in their group, with fewer shards, from
+  // the newest step of which they hold the whole state. Returns its number, as step() was told it:
+  // that of the last step or one or two before. Gradients of an unfinished step are dropped, and all
+  // views move (on_layout). peer_lost: a shard is lost, or the last step was the first after a
+  // checkpoint was loaded; the layer is of no more use, so make another and load a checkpoint.
+  virtual Result<std::int64_t> recover(Groups survivors) = 0;
 
   // ---- for checkpoints and logs
   // What belongs to the model and is not trained is saved and loaded with it. Asked each time: it

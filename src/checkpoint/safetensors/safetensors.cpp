@@ -150,7 +150,7 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view json, std::uint64_t
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  file.descriptor_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  file.descriptor_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.descriptor_) return file_trouble(path, "cannot be opened");
   struct stat facts {};
   if (::fstat(file.descriptor_.get(), &facts) != 0)

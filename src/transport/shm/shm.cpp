@@ -41,7 +41,7 @@ class Shm final : public Transport {
                                             .lane_of_peer = party.lane_of(peer),
                                             .lane_of_self = party.lane_of(party.rank)});
     return endpoint.add_lifeline(std::make_unique<Lifeline>(
-        peer, link, std::move(connections.front().socket), greeting.process()));
+        peer, link, connections.front().socket.take_socket(), greeting.process()));
   }
 };
 

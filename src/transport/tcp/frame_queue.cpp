@@ -1,6 +1,5 @@
 #include "transport/tcp/frame_queue.hpp"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -11,28 +10,17 @@ namespace {
 
 constexpr std::size_t kFramesAtOnce = 16;
 
-ssize_t send_vector(int socket, iovec* parts, std::size_t count) {
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = count;
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  return sent;
-}
-
 iovec part(const void* data, std::size_t bytes) { return {const_cast<void*>(data), bytes}; }
 
 }  // namespace
 
-ssize_t FrameQueue::write_one(int socket, const WireHeader* header, const void* payload,
+ssize_t FrameQueue::write_one(ByteStreamRef stream, const WireHeader* header, const void* payload,
                               std::size_t bytes) {
   iovec parts[2];
   std::size_t count = 0;
   if (header != nullptr) parts[count++] = part(header, sizeof *header);
   if (bytes > 0) parts[count++] = part(payload, bytes);
-  return send_vector(socket, parts, count);
+  return stream.send(parts, count);
 }
 
 void FrameQueue::push_copy(const WireHeader& wire, const void* payload, std::size_t written) {
@@ -89,7 +77,7 @@ std::size_t FrameQueue::place_for_small(std::uint32_t channel) const {
   return place;
 }
 
-FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& completed) {
+FrameQueue::Written FrameQueue::write(ByteStreamRef stream, std::vector<Completion>& completed) {
   while (!frames_.empty()) {
     iovec parts[2 * kFramesAtOnce];
     std::size_t count = 0;
@@ -104,7 +92,7 @@ FrameQueue::Written FrameQueue::write(int socket, std::vector<Completion>& compl
       if (of_payload < frame.payload_bytes)
         parts[count++] = part(frame.data() + of_payload, frame.payload_bytes - of_payload);
     }
-    const ssize_t sent = send_vector(socket, parts, count);
+    const ssize_t sent = stream.send(parts, count);
     if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Written::some : Written::failed;
     advance(static_cast<std::size_t>(sent), completed);
   }

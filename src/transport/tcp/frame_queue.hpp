@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "core/byte_stream.hpp"
 #include "transport/tcp/wire_header.hpp"
 
 namespace tutti::transport {
@@ -39,7 +40,7 @@ class FrameQueue {
 
   // Writes one frame directly, or one of its halves (the other null); gives how many bytes went, or
   // -1 with errno.
-  static ssize_t write_one(int socket, const WireHeader* header, const void* payload,
+  static ssize_t write_one(ByteStreamRef stream, const WireHeader* header, const void* payload,
                            std::size_t bytes);
   // Queues a frame of which `written` bytes are out already.
   void push_copy(const WireHeader& header, const void* payload, std::size_t written);
@@ -50,7 +51,7 @@ class FrameQueue {
   void push_payload(const WireHeader& header, const void* payload, std::size_t written,
                     std::uint64_t token);
   // Writes as much as the socket takes, several frames a call.
-  Written write(int socket, std::vector<Completion>& completed);
+  Written write(ByteStreamRef stream, std::vector<Completion>& completed);
   // Copies what is still lent for the channel; its tokens are dropped.
   void forget(std::uint32_t channel);
   void clear();

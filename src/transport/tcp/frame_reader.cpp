@@ -1,7 +1,5 @@
 #include "transport/tcp/frame_reader.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,14 +18,6 @@ constexpr const char* kBadCheck =
 // Frames that may wait for a payload on another stream.
 constexpr std::size_t kMaxWaiting = 64;
 
-ssize_t receive(int socket, std::byte* into, std::size_t bytes, int flags) {
-  ssize_t got = 0;
-  do {
-    got = ::recv(socket, into, bytes, MSG_DONTWAIT | flags);
-  } while (got < 0 && errno == EINTR);
-  return got;
-}
-
 // What a receive that brought nothing means, after `total` bytes of this call.
 FrameReader::End end_of(ssize_t got, std::size_t total) {
   if (got == 0) return FrameReader::End::closed;
@@ -44,11 +34,11 @@ FrameReader::FrameReader(int peer, BufferPool& pool, std::size_t streams, bool c
       staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
       asides_(streams) {}
 
-FrameReader::End FrameReader::read(std::size_t stream, int socket, MessageSink& sink) {
+FrameReader::End FrameReader::read(std::size_t stream, ByteStreamRef socket, MessageSink& sink) {
   return stream == 0 ? read_frames(socket, sink) : read_aside(stream, socket, sink);
 }
 
-FrameReader::End FrameReader::read_frames(int socket, MessageSink& sink) {
+FrameReader::End FrameReader::read_frames(ByteStreamRef socket, MessageSink& sink) {
   std::size_t total = parse_staged(sink) ? 1 : 0;  // left from when too many waited
   while (flaw_ == nullptr && total < kReadAtOnce) {
     if (waiting_.size() >= kMaxWaiting) return total == 0 ? End::waiting : End::more;
@@ -71,7 +61,8 @@ bool FrameReader::parse_staged(MessageSink& sink) {
   return parsed;
 }
 
-FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, MessageSink& sink) {
+FrameReader::End FrameReader::read_aside(std::size_t stream, ByteStreamRef socket,
+                                         MessageSink& sink) {
   std::deque<Waiting*>& expected = asides_[stream];
   for (std::size_t total = 0; total < kReadAtOnce;) {
     // What comes before its header on stream 0 stays in the kernel; an end is seen all the same.
@@ -79,7 +70,7 @@ FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Message
     Landing* landing = expected.empty() ? nullptr : &expected.front()->landing;
     std::byte* into = landing != nullptr ? landing->target + landing->got : &peeked;
     const std::size_t asked = landing != nullptr ? landing->header.bytes - landing->got : 1;
-    const ssize_t got = receive(socket, into, asked, landing != nullptr ? 0 : MSG_PEEK);
+    const ssize_t got = socket.receive(into, asked, landing == nullptr);
     if (got <= 0) return end_of(got, total);
     if (landing == nullptr) return total == 0 ? End::waiting : End::more;
     take(*landing, static_cast<std::size_t>(got));
@@ -97,7 +88,7 @@ FrameReader::End FrameReader::read_aside(std::size_t stream, int socket, Message
 }
 
 // Reads into the target if much is missing there, else into the staging buffer.
-ssize_t FrameReader::fill(int socket, std::size_t& asked) {
+ssize_t FrameReader::fill(ByteStreamRef socket, std::size_t& asked) {
   const std::size_t missing = landing_ ? current_.header.bytes - current_.got : 0;
   const bool direct = missing >= kDirectBytes && staged() == 0;
   if (!direct && begin_ > 0) {
@@ -110,7 +101,7 @@ ssize_t FrameReader::fill(int socket, std::size_t& asked) {
   const std::size_t room = bulky_ ? std::max(end_, kBulkyBytes) - end_ : kStagingBytes - end_;
   asked = direct ? missing : std::max<std::size_t>(room, sizeof(WireHeader));
   const ssize_t got =
-      receive(socket, direct ? current_.target + current_.got : staging_.get() + end_, asked, 0);
+      socket.receive(direct ? current_.target + current_.got : staging_.get() + end_, asked);
   if (got > 0 && direct)
     take(current_, static_cast<std::size_t>(got));
   else if (got > 0)

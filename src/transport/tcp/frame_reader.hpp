@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/byte_stream.hpp"
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/tcp/wire_header.hpp"
@@ -42,8 +43,8 @@ class FrameReader {
   // `checked`: frames carry checksums, and one that does not fit its own is corrupt.
   FrameReader(int peer, BufferPool& pool, std::size_t streams = 1, bool checked = false);
 
-  End read(int socket, MessageSink& sink) { return read(0, socket, sink); }
-  End read(std::size_t stream, int socket, MessageSink& sink);
+  End read(ByteStreamRef socket, MessageSink& sink) { return read(0, socket, sink); }
+  End read(std::size_t stream, ByteStreamRef socket, MessageSink& sink);
   // Whether something is known to come on the stream. Stream 0 always has something to say.
   bool expects(std::size_t stream) const { return stream == 0 || !asides_[stream].empty(); }
   // Moves payloads that are being placed for `channel` into memory of our own.
@@ -71,8 +72,8 @@ class FrameReader {
   };
 
   std::size_t staged() const { return end_ - begin_; }
-  End read_frames(int socket, MessageSink& sink);
-  End read_aside(std::size_t stream, int socket, MessageSink& sink);
+  End read_frames(ByteStreamRef socket, MessageSink& sink);
+  End read_aside(std::size_t stream, ByteStreamRef socket, MessageSink& sink);
   bool parse_staged(MessageSink& sink);
   bool parse(MessageSink& sink);
   bool parse_small(MessageSink& sink);
@@ -85,7 +86,7 @@ class FrameReader {
   void deliver_waiting(MessageSink& sink);
   bool must_wait(std::uint32_t channel) const;
   void move_away(Landing& landing, std::uint32_t channel);
-  ssize_t fill(int socket, std::size_t& asked);
+  ssize_t fill(ByteStreamRef socket, std::size_t& asked);
 
   int peer_;
   bool checked_;

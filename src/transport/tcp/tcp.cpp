@@ -33,7 +33,7 @@ class Tcp final : public Transport {
 
   Status link(LinkedEndpoint& endpoint, const Party& party, int peer,
               std::vector<Connection> connections) const override {
-    std::vector<Descriptor> sockets;
+    std::vector<ByteStream> sockets;
     for (Connection& connection : connections) {
       if (!choose_congestion_control(connection.socket.get(), party.config.tcp_congestion))
         return Status(

@@ -39,7 +39,7 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 
 }  // namespace
 
-TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
+TcpLink::TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_t segment_bytes,
                  std::string whereabouts, bool checked, Nanoseconds dead_after)
     : self_(self),
       peer_(peer),
@@ -51,7 +51,7 @@ TcpLink::TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_
       whereabouts_(std::move(whereabouts)),
       reader_(peer, pool_, sockets.size(), checked) {
   TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
-  for (Descriptor& socket : sockets) {
+  for (ByteStream& socket : sockets) {
     leave_silence_to_us(socket.get(), dead_after);
     streams_.emplace_back(std::move(socket));
   }
@@ -131,7 +131,7 @@ WireHeader TcpLink::seal(const Header& header, const void* payload) const {
 // False: the connection is broken. poll says why, after everything that the peer had sent was read.
 bool TcpLink::try_write(Stream& stream, const WireHeader* header, const void* payload,
                         std::size_t bytes, std::size_t& written) {
-  const ssize_t went = FrameQueue::write_one(stream.socket.get(), header, payload, bytes);
+  const ssize_t went = FrameQueue::write_one(stream.socket, header, payload, bytes);
   if (went < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
     write_failed_.store(true, std::memory_order_release);
     return false;
@@ -190,7 +190,7 @@ void TcpLink::flush_held() {
 
 void TcpLink::write_queue(Stream& stream) {
   const std::size_t before = stream.queue.bytes();
-  const auto written = stream.queue.write(stream.socket.get(), completed_);
+  const auto written = stream.queue.write(stream.socket, completed_);
   keep_pace(stream, before - stream.queue.bytes());
   if (!completed_.empty()) has_completed_.store(true, std::memory_order_release);
   if (written != FrameQueue::Written::failed) return;
@@ -302,7 +302,7 @@ bool TcpLink::receive(MessageSink& sink) {
 
 bool TcpLink::receive(std::size_t index, MessageSink& sink) {
   Stream& stream = streams_[index];
-  const FrameReader::End end = reader_.read(index, stream.socket.get(), sink);
+  const FrameReader::End end = reader_.read(index, stream.socket, sink);
   stream.rests.store(end == FrameReader::End::waiting, std::memory_order_relaxed);
   switch (end) {
     case FrameReader::End::more: return true;
@@ -314,7 +314,8 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
       if (!std::exchange(some_ended_, true)) ended_at_ = steady_clock().now();
       return true;
     case FrameReader::End::failed:
-      go_down(sink, Code::peer_lost, std::strerror(errno));
+      // Under TLS: what came is not what was sent.
+      go_down(sink, errno == EBADMSG ? Code::corrupt : Code::peer_lost, std::strerror(errno));
       return true;
     case FrameReader::End::corrupt:
       go_down(sink, Code::corrupt, fmt::format("it sent {}", reader_.flaw()));

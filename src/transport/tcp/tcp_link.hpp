@@ -36,7 +36,7 @@ class TcpLink final : public MessageLink {
   // `sockets` are connected, authenticated and non-blocking, in an order that both sides share.
   // `checked`: both sides put checksums into their frames and look at them. `dead_after`: what the
   // kernel's own timers have to agree with; 0: never.
-  TcpLink(int self, int peer, std::vector<Descriptor> sockets, std::size_t segment_bytes,
+  TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_t segment_bytes,
           std::string whereabouts, bool checked = true,
           Nanoseconds dead_after = std::chrono::seconds(10));
   ~TcpLink() override;
@@ -66,10 +66,10 @@ class TcpLink final : public MessageLink {
  private:
   // One connection. `on_ready` only notes; poll acts.
   struct Stream final : EventSource {
-    explicit Stream(Descriptor connected) : socket(std::move(connected)) {}
+    explicit Stream(ByteStream connected) : socket(std::move(connected)) {}
     void on_ready(std::uint32_t events) override;
 
-    Descriptor socket;
+    ByteStream socket;
     bool readable = true;  // poll and sleep only, like the next two
     bool writable = false;
     bool ending = false;  // the end of the stream is near: only a read of nothing is its end

@@ -7,12 +7,17 @@ from job import Job, PROGRAMS, TOOL
 STEPS = 40
 
 
+def hashes_of(job):
+    """Of the weights, as ranks that ended well say them."""
+    return {line["more"]["hash"] for line in job.last_words().values() if line["code"] == "ok"}
+
+
 def train(folder, steps=STEPS):
     """Trains to the end on 4 ranks, from what is in `folder`; the weights' hash, or a sentence on what went wrong."""
     job = Job([PROGRAMS / "train_rank", f"folder={folder}", f"steps={steps}"])
     try:
         job.wait()
-        hashes = {line["more"]["hash"] for line in job.last_words().values() if line["code"] == "ok"}
+        hashes = hashes_of(job)
         return hashes.pop() if len(hashes) == 1 else f"no hash: {job.lines} {job.stderr()}"
     finally:
         job.close()
@@ -44,7 +49,7 @@ def left_in(folder):
 
 def same_weights(job, stage):
     """A job that recovered by itself has the weights of one that was never disturbed."""
-    hashes = {line["more"]["hash"] for line in job.last_words().values()}
+    hashes = hashes_of(job)
     calm = calm_hash(str(stage.place))
     return [] if hashes == {calm} else [f"its weights are {hashes}, not {calm}"]
 

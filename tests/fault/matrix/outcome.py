@@ -4,10 +4,6 @@ import statistics
 from typing import Optional, Tuple
 
 
-# After the last verdict: the graces that a launcher gives to ranks that do not end by themselves.
-LAUNCHERS_S = 5.0
-
-
 @dataclasses.dataclass(frozen=True)
 class Expect:
     """After the fault every rank that still speaks must say `code`, blaming `culprit`; `tutti run` must name it too."""
@@ -20,6 +16,7 @@ class Expect:
     silent: Tuple[int, ...] = ()        # ranks that cannot speak any more
     late: Tuple[int, ...] = ()          # ranks that are not asked when they heard of it
     stage: Optional[str] = None         # init, run, end
+    launchers_s: float = 5.0            # they end so long after the bound: graces for ranks that do not end by themselves
     anyone_silent: bool = False         # the launcher itself was killed: nobody need speak
 
     def describe(self):
@@ -104,7 +101,7 @@ def judge(job, expect, in_time, bound):
     seconds = time_to_verdict(job, expect)
     if seconds is not None and seconds > bound:
         problems.append(f"took {seconds:.2f} s, bound {bound:g} s")
-    if job.faults and job.ended - job.faults[0]["fault"] > bound + LAUNCHERS_S:
+    if job.faults and job.ended - job.faults[0]["fault"] > bound + expect.launchers_s:
         problems.append(f"launchers ended {job.ended - job.faults[0]['fault']:.1f} s after the fault")
     where = ", ".join(fault["where"] for fault in job.faults)
     return Seen(problems, seconds, job.left, where)

@@ -13,6 +13,7 @@
 //     compute=5                 how long `how=compute` computes
 //     timeout=2                 of each call
 //     descriptors=20            the most of those who are struck
+//     recover=shrink then=2     survivors go on with a smaller group; rank 2 is struck while it is made
 //     fork=1                    every rank has a child that sleeps, as a user's program may
 #include <dirent.h>
 #include <fmt/format.h>
@@ -58,6 +59,14 @@ int sockets_open() {
   return sockets;
 }
 
+template <class AnyGroup>
+Result<std::shared_ptr<Group>> shrunk(AnyGroup& group) {
+  if constexpr (requires { group.shrink(); })
+    return group.shrink();
+  else
+    return Status(Code::unsupported, "this build cannot make a group smaller");
+}
+
 class Rank {
  public:
   explicit Rank(Flags flags) : flags_(std::move(flags)) {
@@ -71,12 +80,15 @@ class Rank {
     if (flags_.number("fork", 0) > 0) sleeping_child();
     if (at_ == "before") struck("before rendezvous");
     if (at_ == "joining") watch_joining();
-    auto made = Group::from_environment();
+    GroupOptions options;
+    options.survives_losses = flags_.text("recover") == "shrink";
+    auto made = Group::from_environment(options);
     joined_ = true;
     if (watcher_.joinable()) watcher_.join();
     if (!made.ok()) return tell("init", made.status());
     group_ = *std::move(made);
-    const Status status = work();
+    Status status = work();
+    if (status.code() == Code::peer_lost && flags_.text("recover") == "shrink") status = go_on();
     if (!status.ok()) return tell("run", status);
     return leave();
   }
@@ -125,7 +137,7 @@ class Rank {
     const useconds_t after = at_ == "first" ? 0 : at_ == "middle" ? 20 : 100;
     std::thread([this, after] {
       usleep(after);
-      struck(fmt::format("{} us into it", after));
+      strike(flags_.text("how", "kill"), rank_, fmt::format("{} us into it", after), 0);
     }).detach();
   }
 
@@ -170,6 +182,20 @@ class Rank {
       if (Status status = group_->broadcast(Buffer::of(&more, 1), 0); !status.ok()) return status;
     }
     return {};
+  }
+
+  // With fewer ranks, as often as one more is lost meanwhile.
+  Status go_on() {
+    Status status = group_->health();
+    for (int losses = 0; status.code() == Code::peer_lost && losses < 3; ++losses) {
+      at_ = "last";
+      if (losses == 0 && flags_.names("then", rank_)) strike_soon();
+      auto smaller = shrunk(*group_);
+      if (!smaller.ok()) return smaller.status();
+      group_ = *std::move(smaller);
+      status = work();
+    }
+    return status;
   }
 
   void say_ready() {

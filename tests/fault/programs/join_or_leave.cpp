@@ -28,7 +28,7 @@ void say_address(int rank, int size) {
   const auto say = [&](const char* key, const std::string& value) {
     if (!(*store)->set(fmt::format("tutti/world/1/{}/{}", key, rank), value).ok()) std::abort();
   };
-  say("size", std::to_string(size));
+  say("size", fmt::format("create(size {}, reduction order any)", size));
   say("address", (*open)->address());
 }
 

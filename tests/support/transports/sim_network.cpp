@@ -35,7 +35,9 @@ class SimLink final : public Link {
   bool poll(MessageSink& sink) override {
     bool moved = give_back(sink);
     auto& incoming = network_.pipe(peer_, self_);
-    while (!incoming.frames.empty() && incoming.frames.front().due <= network_.clock_.now()) {
+    const bool is_cut = network_.clock_.now() >= incoming.cut_at;
+    while (!down_ && !is_cut && !incoming.frames.empty() &&
+           incoming.frames.front().due <= network_.clock_.now()) {
       SimNetwork::Frame frame = std::move(incoming.frames.front());
       incoming.frames.pop_front();
       deliver(frame, incoming, sink);
@@ -47,6 +49,12 @@ class SimLink final : public Link {
       down_ = moved = true;
       sink.on_down(peer_,
                    {Code::peer_lost, fmt::format("rank {} was killed", peer_), {self_, peer_, 0}});
+    }
+    if (!down_ && network_.clock_.now() >= network_.given_up_at(self_, peer_)) {
+      down_ = moved = true;
+      sink.on_down(
+          peer_,
+          {Code::peer_lost, fmt::format("nothing was heard of rank {}", peer_), {self_, peer_, 0}});
     }
     return moved;
   }
@@ -193,6 +201,15 @@ void SimNetwork::kill(int rank) {
   }
 }
 
+void SimNetwork::cut(int from, int to) {
+  pipe(from, to).cut_at = std::min(pipe(from, to).cut_at, clock_.now());
+}
+
+Nanoseconds SimNetwork::given_up_at(int one, int other) const {
+  return deadline_after(std::min(pipe(one, other).cut_at, pipe(other, one).cut_at),
+                        options_.silence);
+}
+
 bool SimNetwork::alive(int rank) const {
   return died_[static_cast<std::size_t>(rank)] == Nanoseconds::max();
 }
@@ -202,7 +219,9 @@ Nanoseconds SimNetwork::next_event() const {
   for (int from = 0; from < options_.ranks; ++from)
     for (int to = 0; to < options_.ranks; ++to) {
       const Pipe& way = pipe(from, to);
-      if (!alive(to)) continue;
+      if (const Nanoseconds gone = given_up_at(from, to); gone > clock_.now())
+        next = std::min(next, gone);
+      if (!alive(to) || clock_.now() >= way.cut_at) continue;
       for (const Frame& frame : way.frames)
         if (frame.due > clock_.now()) {
           next = std::min(next, frame.due);

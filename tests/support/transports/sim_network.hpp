@@ -28,6 +28,7 @@ struct SimOptions {
   double bytes_per_second = 1e9;
   std::size_t most_in_flight = 1 << 20;  // bytes per link before it says "no room"
   Nanoseconds death_notice{1'000'000};   // from a death until a peer's link goes down
+  Nanoseconds silence{500'000'000};      // from a cut until both ends take each other for dead
 };
 
 class SimNetwork {
@@ -41,6 +42,8 @@ class SimNetwork {
   // From now on nothing leaves this rank; its peers learn of it after death_notice.
   void kill(int rank);
   bool alive(int rank) const;
+  // From now on nothing gets through this way; both ends give each other up after `silence`.
+  void cut(int from, int to);
   // When the next frame or death notice after now is due anywhere; max() when none is.
   Nanoseconds next_event() const;
 
@@ -61,10 +64,12 @@ class SimNetwork {
     std::deque<std::uint64_t> sent;  // tokens to give back to the sender
     std::size_t in_flight = 0;
     Nanoseconds free_at{0};
+    Nanoseconds cut_at = Nanoseconds::max();
   };
 
   Pipe& pipe(int from, int to);
   const Pipe& pipe(int from, int to) const;
+  Nanoseconds given_up_at(int one, int other) const;
   Sent send(int from, int to, Header header, const void* payload, std::size_t bytes,
             std::uint64_t token);
   void forget(int from, int to, std::uint32_t channel);

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "core/auth.hpp"
-#include "core/stream.hpp"
+#include "core/byte_stream.hpp"
 
 namespace tutti {
 namespace {
@@ -37,15 +37,15 @@ std::shared_ptr<const TlsContext> tls_context(const Config& config, const std::s
 
 // Two ends of one connection, and what became of each one's handshake.
 struct TlsPair {
-  Stream client, server;
+  ByteStream client, server;
   Status client_status, server_status;
 
   TlsPair(std::shared_ptr<const TlsContext> of_client,
           std::shared_ptr<const TlsContext> of_server) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    client = Stream(Descriptor(ends[0]), std::move(of_client), TlsSide::client);
-    server = Stream(Descriptor(ends[1]), std::move(of_server), TlsSide::server);
+    client = ByteStream(Descriptor(ends[0]), std::move(of_client), TlsSide::client);
+    server = ByteStream(Descriptor(ends[1]), std::move(of_server), TlsSide::server);
   }
   void open() {
     std::thread other([&] {
@@ -111,7 +111,7 @@ TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
       const std::size_t first = std::min<std::size_t>(48, total - done);
       const std::size_t second = std::min<std::size_t>(100'000, total - done - first);
       const iovec parts[2] = {{sent.data() + done, first}, {sent.data() + done + first, second}};
-      const ssize_t put = StreamRef(pair.client).send(parts, 2);
+      const ssize_t put = ByteStreamRef(pair.client).send(parts, 2);
       ASSERT_TRUE(put > 0 || errno == EAGAIN);
       if (put > 0) done += static_cast<std::size_t>(put);
       if (put <= 0) ASSERT_TRUE(wait_ready(pair.client.get(), POLLOUT, tls_deadline()).ok());

@@ -168,7 +168,7 @@ TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocat
   EXPECT_NE(flaw_in(frame(MessageKind::data, kMaxFrameBytes + 1), kMaxFrameBytes), nullptr);
   EXPECT_NE(flaw_in(frame(MessageKind::arrive, kMaxControlBytes + 1), kMaxFrameBytes), nullptr);
   EXPECT_NE(flaw_in(frame(MessageKind::goodbye, 1), kMaxFrameBytes), nullptr);
-  EXPECT_NE(flaw_in(frame(static_cast<MessageKind>(12), 0), kMaxFrameBytes), nullptr);
+  EXPECT_NE(flaw_in(frame(static_cast<MessageKind>(99), 0), kMaxFrameBytes), nullptr);
   Header header = frame(MessageKind::data, 2);
   header.offset = ~std::uint64_t{0};
   EXPECT_NE(flaw_in(header, kMaxFrameBytes), nullptr);

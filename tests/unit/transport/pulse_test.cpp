@@ -105,6 +105,24 @@ TEST(Pulse, waits_for_the_first_beat_of_a_rank_that_still_joins) {
   const Nanoseconds began = steady_clock().now();
   for (Nanoseconds at{0}; at < 60s; at += 10ms) pulse.tick(began + at);
   EXPECT_TRUE(pulse.take_silent().empty());
+  // It was stopped between joining and its first beat.
+  pulse.expect_all();
+  for (Nanoseconds at = 60s; at < 62s; at += 10ms) pulse.tick(began + at);
+  EXPECT_EQ(pulse.take_silent(), std::vector<int>{1});
+}
+
+TEST(Pulse, that_gives_nobody_up_beats_all_the_same) {
+  QuietLink link;
+  auto window = *Window::create(0, WindowShape::of(1, 4096), false);
+  Pulse pulse({0s, window.get(), [] {}}, {{.peer = 1, .link = &link}});
+  const Nanoseconds began = steady_clock().now();
+  for (Nanoseconds at{0}; at < 60s; at += 100ms) {
+    pulse.tick(began + at);
+    link.alive = false;
+  }
+  EXPECT_TRUE(pulse.take_silent().empty());
+  EXPECT_GE(link.beats, 150);
+  EXPECT_EQ(pulse.standstill(), 0s);
 }
 
 TEST(Pulse, knows_that_its_process_stood_still) {

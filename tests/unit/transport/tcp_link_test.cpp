@@ -34,14 +34,19 @@ class Links : public testing::TestWithParam<int> {
   static constexpr std::size_t kSegment = 32 * 1024;
 
   void SetUp() override {
-    std::vector<Descriptor> ours;
-    std::vector<Descriptor> theirs;
+    std::vector<ByteStream> ours;
+    std::vector<ByteStream> theirs;
     for (int i = 0; i < GetParam(); ++i) {
       int ends[2];
       ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
       spare.emplace_back(::dup(ends[0]));
-      ours.emplace_back(ends[0]);
-      theirs.emplace_back(ends[1]);
+      far.emplace_back(::dup(ends[1]));
+      ours.emplace_back(Descriptor(ends[0]), tls(), TlsSide::client);
+      theirs.emplace_back(Descriptor(ends[1]), tls(), TlsSide::server);
+      for (int turn = 0; turn < 10; ++turn) {
+        ASSERT_TRUE(ours.back().step().ok());
+        ASSERT_TRUE(theirs.back().step().ok());
+      }
     }
     a = std::make_unique<TcpLink>(0, 1, std::move(ours), kSegment, "host a");
     b = std::make_unique<TcpLink>(1, 0, std::move(theirs), kSegment, "host b");
@@ -52,6 +57,18 @@ class Links : public testing::TestWithParam<int> {
     ASSERT_TRUE(b->watch(*reactor).ok());
     at_a = std::make_unique<LinkMessages>(*a);
     at_b = std::make_unique<LinkMessages>(*b);
+  }
+  virtual std::shared_ptr<const TlsContext> tls() const { return nullptr; }
+
+  // What somebody between the two would see of what is on its way to b.
+  std::string overheard() const {
+    std::string all;
+    for (const Descriptor& socket : far) {
+      std::string seen(1 << 20, '\0');
+      const ssize_t got = ::recv(socket.get(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
+      all.append(seen, 0, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    }
+    return all;
   }
   void poll(TcpLink& link, LinkMessages& sink) {
     reactor->look();
@@ -69,6 +86,7 @@ class Links : public testing::TestWithParam<int> {
     }
     return done();
   }
+  void send_all_sizes();
   static Header header(MessageKind kind, std::uint64_t sequence) {
     Header made;
     made.kind = kind;
@@ -79,6 +97,7 @@ class Links : public testing::TestWithParam<int> {
 
   std::unique_ptr<Reactor> reactor;
   std::vector<Descriptor> spare;  // the first side's sockets once more
+  std::vector<Descriptor> far;    // and the other side's
   std::unique_ptr<TcpLink> a;
   std::unique_ptr<TcpLink> b;
   std::unique_ptr<LinkMessages> at_a;
@@ -91,7 +110,16 @@ std::string text_of(std::uint64_t sequence, std::size_t bytes) {
   return text;
 }
 
-TEST_P(Links, messages_of_every_size_arrive_in_order) {
+class EncryptedLinks : public Links {
+ protected:
+  std::shared_ptr<const TlsContext> tls() const override {
+    Config config;
+    config.tls = true;
+    return *TlsContext::create(config, "a secret of thirty-two bytes ...");
+  }
+};
+
+void Links::send_all_sizes() {
   std::mt19937 random(7);
   std::vector<std::string> texts;
   for (std::uint64_t i = 0; i < 400; ++i) {
@@ -118,6 +146,41 @@ TEST_P(Links, messages_of_every_size_arrive_in_order) {
   }
   EXPECT_GT(lent, 0u);
   EXPECT_TRUE(poll_until([&] { return at_a->sent.size() == lent; }));
+}
+
+TEST_P(Links, messages_of_every_size_arrive_in_order) { send_all_sizes(); }
+TEST_P(EncryptedLinks, messages_of_every_size_arrive_in_order) { send_all_sizes(); }
+
+constexpr std::string_view kPlan = "the plan of attack, which is nobody else's business";
+
+TEST_P(Links, carry_what_they_say_in_the_clear) {
+  ASSERT_TRUE(a->send(header(MessageKind::eager, 1), kPlan.data(), kPlan.size(), 1).accepted);
+  EXPECT_NE(overheard().find(kPlan), std::string::npos);
+}
+
+TEST_P(EncryptedLinks, tell_nothing_to_somebody_who_listens) {
+  const std::string large = text_of(3, 60'000);
+  ASSERT_TRUE(a->send(header(MessageKind::eager, 1), kPlan.data(), kPlan.size(), 1).accepted);
+  ASSERT_TRUE(a->send(header(MessageKind::data, 2), large.data(), large.size(), 2).accepted);
+  const std::string seen = overheard();
+  EXPECT_GT(seen.size(), 30'000u);
+  EXPECT_EQ(seen.find(kPlan.substr(0, 16)), std::string::npos);
+  EXPECT_EQ(seen.find(large.substr(0, 16)), std::string::npos);
+  ASSERT_TRUE(poll_until([&] { return at_b->texts.size() == 2; }));
+  EXPECT_EQ(at_b->texts[0], kPlan);
+  EXPECT_TRUE(at_b->texts[1] == large);
+}
+
+TEST_P(EncryptedLinks, go_down_when_a_bit_is_changed_on_the_way) {
+  ASSERT_TRUE(a->send(header(MessageKind::eager, 1), kPlan.data(), kPlan.size(), 1).accepted);
+  std::string seen(4096, '\0');
+  const ssize_t got = ::recv(far[0].get(), seen.data(), seen.size(), MSG_DONTWAIT);
+  ASSERT_GT(got, 0);
+  seen[static_cast<std::size_t>(got) / 2] ^= 1;
+  ASSERT_EQ(::send(spare[0].get(), seen.data(), static_cast<std::size_t>(got), 0), got);
+  ASSERT_TRUE(poll_until([&] { return !at_b->downs.empty(); }));
+  EXPECT_EQ(at_b->downs[0].code(), Code::corrupt);
+  EXPECT_TRUE(at_b->texts.empty());
 }
 
 TEST_P(Links, what_is_held_leaves_with_the_next_or_when_flushed) {
@@ -181,6 +244,7 @@ TEST_P(Links, a_frame_that_does_not_fit_its_checksum_ends_the_link_by_name) {
   EXPECT_TRUE(at_b->headers.empty());
 }
 
+INSTANTIATE_TEST_SUITE_P(streams, EncryptedLinks, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Streams, Links, testing::Values(1, 2, 3, kMaxStreams));
 
 }  // namespace

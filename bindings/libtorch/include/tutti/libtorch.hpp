@@ -62,6 +62,9 @@ class DataParallel {
   // Collective: the step is begun again from its first micro-batch.
   Status discard_gradients();
 
+  // As train::DataParallel::recover: the module's tensors follow.
+  Result<std::int64_t> recover(train::Groups survivors);
+
   // The gate for a submodule's own parameters, its children's included, and for one parameter.
   Status need(const torch::nn::Module& submodule);
   Status need(const torch::Tensor& parameter);

@@ -1,4 +1,4 @@
-// core/stream.hpp - a connected socket, in the clear or under TLS: the one place where bytes of
+// core/byte_stream.hpp - a connected socket, in the clear or under TLS: the one place where bytes of
 // connections between processes enter and leave.
 //
 // receive and send are recv(2) and sendmsg(2) with MSG_DONTWAIT, whatever lies between.
@@ -15,9 +15,9 @@
 namespace tutti {
 
 // A stream of somebody else's, or a socket in the clear.
-class StreamRef {
+class ByteStreamRef {
  public:
-  StreamRef(int socket, TlsStream* tls = nullptr) : socket_(socket), tls_(tls) {}
+  ByteStreamRef(int socket, TlsStream* tls = nullptr) : socket_(socket), tls_(tls) {}
 
   int get() const noexcept { return socket_; }
   ssize_t receive(void* into, std::size_t bytes, bool peek = false) const;
@@ -29,12 +29,12 @@ class StreamRef {
   TlsStream* tls_;
 };
 
-class Stream {
+class ByteStream {
  public:
-  Stream() = default;
+  ByteStream() = default;
   // Under TLS where there is a context.
-  explicit Stream(Descriptor socket, std::shared_ptr<const TlsContext> context = nullptr,
-                  TlsSide side = TlsSide::client);
+  explicit ByteStream(Descriptor socket, std::shared_ptr<const TlsContext> context = nullptr,
+                      TlsSide side = TlsSide::client);
 
   int get() const noexcept { return socket_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
@@ -44,10 +44,16 @@ class Stream {
   // next step.
   Result<bool> step() { return tls_ ? tls_->step() : Result<bool>(true); }
   short events() const;
+  // Whether what came so far is TLS.
+  bool has_begun() const { return tls_ && tls_->has_begun(); }
 
-  operator StreamRef() const noexcept { return {socket_.get(), tls_.get()}; }
-  ssize_t receive(void* into, std::size_t bytes) { return StreamRef(*this).receive(into, bytes); }
-  ssize_t send(const void* data, std::size_t bytes) { return StreamRef(*this).send(data, bytes); }
+  operator ByteStreamRef() const noexcept { return {socket_.get(), tls_.get()}; }
+  ssize_t receive(void* into, std::size_t bytes) {
+    return ByteStreamRef(*this).receive(into, bytes);
+  }
+  ssize_t send(const void* data, std::size_t bytes) {
+    return ByteStreamRef(*this).send(data, bytes);
+  }
 
   // The same, to their ends: Code::timed_out at the deadline, Code::io for an error or an early end.
   Status open(Nanoseconds deadline);

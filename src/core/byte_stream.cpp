@@ -1,4 +1,4 @@
-#include "core/stream.hpp"
+#include "core/byte_stream.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,14 +19,14 @@ Status wait_for(int socket, short events, Nanoseconds deadline) {
 
 }  // namespace
 
-Stream::Stream(Descriptor socket, std::shared_ptr<const TlsContext> context, TlsSide side)
+ByteStream::ByteStream(Descriptor socket, std::shared_ptr<const TlsContext> context, TlsSide side)
     : socket_(std::move(socket)) {
   if (context) tls_ = std::make_unique<TlsStream>(std::move(context), socket_.get(), side);
 }
 
-short Stream::events() const { return tls_ ? tls_->events() : POLLIN; }
+short ByteStream::events() const { return tls_ ? tls_->events() : POLLIN; }
 
-ssize_t StreamRef::receive(void* into, std::size_t bytes, bool peek) const {
+ssize_t ByteStreamRef::receive(void* into, std::size_t bytes, bool peek) const {
   if (tls_) return tls_->read(into, bytes, peek);
   ssize_t got = 0;
   do {
@@ -35,7 +35,7 @@ ssize_t StreamRef::receive(void* into, std::size_t bytes, bool peek) const {
   return got;
 }
 
-ssize_t StreamRef::send(const iovec* parts, std::size_t count) const {
+ssize_t ByteStreamRef::send(const iovec* parts, std::size_t count) const {
   if (tls_) return tls_->write(parts, count);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
@@ -47,12 +47,12 @@ ssize_t StreamRef::send(const iovec* parts, std::size_t count) const {
   return sent;
 }
 
-ssize_t StreamRef::send(const void* data, std::size_t bytes) const {
+ssize_t ByteStreamRef::send(const void* data, std::size_t bytes) const {
   const iovec part{const_cast<void*>(data), bytes};
   return send(&part, 1);
 }
 
-Status Stream::open(Nanoseconds deadline) {
+Status ByteStream::open(Nanoseconds deadline) {
   for (;;) {
     const auto done = step();
     if (!done.ok()) return done.status();
@@ -61,7 +61,7 @@ Status Stream::open(Nanoseconds deadline) {
   }
 }
 
-Status Stream::read_fully(void* into, std::size_t bytes, Nanoseconds deadline) {
+Status ByteStream::read_fully(void* into, std::size_t bytes, Nanoseconds deadline) {
   for (std::size_t have = 0; have < bytes;) {
     const ssize_t got = receive(static_cast<char*>(into) + have, bytes - have);
     if (got == 0) return {Code::io, "the other side hung up"};
@@ -73,7 +73,7 @@ Status Stream::read_fully(void* into, std::size_t bytes, Nanoseconds deadline) {
   return {};
 }
 
-Status Stream::write_fully(const void* data, std::size_t bytes, Nanoseconds deadline) {
+Status ByteStream::write_fully(const void* data, std::size_t bytes, Nanoseconds deadline) {
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t put = send(static_cast<const char*>(data) + done, bytes - done);
     if (put < 0 && !would_block()) return errno_status("cannot write to a connection");

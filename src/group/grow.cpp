@@ -1,0 +1,145 @@
+// Ranks that came back are taken in: members and newcomers meet in a store, and make a new group.
+//
+// A newcomer draws a ticket and waits until it says where it belongs. When the group grows its rank 0
+// gives places to those who wait, and tells the other members; then all of them link up as any group
+// does, in a part of the store that nobody has used before.
+//
+//   tutti/NAME/grow/newcomers   tickets drawn so far        tutti/NAME/grow/epoch   how often it grew
+//   tutti/NAME/grow/looked_at   tickets dealt with          tutti/NAME/grow/ticket/T
+//       whether whoever drew it waits; its place, "EPOCH RANK SIZE", is in ticket/T/place
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/clock.hpp"
+#include "group/gather_all.hpp"
+#include "group/rank_group.hpp"
+
+namespace tutti::group {
+namespace {
+
+constexpr const char* kGone = "gone";      // it waits no longer
+constexpr const char* kComing = "coming";  // it has a place, which stands in ticket/T/place
+
+std::string growth_key(const GroupOptions& options, const std::string& what) {
+  return fmt::format("tutti/{}/grow/{}", options.name, what);
+}
+
+std::string ticket_key(const GroupOptions& options, std::int64_t ticket) {
+  return growth_key(options, fmt::format("ticket/{}", ticket));
+}
+
+// Where everybody goes; what rank 0 tells the other members.
+struct Growth {
+  std::int64_t epoch = 0;
+  std::int32_t newcomers = 0;
+  std::int32_t failed = 0;  // rank 0 could not reach the store
+};
+
+Result<std::shared_ptr<Group>> meet_again(const std::shared_ptr<Store>& store, GroupOptions options,
+                                          std::int64_t epoch, int rank, int size) {
+  options.rank = rank;
+  options.size = size;
+  const std::string part = growth_key(options, fmt::format("{}/", epoch));
+  return Group::create(make_prefix_store(part, store), std::move(options));
+}
+
+// Gives places to those who wait, in the order in which they came.
+Result<Growth> take_in(Store& store, const GroupOptions& options, int size, int most) {
+  auto epoch = store.add(growth_key(options, "epoch"), 1);
+  if (!epoch.ok()) return epoch.status();
+  const auto drawn = store.add(growth_key(options, "newcomers"), 0);
+  if (!drawn.ok()) return drawn.status();
+  const auto looked_at = store.add(growth_key(options, "looked_at"), 0);
+  if (!looked_at.ok()) return looked_at.status();
+  std::vector<std::int64_t> waiting;
+  std::int64_t ticket = *looked_at;
+  while (ticket < *drawn && size + static_cast<int>(waiting.size()) < most) {
+    // Whoever has given up has said so; whoever gives up from here on finds that it has a place.
+    const auto held = store.compare_set(ticket_key(options, ++ticket), "", kComing);
+    if (!held.ok()) return held.status();
+    if (*held == kComing) waiting.push_back(ticket);
+  }
+  const auto noted = store.add(growth_key(options, "looked_at"), ticket - *looked_at);
+  if (!noted.ok()) return noted.status();
+  const int all = size + static_cast<int>(waiting.size());
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const std::string place = fmt::format("{} {} {}", *epoch, size + static_cast<int>(i), all);
+    Status status = store.set(ticket_key(options, waiting[i]) + "/place", place);
+    if (!status.ok()) return status;
+  }
+  return Growth{*epoch, static_cast<std::int32_t>(waiting.size()), 0};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Group>> RankGroup::grow(std::shared_ptr<Store> store, int most,
+                                               GroupOptions options) {
+  if (Status status = check_process(); !status.ok()) return status;
+  if (!store) return Status(Code::invalid_argument, "a group cannot grow without a store");
+  if (!options.config) options.config = *setting_.config;
+  options.reduction_order = setting_.order;
+  Growth growth;
+  Status failure;
+  if (rank() == 0) {
+    auto found = take_in(*store, options, size(), most);
+    failure = found.status();
+    growth = found.ok() ? *found : Growth{0, 0, 1};
+  }
+  if (Status status = broadcast(Buffer{&growth, sizeof growth, Dtype::u8}, 0, internal_call());
+      !status.ok())
+    return status;
+  if (!failure.ok()) return failure;
+  if (growth.failed != 0)
+    return Status(Code::io,
+                  fmt::format("rank 0 of group '{}' could not look for newcomers", name()),
+                  {rank(), 0, 0});
+  if (growth.newcomers == 0) return std::shared_ptr<Group>();
+  return meet_again(store, std::move(options), growth.epoch, rank(), size() + growth.newcomers);
+}
+
+Result<std::shared_ptr<Group>> join_growing(const std::shared_ptr<Store>& store,
+                                            GroupOptions options) {
+  using std::chrono::milliseconds;
+  const auto timeout = std::chrono::duration_cast<milliseconds>(options.config->join_timeout);
+  const auto ticket = store->add(growth_key(options, "newcomers"), 1);
+  if (!ticket.ok()) return ticket.status();
+  const std::string key = ticket_key(options, *ticket);
+  auto place = store->get(key + "/place", timeout);
+  if (!place.ok() && place.status().code() == Code::timed_out) {
+    const auto held = store->compare_set(key, "", kGone);
+    if (held.ok() && *held == kComing) place = store->get(key + "/place", milliseconds(1000));
+  }
+  if (!place.ok())
+    return place.status().code() != Code::timed_out
+               ? place.status()
+               : Status(Code::timed_out,
+                        fmt::format("group '{}' has not grown within {:g} s; do its "
+                                    "members call grow on the same store?",
+                                    options.name, in_seconds(timeout)));
+  long long epoch = 0;
+  int rank = -1;
+  int size = -1;
+  if (std::sscanf(place->c_str(), "%lld %d %d", &epoch, &rank, &size) != 3)
+    return Status(Code::corrupt, "the store holds a place in a group that cannot be read");
+  return meet_again(store, std::move(options), epoch, rank, size);
+}
+
+}  // namespace tutti::group
+
+namespace tutti {
+inline namespace v1 {
+
+Result<std::shared_ptr<Group>> Group::join(std::shared_ptr<Store> store, GroupOptions options) {
+  if (!store) return Status(Code::invalid_argument, "a group cannot be joined without a store");
+  if (!options.config) {
+    auto config = Config::from_environment();
+    if (!config.ok()) return config.status();
+    options.config = *std::move(config);
+  }
+  return group::join_growing(store, std::move(options));
+}
+
+}  // namespace v1
+}  // namespace tutti

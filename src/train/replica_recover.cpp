@@ -1,0 +1,292 @@
+// How a replica goes on in another group when its own has failed.
+//
+// Survivors may stand a step apart: one has updated, another has failed in the agreement before. They
+// choose the newest step of which they hold the whole state among them, and each puts what it has of
+// it into a vector of bits that is otherwise zero; or-ed together they are the state.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "train/agreement.hpp"
+#include "train/kernels.hpp"
+#include "train/replica.hpp"
+
+namespace tutti::train {
+namespace {
+
+constexpr std::int64_t kNone = -1;
+
+// What a survivor says of itself: whole numbers, so that they travel as they are.
+struct Survivor {
+  std::int64_t old_rank = 0;
+  std::int64_t step = 0;         // of its live state
+  std::int64_t is_pristine = 0;  // that is as it was made, with weights alike on all ranks
+  std::int64_t newest = kNone;   // of its shard's copies; the one before is there, too
+  std::int64_t before = kNone;
+  std::int64_t kept_newest = kNone;  // the same, of its neighbour's
+  std::int64_t kept_before = kNone;
+};
+
+Result<std::vector<Survivor>> exchange(Group& group, const Survivor& mine) {
+  constexpr std::size_t kWords = sizeof(Survivor) / sizeof(std::int64_t);
+  std::vector<Survivor> all(static_cast<std::size_t>(group.size()));
+  const auto* words = reinterpret_cast<const std::int64_t*>(&mine);
+  Status status = group.all_gather(
+      ConstBuffer::of(words, kWords),
+      Buffer::of(reinterpret_cast<std::int64_t*>(all.data()), kWords * all.size()));
+  if (!status.ok()) return status;
+  return all;
+}
+
+// Every survivor has its own shard of that step, and somebody the shard of each rank that is lost.
+bool is_whole(const std::vector<Survivor>& survivors, int old_ranks, std::int64_t step) {
+  std::vector<bool> found(static_cast<std::size_t>(old_ranks), false);
+  for (const Survivor& one : survivors) {
+    if (one.newest != step && one.before != step) return false;
+    found[static_cast<std::size_t>(one.old_rank)] = true;
+    if (one.kept_newest == step || one.kept_before == step)
+      found[static_cast<std::size_t>((one.old_rank + old_ranks - 1) % old_ranks)] = true;
+  }
+  return std::find(found.begin(), found.end(), false) == found.end();
+}
+
+std::string lost_ranks(const std::vector<Survivor>& survivors, int old_ranks) {
+  std::vector<int> lost;
+  for (int rank = 0; rank < old_ranks; ++rank)
+    if (std::none_of(survivors.begin(), survivors.end(),
+                     [&](const Survivor& one) { return one.old_rank == rank; }))
+      lost.push_back(rank);
+  return fmt::format("{} {}", lost.size() == 1 ? "rank" : "ranks", fmt::join(lost, ", "));
+}
+
+}  // namespace
+
+// ---- the copies
+
+// By bucket: main weights, then each moment.
+std::size_t Replica::shard_floats() const {
+  std::size_t floats = 0;
+  for (const auto& bucket : buckets_)
+    floats += bucket->shard().count * (1 + moment_names(options_.optimizer).size());
+  return floats;
+}
+
+void Replica::pack_shard(std::vector<float>& values) {
+  float* at = values.data();
+  const auto put = [&](const float* from, std::size_t count) { at = std::copy_n(from, count, at); };
+  for (const auto& bucket : buckets_) {
+    put(bucket->main_weights(), bucket->own().count);
+    for (std::size_t m = 0; m < moment_names(options_.optimizer).size(); ++m)
+      put(bucket->moment(static_cast<int>(m)), bucket->own().count);
+  }
+}
+
+Status Replica::copy_shard() {
+  if (!options_.buddy || !options_.use_distributed_optimizer) return {};
+  if (!buddy_) {
+    auto buddy = Buddy::create(*group_, shard_floats());
+    if (!buddy.ok()) return buddy.status();
+    buddy_ = *std::move(buddy);
+  }
+  ShardCopy& copy = buddy_->own_of_step(number_);
+  pack_shard(copy.values);
+  copy.step_counts = steps_;
+  buddy_->exchange();
+  return {};
+}
+
+// ---- what is left, and what of it counts
+
+Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
+  Survivor mine;
+  mine.old_rank = group_->rank();
+  mine.step = number_;
+  mine.is_pristine = is_pristine_;
+  if (buddy_) {
+    (void)buddy_->finish().ok();  // it may have arrived all the same
+    const auto [newest, before] = buddy_->own_steps();
+    const auto [kept_newest, kept_before] = buddy_->neighbours_steps();
+    mine.newest = newest;
+    mine.before = before;
+    mine.kept_newest = kept_newest;
+    mine.kept_before = kept_before;
+  }
+  auto all = exchange(survivors, mine);
+  if (!all.ok()) return all.status();
+
+  Remains remains;
+  const auto choose_live = [&](const auto& better) {
+    const auto best = std::max_element(all->begin(), all->end(), better);
+    remains.step = best->step;
+    remains.root = static_cast<int>(best - all->begin());
+    return remains;
+  };
+  if (!options_.use_distributed_optimizer)
+    return choose_live([](const Survivor& a, const Survivor& b) { return a.step < b.step; });
+  remains.is_pristine = std::any_of(all->begin(), all->end(),
+                                    [](const Survivor& one) { return one.is_pristine != 0; });
+  if (remains.is_pristine)
+    return choose_live(
+        [](const Survivor& a, const Survivor& b) { return a.is_pristine < b.is_pristine; });
+  remains.in_copies = true;
+  for (const std::int64_t step : {all->front().newest, all->front().before})
+    if (step != kNone && is_whole(*all, group_->size(), step)) {
+      remains.step = step;
+      return remains;
+    }
+  return Status(Code::peer_lost,
+                fmt::format("the part of the optimizer's state that {} kept is lost with it; load "
+                            "a checkpoint, and turn buddy on to have a copy next time",
+                            lost_ranks(*all, group_->size())));
+}
+
+// ---- putting it together
+
+// What this rank has of one kind of state of one parameter, as bits.
+void Replica::collect(const Remains& remains, std::size_t index, int kind, bool is_root,
+                      std::vector<std::uint32_t>& bits) {
+  std::fill(bits.begin(), bits.end(), 0);
+  const Range whole = range_of(index);
+  Bucket& bucket = bucket_of(index);
+  const auto put = [&](const float* from, Range range) {  // `from`: of the range's first element
+    const Range part = overlap_of(whole, range);
+    if (part.count > 0)
+      std::memcpy(bits.data() + (part.first - whole.first), from + (part.first - range.first),
+                  part.count * sizeof(float));
+  };
+  if (!remains.in_copies) {
+    if (is_root) collect_live(bucket, kind, put);
+    return;
+  }
+  // Packed by bucket, and within by kind.
+  std::size_t at = 0;
+  const std::size_t kinds = 1 + moment_names(options_.optimizer).size();
+  for (std::size_t before = 0; before < layout_.place[index]->bucket; ++before)
+    at += buckets_[before]->shard().count * kinds;
+  const Range own = bucket.shard();
+  at += own.count * static_cast<std::size_t>(kind);
+  put(buddy_->own(remains.step)->values.data() + at, own);
+  if (const ShardCopy* copy = buddy_->neighbours(remains.step))
+    put(copy->values.data() + at,
+        {own.count * static_cast<std::size_t>(buddy_->neighbour()), own.count});
+}
+
+// Of a pristine one there are weights on every rank, and no other state yet.
+template <class Put>
+void Replica::collect_live(Bucket& bucket, int kind, const Put& put) {
+  if (!options_.use_distributed_optimizer)
+    return put(kind == 0 ? bucket.main_weights() : bucket.moment(kind - 1), bucket.own());
+  if (kind > 0) return;
+  const Buffer values = bucket.values();
+  if (!bucket.has_main_copy())
+    return put(static_cast<const float*>(values.data), {0, values.count});
+  std::vector<float> wide(values.count);
+  widen(static_cast<const std::uint16_t*>(values.data), wide.data(), wide.size());
+  put(wide.data(), {0, values.count});
+}
+
+void Replica::restore(Bucket& bucket, Range range, int kind, const float* from) {
+  const Range part = overlap_of(range, bucket.own());
+  const float* mine = from + (part.first - range.first);
+  const std::size_t at = part.first - bucket.own().first;
+  if (kind > 0) {
+    if (part.count > 0) std::copy_n(mine, part.count, bucket.moment(kind - 1) + at);
+    return;
+  }
+  const Buffer values = bucket.values(range);
+  if (!bucket.has_main_copy()) {
+    std::copy_n(from, range.count, static_cast<float*>(values.data));
+    return;
+  }
+  narrow(from, static_cast<std::uint16_t*>(values.data), range.count);
+  if (part.count > 0) std::copy_n(mine, part.count, bucket.main_weights() + at);
+}
+
+Result<std::vector<std::int64_t>> Replica::counts_of(const Remains& remains, Group& survivors) {
+  const ShardCopy* copy = remains.in_copies ? buddy_->own(remains.step) : nullptr;
+  std::vector<std::int64_t> counts = copy != nullptr ? copy->step_counts : steps_;
+  if (Status status = survivors.broadcast(Buffer::of(counts), remains.root); !status.ok())
+    return status;
+  return counts;
+}
+
+Result<Replica::Buckets> Replica::assemble(const Remains& remains, Group& survivors,
+                                           const BucketLayout& layout) {
+  auto buckets = make_buckets(survivors, layout);
+  if (!buckets.ok()) return buckets.status();
+  const int kinds = 1 + static_cast<int>(moment_names(options_.optimizer).size());
+  std::vector<std::uint32_t> bits;
+  std::vector<float> values;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    if (!layout.place[index] || parameters_[index].count() == 0) continue;
+    Bucket& target = *(*buckets)[layout.place[index]->bucket];
+    const Range range{layout.place[index]->offset, parameters_[index].count()};
+    bits.resize(range.count);
+    values.resize(range.count);
+    for (int kind = 0; kind < kinds; ++kind) {
+      collect(remains, index, kind, survivors.rank() == remains.root, bits);
+      if (Status status = survivors.all_reduce(Buffer::of(bits), ReduceOp::bor); !status.ok())
+        return status;
+      std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));
+      restore(target, range, kind, values.data());
+    }
+  }
+  return buckets;
+}
+
+// ---- all of it
+
+Result<std::int64_t> Replica::recover(Groups survivors) {
+  if (norm_group_ || (survivors.norm && survivors.norm != survivors.data))
+    return Status(Code::unsupported,
+                  "a model that is cut over ranks cannot go on on fewer of them");
+  if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
+  for (const auto& bucket : buckets_)
+    for (Pending* pending : {&bucket->reduction, &bucket->gather})
+      if (!pending->waited) (void)pending->work.wait().ok();
+  auto group = survivors.data->duplicate(survivors.data->name() + "/buckets", ReductionOrder::rank);
+  if (!group.ok()) return group.status();
+  auto remains = choose_remains(**group);
+  if (!remains.ok()) return remains.status();
+  auto counts = counts_of(*remains, **group);
+  if (!counts.ok()) return counts.status();
+  // Rank 0's order is everybody's: one may have learned it when another had not.
+  std::int64_t learning = learning_;
+  if (Status status = (*group)->broadcast(Buffer::of(&learning, 1), 0); !status.ok()) return status;
+  auto order = share_order(**group, order_);
+  if (!order.ok()) return order.status();
+  BucketLayout layout = make_layout(parameters_, *order, options_.bucket_bytes, (*group)->size());
+  auto buckets = assemble(*remains, **group, layout);
+  if (!buckets.ok()) return buckets.status();
+
+  buddy_.reset();
+  steps_ = *std::move(counts);
+  is_pristine_ = remains->is_pristine;
+  begin_again(*std::move(group), std::move(layout), *std::move(buckets), remains->step);
+  learning_ = learning != 0;
+  order_ = *std::move(order);
+  return remains->step;
+}
+
+// As after a step of that number.
+void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buckets buckets,
+                          std::int64_t step) {
+  std::swap(buckets_, buckets);
+  layout_ = std::move(layout);
+  status_ = Status();
+  if (on_layout_) on_layout_();
+  for (std::size_t index = 0; index < parameters_.size(); ++index) set_open(index, true);
+  buckets.clear();  // the old memory goes before its group
+  group_ = std::move(group);
+  control_ = Control(group_->rank(), group_->size(), parameters_.size());
+  watch_ = Stopwatch();
+  watch_.trace_to(group_->trace());
+  calls_.restart();
+  std::fill(used_.begin(), used_.end(), false);
+  seen_order_ = {};
+  number_ = step;
+  expect_gradients();
+}
+
+}  // namespace tutti::train

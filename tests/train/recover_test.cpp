@@ -1,0 +1,185 @@
+// A replica that goes on on fewer ranks has the bits of one that was started there from the same
+// state.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+
+#include "support/worlds.hpp"
+#include "train/folder.hpp"
+#include "train/training.hpp"
+#include "tutti/train/checkpoint.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr int kLost = 1;
+constexpr int kLastStep = 8;
+
+train::CheckpointInfo info_of_step(std::int64_t step) {
+  train::CheckpointInfo info;
+  info.iteration = step;
+  return info;
+}
+
+// Of a rank of the survivors.
+void write_end(Training& training, const std::vector<double>& losses, std::int64_t from,
+               const std::string& path) {
+  std::ofstream file(path);
+  file << from << std::setprecision(17);
+  for (const double loss : losses) file << ' ' << loss;
+  file << ' ' << training.hash();
+}
+
+// Trains `steps` steps, saves each, loses a rank in the middle of the next one and goes on.
+void lose_one(const Plan& plan, int steps, const Folder& folder) {
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    auto group = here.group->duplicate("doomed");
+    ASSERT_TRUE(group.ok());
+    Training training(*group, plan);
+    for (int step = 0; step < steps; ++step) {
+      (void)training.advance(step, step + 1);
+      const auto info = info_of_step(step + 1);
+      ASSERT_TRUE(train::save_checkpoint(training.layer(), folder.path(), info).ok());
+    }
+    (void)training.compute(steps);
+    if (here.rank == kLost) return (*group)->abort("rank 1 goes");
+    EXPECT_FALSE(training.update().ok());
+    const std::vector<int> left = {0, 2};
+    auto survivors = here.group->subgroup(left, 7);
+    ASSERT_TRUE(survivors.ok()) << survivors.status().to_string();
+    const auto from = training.recover(*survivors);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_LE(*from, steps);
+    EXPECT_GE(*from, plan.buddy ? std::max(0, steps - 1) : steps);
+    const auto losses = training.advance(static_cast<int>(*from), kLastStep);
+    write_end(training, losses, *from, folder / ("went_on" + std::to_string(here.rank)));
+  });
+}
+
+// The same, started on two ranks from the checkpoint of that step; without one, from scratch.
+void start_with_two(const Plan& plan, int from, const Folder& folder) {
+  run(World{.kind = WorldKind::threads, .size = kRanks - 1}, [&](Context& here) {
+    Training training(here.group, plan);
+    const std::string checkpoint = fmt::format("{}/iter_{:07}", folder.path(), from);
+    if (from > 0) {
+      ASSERT_TRUE(train::load_checkpoint(training.layer(), checkpoint).ok());
+    }
+    const auto losses = training.advance(from, kLastStep);
+    write_end(training, losses, from, folder / ("started" + std::to_string(here.rank)));
+  });
+}
+
+void expect_same_bits(const Plan& plan, int steps) {
+  Folder folder;
+  lose_one(plan, steps, folder);
+  const std::string went_on = bytes_of(folder / "went_on0");
+  EXPECT_EQ(bytes_of(folder / "went_on2"), went_on);
+  start_with_two(plan, std::atoi(went_on.c_str()), folder);
+  EXPECT_EQ(bytes_of(folder / "started0"), went_on);
+  EXPECT_EQ(bytes_of(folder / "started1"), went_on);
+}
+
+TEST(Recover, plain_data_parallelism_goes_on_from_the_last_step) {
+  expect_same_bits({.mode = 0}, 3);
+  expect_same_bits({.mode = 1, .dtype = Dtype::bf16}, 3);
+}
+
+TEST(Recover, shards_come_back_from_the_buddy) {
+  expect_same_bits({.mode = 2, .buddy = true}, 3);
+  expect_same_bits({.mode = 4, .buddy = true}, 4);
+  expect_same_bits({.mode = 4, .dtype = Dtype::bf16, .optimizer = train::Sgd{}, .buddy = true}, 3);
+}
+
+TEST(Recover, a_failure_in_the_first_step_loses_nothing) {
+  expect_same_bits({.mode = 0}, 0);
+  expect_same_bits({.mode = 4}, 0);
+}
+
+TEST(Recover, the_copies_do_not_change_the_bits) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    for (const bool buddy : {false, true}) {
+      Training training(here.group, {.mode = 4, .buddy = buddy});
+      const auto losses = training.advance(0, 4);
+      write_end(training, losses, 0, folder / fmt::format("{}{}", buddy, here.rank));
+    }
+  });
+  for (int rank = 0; rank < kRanks; ++rank)
+    EXPECT_EQ(bytes_of(folder / fmt::format("true{}", rank)), bytes_of(folder / "false0"));
+}
+
+TEST(Recover, a_shard_that_nobody_has_is_named) {
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
+    auto group = here.group->duplicate("doomed");
+    ASSERT_TRUE(group.ok());
+    Training training(*group, {.mode = 4});
+    (void)training.advance(0, 2);
+    (void)training.compute(2);
+    if (here.rank == kLost) return (*group)->abort("rank 1 goes");
+    EXPECT_FALSE(training.update().ok());
+    const std::vector<int> left = {0, 2};
+    auto survivors = here.group->subgroup(left, 7);
+    ASSERT_TRUE(survivors.ok());
+    const auto from = training.recover(*survivors);
+    EXPECT_EQ(from.status().code(), Code::peer_lost) << from.status().to_string();
+    EXPECT_THAT(from.status().message(), testing::HasSubstr("that rank 1 kept is lost"));
+  });
+}
+
+// ---- beside training
+
+TEST(CheckpointWriter, saves_the_state_of_the_step_that_it_was_started_after) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
+    Training training(here.group, {.mode = 4});
+    auto writer = train::CheckpointWriter::create(*here.group);
+    ASSERT_TRUE(writer.ok());
+    EXPECT_TRUE((*writer)->done());
+    for (int step = 0; step < 4; ++step) {
+      (void)training.advance(step, step + 1);
+      const auto info = info_of_step(step + 1);
+      const Status saved = train::save_checkpoint(training.layer(), folder / "at_once", info);
+      const Status begun = (*writer)->start(training.layer(), folder / "beside", info, 2);
+      ASSERT_TRUE(saved.ok() && begun.ok()) << saved.to_string() << begun.to_string();
+    }
+    ASSERT_TRUE((*writer)->wait().ok());
+    EXPECT_TRUE((*writer)->done());
+  });
+  for (const char* name : {"model.safetensors", "state_00000_of_00002.safetensors",
+                           "state_00001_of_00002.safetensors", "checkpoint.json"})
+    for (const char* step : {"iter_0000003/", "iter_0000004/"})
+      EXPECT_EQ(bytes_of(folder / "beside/" + step + name),
+                bytes_of(folder / "at_once/" + step + name));
+  EXPECT_EQ(bytes_of(folder / "beside/latest"), "iter_0000004\n");
+}
+
+TEST(CheckpointWriter, a_failure_of_writing_is_told_alike_and_training_goes_on) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
+    Training training(here.group, {.mode = 4});
+    auto writer = train::CheckpointWriter::create(*here.group);
+    ASSERT_TRUE(writer.ok());
+    (void)training.advance(0, 1);
+    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(1)).ok());
+    (void)training.advance(1, 2);
+    ASSERT_TRUE((*writer)->wait().ok());
+    // What lies in the way of the next one is a file that cannot be replaced by a folder.
+    if (here.rank == 0) overwrite(folder / "saved/iter_0000002", "in the way");
+    (void)training.advance(2, 3);
+    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(2)).ok());
+    (void)training.advance(3, 4);
+    const Status verdict = (*writer)->wait();
+    EXPECT_EQ(verdict.code(), Code::io) << verdict.to_string();
+    EXPECT_THAT(verdict.message(), testing::HasSubstr("saving a checkpoint: rank 0: "));
+  });
+  EXPECT_THAT(folder.names(), testing::ElementsAre("saved"));
+  EXPECT_EQ(bytes_of(folder / "saved/latest"), "iter_0000001\n");
+}
+
+}  // namespace
+}  // namespace tutti::test
