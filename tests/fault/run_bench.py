@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from launching import TOOL, LaunchTest
+from launching import TOOL, LaunchTest, pids_with
 
 NUMBER = (int, float)
 # docs/formats/bench.md: every field of a result, and what it may hold.
@@ -124,9 +124,8 @@ class Bench(LaunchTest):
         process = self.start("bench", "all_reduce", "-n", "2", "-b", "4M", "-e", "4M", "--iters",
                              "4000", "--budget", "60s")
         self.read_lines(process, 4)  # the table's head: both ranks are at work
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-            ranks = [int(word) for word in file.read().split()]
-        victims = [pid for pid in ranks if b"--as-rank" in open(f"/proc/{pid}/cmdline", "rb").read()]
+        victims = [pid for pid in pids_with(self.mark)
+                   if b"--as-rank" in open(f"/proc/{pid}/cmdline", "rb").read()]
         os.kill(victims[1], 9)
         self.assertEqual(process.wait(timeout=30), 1)
 

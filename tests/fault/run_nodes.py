@@ -132,8 +132,8 @@ class Partition(NodesTest):
         self.addCleanup(self.wire.close)
         self.rendezvous = f"{self.wire.address(0)}:29400"
 
-    def start_on(self, node, *program):
-        process = subprocess.Popen([*self.wire.enter(node), TOOL, *self.flags(node, grace="0.3"), *program],
+    def start_on(self, node, *words):
+        process = subprocess.Popen([*self.wire.enter(node), TOOL, *self.flags(node, grace="0.3"), *words],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True,
                                    env=self.environment(TUTTI_DEAD_AFTER=str(self.DEAD_AFTER)))
@@ -155,6 +155,18 @@ class Partition(NodesTest):
                 self.assertIn("node 1 (host ", err)
                 self.assertIn(") is cut off from node 0 ", err)
             self.assertLess(time.monotonic() - began, self.DEAD_AFTER + 4, f"cut {cut}")
+
+    def test_after_a_cut_that_heals_both_sides_meet_in_the_next_attempt(self):
+        text = "print('ready')\nif os.environ['TUTTI_RESTART'] == '0': signal.pause()\n"
+        job = [self.start_on(node, "--max-restarts", "1", *self.script(text)) for node in range(2)]
+        for launcher in job:
+            self.read_lines(launcher, 2)
+        self.wire.cut = {0, 1}
+        for launcher in job:
+            self.assertIn("is cut off from node 0", launcher.stderr.readline())
+        self.wire.cut = set()
+        for launcher in job:
+            self.assertEqual(self.finish(launcher)[:2], (0, "ready\nready\n"))
 
 
 if __name__ == "__main__":

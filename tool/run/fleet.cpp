@@ -169,6 +169,7 @@ void Fleet::wait_for_events() {
     events.push_back({node.leash && node.leash->pending() ? node.leash_end.get() : -1, POLLOUT, 0});
   }
   // The clock is looked at often enough for its deadlines, which are seconds.
+  // bounded: 200 ms.
   if (::poll(events.data(), events.size(), 200) <= 0) return;
   if (events[1].revents != 0) pass_input_on();
   for (std::size_t index = 0; index < nodes_.size(); ++index) {
@@ -189,6 +190,7 @@ bool Fleet::wants_input() const {
 // Piece by piece: more than rank 0 reads would only wait elsewhere.
 void Fleet::pass_input_on() {
   std::array<char, 65536> buffer;
+  // bounded: poll said that there is something to read.
   const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   input_ended_ = got <= 0;

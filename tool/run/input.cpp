@@ -26,11 +26,13 @@ Result<Input> Input::open(Source source) {
 void Input::pump() {
   if (waiting_.empty() && source_ == Source::own) {
     std::array<char, 4096> buffer;
+    // bounded: poll said that there is something to read.
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) return relay_.reset();  // the end, or a background job that may not read
     waiting_.assign(buffer.data(), static_cast<std::size_t>(got));
   }
+  // bounded: the pipe does not block.
   const ssize_t written = ::write(relay_.get(), waiting_.data(), waiting_.size());
   if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
   if (written < 0 && errno != EAGAIN && errno != EINTR) {

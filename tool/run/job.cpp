@@ -116,6 +116,7 @@ Result<Descriptor> Job::open_log(int rank, const char* ending) const {
   // A restart goes on where the last attempt's log ends.
   const int beginning = rendezvous_.world().restart > 0 ? O_APPEND : O_TRUNC;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  // bounded: kFlags has O_NONBLOCK.
   Descriptor log(::open(path.c_str(), kFlags | beginning, 0600));
   if (!log) return errno_status(fmt::format("cannot write {}", path));
   return log;
@@ -159,6 +160,7 @@ void Job::wait_for_events() {
   std::optional<Nanoseconds> wake = escalation_.next();
   for (const auto& moment : {give_up_at_, remind_at_, judge_at_})
     if (moment) wake = wake ? std::min(*wake, *moment) : moment;
+  // bounded: a minute at most; then it looks around.
   if (::poll(events.data(), events.size(), milliseconds_until(wake)) <= 0) return;
   if ((events[3].revents | events[4].revents) != 0) input_->pump();
   if (events[5].revents != 0) leash_->pump();

@@ -21,13 +21,20 @@
 namespace tutti::tool {
 namespace {
 
-constexpr int kSocket = 0;  // of the keeper
+constexpr int kSocket = 0;   // of the keeper
+constexpr int kIdle = 1000;  // ms
+// With a keeper that is stopped; the longest task, a sweep, takes a few seconds.
+constexpr timeval kPatience{30, 0};
+// Of a process that is nobody's child any more.
+constexpr int kUnknownEnd = SIGKILL;
 
 int wait_for(pid_t process) {
   int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  pid_t got = 0;
+  // bounded: it has ended, or SIGKILL is on its way.
+  while ((got = ::waitpid(process, &status, 0)) < 0 && errno == EINTR) {
   }
-  return status;
+  return got == process ? status : kUnknownEnd;
 }
 
 // The keeper's own life: one thread, no descriptors but its socket and one for deaths.
@@ -45,16 +52,20 @@ class Keeping {
   }
 
  private:
-  // Waits for a request and does it; what was left behind and has ended meanwhile is no zombie.
+  // Waits for a request and does it. What was left behind and has ended meanwhile is looked for when
+  // nothing else is to be done: that walks through all processes of the host.
   bool serve_one() {
     pollfd events[] = {{kSocket, POLLIN, 0}, {deaths_.get(), POLLIN, 0}};
-    if (::poll(events, 2, -1) < 0) return errno == EINTR;
-    if (events[1].revents != 0) {
-      signalfd_siginfo info;
-      while (::read(deaths_.get(), &info, sizeof info) > 0) {
-      }
+    // bounded: by the launcher's life: its end closes the socket.
+    const int ready = ::poll(events, 2, somebody_ended_ ? kIdle : -1);
+    if (ready < 0) return errno == EINTR;
+    if (ready == 0) {
+      somebody_ended_ = false;
       reap_ended_children(processes_);
     }
+    signalfd_siginfo info;
+    // bounded: a signalfd that does not block.
+    while (::read(deaths_.get(), &info, sizeof info) > 0) somebody_ended_ = true;
     if (events[0].revents == 0) return true;
     KeeperRequest request;
     std::string text;
@@ -104,6 +115,7 @@ class Keeping {
   Keeper::Duties duties_;
   Descriptor deaths_ = notice_deaths();
   std::set<pid_t> processes_;  // started and not reaped
+  bool somebody_ended_ = false;
 };
 
 [[noreturn]] void keep(int socket, Keeper::Duties duties) {
@@ -131,6 +143,8 @@ Result<Keeper> Keeper::start(Duties duties) {
     return errno_status("cannot make a socket");
   Descriptor theirs(ends[0]);
   Descriptor ours(ends[1]);
+  for (const int wait : {SO_RCVTIMEO, SO_SNDTIMEO})
+    ::setsockopt(ours.get(), SOL_SOCKET, wait, &kPatience, sizeof kPatience);
   const bool leave_daemons = duties.leave_daemons;
   const pid_t pid = ::fork();
   if (pid < 0) return errno_status("cannot fork");

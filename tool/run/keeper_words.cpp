@@ -16,6 +16,7 @@ constexpr std::size_t kMostDescriptors = 16;
 bool put_all(int socket, const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
+    // bounded: kPatience, or the launcher's life.
     const ssize_t put = ::send(socket, at, bytes, MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return false;
@@ -28,6 +29,7 @@ bool put_all(int socket, const void* data, std::size_t bytes) {
 bool take_all(int socket, void* data, std::size_t bytes) {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
+    // bounded: likewise.
     const ssize_t got = ::recv(socket, at, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
@@ -111,6 +113,7 @@ bool send_request(int socket, KeeperRequest request, const std::string& text,
     std::memcpy(CMSG_DATA(head), descriptors.data(), bytes);
   }
   ssize_t put = 0;
+  // bounded: likewise.
   while ((put = ::sendmsg(socket, &message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
   }
   if (put <= 0) return false;
@@ -129,6 +132,7 @@ bool take_request(int socket, KeeperRequest& request, std::string& text,
   message.msg_control = room.data();
   message.msg_controllen = room.size();
   ssize_t got = 0;
+  // bounded: likewise.
   while ((got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
   }
   if (got <= 0) return false;

@@ -38,6 +38,7 @@ Result<Leash> Leash::take(NodeOrder& order) {
 
 void Leash::pump() {
   std::array<char, 65536> buffer;
+  // bounded: by whoever holds the other end: an order comes at once, what follows when poll says so.
   const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0)

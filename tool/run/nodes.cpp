@@ -362,11 +362,13 @@ void Rendezvous::publish(std::optional<Failure> failure, bool over) {
     over_ = over_ || over;
   }
   const std::uint64_t one = 1;
+  // bounded: an eventfd that does not block.
   if (::write(news_.get(), &one, sizeof one) < 0) return;  // full means that it is readable already
 }
 
 void Rendezvous::acknowledge() {
   std::uint64_t count = 0;
+  // bounded: it does not block.
   if (::read(news_.get(), &count, sizeof count) < 0) return;
 }
 
@@ -411,6 +413,7 @@ Rendezvous::~Rendezvous() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
+  // bounded: a round of the thread ends within dead_after_.
   if (thread_.joinable()) thread_.join();
 }
 

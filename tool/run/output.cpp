@@ -27,6 +27,7 @@ void OutputSink::flush() {
     pollfd ready{descriptor_, POLLOUT, 0};
     if (::poll(&ready, 1, 0) <= 0) break;
     const std::size_t piece = std::min<std::size_t>(waiting_.size() - written, PIPE_BUF);
+    // bounded: poll said that it takes some; see this file's head.
     const ssize_t got = ::write(descriptor_, waiting_.data() + written, piece);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) break;
     if (got < 0) {
@@ -41,6 +42,7 @@ void OutputSink::flush() {
 
 void LineStream::pump() {
   std::array<char, 65536> buffer;
+  // bounded: the pipe does not block.
   const ssize_t got = ::read(pipe_.get(), buffer.data(), buffer.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) return finish();

@@ -33,6 +33,7 @@ Signals::~Signals() {
 
 int Signals::take() {
   signalfd_siginfo info{};
+  // bounded: a signalfd that does not block.
   if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return 0;
   return static_cast<int>(info.ssi_signo);
 }

@@ -42,6 +42,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   ::sigprocmask(SIG_SETMASK, &launch.signal_mask, nullptr);
   ::execve(launch.path.c_str(), arguments, environment);
   const int error = errno;
+  // bounded: a pipe takes so little at once.
   if (::write(failure, &error, sizeof error) < 0) ::_exit(126);
   ::_exit(127);
 }
@@ -50,6 +51,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 int await_exec(int pipe) {
   int error = 0;
   ssize_t got = 0;
+  // bounded: exec, or the child's end, closes the pipe.
   while ((got = ::read(pipe, &error, sizeof error)) < 0 && errno == EINTR) {
   }
   return got == sizeof error ? error : 0;
@@ -101,6 +103,7 @@ Started start_program(const SpawnOptions& launch, const std::vector<std::string>
            failure->write.get(), parent);
   failure->write.reset();
   const int error = await_exec(failure->read.get());
+  // bounded: it exits right after it has said why.
   if (error != 0) ::waitpid(pid, nullptr, 0);
   return {error == 0 ? pid : -1, 0, error};
 }
