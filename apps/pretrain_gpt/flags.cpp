@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 
 #include "range.hpp"
@@ -182,6 +183,15 @@ void add_logs(CLI::App& app, Flags& flags) {
   app.add_flag("--async-save", flags.async_save,
                "Write checkpoints beside training, from a copy of what they hold")
       ->group(group);
+  app.add_option("--on-failure", flags.on_failure,
+                 "When a rank is lost: 'stop'; 'restart': stop, and go on from --load latest when "
+                 "tutti run --max-restarts starts it again; 'shrink': go on without it")
+      ->check(CLI::IsMember({kStop, kRestart, kShrink}))
+      ->group(group);
+  app.add_flag("--buddy", flags.buddy,
+               "Copy each shard to a neighbour after every step, so that it is not lost with its "
+               "rank; needs --use-distributed-optimizer and --on-failure shrink")
+      ->group(group);
   app.add_option("--load", flags.load,
                  "Go on from a folder's latest checkpoint, or from one; 'latest': from the newest "
                  "whole one of --save, or begin anew where there is none")
@@ -269,6 +279,8 @@ Parsed parse_flags(int argc, const char* const* argv) {
   add_faults(app, parsed.flags);
   try {
     app.parse(argc, argv);
+    if (parsed.flags.on_failure == kRestart && parsed.flags.load.empty())
+      parsed.flags.load = kLatest;
     if (auto status = check_flags(parsed.flags); !status.ok()) {
       parsed.exit_code = 2;
       parsed.text = status.message();
@@ -319,16 +331,33 @@ tutti::Status check_flags(const Flags& flags) {
     return bad("--save-interval needs --save");
   }
   if (flags.async_save && flags.save.empty()) return bad("--async-save needs --save");
+  if (flags.on_failure == kRestart && (flags.save.empty() || flags.load != kLatest)) {
+    return bad("--on-failure restart needs --save, and --load latest or none");
+  }
+  if (flags.buddy && !(flags.use_distributed_optimizer && flags.on_failure == kShrink)) {
+    return bad("--buddy needs --use-distributed-optimizer and --on-failure shrink");
+  }
   if (flags.load == kLatest && flags.save.empty()) {
     return bad("--load latest needs --save: it means the newest checkpoint there");
   }
   return {};
 }
 
+BatchShare share_of_batch(const Flags& flags, int rank, int ranks) {
+  const int total = flags.global_batch_size / flags.micro_batch_size;
+  const int more = total % ranks;
+  return {rank * (total / ranks) + std::min(rank, more), total / ranks + (rank < more ? 1 : 0),
+          total};
+}
+
 tutti::Status check_batches(Flags& flags, int ranks) {
   const std::int64_t at_once = std::int64_t{flags.micro_batch_size} * ranks;
   if (flags.global_batch_size == 0 && at_once <= std::numeric_limits<int>::max())
     flags.global_batch_size = static_cast<int>(at_once);
+  // Those that are left must be able to share it out as well.
+  if (flags.on_failure == kShrink && flags.global_batch_size % flags.micro_batch_size == 0 &&
+      flags.global_batch_size >= at_once)
+    return {};
   if (flags.global_batch_size < 1 || flags.global_batch_size % at_once != 0) {
     return bad(fmt::format(
         "--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "

@@ -22,7 +22,11 @@ struct Planted {
   }
 };
 
-inline constexpr const char* kLatest = "latest";
+inline constexpr const char* kLatest = "latest";  // of --load
+// Of --on-failure.
+inline constexpr const char* kStop = "stop";
+inline constexpr const char* kRestart = "restart";
+inline constexpr const char* kShrink = "shrink";
 
 struct Flags {
   // Model.
@@ -84,6 +88,8 @@ struct Flags {
   std::int64_t save_interval = 0;
   int keep = 0;
   bool async_save = false;
+  std::string on_failure = kStop;
+  bool buddy = false;
   std::string load;  // kLatest: from the folder of --save
   bool print_weight_hash = false;
   int threads = 1;
@@ -103,6 +109,16 @@ struct Parsed {
   std::string text;
 };
 Parsed parse_flags(int argc, const char* const* argv);
+
+// The micro-batches of a step that one rank computes: [first, first + count) of `total`. The same
+// step has the same ones on any number of ranks; where they do not divide, the first ranks have one
+// more.
+struct BatchShare {
+  int first = 0;
+  int count = 0;
+  int total = 0;
+};
+BatchShare share_of_batch(const Flags& flags, int rank, int ranks);
 
 // invalid_argument names the flags that do not fit together, or not this many ranks.
 tutti::Status check_flags(const Flags& flags);

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   if (auto status = pretrain::check_outputs(flags); !status.ok())
     return refuse(status.message(), 2);
   tutti::GroupOptions options;
+  options.survives_losses = flags.on_failure == pretrain::kShrink;
   if (!flags.trace.empty()) {
     auto config = tutti::Config::from_environment();
     if (!config.ok()) return refuse(config.status().message(), 2);

@@ -119,6 +119,39 @@ class Comparison {
 
 }  // namespace
 
+void Whereabouts::note(const Position& position, std::string guard) {
+  // Ranks that are a step ahead, and copies of shards that are two behind.
+  constexpr std::size_t kMost = 4;
+  while (!stands_.empty() && stands_.back().position.steps >= position.steps) stands_.pop_back();
+  stands_.push_back({position, std::move(guard)});
+  if (stands_.size() > kMost) stands_.pop_front();
+}
+
+Result<Whereabouts::Stand> Whereabouts::share(tutti::Group& group, std::int64_t step) const {
+  Stand stand;
+  std::int64_t root = group.size();
+  for (const Stand& one : stands_)
+    if (one.position.steps == step) {
+      stand = one;
+      root = group.rank();
+    }
+  Status status = group.all_reduce(tutti::Buffer::of(&root, 1), tutti::ReduceOp::min);
+  if (!status.ok()) return status;
+  if (root == group.size())
+    return Status(Code::internal, fmt::format("no rank knows where step {} ended", step));
+  std::int64_t words[] = {stand.position.steps, stand.position.updates,
+                          static_cast<std::int64_t>(stand.position.sequences),
+                          static_cast<std::int64_t>(stand.guard.size())};
+  status = group.broadcast(tutti::Buffer::of(words, std::size(words)), static_cast<int>(root));
+  if (!status.ok()) return status;
+  stand.position = {words[0], words[1], static_cast<std::uint64_t>(words[2])};
+  stand.guard.resize(static_cast<std::size_t>(words[3]));
+  status = group.broadcast(tutti::Buffer::of(stand.guard.data(), stand.guard.size()),
+                           static_cast<int>(root));
+  if (!status.ok()) return status;
+  return stand;
+}
+
 CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
                              const LearningRate& schedule, const Data& data,
                              const LossGuard& guard) {

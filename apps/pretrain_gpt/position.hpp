@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,21 @@ struct Position {
 tutti::train::CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
                                            const tutti::train::LearningRate& schedule,
                                            const Data& data, const tutti::train::LossGuard& guard);
+
+// The last positions, for a run that goes back a step or two when a rank is lost.
+class Whereabouts {
+ public:
+  struct Stand {
+    Position position;
+    std::string guard;  // LossGuard::state
+  };
+  void note(const Position& position, std::string guard);
+  // Collective: where the run stood after that step, by the lowest rank that has been there.
+  tutti::Result<Stand> share(tutti::Group& group, std::int64_t step) const;
+
+ private:
+  std::deque<Stand> stands_;  // oldest first
+};
 
 struct Resumed {
   Position position;

@@ -178,6 +178,13 @@ void TrainingReport::stopped(std::int64_t step, bool saved) {
   write_log(fmt::format("{{\"event\":\"stopped\",\"step\":{},\"saved\":{}}}", step, saved));
 }
 
+void TrainingReport::shrunk(std::int64_t step, int before, int now, const std::string& why) {
+  print("{} of {} ranks left, going on after step {}: {}\n", now, before, step, why);
+  write_log(
+      fmt::format("{{\"event\":\"shrunk\",\"step\":{},\"before\":{},\"ranks\":{},\"why\":{}}}",
+                  step, before, now, quoted(why)));
+}
+
 void TrainingReport::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;

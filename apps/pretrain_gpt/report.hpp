@@ -60,6 +60,8 @@ class TrainingReport {
   void nothing_left();
   // --load latest, and there is none in `folder`.
   void begun_anew(const std::string& folder);
+  // Ranks were lost, for that reason; those that are left go on after this step.
+  void shrunk(std::int64_t step, int before, int now, const std::string& why);
   // By a signal to some rank, after this step.
   void stopped(std::int64_t step, bool saved);
   // To be compared with what is measured, at the end.

@@ -42,6 +42,7 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
   options.layer.bucket_bytes = flags.bucket_size;
   options.layer.clip_grad = flags.clip_grad;
   options.layer.check_for_nan = flags.check_for_nan;
+  options.layer.buddy = flags.buddy;
   options.layer.groups = {{.weight_decay = flags.weight_decay}, {.weight_decay = 0}};
   if (flags.optimizer == "sgd") {
     options.layer.optimizer = train_::Sgd{.momentum = flags.sgd_momentum};
@@ -53,26 +54,43 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
   return options;
 }
 
+// A rank is lost, or has left; what this one did is not at fault.
+bool is_by_others(const Status& status) {
+  return status.code() == Code::peer_lost || status.code() == Code::timed_out ||
+         status.code() == Code::aborted;
+}
+
+LossGuard guard_of(const Flags& flags) {
+  return LossGuard({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss});
+}
+
 class Trainer {
  public:
   Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data)
       : group_(std::move(group)),
         flags_(flags),
         data_(std::move(data)),
-        accumulation_(flags.global_batch_size / (flags.micro_batch_size * group_->size())),
-        guard_({flags.check_for_nan, flags.strict_loss_check, flags.check_for_spiky_loss}),
+        guard_(guard_of(flags)),
         schedule_(flags.schedule()) {}
 
   Status set_up();
   Status run();
   // What could not be written, though training went well.
   Status unwritten() const { return report_ ? report_->failure() : Status(); }
+  // Whether those that are left can do without whoever is lost, and going on without.
+  bool can_go_on(const Status& status) const;
+  Status go_on(const Status& why);
   // So that nobody waits for a rank that stopped alone.
   void give_up(const Status& status);
 
  private:
   Status find_latest();
   Status resume();
+  Status open_report();
+  Status open_channels();
+  Status recover();
+  Status start_over(const Status& why);
+  Status stand_at(std::int64_t step);
   bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
   Status look_ahead();
   Status one_step(std::int64_t step);
@@ -87,7 +105,7 @@ class Trainer {
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
   Data data_;
-  int accumulation_;
+  BatchShare share_;  // of each step's micro-batches
   LossGuard guard_;
   bool common_decision_ = false;  // all ranks end alike
   bool begins_anew_ = false;      // --load latest found nothing
@@ -100,6 +118,8 @@ class Trainer {
   std::unique_ptr<StepLog> log_;
   std::unique_ptr<Checkpoints> checkpoints_;
   Position at_;
+  Whereabouts whereabouts_;  // at_, and of the steps before
+  bool has_shrunk_ = false;
   train_::LearningRate schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
   double loss_sum_ = 0;                // of this step and rank
@@ -128,10 +148,20 @@ Status Trainer::set_up() {
   if (!flags_.load.empty()) {
     if (auto status = resume(); !status.ok()) return status;
   }
-  auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
-  if (!copy.ok()) return copy.status();
-  validation_group_ = *copy;
-  if (group_->rank() == 0) {
+  whereabouts_.note(at_, guard_.state());
+  if (auto status = open_report(); !status.ok()) return status;
+  if (report_ && begins_anew_) report_->begun_anew(flags_.save);
+  if (report_ && !flags_.load.empty()) report_->resumed(flags_.load);
+  for (const std::string& text : warnings_) say(at_.steps, text);
+  if (flags_.predict && !is_done()) {
+    if (auto status = look_ahead(); !status.ok()) return status;
+  }
+  return open_channels();
+}
+
+// On rank 0, whoever that is now.
+Status Trainer::open_report() {
+  if (group_->rank() == 0 && !report_) {
     auto report = TrainingReport::open(flags_, group_->size(), at_.steps + 1);
     if (!report.ok()) return report.status();
     report_ = *std::move(report);
@@ -141,13 +171,16 @@ Status Trainer::set_up() {
         fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
                     flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
         model_->layer().describe());
-    if (!flags_.load.empty()) report_->resumed(flags_.load);
-    if (begins_anew_) report_->begun_anew(flags_.save);
-    for (const std::string& text : warnings_) say(at_.steps, text);
   }
-  if (flags_.predict && !is_done()) {
-    if (auto status = look_ahead(); !status.ok()) return status;
-  }
+  return {};
+}
+
+// All that hangs on the group besides the model.
+Status Trainer::open_channels() {
+  share_ = share_of_batch(flags_, group_->rank(), group_->size());
+  auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
+  if (!copy.ok()) return copy.status();
+  validation_group_ = *copy;
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
@@ -176,8 +209,8 @@ Status Trainer::resume() {
   if (!resumed.ok()) return resumed.status();
   at_ = resumed->position;
   schedule_ = resumed->schedule;
-  warnings_ = std::move(info->warnings);
-  warnings_.insert(warnings_.end(), resumed->warnings.begin(), resumed->warnings.end());
+  for (const auto& more : {info->warnings, resumed->warnings})
+    warnings_.insert(warnings_.end(), more.begin(), more.end());
   return {};
 }
 
@@ -211,10 +244,10 @@ torch::Tensor Trainer::plant(torch::Tensor loss, std::int64_t step, int number) 
 
 // 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
 Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
-  if (auto status = model_->begin_micro_batch(micro + 1 == accumulation_); !status.ok()) {
+  if (auto status = model_->begin_micro_batch(micro + 1 == share_.count); !status.ok()) {
     return status;
   }
-  const auto index = static_cast<std::uint64_t>(group_->rank() * accumulation_ + micro);
+  const auto index = static_cast<std::uint64_t>(share_.first + micro);
   const auto size = flags_.micro_batch_size;
   const TokenBatch batch =
       data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
@@ -229,7 +262,7 @@ Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
 tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
   loss_sum_ = 0;
   tokens_ = 0;
-  for (int micro = 0; micro < accumulation_; ++micro) {
+  for (int micro = 0; micro < share_.count; ++micro) {
     try {
       if (auto status = micro_batch(step, number, micro); !status.ok()) return status;
     } catch (const tutti::libtorch::GateError& error) {
@@ -238,7 +271,8 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
       return Status(Code::internal, std::string("forward: ") + error.what_without_backtrace());
     }
   }
-  if (flags_.die && flags_.die->hits(step, group_->rank(), number)) ::raise(SIGKILL);
+  if (flags_.die && !has_shrunk_ && flags_.die->hits(step, group_->rank(), number))
+    ::raise(SIGKILL);
   return model_->step({.lr = schedule_.at(at_.updates + 1),
                        .tokens = tokens_,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
@@ -266,6 +300,7 @@ Status Trainer::one_step(std::int64_t step) {
     const double lr = schedule_.at(at_.updates + 1);
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
            at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
+    whereabouts_.note(at_, guard_.state());
     return log_->publish({step, loss_sum_, tokens_, lr, *report, times});
   }
 }
@@ -276,10 +311,8 @@ Status Trainer::validate(std::int64_t step) {
   net_->eval();
   double sums[2] = {0, 0};
   for (int round = 0; round < flags_.eval_iters; ++round) {
-    for (int micro = 0; micro < accumulation_; ++micro) {
-      const auto index =
-          (static_cast<std::uint64_t>(round) * group_->size() + group_->rank()) * accumulation_ +
-          micro;
+    for (int micro = 0; micro < share_.count; ++micro) {
+      const auto index = static_cast<std::uint64_t>(round * share_.total + share_.first + micro);
       const TokenBatch batch =
           data_.validation(index * flags_.micro_batch_size, flags_.micro_batch_size);
       sums[0] += loss_sum(*net_, batch, flags_.micro_batch_size, nullptr).item<float>();
@@ -301,7 +334,7 @@ Status Trainer::save() {
   info.ranks = group_->size();
   info.order = model_->layer().order();
   auto status = checkpoints_->save(model_->layer(), info);
-  common_decision_ = !status.ok();
+  common_decision_ = !status.ok() && !is_by_others(status);
   return status;
 }
 
@@ -325,7 +358,7 @@ Status Trainer::run() {
   }
   if (auto status = log_->flush(); !status.ok()) return status;
   if (auto status = checkpoints_->finish(); !status.ok()) {
-    common_decision_ = true;
+    common_decision_ = !is_by_others(status);
     return status;
   }
   std::string hash;
@@ -340,13 +373,78 @@ Status Trainer::run() {
   return model_->layer().group().barrier();  // nobody leaves while others still need it
 }
 
+// ---- without those that are lost
+
+bool Trainer::can_go_on(const Status& status) const {
+  return flags_.on_failure == kShrink && is_by_others(status) && !common_decision_ &&
+         !(log_ && log_->stopped_by_guard());
+}
+
+Status Trainer::go_on(const Status& why) {
+  const int before = group_->size();
+  auto survivors = group_->shrink();
+  if (!survivors.ok()) return survivors.status().annotate("going on without lost ranks");
+  group_ = *survivors;
+  if (group_->size() == before) {
+    common_decision_ = true;  // nobody is lost: it would happen again
+    return why;
+  }
+  // What hangs on the old group ends now: whoever is lost is lost to all of it.
+  log_.reset();
+  checkpoints_.reset();
+  validation_group_.reset();
+  has_shrunk_ = true;
+  stops_ = false;  // whoever was asked asks again
+  if (auto status = recover(); !status.ok()) return status;
+  if (report_) report_->shrunk(at_.steps, before, group_->size(), why.message());
+  return run();
+}
+
+Status Trainer::recover() {
+  if (model_ == nullptr) return start_over({});
+  const auto step = model_->recover({group_, group_});
+  if (!step.ok()) return start_over(step.status());
+  if (auto status = stand_at(*step); !status.ok()) return status;
+  if (auto status = open_report(); !status.ok()) return status;
+  return open_channels();
+}
+
+// From the newest checkpoint, when the state itself is lost. Another loss is another matter.
+Status Trainer::start_over(const Status& why) {
+  if (!group_->health().ok()) return why;
+  if (flags_.save.empty()) {
+    common_decision_ = true;
+    return why;
+  }
+  model_.reset();
+  report_.reset();
+  at_ = {};
+  guard_ = guard_of(flags_);
+  schedule_ = flags_.schedule();
+  flags_.load = kLatest;
+  begins_anew_ = false;
+  warnings_ = {why.message()};
+  Status status = set_up();
+  if (!status.ok()) model_.reset();  // half made, it must not be taken for one that was trained
+  return status;
+}
+
+// A rank that has not been there asks one that has.
+Status Trainer::stand_at(std::int64_t step) {
+  auto stand = whereabouts_.share(*group_, step);
+  if (!stand.ok()) return stand.status();
+  at_ = stand->position;
+  guard_ = guard_of(flags_);
+  return guard_.restore(stand->guard);
+}
+
 void Trainer::say(std::int64_t step, const std::string& text) {
   if (report_) report_->warning(step, text);
 }
 
 void Trainer::give_up(const Status& status) {
   if (model_ == nullptr) return;
-  if (common_decision_ || log_->stopped_by_guard()) {
+  if (common_decision_ || (log_ && log_->stopped_by_guard())) {
     // Who leaves first would take the others' last collectives, and their verdict, away from them.
     (void)group_->barrier({.timeout = std::chrono::seconds(30)}).ok();
     return;
@@ -365,6 +463,7 @@ TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data 
     return {status, given};
   }
   Status status = trainer.run();
+  while (!status.ok() && trainer.can_go_on(status)) status = trainer.go_on(status);
   if (status.ok()) return {trainer.unwritten(), false};
   trainer.give_up(status);
   return {status, false};

@@ -71,7 +71,7 @@ class ThreadWriter final : public train::CheckpointWriter {
 
   std::shared_ptr<Group> group_;
   std::optional<Saving> saving_;
-  std::vector<std::byte> memory_;
+  CopyMemory memory_;
   std::thread thread_;
   Status verdict_;  // the thread's until done_
   std::atomic<bool> done_{true};

@@ -128,12 +128,12 @@ void Saving::list_facts(DataParallel& model) {
     manifest_.step_counts[model.parameters()[i].name] = counts[i];
 }
 
-void Saving::keep_copies(std::vector<std::byte>& memory) {
+void Saving::keep_copies(CopyMemory& memory) {
   std::size_t bytes = 0;
   for (const auto* tensors : {&state_, &model_})
     for (const TensorToWrite& tensor : *tensors) bytes += tensor.values.bytes();
-  if (memory.size() < bytes) memory.resize(bytes);
-  std::byte* at = memory.data();
+  if (memory.bytes < bytes) memory = {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
+  std::byte* at = memory.data.get();
   for (auto* tensors : {&state_, &model_})
     for (TensorToWrite& tensor : *tensors) {
       const ConstBuffer values = tensor.values;

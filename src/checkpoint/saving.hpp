@@ -10,6 +10,7 @@
 // train on while another thread finishes.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@
 
 namespace tutti::checkpoint {
 
+// Not zeroed: each page is touched once.
+struct CopyMemory {
+  std::unique_ptr<std::byte[]> data;
+  std::size_t bytes = 0;
+};
+
 class Saving {
  public:
   Saving(std::string folder, train::CheckpointInfo info, int keep)
@@ -31,7 +38,7 @@ class Saving {
   // either leaves nothing in the folder.
   Status prepare(train::DataParallel& model);
   // `memory` is the caller's, to be used again for the next one. Throws where there is none.
-  void keep_copies(std::vector<std::byte>& memory);
+  void keep_copies(CopyMemory& memory);
   Status finish(Group& group);
 
  private:

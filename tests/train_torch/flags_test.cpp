@@ -73,6 +73,31 @@ TEST(Flags, what_does_not_fit_together_is_refused) {
   EXPECT_NE(parse({"--foo"}).text.find("see pretrain_gpt --help"), std::string::npos);
   Flags flags = parse({"--micro-batch-size", "1048576"}).flags;
   EXPECT_FALSE(check_batches(flags, 1 << 20).ok());  // more than an int holds
+  EXPECT_EQ(parse({"--async-save"}).text, "--async-save needs --save");
+  EXPECT_EQ(parse({"--on-failure", "restart"}).exit_code, 2);
+  EXPECT_EQ(parse({"--on-failure", "restart", "--save", "d"}).flags.load, kLatest);
+  EXPECT_EQ(parse({"--on-failure", "restart", "--save", "d", "--load", "e"}).exit_code, 2);
+  EXPECT_EQ(parse({"--on-failure", "hope"}).exit_code, 2);
+  EXPECT_EQ(parse({"--buddy", "--on-failure", "shrink"}).exit_code, 2);
+}
+
+TEST(Flags, a_batch_that_does_not_divide_is_shared_out_where_ranks_may_be_lost) {
+  const std::vector<std::string> words = {"--micro-batch-size", "2", "--global-batch-size", "10"};
+  Flags flags = parse(words).flags;
+  EXPECT_FALSE(check_batches(flags, 3).ok());
+  flags.on_failure = kShrink;
+  EXPECT_TRUE(check_batches(flags, 3).ok());
+  EXPECT_FALSE(check_batches(flags, 6).ok()) << "a rank would have nothing to do";
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    int next = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const BatchShare share = share_of_batch(flags, rank, ranks);
+      EXPECT_EQ(share.first, next);
+      EXPECT_GE(share.count, 5 / ranks);
+      next += share.count;
+    }
+    EXPECT_EQ(next, 5);
+  }
 }
 
 }  // namespace

@@ -119,6 +119,54 @@ class Beside(RecoveryTest):
             self.assertRegex(run.err, f"pretrain_gpt: rank {rank}: io: saving a checkpoint: rank 0: .*iter_0000002")
 
 
+class Shrinking(RecoveryTest):
+    SHRINK = ["--on-failure", "shrink", "--global-batch-size", "12", "--train-iters", "8"]
+
+    def go_on(self, ranks, *words, lost, at=5):
+        """Loses a rank at that step, goes on with the others; the same from a checkpoint of where they went on."""
+        kept = ["--save", self.save, "--save-interval", "1"]
+        run = self.start(ranks, *self.SHRINK, *words, *kept, "--die-at", f"{at}:{lost}")
+        self.assertIsNotNone(run.hash, run.text)
+        told = [line for line in run.log if line.get("event") == "shrunk"]
+        self.assertEqual([(line["before"], line["ranks"]) for line in told], [(ranks, ranks - 1)], run.text)
+        self.assertIn(f"rank {lost} ", told[0]["why"])
+        step = told[0]["step"]
+        self.assertIn(step, (at - 1, at - 2))
+        after = run.log[run.log.index(told[0]):]
+        losses = [line["loss"] for line in after if "event" not in line]
+        self.assertEqual(len(losses), 8 - step)
+        rest = self.train(ranks - 1, *self.SHRINK, *words, "--load", os.path.join(self.save, f"iter_{step:07}"))
+        self.assertEqual((run.hash, losses), (rest.hash, rest.losses))
+        return run, step
+
+    def test_plain_data_parallelism_goes_on_from_the_last_step(self):
+        run, step = self.go_on(3, lost=1)
+        self.assertEqual(step, 4)
+
+    def test_shards_come_back_from_the_buddy_also_when_rank_0_is_lost(self):
+        for lost in (2, 0):
+            with self.subTest(lost=lost):
+                self.go_on(3, *OVERLAPS, "--buddy", "--async-log-allreduce", lost=lost)
+
+    def test_batches_that_do_not_divide_are_shared_out_unevenly(self):
+        self.go_on(4, "--global-batch-size", "10", lost=3)
+
+    def test_a_lost_shard_is_loaded_from_the_last_checkpoint(self):
+        words = [*self.SHRINK, *OVERLAPS]
+        run = self.start(3, *words, "--save", self.save, "--save-interval", "3", "--die-at", "5:1")
+        self.assertIsNotNone(run.hash, run.text)
+        self.assertIn("kept is lost with it", run.out)
+        self.assertIn("iter_0000003: 3 of 8 steps are done", run.out)
+        rest = self.train(2, *words, "--load", os.path.join(self.save, "iter_0000003"))
+        self.assertEqual(run.hash, rest.hash)
+
+    def test_without_a_checkpoint_a_lost_shard_ends_the_run(self):
+        run = self.start(3, *self.SHRINK, *OVERLAPS, "--die-at", "5:1")
+        self.assertIsNone(run.hash)
+        for rank in (0, 2):
+            self.assertRegex(run.err, f"pretrain_gpt: rank {rank}: peer_lost: .*rank 1 kept is lost with it")
+
+
 class Signals(RecoveryTest):
     def test_the_first_signal_ends_with_a_checkpoint_after_the_same_step_on_every_rank(self):
         words = ["--train-iters", "30", "--async-log-allreduce", *OVERLAPS]
