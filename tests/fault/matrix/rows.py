@@ -101,8 +101,8 @@ def network_rows():
     long = dict(words="seconds=30 count=65536", needs="door", **common)
     yield Row("partition", "frames of both hosts are lost", parted, SILENT_S, act=actions.cut((0, 1)), **long)
     yield Row("partition-one-way", "frames of host 1 are lost", parted, SILENT_S, act=actions.cut((1,)), **long)
-    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 8,
-              words="seconds=3 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
+    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 20,
+              words="seconds=6 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
     yield Row("link-down", "host 1's interface goes down", parted, SILENT_S, act=actions.link_down, **long)
     yield Row("blackhole", "host 1 routes host 0 into a black hole", parted, SILENT_S, act=actions.blackhole, **long)
     yield Row("wrong-neighbour", "host 1 has a wrong neighbour entry for host 0", parted, SILENT_S,
