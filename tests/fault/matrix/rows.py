@@ -85,9 +85,9 @@ def liveness_rows():
     yield Row("slow-rank", "rank 1 gets 1 % of a core by a cpu cgroup", fine(says=("rank 1",)), 45,
               words="seconds=8 op=all_reduce:ring count=8388608", settings=("cpu=0.01",), act=actions.slow_down, transports=BOTH,
               environment=live, needs="door", heavy=False)
-    yield Row("stuck-compute", "rank 1 computes for 4 s, calls may take 2 s",
-              Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 3.0,
-              words="victim=1 how=compute compute=4 after=5 timeout=2 seconds=30", transports=BOTH, heavy=False)
+    yield Row("stuck-compute", "rank 1 computes for 6 s, calls may take 2 s",
+              Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 4.0,
+              words="victim=1 how=compute compute=6 after=5 timeout=2 seconds=30", transports=BOTH, heavy=False)
     yield Row("compute-alive", "rank 1 computes for 4 s, twice dead_after", fine(), 10,
               words="victim=1 how=compute compute=4 after=5 seconds=4", transports=BOTH, environment=live, heavy=False)
 
@@ -101,8 +101,8 @@ def network_rows():
     long = dict(words="seconds=30 count=65536", needs="door", **common)
     yield Row("partition", "frames of both hosts are lost", parted, SILENT_S, act=actions.cut((0, 1)), **long)
     yield Row("partition-one-way", "frames of host 1 are lost", parted, SILENT_S, act=actions.cut((1,)), **long)
-    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 8,
-              words="seconds=3 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
+    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 20,
+              words="seconds=6 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
     yield Row("link-down", "host 1's interface goes down", parted, SILENT_S, act=actions.link_down, **long)
     yield Row("blackhole", "host 1 routes host 0 into a black hole", parted, SILENT_S, act=actions.blackhole, **long)
     yield Row("wrong-neighbour", "host 1 has a wrong neighbour entry for host 0", parted, SILENT_S,
