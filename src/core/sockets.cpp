@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <condition_variable>
 #include <cstring>
 #include <limits>
@@ -56,6 +57,7 @@ Result<std::vector<SocketAddress>> look_up(const std::string& host, const std::s
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* found = nullptr;
+  // bounded: numbers are not looked up, and names only in a thread that nobody waits for beyond a deadline
   if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
     return Status(Code::io, ::gai_strerror(error));
   std::vector<SocketAddress> addresses;
@@ -206,6 +208,7 @@ Result<Dialled> begin_connect(const SocketAddress& address) {
   if (!dialled.socket) return errno_status("cannot make a socket");
   set_no_delay(dialled.socket.get());
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
+  // bounded: the socket is non-blocking
   const bool under_way = ::connect(dialled.socket.get(), name, address.length) == 0 ||
                          errno == EINPROGRESS || errno == EINTR;
   if (!under_way) dialled.error = errno;
@@ -299,7 +302,7 @@ void set_no_delay(int socket) noexcept {
 Result<bool> wait_ready(int descriptor, short events, Nanoseconds deadline) {
   while (true) {
     pollfd entry{descriptor, events, 0};
-    const int ready = ::poll(&entry, 1, poll_timeout(deadline));
+    const int ready = ::poll(&entry, 1, poll_timeout(deadline));  // bounded: the caller's deadline
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return errno_status("poll");
     if (steady_clock().now() >= deadline) return false;
@@ -313,7 +316,7 @@ Status read_fully(int descriptor, void* data, std::size_t bytes, Nanoseconds dea
     if (!ready.ok()) return ready.status();
     if (!*ready)
       return Status(Code::timed_out, fmt::format("{} bytes did not come in time", bytes));
-    const ssize_t got = ::read(descriptor, next, bytes);
+    const ssize_t got = ::read(descriptor, next, bytes);  // bounded: it is readable
     if (got == 0) return Status(Code::io, "the other side closed the connection");
     if (got < 0 && errno != EAGAIN && errno != EINTR) return errno_status("cannot read");
     if (got < 0) continue;
@@ -332,7 +335,10 @@ Status write_fully(int descriptor, const void* data, std::size_t bytes, Nanoseco
       return Status(Code::timed_out, fmt::format("{} bytes did not leave in time", bytes));
     // A peer that is gone is an error to report, not a signal to die of.
     ssize_t put = ::send(descriptor, next, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (put < 0 && errno == ENOTSOCK) put = ::write(descriptor, next, bytes);
+    if (put < 0 && errno == ENOTSOCK) {
+      // bounded: a pipe that is writable takes PIPE_BUF bytes at once
+      put = ::write(descriptor, next, std::min<std::size_t>(bytes, PIPE_BUF));
+    }
     if (put < 0 && errno != EAGAIN && errno != EINTR) return errno_status("cannot write");
     if (put < 0) continue;
     next += put;

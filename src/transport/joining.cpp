@@ -289,6 +289,7 @@ Status Joining::wait() {
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), kLookEvery));
+  // bounded: kLookEvery
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (watched[i].revents != 0 || now() >= attempts_.at(ids[i])->deadline())

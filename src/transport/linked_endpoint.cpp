@@ -189,10 +189,11 @@ void LinkedEndpoint::wait_for_news(Nanoseconds timeout) {
                       static_cast<long>((timeout - seconds).count())};
   const int bell = parts_.window->bell();
   pollfd watched[2] = {{bell, POLLIN, 0}, {reactor_.descriptor(), POLLIN, 0}};
-  if (::ppoll(watched, 2, &span, nullptr) <= 0) return;
+  if (::ppoll(watched, 2, &span, nullptr) <= 0) return;  // bounded: the caller's timeout
   if (watched[1].revents != 0) has_news_.store(true, std::memory_order_relaxed);
   if (watched[0].revents == 0) return;
   std::uint64_t rings = 0;
+  // bounded: it is readable, and nobody else reads it
   [[maybe_unused]] const auto drained = ::read(bell, &rings, sizeof rings);
 }
 

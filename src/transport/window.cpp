@@ -131,7 +131,7 @@ Result<std::shared_ptr<Window>> Window::attach(Descriptor memory, Descriptor bel
 
 void Window::ring() const noexcept {
   const std::uint64_t one = 1;
-  // A full counter means that it was rung already.
+  // bounded: non-blocking, and a full counter means that it was rung already
   [[maybe_unused]] const auto written = ::write(bell_.get(), &one, sizeof one);
 }
 
