@@ -90,7 +90,8 @@ class Link {
   // Delivers what has come, within reason. True if anything happened.
   virtual bool poll(MessageSink& sink) = 0;
   // After this returns the link touches no memory lent or placed for `channel` any more, and
-  // on_sent will not be called for it. Messages of that channel still arrive.
+  // on_sent will not be called for it. Messages of that channel still arrive, with what was in
+  // them: the peer may not know of the failure yet, and takes them for good.
   virtual void forget(std::uint32_t channel) = 0;
 
   // Signs of life (pulse.hpp), by the pulse thread alone. `beat` gives one to the peer; `heard` says

@@ -167,7 +167,9 @@ void Recovery::agree(int rank) {
   engine::Survivors& survivors = me.group->survivors();
   if (survivors.is_excluded() || was_given_up(rank)) return shut_out(rank);
   if (survivors.is_decided()) return go_on(rank);
-  const bool overslept = clock_.now() >= me.patience + kPatience / 2;
+  // The real one polls before it looks at the clock. Here what lies ready may be seen only a little
+  // later, so that one which was stopped listens for another while.
+  const bool overslept = clock_.now() > me.patience + 1ms;
   if (const std::uint64_t changes = survivors.changes(); changes != me.changes || overslept) {
     me.changes = changes;
     me.patience = clock_.now() + kPatience;

@@ -181,11 +181,11 @@ Sent SimNetwork::send(int from, int to, Header header, const void* payload, std:
   return {true, lend, bytes};
 }
 
-// What was lent for `channel` is not touched any more; zeros arrive in its place.
+// What was lent for `channel` is not touched any more: like the queue of a tcp link, it keeps a copy.
 void SimNetwork::forget(int from, int to, std::uint32_t channel) {
   for (Frame& frame : pipe(from, to).frames) {
     if (frame.header.channel != channel || frame.lent == nullptr) continue;
-    frame.copy.assign(frame.header.bytes, std::byte{0});
+    frame.copy.assign(frame.lent, frame.lent + frame.header.bytes);
     frame.lent = nullptr;
   }
 }

@@ -264,8 +264,9 @@ class Loopback : public testing::Test {
     ASSERT_EQ(::getsockname(listener.get(), where, &bytes), 0);
     far.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(far.get(), where, sizeof address), 0);
-    std::vector<Descriptor> sockets;
-    sockets.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    std::vector<ByteStream> sockets;
+    sockets.emplace_back(
+        Descriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
     link = std::make_unique<TcpLink>(0, 1, std::move(sockets), 32 * 1024, "host a");
     sink = std::make_unique<LinkMessages>(*link);
   }
