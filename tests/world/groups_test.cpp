@@ -208,7 +208,7 @@ std::ptrdiff_t open_descriptors() {
 void leave_descriptors(int left) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = 256;
+  limit.rlim_cur = limit.rlim_max = 256;  // or the library would help itself
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   std::vector<int> filling;
   for (int each = 0; (each = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;)
@@ -265,9 +265,9 @@ TEST_P(GroupsOfProcesses, are_given_up_by_all_when_one_rank_cannot_link) {
       const Status& status = again.status();
       EXPECT_EQ(status.code(), here.rank == 1 ? Code::out_of_memory : Code::peer_lost)
           << status.to_string();
-      EXPECT_NE(status.message().find("Too many open files"), std::string::npos)
-          << status.to_string();
-      EXPECT_EQ(status.peer(), here.rank == 1 ? -1 : 1) << status.to_string();
+      for (const char* words : {"rank 1 needs", "descriptors", "its limit is 256"})
+        EXPECT_NE(status.message().find(words), std::string::npos) << status.to_string();
+      EXPECT_EQ(status.peer(), 1) << status.to_string();
     });
 }
 
