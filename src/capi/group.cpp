@@ -25,11 +25,25 @@ Result<GroupOptions> options_of(const tutti_group_options* from) {
   return options;
 }
 
-// A split that leaves this rank out is ok with a null group, and gives no handle.
+// A split that leaves this rank out, or a grow that nobody waits for, is ok with a null group, and gives
+// no handle.
 Status hand_out(Result<std::shared_ptr<Group>> made, tutti_group** out) {
   if (!made.ok()) return made.status();
   if (*made != nullptr) give(out, *std::move(made));
   return Status();
+}
+
+// A group whose ranks meet in `store`: `make` is Group::create or Group::join.
+template <class Make>
+tutti_status* made_in(tutti_store* store, const tutti_group_options* options, tutti_group** group,
+                      Make make) noexcept {
+  return guard([&]() -> Status {
+    if (store == nullptr || group == nullptr) return null_argument("store or group");
+    *group = nullptr;
+    auto given = options_of(options);
+    if (!given.ok()) return given.status();
+    return hand_out(make(store->store, *std::move(given)), group);
+  });
 }
 
 // Runs `body` on the group behind the handle, for functions that hand something out.
@@ -46,13 +60,12 @@ tutti_status* with_group(const tutti_group* group, Out* out, Body body) noexcept
 
 tutti_status* tutti_group_create(tutti_store* store, const tutti_group_options* options,
                                  tutti_group** group) {
-  return guard([&]() -> Status {
-    if (store == nullptr || group == nullptr) return null_argument("store or group");
-    *group = nullptr;
-    auto given = options_of(options);
-    if (!given.ok()) return given.status();
-    return hand_out(Group::create(store->store, *std::move(given)), group);
-  });
+  return made_in(store, options, group, Group::create);
+}
+
+tutti_status* tutti_group_join(tutti_store* store, const tutti_group_options* options,
+                               tutti_group** group) {
+  return made_in(store, options, group, Group::join);
 }
 
 tutti_status* tutti_group_from_environment(const tutti_group_options* options,
@@ -108,6 +121,17 @@ tutti_status* tutti_group_shrink(tutti_group* group, const char* name, int64_t t
     *smaller = nullptr;
     return hand_out(whole.shrink(capi::text_or_empty(name), std::chrono::nanoseconds(timeout_ns)),
                     smaller);
+  });
+}
+
+tutti_status* tutti_group_grow(tutti_group* group, tutti_store* store, int most,
+                               const tutti_group_options* options, tutti_group** larger) {
+  return with_group(group, larger, [&](Group& whole) -> Status {
+    *larger = nullptr;
+    if (store == nullptr) return null_argument("store");
+    auto given = options_of(options);
+    if (!given.ok()) return given.status();
+    return hand_out(whole.grow(store->store, most, *std::move(given)), larger);
   });
 }
 

@@ -29,6 +29,7 @@ void check_vocabulary(void);
 void check_mistakes(tutti_group* group);
 void check_store(void);
 void check_file_store(void);
+void check_recovery(void);
 void check_meeting(tutti_group* group);
 void check_groups(tutti_group* group);
 void check_collectives(tutti_group* group);

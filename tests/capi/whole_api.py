@@ -1,4 +1,5 @@
-"""The C program calls every function of tutti/tutti.h: the dynamic linker says which it was asked for.
+"""The C program, alone and on four ranks, calls every function of tutti/tutti.h: the dynamic linker says which
+it was asked for.
 
 Usage: whole_api.py HEADER TOOL PROGRAM
 
@@ -23,9 +24,10 @@ def declared(header):
 def called(tool, program):
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": f"{folder}/log"}
-        done = subprocess.run([tool, "run", "-n", "4", program], env=environment, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"the program failed:\n{done.stdout}{done.stderr}")
+        for command in ([program], [tool, "run", "-n", "4", program]):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"the program failed:\n{done.stdout}{done.stderr}")
         found = set()
         for path in glob.glob(f"{folder}/log.*"):
             with open(path, encoding="utf-8", errors="replace") as file:
