@@ -107,6 +107,15 @@ void bind_making(GroupClass& group) {
                                    std::move(secret), survives_losses);
                     return made_by([&] { return Group::create(store, options); });
                   })
+      .def_static("join",
+                  [](std::shared_ptr<tutti::Store> store, std::string name,
+                     const std::string& order, std::optional<double> timeout,
+                     std::optional<double> join_timeout, std::string secret, bool survives_losses) {
+                    GroupOptions options =
+                        options_of(-1, -1, std::move(name), order, timeout, join_timeout,
+                                   std::move(secret), survives_losses);
+                    return made_by([&] { return Group::join(store, options); });
+                  })
       .def_static("from_environment",
                   [](std::string name, const std::string& order, std::optional<double> timeout,
                      std::optional<double> join_timeout, bool survives_losses) {
@@ -129,10 +138,18 @@ void bind_making(GroupClass& group) {
              if (word) order = order_of(*word);
              return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
            })
-      .def("shrink", [](HeldGroup& self, const std::string& name, std::optional<double> timeout) {
-        const auto patience =
-            std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout.value_or(0)));
-        return made_from(self, [&](Group& g) { return g.shrink(name, patience); });
+      .def("shrink",
+           [](HeldGroup& self, const std::string& name, std::optional<double> timeout) {
+             const auto patience =
+                 std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout.value_or(0)));
+             return made_from(self, [&](Group& g) { return g.shrink(name, patience); });
+           })
+      .def("grow", [](HeldGroup& self, std::shared_ptr<tutti::Store> store, int most,
+                      std::string name, std::string secret) {
+        GroupOptions options;
+        options.name = std::move(name);
+        options.secret = std::move(secret);
+        return made_from(self, [&](Group& g) { return g.grow(store, most, options); });
       });
 }
 

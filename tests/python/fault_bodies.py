@@ -135,6 +135,40 @@ def survivors_go_on(rank, size, folder):
             "again": told(group.shrink)["type"]}
 
 
+def another_takes_its_place(rank, size, folder):
+    """All but the last are a group. One of them is killed; then the last comes, and is taken in."""
+    store, ranks = f"file:{folder}/store", size - 1
+    if rank == ranks:
+        wait_for((Path(folder) / "died").exists, "a rank has died")
+        whole = tutti.join(store, timeout=60)
+        assert tutti.group() is whole
+    else:
+        group = join(rank, ranks, folder)
+        assert group.grow(store, ranks + 1) is None  # nobody waits
+        meet(rank, ranks, folder, "asked")
+        if rank == victim():
+            die(folder)
+        assert told(group.barrier)["type"] == "PeerLost"
+        smaller, whole = group.shrink(timeout=20), None
+        while whole is None:  # between two steps, as a program does
+            smaller.barrier()
+            whole = smaller.grow(store, ranks)
+    return {"rank": whole.rank, "size": whole.size, "total": float(whole.all_reduce(10.0 ** rank)),
+            "members": whole.all_gather(np.array([rank])).tolist()}
+
+
+def nobody_grows(rank, size, folder):
+    store = f"file:{folder}/store"
+    late = told(lambda: tutti.join(store, join_timeout=0.2))
+    assert not tutti.is_initialized()
+    group = join(rank, size, folder)
+    assert group.grow(store, size + 1) is None  # whoever gave up waits no longer
+    mistakes = [lambda: tutti.join(store), lambda: group.grow("nowhere", 2)]
+    answers = [late, *map(told, mistakes)]
+    group.close()
+    return answers + [told(lambda: group.grow(store, 2))]
+
+
 def one_aborts(rank, size, folder):
     group = join(rank, size, folder)
     if rank == 0:

@@ -46,6 +46,21 @@ def test_survivors_shrink_the_group_and_go_on(victim):
         assert (answer["rank"], answer["size"], answer["total"]) == (rank, 2, 3 - victim), answer
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_another_rank_takes_the_place_of_one_that_was_killed(victim):
+    answers = jobs.run_ranks(4, bodies.another_takes_its_place, VICTIM=str(victim))
+    assert answers.pop(victim) is None
+    members = [rank for rank in range(4) if rank != victim]
+    assert answers == [{"rank": place, "size": 3, "members": members,
+                        "total": sum(10.0 ** rank for rank in members)} for place in range(3)]
+
+
+def test_a_join_that_no_group_answers_and_mistakes_are_typed():
+    (late, *mistakes), = jobs.run_ranks(1, bodies.nobody_grows)
+    assert late["type"] == "TimedOut" and "has not grown within 0.2 s" in late["message"], late
+    assert [mistake["type"] for mistake in mistakes] == ["InvalidArgument"] * 3, mistakes
+
+
 def test_an_abort_ends_the_group_everywhere_with_its_reason():
     for answer in jobs.run_ranks(3, bodies.one_aborts):
         assert answer["type"] == "Aborted" and "the data is bad" in answer["message"]

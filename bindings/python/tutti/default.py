@@ -12,6 +12,11 @@ from .groups import Group, close_all, forget_all
 _default = None
 
 
+def _check_free():
+    if is_initialized():
+        raise InvalidArgument("there is a default group already; call tutti.finalize() first")
+
+
 def init(rank=None, size=None, store=None, *, name="world", timeout=None, join_timeout=None,
          reduction_order="any", secret="", survives_losses=False):
     """Makes the default group, and returns it.
@@ -22,8 +27,7 @@ def init(rank=None, size=None, store=None, *, name="world", timeout=None, join_t
     lets it, if every rank that is left says so.
     """
     global _default
-    if _default is not None and not _default.closed:
-        raise InvalidArgument("there is a default group already; call tutti.finalize() first")
+    _check_free()
     given = dict(name=name, timeout=timeout, join_timeout=join_timeout,
                  reduction_order=reduction_order, survives_losses=survives_losses)
     if rank is None and size is None and store is None:
@@ -33,6 +37,18 @@ def init(rank=None, size=None, store=None, *, name="world", timeout=None, join_t
     else:
         _default = Group.create(store, rank, size, secret=secret, **given)
     return _default
+
+
+def join(store, **options):
+    """Waits in `store` until a group takes this rank in (Group.grow); that becomes the default group,
+    and is returned. Options as for Group.join."""
+    global _default
+    _check_free()
+    _default = Group.join(store, **options)
+    return _default
+
+
+join.__signature__ = inspect.signature(Group.join)
 
 
 def is_initialized():
@@ -82,7 +98,8 @@ for _name in _operations + _of_group:
     globals()[_name] = _on_default(getattr(Group, _name))
 del _name
 
-__all__ = ["init", "is_initialized", "group", "finalize", "rank", "size", *_operations, *_of_group]
+__all__ = ["init", "join", "is_initialized", "group", "finalize", "rank", "size", *_operations,
+           *_of_group]
 
 def _after_fork():
     global _default

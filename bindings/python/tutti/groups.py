@@ -61,6 +61,15 @@ class Group(Collectives):
         return cls(_tutti.Group.from_environment(name, reduction_order, timeout, join_timeout,
                                                  survives_losses))
 
+    @classmethod
+    def join(cls, store, *, name="world", timeout=None, join_timeout=None, reduction_order="any",
+             secret="", survives_losses=False):
+        """A rank that comes later, or comes back: waits in `store`, at most `join_timeout` seconds,
+        until a group takes it in by grow, which says its rank. Name, reduction order and secret are
+        those of that group."""
+        return cls(_tutti.Group.join(open_store(store), name, reduction_order, timeout,
+                                     join_timeout, secret, survives_losses))
+
     def split(self, color, key=0, name=""):
         """One new group per color, called by all ranks. A negative color gets None; the others are
         ordered by key, ties by rank."""
@@ -84,6 +93,13 @@ class Group(Collectives):
         survivors call it, and agree on who they are; those that do not come within `timeout`
         seconds (without one: the group's) count as lost, and get PeerLost when they come later."""
         return Group(self._group.shrink(name, timeout))
+
+    def grow(self, store, most, *, name="world", secret=""):
+        """Takes in the ranks that wait in `store` (tutti.join), up to `most` in all: a new group in
+        which members keep their ranks and newcomers follow; this one stays as it is. None: nobody
+        waits. All ranks call it; `name` and `secret` are those that the newcomers gave."""
+        made = self._group.grow(open_store(store), most, name, secret)
+        return None if made is None else Group(made)
 
     def empty(self, shape, dtype=float):
         """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
