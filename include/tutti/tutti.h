@@ -212,15 +212,15 @@ TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_duplicate(tutti_group* group
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_shrink(tutti_group* group, const char* name,
                                                            int64_t timeout_ns,
                                                            tutti_group** smaller);
-/* By all ranks: takes in those that wait in `store` (tutti_group_join), up to `most` ranks in all. Members
- * keep their ranks, newcomers follow; nobody waits: ok and NULL. Of `options` (may be NULL) name and
- * secret count, and must be those of the newcomers. Blocks like tutti_group_create. */
+/* By all ranks: takes in those that wait in `store` (tutti_group_join), up to `most` ranks in all.
+ * Members keep their ranks, newcomers follow; nobody waits: ok and NULL. Of `options` (may be NULL)
+ * name and secret count, and must be those of the newcomers. Blocks like tutti_group_create. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_grow(tutti_group* group, tutti_store* store,
                                                          int most,
                                                          const tutti_group_options* options,
                                                          tutti_group** larger);
-/* A rank that comes later, or comes back: waits in `store` until a group takes it in by tutti_group_grow,
- * which says its rank. `options` may be NULL. */
+/* A rank that comes later, or comes back: waits in `store` until a group takes it in by
+ * tutti_group_grow, which says its rank. `options` may be NULL. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_join(tutti_store* store,
                                                          const tutti_group_options* options,
                                                          tutti_group** group);

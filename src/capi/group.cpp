@@ -25,8 +25,8 @@ Result<GroupOptions> options_of(const tutti_group_options* from) {
   return options;
 }
 
-// A split that leaves this rank out, or a grow that nobody waits for, is ok with a null group, and gives
-// no handle.
+// A split that leaves this rank out, or a grow that nobody waits for, is ok with a null group, and
+// gives no handle.
 Status hand_out(Result<std::shared_ptr<Group>> made, tutti_group** out) {
   if (!made.ok()) return made.status();
   if (*made != nullptr) give(out, *std::move(made));

@@ -40,8 +40,8 @@ def init(rank=None, size=None, store=None, *, name="world", timeout=None, join_t
 
 
 def join(store, **options):
-    """Waits in `store` until a group takes this rank in (Group.grow); that becomes the default group,
-    and is returned. Options as for Group.join."""
+    """Waits in `store` until a group takes this rank in (Group.grow); the grown group becomes the
+    default one, and is returned. Options as for Group.join."""
     global _default
     _check_free()
     _default = Group.join(store, **options)
