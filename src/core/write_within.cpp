@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,8 +30,12 @@ bool has_room(int descriptor, milliseconds patience) noexcept {
   return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-// What is neither a pipe nor a socket does not know the flag; it has said that there is room.
+// A file has no reader to wait for; several file systems refuse to append to one in a hurry. Terminals
+// do not know the flag; they have said that there is room.
 ssize_t write_now(int descriptor, std::string_view text) noexcept {
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode))
+    return ::write(descriptor, text.data(), text.size());  // bounded: a regular file
   iovec piece{const_cast<char*>(text.data()), text.size()};
   const ssize_t written = ::pwritev2(descriptor, &piece, 1, -1, RWF_NOWAIT);
   if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return written;

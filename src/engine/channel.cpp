@@ -330,13 +330,18 @@ void Channel::update_deadline() {
 // Those who wait come before what is written about it, and whoever wants the baton does not wait for
 // a disk.
 void Channel::end_failed() {
-  FailureSink* failures = engine_->failures();
+  // Held: once they have heard, the last owner of this group may let it go.
+  std::shared_ptr<FailureSink> failures = engine_->hold_failures();
   tear_down();
-  if (failures != nullptr) failures->on_failure(*this, health());
+  if (failures) failures->on_failure(*this, health());
   complete_all();
-  if (failures == nullptr) return;
+  if (!failures) return;
   baton_.unlock();
-  failures->report_failure(*this, health());
+  (void)or_exhausted([&] {
+    failures->report_failure(*this, health());
+    return Status();
+  });
+  failures.reset();
   baton_.lock();
 }
 
@@ -351,8 +356,12 @@ void Channel::complete_all() {
   std::vector<Completion> completions;
   completions.swap(completions_);
   baton_.unlock();
+  // One whose callbacks have no memory does not keep the others waiting.
   for (const Completion& completion : completions)
-    completion.work->complete(completion.status, completion.received);
+    (void)or_exhausted([&] {
+      completion.work->complete(completion.status, completion.received);
+      return Status();
+    });
   engine_->notify();
   baton_.lock();
 }
@@ -362,7 +371,8 @@ void Channel::complete_all() {
 void Channel::fail(const Status& status, bool tell_others) {
   if (!inbox_.fail(status)) return;
   // The others first: once our caller knows, it may go, and they would see only that.
-  if (tell_others) tell(status);
+  // Without memory to say it in they see that, after all.
+  if (tell_others) (void)or_exhausted([&] { return tell(status), Status(); });
   inbox_.announce_failure();
   engine_->kick();
   std::vector<std::weak_ptr<Channel>> children;

@@ -70,6 +70,7 @@ Engine::Engine(EngineOptions options)
       log_(std::move(options.log)),
       clock_(options.clock ? options.clock : &steady_clock()),
       failures_(options.failures),
+      raw_failures_(failures_.lock().get()),
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
       catalog_(options.catalog ? std::move(options.catalog) : built_in_catalog()),
       tracer_(std::move(options.tracer)),
@@ -286,12 +287,16 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
   drivers_.fetch_add(1);
   long idle = 0;
   long looks = 0;
+  unsigned busy_rounds = 0;
   while (!over()) {
     // Polled before the first step: a failure that is already here counts.
     const bool polled = poll_once();
     if (channel.try_step() || polled) {
       if (idle > 0 && idle <= looks) spin_budget_->was_rewarded();
       idle = 0;
+      // Something else may move without end.
+      if (deadline != Nanoseconds::max() && ++busy_rounds % 1024 == 0 && clock_->now() >= deadline)
+        break;
       continue;
     }
     if (idle == 0) looks = spin_budget_->looks();

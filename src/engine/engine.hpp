@@ -67,7 +67,7 @@ struct EngineOptions {
   Config config;
   Log log;
   const Clock* clock = nullptr;  // null: the system's
-  FailureSink* failures = nullptr;
+  std::weak_ptr<FailureSink> failures;
   std::unique_ptr<trace::Tracer> tracer;             // null: nothing is traced
   std::shared_ptr<const schedule::Catalog> catalog;  // null: the built-in one
 };
@@ -106,7 +106,10 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   trace::Recorder& recorder() { return *recorder_; }
   const schedule::Catalog& catalog() const { return *catalog_; }
   trace::Tracer* tracer() { return tracer_.get(); }
-  FailureSink* failures() { return failures_; }
+  // Of a group that is in use; null: nobody wants to hear.
+  FailureSink* failures() { return raw_failures_; }
+  // For as long as it is held; null also when it is going.
+  std::shared_ptr<FailureSink> hold_failures() { return failures_.lock(); }
   // Why the link to a rank of the world is gone; ok while it is there. Not from inside a poll.
   Status why_down(int rank);
   // How often all links were polled, by whomever.
@@ -161,7 +164,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   Config config_;
   Log log_;
   const Clock* clock_;
-  FailureSink* failures_;
+  std::weak_ptr<FailureSink> failures_;
+  FailureSink* raw_failures_;
   std::unique_ptr<trace::Recorder> recorder_;
   std::shared_ptr<const schedule::Catalog> catalog_;
   std::unique_ptr<trace::Tracer> tracer_;

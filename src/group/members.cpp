@@ -98,7 +98,8 @@ Status RankGroup::check_ballots(std::span<const Ballot> ballots) const {
 }
 
 Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
-  return divide(Division::split, color, key, std::move(name), setting_.order);
+  return guarded(
+      [&] { return divide(Division::split, color, key, std::move(name), setting_.order); });
 }
 
 Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, int key,
@@ -125,7 +126,8 @@ Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, i
 Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
                                                     std::optional<ReductionOrder> order) {
   if (name.empty()) name = this->name() + "/copy";
-  return divide(Division::duplicate, 0, rank(), std::move(name), order.value_or(setting_.order));
+  const ReductionOrder folds = order.value_or(setting_.order);
+  return guarded([&] { return divide(Division::duplicate, 0, rank(), std::move(name), folds); });
 }
 
 // ---- symmetric memory
@@ -140,9 +142,11 @@ std::vector<int> RankGroup::mapped_members() const {
 }
 
 Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
-  auto shared = share_memory(bytes, internal_call(setting_.config->timeout));
-  if (!shared.ok()) return shared.status();
-  return shared->memory;
+  return guarded([&]() -> Result<SymmetricMemory> {
+    auto shared = share_memory(bytes, internal_call(setting_.config->timeout));
+    if (!shared.ok()) return shared.status();
+    return shared->memory;
+  });
 }
 
 Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/exhausted.hpp"
 #include "core/secret.hpp"
 #include "group/calibrate_links.hpp"
 #include "group/self.hpp"
@@ -56,11 +55,8 @@ Status RankGroup::check_process() const {
 
 // ---- collectives
 
-// Whoever has no memory for its call cannot come to it, and the others must not wait for it.
 Status RankGroup::run(const Call& call) {
-  const Status status = or_exhausted([&] { return run_call(call); });
-  if (status.code() == Code::out_of_memory) channel_->fail(status, true);
-  return status;
+  return guarded([&] { return run_call(call); });
 }
 
 Status RankGroup::run_call(const Call& call) {
@@ -76,14 +72,12 @@ Status RankGroup::run_call(const Call& call) {
 
 Work RankGroup::start(const Call& call) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
-  auto work = or_exhausted([&]() -> Result<Work> {
+  auto work = guarded([&]() -> Result<Work> {
     auto launch = make_launch(call, setting_, chooser_);
     if (!launch.ok()) return launch.status();
     return Work(channel_->start(*std::move(launch), false));
   });
-  if (work.ok()) return *std::move(work);
-  if (work.status().code() == Code::out_of_memory) channel_->fail(work.status(), true);
-  return Work::finished(work.status());
+  return work.ok() ? *std::move(work) : Work::finished(work.status());
 }
 
 // ---- point to point
@@ -119,19 +113,24 @@ Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Tran
 
 Work RankGroup::transfer(std::span<const Transfer> transfers, const CallOptions& options) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
-  auto postings = postings_of(transfers, options);
-  if (!postings.ok()) return Work::finished(postings.status());
-  return Work(channel_->post(*std::move(postings), false));
+  auto work = guarded([&]() -> Result<Work> {
+    auto postings = postings_of(transfers, options);
+    if (!postings.ok()) return postings.status();
+    return Work(channel_->post(*std::move(postings), false));
+  });
+  return work.ok() ? *std::move(work) : Work::finished(work.status());
 }
 
 Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
                                      const CallOptions& options) {
   if (Status status = check_process(); !status.ok()) return status;
-  auto postings = postings_of(transfers, options);
-  if (!postings.ok()) return postings.status();
-  const auto work = channel_->post(*std::move(postings), true);
-  if (Status status = channel_->finish(*work, options.interrupted); !status.ok()) return status;
-  return work->received();
+  return guarded([&]() -> Result<Received> {
+    auto postings = postings_of(transfers, options);
+    if (!postings.ok()) return postings.status();
+    const auto work = channel_->post(*std::move(postings), true);
+    if (Status status = channel_->finish(*work, options.interrupted); !status.ok()) return status;
+    return work->received();
+  });
 }
 
 // ---- the rest

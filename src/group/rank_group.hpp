@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/exhausted.hpp"
 #include "engine/channel.hpp"
 #include "engine/vote.hpp"
 #include "group/call.hpp"
@@ -65,6 +66,24 @@ class RankGroup final : public Group {
 
  private:
   Status run_call(const Call& call);
+  // Whoever has no memory for its part of a call cannot come to it, and the others must not wait for
+  // it: the group fails.
+  template <class Body>
+  std::invoke_result_t<Body> guarded(const Body& body) {
+    bool ended = false;
+    auto result = or_exhausted([&]() -> std::invoke_result_t<Body> {
+      auto made = body();
+      ended = true;
+      return made;
+    });
+    if (!ended) channel_->fail(status_of(result), true);
+    return result;
+  }
+  static const Status& status_of(const Status& status) { return status; }
+  template <class T>
+  static Status status_of(const Result<T>& result) {
+    return result.status();
+  }
   // Symmetric memory, and the name under which peers know it.
   struct SharedMemory {
     std::uint64_t id = 0;

@@ -66,7 +66,7 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
     world->dump_path_ = fmt::format("{}/tutti.rank{}.pid{}.json", dumps, options.rank, ::getpid());
   engine_options.config = std::move(config);
   engine_options.log = rank_log;
-  engine_options.failures = world.get();
+  engine_options.failures = world;
   world->engine_ = engine::Engine::create(std::move(engine_options));
   world->engine_->recorder().set_ranks(options.size);
   world->dump_hook_ = Hook::on_dump(&World::dump_on_signal, world.get());

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <utility>
 
+#include "core/clock.hpp"
 #include "tool/run/descendants.hpp"
 #include "tool/run/job_folder.hpp"
 #include "tool/run/keeper_words.hpp"
@@ -23,6 +25,7 @@ namespace {
 
 constexpr int kSocket = 0;   // of the keeper
 constexpr int kIdle = 1000;  // ms
+constexpr Nanoseconds kLongestWait = std::chrono::seconds(3);
 // With a keeper that is stopped; the longest task, a sweep, takes a few seconds.
 constexpr timeval kPatience{30, 0};
 // Of a process that is nobody's child any more.
@@ -45,9 +48,10 @@ class Keeping {
   [[noreturn]] void run() {
     while (serve_one()) {
     }
+    // First: a keeper above this one may be ending it, too.
+    remove_job_socket(duties_.socket);
     for (const pid_t process : processes_) ::kill(-process, SIGKILL);
     if (!duties_.leave_daemons) kill_descendants({});
-    remove_job_socket(duties_.socket);
     ::_exit(0);
   }
 
@@ -59,13 +63,15 @@ class Keeping {
     // bounded: by the launcher's life: its end closes the socket.
     const int ready = ::poll(events, 2, somebody_ended_ ? kIdle : -1);
     if (ready < 0) return errno == EINTR;
-    if (ready == 0) {
+    // Also where deaths follow one another without a pause.
+    if (ready == 0 || (somebody_ended_ && steady_clock().now() - ended_since_ > kLongestWait)) {
       somebody_ended_ = false;
       reap_ended_children(processes_);
     }
     signalfd_siginfo info;
     // bounded: a signalfd that does not block.
-    while (::read(deaths_.get(), &info, sizeof info) > 0) somebody_ended_ = true;
+    while (::read(deaths_.get(), &info, sizeof info) > 0)
+      if (!std::exchange(somebody_ended_, true)) ended_since_ = steady_clock().now();
     if (events[0].revents == 0) return true;
     KeeperRequest request;
     std::string text;
@@ -116,6 +122,7 @@ class Keeping {
   Descriptor deaths_ = notice_deaths();
   std::set<pid_t> processes_;  // started and not reaped
   bool somebody_ended_ = false;
+  Nanoseconds ended_since_{0};
 };
 
 [[noreturn]] void keep(int socket, Keeper::Duties duties) {
