@@ -59,14 +59,6 @@ int sockets_open() {
   return sockets;
 }
 
-template <class AnyGroup>
-Result<std::shared_ptr<Group>> shrunk(AnyGroup& group) {
-  if constexpr (requires { group.shrink(); })
-    return group.shrink();
-  else
-    return Status(Code::unsupported, "this build cannot make a group smaller");
-}
-
 class Rank {
  public:
   explicit Rank(Flags flags) : flags_(std::move(flags)) {
@@ -190,7 +182,7 @@ class Rank {
     for (int losses = 0; status.code() == Code::peer_lost && losses < 3; ++losses) {
       at_ = "last";
       if (losses == 0 && flags_.names("then", rank_)) strike_soon();
-      auto smaller = shrunk(*group_);
+      auto smaller = group_->shrink();
       if (!smaller.ok()) return smaller.status();
       group_ = *std::move(smaller);
       status = work();
