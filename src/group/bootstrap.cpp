@@ -249,8 +249,15 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
     opening.transports.insert(opening.transports.end(), built_in.begin(), built_in.end());
   }
   // A link takes up to three; the usual soft limit is there for programs that use select().
-  allow_descriptors(3 * static_cast<std::uint64_t>(options.size) + 64);
+  const auto needed = 3 * static_cast<std::uint64_t>(options.size) + 64;
+  const std::uint64_t limit = allow_descriptors(open_descriptors() + needed);
   auto open = transport::Opening::open(std::move(opening));
+  if (open.status().code() == Code::out_of_memory)
+    return Status(Code::out_of_memory,
+                  fmt::format("rank {} needs {} descriptors beside those that it has open, and its "
+                              "limit is {} (RLIMIT_NOFILE; ulimit -n, or the container's): {}",
+                              options.rank, needed, limit, open.status().message()),
+                  {options.rank, options.rank, 0});
   if (!open.ok()) return open.status();
 
   const auto check = [&](const auto& wants) { return check_wants(wants, options); };
