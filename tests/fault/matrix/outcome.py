@@ -74,7 +74,7 @@ def judge_ranks(job, expect):
         elif expect.stage is not None and line["stage"] != expect.stage:
             yield f"rank {rank} got it in {line['stage']}"
     for side in (range(job.ranks // 2), range(job.ranks // 2, job.ranks)):
-        blamed = {words[rank]["peer"] for rank in side if rank in words}
+        blamed = {words[rank]["peer"] for rank in set(side) & set(words) - set(expect.silent)}
         if expect.parted and (len(blamed) > 1 or blamed & set(side)):
             yield f"ranks {side[0]} to {side[-1]} blame {sorted(blamed)}"
     numbers = {line["sequence"] for rank, line in words.items() if line["code"] == expect.code != "ok"}
