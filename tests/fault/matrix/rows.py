@@ -73,8 +73,8 @@ def kill_rows():
 
 def liveness_rows():
     live = tuple(LIVENESS.items())
-    yield Row("stop-short", "SIGSTOP of rank 1 for half of dead_after", fine(), 4,
-              words="seconds=2 count=262144", act=actions.stop(DEAD_AFTER_S / 2), transports=BOTH, environment=live,
+    yield Row("stop-short", "SIGSTOP of rank 1 for half of dead_after", fine(), 8,
+              words="seconds=4 count=262144", act=actions.stop(DEAD_AFTER_S / 2), transports=BOTH, environment=live,
               heavy=False)
     yield Row("stop-long", "SIGSTOP of rank 1 for ever", Expect(code="peer_lost", culprit=1, exit_code=None, silent=(1,)),
               SILENT_S, words="seconds=30", act=actions.stop(None), transports=BOTH, environment=live,
