@@ -18,8 +18,8 @@ constexpr std::uint32_t kPollsPerLook = 256;
 constexpr std::size_t kDirectSockets = 2;
 // How long a rank that leaves tries to get its last messages out.
 constexpr Nanoseconds kParting = std::chrono::milliseconds(200);
-// And how long it waits until they have come to its peers. A peer's beat that meets a closed socket makes
-// the kernel drop what is still on its way.
+// And how long it waits until they have come to its peers, where nobody is given up for silence. A peer's
+// beat that meets a closed socket makes the kernel drop what is still on its way.
 constexpr Nanoseconds kArriving = std::chrono::seconds(1);
 constexpr Nanoseconds kArrivingTurn = std::chrono::microseconds(200);
 constexpr const char* kNoDescriptor =
@@ -242,7 +242,9 @@ void LinkedEndpoint::say_goodbye() {
     return out;
   };
   while (!all_out() && steady_clock().now() < deadline) std::this_thread::yield();
-  const Nanoseconds last = steady_clock().now() + kArriving;
+  // A cut may heal until then, and its other side still waits for our last words.
+  const Nanoseconds patience = dead_after_ > Nanoseconds(0) ? dead_after_ : kArriving;
+  const Nanoseconds last = steady_clock().now() + patience;
   const auto is_on_its_way = [](MessageLink* link) { return !link->has_arrived(); };
   while (std::any_of(message_.begin(), message_.end(), is_on_its_way) &&
          steady_clock().now() < last)

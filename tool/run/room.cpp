@@ -35,6 +35,11 @@ bool may_share_memory(const Config& config) {
   return false;
 }
 
+std::string memory_words(std::uint64_t bytes) {
+  if (bytes < 1024 * kMiB) return fmt::format("{} MiB", bytes / kMiB);
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
+}
+
 Status too_little(int local, std::string_view what) {
   return {Code::invalid_argument, fmt::format("{} ranks do not fit on this host: {}", local, what)};
 }
@@ -93,10 +98,9 @@ Status check_room(int local, const RoomNeeds& needs, const HostRoom& room, bool 
                                          needs.address_bytes / kMiB, room.address_bytes / kMiB));
   if (groups && needs.memory_bytes > room.memory_bytes)
     return too_little(
-        local, fmt::format("links between all of them take {:.1f} GiB of memory and {:.1f} GiB are "
-                           "there; use more hosts, or --no-group where the program makes no group",
-                           static_cast<double>(needs.memory_bytes) / 0x1p30,
-                           static_cast<double>(room.memory_bytes) / 0x1p30));
+        local, fmt::format("links between all of them take {} of memory and {} are there; use more "
+                           "hosts, or --no-group where the program makes no group",
+                           memory_words(needs.memory_bytes), memory_words(room.memory_bytes)));
   return {};
 }
 

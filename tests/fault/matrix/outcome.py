@@ -9,7 +9,7 @@ class Expect:
     """After the fault every rank that still speaks must say `code`, blaming `culprit`; `tutti run` must name it too."""
     code: str = "ok"
     culprit: Optional[int] = None
-    culprits: Tuple[int, ...] = ()      # whom each rank blames, where that is not the same for all
+    parted: bool = False                # ranks of one host blame the same rank, of the other host
     also: Tuple[str, ...] = ()          # codes that are as good
     first_failure: Optional[int] = None  # the rank that `tutti run` names; absent: the culprit, -1: any
     exit_code: Optional[int] = 0
@@ -20,15 +20,12 @@ class Expect:
     launchers_s: float = 5.0            # they end so long after the bound: graces for ranks that do not end by themselves
     anyone_silent: bool = False         # the launcher itself was killed: nobody need speak
 
-    def blamed_by(self, rank):
-        return self.culprits[rank] if self.culprits else self.culprit
-
     def describe(self):
         words = "exact results" if self.code == "ok" else self.code
         if self.culprit is not None:
             words += f" naming rank {self.culprit}"
-        if self.culprits:
-            words += " naming the other host's first rank"
+        if self.parted:
+            words += " naming one rank of the other host"
         if self.anyone_silent:
             words = "all ranks end"
         if self.exit_code is not None:
@@ -72,10 +69,14 @@ def judge_ranks(job, expect):
             continue
         if line["code"] not in (expect.code, *expect.also):
             yield f"rank {rank} got {line['code']} in {line['operation']}: {line['message']}"
-        elif (blamed := expect.blamed_by(rank)) is not None and line["peer"] != blamed:
+        elif expect.culprit is not None and line["peer"] != expect.culprit:
             yield f"rank {rank} blames rank {line['peer']}: {line['message']}"
         elif expect.stage is not None and line["stage"] != expect.stage:
             yield f"rank {rank} got it in {line['stage']}"
+    for side in (range(job.ranks // 2), range(job.ranks // 2, job.ranks)):
+        blamed = {words[rank]["peer"] for rank in set(side) & set(words) - set(expect.silent)}
+        if expect.parted and (len(blamed) > 1 or blamed & set(side)):
+            yield f"ranks {side[0]} to {side[-1]} blame {sorted(blamed)}"
     numbers = {line["sequence"] for rank, line in words.items() if line["code"] == expect.code != "ok"}
     # A rank that had ended the operation before it heard names the next one.
     if numbers and max(numbers) - min(numbers) > 1:

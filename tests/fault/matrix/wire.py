@@ -94,7 +94,7 @@ class Wire:
         try:
             for host in range(2):
                 self.make_host(host)
-        except OSError:
+        except BaseException:  # whoever holds a namespace does not end by himself
             self.close()
             raise
         self.stop_read, self.stop_write = os.pipe()

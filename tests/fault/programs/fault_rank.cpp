@@ -10,6 +10,7 @@
 //                               finalize
 //     after=2                   calls before that
 //     seconds=1                 how long to go on, if nothing happens
+//     pause=0.3                 how long to wait when it has said that every call went well once
 //     compute=5                 how long `how=compute` computes
 //     timeout=2                 of each call
 //     descriptors=20            the most of those who are struck
@@ -194,6 +195,7 @@ class Rank {
     said_ready_ = true;
     std::printf("{\"rank\": %d, \"ready\": true, \"pid\": %d}\n", rank_, getpid());
     std::fflush(stdout);
+    usleep(static_cast<useconds_t>(flags_.number("pause", 0) * 1e6));
   }
 
   int leave() {
@@ -205,7 +207,7 @@ class Rank {
       group_.reset();
       pause();
     }
-    if (at_ == "finalize") {
+    if (at_ == "finalize" && doomed_) {
       static Rank* self = this;
       std::atexit([] { self->struck("in finalize"); });
       return tell("end", {});

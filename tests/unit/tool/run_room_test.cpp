@@ -34,6 +34,9 @@ TEST(RunRoom, what_is_short_is_named) {
               HasSubstr("2000 threads and it allows 1500"));
   EXPECT_THAT(check_room(1000, needs, {.memory_bytes = 1 << 30}, true).message(),
               HasSubstr("GiB of memory and 1.0 GiB are there"));
+  EXPECT_THAT(
+      check_room(4, RoomNeeds::of(4, 4, config, false), {.memory_bytes = 16 << 20}, true).message(),
+      HasSubstr("MiB of memory and 16 MiB are there"));
   EXPECT_THAT(check_room(2, RoomNeeds::of(2, 2, config, false), {.address_bytes = 100 << 20}, true)
                   .message(),
               HasSubstr("each needs 162 MiB of address space and may have 100 MiB"));
