@@ -113,6 +113,51 @@ TEST(Recover, the_copies_do_not_change_the_bits) {
     EXPECT_EQ(bytes_of(folder / fmt::format("true{}", rank)), bytes_of(folder / "false0"));
 }
 
+// Three train, then two, then one; no step lies between the losses.
+TEST(Recover, copies_are_there_again_before_the_next_step) {
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
+    auto group = here.group->duplicate("doomed");
+    ASSERT_TRUE(group.ok());
+    Training training(*group, {.mode = 4, .buddy = true});
+    (void)training.advance(0, 3);
+    if (here.rank == kLost) return;
+    const std::vector<int> left = {0, 2};
+    auto two = here.group->subgroup(left, 7);
+    ASSERT_TRUE(two.ok());
+    const auto from = training.recover(*two);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    const std::string hash = training.hash();
+    if (here.rank != 0) return;
+    auto one = (*two)->subgroup(std::vector<int>{0}, 8);
+    ASSERT_TRUE(one.ok());
+    const auto again = training.recover(*one);
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(*again, *from);
+    EXPECT_EQ(training.hash(), hash);
+  });
+}
+
+// By its iteration, not by how often weights were updated: steps may have been skipped.
+TEST(Recover, copies_are_there_after_loading) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    Training training(here.group, {.mode = 4, .buddy = true});
+    (void)training.advance(0, 2);
+    ASSERT_TRUE(train::save_checkpoint(training.layer(), folder.path(), info_of_step(5)).ok());
+    const std::string hash = training.hash();
+    Training loaded(here.group, {.mode = 4, .seed = 2, .buddy = true});
+    ASSERT_TRUE(train::load_checkpoint(loaded.layer(), folder.path()).ok());
+    if (here.rank == kLost) return;
+    const std::vector<int> left = {0, 2};
+    auto survivors = here.group->subgroup(left, 7);
+    ASSERT_TRUE(survivors.ok());
+    const auto from = loaded.recover(*survivors);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_EQ(*from, 5);
+    EXPECT_EQ(loaded.hash(), hash);
+  });
+}
+
 TEST(Recover, a_shard_that_nobody_has_is_named) {
   run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
     auto group = here.group->duplicate("doomed");
