@@ -25,12 +25,19 @@ int refuse(const std::string& text, int exit_code) {
   return exit_code;
 }
 
+// By `tutti run --max-restarts`.
+bool is_restarted() {
+  const char* restart = std::getenv("TUTTI_RESTART");
+  return restart != nullptr && std::string(restart) != "0";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   auto parsed = pretrain::parse_flags(argc, argv);
   if (parsed.exit_code) return refuse(parsed.text, *parsed.exit_code);
   pretrain::Flags& flags = parsed.flags;
+  if (is_restarted()) flags.die.reset();  // once is enough
   auto data =
       pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
   if (!data.ok()) return refuse(data.status().message(), 2);

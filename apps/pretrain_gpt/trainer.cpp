@@ -401,7 +401,12 @@ Status Trainer::go_on(const Status& why) {
 }
 
 Status Trainer::recover() {
-  if (model_ == nullptr) return start_over({});
+  // Some may have none, where a rank was lost while they started over: then all do.
+  std::int64_t has_model = model_ != nullptr ? 1 : 0;
+  auto agreed = group_->all_reduce(tutti::Buffer::of(&has_model, 1), tutti::ReduceOp::min);
+  if (!agreed.ok()) return agreed;
+  if (has_model == 0)
+    return start_over({Code::peer_lost, "a rank was lost while others started over"});
   const auto step = model_->recover({group_, group_});
   if (!step.ok()) return start_over(step.status());
   if (auto status = stand_at(*step); !status.ok()) return status;
@@ -409,9 +414,10 @@ Status Trainer::recover() {
   return open_channels();
 }
 
-// From the newest checkpoint, when the state itself is lost. Another loss is another matter.
+// From the newest checkpoint, when the state itself is lost. Another loss is another matter: it
+// names a peer, and may be known to the model's copy of the group alone.
 Status Trainer::start_over(const Status& why) {
-  if (!group_->health().ok()) return why;
+  if (!group_->health().ok() || why.peer() >= 0) return why;
   if (flags_.save.empty()) {
     common_decision_ = true;
     return why;
@@ -434,6 +440,7 @@ Status Trainer::stand_at(std::int64_t step) {
   auto stand = whereabouts_.share(*group_, step);
   if (!stand.ok()) return stand.status();
   at_ = stand->position;
+  whereabouts_.note(at_, stand->guard);  // whoever was asked may be the next to be lost
   guard_ = guard_of(flags_);
   return guard_.restore(stand->guard);
 }

@@ -62,6 +62,7 @@ class Loading {
     for (const ModelTensor& tensor : tensors_)
       if (Status status = group_.broadcast(tensor.value, 0); !status.ok()) return status;
     if (Status status = agree(group_, restore_state()); !status.ok()) return status;
+    if (Status status = model_.adopt_state(manifest_.iteration); !status.ok()) return status;
     CheckpointInfo info = info_of(manifest_);
     info.warnings = std::move(warnings_);
     return info;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "checkpoint/saving.hpp"
+#include "core/exhausted.hpp"
 #include "core/threads.hpp"
 #include "train/agreement.hpp"
 #include "tutti/train/checkpoint.hpp"
@@ -60,7 +61,8 @@ class ThreadWriter final : public train::CheckpointWriter {
   }
 
   void write() {
-    verdict_ = saving_->finish(*group_).annotate("saving a checkpoint");
+    verdict_ = or_exhausted([&] { return saving_->finish(*group_); });
+    verdict_ = verdict_.annotate("saving a checkpoint");
     saving_.reset();
     done_ = true;
   }

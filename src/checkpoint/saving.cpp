@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "checkpoint/model_tensors.hpp"
+#include "core/exhausted.hpp"
 #include "core/json.hpp"
 #include "train/agreement.hpp"
 
@@ -152,10 +153,12 @@ Status Saving::finish(Group& group) {
 }
 
 Status Saving::finish_all(Group& group) {
-  if (Status status = agree(group, write_files()); !status.ok()) return status;
+  const Status written = or_exhausted([&] { return write_files(); });  // nobody waits in vain
+  if (Status status = agree(group, written); !status.ok()) return status;
   auto facts = exchange_texts(group, fmt::format("{} {}", state_facts_.bytes, state_facts_.sha256));
   if (!facts.ok()) return facts.status();
-  return agree(group, rank_ == 0 ? complete(*facts) : Status());
+  const auto end = [&] { return rank_ == 0 ? complete(*facts) : Status(); };
+  return agree(group, or_exhausted(end));
 }
 
 Status Saving::write_files() {

@@ -73,6 +73,7 @@ class Replica final : public DataParallel {
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
   Status adopt_parameters() override;
+  Status adopt_state(std::int64_t step) override;
   std::vector<std::string> order() const override;
   std::string describe() const override { return train::describe(parameters_, layout_); }
   Result<std::int64_t> recover(Groups survivors) override;
@@ -131,6 +132,7 @@ class Replica final : public DataParallel {
   std::size_t shard_floats() const;
   void pack_shard(std::vector<float>& values);
   Status copy_shard();
+  Status copy_shard_now();
   Result<Remains> choose_remains(Group& survivors);
   void collect(const Remains& remains, std::size_t index, int kind, bool is_root,
                std::vector<std::uint32_t>& bits);
@@ -158,7 +160,7 @@ class Replica final : public DataParallel {
   GradientCounts counts_;
   Control control_;
   Stopwatch watch_;
-  std::unique_ptr<Buddy> buddy_;  // from the first step on, where it is wanted
+  std::unique_ptr<Buddy> buddy_;  // from the first step or load on, where it is wanted
   Status status_;
 
   bool learning_ = true;     // until the end of the first backward

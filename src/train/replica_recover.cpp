@@ -20,6 +20,7 @@ constexpr std::int64_t kNone = -1;
 // What a survivor says of itself: whole numbers, so that they travel as they are.
 struct Survivor {
   std::int64_t old_rank = 0;
+  std::int64_t old_ranks = 0;    // in the group that it has trained in last
   std::int64_t step = 0;         // of its live state
   std::int64_t is_pristine = 0;  // that is as it was made, with weights alike on all ranks
   std::int64_t newest = kNone;   // of its shard's copies; the one before is there, too
@@ -43,6 +44,8 @@ Result<std::vector<Survivor>> exchange(Group& group, const Survivor& mine) {
 bool is_whole(const std::vector<Survivor>& survivors, int old_ranks, std::int64_t step) {
   std::vector<bool> found(static_cast<std::size_t>(old_ranks), false);
   for (const Survivor& one : survivors) {
+    // It was not moved when others were, because a rank was lost meanwhile: its shard is another.
+    if (one.old_ranks != old_ranks) return false;
     if (one.newest != step && one.before != step) return false;
     found[static_cast<std::size_t>(one.old_rank)] = true;
     if (one.kept_newest == step || one.kept_before == step)
@@ -96,11 +99,19 @@ Status Replica::copy_shard() {
   return {};
 }
 
+// Not beside the next step, which a rank may be lost in: nobody else has this state.
+Status Replica::copy_shard_now() {
+  buddy_.reset();  // of another state, or for another group
+  if (Status status = copy_shard(); !status.ok()) return status;
+  return buddy_ ? buddy_->finish() : Status();
+}
+
 // ---- what is left, and what of it counts
 
 Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
   Survivor mine;
   mine.old_rank = group_->rank();
+  mine.old_ranks = group_->size();
   mine.step = number_;
   mine.is_pristine = is_pristine_;
   if (buddy_) {
@@ -260,12 +271,14 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   auto buckets = assemble(*remains, **group, layout);
   if (!buckets.ok()) return buckets.status();
 
-  buddy_.reset();
   steps_ = *std::move(counts);
   is_pristine_ = remains->is_pristine;
   begin_again(*std::move(group), std::move(layout), *std::move(buckets), remains->step);
   learning_ = learning != 0;
   order_ = *std::move(order);
+  // A pristine one needs no copies, and is yet to learn its layout.
+  if (!is_pristine_)
+    if (Status status = copy_shard_now(); !status.ok()) return fail(status);
   return remains->step;
 }
 

@@ -37,13 +37,18 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
     return Status(Code::invalid_argument,
                   fmt::format("{} step counts for {} parameters", counts.size(), steps_.size()));
   steps_.assign(counts.begin(), counts.end());
-  number_ = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   return {};
 }
 
 Status Replica::adopt_parameters() {
   if (Status status = parameters_ready(); !status.ok()) return status;
   for (const auto& bucket : buckets_) bucket->widen_values();
+  return {};
+}
+
+Status Replica::adopt_state(std::int64_t step) {
+  number_ = step;
+  if (Status status = copy_shard_now(); !status.ok()) return fail(status);
   return {};
 }
 

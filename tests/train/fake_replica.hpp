@@ -56,6 +56,7 @@ class FakeReplica final : public train::DataParallel {
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
   Status adopt_parameters() override;
+  Status adopt_state(std::int64_t) override { return {}; }
   Status parameters_ready() override { return {}; }
   std::vector<std::string> order() const override { return {"last", "first"}; }
 

@@ -3,15 +3,42 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
+#include <new>
+#include <string_view>
 
 #include "support/worlds.hpp"
 #include "train/folder.hpp"
 #include "train/training.hpp"
 #include "tutti/train/checkpoint.hpp"
+
+namespace {
+
+// The next allocation of a thread that was started by the one that asked for it is refused.
+std::atomic<bool> refuses_memory = false;
+thread_local bool is_spared = false;
+
+bool is_refused() {
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  const std::string_view mine = name;
+  return !is_spared && (mine == "doomed" || mine == "tutti save") && refuses_memory.exchange(false);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* memory = refuses_memory && is_refused() ? nullptr : std::malloc(bytes);
+  return memory != nullptr ? memory : throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tutti::test {
 namespace {
@@ -113,6 +140,51 @@ TEST(Recover, the_copies_do_not_change_the_bits) {
     EXPECT_EQ(bytes_of(folder / fmt::format("true{}", rank)), bytes_of(folder / "false0"));
 }
 
+// Three train, then two, then one; no step lies between the losses.
+TEST(Recover, copies_are_there_again_before_the_next_step) {
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
+    auto group = here.group->duplicate("doomed");
+    ASSERT_TRUE(group.ok());
+    Training training(*group, {.mode = 4, .buddy = true});
+    (void)training.advance(0, 3);
+    if (here.rank == kLost) return;
+    const std::vector<int> left = {0, 2};
+    auto two = here.group->subgroup(left, 7);
+    ASSERT_TRUE(two.ok());
+    const auto from = training.recover(*two);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    const std::string hash = training.hash();
+    if (here.rank != 0) return;
+    auto one = (*two)->subgroup(std::vector<int>{0}, 8);
+    ASSERT_TRUE(one.ok());
+    const auto again = training.recover(*one);
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(*again, *from);
+    EXPECT_EQ(training.hash(), hash);
+  });
+}
+
+// By its iteration, not by how often weights were updated: steps may have been skipped.
+TEST(Recover, copies_are_there_after_loading) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    Training training(here.group, {.mode = 4, .buddy = true});
+    (void)training.advance(0, 2);
+    ASSERT_TRUE(train::save_checkpoint(training.layer(), folder.path(), info_of_step(5)).ok());
+    const std::string hash = training.hash();
+    Training loaded(here.group, {.mode = 4, .seed = 2, .buddy = true});
+    ASSERT_TRUE(train::load_checkpoint(loaded.layer(), folder.path()).ok());
+    if (here.rank == kLost) return;
+    const std::vector<int> left = {0, 2};
+    auto survivors = here.group->subgroup(left, 7);
+    ASSERT_TRUE(survivors.ok());
+    const auto from = loaded.recover(*survivors);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_EQ(*from, 5);
+    EXPECT_EQ(loaded.hash(), hash);
+  });
+}
+
 TEST(Recover, a_shard_that_nobody_has_is_named) {
   run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
     auto group = here.group->duplicate("doomed");
@@ -179,6 +251,23 @@ TEST(CheckpointWriter, a_failure_of_writing_is_told_alike_and_training_goes_on) 
   });
   EXPECT_THAT(folder.names(), testing::ElementsAre("saved"));
   EXPECT_EQ(bytes_of(folder / "saved/latest"), "iter_0000001\n");
+}
+
+TEST(CheckpointWriter, memory_that_cannot_be_had_is_told_alike) {
+  Folder folder;
+  run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
+    Training training(here.group, {.mode = 4});
+    auto writer = train::CheckpointWriter::create(*here.group);
+    ASSERT_TRUE(writer.ok());
+    (void)training.advance(0, 1);
+    is_spared = true;
+    pthread_setname_np(pthread_self(), "doomed");  // the writer's thread begins with it
+    if (here.rank == 0) refuses_memory = true;
+    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(1)).ok());
+    const Status verdict = (*writer)->wait();
+    EXPECT_EQ(verdict.code(), Code::out_of_memory) << verdict.to_string();
+    EXPECT_THAT(verdict.message(), testing::HasSubstr("memory cannot be had"));
+  });
 }
 
 }  // namespace

@@ -25,16 +25,25 @@ class RecoveryTest(PretrainTest):
         self.addCleanup(lambda: running.poll() is None and running.kill())
         return running
 
+    def ranks_of(self, running):
+        """Their process ids: the children of the launcher's keeper."""
+        def children(parent):
+            return subprocess.run(["pgrep", "-P", parent], capture_output=True, text=True).stdout.split()
+        return [int(rank) for rank in children(*children(str(running.pid)))]
+
     def wait_for_step(self, step):
-        """Until the log has its line."""
+        self.wait_for(f'{{"step":{step},')
+
+    def wait_for(self, text):
+        """Until the log has it."""
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:
             if os.path.exists(self.log_path):
                 with open(self.log_path) as file:
-                    if f'{{"step":{step},' in file.read():
+                    if text in file.read():
                         return
             time.sleep(0.005)
-        self.fail(f"step {step} did not come")
+        self.fail(f"{text} did not come")
 
     def leftovers(self):
         return [name for _, folders, files in os.walk(self.save) for name in [*folders, *files] if ".tmp" in name]
@@ -47,19 +56,27 @@ class RecoveryTest(PretrainTest):
 class Latest(RecoveryTest):
     def test_the_same_command_begins_goes_on_and_ends_with_the_same_bits(self):
         words = ["--train-iters", "6", "--bucket-size", "8192", *OVERLAPS]
-        whole = self.train(3, *words, "--global-batch-size", "6")
-        words = [*words, "--global-batch-size", "6", *self.latest, "--save-interval", "2"]
-        first = self.start(3, *words, "--die-at", "4:1")
+        whole = self.train(2, *words)
+        words = [*words, *self.latest, "--save-interval", "2"]
+        first = self.start(2, *words, "--die-at", "4:1")
         self.assertNotEqual(first.code, 0)
         self.assertIn(f"no checkpoint in {self.save} yet: the run begins anew\n", first.out)
         os.mkdir(os.path.join(self.save, ".tmp_iter_0000004"))  # as a kill in the next save leaves it
         open(os.path.join(self.save, ".tmp_latest"), "w").close()
         os.truncate(os.path.join(self.save, "latest"), 0)       # and a disk that was full
-        rest = self.train(3, *words)
+        rest = self.train(2, *words)
         self.assertIn(f"resumed from {self.save}/iter_0000002: 2 of 6 steps are done\n", rest.out)
         self.assertEqual([line["step"] for line in rest.steps], [3, 4, 5, 6])
         self.assertEqual((rest.hash, rest.losses), (whole.hash, whole.losses[2:]))
         self.assertEqual(self.leftovers(), [])
+
+    def test_a_job_that_tutti_run_restarts_ends_with_the_same_bits(self):
+        words = ["--train-iters", "5", *OVERLAPS]
+        whole = self.train(2, *words)
+        run = self.train(2, *words, *self.latest, "--save-interval", "2", "--die-at", "4:1",
+                         launch=["--max-restarts", "2"])
+        self.assertIn(f"resumed from {self.save}/iter_0000002: 2 of 5 steps are done\n", run.out)
+        self.assertEqual(run.hash, whole.hash)
 
     def test_one_that_is_not_whole_is_passed_over(self):
         words = ["--train-iters", "3", *self.latest, "--save-interval", "1"]
@@ -139,17 +156,12 @@ class Shrinking(RecoveryTest):
         self.assertEqual((run.hash, losses), (rest.hash, rest.losses))
         return run, step
 
-    def test_plain_data_parallelism_goes_on_from_the_last_step(self):
-        run, step = self.go_on(3, lost=1)
+    def test_plain_data_parallelism_goes_on_from_the_last_step_with_batches_that_do_not_divide(self):
+        run, step = self.go_on(3, "--global-batch-size", "10", lost=1)
         self.assertEqual(step, 4)
 
-    def test_shards_come_back_from_the_buddy_also_when_rank_0_is_lost(self):
-        for lost in (2, 0):
-            with self.subTest(lost=lost):
-                self.go_on(3, *OVERLAPS, "--buddy", "--async-log-allreduce", lost=lost)
-
-    def test_batches_that_do_not_divide_are_shared_out_unevenly(self):
-        self.go_on(4, "--global-batch-size", "10", lost=3)
+    def test_shards_come_back_from_the_buddy_when_rank_0_is_lost(self):
+        self.go_on(3, *OVERLAPS, "--buddy", "--async-log-allreduce", lost=0)
 
     def test_a_lost_shard_is_loaded_from_the_last_checkpoint(self):
         words = [*self.SHRINK, *OVERLAPS]
@@ -159,6 +171,16 @@ class Shrinking(RecoveryTest):
         self.assertIn("iter_0000003: 3 of 8 steps are done", run.out)
         rest = self.train(2, *words, "--load", os.path.join(self.save, "iter_0000003"))
         self.assertEqual(run.hash, rest.hash)
+
+    def test_a_second_loss_before_the_next_step_finds_copies_again(self):
+        running = self.begin(3, *self.SHRINK, *OVERLAPS, "--buddy", "--inject-delay", "0:100", "--train-iters", "4")
+        self.wait_for('{"step":1,')
+        victims = self.ranks_of(running)[1:]
+        os.kill(victims[0], signal.SIGKILL)
+        self.wait_for('"ranks":2')
+        os.kill(victims[1], signal.SIGKILL)
+        out, err = running.communicate(timeout=LIMIT)
+        self.assertIn("weights sha256", out, err)
 
     def test_without_a_checkpoint_a_lost_shard_ends_the_run(self):
         run = self.start(3, *self.SHRINK, *OVERLAPS, "--die-at", "5:1")
@@ -185,10 +207,9 @@ class Signals(RecoveryTest):
     def test_a_signal_to_one_rank_ends_them_all_well(self):
         running = self.begin(2, "--train-iters", "100000", "--inject-delay", "0:5")
         self.wait_for_step(3)
-        children = subprocess.run(["pgrep", "-P", str(running.pid), "-x", "pretrain_gpt"], capture_output=True,
-                                  text=True).stdout.split()
-        self.assertEqual(len(children), 2)
-        os.kill(int(children[1]), signal.SIGTERM)
+        ranks = self.ranks_of(running)
+        self.assertEqual(len(ranks), 2)
+        os.kill(ranks[1], signal.SIGTERM)
         out, err = running.communicate(timeout=LIMIT)
         self.assertEqual((running.returncode, err), (0, ""), out)
         self.assertIn("without --save: nothing is kept", out)

@@ -35,12 +35,12 @@ class PretrainTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def start(self, ranks, *words, model=MODEL, data=(TEXT,), environment=None):
-        """Trains on so many ranks; 0: without a launcher."""
+    def start(self, ranks, *words, model=MODEL, data=(TEXT,), environment=None, launch=()):
+        """Trains on so many ranks; 0: without a launcher. `launch`: words for `tutti run` itself."""
         log = os.path.join(self.folder, "log.jsonl")
         if os.path.exists(log):
             os.remove(log)
-        launcher = [TOOL, "run", "-n", str(ranks)] if ranks else []
+        launcher = [TOOL, "run", "-n", str(ranks), *launch] if ranks else []
         command = [*launcher, PROGRAM, *model, "--data-path", *data, "--log-json", log, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT,
                               env={**os.environ, **(environment or {})})

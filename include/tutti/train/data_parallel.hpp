@@ -185,8 +185,8 @@ class DataParallel {
   // Collective on the ranks that are left: the layer goes on in their group, with fewer shards, from
   // the newest step of which they hold the whole state. Returns its number, as step() was told it:
   // that of the last step or one or two before. Gradients of an unfinished step are dropped, and all
-  // views move (on_layout). peer_lost: a shard is lost, or the last step was the first after a
-  // checkpoint was loaded; the layer is of no more use, so make another and load a checkpoint.
+  // views move (on_layout). peer_lost without a peer: a shard is lost; the layer is of no more
+  // use, so make another and load a checkpoint. With one: another rank was lost meanwhile; once more.
   virtual Result<std::int64_t> recover(Groups survivors) = 0;
 
   // ---- for checkpoints and logs
@@ -201,6 +201,9 @@ class DataParallel {
   // After parameter() values were overwritten from outside, alike on all ranks: main weights follow.
   // To be called before main weights are restored, where a checkpoint has them.
   virtual Status adopt_parameters() = 0;
+  // Collective, when state() and the step counts were overwritten too: they are those after this step,
+  // as step() counts them. With `buddy` the shards are copied.
+  virtual Status adopt_state(std::int64_t step) = 0;
   // Names in the order in which their gradients become ready.
   virtual std::vector<std::string> order() const = 0;
   // Where each parameter lies: buckets, bytes, what makes the tail.
