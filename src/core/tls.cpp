@@ -264,9 +264,10 @@ Status TlsStream::failure(int error) {
 ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
   const std::lock_guard lock(mutex_);
   std::size_t total = 0;
-  while (total < bytes) {
+  while (total < bytes && failure_ == 0) {
     std::size_t got = 0;
     ERR_clear_error();
+    errno = 0;
     char* next = static_cast<char*>(into) + total;
     const int ok = peek ? SSL_peek_ex(ssl_, next, bytes - total, &got)
                         : SSL_read_ex(ssl_, next, bytes - total, &got);
@@ -276,17 +277,16 @@ ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
       continue;
     }
     const int error = SSL_get_error(ssl_, ok);
-    if (total > 0) break;  // an end or a failure is met again
-    if (error == SSL_ERROR_ZERO_RETURN) return 0;
-    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
-      errno = EAGAIN;
-    else if (error == SSL_ERROR_SSL)
-      errno = EBADMSG;  // somebody changed what was sent
-    else if (errno == 0)
-      return 0;
+    if (error == SSL_ERROR_SSL) failure_ = EBADMSG;    // somebody changed what was sent
+    if (error == SSL_ERROR_SYSCALL) failure_ = errno;  // 0: the end
+    if (total > 0) break;  // an end is met again, and a failure remembered
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) break;
+    errno = EAGAIN;
     return -1;
   }
-  return static_cast<ssize_t>(total);
+  if (total > 0 || failure_ == 0) return static_cast<ssize_t>(total);
+  errno = failure_;
+  return -1;
 }
 
 ssize_t TlsStream::write_record(const char* data, std::size_t bytes) {

@@ -94,6 +94,7 @@ class TlsStream {
   bool is_done_ = false;
   short events_ = 0;
   std::mutex mutex_;
+  int failure_ = 0;              // errno of a read: OpenSSL and the kernel say it only once
   std::string unsent_;           // a record that the socket did not take
   std::uint64_t key_bytes_ = 0;  // written under the present key
 };

@@ -97,6 +97,26 @@ TEST(tls, a_changed_bit_is_an_error_and_never_data) {
   EXPECT_EQ(errno, EBADMSG);
 }
 
+// Both are read in one go: the good bytes come first, and what follows is not forgotten.
+TEST(tls, a_changed_bit_behind_a_good_record_is_still_an_error) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  pair.open();
+  ASSERT_EQ(pair.client.send("a good sentence", 15), 15);
+  ASSERT_EQ(pair.client.send("a changed one", 13), 13);
+  char wire[4096];
+  const ssize_t seen = ::recv(pair.server.get(), wire, sizeof wire, 0);
+  ASSERT_GT(seen, 15 + 13);
+  wire[seen - 1] ^= 1;
+  ASSERT_EQ(::send(pair.client.get(), wire, static_cast<std::size_t>(seen), 0), seen);
+  char heard[64];
+  ASSERT_EQ(pair.server.receive(heard, sizeof heard), 15);
+  for (int again = 0; again < 3; ++again) {
+    errno = 0;
+    EXPECT_EQ(pair.server.receive(heard, sizeof heard), -1);
+    EXPECT_EQ(errno, EBADMSG);
+  }
+}
+
 // A reader that lags: records stay half sent, and the caller meanwhile changes its mind about the rest.
 TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
   TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
