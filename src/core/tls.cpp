@@ -20,8 +20,6 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kPskIdentity = "tutti";
-// AES-GCM keeps its promises for about 2^24.5 records of 16 KiB under one key; this is 2^22 of them.
-constexpr std::uint64_t kBytesPerKey = std::uint64_t{1} << 36;
 constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
 constexpr std::size_t kReadAheadBytes = 64 * 1024;
 
@@ -132,9 +130,11 @@ bool is_of_plain_peer(int reason) {
 }  // namespace
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& config,
-                                                             std::string_view secret) {
+                                                             std::string_view secret,
+                                                             std::uint64_t bytes_per_key) {
   if (!config.tls) return std::shared_ptr<const TlsContext>();
   std::shared_ptr<TlsContext> made(new TlsContext());
+  made->bytes_per_key_ = bytes_per_key;
   made->key_ = hmac_sha256(secret, "tutti tls key");
   if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
   return std::shared_ptr<const TlsContext>(std::move(made));
@@ -289,16 +289,24 @@ ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
   return -1;
 }
 
+// Until its announcement is out, OpenSSL does not read either: two ends with full sockets would wait for
+// each other for ever. So only where the socket has room for it, else before a later record; there is
+// slack enough.
+void TlsStream::renew_key() {
+  if (key_bytes_ < context_->bytes_per_key()) return;
+  pollfd entry{socket_, POLLOUT, 0};
+  if (::poll(&entry, 1, 0) != 1 || (entry.revents & POLLOUT) == 0) return;
+  if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return;
+  key_bytes_ = 0;
+  (void)SSL_do_handshake(ssl_);  // a failure is the next record's too
+}
+
 ssize_t TlsStream::write_record(const char* data, std::size_t bytes) {
   std::size_t put = 0;
   ERR_clear_error();
   errno = 0;
   if (SSL_write_ex(ssl_, data, bytes, &put) == 1) {
     key_bytes_ += put;
-    if (key_bytes_ >= kBytesPerKey) {
-      SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
-      key_bytes_ = 0;
-    }
     return static_cast<ssize_t>(put);
   }
   const int error = SSL_get_error(ssl_, 0);
@@ -338,6 +346,7 @@ ssize_t TlsStream::write(const iovec* parts, std::size_t count) {
       }
       data = gathered;
     }
+    renew_key();
     if (write_record(data, bytes) >= 0) {
       take(bytes);
       continue;

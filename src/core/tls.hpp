@@ -34,9 +34,12 @@ namespace tutti {
 // What every connection of one job or group shares.
 class TlsContext {
  public:
+  // AES-GCM keeps its promises for about 2^24.5 records of 16 KiB under one key; this is 2^22 of them.
+  static constexpr std::uint64_t kBytesPerKey = std::uint64_t{1} << 36;
+
   // Null where config.tls is off. Code::invalid_argument for certificates that cannot be used.
-  static Result<std::shared_ptr<const TlsContext>> create(const Config& config,
-                                                          std::string_view secret);
+  static Result<std::shared_ptr<const TlsContext>> create(
+      const Config& config, std::string_view secret, std::uint64_t bytes_per_key = kBytesPerKey);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
@@ -44,6 +47,7 @@ class TlsContext {
   ssl_ctx_st* get() const { return context_; }
   bool uses_certificates() const { return uses_certificates_; }
   std::string_view key() const { return key_; }
+  std::uint64_t bytes_per_key() const { return bytes_per_key_; }
 
  private:
   TlsContext() = default;
@@ -52,6 +56,7 @@ class TlsContext {
 
   ssl_ctx_st* context_ = nullptr;
   bool uses_certificates_ = false;
+  std::uint64_t bytes_per_key_ = kBytesPerKey;
   Secret key_;  // the pre-shared key, made from the secret
 };
 
@@ -82,6 +87,7 @@ class TlsStream {
 
  private:
   void begin();
+  void renew_key();
   ssize_t write_record(const char* data, std::size_t bytes);
   Status check_first_byte();
   Status failure(int error);

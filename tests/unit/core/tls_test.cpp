@@ -143,6 +143,55 @@ TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
   EXPECT_TRUE(heard == sent);
 }
 
+TEST(tls, a_new_key_is_used_when_one_has_had_its_share) {
+  constexpr ssize_t kOneByteRecord = 5 + 1 + 1 + 16;  // head, byte, kind, tag
+  constexpr ssize_t kKeyUpdate = 5 + 5 + 1 + 16;
+  const auto context = *TlsContext::create(encrypted(), kTlsSecret, 1);
+  TlsPair pair(context, context);
+  pair.open();
+  ASSERT_EQ(pair.client.send("a", 1), 1);
+  ASSERT_EQ(pair.client.send("b", 1), 1);
+  char wire[4096];
+  EXPECT_EQ(::recv(pair.server.get(), wire, sizeof wire, MSG_PEEK),
+            kOneByteRecord + kKeyUpdate + kOneByteRecord);
+  char heard[2];
+  ASSERT_EQ(pair.server.receive(heard, sizeof heard), 2);
+  EXPECT_EQ(std::string(heard, 2), "ab");
+}
+
+// Both write until nothing goes any more, and only then read: whoever could not read before its new key
+// was announced would wait for the other for ever.
+TEST(tls, keys_change_in_both_directions_while_both_sockets_are_full) {
+  const auto context = *TlsContext::create(encrypted(), kTlsSecret, 1);
+  TlsPair pair(context, context);
+  pair.open();
+  const std::string sent(3'000'000, 'x');
+  struct End {
+    ByteStream& stream;
+    std::size_t written = 0, heard = 0;
+  } ends[2] = {{pair.client}, {pair.server}};
+  char buffer[32 * 1024];
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (End& end : ends) {
+      // Of sizes that fill the socket now behind a record and now behind a key.
+      while (end.written < sent.size()) {
+        const std::size_t bytes = std::min(1 + end.written % 9973, sent.size() - end.written);
+        const ssize_t put = end.stream.send(sent.data() + end.written, bytes);
+        ASSERT_TRUE(put > 0 || errno == EAGAIN);
+        if (put <= 0) break;
+        end.written += static_cast<std::size_t>(put);
+        moves = true;
+      }
+    }
+    for (End& end : ends) {
+      for (ssize_t got = 0; (got = end.stream.receive(buffer, sizeof buffer)) > 0; moves = true)
+        end.heard += static_cast<std::size_t>(got);
+    }
+  }
+  for (const End& end : ends) EXPECT_EQ(end.heard, sent.size());
+}
+
 TEST(tls, one_side_alone_is_refused_in_words_that_both_understand) {
   TlsPair plain_client(nullptr, tls_context(encrypted(), kTlsSecret));
   auto hello = Handshake::client(kTlsSecret, {.role = kRoleStore});
