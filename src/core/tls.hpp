@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -62,6 +63,15 @@ class TlsContext {
 
 enum class TlsSide : std::uint8_t { client, server };
 
+// A socket, and what a server has read of it before it lets OpenSSL have it: the heads of the first
+// record and of the hello in it.
+struct TlsSocket {
+  int descriptor;
+  std::array<unsigned char, 9> opening{};
+  std::uint8_t came = 0;   // of `opening`
+  std::uint8_t given = 0;  // to OpenSSL
+};
+
 class TlsStream {
  public:
   TlsStream(std::shared_ptr<const TlsContext> context, int socket, TlsSide side);
@@ -72,7 +82,7 @@ class TlsStream {
   // Goes on with TLS's own handshake. True: it is done. Code::corrupt for one who does not know the
   // secret or has another certificate, Code::mismatch for one who does not speak TLS.
   Result<bool> step();
-  // Whether the other side has said anything in TLS; a server's question.
+  // Whether the other side has begun with a TLS hello; a server's question.
   bool has_begun() const { return has_begun_; }
   // What poll(2) is to wait for before the next step.
   short events() const { return events_; }
@@ -89,11 +99,12 @@ class TlsStream {
   void begin();
   void renew_key();
   ssize_t write_record(const char* data, std::size_t bytes);
-  Status check_first_byte();
+  Status read_opening();
+  Status refuse_plain();
   Status failure(int error);
 
   const std::shared_ptr<const TlsContext> context_;
-  const int socket_;
+  TlsSocket socket_;
   const TlsSide side_;
   ssl_st* ssl_ = nullptr;
   bool has_begun_ = false;  // a server: TLS is what came

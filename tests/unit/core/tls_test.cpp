@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -190,6 +192,62 @@ TEST(tls, keys_change_in_both_directions_while_both_sockets_are_full) {
     }
   }
   for (const End& end : ends) EXPECT_EQ(end.heard, sent.size());
+}
+
+TEST(tls, a_hello_is_understood_however_it_is_cut) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  ASSERT_FALSE(*pair.client.step());
+  char hello[4096];
+  const ssize_t bytes = ::recv(pair.server.get(), hello, sizeof hello, 0);
+  ASSERT_GT(bytes, 50);
+  for (ssize_t i = 0; i < bytes; ++i) {
+    EXPECT_EQ(pair.server.has_begun(), i >= 9) << i;
+    ASSERT_EQ(::send(pair.client.get(), hello + i, 1, 0), 1);
+    ASSERT_FALSE(*pair.server.step());
+  }
+  pair.open();
+  EXPECT_TRUE(pair.client_status.ok()) << pair.client_status.to_string();
+  EXPECT_TRUE(pair.server_status.ok()) << pair.server_status.to_string();
+}
+
+// What a stranger's first nine bytes cost: OpenSSL would take as much memory as they claim.
+TEST(tls, a_hello_that_claims_too_much_is_refused_by_its_head) {
+  using Head = std::array<unsigned char, 9>;
+  const auto context = tls_context(encrypted(), kTlsSecret);
+  for (const Head& head : {Head{0x16, 3, 1, 0, 4, 1, 2, 1, 0x40},     // 131,392 bytes
+                           Head{0x16, 3, 1, 0, 4, 1, 0, 8, 1},        // 2049
+                           Head{0x16, 3, 1, 0, 4, 11, 0, 1, 0},       // no hello
+                           Head{0x16, 3, 1, 0, 3, 1, 0, 1, 0},        // cut within its head
+                           Head{0x16, 3, 1, 0x40, 1, 1, 0, 1, 0}}) {  // a record of 16,385 bytes
+    TlsPair pair(context, context);
+    ASSERT_EQ(::send(pair.client.get(), head.data(), head.size(), 0), 9);
+    EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
+    EXPECT_FALSE(pair.server.has_begun());
+  }
+}
+
+// A hello whose Diffie-Hellman share does not suit the server is asked for once more, and the second one's
+// length nobody checks. So only one who has shown in the first that he knows the secret is asked.
+TEST(tls, a_stranger_is_not_asked_for_a_second_hello) {
+  const auto client = [](const std::string& secret) {
+    auto made = tls_context(encrypted(), secret);
+    EXPECT_EQ(SSL_CTX_set1_groups_list(made->get(), "X25519:P-256"), 1);
+    return made;
+  };
+  const auto server = tls_context(encrypted(), kTlsSecret);
+  ASSERT_EQ(SSL_CTX_set1_groups_list(server->get(), "P-256"), 1);
+  TlsPair friends(client(kTlsSecret), server);
+  friends.open();
+  EXPECT_TRUE(friends.client_status.ok()) << friends.client_status.to_string();
+  EXPECT_TRUE(friends.server_status.ok()) << friends.server_status.to_string();
+
+  const auto without_any = client(kTlsSecret);
+  SSL_CTX_set_psk_use_session_callback(without_any->get(), nullptr);
+  for (const auto& stranger : {client("another secret altogether"), without_any}) {
+    TlsPair pair(stranger, server);
+    ASSERT_FALSE(*pair.client.step());
+    EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
+  }
 }
 
 TEST(tls, one_side_alone_is_refused_in_words_that_both_understand) {
