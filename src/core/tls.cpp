@@ -20,23 +20,25 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kPskIdentity = "tutti";
-// AES-GCM keeps its promises for about 2^24.5 records of 16 KiB under one key; this is 2^22 of them.
-constexpr std::uint64_t kBytesPerKey = std::uint64_t{1} << 36;
 constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
 constexpr std::size_t kReadAheadBytes = 64 * 1024;
+// OpenSSL takes as much memory as a hello says that it is long, up to 128 KiB. One of ours has about 250
+// bytes, 1.5 KiB where OpenSSL offers keys that withstand quantum computers.
+constexpr std::size_t kMaxHelloBytes = 2048;
+constexpr std::size_t kMaxHelloBytesWithCertificates = 16 * 1024;
+// A chain of them; by itself OpenSSL takes 100 KiB.
+constexpr long kMaxCertificateBytes = 32 * 1024;
 
 // ---- the socket, as OpenSSL sees it. Its own way writes without MSG_NOSIGNAL: SIGPIPE.
 
-int socket_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
-}
+TlsSocket& socket_of(BIO* bio) { return *static_cast<TlsSocket*>(BIO_get_data(bio)); }
 
 int to_socket(BIO* bio, const char* data, int bytes) {
   BIO_clear_retry_flags(bio);
   ssize_t sent = 0;
   do {
-    sent =
-        ::send(socket_of(bio), data, static_cast<std::size_t>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = ::send(socket_of(bio).descriptor, data, static_cast<std::size_t>(bytes),
+                  MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
   return static_cast<int>(sent);
@@ -44,9 +46,16 @@ int to_socket(BIO* bio, const char* data, int bytes) {
 
 int from_socket(BIO* bio, char* into, int bytes) {
   BIO_clear_retry_flags(bio);
+  TlsSocket& socket = socket_of(bio);
+  if (const int left = socket.came - socket.given; left > 0) {
+    const int taken = std::min(left, bytes);
+    std::memcpy(into, socket.opening.data() + socket.given, static_cast<std::size_t>(taken));
+    socket.given = static_cast<std::uint8_t>(socket.given + taken);
+    return taken;
+  }
   ssize_t got = 0;
   do {
-    got = ::recv(socket_of(bio), into, static_cast<std::size_t>(bytes), MSG_DONTWAIT);
+    got = ::recv(socket.descriptor, into, static_cast<std::size_t>(bytes), MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_read(bio);
   return static_cast<int>(got);
@@ -54,7 +63,7 @@ int from_socket(BIO* bio, char* into, int bytes) {
 
 long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
-BIO* make_bio(int socket) {
+BIO* make_bio(TlsSocket& socket) {
   static BIO_METHOD* const kMethod = [] {
     BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tutti socket");
     BIO_meth_set_write(method, &to_socket);
@@ -64,7 +73,7 @@ BIO* make_bio(int socket) {
   }();
   BIO* bio = BIO_new(kMethod);
   TUTTI_CHECK(bio != nullptr);
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  BIO_set_data(bio, &socket);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -123,6 +132,14 @@ Status plain_peer() {
           "launcher of the job, or on none"};
 }
 
+// The head of a handshake record, and in it that of a client's hello of at most `bytes`.
+bool begins_a_hello(const std::array<unsigned char, 9>& head, std::size_t bytes) {
+  const std::size_t record = head[3] << 8 | head[4];
+  const std::size_t hello = head[6] << 16 | head[7] << 8 | head[8];
+  return head[0] == SSL3_RT_HANDSHAKE && head[1] == SSL3_VERSION_MAJOR && record >= 4 &&
+         record <= kRecordBytes && head[5] == SSL3_MT_CLIENT_HELLO && hello <= bytes;
+}
+
 // Whether the error says that what came was no TLS at all.
 bool is_of_plain_peer(int reason) {
   return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_UNKNOWN_PROTOCOL ||
@@ -132,9 +149,11 @@ bool is_of_plain_peer(int reason) {
 }  // namespace
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& config,
-                                                             std::string_view secret) {
+                                                             std::string_view secret,
+                                                             std::uint64_t bytes_per_key) {
   if (!config.tls) return std::shared_ptr<const TlsContext>();
   std::shared_ptr<TlsContext> made(new TlsContext());
+  made->bytes_per_key_ = bytes_per_key;
   made->key_ = hmac_sha256(secret, "tutti tls key");
   if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
   return std::shared_ptr<const TlsContext>(std::move(made));
@@ -157,6 +176,7 @@ Status TlsContext::set_up(const Config& config) {
   // knowing the key is refused.
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   uses_certificates_ = !(config.tls_cert + config.tls_key + config.tls_ca).empty();
+  SSL_CTX_set_max_cert_list(context_, kMaxCertificateBytes);
   if (uses_certificates_) return load_certificates(config);
   SSL_CTX_set_psk_use_session_callback(context_, &use_psk);
   SSL_CTX_set_psk_find_session_callback(context_, &find_psk);
@@ -183,7 +203,7 @@ TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
 TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, int socket, TlsSide side)
     : context_(std::move(context)),
-      socket_(socket),
+      socket_{.descriptor = socket},
       side_(side),
       events_(side == TlsSide::client ? POLLOUT : POLLIN) {}
 
@@ -208,7 +228,7 @@ Result<bool> TlsStream::step() {
   const std::lock_guard lock(mutex_);
   if (is_done_) return true;
   if (side_ == TlsSide::server && !has_begun_) {
-    if (Status status = check_first_byte(); !status.ok()) return status;
+    if (Status status = read_opening(); !status.ok()) return status;
     if (!has_begun_) return false;
   }
   if (ssl_ == nullptr) begin();
@@ -229,21 +249,31 @@ Result<bool> TlsStream::step() {
   return true;
 }
 
-// One who comes without TLS is told in words that he understands.
-Status TlsStream::check_first_byte() {
-  char first = 0;
-  const ssize_t got = ::recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got == 0) return {Code::io, "the other side hung up before it said anything"};
-  if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-    return errno_status("a new connection broke");
-  if (got < 0) return {};
-  has_begun_ = first == kTlsFirstByte;
+// A server's first look, before anything is allocated.
+Status TlsStream::read_opening() {
+  auto& [socket, opening, came, given] = socket_;
+  while (came < opening.size()) {
+    const ssize_t got = ::recv(socket, opening.data() + came, opening.size() - came, MSG_DONTWAIT);
+    if (got == 0) return {Code::io, "the other side hung up before it said anything"};
+    if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      return errno_status("a new connection broke");
+    if (got < 0) return {};
+    came = static_cast<std::uint8_t>(came + got);
+    if (opening[0] != kTlsFirstByte) return refuse_plain();
+  }
+  has_begun_ = begins_a_hello(
+      opening, context_->uses_certificates() ? kMaxHelloBytesWithCertificates : kMaxHelloBytes);
   if (has_begun_) return {};
+  return {Code::corrupt, "the peer does not begin TLS as a rank or launcher would"};
+}
+
+// One who comes without TLS is told in words that he understands.
+Status TlsStream::refuse_plain() {
   // Closed with bytes unread, the connection would take our words back (a reset).
   char unread[4096];
-  (void)::recv(socket_, unread, sizeof unread, MSG_DONTWAIT);
+  (void)::recv(socket_.descriptor, unread, sizeof unread, MSG_DONTWAIT);
   const std::string words = tls_wanted_message();
-  (void)::send(socket_, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)::send(socket_.descriptor, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return plain_peer();
 }
 
@@ -264,9 +294,10 @@ Status TlsStream::failure(int error) {
 ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
   const std::lock_guard lock(mutex_);
   std::size_t total = 0;
-  while (total < bytes) {
+  while (total < bytes && failure_ == 0) {
     std::size_t got = 0;
     ERR_clear_error();
+    errno = 0;
     char* next = static_cast<char*>(into) + total;
     const int ok = peek ? SSL_peek_ex(ssl_, next, bytes - total, &got)
                         : SSL_read_ex(ssl_, next, bytes - total, &got);
@@ -276,17 +307,28 @@ ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
       continue;
     }
     const int error = SSL_get_error(ssl_, ok);
-    if (total > 0) break;  // an end or a failure is met again
-    if (error == SSL_ERROR_ZERO_RETURN) return 0;
-    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
-      errno = EAGAIN;
-    else if (error == SSL_ERROR_SSL)
-      errno = EBADMSG;  // somebody changed what was sent
-    else if (errno == 0)
-      return 0;
+    if (error == SSL_ERROR_SSL) failure_ = EBADMSG;    // somebody changed what was sent
+    if (error == SSL_ERROR_SYSCALL) failure_ = errno;  // 0: the end
+    if (total > 0) break;  // an end is met again, and a failure remembered
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) break;
+    errno = EAGAIN;
     return -1;
   }
-  return static_cast<ssize_t>(total);
+  if (total > 0 || failure_ == 0) return static_cast<ssize_t>(total);
+  errno = failure_;
+  return -1;
+}
+
+// Until its announcement is out, OpenSSL does not read either: two ends with full sockets would wait for
+// each other for ever. So only where the socket has room for it, else before a later record; there is
+// slack enough.
+void TlsStream::renew_key() {
+  if (key_bytes_ < context_->bytes_per_key()) return;
+  pollfd entry{socket_.descriptor, POLLOUT, 0};
+  if (::poll(&entry, 1, 0) != 1 || (entry.revents & POLLOUT) == 0) return;
+  if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return;
+  key_bytes_ = 0;
+  (void)SSL_do_handshake(ssl_);  // a failure is the next record's too
 }
 
 ssize_t TlsStream::write_record(const char* data, std::size_t bytes) {
@@ -295,10 +337,6 @@ ssize_t TlsStream::write_record(const char* data, std::size_t bytes) {
   errno = 0;
   if (SSL_write_ex(ssl_, data, bytes, &put) == 1) {
     key_bytes_ += put;
-    if (key_bytes_ >= kBytesPerKey) {
-      SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
-      key_bytes_ = 0;
-    }
     return static_cast<ssize_t>(put);
   }
   const int error = SSL_get_error(ssl_, 0);
@@ -338,6 +376,7 @@ ssize_t TlsStream::write(const iovec* parts, std::size_t count) {
       }
       data = gathered;
     }
+    renew_key();
     if (write_record(data, bytes) >= 0) {
       take(bytes);
       continue;

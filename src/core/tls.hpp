@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,9 +35,12 @@ namespace tutti {
 // What every connection of one job or group shares.
 class TlsContext {
  public:
+  // AES-GCM keeps its promises for about 2^24.5 records of 16 KiB under one key; this is 2^22 of them.
+  static constexpr std::uint64_t kBytesPerKey = std::uint64_t{1} << 36;
+
   // Null where config.tls is off. Code::invalid_argument for certificates that cannot be used.
-  static Result<std::shared_ptr<const TlsContext>> create(const Config& config,
-                                                          std::string_view secret);
+  static Result<std::shared_ptr<const TlsContext>> create(
+      const Config& config, std::string_view secret, std::uint64_t bytes_per_key = kBytesPerKey);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
@@ -44,6 +48,7 @@ class TlsContext {
   ssl_ctx_st* get() const { return context_; }
   bool uses_certificates() const { return uses_certificates_; }
   std::string_view key() const { return key_; }
+  std::uint64_t bytes_per_key() const { return bytes_per_key_; }
 
  private:
   TlsContext() = default;
@@ -52,10 +57,20 @@ class TlsContext {
 
   ssl_ctx_st* context_ = nullptr;
   bool uses_certificates_ = false;
+  std::uint64_t bytes_per_key_ = kBytesPerKey;
   Secret key_;  // the pre-shared key, made from the secret
 };
 
 enum class TlsSide : std::uint8_t { client, server };
+
+// A socket, and what a server has read of it before it lets OpenSSL have it: the heads of the first
+// record and of the hello in it.
+struct TlsSocket {
+  int descriptor;
+  std::array<unsigned char, 9> opening{};
+  std::uint8_t came = 0;   // of `opening`
+  std::uint8_t given = 0;  // to OpenSSL
+};
 
 class TlsStream {
  public:
@@ -67,7 +82,7 @@ class TlsStream {
   // Goes on with TLS's own handshake. True: it is done. Code::corrupt for one who does not know the
   // secret or has another certificate, Code::mismatch for one who does not speak TLS.
   Result<bool> step();
-  // Whether the other side has said anything in TLS; a server's question.
+  // Whether the other side has begun with a TLS hello; a server's question.
   bool has_begun() const { return has_begun_; }
   // What poll(2) is to wait for before the next step.
   short events() const { return events_; }
@@ -82,18 +97,21 @@ class TlsStream {
 
  private:
   void begin();
+  void renew_key();
   ssize_t write_record(const char* data, std::size_t bytes);
-  Status check_first_byte();
+  Status read_opening();
+  Status refuse_plain();
   Status failure(int error);
 
   const std::shared_ptr<const TlsContext> context_;
-  const int socket_;
+  TlsSocket socket_;
   const TlsSide side_;
   ssl_st* ssl_ = nullptr;
   bool has_begun_ = false;  // a server: TLS is what came
   bool is_done_ = false;
   short events_ = 0;
   std::mutex mutex_;
+  int failure_ = 0;              // errno of a read: OpenSSL and the kernel say it only once
   std::string unsent_;           // a record that the socket did not take
   std::uint64_t key_bytes_ = 0;  // written under the present key
 };

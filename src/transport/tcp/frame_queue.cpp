@@ -70,7 +70,7 @@ void FrameQueue::push(Frame frame, std::size_t written) {
 
 // Before the first large frame behind everything of the same channel, and behind what is partly out.
 std::size_t FrameQueue::place_for_small(std::uint32_t channel) const {
-  const std::size_t started = written_ > 0 && !frames_.empty() ? 1 : 0;
+  const std::size_t started = (written_ > 0 || is_held_up_) && !frames_.empty() ? 1 : 0;
   std::size_t place = frames_.size();
   while (place > started && frames_[place - 1].channel() != channel) --place;
   while (place < frames_.size() && !frames_[place].large) ++place;
@@ -93,7 +93,8 @@ FrameQueue::Written FrameQueue::write(ByteStreamRef stream, std::vector<Completi
         parts[count++] = part(frame.data() + of_payload, frame.payload_bytes - of_payload);
     }
     const ssize_t sent = stream.send(parts, count);
-    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Written::some : Written::failed;
+    is_held_up_ = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if (sent < 0) return is_held_up_ ? Written::some : Written::failed;
     advance(static_cast<std::size_t>(sent), completed);
   }
   return Written::all;
@@ -121,6 +122,7 @@ void FrameQueue::forget(std::uint32_t channel) {
 void FrameQueue::clear() {
   frames_.clear();
   written_ = bytes_ = 0;
+  is_held_up_ = false;
 }
 
 }  // namespace tutti::transport

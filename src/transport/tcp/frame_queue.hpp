@@ -79,7 +79,10 @@ class FrameQueue {
 
   std::deque<Frame> frames_;
   std::size_t written_ = 0;  // of the first frame
-  std::size_t bytes_ = 0;    // not written yet, headers and all
+  // The stream took no more the last time. Under TLS it may hold the first byte of the first frame,
+  // encrypted, of which nothing counts as written yet.
+  bool is_held_up_ = false;
+  std::size_t bytes_ = 0;  // not written yet, headers and all
 };
 
 }  // namespace tutti::transport

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -97,6 +99,26 @@ TEST(tls, a_changed_bit_is_an_error_and_never_data) {
   EXPECT_EQ(errno, EBADMSG);
 }
 
+// Both are read in one go: the good bytes come first, and what follows is not forgotten.
+TEST(tls, a_changed_bit_behind_a_good_record_is_still_an_error) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  pair.open();
+  ASSERT_EQ(pair.client.send("a good sentence", 15), 15);
+  ASSERT_EQ(pair.client.send("a changed one", 13), 13);
+  char wire[4096];
+  const ssize_t seen = ::recv(pair.server.get(), wire, sizeof wire, 0);
+  ASSERT_GT(seen, 15 + 13);
+  wire[seen - 1] ^= 1;
+  ASSERT_EQ(::send(pair.client.get(), wire, static_cast<std::size_t>(seen), 0), seen);
+  char heard[64];
+  ASSERT_EQ(pair.server.receive(heard, sizeof heard), 15);
+  for (int again = 0; again < 3; ++again) {
+    errno = 0;
+    EXPECT_EQ(pair.server.receive(heard, sizeof heard), -1);
+    EXPECT_EQ(errno, EBADMSG);
+  }
+}
+
 // A reader that lags: records stay half sent, and the caller meanwhile changes its mind about the rest.
 TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
   TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
@@ -121,6 +143,111 @@ TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
   EXPECT_TRUE(pair.server.read_fully(heard.data(), total, tls_deadline()).ok());
   writer.join();
   EXPECT_TRUE(heard == sent);
+}
+
+TEST(tls, a_new_key_is_used_when_one_has_had_its_share) {
+  constexpr ssize_t kOneByteRecord = 5 + 1 + 1 + 16;  // head, byte, kind, tag
+  constexpr ssize_t kKeyUpdate = 5 + 5 + 1 + 16;
+  const auto context = *TlsContext::create(encrypted(), kTlsSecret, 1);
+  TlsPair pair(context, context);
+  pair.open();
+  ASSERT_EQ(pair.client.send("a", 1), 1);
+  ASSERT_EQ(pair.client.send("b", 1), 1);
+  char wire[4096];
+  EXPECT_EQ(::recv(pair.server.get(), wire, sizeof wire, MSG_PEEK),
+            kOneByteRecord + kKeyUpdate + kOneByteRecord);
+  char heard[2];
+  ASSERT_EQ(pair.server.receive(heard, sizeof heard), 2);
+  EXPECT_EQ(std::string(heard, 2), "ab");
+}
+
+// Both write until nothing goes any more, and only then read: whoever could not read before its new key
+// was announced would wait for the other for ever.
+TEST(tls, keys_change_in_both_directions_while_both_sockets_are_full) {
+  const auto context = *TlsContext::create(encrypted(), kTlsSecret, 1);
+  TlsPair pair(context, context);
+  pair.open();
+  const std::string sent(3'000'000, 'x');
+  struct End {
+    ByteStream& stream;
+    std::size_t written = 0, heard = 0;
+  } ends[2] = {{pair.client}, {pair.server}};
+  char buffer[32 * 1024];
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (End& end : ends) {
+      // Of sizes that fill the socket now behind a record and now behind a key.
+      while (end.written < sent.size()) {
+        const std::size_t bytes = std::min(1 + end.written % 9973, sent.size() - end.written);
+        const ssize_t put = end.stream.send(sent.data() + end.written, bytes);
+        ASSERT_TRUE(put > 0 || errno == EAGAIN);
+        if (put <= 0) break;
+        end.written += static_cast<std::size_t>(put);
+        moves = true;
+      }
+    }
+    for (End& end : ends) {
+      for (ssize_t got = 0; (got = end.stream.receive(buffer, sizeof buffer)) > 0; moves = true)
+        end.heard += static_cast<std::size_t>(got);
+    }
+  }
+  for (const End& end : ends) EXPECT_EQ(end.heard, sent.size());
+}
+
+TEST(tls, a_hello_is_understood_however_it_is_cut) {
+  TlsPair pair(tls_context(encrypted(), kTlsSecret), tls_context(encrypted(), kTlsSecret));
+  ASSERT_FALSE(*pair.client.step());
+  char hello[4096];
+  const ssize_t bytes = ::recv(pair.server.get(), hello, sizeof hello, 0);
+  ASSERT_GT(bytes, 50);
+  for (ssize_t i = 0; i < bytes; ++i) {
+    EXPECT_EQ(pair.server.has_begun(), i >= 9) << i;
+    ASSERT_EQ(::send(pair.client.get(), hello + i, 1, 0), 1);
+    ASSERT_FALSE(*pair.server.step());
+  }
+  pair.open();
+  EXPECT_TRUE(pair.client_status.ok()) << pair.client_status.to_string();
+  EXPECT_TRUE(pair.server_status.ok()) << pair.server_status.to_string();
+}
+
+// What a stranger's first nine bytes cost: OpenSSL would take as much memory as they claim.
+TEST(tls, a_hello_that_claims_too_much_is_refused_by_its_head) {
+  using Head = std::array<unsigned char, 9>;
+  const auto context = tls_context(encrypted(), kTlsSecret);
+  for (const Head& head : {Head{0x16, 3, 1, 0, 4, 1, 2, 1, 0x40},     // 131,392 bytes
+                           Head{0x16, 3, 1, 0, 4, 1, 0, 8, 1},        // 2049
+                           Head{0x16, 3, 1, 0, 4, 11, 0, 1, 0},       // no hello
+                           Head{0x16, 3, 1, 0, 3, 1, 0, 1, 0},        // cut within its head
+                           Head{0x16, 3, 1, 0x40, 1, 1, 0, 1, 0}}) {  // a record of 16,385 bytes
+    TlsPair pair(context, context);
+    ASSERT_EQ(::send(pair.client.get(), head.data(), head.size(), 0), 9);
+    EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
+    EXPECT_FALSE(pair.server.has_begun());
+  }
+}
+
+// A hello whose Diffie-Hellman share does not suit the server is asked for once more, and the second one's
+// length nobody checks. So only one who has shown in the first that he knows the secret is asked.
+TEST(tls, a_stranger_is_not_asked_for_a_second_hello) {
+  const auto client = [](const std::string& secret) {
+    auto made = tls_context(encrypted(), secret);
+    EXPECT_EQ(SSL_CTX_set1_groups_list(made->get(), "X25519:P-256"), 1);
+    return made;
+  };
+  const auto server = tls_context(encrypted(), kTlsSecret);
+  ASSERT_EQ(SSL_CTX_set1_groups_list(server->get(), "P-256"), 1);
+  TlsPair friends(client(kTlsSecret), server);
+  friends.open();
+  EXPECT_TRUE(friends.client_status.ok()) << friends.client_status.to_string();
+  EXPECT_TRUE(friends.server_status.ok()) << friends.server_status.to_string();
+
+  const auto without_any = client(kTlsSecret);
+  SSL_CTX_set_psk_use_session_callback(without_any->get(), nullptr);
+  for (const auto& stranger : {client("another secret altogether"), without_any}) {
+    TlsPair pair(stranger, server);
+    ASSERT_FALSE(*pair.client.step());
+    EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
+  }
 }
 
 TEST(tls, one_side_alone_is_refused_in_words_that_both_understand) {

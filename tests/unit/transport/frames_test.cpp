@@ -163,6 +163,38 @@ TEST_F(Frames, small_ones_go_ahead_of_the_large_ones_of_other_channels_only) {
   EXPECT_EQ(queue.bytes(), 0u);
 }
 
+// A TLS record that the socket did not take keeps its last byte back, here the first of the large frame:
+// nothing of that one counts as out, and yet nobody may come before it any more.
+TEST_F(Frames, under_tls_nobody_passes_a_frame_whose_first_byte_is_encrypted) {
+  Config config;
+  config.tls = true;
+  const auto context = *TlsContext::create(config, "a secret of thirty-two bytes ...");
+  const int send_buffer = 4608;
+  ASSERT_EQ(::setsockopt(out.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer), 0);
+  ByteStream sender(std::move(out), context, TlsSide::client);
+  ByteStream receiver(std::move(in), context, TlsSide::server);
+  for (int turn = 0; turn < 10; ++turn) ASSERT_TRUE(sender.step().ok() && receiver.step().ok());
+
+  constexpr std::size_t kRecordBytes = 16384;
+  const std::string first(kRecordBytes - 1 - sizeof(WireHeader), 'A');
+  const std::string large(100'000, 'C');
+  const std::string small = "small";
+  FrameReader checking(1, pool, 1, true);
+  const auto sealed = [](const std::string& text, std::uint32_t channel) {
+    return WireHeader::sealed(frame(MessageKind::data, text.size(), channel), text.data());
+  };
+  queue.push_copy(sealed(first, 1), first.data(), 0);
+  queue.push_lent(sealed(large, 1), large.data(), 0, 7);
+  ASSERT_EQ(queue.write(sender, completed), FrameQueue::Written::some);
+  ASSERT_EQ(queue.bytes(), sizeof(WireHeader) + large.size());  // the case that is meant
+  queue.push_copy(sealed(small, 2), small.data(), 0);
+  for (int turn = 0; turn < 10'000 && sink.texts.size() < 3; ++turn) {
+    ASSERT_NE(queue.write(sender, completed), FrameQueue::Written::failed);
+    ASSERT_NE(checking.read(receiver, sink), FrameReader::End::corrupt) << checking.flaw();
+  }
+  EXPECT_TRUE(sink.texts == (std::vector<std::string>{first, large, small}));
+}
+
 TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocated) {
   EXPECT_EQ(flaw_in(frame(MessageKind::data, kMaxFrameBytes), kMaxFrameBytes), nullptr);
   EXPECT_NE(flaw_in(frame(MessageKind::data, kMaxFrameBytes + 1), kMaxFrameBytes), nullptr);
