@@ -20,6 +20,7 @@
 #include <optional>
 #include <system_error>
 
+#include "core/exhausted.hpp"
 #include "core/threads.hpp"
 #include "core/words.hpp"
 
@@ -82,7 +83,7 @@ Result<std::vector<SocketAddress>> look_up_name(const std::string& host, const s
   auto question = std::make_shared<LookUp>();
   try {
     start_quiet_thread("tutti-look-up", [question, host, port] {
-      auto answer = look_up(host, port, 0);
+      auto answer = or_exhausted([&] { return look_up(host, port, 0); });
       std::scoped_lock lock(question->mutex);
       question->answer = std::move(answer);
       question->answered.notify_all();

@@ -2,10 +2,16 @@
 // who goes when there is no place left, and what is said of those who were turned away.
 //
 // Anybody can connect to a port. A connection that has proved nothing holds one of a bounded number of
-// *places*. When all are taken the next newcomer takes the place of one that has least claim to it: of
-// the address that holds most places, the oldest of those who have said nothing; if all of them have
-// said hello in proper form, the oldest of these. So a flood from one address presses upon itself, and
-// who speaks at once, as a rank does, is not driven out by those who wait in silence.
+// *places*. When all are taken the next newcomer takes the place of one that has least claim to it:
+//
+//   an address holds more than half of the places      one of its own goes
+//   else, some have said nothing                       one of these, of the address that holds most
+//   else: all have said hello in proper form           one of the address that holds most
+//
+// the silent before those who spoke, and the oldest first, among equal crowds too. So a flood from one
+// address presses upon itself, and who speaks at once, as a rank does, is not driven out by those who
+// wait in silence, from however many addresses. What one host has by the million counts as one address:
+// all of 127.0.0.0/8, and an IPv6 network of 64 bits.
 //
 // Whoever accepts connections must read what a newcomer has sent *before* the next one is accepted
 // (`spoke`), and accept a bounded number at a time (kAcceptsAtOnce), so that those inside get their
@@ -57,19 +63,24 @@ class Strangers {
  private:
   struct Stranger {
     std::string address;
+    std::string crowd;
     bool spoke = false;
   };
-  // Of one address, in the order in which they came.
+  // Of what counts as one address, in the order in which they came.
   struct Crowd {
     std::map<std::uint64_t, Id> silent;
     std::map<std::uint64_t, Id> speaking;
     std::size_t size() const { return silent.size() + speaking.size(); }
+    // Its number, and who it is.
+    std::pair<std::uint64_t, Id> first() const {
+      return *(silent.empty() ? speaking : silent).begin();
+    }
   };
 
   std::size_t places_;
   std::uint64_t arrivals_ = 0;
   std::unordered_map<Id, std::pair<std::uint64_t, Stranger>> here_;  // with its number
-  std::map<std::string, Crowd> crowds_;                              // by address
+  std::map<std::string, Crowd> crowds_;
 };
 
 // Says at WARN who was turned away and why, but not for everybody: the first kLinesAtOnce, then one

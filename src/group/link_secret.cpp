@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::string_view kHasOne = "given";
 
-void warn_of_open_store(const GroupOptions& options, const Status& why, const Log& log) {
+void warn_of_open_store(const GroupOptions& options, const Log& log) {
   if (options.rank != 0 || options.size == 1 || !first_warning(Warning::open_store)) return;
   log.warn(
       Subsystem::init,
       "group '{}' has no secret: ANYONE WHO REACHES ITS STORE CAN JOIN and read its data; start "
-      "it with tutti run, or set TUTTI_SECRET_FILE on every rank{}{}{}",
-      options.name, why.ok() ? "" : " (", why.message(), why.ok() ? "" : ")");
+      "it with tutti run, or set TUTTI_SECRET_FILE on every rank",
+      options.name);
 }
 
 }  // namespace
@@ -36,10 +36,10 @@ Result<LinkSecret> LinkSecret::find(const Store& store, const GroupOptions& opti
     return found;
   }
   auto given = find_secret(environment);
-  // A process that a rank has started does not inherit the launcher's: as good as none.
-  if (!given.ok() && given.status().code() != Code::io) return given.status();
-  if (given.ok()) found.own_ = *given;
-  if (found.own_.empty()) warn_of_open_store(options, given.status(), log);
+  // Somebody meant this job to have one: none at all would put one into the store, for all to read.
+  if (!given.ok()) return given.status();
+  found.own_ = *given;
+  if (found.own_.empty()) warn_of_open_store(options, log);
   return found;
 }
 

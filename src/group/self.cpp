@@ -303,10 +303,13 @@ Result<Secret> find_secret(const Environment& environment) {
     if (!descriptor.ok()) return descriptor.status();
     auto secret = read_secret_descriptor((*descriptor)->value);
     if (secret.ok()) return secret;
-    return secret.status().annotate(
-        fmt::format("TUTTI_SECRET_FD={} (was it closed by a program between the launcher and this "
-                    "one? pass it on)",
-                    (*descriptor)->value));
+    // Closed on the way here; a file is as good.
+    if (!is_set(environment, "TUTTI_SECRET_FILE"))
+      return secret.status().annotate(fmt::format(
+          "TUTTI_SECRET_FD={} (was it closed by a program between the launcher and "
+          "this one? pass it on, or set TUTTI_SECRET_FILE; a program that is no rank of "
+          "that job unsets TUTTI_SECRET_FD)",
+          (*descriptor)->value));
   }
   if (is_set(environment, "TUTTI_SECRET_FILE"))
     return read_secret_file(*environment("TUTTI_SECRET_FILE"));

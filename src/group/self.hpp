@@ -48,8 +48,8 @@ struct Self {
 
 Result<Self> find_self(const Environment& environment);
 
-// The launcher's (TUTTI_SECRET_FD; Code::io where it cannot be read) or a file's (TUTTI_SECRET_FILE);
-// empty where neither is set.
+// The launcher's (TUTTI_SECRET_FD), or a file's (TUTTI_SECRET_FILE) where the launcher's is not set or
+// cannot be read; empty where neither is set. Code::io: the launcher's cannot be read, and no file is set.
 Result<Secret> find_secret(const Environment& environment);
 
 // The store, and its server where this rank has to run it. The server must outlive every rank's use

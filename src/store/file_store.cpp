@@ -32,6 +32,9 @@ using store::StoreRequest;
 constexpr std::string_view kMagic = "tutti store 1\n";
 // How long calls that have no deadline of their own wait for the lock; it is held for microseconds.
 constexpr std::chrono::seconds kLockTimeout{30};
+// And how long one waits whose deadline is shorter: of a key that is there nobody says it is not, only
+// because others were at it.
+constexpr milliseconds kLeastLockWait{200};
 constexpr milliseconds kShortestNap{1};
 constexpr milliseconds kLongestNap{20};
 
@@ -72,7 +75,8 @@ class FileStore final : public store::TrustedStore {
     do {
       std::string value;
       bool found = false;
-      Status status = locked(deadline, [&]() -> Status {
+      const Nanoseconds lock_deadline = std::max(deadline, steady_clock().now() + kLeastLockWait);
+      Status status = locked(lock_deadline, [&]() -> Status {
         const std::string* held = table_.find(key);
         found = held != nullptr;
         if (held) value = *held;

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "core/byte_stream.hpp"
+#include "core/exhausted.hpp"
 #include "core/log.hpp"
 #include "core/process_hooks.hpp"
 #include "core/threads.hpp"
@@ -31,7 +32,7 @@ constexpr ConnectionId kStop = 1;
 constexpr ConnectionId kFirstConnection = 2;
 // Bytes read from one connection before the others have their turn.
 constexpr std::size_t kReadBytes = 64 * 1024;
-// How long no connection is taken after the process ran out of descriptors.
+// How long no connection is taken after the process ran out of descriptors, or of memory.
 constexpr Nanoseconds kAcceptPause = std::chrono::milliseconds(100);
 
 struct Socket {
@@ -78,6 +79,9 @@ class Loop {
   void stop() const { ::eventfd_write(stop_.get(), 1); }
 
  private:
+  template <class Body>
+  void serve(ConnectionId id, const Body& body);
+  Status go_on(Nanoseconds now);
   void accept_some(Nanoseconds now);
   void take_in(Descriptor socket, Nanoseconds now);
   void read_from(ConnectionId id, Nanoseconds now);
@@ -110,14 +114,34 @@ void Loop::run() {
       const ConnectionId id = events[i].data.u64;
       if (id == kStop) return;
       if (id == kListener) continue;
-      if (events[i].events & EPOLLOUT) flush(id);
-      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, now);
+      serve(id, [&] {
+        if (events[i].events & EPOLLOUT) flush(id);
+        if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, now);
+      });
     }
-    state_.advance(now);
-    accept_some(now);
-    for (ConnectionId id : state_.take_active()) flush(id);
-    for (const auto& [address, why] : state_.take_refusals()) refusals_.note(address, why, now);
+    if (or_exhausted([&] { return go_on(now); }).ok()) continue;
+    accept_again_ = now + kAcceptPause;
+    listen(false);
   }
+}
+
+// Memory that is not there for one connection ends that one, which may have lost a part of what it
+// said: not the server.
+template <class Body>
+void Loop::serve(ConnectionId id, const Body& body) {
+  const Status status = or_exhausted([&] {
+    body();
+    return Status();
+  });
+  if (!status.ok()) drop(id);
+}
+
+Status Loop::go_on(Nanoseconds now) {
+  state_.advance(now);
+  accept_some(now);
+  for (ConnectionId id : state_.take_active()) serve(id, [&] { flush(id); });
+  for (const auto& [address, why] : state_.take_refusals()) refusals_.note(address, why, now);
+  return {};
 }
 
 int Loop::sleep_ms() const {
@@ -152,10 +176,12 @@ void Loop::take_in(Descriptor socket, Nanoseconds now) {
   if (!from.ok()) return refusals_.note(from.status().message(), "another user", now);
   const ConnectionId id = next_id_++;
   if (!watch(epoll_.get(), socket.get(), id).ok()) return;
-  sockets_[id].stream = ByteStream(std::move(socket), tls_, TlsSide::server);
-  state_.connected(id, *from, now);
-  // What it has said already tells it from those who wait in silence when the next one comes.
-  read_from(id, now);
+  serve(id, [&] {
+    sockets_[id].stream = ByteStream(std::move(socket), tls_, TlsSide::server);
+    state_.connected(id, *from, now);
+    // What it has said already tells it from those who wait in silence when the next one comes.
+    read_from(id, now);
+  });
 }
 
 void Loop::listen(bool on) {

@@ -124,8 +124,10 @@ void ServerState::park(ConnectionId id, Connection& connection, const StoreReque
 void ServerState::unpark(ConnectionId id, Connection& connection) {
   if (!connection.parked) return;
   const auto found = waiters_.find(connection.parked->key);
-  found->second.erase(id);
-  if (found->second.empty()) waiters_.erase(found);
+  if (found != waiters_.end()) {  // there was memory for all of park
+    found->second.erase(id);
+    if (found->second.empty()) waiters_.erase(found);
+  }
   connection.parked.reset();
   set_deadline(id, connection, Nanoseconds::max());
 }
@@ -149,18 +151,23 @@ void ServerState::reply(ConnectionId id, Connection& connection, const Response&
 }
 
 void ServerState::end(ConnectionId id, Connection& connection) {
-  unpark(id, connection);
-  strangers_.leave(id);
-  set_deadline(id, connection, Nanoseconds::max());
+  forget(id, connection);
   connection.inbox = {};
   connection.ended = true;
   active_.insert(id);
 }
 
+// Takes no memory: whoever could not have any is forgotten like anybody else.
+void ServerState::forget(ConnectionId id, Connection& connection) {
+  unpark(id, connection);
+  strangers_.leave(id);
+  set_deadline(id, connection, Nanoseconds::max());
+}
+
 void ServerState::disconnected(ConnectionId id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  end(id, found->second);
+  forget(id, found->second);
   active_.erase(id);
   connections_.erase(found);
 }

@@ -93,6 +93,7 @@ class ServerState {
   void wake_waiters(const std::string& key);
   void reply(ConnectionId id, Connection& connection, const Response& response);
   void end(ConnectionId id, Connection& connection);
+  void forget(ConnectionId id, Connection& connection);
   void set_deadline(ConnectionId id, Connection& connection, Nanoseconds deadline);
 
   Secret secret_;

@@ -253,8 +253,11 @@ void LinkedEndpoint::say_goodbye() {
 
 LinkedEndpoint::~LinkedEndpoint() {
   if (fork_guard_.crossed()) {
-    // Its thread is not in this process, and its end would wait for it.
+    // Its thread is not in this process, and its end would wait for it. What the links held when the
+    // parent forked may be half-changed.
     (void)pulse_.release();
+    for (auto& link : links_) (void)link.release();
+    for (auto& lifeline : lifelines_) (void)lifeline.release();
     return;  // the window is still our parent's
   }
   pulse_.reset();

@@ -321,6 +321,7 @@ void MemoryLink::deliver(MessageSink& sink, const Slot& slot) {
     if (const char* flaw = flaw_in_note(header, note)) return distrust(flaw);
     hold(note, header.bytes, payload);
     if (payload.data == nullptr) {
+      if (reach({note.region, 0}, 0) != nullptr) return distrust("a payload outside of its region");
       // Only memory that was freed here while its owner still sent from it: nobody waits for this.
       log_.warn(Subsystem::shm, "dropped a {} message of rank {}: its memory is not mapped here",
                 to_string(header.kind), ends_.peer);

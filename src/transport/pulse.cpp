@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/exhausted.hpp"
 #include "core/threads.hpp"
 
 namespace tutti::transport {
@@ -58,7 +59,11 @@ void Pulse::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    tick(time_now());
+    // Short of memory: what this turn has left undone the next one does.
+    (void)or_exhausted([this] {
+      tick(time_now());
+      return Status();
+    });
     lock.lock();
     if (!stop_) stopped_.wait_for(lock, tick_);
   }
@@ -105,8 +110,8 @@ void Pulse::judge(Nanoseconds now) {
     std::scoped_lock lock(mutex_);
     for (Watched& each : watched_) {
       if (!is_silent(each)) continue;
-      each.given_up = true;
       silent_.push_back(each.peer);
+      each.given_up = true;
     }
   }
   options_.on_silence();

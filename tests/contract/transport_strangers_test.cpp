@@ -1,5 +1,6 @@
 // More strangers than there are places, who come back whenever they are turned away: ranks join beside
 // them as if they were not there.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,11 +21,12 @@ namespace tutti::test {
 namespace {
 
 // A process of its own that holds `count` connections to each of the doors, and makes a new one for each
-// that is closed. Every second one says hello as a rank would, without knowing the secret.
+// that is closed. Every second one says hello as a rank would, without knowing the secret. `scattered`:
+// each from an address of its own, 127.x.x.x.
 class Crowd {
  public:
-  Crowd(const std::vector<std::string>& doors, std::size_t count) : child_(fork()) {
-    if (child_ == 0) besiege(doors, count);
+  Crowd(const std::vector<std::string>& doors, std::size_t count, bool scattered) : child_(fork()) {
+    if (child_ == 0) besiege(doors, count, scattered);
   }
   ~Crowd() {
     kill(child_, SIGKILL);
@@ -39,7 +41,20 @@ class Crowd {
     bool spoke = false;
   };
 
-  [[noreturn]] static void besiege(const std::vector<std::string>& doors, std::size_t count) {
+  static Descriptor dial_from(std::uint32_t host, const SocketAddress& where) {
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(host);
+    const int later = 1;  // the port: when it is known where to
+    (void)setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &later, sizeof later);
+    if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) _exit(1);
+    (void)connect(socket.get(), reinterpret_cast<const sockaddr*>(&where.storage), where.length);
+    return socket;
+  }
+
+  [[noreturn]] static void besiege(const std::vector<std::string>& doors, std::size_t count,
+                                   bool scattered) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     allow_descriptors(doors.size() * count + 64);
     std::vector<SocketAddress> where;
@@ -49,7 +64,10 @@ class Crowd {
       std::vector<pollfd> watched;
       for (std::size_t i = 0; i < visits.size(); ++i) {
         Visit& visit = visits[i];
-        if (!visit.socket) {
+        if (!visit.socket && scattered) {
+          const auto host = static_cast<std::uint32_t>(INADDR_LOOPBACK + 1 + i);
+          visit = {dial_from(host, where[i % where.size()]), false};
+        } else if (!visit.socket) {
           auto dialled = begin_connect(where[i % where.size()]);
           if (dialled.ok() && dialled->error == 0) visit = {std::move(dialled->socket), false};
         }
@@ -86,7 +104,8 @@ long resident_kib() {
 }
 
 // Four ranks among `count` strangers for each.
-void expect_joining_among(const char* transport, std::string Address::*door, std::size_t count) {
+void expect_joining_among(const char* transport, std::string Address::*door, std::size_t count,
+                          bool scattered = false) {
   std::unique_ptr<Crowd> crowd;
   std::chrono::steady_clock::time_point began;
   const long before = resident_kib();
@@ -103,7 +122,7 @@ void expect_joining_among(const char* transport, std::string Address::*door, std
           std::vector<std::string> doors;
           for (const std::string& bytes : addresses)
             doors.push_back((*Address::decode(bytes)).*door);
-          crowd = std::make_unique<Crowd>(doors, count);
+          crowd = std::make_unique<Crowd>(doors, count, scattered);
           std::this_thread::sleep_for(300ms);  // they have all come before the first rank looks
           began = std::chrono::steady_clock::now();
         });
@@ -119,6 +138,10 @@ void expect_joining_among(const char* transport, std::string Address::*door, std
 TEST(Crowds, of_reconnecting_strangers_do_not_keep_ranks_from_joining_over_tcp) {
   for (const std::size_t count : {30, 300, 1000})
     expect_joining_among("tcp", &Address::tcp_loopback, count);
+}
+
+TEST(Crowds, from_as_many_addresses_do_not_keep_ranks_from_joining_either) {
+  expect_joining_among("tcp", &Address::tcp_loopback, 1000, true);
 }
 
 TEST(Crowds, of_this_user_do_not_keep_ranks_from_joining_on_one_host) {

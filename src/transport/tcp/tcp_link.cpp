@@ -255,6 +255,7 @@ bool TcpLink::write_queued() {
 
 bool TcpLink::flush() {
   write_queued();
+  if (given_up_.load(std::memory_order_relaxed)) return true;
   std::lock_guard lock(lock_);
   return queued_bytes() == 0;
 }

@@ -57,7 +57,10 @@ class TcpLink final : public MessageLink {
   std::size_t sockets() const override { return streams_.size(); }
   Status watch(Reactor& reactor) override;
   bool ready() const override;
-  bool wants_room() const override { return backlog_.load(std::memory_order_relaxed); }
+  // Who was given up is not waited for.
+  bool wants_room() const override {
+    return backlog_.load(std::memory_order_relaxed) && !given_up_.load(std::memory_order_relaxed);
+  }
   void suppose_readable() override;
   bool flush() override;
   bool has_arrived() const override;

@@ -112,9 +112,11 @@ TEST_F(LinkSecretTest, an_open_store_without_a_secret_is_said_once_and_loudly) {
   std::remove(path.c_str());
 }
 
-// A process that a rank has started finds the variable and not the descriptor.
-TEST_F(LinkSecretTest, a_descriptor_that_is_gone_counts_as_none) {
-  EXPECT_EQ(find(open_, "TUTTI_SECRET_FD", "999")->word().size(), kSecretBytes);
+// As behind a program that closes what it does not know.
+TEST_F(LinkSecretTest, a_descriptor_that_is_gone_does_not_open_the_group_to_everybody) {
+  const auto secret = find(open_, "TUTTI_SECRET_FD", "999");
+  ASSERT_EQ(secret.status().code(), Code::io);
+  EXPECT_THAT(secret.status().message(), HasSubstr("pass it on, or set TUTTI_SECRET_FILE"));
 }
 
 TEST_F(LinkSecretTest, a_rank_never_takes_from_the_store_what_it_has_itself) {

@@ -290,6 +290,12 @@ TEST_F(SecretFile, that_is_missing_or_too_short_is_refused) {
   expect_refused(with(job(), {{"TUTTI_SECRET_FILE", "/no/such/file"}}), {"/no/such/file"});
 }
 
+TEST_F(SecretFile, counts_where_the_launchers_descriptor_was_closed) {
+  const auto self = found(with(job(), {{"TUTTI_SECRET_FD", "999"}}));
+  ASSERT_TRUE(self.ok()) << self.status().to_string();
+  EXPECT_EQ(self->secret.text(), found(job())->secret.text());
+}
+
 TEST(FindSelf, a_secret_descriptor_that_was_closed_is_explained) {
   const auto self = found({{"TUTTI_RANK", "0"},
                            {"TUTTI_SIZE", "1"},

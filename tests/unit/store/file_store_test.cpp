@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/sockets.hpp"
 #include "tutti/store.hpp"
@@ -101,6 +102,21 @@ TEST_F(FileStoreTest, a_lock_that_stays_ends_a_call_at_its_own_deadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(status.code(), Code::timed_out);
   EXPECT_THAT(status.message(), HasSubstr("stays locked"));
+}
+
+TEST_F(FileStoreTest, a_key_that_is_there_is_found_though_others_are_at_the_file) {
+  auto store = open();
+  ASSERT_TRUE(store->set("a", "1").ok());
+  Descriptor held(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  std::thread other([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    held.reset();
+  });
+  const auto value = store->get("a", milliseconds(1));
+  other.join();
+  ASSERT_TRUE(value.ok()) << value.status().to_string();
+  EXPECT_EQ(*value, "1");
 }
 
 TEST_F(FileStoreTest, a_file_of_something_else_is_left_alone) {

@@ -171,6 +171,22 @@ TEST_F(ForgedWindow, a_payload_that_is_longer_than_its_block) {
   expect_corrupt("outside");
 }
 
+TEST_F(ForgedWindow, a_payload_that_does_not_lie_in_its_region) {
+  RegionTable theirs;
+  ASSERT_TRUE(theirs.allocate(12, 4096, false).ok());
+  ASSERT_TRUE(regions.add(1, 12, theirs.mapping(12)));
+  publish(header(MessageKind::data, 100), LoanNote{12, 4096 - 99, kLease | 7});
+  expect_corrupt("outside");
+}
+
+TEST_F(ForgedWindow, a_payload_of_a_region_that_was_freed_is_dropped_alone) {
+  publish(header(MessageKind::data, 100), LoanNote{12, 0, kLease | 7});
+  publish(header(MessageKind::eager, 3), "abc", 3);
+  EXPECT_TRUE(link->poll(sink));
+  EXPECT_EQ(sink.texts, std::vector<std::string>{"abc"});
+  EXPECT_TRUE(sink.downs.empty());
+}
+
 TEST_F(ForgedWindow, an_address_of_another_process) {
   publish(header(MessageKind::data, 100), LoanNote{kDirectRegion, 0xdeadbeef000, kLease | 7});
   expect_corrupt("address");

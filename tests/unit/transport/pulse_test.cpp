@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <new>
+#include <utility>
 
 namespace tutti::transport {
 namespace {
@@ -17,11 +19,15 @@ struct QuietLink final : Link {
   void release(std::uint64_t) override {}
   bool poll(MessageSink&) override { return false; }
   void forget(std::uint32_t) override {}
-  void beat() override { ++beats; }
+  void beat() override {
+    ++beats;
+    if (std::exchange(exhausted, false)) throw std::bad_alloc();
+  }
   bool heard() override { return alive; }
 
-  int beats = 0;
+  std::atomic<int> beats = 0;
   bool alive = true;
+  bool exhausted = false;
 };
 
 class Pulses : public testing::Test {
@@ -59,7 +65,7 @@ class Pulses : public testing::Test {
 TEST_F(Pulses, beat_on_every_link_and_in_the_window) {
   EXPECT_GT(links[0].beats, 10);
   EXPECT_LT(links[0].beats, 20);
-  EXPECT_EQ(window->head().pulse.load(), static_cast<std::uint64_t>(links[0].beats));
+  EXPECT_EQ(window->head().pulse.load(), static_cast<std::uint64_t>(links[0].beats.load()));
 }
 
 TEST_F(Pulses, give_up_who_is_silent_after_dead_after_and_within_a_second) {
@@ -123,6 +129,17 @@ TEST(Pulse, that_gives_nobody_up_beats_all_the_same) {
   EXPECT_TRUE(pulse.take_silent().empty());
   EXPECT_GE(link.beats, 150);
   EXPECT_EQ(pulse.standstill(), 0s);
+}
+
+TEST(Pulse, outlives_a_turn_without_memory) {
+  QuietLink link;
+  link.exhausted = true;
+  auto window = *Window::create(0, WindowShape::of(1, 4096), false);
+  Pulse pulse({500ms, window.get(), [] {}}, {{.peer = 1, .link = &link}});
+  ASSERT_TRUE(pulse.start().ok());
+  const Nanoseconds until = steady_clock().now() + 10s;
+  while (link.beats < 3 && steady_clock().now() < until) std::this_thread::sleep_for(1ms);
+  EXPECT_GE(link.beats, 3);
 }
 
 TEST(Pulse, knows_that_its_process_stood_still) {

@@ -221,6 +221,16 @@ TEST_P(Links, one_connection_that_breaks_ends_the_link_on_both_sides) {
   EXPECT_TRUE(a->send(header(MessageKind::data, 2), large.data(), large.size(), 0).accepted);
 }
 
+TEST_P(Links, nobody_waits_for_room_at_a_peer_that_was_given_up) {
+  const std::string text = text_of(1, 10'000);
+  while (a->send(header(MessageKind::eager, 1), text.data(), text.size(), 0).accepted) continue;
+  EXPECT_TRUE(a->wants_room());
+  EXPECT_FALSE(a->flush());
+  a->give_up(*at_a, Status(Code::peer_lost, "silent"));
+  EXPECT_FALSE(a->wants_room());
+  EXPECT_TRUE(a->flush());
+}
+
 TEST_P(Links, what_was_sent_before_an_orderly_end_still_arrives) {
   std::vector<std::string> texts;
   for (std::uint64_t i = 0; i < 6; ++i) texts.push_back(text_of(i, i % 2 == 0 ? 30'000 : 50));
