@@ -33,12 +33,13 @@ bool is_refused() {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inline: where one half of a pair is, gcc warns of a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* memory = refuses_memory && is_refused() ? nullptr : std::malloc(bytes);
   return memory != nullptr ? memory : throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tutti::test {
 namespace {
