@@ -221,6 +221,11 @@ int connect_error(int socket) noexcept {
   return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
+bool is_hung_up(int socket) noexcept {
+  pollfd entry{socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 Result<Descriptor> connect_to(const SocketAddress& address, Nanoseconds deadline) {
   auto dialled = begin_connect(address);
   while (dialled.ok() && dialled->error == EAGAIN && steady_clock().now() < deadline) {

@@ -74,6 +74,8 @@ struct Dialled {
 };
 Result<Dialled> begin_connect(const SocketAddress& address);
 int connect_error(int socket) noexcept;
+// The other end has closed it, or it is broken; what came before may be unread.
+bool is_hung_up(int socket) noexcept;
 // The next connection, non-blocking; an empty Descriptor when there is none right now.
 Result<Descriptor> accept_from(int listener);
 

@@ -323,6 +323,12 @@ Status Joining::settle(Attempt& attempt) {
                    now());
     return {};
   }
+  // Its rank has waited too long, as while this process was stopped, and comes again.
+  if (!attempt.outgoing() && attempt.transport()->keeps_connections() &&
+      is_hung_up(attempt.descriptor())) {
+    to.last_failure = Status(Code::io, "it closed its connection while they were linked");
+    return {};
+  }
   const Status status = adopt(attempt);
   if (!to.linked) return status;
   to.process.reset();

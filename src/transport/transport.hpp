@@ -92,6 +92,8 @@ class Transport {
   virtual bool can_link(const Address& a, const Address& b) const = 0;
   // How many connections make the link of these two.
   virtual int connections(const Address&, const Address&) const { return 1; }
+  // Whether a link holds on to them: one that the other side has closed is then none to link by.
+  virtual bool keeps_connections() const { return false; }
 
   // Makes ready what links of this kind need. A failure leads to the next transport: links are
   // then refused by greeting.

@@ -1,6 +1,7 @@
 // How ranks find each other: what is chosen, who is turned away, and what the errors say.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -315,6 +316,38 @@ TEST(Joining, a_frame_that_cannot_be_one_takes_the_link_down_as_corrupt) {
   ASSERT_EQ(note.downs.size(), 1u);
   EXPECT_EQ(note.downs[0].second.code(), Code::corrupt);
   EXPECT_TRUE(note.messages.empty());
+}
+
+// As a rank does whose peer was stopped for longer than it waits: its last word and its end come together.
+TEST(Joining, a_connection_that_its_rank_has_left_is_not_the_link) {
+  auto openings = open_over_tcp(2);
+  std::vector<std::string> addresses;
+  for (const auto& opening : openings) addresses.push_back(opening->address());
+  std::unique_ptr<Endpoint> other;
+  std::thread rank_1([&] {
+    const Descriptor left = shake_hands_at(Address::decode(addresses[0])->tcp_loopback,
+                                           "a secret of thirty-two bytes ...", {kRoleData, 1, 7});
+    const int on = 1;
+    EXPECT_EQ(setsockopt(left.get(), IPPROTO_TCP, TCP_CORK, &on, sizeof on), 0);
+    EXPECT_TRUE(write_fully(left.get(), kIntent, sizeof kIntent, steady_clock().now() + 5s).ok());
+    EXPECT_EQ(shutdown(left.get(), SHUT_WR), 0);
+    const auto deadline = steady_clock().now() + 1s;
+    char byte = 0;
+    while (read_fully(left.get(), &byte, 1, deadline).ok()) continue;  // rank 0 has done with it
+    auto endpoint = openings[1]->connect(addresses, kWaitAtMost);
+    EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+    if (endpoint.ok()) other = std::move(*endpoint);
+  });
+  auto endpoint = openings[0]->connect(addresses, kWaitAtMost);
+  rank_1.join();
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+  ASSERT_TRUE(other);
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  endpoints.push_back(std::move(*endpoint));
+  endpoints.push_back(std::move(other));
+  Ranks ranks(std::move(endpoints));
+  ASSERT_TRUE(ranks.link(1, 0).send(header_of(MessageKind::data, 1), "abc", 3, 0).accepted);
+  EXPECT_TRUE(ranks.poll_until([&] { return ranks.note(0).messages.size() == 1; }));
 }
 
 // Rank 1 is linked, and somebody who knows the secret says to be rank 1 as well, while rank 2 is awaited;

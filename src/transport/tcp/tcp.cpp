@@ -19,6 +19,7 @@ class Tcp final : public Transport {
  public:
   std::string_view name() const override { return "tcp"; }
   Door door() const override { return Door::network; }
+  bool keeps_connections() const override { return true; }
   // The note is how many connections this rank wants with each peer, and "plain" if it can do without
   // checksums.
   Result<std::string> viable(const Config& config) const override {

@@ -1,7 +1,6 @@
 #include "transport/tcp/tcp_link.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -422,10 +421,7 @@ void TcpLink::give_up(MessageSink& sink, const Status& why) {
   sink.on_down(peer_, why);
 }
 
-bool TcpLink::is_cut() const {
-  pollfd entry{streams_.front().socket.get(), POLLRDHUP, 0};
-  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
+bool TcpLink::is_cut() const { return is_hung_up(streams_.front().socket.get()); }
 
 void TcpLink::forget(std::uint32_t channel) {
   reader_.forget(channel);
