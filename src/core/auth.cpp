@@ -198,8 +198,8 @@ std::string Handshake::proof(bool of_client) const {
   put_identity(identities, is_client_ ? self_ : peer_);
   put_identity(identities, is_client_ ? peer_ : self_);
   const std::string_view label = of_client ? "tutti client proof" : "tutti server proof";
-  return hmac_sha256(secret_,
-                     std::string(label) + nonce_client_ + nonce_server_ + identities.take());
+  return hmac_sha256(
+      secret_, std::string(label) + nonce_client_ + nonce_server_ + identities.take() + binding_);
 }
 
 std::string tls_wanted_message() {

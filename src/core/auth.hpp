@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tutti/status.hpp"
 
@@ -43,6 +44,10 @@ class Handshake {
   // The secret's owner must outlive the handshake: a stranger is not worth a copy of it.
   static Handshake client(std::string_view secret, Identity self);
   static Handshake server(std::string_view secret, Identity self);
+
+  // What this very TLS connection has of its own (TlsStream::binding); before anything is fed. Both proofs
+  // cover it: they are worth nothing on another connection.
+  void bind(std::string connection) { binding_ = std::move(connection); }
 
   // Bytes to send now, also after a failure; empties the outbox.
   std::string take_output();
@@ -72,6 +77,7 @@ class Handshake {
   State state_;
   std::string nonce_client_;
   std::string nonce_server_;
+  std::string binding_;  // empty without TLS
   std::string inbox_;
   std::string outbox_;
 };

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include <memory>
+#include <string>
 
 #include "core/clock.hpp"
 #include "core/sockets.hpp"
@@ -46,6 +47,9 @@ class ByteStream {
   short events() const;
   // Whether what came so far is TLS.
   bool has_begun() const { return tls_ && tls_->has_begun(); }
+
+  // For Handshake::bind, once the stream is open; empty in the clear.
+  std::string binding() const { return tls_ ? tls_->binding() : std::string(); }
 
   operator ByteStreamRef() const noexcept { return {socket_.get(), tls_.get()}; }
   ssize_t receive(void* into, std::size_t bytes) {

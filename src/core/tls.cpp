@@ -291,6 +291,16 @@ Status TlsStream::failure(int error) {
   return {Code::corrupt, fmt::format("TLS: {} ({})", why, last_error())};
 }
 
+std::string TlsStream::binding() const {
+  static constexpr std::string_view kLabel = "EXPORTER-tutti-handshake";
+  std::string made(32, '\0');
+  const int exported =
+      SSL_export_keying_material(ssl_, reinterpret_cast<unsigned char*>(made.data()), made.size(),
+                                 kLabel.data(), kLabel.size(), nullptr, 0, 0);
+  TUTTI_CHECK(exported == 1);
+  return made;
+}
+
 ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
   const std::lock_guard lock(mutex_);
   std::size_t total = 0;

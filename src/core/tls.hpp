@@ -87,6 +87,10 @@ class TlsStream {
   // What poll(2) is to wait for before the next step.
   short events() const { return events_; }
 
+  // 32 bytes that only the two ends of this connection know, once the handshake is done (RFC 8446,
+  // 7.5): whoever sits between two connections has different ones on either side.
+  std::string binding() const;
+
   // As many as there are, up to `bytes`: fewer means that there were no more a moment ago. `peek`
   // leaves them.
   ssize_t read(void* into, std::size_t bytes, bool peek = false);

@@ -40,6 +40,7 @@ struct Destination {
 
 Status shake_hands(ByteStream& stream, const Destination& to, Nanoseconds deadline) {
   Handshake handshake = Handshake::client(to.secret, {kRoleStore, -1, to.epoch});
+  handshake.bind(stream.binding());
   while (true) {
     const std::string out = handshake.take_output();
     if (Status status = stream.write_fully(out.data(), out.size(), deadline); !status.ok())

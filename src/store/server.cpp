@@ -214,6 +214,7 @@ bool Loop::open(ConnectionId id, Socket& socket) {
   if (socket.is_open) return true;
   const auto done = socket.stream.step();
   if (socket.stream.has_begun()) state_.spoke(id);
+  if (done.ok() && *done) state_.bind(id, socket.stream.binding());
   if (done.ok()) return socket.is_open = *done;
   // Whoever leaves by himself is not in the log.
   if (done.status().code() == Code::io)

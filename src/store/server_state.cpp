@@ -26,6 +26,12 @@ void ServerState::connected(ConnectionId id, const std::string& address, Nanosec
   set_deadline(id, connection, deadline_after(now, kHandshakeTimeout));
 }
 
+void ServerState::bind(ConnectionId id, std::string connection) {
+  const auto found = connections_.find(id);
+  if (found != connections_.end() && found->second.handshake)
+    found->second.handshake->bind(std::move(connection));
+}
+
 bool ServerState::make_room() {
   const auto out = strangers_.least_claim();
   if (out) turn_away(*out, "this process is short of descriptors");

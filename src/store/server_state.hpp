@@ -48,6 +48,8 @@ class ServerState {
   void connected(ConnectionId id, const std::string& address, Nanoseconds now);
   // It has begun with what comes before the handshake, TLS, in proper form.
   void spoke(ConnectionId id) { strangers_.spoke(id); }
+  // That is done; the handshake is to be bound to it.
+  void bind(ConnectionId id, std::string connection);
   // It will not do, for a reason that the owner knows.
   void turn_away(ConnectionId id, const std::string& why);
   // Ends the stranger with least claim to its descriptor; false: there is none.

@@ -115,8 +115,10 @@ bool Attempt::encrypt() {
   const auto done = socket_.step();
   spoke_ |= socket_.has_begun();
   if (!done.ok()) return stop(done.status());
-  if (*done) stage_ = HandshakeStage::handshake;
-  return *done;
+  if (!*done) return false;
+  handshake_.bind(socket_.binding());
+  stage_ = HandshakeStage::handshake;
+  return true;
 }
 
 bool Attempt::shake_hands() {

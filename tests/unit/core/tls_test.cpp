@@ -320,6 +320,27 @@ TEST_F(TlsCertificates, of_one_authority_are_taken_and_others_refused) {
   EXPECT_THAT(strangers.client_status.message(), HasSubstr("certificate"));
 }
 
+// Somebody who has a certificate of the same authority and not the secret, and stands between two who have
+// both, passes on what each says.
+TEST_F(TlsCertificates, do_not_let_a_proof_be_passed_on_between_two_connections) {
+  const auto proved = [](const std::string& of_client, const std::string& of_server) {
+    auto client = Handshake::client(kTlsSecret, {.role = kRoleStore});
+    auto server = Handshake::server(kTlsSecret, {.role = kRoleStore});
+    client.bind(of_client);
+    server.bind(of_server);
+    EXPECT_TRUE(server.feed(client.take_output()).ok());
+    EXPECT_TRUE(client.feed(server.take_output()).ok());
+    return server.feed(client.take_output());
+  };
+  const auto context = tls_context(config("a", "a"), kTlsSecret);
+  TlsPair near(context, context);
+  TlsPair far(context, context);
+  near.open();
+  far.open();
+  EXPECT_TRUE(proved(near.client.binding(), near.server.binding()).ok());
+  EXPECT_EQ(proved(near.client.binding(), far.server.binding()).code(), Code::corrupt);
+}
+
 TEST_F(TlsCertificates, that_are_not_there_are_named) {
   Config lacking = config("a", "a");
   lacking.tls_ca.clear();
