@@ -63,6 +63,7 @@ Status Joining::run(Nanoseconds timeout, const Opening::Watch& watch) {
       look_at = now() + kLookEvery;
     }
     if (Status status = start_due(); !status.ok()) return status;
+    if (all_linked()) break;  // by one that went through at once: nothing to wait for
     if (Status status = wait(); !status.ok()) return status;
     if (Status status = accept_all(); !status.ok()) return status;
   }
