@@ -31,7 +31,7 @@ def unavailable():
         return "there is no /dev/net/tun"
     try:
         Wire().close()
-    except OSError as error:
+    except (OSError, subprocess.CalledProcessError) as error:
         return f"no network namespace with a tap device: {error}"
     return None
 
