@@ -136,7 +136,9 @@ TEST(tls, bytes_come_in_order_whatever_the_socket_takes) {
       const ssize_t put = ByteStreamRef(pair.client).send(parts, 2);
       ASSERT_TRUE(put > 0 || errno == EAGAIN);
       if (put > 0) done += static_cast<std::size_t>(put);
-      if (put <= 0) ASSERT_TRUE(wait_ready(pair.client.get(), POLLOUT, tls_deadline()).ok());
+      if (put <= 0) {
+        ASSERT_TRUE(wait_ready(pair.client.get(), POLLOUT, tls_deadline()).ok());
+      }
     }
   });
   std::string heard(total, '\0');
