@@ -27,6 +27,8 @@ std::invoke_result_t<Body> or_exhausted(Body&& body) {
   } catch (const std::bad_alloc&) {
     return out_of_address_space();
   } catch (const std::system_error& error) {
+    // What a thread that cannot be had throws; anything else is not ours to explain.
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
     return out_of_threads(error);
   }
 }

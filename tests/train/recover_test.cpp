@@ -239,22 +239,30 @@ TEST(CheckpointWriter, saves_the_state_of_the_step_that_it_was_started_after) {
   EXPECT_EQ(bytes_of(folder / "beside/latest"), "iter_0000004\n");
 }
 
-TEST(CheckpointWriter, a_failure_of_writing_is_told_alike_and_training_goes_on) {
-  Folder folder;
+// One step is done, and a writer stands ready beside it, on each of two ranks.
+using WithWriter = std::function<void(Context&, Training&, train::CheckpointWriter&)>;
+void with_writer(const WithWriter& body) {
   run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
     Training training(here.group, {.mode = 4});
     auto writer = train::CheckpointWriter::create(*here.group);
     ASSERT_TRUE(writer.ok());
     (void)training.advance(0, 1);
-    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(1)).ok());
+    body(here, training, **writer);
+  });
+}
+
+TEST(CheckpointWriter, a_failure_of_writing_is_told_alike_and_training_goes_on) {
+  Folder folder;
+  with_writer([&](Context& here, Training& training, train::CheckpointWriter& writer) {
+    ASSERT_TRUE(writer.start(training.layer(), folder / "saved", info_of_step(1)).ok());
     (void)training.advance(1, 2);
-    ASSERT_TRUE((*writer)->wait().ok());
+    ASSERT_TRUE(writer.wait().ok());
     // What lies in the way of the next one is a file that cannot be replaced by a folder.
     if (here.rank == 0) overwrite(folder / "saved/iter_0000002", "in the way");
     (void)training.advance(2, 3);
-    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(2)).ok());
+    ASSERT_TRUE(writer.start(training.layer(), folder / "saved", info_of_step(2)).ok());
     (void)training.advance(3, 4);
-    const Status verdict = (*writer)->wait();
+    const Status verdict = writer.wait();
     EXPECT_EQ(verdict.code(), Code::io) << verdict.to_string();
     EXPECT_THAT(verdict.message(), testing::HasSubstr("saving a checkpoint: rank 0: "));
   });
@@ -264,16 +272,12 @@ TEST(CheckpointWriter, a_failure_of_writing_is_told_alike_and_training_goes_on) 
 
 TEST(CheckpointWriter, memory_that_cannot_be_had_is_told_alike) {
   Folder folder;
-  run(World{.kind = WorldKind::threads, .size = 2}, [&](Context& here) {
-    Training training(here.group, {.mode = 4});
-    auto writer = train::CheckpointWriter::create(*here.group);
-    ASSERT_TRUE(writer.ok());
-    (void)training.advance(0, 1);
+  with_writer([&](Context& here, Training& training, train::CheckpointWriter& writer) {
     is_spared = true;
     pthread_setname_np(pthread_self(), "doomed");  // the writer's thread begins with it
     if (here.rank == 0) refuses_memory = true;
-    ASSERT_TRUE((*writer)->start(training.layer(), folder / "saved", info_of_step(1)).ok());
-    const Status verdict = (*writer)->wait();
+    ASSERT_TRUE(writer.start(training.layer(), folder / "saved", info_of_step(1)).ok());
+    const Status verdict = writer.wait();
     EXPECT_EQ(verdict.code(), Code::out_of_memory) << verdict.to_string();
     EXPECT_THAT(verdict.message(), testing::HasSubstr("memory cannot be had"));
   });
