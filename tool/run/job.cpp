@@ -260,6 +260,8 @@ int Job::left_in_job() const {
   return left;
 }
 
+int Job::not_lost() const { return board_->ranks() - static_cast<int>(losses_.size()); }
+
 // Some rank is left, and all those that are left here can do without the others. Where none is left
 // here, the lost one must have said so too: it speaks for its like.
 bool Job::survivors_go_on() const {
@@ -272,10 +274,10 @@ bool Job::survivors_go_on() const {
 void Job::go_on_without(Rendezvous::EndedRank lost) {
   const bool is_here = lost.rank >= rendezvous_.world().first_rank &&
                        lost.rank < rendezvous_.world().first_rank + static_cast<int>(ranks_.size());
-  if (is_here || leash_ == nullptr)
-    fmt::print(stderr, "tutti run: {}; the job goes on with {} of {} ranks\n", lost.sentence,
-               left_in_job(), board_->ranks());
   losses_.push_back(std::move(lost));
+  if (is_here || leash_ == nullptr)
+    fmt::print(stderr, "tutti run: {}; the job goes on with {} of {} ranks\n",
+               losses_.back().sentence, not_lost(), board_->ranks());
 }
 
 // A rank that only followed another one is not at fault, if the other's end comes to be known.
@@ -420,8 +422,8 @@ int Job::conclude() {
     if (nobody_ended_well())
       job_failure_ = failure_of(losses_.front());
     else if (speaks || rendezvous_.world().node_rank == 0)
-      fmt::print(stderr, "tutti run: the job ended with {} of {} ranks\n",
-                 static_cast<std::size_t>(board_->ranks()) - losses_.size(), board_->ranks());
+      fmt::print(stderr, "tutti run: the job ended with {} of {} ranks\n", not_lost(),
+                 board_->ranks());
   }
   const auto& failure = job_failure_ ? job_failure_ : own_report_;
   if (!failure) return quit_ ? 128 + last_signal_ : lost_output_.ok() ? 0 : kFailed;

@@ -81,6 +81,7 @@ class Job {
   void handle_death(Rank& rank);
   void handle_news();
   int left_in_job() const;
+  int not_lost() const;  // they may have ended
   bool survivors_go_on() const;
   void go_on_without(Rendezvous::EndedRank lost);
   bool nobody_ended_well() const;
