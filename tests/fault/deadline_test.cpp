@@ -8,7 +8,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr std::chrono::seconds kAfterDeadline{2};  // beyond the deadline
+constexpr std::chrono::seconds kAfterDeadline{5};  // beyond the deadline
 
 CallOptions within(std::chrono::milliseconds timeout) {
   CallOptions options;

@@ -106,7 +106,7 @@ TEST_P(Mismatch, fails_on_every_rank_naming_who_called_what) {
       const auto begin = std::chrono::steady_clock::now();
       Work work = (here.rank == odd_rank ? about.odd : about.most)(**group, values);
       expect_mismatch(work.wait(), about, odd_rank);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
       // What comes later fails for the same reason.
       const Status later = (*group)->barrier();
       EXPECT_EQ(later.code(), Code::mismatch) << later.to_string();

@@ -253,7 +253,7 @@ TEST(Slowness, is_named_after_three_seconds_and_kills_nobody) {
                }),
       [](Context& here) {
         ASSERT_TRUE(here.group->barrier().ok());
-        if (here.rank == 1) std::this_thread::sleep_for(3600ms);
+        if (here.rank == 1) std::this_thread::sleep_for(4500ms);
         std::vector<float> values(100, 1.0F);
         const Status status = here.group->all_reduce(Buffer::of(values), ReduceOp::sum);
         EXPECT_TRUE(status.ok()) << status.to_string();
