@@ -221,8 +221,8 @@ Status Engine::why_down(int rank) {
 void Engine::on_down(int peer, const Status& cause) {
   if (!down_[static_cast<std::size_t>(peer)].ok()) return;  // it was cut off before
   Status reason = cause;
-  // It is not the peers who went: they have gone on.
-  if (const Nanoseconds stood = endpoint_->standstill(); stood.count() > 0)
+  // It is not the peer who went: it has gone on.
+  if (const Nanoseconds stood = endpoint_->standstill(peer); stood.count() > 0)
     reason = {Code::peer_lost,
               fmt::format(
                   "rank {} ({}) stood still for {:.1f} s (stopped, or its host was), longer "

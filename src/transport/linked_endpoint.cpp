@@ -174,8 +174,8 @@ void LinkedEndpoint::all_have_joined() {
   if (pulse_) pulse_->expect_all();
 }
 
-Nanoseconds LinkedEndpoint::standstill() const {
-  return pulse_ ? pulse_->standstill() : Nanoseconds(0);
+Nanoseconds LinkedEndpoint::standstill(int peer) const {
+  return pulse_ ? pulse_->standstill(peer) : Nanoseconds(0);
 }
 
 void LinkedEndpoint::set_doorbell(std::uint32_t state) {
