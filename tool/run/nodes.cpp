@@ -127,7 +127,8 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
       common_store_ = *store;
     else if (interrupted())
       return {Code::aborted, "interrupted while looking for node 0"};
-    else if (store.status().code() == Code::corrupt || steady_clock().now() >= deadline)
+    // Whatever else is wrong (the secret, the version, TLS on one side) stays so.
+    else if (store.status().code() != Code::timed_out || steady_clock().now() >= deadline)
       return store.status().annotate(
           fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
                       world_.node_rank, address_));
