@@ -97,8 +97,8 @@ def network_rows():
     long = dict(words="seconds=30 count=65536", **common)
     yield Row("partition", "frames of both hosts are lost", parted, SILENT_S, act=actions.cut((0, 1)), **long)
     yield Row("partition-one-way", "frames of host 1 are lost", parted, SILENT_S, act=actions.cut((1,)), **long)
-    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 20,
-              words="seconds=6 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
+    yield Row("partition-heals", "frames are lost for 1.2 s, of a dead_after of 2", fine(), 20,
+              words="seconds=6 count=65536", act=actions.cut((0, 1), 0.6 * DEAD_AFTER_S), **common)
     yield Row("partition-at-end", "frames of host 1 are lost for 1.2 s, in which the job's last call ends", fine(), 5,
               words="seconds=0 pause=0.05 count=65536", act=actions.cut((1,), 1.2),
               **{**common, "environment": (("TUTTI_DEAD_AFTER", "3"),)})
