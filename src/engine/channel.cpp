@@ -32,7 +32,8 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       absences_(members_),
       log_(*engine_, members_),
       runs_(*this, members_, engine_->catalog(), engine_->config().segment_bytes),
-      point_to_point_(*this, members_.rank(), members_.size(), members_.name()) {}
+      point_to_point_(*this, members_.rank(), members_.size(), members_.name()),
+      early_of_(static_cast<std::size_t>(members_.size())) {}
 
 trace::Tracer* Channel::tracer() { return engine_->tracer(); }
 
@@ -301,6 +302,7 @@ void Channel::begin_by_message() {
                              prepared_->by_message->compiled().peers);
   std::deque<Incoming> early;
   early.swap(early_);
+  std::fill(early_of_.begin(), early_of_.end(), 0);
   for (Incoming& message : early) handle_data(message);
 }
 

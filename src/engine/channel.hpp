@@ -149,6 +149,7 @@ class Channel final : public GroupView,
   void finish_current();
   void handle(Incoming& message);
   void handle_data(Incoming& message);
+  bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
@@ -182,7 +183,8 @@ class Channel final : public GroupView,
   PointToPoint point_to_point_;
   std::optional<Operation> current_;
   PreparedRun* prepared_ = nullptr;  // of current_
-  std::deque<Incoming> early_;       // data of collectives that were not begun yet
+  std::deque<Incoming> early_;       // data of collectives that were not begun yet,
+  std::vector<int> early_of_;        //   how many of each peer
   std::vector<Incoming> draining_;
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;
