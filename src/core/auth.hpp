@@ -82,9 +82,9 @@ class Handshake {
   std::string outbox_;
 };
 
-// ---- the knock: what comes before TLS, in the clear. It shows that whoever connects knows the job's
-// secret, before a server takes the memory that TLS needs. Who hears one can repeat it: that buys him
-// memory, and no entry. As long as a hello.
+// The knock, which comes before TLS, in the clear: it shows that whoever connects knows the job's secret,
+// before a server takes the memory that TLS needs. Who hears one can repeat it: that buys him memory, and
+// no entry. As long as a hello.
 inline constexpr std::size_t kKnockBytes = 56;
 std::string knock(std::string_view key);
 // What a server does with the first bytes, at least 4 of them: Code::mismatch for one who speaks in the

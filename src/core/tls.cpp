@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/check.hpp"
+#include "core/derived_key.hpp"
 #include "core/sockets.hpp"
 
 namespace tutti {
@@ -166,8 +167,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& confi
   if (!config.tls) return std::shared_ptr<const TlsContext>();
   std::shared_ptr<TlsContext> made(new TlsContext());
   made->bytes_per_key_ = bytes_per_key;
-  made->key_ = hmac_sha256(secret, "tutti tls key");
-  made->knock_key_ = hmac_sha256(secret, "tutti knock key");
+  made->key_ = derived_key(secret, "tutti tls key");
+  made->knock_key_ = derived_key(secret, "tutti knock key");
   if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
   return std::shared_ptr<const TlsContext>(std::move(made));
 }
