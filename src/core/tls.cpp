@@ -330,10 +330,11 @@ std::string TlsStream::binding() const {
   return made;
 }
 
+// Between two records whoever writes has its turn.
 ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
-  const std::lock_guard lock(mutex_);
   std::size_t total = 0;
   while (total < bytes && failure_ == 0) {
+    const std::lock_guard lock(mutex_);
     std::size_t got = 0;
     ERR_clear_error();
     errno = 0;
