@@ -69,6 +69,9 @@ def kill_rows():
               act=actions.kill_launcher, transports=BOTH)
     yield Row("segv", "SIGSEGV of rank 1 in the user's code", lost(1, 139), SAME_HOST_S,
               words="victim=1 how=segv after=5 seconds=5", transports=BOTH)
+    yield Row("leave", "rank 1 exits with 0 and has not destroyed its group",
+              lost(1, 3, first_failure=-1, says=("ended without destroying its group",)), SAME_HOST_S,
+              words="victim=1 how=leave after=5 seconds=5")
 
 
 def liveness_rows():
