@@ -140,7 +140,8 @@ class Channel final : public GroupView,
   // Stepping, in the hands of the baton's holder.
   bool step();
   template <class Body>
-  void with_baton(const Body& body);
+  Status with_baton(const Body& body);
+  void give_back(const Launch& launch);
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
@@ -160,7 +161,11 @@ class Channel final : public GroupView,
   void end_failed();
   void tear_down();
   void release(const Incoming& message);
-  bool is_mapped() const { return prepared_->on_host && prepared_->on_host->was_mapped(); }
+  template <class Messages>
+  void release_all(Messages& messages);
+  bool is_mapped() const {
+    return prepared_ && prepared_->on_host && prepared_->on_host->was_mapped();
+  }
 
   std::shared_ptr<Engine> engine_;
   Members members_;
@@ -182,12 +187,13 @@ class Channel final : public GroupView,
   RunCache runs_;
   PointToPoint point_to_point_;
   std::optional<Operation> current_;
-  PreparedRun* prepared_ = nullptr;  // of current_
+  PreparedRun* prepared_ = nullptr;  // of current_; null: it could not be made
   std::deque<Incoming> early_;       // data of collectives that were not begun yet,
   std::vector<int> early_of_;        //   how many of each peer
   std::vector<Incoming> draining_;
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;
+  Inbox::Rest rest_;  // of a group that has failed
   bool torn_down_ = false;
 
   std::mutex children_mutex_;

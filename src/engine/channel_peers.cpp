@@ -48,7 +48,8 @@ std::string text_of(const Header& header, const Payload& payload) {
 std::byte* Channel::place(int peer, const Header& header) {
   if (header.kind != MessageKind::data || !baton_.try_lock()) return nullptr;
   std::byte* there = nullptr;
-  if (current_ && !torn_down_ && prepared_->by_message && header.sequence == current_->sequence)
+  if (current_ && !torn_down_ && prepared_ && prepared_->by_message &&
+      header.sequence == current_->sequence)
     there = prepared_->by_message->place(peer, header);
   baton_.unlock();
   return there;
@@ -183,7 +184,7 @@ void Channel::handle_data(Incoming& message) {
     return;
   }
   // Left over from a call that differed; the comparison of arrivals has said so already.
-  if (!current_ || !prepared_->by_message || message.header.sequence < begun)
+  if (!current_ || !prepared_ || !prepared_->by_message || message.header.sequence < begun)
     return release(message);
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
