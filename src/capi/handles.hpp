@@ -135,4 +135,17 @@ inline std::string bytes_of(const void* data, std::size_t bytes) {
   return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), bytes);
 }
 
+// A secret from the caller, which leaves no copy behind.
+class CallersSecret {
+ public:
+  CallersSecret(const void* data, std::size_t bytes) : bytes_(bytes_of(data, bytes)) {}
+  ~CallersSecret() { ::explicit_bzero(bytes_.data(), bytes_.size()); }
+  CallersSecret(const CallersSecret&) = delete;
+  CallersSecret& operator=(const CallersSecret&) = delete;
+  const std::string& text() const noexcept { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
 }  // namespace tutti::capi

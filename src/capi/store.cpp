@@ -46,8 +46,8 @@ tutti_status* tutti_store_connect(const char* address, const void* secret, size_
                                   int64_t timeout_ms, tutti_store** store) {
   return guard([&]() -> Status {
     if (address == nullptr || store == nullptr) return null_argument("address or store");
-    const std::string proof = capi::bytes_of(secret, secret_bytes);
-    return hand_out(connect_store(address, proof, milliseconds(timeout_ms)), store);
+    const capi::CallersSecret proof(secret, secret_bytes);
+    return hand_out(connect_store(address, proof.text(), milliseconds(timeout_ms)), store);
   });
 }
 
@@ -118,7 +118,8 @@ tutti_status* tutti_store_server_listen(const char* address, const void* secret,
                                         size_t secret_bytes, tutti_store_server** server) {
   return guard([&]() -> Status {
     if (address == nullptr || server == nullptr) return null_argument("address or server");
-    auto made = StoreServer::listen(address, capi::bytes_of(secret, secret_bytes));
+    const capi::CallersSecret proof(secret, secret_bytes);
+    auto made = StoreServer::listen(address, proof.text());
     if (!made.ok()) return made.status();
     std::string bound = (*made)->address();
     *server = new tutti_store_server{*std::move(made), std::move(bound)};

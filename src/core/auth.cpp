@@ -18,10 +18,13 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x49545554;  // "TUTI" on the wire
+constexpr std::uint32_t kKnockMagic = 0x4B545554;  // "TUTK": TLS follows
 constexpr std::uint32_t kTlsMagic = 0x53545554;    // "TUTS": speak TLS
+constexpr std::size_t kKnockNonceBytes = 16;
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kProofBytes = 32;
 constexpr std::size_t kHelloBytes = 4 + 4 + kNonceBytes + 4 + 4 + 8;
+static_assert(kKnockBytes == kHelloBytes && kKnockBytes == 4 + 4 + kKnockNonceBytes + kProofBytes);
 
 void put_identity(ByteWriter& out, const Identity& identity) {
   out.put(identity.role);
@@ -65,17 +68,28 @@ Status tls_peer() {
       "the job, or on none"};
 }
 
+Status plain_peer() {
+  return {Code::mismatch,
+          "the peer does not speak TLS and this side does (TUTTI_TLS=1); set it on every rank and "
+          "launcher of the job, or on none"};
+}
+
+Status other_protocol() {
+  return {Code::corrupt, "the peer does not speak tutti's protocol; is the address right?"};
+}
+
+Status check_version(std::uint32_t version) {
+  if (version == kProtocolVersion) return {};
+  return {Code::mismatch,
+          fmt::format("the peer speaks protocol version {}, this side {}; use one version of "
+                      "tutti in a job",
+                      version, kProtocolVersion)};
+}
+
 Status check_opening(const Hello& hello) {
-  if (hello.magic == kTlsMagic) return tls_peer();
-  if (hello.magic != kHelloMagic)
-    return Status(Code::corrupt, "the peer does not speak tutti's protocol; is the address right?");
-  if (hello.version != kProtocolVersion)
-    return Status(
-        Code::mismatch,
-        fmt::format("the peer speaks protocol version {}, this side {}; use one version of "
-                    "tutti in a job",
-                    hello.version, kProtocolVersion));
-  return {};
+  if (hello.magic == kTlsMagic || hello.magic == kKnockMagic) return tls_peer();
+  if (hello.magic != kHelloMagic) return other_protocol();
+  return check_version(hello.version);
 }
 
 // Only after the peer has proved who it is: what a stranger claims is not worth an explanation.
@@ -154,7 +168,7 @@ Status Handshake::on_message() {
 
 Status Handshake::take_hello() {
   const Hello hello = read_hello(inbox_);
-  if (inbox_.starts_with(kTlsFirstByte)) {
+  if (hello.magic == kKnockMagic) {
     outbox_ = hello_message(std::string(kNonceBytes, '\0'), self_);  // which is no TLS
     return tls_peer();
   }
@@ -202,10 +216,48 @@ std::string Handshake::proof(bool of_client) const {
       secret_, std::string(label) + nonce_client_ + nonce_server_ + identities.take() + binding_);
 }
 
-std::string tls_wanted_message() {
+std::string knock(std::string_view key) {
+  ByteWriter head;
+  head.put(kKnockMagic);
+  head.put(kProtocolVersion);
+  const std::string said = head.take() + random_bytes(kKnockNonceBytes);
+  return said + hmac_sha256(key, said);
+}
+
+Status check_knock(std::string_view key, std::string_view bytes) {
+  std::uint32_t magic = 0;
+  std::uint32_t version = 0;
+  ByteReader head(bytes);
+  if (!head.get(magic)) return other_protocol();
+  if (magic == kHelloMagic) return plain_peer();
+  if (magic != kKnockMagic) return other_protocol();
+  if (bytes.size() < kKnockBytes) return {};
+  if (!head.get(version)) return other_protocol();
+  if (Status status = check_version(version); !status.ok()) return status;
+  const std::string_view said = bytes.substr(0, kKnockBytes - kProofBytes);
+  return same_proof(bytes.substr(said.size(), kProofBytes), hmac_sha256(key, said))
+             ? Status()
+             : wrong_secret();
+}
+
+std::string knock_refusal() {
   ByteWriter message;
   message.put(kTlsMagic);
-  return message.take() + std::string(kHelloBytes - sizeof kTlsMagic, '\0');
+  message.put(kProtocolVersion);
+  std::string bytes = message.take();
+  bytes.resize(kHelloBytes);
+  return bytes;
+}
+
+Status read_knock_refusal(std::string_view bytes) {
+  std::uint32_t magic = 0;
+  std::uint32_t version = 0;
+  ByteReader head(bytes);
+  if (!head.get(magic) || !head.get(version)) return {};
+  if (magic != kTlsMagic && magic != kHelloMagic) return {};
+  // Before there were knocks, none was said.
+  if (Status status = check_version(version == 0 ? 3 : version); !status.ok()) return status;
+  return magic == kTlsMagic ? wrong_secret() : plain_peer();
 }
 
 std::uint64_t epoch_of_job(std::string_view job) {

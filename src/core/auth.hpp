@@ -24,7 +24,7 @@
 namespace tutti {
 
 inline constexpr std::chrono::seconds kHandshakeTimeout{5};
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // What a side says of itself. Bound into both proofs.
 struct Identity {
@@ -82,10 +82,17 @@ class Handshake {
   std::string outbox_;
 };
 
-// A side that speaks TLS answers so to one that does not; it is as long as a challenge.
-std::string tls_wanted_message();
-// The first byte of a TLS connection, where a plain one has that of a hello.
-inline constexpr char kTlsFirstByte = 0x16;
+// The knock, which comes before TLS, in the clear: it shows that whoever connects knows the job's secret,
+// before a server takes the memory that TLS needs. Who hears one can repeat it: that buys him memory, and
+// no entry. As long as a hello.
+inline constexpr std::size_t kKnockBytes = 56;
+std::string knock(std::string_view key);
+// What a server does with the first bytes, at least 4 of them: Code::mismatch for one who speaks in the
+// clear or of another version, Code::corrupt for anybody else who does not know the key.
+Status check_knock(std::string_view key, std::string_view bytes);
+// How it answers one that will not do, and what a client makes of such an answer; ok: it is none.
+std::string knock_refusal();
+Status read_knock_refusal(std::string_view bytes);
 
 // Cryptographically random bytes.
 std::string random_bytes(std::size_t count);

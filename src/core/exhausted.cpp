@@ -25,15 +25,27 @@ std::string or_none_mib(std::uint64_t limit) {
   return limit == kNoLimit ? "none" : fmt::format("{} MiB", limit >> 20);
 }
 
-}  // namespace
+// Made while there was memory: a status takes some.
+const Status kNotEvenWords(Code::out_of_memory,
+                           "memory cannot be had, not even to say how much this process has");
 
-Status out_of_address_space() {
+Status describe_address_space() {
   const auto pages = first_number(read_text("/proc/self/statm")).value_or(0);
   const auto used = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(::getpagesize());
   return {Code::out_of_memory,
           fmt::format("memory cannot be had: this process has {} MiB of address space (limit: {}; "
                       "ulimit -v)",
                       used >> 20, or_none_mib(resource_limit(RLIMIT_AS)))};
+}
+
+}  // namespace
+
+Status out_of_address_space() noexcept {
+  try {
+    return describe_address_space();
+  } catch (const std::bad_alloc&) {
+    return kNotEvenWords;
+  }
 }
 
 Status out_of_threads(const std::system_error& error) {

@@ -15,8 +15,8 @@
 
 namespace tutti {
 
-// Code::out_of_memory, with what this process has and may have.
-Status out_of_address_space();
+// Code::out_of_memory, with what this process has and may have, where there is memory to say it in.
+Status out_of_address_space() noexcept;
 Status out_of_threads(const std::system_error& error);
 
 // What `body` returns: a Status or a Result; Code::out_of_memory if it found the machine exhausted.

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/auth.hpp"
 #include "core/check.hpp"
+#include "core/derived_key.hpp"
 #include "core/sockets.hpp"
 
 namespace tutti {
@@ -33,15 +33,35 @@ constexpr long kMaxCertificateBytes = 32 * 1024;
 
 TlsSocket& socket_of(BIO* bio) { return *static_cast<TlsSocket*>(BIO_get_data(bio)); }
 
+// The knock goes with the first bytes: a server that refuses it has then read both, and its words arrive.
 int to_socket(BIO* bio, const char* data, int bytes) {
   BIO_clear_retry_flags(bio);
+  auto& [descriptor, opening, came, given, knock] = socket_of(bio);
+  iovec parts[] = {{knock.data(), knock.size()},
+                   {const_cast<char*>(data), static_cast<std::size_t>(bytes)}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
   ssize_t sent = 0;
   do {
-    sent = ::send(socket_of(bio).descriptor, data, static_cast<std::size_t>(bytes),
-                  MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = ::sendmsg(descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
+  if (sent > 0) {
+    const std::size_t of_knock = std::min(static_cast<std::size_t>(sent), knock.size());
+    knock.erase(0, of_knock);
+    sent -= static_cast<ssize_t>(of_knock);
+    if (sent == 0) errno = EAGAIN;
+    if (sent == 0) sent = -1;
+  }
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
   return static_cast<int>(sent);
+}
+
+// Of what a client hears, for the case that it is no TLS.
+void keep_head(TlsSocket& socket, const char* bytes, ssize_t count) {
+  for (ssize_t i = 0; i < count && socket.came < socket.opening.size(); ++i)
+    socket.opening[socket.came++] = static_cast<unsigned char>(bytes[i]);
+  socket.given = socket.came;
 }
 
 int from_socket(BIO* bio, char* into, int bytes) {
@@ -58,6 +78,7 @@ int from_socket(BIO* bio, char* into, int bytes) {
     got = ::recv(socket.descriptor, into, static_cast<std::size_t>(bytes), MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_read(bio);
+  keep_head(socket, into, got);
   return static_cast<int>(got);
 }
 
@@ -126,24 +147,16 @@ Status cannot_use(const char* variable, const std::string& path) {
   return {Code::invalid_argument, fmt::format("{}={}: {}", variable, path, last_error())};
 }
 
-Status plain_peer() {
-  return {Code::mismatch,
-          "the peer does not speak TLS and this side does (TUTTI_TLS=1); set it on every rank and "
-          "launcher of the job, or on none"};
-}
-
 // The head of a handshake record, and in it that of a client's hello of at most `bytes`.
-bool begins_a_hello(const std::array<unsigned char, 9>& head, std::size_t bytes) {
+bool begins_a_hello(const unsigned char* head, std::size_t bytes) {
   const std::size_t record = head[3] << 8 | head[4];
   const std::size_t hello = head[6] << 16 | head[7] << 8 | head[8];
   return head[0] == SSL3_RT_HANDSHAKE && head[1] == SSL3_VERSION_MAJOR && record >= 4 &&
          record <= kRecordBytes && head[5] == SSL3_MT_CLIENT_HELLO && hello <= bytes;
 }
 
-// Whether the error says that what came was no TLS at all.
-bool is_of_plain_peer(int reason) {
-  return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_UNKNOWN_PROTOCOL ||
-         reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_HTTP_REQUEST;
+std::string_view heard(const TlsSocket& socket) {
+  return {reinterpret_cast<const char*>(socket.opening.data()), socket.came};
 }
 
 }  // namespace
@@ -154,7 +167,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& confi
   if (!config.tls) return std::shared_ptr<const TlsContext>();
   std::shared_ptr<TlsContext> made(new TlsContext());
   made->bytes_per_key_ = bytes_per_key;
-  made->key_ = hmac_sha256(secret, "tutti tls key");
+  made->key_ = derived_key(secret, "tutti tls key");
+  made->knock_key_ = derived_key(secret, "tutti knock key");
   if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
   return std::shared_ptr<const TlsContext>(std::move(made));
 }
@@ -213,7 +227,10 @@ void TlsStream::begin() {
   TUTTI_CHECK(ssl_ != nullptr);
   BIO* bio = make_bio(socket_);
   SSL_set_bio(ssl_, bio, bio);
-  if (side_ == TlsSide::client) return SSL_set_connect_state(ssl_);
+  if (side_ == TlsSide::client) {
+    socket_.knock = knock(context_->knock_key());
+    return SSL_set_connect_state(ssl_);
+  }
   SSL_set_accept_state(ssl_);
   // A server that has no certificate has nothing but the pre-shared key to let anybody in by.
   if (!context_->uses_certificates()) SSL_set_verify(ssl_, SSL_VERIFY_NONE, nullptr);
@@ -251,7 +268,7 @@ Result<bool> TlsStream::step() {
 
 // A server's first look, before anything is allocated.
 Status TlsStream::read_opening() {
-  auto& [socket, opening, came, given] = socket_;
+  auto& [socket, opening, came, given, unused] = socket_;
   while (came < opening.size()) {
     const ssize_t got = ::recv(socket, opening.data() + came, opening.size() - came, MSG_DONTWAIT);
     if (got == 0) return {Code::io, "the other side hung up before it said anything"};
@@ -259,27 +276,39 @@ Status TlsStream::read_opening() {
       return errno_status("a new connection broke");
     if (got < 0) return {};
     came = static_cast<std::uint8_t>(came + got);
-    if (opening[0] != kTlsFirstByte) return refuse_plain();
+    if (Status status = check_opening(); !status.ok()) return refuse(std::move(status));
   }
-  has_begun_ = begins_a_hello(
-      opening, context_->uses_certificates() ? kMaxHelloBytesWithCertificates : kMaxHelloBytes);
-  if (has_begun_) return {};
+  has_begun_ = true;
+  given = kKnockBytes;
+  return {};
+}
+
+Status TlsStream::check_opening() {
+  const std::string_view said = heard(socket_);
+  if (said.size() < 4) return {};
+  if (Status status = check_knock(context_->knock_key(), said); !status.ok()) return status;
+  // A knock can be repeated, so that what follows is looked at too.
+  const std::size_t most =
+      context_->uses_certificates() ? kMaxHelloBytesWithCertificates : kMaxHelloBytes;
+  if (said.size() < socket_.opening.size() ||
+      begins_a_hello(socket_.opening.data() + kKnockBytes, most))
+    return {};
   return {Code::corrupt, "the peer does not begin TLS as a rank or launcher would"};
 }
 
-// One who comes without TLS is told in words that he understands.
-Status TlsStream::refuse_plain() {
+// In words that he understands, whether he speaks TLS or not.
+Status TlsStream::refuse(Status why) {
   // Closed with bytes unread, the connection would take our words back (a reset).
   char unread[4096];
   (void)::recv(socket_.descriptor, unread, sizeof unread, MSG_DONTWAIT);
-  const std::string words = tls_wanted_message();
+  const std::string words = knock_refusal();
   (void)::send(socket_.descriptor, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return plain_peer();
+  return why;
 }
 
 Status TlsStream::failure(int error) {
-  const int reason = ERR_GET_REASON(ERR_peek_error());
-  if (error == SSL_ERROR_SSL && is_of_plain_peer(reason)) return plain_peer();
+  if (side_ == TlsSide::client)
+    if (Status refused = read_knock_refusal(heard(socket_)); !refused.ok()) return refused;
   if (const long verdict = SSL_get_verify_result(ssl_);
       context_->uses_certificates() && verdict != X509_V_OK)
     return {Code::corrupt, fmt::format("the peer's certificate is refused: {}",
@@ -301,10 +330,11 @@ std::string TlsStream::binding() const {
   return made;
 }
 
+// Between two records whoever writes has its turn.
 ssize_t TlsStream::read(void* into, std::size_t bytes, bool peek) {
-  const std::lock_guard lock(mutex_);
   std::size_t total = 0;
   while (total < bytes && failure_ == 0) {
+    const std::lock_guard lock(mutex_);
     std::size_t got = 0;
     ERR_clear_error();
     errno = 0;

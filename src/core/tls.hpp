@@ -2,8 +2,9 @@
 //
 // Both sides know each other by the job's secret (an external pre-shared key, with a fresh
 // Diffie-Hellman exchange: who learns the secret later cannot read what was recorded), or by
-// certificates of one authority, where TUTTI_TLS_CERT, TUTTI_TLS_KEY and TUTTI_TLS_CA are given. The
-// handshake of core/auth goes on inside, as it does without.
+// certificates of one authority, where TUTTI_TLS_CERT, TUTTI_TLS_KEY and TUTTI_TLS_CA are given. Before it
+// the client knocks (core/auth): OpenSSL takes some 70 KiB for a connection, and a server spends them only
+// on one who knows the secret. The handshake of core/auth goes on inside, as it does without.
 //
 // A stream reads and writes as recv(2) and sendmsg(2) do with MSG_DONTWAIT: bytes, or -1 with errno.
 // The socket stays its owner's. Thread-safety: one may read while another writes.
@@ -23,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/auth.hpp"
 #include "core/secret.hpp"
 #include "tutti/config.hpp"
 #include "tutti/status.hpp"
@@ -48,6 +50,7 @@ class TlsContext {
   ssl_ctx_st* get() const { return context_; }
   bool uses_certificates() const { return uses_certificates_; }
   std::string_view key() const { return key_; }
+  std::string_view knock_key() const { return knock_key_; }
   std::uint64_t bytes_per_key() const { return bytes_per_key_; }
 
  private:
@@ -58,18 +61,20 @@ class TlsContext {
   ssl_ctx_st* context_ = nullptr;
   bool uses_certificates_ = false;
   std::uint64_t bytes_per_key_ = kBytesPerKey;
-  Secret key_;  // the pre-shared key, made from the secret
+  Secret key_;        // the pre-shared key, made from the secret,
+  Secret knock_key_;  //   and another one
 };
 
 enum class TlsSide : std::uint8_t { client, server };
 
-// A socket, and what a server has read of it before it lets OpenSSL have it: the heads of the first
-// record and of the hello in it.
+// A socket, and what went over it before OpenSSL had it: of a server, the knock and the heads of the first
+// record and of the hello in it; of a client, the knock that it has to send and the head of the answer.
 struct TlsSocket {
   int descriptor;
-  std::array<unsigned char, 9> opening{};
+  std::array<unsigned char, kKnockBytes + 9> opening{};
   std::uint8_t came = 0;   // of `opening`
-  std::uint8_t given = 0;  // to OpenSSL
+  std::uint8_t given = 0;  // of it, to OpenSSL
+  std::string knock{};     // what is left of it to send
 };
 
 class TlsStream {
@@ -82,7 +87,7 @@ class TlsStream {
   // Goes on with TLS's own handshake. True: it is done. Code::corrupt for one who does not know the
   // secret or has another certificate, Code::mismatch for one who does not speak TLS.
   Result<bool> step();
-  // Whether the other side has begun with a TLS hello; a server's question.
+  // Whether the other side has knocked as one who knows the secret, and then begun TLS; a server's question.
   bool has_begun() const { return has_begun_; }
   // What poll(2) is to wait for before the next step.
   short events() const { return events_; }
@@ -104,7 +109,8 @@ class TlsStream {
   void renew_key();
   ssize_t write_record(const char* data, std::size_t bytes);
   Status read_opening();
-  Status refuse_plain();
+  Status check_opening();
+  Status refuse(Status why);
   Status failure(int error);
 
   const std::shared_ptr<const TlsContext> context_;

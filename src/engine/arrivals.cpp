@@ -9,8 +9,8 @@
 namespace tutti::engine {
 namespace {
 
-// Calls that are kept to compare with late arrivals. A peer is never further behind than there are
-// ranks between it and us, so this is plenty.
+// Calls that are kept to compare with late arrivals. A peer is never further behind, nor ahead, than there
+// are ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
 
 }  // namespace
@@ -59,13 +59,21 @@ void Arrivals::flush() {
   for (int peer : *company_) members_.link_to(peer).flush_held();
 }
 
-// A peer may be ahead by any number of collectives. What it called there waits until this rank has
-// come as far; comparing earlier would blame it for calls that this rank has not made yet.
-void Arrivals::on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
-  if (sequence > sequence_)
-    peer_at(peer).announced.push_back({sequence, theirs});
-  else
-    compare(peer, sequence, theirs);
+// Users' collectives begin with a leap, when the group is set up.
+bool Arrivals::is_in_reach(std::uint64_t sequence) const {
+  const std::uint64_t ahead = std::max<std::uint64_t>(kHistory, peers_.size());
+  return sequence <= std::max(sequence_, kSetUpSequences) + ahead;
+}
+
+// A peer may be ahead. What it called there waits until this rank has come as far; comparing earlier would
+// blame it for calls that this rank has not made yet.
+bool Arrivals::on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs) {
+  if (sequence <= sequence_) return compare(peer, sequence, theirs), true;
+  auto& announced = peer_at(peer).announced;
+  const bool is_next = announced.empty() || announced.back().sequence < sequence;
+  if (!is_next || !is_in_reach(sequence)) return false;
+  announced.push_back({sequence, theirs});
+  return true;
 }
 
 void Arrivals::look_at_announced() {

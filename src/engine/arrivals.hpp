@@ -44,8 +44,10 @@ class Arrivals {
   // What was told may wait in the links for the first data to go along. It has had its chance.
   void flush();
 
-  // A peer says that it has begun a collective, with this call.
-  void on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs);
+  // A peer says that it has begun a collective, with this call. False: no correct rank says so.
+  bool on_arrive(int peer, std::uint64_t sequence, const Fingerprint& theirs);
+  // Whether a peer can have begun this one by now.
+  bool is_in_reach(std::uint64_t sequence) const;
   // Even a collective that goes by message is announced in the lines: whoever called something else
   // may be looking nowhere else.
   void look_at_lines();

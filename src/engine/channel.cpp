@@ -32,7 +32,8 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       absences_(members_),
       log_(*engine_, members_),
       runs_(*this, members_, engine_->catalog(), engine_->config().segment_bytes),
-      point_to_point_(*this, members_.rank(), members_.size(), members_.name()) {}
+      point_to_point_(*this, members_.rank(), members_.size(), members_.name()),
+      early_of_(static_cast<std::size_t>(members_.size())) {}
 
 trace::Tracer* Channel::tracer() { return engine_->tracer(); }
 
@@ -59,7 +60,7 @@ Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   std::shared_ptr<WorkState> work;
   if (memory_ && baton_.try_lock()) {
     bool ended = false;
-    with_baton([&] {
+    const Status exhausted = with_baton([&] {
       const bool begun = begin_at_once(launch);
       ended = begun && watch();
       if (begun && tracer() != nullptr)
@@ -73,10 +74,11 @@ Status Channel::run(const Launch& launch, bool (*interrupted)()) {
         work = hand_over();
       }
     });
+    if (!exhausted.ok()) give_back(launch);
     baton_.unlock();
     // Whoever wanted the baton meanwhile may have gone to sleep.
     if (inbox_.has_news()) engine_->kick();
-    if (ended) return {};
+    if (ended || !exhausted.ok()) return exhausted;
   }
   if (!work) {
     Operation operation;
@@ -129,6 +131,16 @@ bool Channel::watch() {
   }
   spin_budget_.was_rewarded();
   return true;
+}
+
+// A call that cannot be waited for is over: nothing here refers to it once its caller hears so.
+void Channel::give_back(const Launch& launch) {
+  if (!current_ || current_->launch != &launch) return;
+  memory_->retract(current_->sequence);
+  prepared_->run().abandon();
+  arrivals_.end();
+  log_.stop();
+  current_.reset();
 }
 
 // It takes longer: the same operation, with somebody to wait for it.
@@ -226,19 +238,20 @@ void Channel::drive(const WorkState& work, Nanoseconds timeout) {
 bool Channel::try_step() {
   if (!baton_.try_lock()) return false;
   bool moved = true;
-  with_baton([&] { moved = step(); });
+  (void)with_baton([&] { moved = step(); });
   baton_.unlock();
   return moved;
 }
 
 // Where memory runs out in the middle of something, the group is over: half of it was done.
 template <class Body>
-void Channel::with_baton(const Body& body) {
+Status Channel::with_baton(const Body& body) {
   const Status status = or_exhausted([&] {
     body();
     return Status();
   });
   if (!status.ok()) fail(status, true);
+  return status;
 }
 
 bool Channel::step() {
@@ -266,7 +279,11 @@ bool Channel::step() {
 
 bool Channel::drain_inbox() {
   if (!inbox_.take(draining_, posting_)) return false;
-  for (Incoming& message : draining_) handle(message);
+  for (Incoming& message : draining_) {
+    handle(message);
+    message.segment.lease =
+        0;  // it is not to be given back again, should the next one find no memory
+  }
   draining_.clear();
   for (Posting& posting : posting_) point_to_point_.post(std::move(posting));
   posting_.clear();
@@ -287,8 +304,10 @@ bool Channel::run_operations() {
 bool Channel::begin_next() {
   Operation next;
   if (!inbox_.take_next(next)) return false;
-  prepared_ = &runs_.find(*next.launch);
+  // First here, where a failure finds it: what follows takes memory.
+  prepared_ = nullptr;
   current_.emplace(std::move(next));
+  prepared_ = &runs_.find(*current_->launch);
   log_.begun(*current_);
   if (prepared_->on_host) arrivals_.begin_on_host(*current_->launch, current_->sequence);
   prepared_->run().begin(*current_->launch, current_->sequence);
@@ -301,6 +320,7 @@ void Channel::begin_by_message() {
                              prepared_->by_message->compiled().peers);
   std::deque<Incoming> early;
   early.swap(early_);
+  std::fill(early_of_.begin(), early_of_.end(), 0);
   for (Incoming& message : early) handle_data(message);
 }
 
@@ -313,6 +333,7 @@ bool Channel::step_current() {
 }
 
 void Channel::finish_current() {
+  completions_.reserve(completions_.size() + 1);
   log_.ended(*current_, {}, is_mapped());
   if (current_->counted) busy_.fetch_sub(1);
   completions_.push_back({std::move(current_->work), {}, {}});
@@ -348,10 +369,13 @@ void Channel::end_failed() {
 // Works end with the baton put down, so that their callbacks may start operations; the caller of
 // step() takes it up again only to put it down.
 void Channel::complete_all() {
-  for (const auto& batch : point_to_point_.take_ended()) {
+  auto& ended = point_to_point_.ended();
+  completions_.reserve(completions_.size() + ended.size());
+  for (const auto& batch : ended) {
     if (batch->counted) busy_.fetch_sub(1);
     completions_.push_back({batch->work, batch->status, batch->received});
   }
+  ended.clear();
   if (completions_.empty()) return;
   std::vector<Completion> completions;
   completions.swap(completions_);
@@ -412,8 +436,9 @@ void Channel::end(const Status& status) {
   memory_.reset();
 }
 
+// Where there is no memory for it nothing is lost, and the next step does it again: room is made before
+// anything leaves its list.
 void Channel::tear_down() {
-  torn_down_ = true;
   // Before anybody's memory goes back to its caller: who comes later must not find this rank there.
   if (current_ && memory_) memory_->retract(current_->sequence);
   // From here on no link touches the callers' memory, which goes back to them with the error. Peers
@@ -423,26 +448,38 @@ void Channel::tear_down() {
       if (transport::Link* link = endpoint.link(member)) link->forget(channel());
   });
   const Status status = inbox_.failure();
-  Inbox::Rest rest = inbox_.take_rest();
-  early_.insert(early_.end(), rest.messages.begin(), rest.messages.end());
-  for (Posting& posting : rest.postings) point_to_point_.post(std::move(posting));
+  inbox_.take_rest(rest_);
+  release_all(rest_.messages);
+  release_all(early_);
+  point_to_point_.refuse(rest_.postings, status);
+  point_to_point_.refuse(posting_, status);  // that came, and could not be taken up
+  point_to_point_.abandon(status);
+  completions_.reserve(completions_.size() + rest_.operations.size() + 1);
+  const auto end = [&](Operation& operation) {
+    if (operation.counted) busy_.fetch_sub(1);
+    if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
+  };
   if (current_) {
-    prepared_->run().abandon();
-    log_.ended(*current_, status, is_mapped());
+    if (prepared_) prepared_->run().abandon();
+    (void)or_exhausted([&] { return log_.ended(*current_, status, is_mapped()), Status(); });
     arrivals_.end();
-    rest.operations.push_front(std::move(*current_));
+    end(*current_);
     current_.reset();
   }
+  for (Operation& operation : rest_.operations) end(operation);
+  rest_.operations.clear();
   log_.stop();
   // Nothing is due any more; a deadline left standing would wake the progress thread for ever.
   next_deadline_.store(Nanoseconds::max().count(), std::memory_order_relaxed);
-  for (const Incoming& message : early_) release(message);
-  early_.clear();
-  point_to_point_.abandon(status);
-  for (Operation& operation : rest.operations) {
-    if (operation.counted) busy_.fetch_sub(1);
-    if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
-  }
+  torn_down_ = true;
+}
+
+// A lease that there is no memory to give back with is the link's loss, and nobody else's.
+template <class Messages>
+void Channel::release_all(Messages& messages) {
+  for (const Incoming& message : messages)
+    (void)or_exhausted([&] { return release(message), Status(); });
+  messages.clear();
 }
 
 void Channel::release(const Incoming& message) {

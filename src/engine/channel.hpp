@@ -140,7 +140,8 @@ class Channel final : public GroupView,
   // Stepping, in the hands of the baton's holder.
   bool step();
   template <class Body>
-  void with_baton(const Body& body);
+  Status with_baton(const Body& body);
+  void give_back(const Launch& launch);
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
@@ -149,6 +150,7 @@ class Channel final : public GroupView,
   void finish_current();
   void handle(Incoming& message);
   void handle_data(Incoming& message);
+  bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
@@ -159,7 +161,11 @@ class Channel final : public GroupView,
   void end_failed();
   void tear_down();
   void release(const Incoming& message);
-  bool is_mapped() const { return prepared_->on_host && prepared_->on_host->was_mapped(); }
+  template <class Messages>
+  void release_all(Messages& messages);
+  bool is_mapped() const {
+    return prepared_ && prepared_->on_host && prepared_->on_host->was_mapped();
+  }
 
   std::shared_ptr<Engine> engine_;
   Members members_;
@@ -181,11 +187,13 @@ class Channel final : public GroupView,
   RunCache runs_;
   PointToPoint point_to_point_;
   std::optional<Operation> current_;
-  PreparedRun* prepared_ = nullptr;  // of current_
-  std::deque<Incoming> early_;       // data of collectives that were not begun yet
+  PreparedRun* prepared_ = nullptr;  // of current_; null: it could not be made
+  std::deque<Incoming> early_;       // data of collectives that were not begun yet,
+  std::vector<int> early_of_;        //   how many of each peer
   std::vector<Incoming> draining_;
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;
+  Inbox::Rest rest_;  // of a group that has failed
   bool torn_down_ = false;
 
   std::mutex children_mutex_;

@@ -18,6 +18,10 @@ using transport::Payload;
 
 namespace {
 
+// Messages of one peer for collectives that this rank has not begun: more than the steps of any schedule
+// towards one rank.
+constexpr int kMostEarly = 1 << 14;
+
 // A control message's payload; nothing when it is not that long.
 template <class T>
 std::optional<T> payload_of(const Incoming& message) {
@@ -44,7 +48,8 @@ std::string text_of(const Header& header, const Payload& payload) {
 std::byte* Channel::place(int peer, const Header& header) {
   if (header.kind != MessageKind::data || !baton_.try_lock()) return nullptr;
   std::byte* there = nullptr;
-  if (current_ && !torn_down_ && prepared_->by_message && header.sequence == current_->sequence)
+  if (current_ && !torn_down_ && prepared_ && prepared_->by_message &&
+      header.sequence == current_->sequence)
     there = prepared_->by_message->place(peer, header);
   baton_.unlock();
   return there;
@@ -134,8 +139,8 @@ void Channel::handle(Incoming& message) {
   switch (message.header.kind) {
     case MessageKind::arrive: {
       const auto call = payload_of<Fingerprint>(message);
-      if (!call) return refuse(message);
-      arrivals_.on_arrive(message.peer, message.header.sequence, *call);
+      if (!call || !arrivals_.on_arrive(message.peer, message.header.sequence, *call))
+        return refuse(message);
       break;
     }
     case MessageKind::data: handle_data(message); break;
@@ -164,9 +169,10 @@ void Channel::handle(Incoming& message) {
 void Channel::refuse(const Incoming& message) {
   release(message);
   fail({Code::corrupt,
-        fmt::format("{} sent {} bytes as {} on group '{}', which cannot be one",
+        fmt::format("{} sent {} bytes as {} #{} on group '{}', which cannot be one",
                     members_.where(message.peer), message.header.bytes,
-                    transport::to_string(message.header.kind), members_.name()),
+                    transport::to_string(message.header.kind), message.header.sequence,
+                    members_.name()),
         {members_.rank(), message.peer, 0}},
        true);
 }
@@ -174,17 +180,30 @@ void Channel::refuse(const Incoming& message) {
 void Channel::handle_data(Incoming& message) {
   const std::uint64_t begun = arrivals_.sequence();
   if (message.header.sequence > begun) {
-    early_.push_back(message);
+    if (!keep_early(message)) refuse(message);
     return;
   }
   // Left over from a call that differed; the comparison of arrivals has said so already.
-  if (!current_ || !prepared_->by_message || message.header.sequence < begun)
+  if (!current_ || !prepared_ || !prepared_->by_message || message.header.sequence < begun)
     return release(message);
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
   if (inbox_.has_failed() || arrivals_.is_disputed()) return release(message);
   prepared_->by_message->deliver(message.peer, message.header, message.segment);
   fail_as_run_says();
+}
+
+// Nobody has invited it: a correct rank sends only what is small then, and for what it can have begun.
+bool Channel::keep_early(const Incoming& message) {
+  const auto& [peer, header, segment] = message;
+  const std::size_t most = link_to(peer).eager_bytes();
+  int& count = early_of_[static_cast<std::size_t>(peer)];
+  if (!arrivals_.is_in_reach(header.sequence) || count >= kMostEarly || header.bytes > most ||
+      header.offset > most - header.bytes)
+    return false;
+  ++count;
+  early_.push_back(message);
+  return true;
 }
 
 // What differs between ranks is more than the run knows.

@@ -74,6 +74,7 @@ Engine::Engine(EngineOptions options)
       recorder_(std::make_unique<trace::Recorder>(config_.recorder_size, *clock_)),
       catalog_(options.catalog ? std::move(options.catalog) : built_in_catalog()),
       tracer_(std::move(options.tracer)),
+      early_(endpoint_->size()),
       down_(static_cast<std::size_t>(endpoint_->size())),
       cut_off_(static_cast<std::size_t>(endpoint_->size())) {
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
@@ -115,18 +116,7 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   }
   between_polls([&](transport::Endpoint&) {
     by_id_[id] = channel;
-    const auto at = early_.find(id);
-    if (at != early_.end()) {
-      std::vector<Early> messages = std::move(at->second);
-      early_.erase(at);
-      for (Early& early : messages) {
-        Payload payload{early.segment.lease != 0 ? early.segment.view : early.segment.small.data(),
-                        early.segment.lease, false};
-        if (!early.control.empty())
-          payload.data = reinterpret_cast<const std::byte*>(early.control.data());
-        on_message(early.peer, early.header, payload);
-      }
-    }
+    for (const auto& early : early_.take(id)) on_message(early.peer, early.header, early.payload());
     for (int rank = 0; rank < endpoint_->size(); ++rank)
       if (const Status& down = down_[static_cast<std::size_t>(rank)]; !down.ok())
         if (const int peer = channel->group_rank(rank); peer >= 0) channel->on_down(peer, down);
@@ -176,10 +166,19 @@ void Engine::on_message(int peer, const Header& header, const Payload& payload) 
       return;
     }
   }
-  if (at == by_id_.end() && !ended_.contains(header.channel))
-    keep_early(peer, header, payload);
-  else if (payload.lease != 0)
-    endpoint_->link(peer)->release(payload.lease);
+  const bool is_early = at == by_id_.end() && !ended_.contains(header.channel);
+  if (is_early && early_.keep(peer, header, payload)) return;
+  if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
+  if (is_early) refuse_early(peer);
+}
+
+void Engine::refuse_early(int peer) {
+  cut_off(peer, {Code::corrupt,
+                 fmt::format("rank {} ({}) cannot be understood: it sent more than {} messages, or "
+                             "{} MiB, to groups that there are not",
+                             peer, endpoint_->whereabouts(peer), EarlyMessages::kMostOfPeer,
+                             EarlyMessages::kMostBytesOfPeer >> 20),
+                 {endpoint_->rank(), peer, 0}});
 }
 
 // A survivor that is late asks about a group that this rank has closed since: it gets the decision.
@@ -190,17 +189,6 @@ bool Engine::answer_for_ended(int peer, const Header& header) {
   const auto answer = transport::header_for(MessageKind::view, header.channel, 0);
   (void)endpoint_->link(peer)->send(answer, at->second.data(), at->second.size(), 0);
   return true;
-}
-
-void Engine::keep_early(int peer, const Header& header, const Payload& payload) {
-  Early early;
-  early.peer = peer;
-  early.header = header;
-  if (payload.lease == 0 && header.bytes > transport::kInlineBytes)
-    early.control.assign(reinterpret_cast<const char*>(payload.data), header.bytes);
-  else
-    early.segment = Segment::keep(header, payload);
-  early_[header.channel].push_back(std::move(early));
 }
 
 void Engine::on_sent(std::uint64_t token) {
@@ -221,8 +209,8 @@ Status Engine::why_down(int rank) {
 void Engine::on_down(int peer, const Status& cause) {
   if (!down_[static_cast<std::size_t>(peer)].ok()) return;  // it was cut off before
   Status reason = cause;
-  // It is not the peers who went: they have gone on.
-  if (const Nanoseconds stood = endpoint_->standstill(); stood.count() > 0)
+  // It is not the peer who went: it has gone on.
+  if (const Nanoseconds stood = endpoint_->standstill(peer); stood.count() > 0)
     reason = {Code::peer_lost,
               fmt::format(
                   "rank {} ({}) stood still for {:.1f} s (stopped, or its host was), longer "

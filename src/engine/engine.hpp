@@ -27,6 +27,7 @@
 #include "core/log.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
+#include "engine/early_messages.hpp"
 #include "engine/spin_budget.hpp"
 #include "schedule/catalog.hpp"
 #include "trace/recorder.hpp"
@@ -129,14 +130,6 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::uint32_t next_channel();
 
  private:
-  // A message for a group that this rank has not made yet.
-  struct Early {
-    int peer = 0;
-    transport::Header header;
-    Segment segment;
-    std::string control;  // payload of a control message
-  };
-
   class Allowance;
 
   explicit Engine(EngineOptions options);
@@ -158,7 +151,7 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
             const std::function<bool()>& last_try);
   Nanoseconds time_to_sleep(Nanoseconds deadline);
   bool answer_for_ended(int peer, const transport::Header& header);
-  void keep_early(int peer, const transport::Header& header, const transport::Payload& payload);
+  void refuse_early(int peer);
 
   std::unique_ptr<transport::Endpoint> endpoint_;
   Config config_;
@@ -179,7 +172,7 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::atomic<std::uint64_t> called_bytes_{0};
   // Under the poll lock:
   std::unordered_map<std::uint32_t, std::weak_ptr<Channel>> by_id_;
-  std::unordered_map<std::uint32_t, std::vector<Early>> early_;
+  EarlyMessages early_;
   std::unordered_set<std::uint32_t> ended_;  // ids of groups that were here
   std::vector<Status> down_;                 // per world rank: why its link is gone
   std::vector<bool> cut_off_;                // per world rank

@@ -76,11 +76,13 @@ Status Inbox::failure() const {
   return failure_;
 }
 
-Inbox::Rest Inbox::take_rest() {
+// After a failure nothing is put any more: whoever asks twice finds these lists empty.
+void Inbox::take_rest(Rest& rest) {
   std::scoped_lock lock(lock_);
   queued_.store(0, std::memory_order_relaxed);
-  return {std::exchange(operations_, {}), std::exchange(messages_, {}),
-          std::exchange(postings_, {})};
+  if (!operations_.empty()) rest.operations.swap(operations_);
+  if (!messages_.empty()) rest.messages.swap(messages_);
+  if (!postings_.empty()) rest.postings.swap(postings_);
 }
 
 }  // namespace tutti::engine

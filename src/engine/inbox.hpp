@@ -68,7 +68,8 @@ class Inbox {
     std::vector<Incoming> messages;
     std::vector<Posting> postings;
   };
-  Rest take_rest();
+  // Into `rest`, which must be empty but for what an earlier call brought; takes no memory.
+  void take_rest(Rest& rest);
 
  private:
   mutable SpinLock lock_;

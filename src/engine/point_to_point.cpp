@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/exhausted.hpp"
 
 namespace tutti::engine {
 
@@ -41,7 +42,7 @@ bool PointToPoint::matches(const Posting& posting, int peer, const Header& heade
          posting.internal == ((header.flags & transport::kInternal) != 0);
 }
 
-void PointToPoint::post(Posting posting) {
+void PointToPoint::post(Posting&& posting) {
   if (!posting.is_send) {
     for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
       if (!matches(posting, at->peer, at->header)) continue;
@@ -413,7 +414,8 @@ void PointToPoint::finish(const Posting& posting, const Status& status, const Re
   Batch& batch = *posting.batch;
   if (!status.ok() && batch.status.ok()) batch.status = status;
   if (received.source >= 0) batch.received = received;
-  if (--batch.open == 0) ended_.push_back(posting.batch);
+  if (batch.open == 1) ended_.push_back(posting.batch);
+  --batch.open;
 }
 
 void PointToPoint::give_credit(int peer) {
@@ -425,9 +427,17 @@ void PointToPoint::give_credit(int peer) {
   kept_[static_cast<std::size_t>(peer)] -= std::exchange(owed, 0);
 }
 
+void PointToPoint::refuse(std::vector<Posting>& postings, const Status& status) {
+  ended_.reserve(ended_.size() + postings.size());
+  for (const Posting& posting : postings) finish(posting, status);
+  postings.clear();
+}
+
 void PointToPoint::abandon(const Status& status) {
+  ended_.reserve(ended_.size() + open());
   const auto release = [&](int peer, const Segment& segment) {
-    if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
+    if (segment.lease != 0)
+      (void)or_exhausted([&] { return group_.link_to(peer).release(segment.lease), Status(); });
   };
   for (const Unexpected& message : unexpected_) release(message.peer, message.segment);
   unexpected_.clear();

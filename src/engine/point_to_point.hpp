@@ -62,14 +62,18 @@ class PointToPoint {
  public:
   PointToPoint(GroupView& group, int rank, int size, std::string group_name);
 
-  void post(Posting posting);
+  // Where there is no memory to keep it in, `posting` stays what it was.
+  void post(Posting&& posting);
   // A message from a peer. One that the protocol above does not allow is refused: Code::corrupt.
   Status deliver(int peer, const transport::Header& header, Segment segment);
   bool step(Nanoseconds now);
   // Sends and receives that are not done.
   std::size_t open() const { return sends_.size() + posted_.size() + active_.size(); }
-  // Ends everything with `status`. The links have forgotten the channel before.
+  // Ends everything with `status`. The links have forgotten the channel before. Nothing is done where
+  // there is no memory for it.
   void abandon(const Status& status);
+  // The same for those that were not posted yet.
+  void refuse(std::vector<Posting>& postings, const Status& status);
   // A deadline passed while bytes were moving: the group cannot go on.
   Status failure() const { return failure_; }
   // Whether something from or for this peer is still missing.
@@ -77,7 +81,7 @@ class PointToPoint {
   // The next deadline of anything posted.
   Nanoseconds next_deadline() const;
   // Batches that have ended, for the group to complete once it has put the baton down.
-  std::vector<std::shared_ptr<Batch>> take_ended() { return std::exchange(ended_, {}); }
+  std::vector<std::shared_ptr<Batch>>& ended() { return ended_; }
 
  private:
   enum class State : std::uint8_t { fresh, requested, streaming };

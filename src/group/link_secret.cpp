@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/auth.hpp"
+#include "core/derived_key.hpp"
 #include "core/process_hooks.hpp"
 #include "store/trust.hpp"
 
@@ -56,8 +57,8 @@ Result<Secret> LinkSecret::key(const std::string& word, const GroupOptions& opti
                               "them the same (TUTTI_SECRET_FILE), or none",
                               options.name, rank_0_has_one ? "a" : "no", options.rank,
                               rank_0_has_one ? "none" : "one"));
-  return Secret(hmac_sha256(own_.empty() ? std::string_view(word) : std::string_view(own_),
-                            fmt::format("tutti links {} {}", epoch, options.name)));
+  return derived_key(own_.empty() ? std::string_view(word) : std::string_view(own_),
+                     fmt::format("tutti links {} {}", epoch, options.name));
 }
 
 }  // namespace tutti::group

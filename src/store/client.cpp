@@ -12,6 +12,7 @@
 #include "core/auth.hpp"
 #include "core/byte_stream.hpp"
 #include "core/process_hooks.hpp"
+#include "core/retransmission.hpp"
 #include "core/secret.hpp"
 #include "store/impatient.hpp"
 #include "store/protocol.hpp"
@@ -35,7 +36,7 @@ struct Destination {
   std::string address;
   Secret secret;
   std::uint64_t epoch = 0;
-  std::shared_ptr<const TlsContext> tls;  // null: in the clear
+  store::Wires wires;
 };
 
 Status shake_hands(ByteStream& stream, const Destination& to, Nanoseconds deadline) {
@@ -65,7 +66,8 @@ Result<ByteStream> open_once(const Destination& to, Nanoseconds deadline) {
                     fmt::format("the store at {} belongs to user {}, not to this one", to.address,
                                 peer->uid));
   }
-  ByteStream stream(std::move(*socket), to.tls);
+  retransmit_evenly(socket->get(), to.wires.dead_after);
+  ByteStream stream(std::move(*socket), to.wires.tls);
   Status status = stream.open(deadline);
   if (status.ok()) status = shake_hands(stream, to, deadline);
   // It was there and hung up on us, as a crowded server does: not the same as nobody being there.
@@ -212,9 +214,9 @@ Result<std::shared_ptr<Store>> connect(const std::string& address, const std::st
                                        milliseconds timeout, std::uint64_t epoch,
                                        std::optional<Nanoseconds> answer) {
   const Nanoseconds deadline = store::wait_deadline(steady_clock().now(), timeout);
-  auto tls = store::tls_at(address, secret);
-  if (!tls.ok()) return tls.status();
-  Destination to{address, secret, epoch, *std::move(tls)};
+  auto wires = store::wires_at(address, secret);
+  if (!wires.ok()) return wires.status();
+  Destination to{address, secret, epoch, *std::move(wires)};
   auto stream = open_patiently(to, deadline, Server::may_come);
   if (!stream.ok())
     return stream.status().annotate(
@@ -247,12 +249,13 @@ Status store::check_secret_at(const std::string& address, std::string_view secre
       fmt::format("whoever reaches the store at {} must prove a secret", address));
 }
 
-Result<std::shared_ptr<const TlsContext>> store::tls_at(const std::string& address,
-                                                        std::string_view secret) {
-  if (is_local(address)) return std::shared_ptr<const TlsContext>();
+Result<store::Wires> store::wires_at(const std::string& address, std::string_view secret) {
+  if (is_local(address)) return Wires();
   auto config = Config::from_environment();
   if (!config.ok()) return config.status();
-  return TlsContext::create(*config, secret);
+  auto tls = TlsContext::create(*config, secret);
+  if (!tls.ok()) return tls.status();
+  return Wires{*std::move(tls), config->dead_after};
 }
 
 }  // namespace tutti

@@ -16,6 +16,7 @@
 #include "core/exhausted.hpp"
 #include "core/log.hpp"
 #include "core/process_hooks.hpp"
+#include "core/retransmission.hpp"
 #include "core/threads.hpp"
 #include "store/server_state.hpp"
 #include "store/trust.hpp"
@@ -66,13 +67,13 @@ Result<std::string> address_of_stranger(int socket, bool is_local) {
 class Loop {
  public:
   Loop(Descriptor listener, Descriptor epoll, Descriptor stop, bool is_local, ServerState state,
-       std::shared_ptr<const TlsContext> tls, Log log)
+       store::Wires wires, Log log)
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         stop_(std::move(stop)),
         is_local_(is_local),
         state_(std::move(state)),
-        tls_(std::move(tls)),
+        wires_(std::move(wires)),
         refusals_(std::move(log), Subsystem::store) {}
 
   void run();
@@ -98,7 +99,7 @@ class Loop {
   bool is_listening_ = true;
   Nanoseconds accept_again_{0};
   ServerState state_;
-  std::shared_ptr<const TlsContext> tls_;
+  store::Wires wires_;
   RefusalLog refusals_;
   std::unordered_map<ConnectionId, Socket> sockets_;
   ConnectionId next_id_ = kFirstConnection;
@@ -177,7 +178,8 @@ void Loop::take_in(Descriptor socket, Nanoseconds now) {
   const ConnectionId id = next_id_++;
   if (!watch(epoll_.get(), socket.get(), id).ok()) return;
   serve(id, [&] {
-    sockets_[id].stream = ByteStream(std::move(socket), tls_, TlsSide::server);
+    retransmit_evenly(socket.get(), wires_.dead_after);
+    sockets_[id].stream = ByteStream(std::move(socket), wires_.tls, TlsSide::server);
     state_.connected(id, *from, now);
     // What it has said already tells it from those who wait in silence when the next one comes.
     read_from(id, now);
@@ -303,15 +305,15 @@ Result<std::unique_ptr<StoreServer>> serve(Descriptor listener, const std::strin
   if (!epoll || !stop) return errno_status("cannot start the store's server");
   if (Status status = watch(epoll.get(), listener.get(), kListener); !status.ok()) return status;
   if (Status status = watch(epoll.get(), stop.get(), kStop); !status.ok()) return status;
-  auto tls = store::tls_at(address->to_string(), secret);
-  if (!tls.ok()) return tls.status().annotate("store server");
+  auto wires = store::wires_at(address->to_string(), secret);
+  if (!wires.ok()) return wires.status().annotate("store server");
   // For whoever is turned away. A server has no configuration of its own, and needs none.
   auto config = Config::from_environment();
   auto log = config.ok() ? Log::open(*config) : Result<Log>(Log());
   const int number = listener.get();
   auto loop = std::make_unique<Loop>(std::move(listener), std::move(epoll), std::move(stop),
                                      address->is_local(), ServerState(secret, epoch),
-                                     *std::move(tls), log.ok() ? *log : Log());
+                                     *std::move(wires), log.ok() ? *log : Log());
   return std::unique_ptr<StoreServer>(
       std::make_unique<SocketServer>(address->to_string(), number, std::move(loop)));
 }

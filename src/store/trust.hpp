@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/clock.hpp"
 #include "core/tls.hpp"
 #include "tutti/store.hpp"
 
@@ -28,8 +29,11 @@ const TrustedStore* trusted_store(const Store& store);
 inline bool is_local(const std::string& address) { return address.starts_with('@'); }
 Status check_secret_at(const std::string& address, std::string_view secret);
 
-// TLS for connections there, as the environment says (TUTTI_TLS); null: in the clear, as within a host.
-Result<std::shared_ptr<const TlsContext>> tls_at(const std::string& address,
-                                                 std::string_view secret);
+// What the environment says of connections there; nothing of those within a host.
+struct Wires {
+  std::shared_ptr<const TlsContext> tls;  // null: in the clear
+  Nanoseconds dead_after{0};  // a wire that is cut for less is mended as if it never was
+};
+Result<Wires> wires_at(const std::string& address, std::string_view secret);
 
 }  // namespace tutti::store

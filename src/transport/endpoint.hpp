@@ -74,9 +74,9 @@ class Endpoint {
   // Whether a peer is gone, asked without reading anything: for those who wait for the ranks elsewhere
   // and do not poll. Not beside a poll.
   virtual Status look_for_the_gone() { return {}; }
-  // How long this process itself has stood still, if that was for longer than peers wait for a sign of
-  // life (Config::dead_after) and not long ago; else 0. Any thread.
-  virtual Nanoseconds standstill() const { return Nanoseconds(0); }
+  // How long this process itself has stood still, if that was for longer than `peer` waits for a sign of
+  // life (Config::dead_after) and not long ago, and the peer gave none itself since; else 0. Any thread.
+  virtual Nanoseconds standstill(int /*peer*/) const { return Nanoseconds(0); }
   // Every rank has joined: whoever gives no sign of life from now on is silent, also one that never
   // gave any.
   virtual void all_have_joined() {}

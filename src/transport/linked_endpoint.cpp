@@ -115,7 +115,8 @@ bool LinkedEndpoint::attend(Lifeline& lifeline) {
       lifeline.link().tell_mapped(region->id);
   }
   if (!lifeline.ended()) return happened;
-  lifeline.link().lose(gone(lifeline.peer(), "is gone: its process ended"));
+  lifeline.link().lose(
+      gone(lifeline.peer(), "is gone: its process ended without destroying its group"));
   return true;
 }
 
@@ -163,7 +164,8 @@ bool LinkedEndpoint::give_up_silent(MessageSink& sink) {
 
 Status LinkedEndpoint::look_for_the_gone() {
   for (const auto& lifeline : lifelines_)
-    if (lifeline->is_cut()) return gone(lifeline->peer(), "is gone: its process ended");
+    if (lifeline->is_cut())
+      return gone(lifeline->peer(), "is gone: its process ended without destroying its group");
   for (int peer = 0; peer < parts_.size; ++peer)
     if (const Link* link = links_[static_cast<std::size_t>(peer)].get(); link && link->is_cut())
       return gone(peer, "is gone: it closed its connection");
@@ -174,8 +176,8 @@ void LinkedEndpoint::all_have_joined() {
   if (pulse_) pulse_->expect_all();
 }
 
-Nanoseconds LinkedEndpoint::standstill() const {
-  return pulse_ ? pulse_->standstill() : Nanoseconds(0);
+Nanoseconds LinkedEndpoint::standstill(int peer) const {
+  return pulse_ ? pulse_->standstill(peer) : Nanoseconds(0);
 }
 
 void LinkedEndpoint::set_doorbell(std::uint32_t state) {

@@ -60,7 +60,7 @@ class LinkedEndpoint final : public Endpoint {
   }
   std::uint64_t regions_version() const override { return regions_.version(); }
   Status look_for_the_gone() override;
-  Nanoseconds standstill() const override;
+  Nanoseconds standstill(int peer) const override;
   void all_have_joined() override;
   std::string whereabouts(int rank) const override;
 

@@ -33,7 +33,8 @@ Pulse::Pulse(Options options, std::vector<Watched> watched)
       beat_(beat_every(options_.dead_after)),
       tick_(beat_ / kTicksPerBeat),
       watched_(std::move(watched)),
-      last_tick_(time_now().count()) {}
+      last_tick_(time_now().count()),
+      heard_at_(watched_.size()) {}
 
 Status Pulse::start() {
   try {
@@ -82,9 +83,11 @@ void Pulse::tick(Nanoseconds now) {
     options_.window->head().pulse.fetch_add(1, std::memory_order_relaxed);
   }
   const Nanoseconds lived = std::min(away, 2 * tick_);
-  for (Watched& each : watched_) {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    Watched& each = watched_[i];
     if (beats) each.link->beat();
     const bool heard = each.link->heard() && !first_look_;
+    if (heard) heard_at_[i].store(now.count(), std::memory_order_relaxed);
     each.beats |= heard || expects_all_.load(std::memory_order_relaxed);
     each.silence = heard || !each.beats ? Nanoseconds(0) : each.silence + lived;
   }
@@ -122,13 +125,18 @@ std::vector<int> Pulse::take_silent() {
   return std::exchange(silent_, {});
 }
 
-Nanoseconds Pulse::standstill() const {
+Nanoseconds Pulse::standstill(int peer) const {
   const Nanoseconds now = time_now();
   // The thread may not have had its turn yet since this process woke up.
   const Nanoseconds away = now - Nanoseconds(last_tick_.load(std::memory_order_acquire));
   if (is_standstill(away)) return away;
   const Nanoseconds woke(woke_at_.load(std::memory_order_relaxed));
   if (woke.count() == 0 || now - woke > options_.dead_after) return Nanoseconds(0);
+  // What came while we stood still is heard in the first beat after it.
+  for (std::size_t i = 0; i < watched_.size(); ++i)
+    if (watched_[i].peer == peer &&
+        heard_at_[i].load(std::memory_order_relaxed) > (woke + beat_).count())
+      return Nanoseconds(0);
   return Nanoseconds(stood_still_.load(std::memory_order_relaxed));
 }
 

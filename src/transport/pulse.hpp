@@ -58,9 +58,10 @@ class Pulse {
   void expect_all() { expects_all_.store(true, std::memory_order_relaxed); }
   // Peers, ascending, that are to be given up.
   std::vector<int> take_silent();
-  // How long this process has stood still, if that was for longer than its peers wait and not long
-  // ago; else 0. Whoever is lost then, it is they who have given us up.
-  Nanoseconds standstill() const;
+  // How long this process has stood still, if that was for longer than `peer` waits and not long ago, and
+  // it was not heard again since; else 0. Whoever is lost then has given us up. One that still beats
+  // has not: it would have said so on the link, before its end.
+  Nanoseconds standstill(int peer) const;
 
   // One turn of the thread; for tests.
   void tick(Nanoseconds now);
@@ -79,8 +80,9 @@ class Pulse {
   Nanoseconds verdict_at_ = Nanoseconds::max();
   std::atomic<bool> expects_all_{false};
   std::atomic<std::int64_t> last_tick_{0};
-  std::atomic<std::int64_t> stood_still_{0};  // for how long,
-  std::atomic<std::int64_t> woke_at_{0};      //   until when
+  std::atomic<std::int64_t> stood_still_{0};         // for how long,
+  std::atomic<std::int64_t> woke_at_{0};             //   until when
+  std::vector<std::atomic<std::int64_t>> heard_at_;  // of each that is watched: last
 
   std::mutex mutex_;
   std::condition_variable stopped_;

@@ -1,5 +1,6 @@
 """One job from two launchers, as on two hosts, over loopback."""
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -96,6 +97,21 @@ class Nodes(NodesTest):
         second = self.start(*self.flags(1, secret=other, join="1"), "true")
         self.assertEqual(self.finish(second)[0], 1)
         self.assertEqual(self.finish(first)[0], 1)
+
+    def test_another_version_of_the_protocol_is_told_at_once(self):
+        host, port = self.rendezvous.rsplit(":", 1)
+        with socket.create_server((host, int(port))) as server:
+            node = self.start(*self.flags(1, join="8"), "true")
+            client, _ = server.accept()
+            with client:
+                hello = client.recv(56, socket.MSG_WAITALL)
+                client.sendall(hello[:4] + (99).to_bytes(4, "little") + bytes(48 + 32))
+            server.close()
+            began = time.monotonic()
+            code, _, err = self.finish(node)
+        self.assertEqual(code, 1, err)
+        self.assertIn("protocol version 99", err)
+        self.assertLess(time.monotonic() - began, 5)
 
     def test_a_secret_that_others_can_read_is_refused(self):
         for mode in (0o644, 0o640, 0o604):

@@ -160,26 +160,47 @@ TEST(Silence, is_blamed_by_the_one_who_stood_still_on_itself) {
 }
 
 // Everybody stands still for longer than dead_after, as on a terminal's ^Z, and goes on.
+void suspend_the_job(Context& here, std::chrono::microseconds time) {
+  tell_pid(here);
+  ASSERT_TRUE(here.group->barrier().ok());
+  if (here.rank != 0) return;
+  std::vector<pid_t> job;
+  for (int rank = 0; rank < here.size; ++rank) job.push_back(pid_of(here, rank));
+  if (const pid_t waker = fork(); waker == 0) {
+    for (const pid_t pid : job) kill(pid, SIGSTOP);
+    usleep(static_cast<useconds_t>(time.count()));
+    for (const pid_t pid : job) kill(pid, SIGCONT);
+    _exit(0);
+  }
+}
+
 TEST(Silence, of_the_whole_job_is_nobodys_fault) {
   for (const WorldKind kind : {WorldKind::shm, WorldKind::tcp})
     run(world_of(kind, 2, dead_after(kDeadAfter)), [](Context& here) {
-      tell_pid(here);
-      ASSERT_TRUE(here.group->barrier().ok());
-      if (here.rank == 0) {
-        const pid_t group[] = {pid_of(here, 1), getpid()};
-        if (const pid_t waker = fork(); waker == 0) {
-          for (const pid_t pid : group) kill(pid, SIGSTOP);
-          usleep(3 * 500'000);
-          for (const pid_t pid : group) kill(pid, SIGCONT);
-          _exit(0);
-        }
-      }
+      suspend_the_job(here, 3 * kDeadAfter / 2);
       for (int i = 0; i < 5; ++i) {
         std::this_thread::sleep_for(100ms);
         const Status status = here.group->barrier();
         ASSERT_TRUE(status.ok()) << status.to_string();
       }
     });
+}
+
+// And who dies soon after is blamed by name: the survivors stood still too, but nobody gave them up.
+TEST(Silence, of_the_whole_job_does_not_hide_a_death_that_follows) {
+  World world = world_of(WorldKind::tcp, 3, dead_after(kDeadAfter));
+  world.doomed = {2};
+  run(world, [](Context& here) {
+    suspend_the_job(here, 5 * kDeadAfter / 4);
+    Status status;
+    for (int i = 0; status.ok(); ++i) {
+      std::this_thread::sleep_for(100ms);
+      if (here.rank == 2 && i == 4) raise(SIGKILL);
+      status = here.group->barrier();
+    }
+    EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+    EXPECT_EQ(status.peer(), 2) << status.to_string();
+  });
 }
 
 // ---- between hosts

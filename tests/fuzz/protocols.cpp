@@ -52,6 +52,9 @@ void handshake(Input input) {
     TUTTI_CHECK(!side.done());
     return status.ok();
   });
+  // Nor by a knock.
+  TUTTI_CHECK(input.size() < kKnockBytes || !check_knock(kSecret, text_of(input)).ok());
+  (void)read_knock_refusal(text_of(input));
 }
 
 // Requests by a known client in the presence of a second one, and both sides' messages by themselves.

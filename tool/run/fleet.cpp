@@ -50,7 +50,7 @@ bool has_input(int descriptor) {
 
 }  // namespace
 
-Fleet::Fleet(const RunOptions& options, std::string secret, Keeper& keeper, Signals& signals,
+Fleet::Fleet(const RunOptions& options, Secret secret, Keeper& keeper, Signals& signals,
              SpawnOptions launch)
     : options_(options),
       secret_(std::move(secret)),

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/json.hpp"
+#include "core/secret.hpp"
 #include "tool/run/keeper.hpp"
 #include "tool/run/options.hpp"
 #include "tool/run/output.hpp"
@@ -25,7 +26,7 @@ namespace tutti::tool {
 
 class Fleet {
  public:
-  Fleet(const RunOptions& options, std::string secret, Keeper& keeper, Signals& signals,
+  Fleet(const RunOptions& options, Secret secret, Keeper& keeper, Signals& signals,
         SpawnOptions launch);
   ~Fleet();
 
@@ -69,7 +70,7 @@ class Fleet {
   std::string failure_to_restart_after() const;
 
   const RunOptions& options_;
-  std::string secret_;
+  Secret secret_;
   Keeper& keeper_;
   Signals& signals_;
   SpawnOptions launch_;

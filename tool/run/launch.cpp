@@ -55,11 +55,12 @@ Status look_for_room(const RunOptions& options, const Config& config) {
   return check_room(options.ranks, needs, HostRoom::of_this_host(), options.makes_groups);
 }
 
-Result<std::string> find_secret(const RunOptions& options) {
-  if (options.secret_file.empty()) return random_bytes(kSecretBytes);
-  auto secret = read_secret_file(options.secret_file);
-  if (!secret.ok()) return secret.status();
-  return secret->text();
+Result<Secret> find_secret(const RunOptions& options) {
+  if (!options.secret_file.empty()) return read_secret_file(options.secret_file);
+  std::string made = random_bytes(kSecretBytes);
+  Secret secret(made);
+  wipe(made);
+  return secret;
 }
 
 void add_to_environment(const std::vector<std::string>& variables) {
@@ -70,7 +71,7 @@ void add_to_environment(const std::vector<std::string>& variables) {
 }
 
 // `report` is filled in where there was a job.
-int launch_here(const RunOptions& options, const std::string& secret, Leash* leash, Json& report) {
+int launch_here(const RunOptions& options, const Secret& secret, Leash* leash, Json& report) {
   add_to_environment(options.environment);
   const auto path = find_program(options.program.front());
   if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
@@ -96,7 +97,7 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
   std::unique_ptr<Rendezvous> former;
   Json attempts = Json::array();
   for (;;) {
-    auto rendezvous = Rendezvous::meet(options, secret, interrupted, std::move(former));
+    auto rendezvous = Rendezvous::meet(options, secret.text(), interrupted, std::move(former));
     if (!rendezvous.ok()) {
       if (leash != nullptr && leash->gone()) return 128 + interruption;  // the one at home says why
       const int code = complain("run", rendezvous.status());
@@ -107,7 +108,7 @@ int launch_here(const RunOptions& options, const std::string& secret, Leash* lea
     launch.open_files = at_least(descriptors, needs.rank_descriptors);
     Job job(options, **rendezvous, *keeper, *signals, leash);
     job.let_look(socket);
-    job.start(launch, secret);
+    job.start(launch, secret.text());
     const int code = job.run();
     report = job.report();
     report["restarts"] = attempts;

@@ -5,7 +5,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "core/auth.hpp"
 #include "core/restart.hpp"
@@ -20,6 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRound{200};
+// A beat is a round old when the next one is due, and is seen a round after it was written.
+constexpr milliseconds kUnseen = 2 * kRound;
 
 // Waits for a key in short rounds, so that Ctrl-C ends the wait.
 Result<std::string> patient_get(Store& store, const std::string& key, Nanoseconds deadline,
@@ -122,12 +126,13 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
   if (!news_) return errno_status("cannot make an eventfd");
   while (!common_store_) {
     auto store = store::connect_impatiently(address_, secret, kRound * 3, epoch_of_job(world_.job),
-                                            dead_after_);
+                                            dead_after_ + kUnseen);
     if (store.ok())
       common_store_ = *store;
     else if (interrupted())
       return {Code::aborted, "interrupted while looking for node 0"};
-    else if (store.status().code() == Code::corrupt || steady_clock().now() >= deadline)
+    // Whatever else is wrong (the secret, the version, TLS on one side) stays so.
+    else if (store.status().code() != Code::timed_out || steady_clock().now() >= deadline)
       return store.status().annotate(
           fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
                       world_.node_rank, address_));
@@ -222,7 +227,8 @@ Status Rendezvous::learn_world(Nanoseconds deadline, const std::function<bool()>
 }
 
 void Rendezvous::watch() {
-  pulses_.assign(hosts_.size(), {0, steady_clock().now()});
+  pulses_.assign(hosts_.size(), {});
+  looked_at_ = steady_clock().now();
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
@@ -322,15 +328,18 @@ Status Rendezvous::exchange_ended() {
   return {};
 }
 
-// Only node 0 looks: a launcher that was killed cannot report, but its beats stop.
+// Only node 0 looks: a launcher that was killed cannot report, but its beats stop. Silence is the time that
+// this launcher has lived without a beat: one that was stopped itself blames nobody for it.
 Status Rendezvous::look_for_silence() {
   const Nanoseconds now = steady_clock().now();
+  const Nanoseconds lived = std::min<Nanoseconds>(now - std::exchange(looked_at_, now), 3 * kRound);
   int silent = 0;
   for (std::size_t node = 1; node < pulses_.size(); ++node) {
     const auto beats = store_->add(fmt::format("launch/beat/{}", node), 0);
     if (!beats.ok()) return beats.status();
-    if (*beats != pulses_[node].beats) pulses_[node] = {*beats, now};
-    if (now - pulses_[node].changed_at < dead_after_) continue;
+    Pulse& pulse = pulses_[node];
+    pulse = *beats != pulse.beats ? Pulse{*beats} : Pulse{*beats, pulse.silence + lived};
+    if (pulse.silence < dead_after_ + kUnseen) continue;
     ++silent;
     const auto kept =
         store_->compare_set("launch/verdict", "", fmt::format("1 0\n{}", silence_of(node)));

@@ -124,9 +124,10 @@ class Rendezvous {
   // The thread's own.
   struct Pulse {
     std::int64_t beats = 0;
-    Nanoseconds changed_at{0};
+    Nanoseconds silence{0};
   };
   std::vector<Pulse> pulses_;
+  Nanoseconds looked_at_{0};
   int silent_ = 0;  // nodes that are
   bool left_ = false;
   std::int64_t ended_seen_ = 0;

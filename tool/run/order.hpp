@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/secret.hpp"
 #include "tool/run/options.hpp"
 #include "tutti/status.hpp"
 
@@ -15,7 +16,7 @@ namespace tutti::tool {
 
 struct NodeOrder {
   RunOptions options;  // of that host; its rendezvous has port 0 where node 0 may choose one
-  std::string secret;
+  Secret secret;
   std::string folder;                    // to work in
   std::vector<std::string> environment;  // "NAME=value", to add
   std::string mark;                      // with which the launcher there begins its own lines

@@ -6,16 +6,12 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cstring>
+
+#include "core/retransmission.hpp"
 
 namespace tutti::transport {
 namespace {
-
-// TCP_RTO_MAX_MS, of Linux 6.15; headers that are older do not name it.
-constexpr int kRetryAtMost = 44;
-constexpr Nanoseconds kShortestRetry = std::chrono::seconds(1);  // less it does not take
-constexpr Nanoseconds kLongestRetry = std::chrono::seconds(120);
 
 void set(int socket, int level, int option, int value) {
   (void)::setsockopt(socket, level, option, &value, sizeof value);
@@ -31,11 +27,7 @@ std::size_t count_of(int socket, unsigned long what) {
 void leave_silence_to_us(int socket, Nanoseconds dead_after) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 0);
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
-  if (dead_after.count() == 0) return;
-  const auto longest = std::clamp<Nanoseconds>(dead_after / 8, kShortestRetry, kLongestRetry);
-  set(socket, IPPROTO_TCP, kRetryAtMost,
-      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(longest).count()));
-  set(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
+  retransmit_evenly(socket, dead_after);
 }
 
 std::optional<std::uint64_t> bytes_received(int socket) {

@@ -15,9 +15,7 @@ namespace tutti::transport {
 
 // Who is silent for too long is told by the pulse (pulse.hpp), and the kernel must not decide earlier:
 // its user timeout takes a full window for a death, its keepalive a stopped process for a living one.
-// Neither is used. A retransmission comes every dead_after / 8 at least, where the kernel lets us say
-// so, instead of ever more rarely: else a connection over a link that was down for most of dead_after
-// would stay silent for longer than the link did. (15 of them end a connection: after dead_after.)
+// Neither is used. What was lost is sent again as often as core/retransmission.hpp says.
 void leave_silence_to_us(int socket, Nanoseconds dead_after);
 // In order, since the connection was made; nothing: this is no TCP socket.
 std::optional<std::uint64_t> bytes_received(int socket);

@@ -69,6 +69,9 @@ def kill_rows():
               act=actions.kill_launcher, transports=BOTH)
     yield Row("segv", "SIGSEGV of rank 1 in the user's code", lost(1, 139), SAME_HOST_S,
               words="victim=1 how=segv after=5 seconds=5", transports=BOTH)
+    yield Row("leave", "rank 1 exits with 0 and has not destroyed its group",
+              lost(1, 3, first_failure=-1, says=("ended without destroying its group",)), SAME_HOST_S,
+              words="victim=1 how=leave after=5 seconds=5")
 
 
 def liveness_rows():
@@ -97,8 +100,8 @@ def network_rows():
     long = dict(words="seconds=30 count=65536", **common)
     yield Row("partition", "frames of both hosts are lost", parted, SILENT_S, act=actions.cut((0, 1)), **long)
     yield Row("partition-one-way", "frames of host 1 are lost", parted, SILENT_S, act=actions.cut((1,)), **long)
-    yield Row("partition-heals", "frames are lost for half of dead_after", fine(), 20,
-              words="seconds=6 count=65536", act=actions.cut((0, 1), DEAD_AFTER_S / 2), **common)
+    yield Row("partition-heals", "frames are lost for 1.2 s, of a dead_after of 2", fine(), 20,
+              words="seconds=6 count=65536", act=actions.cut((0, 1), 0.6 * DEAD_AFTER_S), **common)
     yield Row("partition-at-end", "frames of host 1 are lost for 1.2 s, in which the job's last call ends", fine(), 5,
               words="seconds=0 pause=0.05 count=65536", act=actions.cut((1,), 1.2),
               **{**common, "environment": (("TUTTI_DEAD_AFTER", "3"),)})

@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "core/auth.hpp"
 #include "core/byte_stream.hpp"
@@ -203,7 +206,7 @@ TEST(tls, a_hello_is_understood_however_it_is_cut) {
   const ssize_t bytes = ::recv(pair.server.get(), hello, sizeof hello, 0);
   ASSERT_GT(bytes, 50);
   for (ssize_t i = 0; i < bytes; ++i) {
-    EXPECT_EQ(pair.server.has_begun(), i >= 9) << i;
+    EXPECT_EQ(pair.server.has_begun(), i >= static_cast<ssize_t>(kKnockBytes) + 9) << i;
     ASSERT_EQ(::send(pair.client.get(), hello + i, 1, 0), 1);
     ASSERT_FALSE(*pair.server.step());
   }
@@ -212,7 +215,8 @@ TEST(tls, a_hello_is_understood_however_it_is_cut) {
   EXPECT_TRUE(pair.server_status.ok()) << pair.server_status.to_string();
 }
 
-// What a stranger's first nine bytes cost: OpenSSL would take as much memory as they claim.
+// What the first nine bytes behind a knock cost that somebody repeats: OpenSSL would take as much memory
+// as they claim.
 TEST(tls, a_hello_that_claims_too_much_is_refused_by_its_head) {
   using Head = std::array<unsigned char, 9>;
   const auto context = tls_context(encrypted(), kTlsSecret);
@@ -222,10 +226,46 @@ TEST(tls, a_hello_that_claims_too_much_is_refused_by_its_head) {
                            Head{0x16, 3, 1, 0, 3, 1, 0, 1, 0},        // cut within its head
                            Head{0x16, 3, 1, 0x40, 1, 1, 0, 1, 0}}) {  // a record of 16,385 bytes
     TlsPair pair(context, context);
+    const std::string knocked = knock(context->knock_key());
+    ASSERT_EQ(::send(pair.client.get(), knocked.data(), knocked.size(), 0), 56);
+    EXPECT_FALSE(*pair.server.step());
     ASSERT_EQ(::send(pair.client.get(), head.data(), head.size(), 0), 9);
     EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
     EXPECT_FALSE(pair.server.has_begun());
   }
+}
+
+// What nobody has proved anything for, by the heap's own account: first for those who say nothing, then
+// for those who have sent all of a proper hello but its last byte.
+TEST(tls, a_stranger_costs_less_than_4_KiB_whatever_he_sends) {
+  constexpr std::size_t kStrangers = 100;
+  const auto context = tls_context(encrypted(), kTlsSecret);
+  const auto of_stranger = tls_context(encrypted(), "another secret altogether");
+  std::vector<TlsPair> pairs;
+  pairs.reserve(kStrangers);
+  for (std::size_t i = 0; i < kStrangers; ++i) pairs.emplace_back(of_stranger, nullptr);
+  std::vector<ByteStream> servers;
+  servers.reserve(kStrangers);
+  for (TlsPair& pair : pairs) ASSERT_FALSE(*pair.client.step());
+
+  const auto held = [] { return ::mallinfo2().uordblks + ::mallinfo2().hblkhd; };
+  const std::size_t before = held();
+  for (TlsPair& pair : pairs)
+    servers.emplace_back(pair.server.take_socket(), context, TlsSide::server);
+  const std::size_t silent = held() - before;
+  for (std::size_t i = 0; i < kStrangers; ++i) {
+    char hello[4096];
+    const ssize_t bytes = ::recv(servers[i].get(), hello, sizeof hello, 0);
+    ASSERT_GT(bytes, 50);
+    const std::size_t most = static_cast<std::size_t>(bytes) - 1;
+    ASSERT_EQ(::send(pairs[i].client.get(), hello, most, 0), bytes - 1);
+    (void)servers[i].step();
+  }
+  const std::size_t speaking = held() - before;
+  std::printf("a silent stranger takes %zu bytes, one in the middle of his hello %zu\n",
+              silent / kStrangers, speaking / kStrangers);
+  EXPECT_LT(silent / kStrangers, 4096U);
+  EXPECT_LT(speaking / kStrangers, 4096U);
 }
 
 // A hello whose Diffie-Hellman share does not suit the server is asked for once more, and the second one's
@@ -249,6 +289,23 @@ TEST(tls, a_stranger_is_not_asked_for_a_second_hello) {
     TlsPair pair(stranger, server);
     ASSERT_FALSE(*pair.client.step());
     EXPECT_EQ(pair.server.step().status().code(), Code::corrupt);
+  }
+}
+
+TEST(tls, a_knock_of_another_version_or_key_is_refused_in_words_that_the_other_side_understands) {
+  const auto context = tls_context(encrypted(), kTlsSecret);
+  std::string earlier = knock(context->knock_key());
+  earlier[4] = 3;
+  for (const std::string& said : {earlier, knock("another key"), std::string(kKnockBytes, 'T')}) {
+    TlsPair pair(nullptr, context);
+    ASSERT_TRUE(pair.client.write_fully(said.data(), said.size(), tls_deadline()).ok());
+    const Status refused = pair.server.step().status();
+    EXPECT_EQ(refused.code(), said == earlier ? Code::mismatch : Code::corrupt);
+    std::string answer(kKnockBytes, '\0');
+    ASSERT_TRUE(pair.client.read_fully(answer.data(), answer.size(), tls_deadline()).ok());
+    EXPECT_THAT(read_knock_refusal(answer).message(), HasSubstr("secret"));
+    answer[4] = 9;
+    EXPECT_THAT(read_knock_refusal(answer).message(), HasSubstr("version 9"));
   }
 }
 

@@ -94,7 +94,7 @@ TEST_F(FromPeer, a_piece_has_its_place_and_no_more_bytes_than_its_message) {
   EXPECT_GT(group.link.released, 0);
   ASSERT_TRUE(deliver(piece(1, 600, 400)).ok());
   EXPECT_TRUE(messages.step(Nanoseconds(0)));
-  EXPECT_EQ(messages.take_ended().size(), 1u);
+  EXPECT_EQ(messages.ended().size(), 1u);
 }
 
 TEST_F(FromPeer, a_number_is_used_once) {

@@ -72,7 +72,7 @@ TEST(RunOrder, arrives_as_it_was_given) {
   EXPECT_EQ(read->options.node_rank, 1);
   EXPECT_EQ(read->options.rendezvous, "a:29400");
   EXPECT_EQ(read->options.grace, order.options.grace);
-  EXPECT_EQ(read->secret, order.secret);
+  EXPECT_EQ(read->secret.text(), order.secret.text());
   EXPECT_EQ(read->folder, order.folder);
   EXPECT_EQ(read->environment, order.environment);
   order.options.program = {"\xff"};
