@@ -31,7 +31,7 @@ struct Recovered {
 
 class Recovery {
  public:
-  // Message or memory links.
+  // Any but host memory.
   Recovery(std::uint64_t seed, Links links);
   ~Recovery();
   Recovered run();
@@ -80,7 +80,7 @@ class Recovery {
   int ranks_;
   int deaths_ = 0;
   int stops_ = 0;
-  std::unique_ptr<transport::SimNetwork> network_;
+  std::unique_ptr<transport::VirtualNetwork> network_;
   std::unique_ptr<Delay> delay_;
   std::vector<Rank> world_;
   group::Chooser chooser_;

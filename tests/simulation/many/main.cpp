@@ -36,8 +36,7 @@ Broken run_one(std::uint64_t seed) {
   const std::uint64_t kind = seed % kKinds;
   const Links links = kLinks[seed / kKinds % std::size(kLinks)];
   if (kind == std::size(kFaults)) {
-    const Recovered outcome =
-        Recovery(seed, links == Links::message ? Links::message : Links::memory).run();
+    const Recovered outcome = Recovery(seed, links == Links::host ? Links::memory : links).run();
     return {"recovery", outcome.broken, outcome.story};
   }
   const Fault fault = kFaults[kind];
