@@ -110,16 +110,18 @@ void Simulation::make_ranks() {
 // Memory that every rank has mapped, as Group::allocate gives it.
 void Simulation::share_memory() {
   constexpr std::uint64_t kRegion = 77;
-  constexpr std::size_t kBytes = 8 << 20;
+  constexpr std::size_t kMostBytes = 8 << 20;
+  constexpr std::size_t kOddStep = 4096;  // of one that calls something else
+  const std::size_t bytes = std::min(shared_bytes(script_, ranks_) + kOddStep, kMostBytes);
   std::vector<std::byte*> regions;
   for (int rank = 0; rank < ranks_; ++rank) {
     std::vector<int> others;
     for (int peer = 0; peer < ranks_; ++peer)
       if (peer != rank) others.push_back(peer);
     transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
-    auto region = endpoint.allocate_region(kRegion, kBytes, others);
+    auto region = endpoint.allocate_region(kRegion, bytes, others);
     regions.push_back(region->data);
-    world_[static_cast<std::size_t>(rank)].arena = Arena(region->data, kBytes);
+    world_[static_cast<std::size_t>(rank)].arena = Arena(region->data, bytes);
   }
   const auto is_known = [&](int rank) {
     transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
@@ -335,7 +337,7 @@ Outcome Simulation::run() {
     if (is_time_to_strike()) strike();
     if (finished()) return judge(false);
     if (step_all())
-      clock_.advance(Nanoseconds(1000));
+      clock_.advance(links_ == Links::wire ? 20us : 1us);
     else if (!advance_clock())
       return judge(true);
   }

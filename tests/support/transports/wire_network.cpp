@@ -68,7 +68,7 @@ void WireNetwork::make_endpoints(const WireOptions& options) {
 }
 
 std::vector<ByteStream> WireNetwork::connect_pair(int a, int b, std::vector<ByteStream>& of_b) {
-  static constexpr int kBuffers[] = {0, 1, 16 << 10};  // the kernel's own; its smallest
+  static constexpr int kBuffers[] = {0, 0, 16 << 10, 1};  // the kernel's own; its smallest
   std::vector<ByteStream> of_a;
   for (std::uint64_t streams = 1 + random(3); streams > 0; --streams) {
     Wire& wire = wires_.emplace_back();
@@ -82,7 +82,7 @@ std::vector<ByteStream> WireNetwork::connect_pair(int a, int b, std::vector<Byte
       way.source = wire.relay[side].get();
       way.target = wire.relay[1 - side].get();
       way.latency = uneven_ ? latency_from_a_wide_range(engine_) : kShortLatency;
-      way.tiny_in_ten = static_cast<unsigned>(random(10));
+      way.tiny_in_ten = random(4) == 0 ? static_cast<unsigned>(random(10)) : 1;
     }
   }
   return of_a;
@@ -120,15 +120,15 @@ bool WireNetwork::move() {
 // A piece of what the source has sent.
 bool WireNetwork::take_in(Way& way) {
   if (!way.readable || way.ending || way.under_way >= most_under_way_) return false;
-  const bool tiny = random(10) < way.tiny_in_ten;
+  const std::size_t asked = 1 + random(random(10) < way.tiny_in_ten ? kTinyPiece : kLargestPiece);
   char bytes[kLargestPiece];
-  const ssize_t got =
-      ::recv(way.source, bytes, 1 + random(tiny ? kTinyPiece : kLargestPiece), MSG_DONTWAIT);
+  const ssize_t got = ::recv(way.source, bytes, asked, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return way.readable = false;
   if (got <= 0) {
     begin_end(way);
     return true;
   }
+  way.readable = static_cast<std::size_t>(got) == asked;  // less: there was no more
   Nanoseconds due = clock_.now() + way.latency + Nanoseconds(random(kJitter));
   if (!way.pieces.empty()) due = std::max(due, way.pieces.back().due + Nanoseconds(1));
   way.pieces.push_back({due, std::string(bytes, static_cast<std::size_t>(got))});
