@@ -77,7 +77,34 @@ void Recovery::make_ranks() {
     std::iota(channel.members.begin(), channel.members.end(), 0);
     channel.host_of.assign(static_cast<std::size_t>(ranks_), 0);
     made.group = made.engine->open_channel(std::move(channel));
+    meet(rank);
   }
+}
+
+// Where there is host memory, the members of every group have some of their own.
+void Recovery::meet(int rank) {
+  Rank& me = at(rank);
+  if (links_ != Links::host || me.group->size() == 1) return;
+  const engine::ChannelOptions& group = me.group->options();
+  auto& memory = host_memory_[{group.id, group.members}];
+  if (!memory) memory = std::make_unique<LateMemory>(me.group->size());
+  memory->meet_in(*me.group, *me.engine, {.crowded = false, .readable = group.id % 2 == 0});
+}
+
+LateMemory* Recovery::memory_of(const engine::Channel* group) {
+  if (group == nullptr) return nullptr;
+  const auto at = host_memory_.find({group->options().id, group->options().members});
+  return at == host_memory_.end() ? nullptr : at->second.get();
+}
+
+// Lets this rank see what the others have published, in the group that it works in and the last.
+bool Recovery::refresh(int rank, bool all) {
+  const Rank& me = at(rank);
+  bool seen = false;
+  for (const engine::Channel* group : {me.group.get(), me.previous.get()})
+    if (LateMemory* memory = memory_of(group))
+      seen |= memory->refresh(group->options().rank, random_, all);
+  return seen;
 }
 
 void Recovery::complain(std::string what) { outcome_.broken.push_back(std::move(what)); }
@@ -86,7 +113,8 @@ void Recovery::complain(std::string what) { outcome_.broken.push_back(std::move(
 
 bool Recovery::step(int rank) {
   Rank& me = at(rank);
-  const bool moved = me.engine->step();
+  bool moved = refresh(rank, false);
+  moved |= me.engine->step();
   const auto state = [&] { return std::tuple(me.phase, me.work, me.sums, me.patience); };
   const auto before = state();
   if (me.phase == Phase::working) work(rank);
@@ -213,6 +241,7 @@ void Recovery::go_on(int rank) {
   if (me.previous) leave_previous(rank);
   me.previous = std::move(me.group);
   me.group = me.engine->open_channel(std::move(next));
+  meet(rank);
   me.sums = 0;
   me.phase = Phase::working;
 }
@@ -284,6 +313,11 @@ void Recovery::kill(int victim) {
 }
 
 bool Recovery::advance_clock() {
+  bool seen = false;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (at(rank).phase != Phase::dead && at(rank).stopped_until <= clock_.now())
+      seen |= refresh(rank, true);
+  if (seen) return true;
   Nanoseconds next = Nanoseconds::max();
   if (network_) next = std::min(next, network_->next_event());
   if (delay_) next = std::min(next, delay_->next());

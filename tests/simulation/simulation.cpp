@@ -1,7 +1,6 @@
 #include "simulation/simulation.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -144,19 +143,8 @@ void Simulation::make_host_memory() {
   const schedule::HostFacts facts{.crowded = random_() % 4 == 0, .readable = random_() % 2 == 0};
   for (std::size_t group = 0; group < 2; ++group) {
     host_memory_.push_back(std::make_unique<LateMemory>(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank) {
-      engine::Channel& channel = *world_[static_cast<std::size_t>(rank)].groups[group];
-      std::vector<engine::HostMemory::Member> members;
-      std::vector<int> others;
-      for (int peer = 0; peer < ranks_; ++peer) {
-        members.push_back({host_memory_[group]->part(peer, rank),
-                           peer == rank ? nullptr : &channel.link_to(peer), ::getpid()});
-        if (peer != rank) others.push_back(peer);
-      }
-      channel.meet_in(std::make_unique<engine::HostMemory>(
-          rank, std::move(members), std::move(others),
-          world_[static_cast<std::size_t>(rank)].engine->endpoint(), nullptr, facts));
-    }
+    for (Rank& rank : world_)
+      host_memory_.back()->meet_in(*rank.groups[group], *rank.engine, facts);
   }
 }
 

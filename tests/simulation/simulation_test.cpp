@@ -53,7 +53,6 @@ TEST(Recovery, survivors_go_on_together_whoever_dies_when) {
   const auto chosen = seeds("recovery", 80);
   for (const std::uint64_t seed : chosen)
     for (const Links links : kLinks) {
-      if (links == Links::host) continue;
       const Recovered outcome = Recovery(seed, links).run();
       for (const std::string& broken : outcome.broken) ADD_FAILURE() << broken;
       ASSERT_FALSE(HasFailure()) << "TUTTI_SEED=" << seed << "\n" << outcome.story;
@@ -68,7 +67,7 @@ TEST(Recovery, survivors_go_on_together_whoever_dies_when) {
 }
 
 TEST(Recovery, is_the_same_with_the_same_seed) {
-  for (const Links links : {Links::message, Links::wire})
+  for (const Links links : kLinks)
     for (std::uint64_t seed = 1; seed <= 5; ++seed)
       EXPECT_EQ(Recovery(seed, links).run().hash, Recovery(seed, links).run().hash);
 }

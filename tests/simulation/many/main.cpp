@@ -39,7 +39,7 @@ Broken run_one(std::uint64_t seed, std::optional<Links> only) {
   const std::uint64_t kind = seed % kKinds;
   const Links links = only ? *only : kLinks[seed / kKinds % std::size(kLinks)];
   if (kind == std::size(kFaults)) {
-    const Recovered outcome = Recovery(seed, links == Links::host ? Links::memory : links).run();
+    const Recovered outcome = Recovery(seed, links).run();
     return {"recovery", outcome.broken, outcome.story};
   }
   const Fault fault = kFaults[kind];
