@@ -30,6 +30,7 @@ void set_buffer(int socket, int bytes) {
 
 void WireNetwork::Way::on_ready(std::uint32_t events) {
   if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) readable = true;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) closing = true;
 }
 
 WireNetwork::WireNetwork(const WireOptions& options, VirtualClock& clock)
@@ -128,7 +129,8 @@ bool WireNetwork::take_in(Way& way) {
     begin_end(way);
     return true;
   }
-  way.readable = static_cast<std::size_t>(got) == asked;  // less: there was no more
+  // Less than asked for: there was no more, but perhaps the end, which nobody tells twice.
+  way.readable = static_cast<std::size_t>(got) == asked || way.closing;
   Nanoseconds due = clock_.now() + way.latency + Nanoseconds(random(kJitter));
   if (!way.pieces.empty()) due = std::max(due, way.pieces.back().due + Nanoseconds(1));
   way.pieces.push_back({due, std::string(bytes, static_cast<std::size_t>(got))});

@@ -57,6 +57,7 @@ class WireNetwork final : public VirtualNetwork {
     Nanoseconds latency{0};
     unsigned tiny_in_ten = 0;  // pieces of a few bytes
     bool readable = true;
+    bool closing = false;  // the source has closed; there may be more to read before
     std::deque<Piece> pieces;
     std::size_t under_way = 0;  // bytes
     bool ending = false;        // nothing more is taken in; the end follows what is under way
