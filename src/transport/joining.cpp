@@ -28,18 +28,17 @@ constexpr const char* kNoProof =
     "it said hello and left without a proof; another secret, or another epoch?";
 constexpr const char* kProcessEnded = "its process has ended";
 
-Nanoseconds now() { return steady_clock().now(); }
-
 Subsystem subsystem_of(Door door) { return door == Door::local ? Subsystem::shm : Subsystem::net; }
 
 }  // namespace
 
 Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint,
-                 std::size_t places, Log log)
+                 std::size_t places, Log log, const Clock& clock)
     : party_(party),
       doors_(doors),
       endpoint_(endpoint),
       log_(std::move(log)),
+      clock_(clock),
       courses_(static_cast<std::size_t>(party.size())),
       strangers_(places),
       refusals_(log_, Subsystem::net) {
@@ -51,23 +50,36 @@ Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoin
 }
 
 Status Joining::run(Nanoseconds timeout, const Opening::Watch& watch) {
+  if (Status status = begin(timeout, watch); !status.ok()) return status;
+  for (;;) {
+    const Result<bool> done = turn(kLookEvery);
+    if (!done.ok()) return done.status();
+    if (*done) return {};
+  }
+}
+
+Status Joining::begin(Nanoseconds timeout, Opening::Watch watch) {
+  watch_ = std::move(watch);
+  timeout_ = timeout;
   deadline_ = deadline_after(now(), timeout);
-  Nanoseconds look_at = now() + kLookEvery;
+  look_at_ = now() + kLookEvery;
   course(party_.rank).linked = true;
   if (Status status = check_routes(); !status.ok()) return status;
-  if (Status status = watch_processes(); !status.ok()) return status;
-  while (!all_linked()) {
-    if (now() >= deadline_) return overdue(timeout);
-    if (now() >= look_at) {
-      if (Status status = look_around(watch); !status.ok()) return status;
-      look_at = now() + kLookEvery;
-    }
-    if (Status status = start_due(); !status.ok()) return status;
-    if (all_linked()) break;  // by one that went through at once: nothing to wait for
-    if (Status status = wait(); !status.ok()) return status;
-    if (Status status = accept_all(); !status.ok()) return status;
+  return watch_processes();
+}
+
+Result<bool> Joining::turn(Nanoseconds longest_wait) {
+  if (all_linked()) return true;
+  if (now() >= deadline_) return overdue();
+  if (now() >= look_at_) {
+    if (Status status = look_around(); !status.ok()) return status;
+    look_at_ = now() + kLookEvery;
   }
-  return {};
+  if (Status status = start_due(); !status.ok()) return status;
+  if (all_linked()) return true;  // by one that went through at once: nothing to wait for
+  if (Status status = wait(longest_wait); !status.ok()) return status;
+  if (Status status = accept_all(); !status.ok()) return status;
+  return all_linked();
 }
 
 // Of ranks beside this one, as long as they are not linked: a link tells by itself.
@@ -85,9 +97,9 @@ Status Joining::watch_processes() {
 
 // Whether somebody has given up, or a link is at its end before the last one is there. A rank that gives
 // up closes its links a moment before it says why: the second look decides.
-Status Joining::look_around(const Opening::Watch& watch) {
-  if (watch)
-    if (Status status = watch(); !status.ok()) return status;
+Status Joining::look_around() {
+  if (watch_)
+    if (Status status = watch_(); !status.ok()) return status;
   const Status cut = endpoint_.look_for_the_gone();
   if (!cut.ok() && !seemed_gone_.ok()) return cut;
   seemed_gone_ = cut;
@@ -263,7 +275,7 @@ Status Joining::make_room_for(const Status& why) {
 }
 
 // Until something comes, somebody is due, or a process ends; then whoever can goes on.
-Status Joining::wait() {
+Status Joining::wait(Nanoseconds longest) {
   std::vector<pollfd> watched;
   std::vector<Id> ids;
   for (const auto& [id, attempt] : attempts_) {
@@ -289,7 +301,7 @@ Status Joining::wait() {
       if (!slot.filled()) until = std::min(until, slot.retry_at);
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-      std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), kLookEvery));
+      std::clamp<Nanoseconds>(until - now(), Nanoseconds(0), longest));
   // bounded: by the deadline
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -415,7 +427,7 @@ Status Joining::cannot(int peer, const std::string& tried) const {
                 {party_.rank, peer, 0});
 }
 
-Status Joining::overdue(Nanoseconds timeout) const {
+Status Joining::overdue() const {
   constexpr int kNamed = 3;
   std::string missing;
   int first = -1;
@@ -430,7 +442,7 @@ Status Joining::overdue(Nanoseconds timeout) const {
                            to.last_failure.message());
   }
   if (count > kNamed) missing += fmt::format(" and {} more", count - kNamed);
-  const double seconds = in_seconds(timeout);
+  const double seconds = in_seconds(timeout_);
   return Status(Code::timed_out,
                 fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or "
                             "raise TUTTI_JOIN_TIMEOUT",

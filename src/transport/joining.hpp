@@ -31,11 +31,15 @@ class Joining {
   // All outlive the Joining. `places` is how many connections may be open at the same time whose other
   // end has proved nothing.
   Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoint, std::size_t places,
-          Log log);
+          Log log, const Clock& clock = steady_clock());
 
   // Until every link is there, or `watch` says why there is no use in waiting. The error names the
   // ranks that are not linked, and why.
   Status run(Nanoseconds timeout, const Opening::Watch& watch);
+  // The same by turns, each of which waits for at most `longest_wait`. True: every link is there. No
+  // turn follows one that has failed.
+  Status begin(Nanoseconds timeout, Opening::Watch watch);
+  Result<bool> turn(Nanoseconds longest_wait);
 
  private:
   using Id = Strangers::Id;
@@ -62,19 +66,20 @@ class Joining {
   Status check_routes() const;
   bool all_linked() const;
   Status watch_processes();
-  Status look_around(const Opening::Watch& watch);
+  Status look_around();
   Status gone(int peer, const std::string& why) const;
   void take_route(int peer, std::size_t route);
   Status next_route(int peer, const Status& why);
   Status start_due();
   Status start(int peer, int number);
+  Nanoseconds now() const { return clock_.now(); }
   void try_again(Slot& slot) const;
   Result<std::string> address_of(int peer, Door door) const;
   Status accept_all();
   Status accept(const Descriptor& listener, Door door);
   Status let_in(Descriptor socket, Door door);
   void turn_away(Id id, const std::string& why);
-  Status wait();
+  Status wait(Nanoseconds longest);
   Status step(Id id);
   Status settle(Attempt& attempt);
   Status settle_failure(Attempt& attempt);
@@ -82,7 +87,7 @@ class Joining {
   Status refused(int peer);
   Status adopt(Attempt& attempt);
   Status cannot(int peer, const std::string& tried) const;
-  Status overdue(Nanoseconds timeout) const;
+  Status overdue() const;
   Status make_room_for(const Status& why);
   Course& course(int peer) { return courses_[static_cast<std::size_t>(peer)]; }
   const Course& course(int peer) const { return courses_[static_cast<std::size_t>(peer)]; }
@@ -91,13 +96,17 @@ class Joining {
   const Doors& doors_;
   LinkedEndpoint& endpoint_;
   Log log_;
+  const Clock& clock_;
   std::vector<Course> courses_;  // by rank
   Strangers strangers_;          // of attempts_, by their ids
   RefusalLog refusals_;
   std::map<Id, std::unique_ptr<Attempt>> attempts_;
   Id attempts_made_ = 0;
   Status seemed_gone_;  // at the last look; a second look decides
+  Opening::Watch watch_;
+  Nanoseconds timeout_{0};
   Nanoseconds deadline_{0};
+  Nanoseconds look_at_{0};
 };
 
 }  // namespace tutti::transport

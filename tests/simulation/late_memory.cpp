@@ -43,6 +43,21 @@ LateMemory::~LateMemory() {
   for (const int file : files_) ::close(file);
 }
 
+void LateMemory::meet_in(engine::Channel& channel, engine::Engine& engine,
+                         const schedule::HostFacts& facts) const {
+  const engine::ChannelOptions& group = channel.options();
+  std::vector<engine::HostMemory::Member> members;
+  std::vector<int> others;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const bool is_self = peer == group.rank;
+    members.push_back(
+        {part(peer, group.rank), is_self ? nullptr : &channel.link_to(peer), ::getpid()});
+    if (!is_self) others.push_back(group.members[static_cast<std::size_t>(peer)]);
+  }
+  channel.meet_in(std::make_unique<engine::HostMemory>(
+      group.rank, std::move(members), std::move(others), engine.endpoint(), nullptr, facts));
+}
+
 bool LateMemory::refresh(int reader, std::mt19937_64& random, bool all) {
   bool moved = false;
   for (int owner = 0; owner < ranks_; ++owner) {

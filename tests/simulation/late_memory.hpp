@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/engine.hpp"
 #include "engine/host_memory.hpp"
 
 namespace tutti::simulation {
@@ -20,6 +21,10 @@ class LateMemory {
   LateMemory(const LateMemory&) = delete;
   LateMemory& operator=(const LateMemory&) = delete;
 
+  int ranks() const { return ranks_; }
+  // The channel of a group of so many ranks meets here from now on.
+  void meet_in(engine::Channel& channel, engine::Engine& engine,
+               const schedule::HostFacts& facts) const;
   // `owner`'s part as `reader` sees it.
   engine::RankMemory* part(int owner, int reader) const {
     return views_[static_cast<std::size_t>(owner * ranks_ + reader)];

@@ -17,6 +17,8 @@ using namespace std::chrono_literals;
 // How long those who agree wait for somebody who does not speak.
 constexpr Nanoseconds kPatience = 1s;
 constexpr std::size_t kCounts[] = {1, 17, 1000};
+// Enough for the streams beside a pair's first.
+constexpr std::size_t kCountsOnWires[] = {1, 17, 40000};
 
 // What a rank brings to a sum of a group.
 std::int64_t brought_by(int member, std::uint64_t sum, std::uint32_t group, std::size_t i) {
@@ -29,15 +31,17 @@ std::int64_t brought_by(int member, std::uint64_t sum, std::uint32_t group, std:
 Recovery::Recovery(std::uint64_t seed, Links links) : random_(seed), links_(links) {
   ranks_ = static_cast<int>(2 + random_() % 6);
   config_.progress_thread = false;
-  config_.timeout = 2s;
+  config_.timeout = links == Links::uneven || links == Links::wire ? 20s : 2s;
   config_.debug = "off";
   config_.segment_bytes = 1024;
+  if (links == Links::wire) config_.segment_bytes = 64 << 10;
   deaths_ = static_cast<int>(random_() % static_cast<std::uint64_t>(ranks_));
   stops_ = deaths_ + 1 < ranks_ ? static_cast<int>(random_() % 2) : 0;
   make_ranks();
 }
 
 Recovery::~Recovery() {
+  if (network_) network_->end();
   for (Rank& rank : world_) {
     rank.left.push_back(std::move(rank.group));
     rank.left.push_back(std::move(rank.previous));
@@ -48,11 +52,11 @@ Recovery::~Recovery() {
 
 void Recovery::make_ranks() {
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
-  if (links_ == Links::message) {
+  if (!are_in_memory(links_)) {
     transport::SimOptions options;
     options.ranks = ranks_;
     options.seed = random_();
-    network_ = std::make_unique<transport::SimNetwork>(options, clock_);
+    network_ = make_network(links_, options, config_.segment_bytes, clock_);
     for (int rank = 0; rank < ranks_; ++rank) endpoints.push_back(network_->endpoint(rank));
   } else {
     delay_ = std::make_unique<Delay>(clock_, random_());
@@ -73,7 +77,34 @@ void Recovery::make_ranks() {
     std::iota(channel.members.begin(), channel.members.end(), 0);
     channel.host_of.assign(static_cast<std::size_t>(ranks_), 0);
     made.group = made.engine->open_channel(std::move(channel));
+    meet(rank);
   }
+}
+
+// Where there is host memory, the members of every group have some of their own.
+void Recovery::meet(int rank) {
+  Rank& me = at(rank);
+  if (links_ != Links::host || me.group->size() == 1) return;
+  const engine::ChannelOptions& group = me.group->options();
+  auto& memory = host_memory_[{group.id, group.members}];
+  if (!memory) memory = std::make_unique<LateMemory>(me.group->size());
+  memory->meet_in(*me.group, *me.engine, {.crowded = false, .readable = group.id % 2 == 0});
+}
+
+LateMemory* Recovery::memory_of(const engine::Channel* group) {
+  if (group == nullptr) return nullptr;
+  const auto at = host_memory_.find({group->options().id, group->options().members});
+  return at == host_memory_.end() ? nullptr : at->second.get();
+}
+
+// Lets this rank see what the others have published, in the group that it works in and the last.
+bool Recovery::refresh(int rank, bool all) {
+  const Rank& me = at(rank);
+  bool seen = false;
+  for (const engine::Channel* group : {me.group.get(), me.previous.get()})
+    if (LateMemory* memory = memory_of(group))
+      seen |= memory->refresh(group->options().rank, random_, all);
+  return seen;
 }
 
 void Recovery::complain(std::string what) { outcome_.broken.push_back(std::move(what)); }
@@ -82,7 +113,8 @@ void Recovery::complain(std::string what) { outcome_.broken.push_back(std::move(
 
 bool Recovery::step(int rank) {
   Rank& me = at(rank);
-  const bool moved = me.engine->step();
+  bool moved = refresh(rank, false);
+  moved |= me.engine->step();
   const auto state = [&] { return std::tuple(me.phase, me.work, me.sums, me.patience); };
   const auto before = state();
   if (me.phase == Phase::working) work(rank);
@@ -110,7 +142,8 @@ void Recovery::work(int rank) {
 void Recovery::start_sum(int rank) {
   Rank& me = at(rank);
   const engine::ChannelOptions& group = me.group->options();
-  me.values.resize(kCounts[(group.id + me.sums) % std::size(kCounts)]);
+  const auto& counts = links_ == Links::wire ? kCountsOnWires : kCounts;
+  me.values.resize(counts[(group.id + me.sums) % std::size(counts)]);
   for (std::size_t i = 0; i < me.values.size(); ++i)
     me.values[i] = brought_by(rank, me.sums, group.id, i);
   const Buffer buffer{me.values.data(), me.values.size(), Dtype::i64};
@@ -208,6 +241,7 @@ void Recovery::go_on(int rank) {
   if (me.previous) leave_previous(rank);
   me.previous = std::move(me.group);
   me.group = me.engine->open_channel(std::move(next));
+  meet(rank);
   me.sums = 0;
   me.phase = Phase::working;
 }
@@ -230,7 +264,7 @@ bool Recovery::step_all() {
   std::vector<int> order(static_cast<std::size_t>(ranks_));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
-  bool moved = false;
+  bool moved = network_ && network_->move();
   for (const int rank : order) {
     Rank& me = at(rank);
     if (me.phase == Phase::dead || me.stopped_until > clock_.now()) continue;
@@ -279,6 +313,11 @@ void Recovery::kill(int victim) {
 }
 
 bool Recovery::advance_clock() {
+  bool seen = false;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (at(rank).phase != Phase::dead && at(rank).stopped_until <= clock_.now())
+      seen |= refresh(rank, true);
+  if (seen) return true;
   Nanoseconds next = Nanoseconds::max();
   if (network_) next = std::min(next, network_->next_event());
   if (delay_) next = std::min(next, delay_->next());

@@ -6,6 +6,7 @@
 // with all the others, and with nobody else.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,6 +16,7 @@
 #include "engine/engine.hpp"
 #include "group/call.hpp"
 #include "simulation/delay.hpp"
+#include "simulation/late_memory.hpp"
 #include "simulation/simulation.hpp"
 #include "support/transports/sim_network.hpp"
 
@@ -31,7 +33,6 @@ struct Recovered {
 
 class Recovery {
  public:
-  // Message or memory links.
   Recovery(std::uint64_t seed, Links links);
   ~Recovery();
   Recovered run();
@@ -65,6 +66,9 @@ class Recovery {
   bool was_given_up(int rank);
   void agree(int rank);
   void go_on(int rank);
+  void meet(int rank);
+  LateMemory* memory_of(const engine::Channel* group);
+  bool refresh(int rank, bool all);
   void maybe_strike();
   void kill(int rank);
   bool is_agreeing() const;
@@ -80,8 +84,10 @@ class Recovery {
   int ranks_;
   int deaths_ = 0;
   int stops_ = 0;
-  std::unique_ptr<transport::SimNetwork> network_;
+  std::unique_ptr<transport::VirtualNetwork> network_;
   std::unique_ptr<Delay> delay_;
+  // Of groups whose members meet in it: by id and members, for ranks that disagree have different ones.
+  std::map<std::pair<std::uint32_t, std::vector<int>>, std::unique_ptr<LateMemory>> host_memory_;
   std::vector<Rank> world_;
   group::Chooser chooser_;
   Recovered outcome_;

@@ -9,24 +9,42 @@
 namespace tutti::simulation {
 namespace {
 
-// Element `i` of what rank `rank` brings to step `index`.
-std::int64_t value(int index, int rank, std::size_t i) {
-  return static_cast<std::int64_t>(
-      (i * 7 + static_cast<std::size_t>(rank) * 1000003 + static_cast<std::size_t>(index) * 10007) %
-      4093);
+constexpr std::int64_t kModulus = 4093;
+constexpr std::int64_t kStride = 7;
+
+// Adds elements `from` … of what rank `rank` brings to step `index`.
+void add_brought(int index, int rank, std::size_t from, std::span<std::int64_t> to) {
+  auto value = static_cast<std::int64_t>(from * static_cast<std::size_t>(kStride) +
+                                         static_cast<std::size_t>(rank) * 1000003 +
+                                         static_cast<std::size_t>(index) * 10007) %
+               kModulus;
+  for (std::int64_t& element : to) {
+    element += value;
+    value += kStride;
+    if (value >= kModulus) value -= kModulus;
+  }
 }
 
-std::vector<std::int64_t> fill(int index, int rank, std::size_t count) {
+std::vector<std::int64_t> fill(int index, int rank, std::size_t count, std::size_t from = 0) {
   std::vector<std::int64_t> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = value(index, rank, i);
+  add_brought(index, rank, from, values);
   return values;
 }
 
-// Sum over ranks [0, last] of element i.
-std::int64_t sum_to(int index, int last, std::size_t i) {
-  std::int64_t sum = 0;
-  for (int rank = 0; rank <= last; ++rank) sum += value(index, rank, i);
-  return sum;
+// Sum over ranks [0, last] of elements `from` ….
+std::vector<std::int64_t> sum_to(int index, int last, std::size_t from, std::size_t count) {
+  std::vector<std::int64_t> sums(count);
+  for (int rank = 0; rank <= last; ++rank) add_brought(index, rank, from, sums);
+  return sums;
+}
+
+// One part of each rank, one behind the other.
+std::vector<std::int64_t> parts_of_all(int index, int ranks, std::size_t from, std::size_t count) {
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(ranks) * count);
+  for (int rank = 0; rank < ranks; ++rank)
+    add_brought(index, rank, from,
+                std::span(parts).subspan(static_cast<std::size_t>(rank) * count, count));
+  return parts;
 }
 
 Algorithm random_algorithm(std::mt19937_64& random, Step& step, int ranks) {
@@ -70,8 +88,29 @@ std::string to_string(const Step& step) {
                      step.group);
 }
 
+namespace {
+std::size_t whole_lines(std::size_t count) { return (count * sizeof(std::int64_t) + 63) / 64 * 64; }
+}  // namespace
+
+std::size_t shared_bytes(const std::vector<Step>& script, int ranks) {
+  std::size_t bytes = 0;
+  for (const Step& step : script) {
+    if (step.memory == Memory::plain) continue;
+    const auto is_one_of = [&](std::initializer_list<Collective> wide) {
+      return !step.shift && std::find(wide.begin(), wide.end(), step.collective) != wide.end();
+    };
+    const auto side = [&](bool is_wide) {
+      return whole_lines(is_wide ? step.count * static_cast<std::size_t>(ranks) : step.count);
+    };
+    using enum Collective;
+    bytes += side(is_one_of({scatter, reduce_scatter, all_to_all}));
+    bytes += side(is_one_of({gather, all_gather, all_to_all}));
+  }
+  return bytes;
+}
+
 std::int64_t* Arena::take(std::size_t count) {
-  const std::size_t bytes = (count * sizeof(std::int64_t) + 63) / 64 * 64;
+  const std::size_t bytes = whole_lines(count);
   if (bytes > bytes_) return nullptr;
   auto* taken = reinterpret_cast<std::int64_t*>(data_);
   data_ += bytes;
@@ -93,7 +132,7 @@ Contents contents_of(const Step& step, int index, int rank, int ranks) {
   const std::size_t count = step.count;
   const bool at_root = rank == step.root;
   const auto sum = [&](std::size_t from, int last) {
-    for (std::size_t i = 0; i < count; ++i) made.expected.push_back(sum_to(index, last, from + i));
+    made.expected = sum_to(index, last, from, count);
   };
   if (step.shift) {
     made.input = fill(index, rank, count);
@@ -134,14 +173,12 @@ Contents contents_of(const Step& step, int index, int rank, int ranks) {
       made.input = fill(index, rank, count);
       if (step.collective == Collective::gather && !at_root) break;
       made.output.assign(count * n, -1);
-      for (int from = 0; from < ranks; ++from)
-        for (std::size_t i = 0; i < count; ++i) made.expected.push_back(value(index, from, i));
+      made.expected = parts_of_all(index, ranks, 0, count);
       break;
     case Collective::scatter:
       if (at_root) made.input = fill(index, rank, count * n);
       made.output.assign(count, -1);
-      for (std::size_t i = 0; i < count; ++i)
-        made.expected.push_back(value(index, step.root, self * count + i));
+      made.expected = fill(index, step.root, count, self * count);
       break;
     case Collective::reduce_scatter:
       made.input = fill(index, rank, count * n);
@@ -151,23 +188,21 @@ Contents contents_of(const Step& step, int index, int rank, int ranks) {
     case Collective::all_to_all:
       made.input = fill(index, rank, count * n);
       made.output.assign(count * n, -1);
-      for (int from = 0; from < ranks; ++from)
-        for (std::size_t i = 0; i < count; ++i)
-          made.expected.push_back(value(index, from, self * count + i));
+      made.expected = parts_of_all(index, ranks, self * count, count);
       break;
   }
   return made;
 }
 
 // Puts `values` into the arena, or, where that is not asked for or used up, into `own`.
-std::span<std::int64_t> place(const std::vector<std::int64_t>& values, bool shared, Arena& arena,
+std::span<std::int64_t> place(std::vector<std::int64_t> values, bool shared, Arena& arena,
                               std::vector<std::int64_t>& own) {
   if (values.empty()) return {};
   if (std::int64_t* at = shared ? arena.take(values.size()) : nullptr) {
     std::copy(values.begin(), values.end(), at);
     return {at, values.size()};
   }
-  own = values;
+  own = std::move(values);
   return own;
 }
 
@@ -183,10 +218,10 @@ Buffers make_buffers(const Step& step, int index, int rank, int ranks, Arena& ar
     if (step.memory != Memory::mixed) return step.memory == Memory::shared;
     return (index + rank * 3 + side) % 2 == 0;
   };
-  made.input = place(contents.input, is_shared(0), arena, made.own_input);
+  if (!made.result_in_input) made.kept = contents.input;
+  made.input = place(std::move(contents.input), is_shared(0), arena, made.own_input);
   if (!made.result_in_input)
-    made.output = place(contents.output, is_shared(1), arena, made.own_output);
-  if (!made.result_in_input) made.kept = std::move(contents.input);
+    made.output = place(std::move(contents.output), is_shared(1), arena, made.own_output);
   made.expected = std::move(contents.expected);
   return made;
 }

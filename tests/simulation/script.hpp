@@ -35,6 +35,9 @@ struct Step {
 std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps, bool shared);
 std::string to_string(const Step& step);
 
+// What one rank's buffers of all steps need at most, of memory that all ranks have mapped.
+std::size_t shared_bytes(const std::vector<Step>& script, int ranks);
+
 // Memory that all ranks have mapped, handed out from the front.
 class Arena {
  public:

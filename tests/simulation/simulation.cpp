@@ -1,7 +1,6 @@
 #include "simulation/simulation.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -17,8 +16,18 @@ std::string to_string(Fault fault) {
 }
 
 std::string to_string(Links links) {
-  static const char* const kWords[] = {"message", "memory", "host"};
+  static const char* const kWords[] = {"message", "memory", "host", "uneven", "wire"};
   return kWords[static_cast<int>(links)];
+}
+
+std::unique_ptr<transport::VirtualNetwork> make_network(Links links, transport::SimOptions options,
+                                                        std::size_t segment_bytes,
+                                                        VirtualClock& clock) {
+  if (links == Links::wire)
+    return std::make_unique<transport::WireNetwork>(
+        transport::WireOptions{options.ranks, options.seed, segment_bytes}, clock);
+  options.uneven = links == Links::uneven;
+  return std::make_unique<transport::SimNetwork>(options, clock);
 }
 
 Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
@@ -27,9 +36,12 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
   script_ =
       random_script(random_, ranks_, static_cast<int>(2 + random_() % 6), links == Links::host);
   config_.progress_thread = false;
-  config_.timeout = 2s;
+  // Where a message may be under way for 30 ms, a long program takes its time.
+  config_.timeout = links == Links::uneven || links == Links::wire ? 120s : 2s;
   config_.debug = "off";
   config_.segment_bytes = 64 << (random_() % 8);
+  // Large pieces go by the other streams of a pair.
+  if (links == Links::wire && random_() % 2 == 0) config_.segment_bytes *= 64;
   if (fault != Fault::none) victim_ = static_cast<int>(random_() % static_cast<unsigned>(ranks_));
   while (fault == Fault::mismatch && script_[odd_step_].shift)
     odd_step_ = random_() % script_.size();
@@ -40,10 +52,12 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
   make_ranks();
 }
 
-Simulation::~Simulation() = default;
+Simulation::~Simulation() {
+  if (network_) network_->end();
+}
 
 std::vector<std::unique_ptr<transport::Endpoint>> Simulation::make_endpoints() {
-  if (links_ != Links::message) {
+  if (are_in_memory(links_)) {
     delay_ = std::make_unique<Delay>(clock_, random_());
     return *transport::make_inproc_endpoints(ranks_, config_, delay_.get());
   }
@@ -52,7 +66,7 @@ std::vector<std::unique_ptr<transport::Endpoint>> Simulation::make_endpoints() {
   options.seed = random_();
   options.bytes_per_second = random_() % 2 == 0 ? 1e9 : 1e7;
   options.most_in_flight = random_() % 2 == 0 ? 1 << 20 : 4096;
-  network_ = std::make_unique<transport::SimNetwork>(options, clock_);
+  network_ = make_network(links_, options, config_.segment_bytes, clock_);
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
   for (int rank = 0; rank < ranks_; ++rank) endpoints.push_back(network_->endpoint(rank));
   return endpoints;
@@ -95,16 +109,18 @@ void Simulation::make_ranks() {
 // Memory that every rank has mapped, as Group::allocate gives it.
 void Simulation::share_memory() {
   constexpr std::uint64_t kRegion = 77;
-  constexpr std::size_t kBytes = 8 << 20;
+  constexpr std::size_t kMostBytes = 8 << 20;
+  constexpr std::size_t kOddStep = 4096;  // of one that calls something else
+  const std::size_t bytes = std::min(shared_bytes(script_, ranks_) + kOddStep, kMostBytes);
   std::vector<std::byte*> regions;
   for (int rank = 0; rank < ranks_; ++rank) {
     std::vector<int> others;
     for (int peer = 0; peer < ranks_; ++peer)
       if (peer != rank) others.push_back(peer);
     transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
-    auto region = endpoint.allocate_region(kRegion, kBytes, others);
+    auto region = endpoint.allocate_region(kRegion, bytes, others);
     regions.push_back(region->data);
-    world_[static_cast<std::size_t>(rank)].arena = Arena(region->data, kBytes);
+    world_[static_cast<std::size_t>(rank)].arena = Arena(region->data, bytes);
   }
   const auto is_known = [&](int rank) {
     transport::Endpoint& endpoint = world_[static_cast<std::size_t>(rank)].engine->endpoint();
@@ -127,19 +143,8 @@ void Simulation::make_host_memory() {
   const schedule::HostFacts facts{.crowded = random_() % 4 == 0, .readable = random_() % 2 == 0};
   for (std::size_t group = 0; group < 2; ++group) {
     host_memory_.push_back(std::make_unique<LateMemory>(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank) {
-      engine::Channel& channel = *world_[static_cast<std::size_t>(rank)].groups[group];
-      std::vector<engine::HostMemory::Member> members;
-      std::vector<int> others;
-      for (int peer = 0; peer < ranks_; ++peer) {
-        members.push_back({host_memory_[group]->part(peer, rank),
-                           peer == rank ? nullptr : &channel.link_to(peer), ::getpid()});
-        if (peer != rank) others.push_back(peer);
-      }
-      channel.meet_in(std::make_unique<engine::HostMemory>(
-          rank, std::move(members), std::move(others),
-          world_[static_cast<std::size_t>(rank)].engine->endpoint(), nullptr, facts));
-    }
+    for (Rank& rank : world_)
+      host_memory_.back()->meet_in(*rank.groups[group], *rank.engine, facts);
   }
 }
 
@@ -213,7 +218,7 @@ bool Simulation::step_all() {
   std::vector<int> order(static_cast<std::size_t>(ranks_));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);
-  bool moved = false;
+  bool moved = network_ && network_->move();
   for (int rank : order) {
     Rank& me = world_[static_cast<std::size_t>(rank)];
     if (me.dead || me.stalled_until > clock_.now()) continue;
@@ -224,6 +229,7 @@ bool Simulation::step_all() {
     note_ends(rank);
     moved |= stepped || me.started != before || me.started < script_.size();
     hash_ = (hash_ ^ (static_cast<std::uint64_t>(rank) * 2 + stepped)) * 1099511628211ULL;
+    hash_ ^= static_cast<std::uint64_t>(clock_.now().count());
   }
   return moved;
 }
@@ -319,7 +325,7 @@ Outcome Simulation::run() {
     if (is_time_to_strike()) strike();
     if (finished()) return judge(false);
     if (step_all())
-      clock_.advance(Nanoseconds(1000));
+      clock_.advance(links_ == Links::wire ? 20us : 1us);
     else if (!advance_clock())
       return judge(true);
   }

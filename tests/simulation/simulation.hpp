@@ -1,10 +1,8 @@
 // tests/simulation/simulation.hpp - the real engine, many ranks, one thread, virtual time.
 //
-// A scheduler with a seed steps the ranks in random order over simulated links (message links with
-// latency and jitter; inproc's memory links whose publications become visible late; or those with
-// host memory besides, whose lines and marks do), stalls one, kills one, lets one call something
-// else. It ends when every rank's works are done; if nothing can happen any more before that, the run
-// hangs, which is what must never be.
+// A scheduler with a seed steps the ranks in random order over simulated links, stalls one, kills one,
+// lets one call something else. It ends when every rank's works are done; if nothing can happen any more
+// before that, the run hangs, which is what must never be.
 #pragma once
 
 #include <memory>
@@ -20,6 +18,7 @@
 #include "simulation/script.hpp"
 #include "support/transports/inproc_endpoints.hpp"
 #include "support/transports/sim_network.hpp"
+#include "support/transports/wire_network.hpp"
 
 namespace tutti::simulation {
 
@@ -29,20 +28,32 @@ enum class Fault : std::uint8_t {
   kill,      // a rank is gone
   freeze,    // a rank does nothing any more
   mismatch,  // a rank calls something else
-  cut,       // nothing gets through between two ranks; message links only
-  one_way,   // nothing gets through from one rank to another; message links only
+  cut,       // nothing gets through between two ranks, or a connection breaks; no memory links
+  one_way,   // the same, from one rank to another alone
   jump,      // the clock jumps
 };
 inline constexpr Fault kFaults[] = {Fault::none,     Fault::stall, Fault::kill,    Fault::freeze,
                                     Fault::mismatch, Fault::cut,   Fault::one_way, Fault::jump};
 std::string to_string(Fault fault);
 
-enum class Links : std::uint8_t { message, memory, host };
-inline constexpr Links kLinks[] = {Links::message, Links::memory, Links::host};
+enum class Links : std::uint8_t {
+  message,  // simulated, with latency and jitter
+  memory,   // inproc's, whose publications become visible late
+  host,     // those, with host memory besides, whose lines and marks do
+  uneven,   // message links whose latencies differ ten-thousandfold
+  wire,     // production's tcp links, over sockets with a relay between
+};
+inline constexpr Links kLinks[] = {Links::message, Links::memory, Links::host, Links::uneven,
+                                   Links::wire};
 std::string to_string(Links links);
+constexpr bool are_in_memory(Links links) { return links == Links::memory || links == Links::host; }
 constexpr bool can_happen(Fault fault, Links links) {
-  return links == Links::message || (fault != Fault::cut && fault != Fault::one_way);
+  return !are_in_memory(links) || (fault != Fault::cut && fault != Fault::one_way);
 }
+// The network of such links, which are not in memory.
+std::unique_ptr<transport::VirtualNetwork> make_network(Links links, transport::SimOptions options,
+                                                        std::size_t segment_bytes,
+                                                        VirtualClock& clock);
 
 struct Outcome {
   bool hung = false;
@@ -112,7 +123,7 @@ class Simulation {
   std::vector<std::string> left_too_soon_;
   bool woke_in_vain_ = false;
   std::vector<Step> script_;
-  std::unique_ptr<transport::SimNetwork> network_;
+  std::unique_ptr<transport::VirtualNetwork> network_;
   std::unique_ptr<Delay> delay_;
   std::vector<std::unique_ptr<LateMemory>> host_memory_;  // of each group
   std::vector<Rank> world_;

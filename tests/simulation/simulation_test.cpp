@@ -52,7 +52,7 @@ TEST(Recovery, survivors_go_on_together_whoever_dies_when) {
   int shut_out = 0;
   const auto chosen = seeds("recovery", 80);
   for (const std::uint64_t seed : chosen)
-    for (const Links links : {Links::message, Links::memory}) {
+    for (const Links links : kLinks) {
       const Recovered outcome = Recovery(seed, links).run();
       for (const std::string& broken : outcome.broken) ADD_FAILURE() << broken;
       ASSERT_FALSE(HasFailure()) << "TUTTI_SEED=" << seed << "\n" << outcome.story;
@@ -67,8 +67,9 @@ TEST(Recovery, survivors_go_on_together_whoever_dies_when) {
 }
 
 TEST(Recovery, is_the_same_with_the_same_seed) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed)
-    EXPECT_EQ(Recovery(seed, Links::message).run().hash, Recovery(seed, Links::message).run().hash);
+  for (const Links links : kLinks)
+    for (std::uint64_t seed = 1; seed <= 5; ++seed)
+      EXPECT_EQ(Recovery(seed, links).run().hash, Recovery(seed, links).run().hash);
 }
 
 }  // namespace

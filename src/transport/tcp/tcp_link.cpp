@@ -39,8 +39,9 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 }  // namespace
 
 TcpLink::TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_t segment_bytes,
-                 std::string whereabouts, bool checked, Nanoseconds dead_after)
-    : self_(self),
+                 std::string whereabouts, bool checked, Nanoseconds dead_after, const Clock& clock)
+    : clock_(clock),
+      self_(self),
       peer_(peer),
       checked_(checked),
       // Whole lines, so that no element is ever cut in two.
@@ -221,7 +222,7 @@ void TcpLink::write_queue(Stream& stream) {
 // kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
 // fast one is through with them in no time, and bounds would only cost it wake-ups.
 void TcpLink::keep_pace(Stream& stream, std::size_t written) {
-  if (!stream.pace.note(written, !stream.queue.empty(), steady_clock().now())) return;
+  if (!stream.pace.note(written, !stream.queue.empty(), clock_.now())) return;
   const std::size_t in_kernel = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
   if (stream.slow_windows < kSlowWindows) {
     stream.slow_windows = in_kernel <= kMostSendBuffer ? stream.slow_windows + 1 : 0;
@@ -332,7 +333,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
     case FrameReader::End::waiting: return false;
     case FrameReader::End::closed:
       stream.ended = true;
-      if (!std::exchange(some_ended_, true)) ended_at_ = steady_clock().now();
+      if (!std::exchange(some_ended_, true)) ended_at_ = clock_.now();
       return true;
     case FrameReader::End::failed:
       // Under TLS: what came is not what was sent.
@@ -358,7 +359,7 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
     if (i == 0 || !reader_.expects(i)) continue;
     (stream.ended ? broken : owed) = true;
   }
-  const bool late = some_ended_ && steady_clock().now() - ended_at_ > kGrace;
+  const bool late = some_ended_ && clock_.now() - ended_at_ > kGrace;
   const bool over = streams_.front().ended ? !owed || late : late;
   if (!failed && !broken && !over) return false;
   go_down(sink, Code::peer_lost,

@@ -38,7 +38,7 @@ class TcpLink final : public MessageLink {
   // kernel's own timers have to agree with; 0: never.
   TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_t segment_bytes,
           std::string whereabouts, bool checked = true,
-          Nanoseconds dead_after = std::chrono::seconds(10));
+          Nanoseconds dead_after = std::chrono::seconds(10), const Clock& clock = steady_clock());
   ~TcpLink() override;
 
   std::string_view name() const override { return "tcp"; }
@@ -104,6 +104,7 @@ class TcpLink final : public MessageLink {
   bool judge_end(bool failed, MessageSink& sink);
   void go_down(MessageSink& sink, Code code, const std::string& why);
 
+  const Clock& clock_;
   int self_;
   int peer_;
   bool checked_;

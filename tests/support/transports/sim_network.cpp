@@ -132,7 +132,10 @@ SimNetwork::SimNetwork(SimOptions options, VirtualClock& clock)
       clock_(clock),
       engine_(options.seed),
       pipes_(static_cast<std::size_t>(options.ranks * options.ranks)),
-      died_(static_cast<std::size_t>(options.ranks), Nanoseconds::max()) {}
+      died_(static_cast<std::size_t>(options.ranks), Nanoseconds::max()) {
+  for (Pipe& way : pipes_)
+    way.latency = options.uneven ? latency_from_a_wide_range(engine_) : options.latency;
+}
 
 SimNetwork::~SimNetwork() = default;
 
@@ -174,7 +177,7 @@ Sent SimNetwork::send(int from, int to, Header header, const void* payload, std:
   const Nanoseconds late(
       static_cast<std::int64_t>(random(static_cast<std::uint64_t>(options_.jitter.count()) + 1)));
   way.free_at = std::max(way.free_at, clock_.now()) + wire;
-  frame.due = way.free_at + options_.latency + late;
+  frame.due = way.free_at + way.latency + late;
   if (!way.frames.empty()) frame.due = std::max(frame.due, way.frames.back().due);  // order is kept
   way.in_flight += bytes;
   way.frames.push_back(std::move(frame));

@@ -15,8 +15,7 @@
 #include <random>
 #include <vector>
 
-#include "core/clock.hpp"
-#include "transport/endpoint.hpp"
+#include "support/transports/virtual_network.hpp"
 
 namespace tutti::transport {
 
@@ -25,27 +24,27 @@ struct SimOptions {
   std::uint64_t seed = 0;
   Nanoseconds latency{20'000};
   Nanoseconds jitter{100'000};  // up to this much on top, per frame
+  // Every way has a latency of its own instead, from a microsecond to 30 ms: what one rank sends to two
+  // others may come to the second long after the first has answered.
+  bool uneven = false;
   double bytes_per_second = 1e9;
   std::size_t most_in_flight = 1 << 20;  // bytes per link before it says "no room"
   Nanoseconds death_notice{1'000'000};   // from a death until a peer's link goes down
   Nanoseconds silence{500'000'000};      // from a cut until both ends take each other for dead
 };
 
-class SimNetwork {
+class SimNetwork final : public VirtualNetwork {
  public:
   SimNetwork(SimOptions options, VirtualClock& clock);
-  ~SimNetwork();
+  ~SimNetwork() override;
 
-  // Rank r's endpoint; to be taken once. The network must outlive it.
-  std::unique_ptr<Endpoint> endpoint(int rank);
-
-  // From now on nothing leaves this rank; its peers learn of it after death_notice.
-  void kill(int rank);
+  std::unique_ptr<Endpoint> endpoint(int rank) override;
+  // Its peers learn of it after death_notice.
+  void kill(int rank) override;
+  // Nothing gets through; both ends give each other up after `silence`.
+  void cut(int from, int to) override;
+  Nanoseconds next_event() const override;
   bool alive(int rank) const;
-  // From now on nothing gets through this way; both ends give each other up after `silence`.
-  void cut(int from, int to);
-  // When the next frame or death notice after now is due anywhere; max() when none is.
-  Nanoseconds next_event() const;
 
  private:
   friend class SimLink;
@@ -63,6 +62,7 @@ class SimNetwork {
     std::deque<Frame> frames;
     std::deque<std::uint64_t> sent;  // tokens to give back to the sender
     std::size_t in_flight = 0;
+    Nanoseconds latency{0};
     Nanoseconds free_at{0};
     Nanoseconds cut_at = Nanoseconds::max();
   };
