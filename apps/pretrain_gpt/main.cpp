@@ -1,6 +1,7 @@
 // pretrain_gpt: trains a byte-level GPT, alone or as one rank of a job.
 //
 //   tutti run -n 4 pretrain_gpt --data-path /usr/share/common-licenses/GPL-3 --train-iters 200
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -8,6 +9,7 @@
 #include "data.hpp"
 #include "flags.hpp"
 #include "outputs.hpp"
+#include "returns.hpp"
 #include "trainer.hpp"
 #include "tutti/group.hpp"
 
@@ -25,10 +27,16 @@ int refuse(const std::string& text, int exit_code) {
   return exit_code;
 }
 
-// By `tutti run --max-restarts`.
+// By `tutti run --max-restarts`, all of the job or this rank of it.
 bool is_restarted() {
   const char* restart = std::getenv("TUTTI_RESTART");
-  return restart != nullptr && std::string(restart) != "0";
+  return pretrain::has_returned() || (restart != nullptr && std::string(restart) != "0");
+}
+
+// Of the job when no rank is missing.
+int full_size(int ranks_now) {
+  const char* size = std::getenv("TUTTI_SIZE");
+  return size != nullptr ? std::max(std::atoi(size), ranks_now) : ranks_now;
 }
 
 }  // namespace
@@ -44,23 +52,27 @@ int main(int argc, char** argv) {
   if (auto status = pretrain::check_outputs(flags); !status.ok())
     return refuse(status.message(), 2);
   tutti::GroupOptions options;
-  options.survives_losses = flags.on_failure == pretrain::kShrink;
+  options.survives_losses = options.takes_back = flags.on_failure == pretrain::kShrink;
   if (!flags.trace.empty()) {
     auto config = tutti::Config::from_environment();
     if (!config.ok()) return refuse(config.status().message(), 2);
     config->trace_dir = flags.trace;
     options.config = *std::move(config);
   }
-  auto group = tutti::Group::from_environment(std::move(options));
+  const bool returned = pretrain::has_returned();
+  auto group = returned ? pretrain::come_back(options) : tutti::Group::from_environment(options);
   if (!group.ok()) {
-    std::fprintf(stderr, "pretrain_gpt: %s\n", group.status().to_string().c_str());
+    std::fprintf(stderr, "pretrain_gpt: %s%s\n", returned ? "came back and was not taken in: " : "",
+                 group.status().to_string().c_str());
     return 1;
   }
   const int rank = (*group)->rank();
   if (auto status = pretrain::check_batches(flags, (*group)->size()); !status.ok()) {
     return refuse(status.message(), 2);
   }
-  const auto ending = pretrain::train(*std::move(group), flags, *std::move(data));
+  pretrain::Returns returns(std::move(options), full_size((*group)->size()));
+  const auto ending =
+      pretrain::train(*std::move(group), flags, *std::move(data), std::move(returns));
   if (ending.status.ok()) return 0;
   std::fprintf(stderr, "pretrain_gpt: rank %d: %s\n", rank, ending.status.to_string().c_str());
   return ending.before_training ? 2 : 1;

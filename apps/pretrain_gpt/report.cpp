@@ -185,6 +185,14 @@ void TrainingReport::shrunk(std::int64_t step, int before, int now, const std::s
                   step, before, now, quoted(why)));
 }
 
+void TrainingReport::grown(std::int64_t step, int before, int now) {
+  const int back = now - before;
+  print("{} {} back after step {}: going on with {}\n", back, back == 1 ? "rank is" : "ranks are",
+        step, now);
+  write_log(fmt::format("{{\"event\":\"grown\",\"step\":{},\"before\":{},\"ranks\":{}}}", step,
+                        before, now));
+}
+
 void TrainingReport::predict(const Foretold& prediction) {
   prediction_ = prediction;
   const auto& step = prediction.step;

@@ -62,6 +62,7 @@ class TrainingReport {
   void begun_anew(const std::string& folder);
   // Ranks were lost, for that reason; those that are left go on after this step.
   void shrunk(std::int64_t step, int before, int now, const std::string& why);
+  void grown(std::int64_t step, int before, int now);
   // By a signal to some rank, after this step.
   void stopped(std::int64_t step, bool saved);
   // To be compared with what is measured, at the end.

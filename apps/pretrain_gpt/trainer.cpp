@@ -8,6 +8,7 @@
 #include <csignal>
 #include <limits>
 #include <thread>
+#include <type_traits>
 
 #include "checkpoints.hpp"
 #include "model.hpp"
@@ -66,14 +67,17 @@ LossGuard guard_of(const Flags& flags) {
 
 class Trainer {
  public:
-  Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data)
+  Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data, Returns returns)
       : group_(std::move(group)),
         flags_(flags),
         data_(std::move(data)),
+        returns_(std::move(returns)),
         guard_(guard_of(flags)),
         schedule_(flags.schedule()) {}
 
   Status set_up();
+  // Instead of set_up, where the others train already.
+  Status catch_up();
   Status run();
   // What could not be written, though training went well.
   Status unwritten() const { return report_ ? report_->failure() : Status(); }
@@ -84,11 +88,14 @@ class Trainer {
   void give_up(const Status& status);
 
  private:
+  Status make_net();
   Status find_latest();
   Status resume();
   Status open_report();
   Status open_channels();
+  void move_to(std::shared_ptr<tutti::Group> group);
   Status recover();
+  Status take_in_the_returned();
   Status start_over(const Status& why);
   Status stand_at(std::int64_t step);
   bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
@@ -100,17 +107,21 @@ class Trainer {
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
   Status save();
+  Status finish_saving();
   void say(std::int64_t step, const std::string& text);
 
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
   Data data_;
+  Returns returns_;
   BatchShare share_;  // of each step's micro-batches
   LossGuard guard_;
   bool common_decision_ = false;  // all ranks end alike
   bool begins_anew_ = false;      // --load latest found nothing
   StopRequest stop_;
   bool stops_ = false;  // some rank was asked to, or could not write; all have agreed
+  bool meets_ = false;  // likewise: somebody came back
+  bool is_newcomer_ = false;
   std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
   std::shared_ptr<tutti::Group> validation_group_;
@@ -126,15 +137,20 @@ class Trainer {
   std::int64_t tokens_ = 0;
 };
 
-Status Trainer::set_up() {
+Status Trainer::make_net() {
   set_threads(flags_.threads);
   try {
     net_ = make_model(flags_);
+    return {};
   } catch (const c10::Error& error) {
     return {Code::invalid_argument,
             fmt::format("--num-layers {} of --hidden-size {} cannot be made: {}", flags_.num_layers,
                         flags_.hidden_size, error.what_without_backtrace())};
   }
+}
+
+Status Trainer::set_up() {
+  if (auto status = make_net(); !status.ok()) return status;
   auto options = wrap_options(flags_);
   if (auto status = find_latest(); !status.ok()) return status;
   if (!flags_.load.empty()) {
@@ -157,6 +173,18 @@ Status Trainer::set_up() {
     if (auto status = look_ahead(); !status.ok()) return status;
   }
   return open_channels();
+}
+
+Status Trainer::catch_up() {
+  is_newcomer_ = true;
+  if (auto status = make_net(); !status.ok()) return status;
+  const int self = group_->rank();
+  auto alone = group_->subgroup({&self, 1}, 0, "newcomer");
+  if (!alone.ok()) return alone.status();
+  auto model = DataParallel::create(net_, {*alone, *alone}, wrap_options(flags_));
+  if (!model.ok()) return model.status();
+  model_ = *model;
+  return recover();
 }
 
 // On rank 0, whoever that is now.
@@ -277,7 +305,8 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
                        .tokens = tokens_,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
                        .number = step,
-                       .stop = stop_.asked() || checkpoints_->failed()});
+                       .stop = stop_.asked() || checkpoints_->failed(),
+                       .meet = group_->rank() == 0 && returns_.somebody_waits(group_->size())});
 }
 
 Status Trainer::one_step(std::int64_t step) {
@@ -297,6 +326,7 @@ Status Trainer::one_step(std::int64_t step) {
     }
     if (report_) report_->layout(model_->layer().describe());
     stops_ = report->stop;
+    meets_ = report->meet;
     const double lr = schedule_.at(at_.updates + 1);
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
            at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
@@ -338,6 +368,12 @@ Status Trainer::save() {
   return status;
 }
 
+Status Trainer::finish_saving() {
+  Status status = checkpoints_->finish();
+  common_decision_ = !status.ok() && !is_by_others(status);
+  return status;
+}
+
 Status Trainer::after_step(std::int64_t step) {
   const auto due = [&](std::int64_t interval) { return interval > 0 && step % interval == 0; };
   if (due(flags_.eval_interval)) {
@@ -355,12 +391,11 @@ Status Trainer::run() {
   for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters && !stops_; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
+    if (!meets_ || stops_ || step == flags_.train_iters) continue;
+    if (auto status = take_in_the_returned(); !status.ok()) return status;
   }
   if (auto status = log_->flush(); !status.ok()) return status;
-  if (auto status = checkpoints_->finish(); !status.ok()) {
-    common_decision_ = !is_by_others(status);
-    return status;
-  }
+  if (auto status = finish_saving(); !status.ok()) return status;
   std::string hash;
   if (flags_.print_weight_hash) {
     auto result = model_->layer().weight_hash();
@@ -373,7 +408,7 @@ Status Trainer::run() {
   return model_->layer().group().barrier();  // nobody leaves while others still need it
 }
 
-// ---- without those that are lost
+// ---- without those that are lost, and with those that came back
 
 bool Trainer::can_go_on(const Status& status) const {
   return flags_.on_failure == kShrink && is_by_others(status) && !common_decision_ &&
@@ -384,20 +419,42 @@ Status Trainer::go_on(const Status& why) {
   const int before = group_->size();
   auto survivors = group_->shrink();
   if (!survivors.ok()) return survivors.status().annotate("going on without lost ranks");
-  group_ = *survivors;
+  move_to(*survivors);
   if (group_->size() == before) {
     common_decision_ = true;  // nobody is lost: it would happen again
     return why;
   }
-  // What hangs on the old group ends now: whoever is lost is lost to all of it.
-  log_.reset();
-  checkpoints_.reset();
-  validation_group_.reset();
   has_shrunk_ = true;
   stops_ = false;  // whoever was asked asks again
   if (auto status = recover(); !status.ok()) return status;
   if (report_) report_->shrunk(at_.steps, before, group_->size(), why.message());
   return run();
+}
+
+// What hangs on the old group ends now: whoever is lost is lost to all of it.
+void Trainer::move_to(std::shared_ptr<tutti::Group> group) {
+  log_.reset();
+  checkpoints_.reset();
+  validation_group_.reset();
+  group_ = std::move(group);
+}
+
+// Between two steps, on all ranks: nothing is under way, and everybody has the whole of the last step.
+Status Trainer::take_in_the_returned() {
+  if (auto status = log_->flush(); !status.ok()) return status;
+  if (auto status = finish_saving(); !status.ok()) return status;
+  const auto larger = returns_.take_in(*group_);
+  if (!larger.ok()) {
+    if (!group_->health().ok()) return larger.status();
+    say(at_.steps, "a rank that came back was not taken in: " + larger.status().message());
+    return {};
+  }
+  if (*larger == nullptr) return {};
+  const int before = group_->size();
+  move_to(*larger);
+  if (auto status = recover(); !status.ok()) return status;
+  if (report_) report_->grown(at_.steps, before, group_->size());
+  return {};
 }
 
 Status Trainer::recover() {
@@ -407,8 +464,10 @@ Status Trainer::recover() {
   if (!agreed.ok()) return agreed;
   if (has_model == 0)
     return start_over({Code::peer_lost, "a rank was lost while others started over"});
-  const auto step = model_->recover({group_, group_});
+  const auto step =
+      is_newcomer_ ? model_->join({group_, group_}) : model_->recover({group_, group_});
   if (!step.ok()) return start_over(step.status());
+  is_newcomer_ = false;
   if (auto status = stand_at(*step); !status.ok()) return status;
   if (auto status = open_report(); !status.ok()) return status;
   return open_channels();
@@ -424,6 +483,7 @@ Status Trainer::start_over(const Status& why) {
   }
   model_.reset();
   report_.reset();
+  is_newcomer_ = false;
   at_ = {};
   guard_ = guard_of(flags_);
   schedule_ = flags_.schedule();
@@ -442,6 +502,10 @@ Status Trainer::stand_at(std::int64_t step) {
   at_ = stand->position;
   whereabouts_.note(at_, stand->guard);  // whoever was asked may be the next to be lost
   guard_ = guard_of(flags_);
+  // A checkpoint may have brought another one than the command line's.
+  static_assert(std::is_trivially_copyable_v<train_::LearningRate>);
+  const tutti::Buffer schedule{&schedule_, sizeof schedule_, tutti::Dtype::u8};
+  if (auto status = group_->broadcast(schedule, 0); !status.ok()) return status;
   return guard_.restore(stand->guard);
 }
 
@@ -462,14 +526,16 @@ void Trainer::give_up(const Status& status) {
 
 }  // namespace
 
-TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data) {
-  Trainer trainer(std::move(group), flags, std::move(data));
-  if (auto status = trainer.set_up(); !status.ok()) {
+TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data,
+                  Returns returns) {
+  Trainer trainer(std::move(group), flags, std::move(data), std::move(returns));
+  Status status = has_returned() ? trainer.catch_up() : trainer.set_up();
+  if (!status.ok() && !has_returned()) {
     const bool given = status.code() == Code::invalid_argument || status.code() == Code::io ||
                        status.code() == Code::corrupt;
     return {status, given};
   }
-  Status status = trainer.run();
+  if (status.ok()) status = trainer.run();
   while (!status.ok() && trainer.can_go_on(status)) status = trainer.go_on(status);
   if (status.ok()) return {trainer.unwritten(), false};
   trainer.give_up(status);

@@ -7,6 +7,7 @@
 
 #include "data.hpp"
 #include "flags.hpp"
+#include "returns.hpp"
 #include "tutti/group.hpp"
 
 namespace pretrain {
@@ -16,6 +17,9 @@ struct TrainingEnd {
   bool before_training = false;  // what was given is at fault: exit code 2
 };
 
-TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data);
+// `returns`: how lost ranks are taken back. Where this one is one of them, `group` is what the others
+// have taken it into.
+TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data,
+                  Returns returns);
 
 }  // namespace pretrain

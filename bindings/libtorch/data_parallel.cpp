@@ -47,12 +47,14 @@ class DataParallel::State {
   Result<train::StepReport> step(const train::StepInput& input);
   Status discard_gradients();
   Result<std::int64_t> recover(const train::Groups& survivors);
+  Result<std::int64_t> join(const train::Groups& others);
 
   Binding& binding() { return *binding_; }
   train::DataParallel& layer() { return *layer_; }
 
  private:
   Status copy_group_for_buffers(Group& group);
+  Result<std::int64_t> go_on_in(const train::Groups& groups, Result<std::int64_t> step);
 
   std::shared_ptr<torch::nn::Module> module_;
   Options options_;
@@ -131,10 +133,18 @@ Status DataParallel::State::discard_gradients() {
 }
 
 Result<std::int64_t> DataParallel::State::recover(const train::Groups& survivors) {
+  return go_on_in(survivors, layer_->recover(survivors));
+}
+
+Result<std::int64_t> DataParallel::State::join(const train::Groups& others) {
+  return go_on_in(others, layer_->join(others));
+}
+
+Result<std::int64_t> DataParallel::State::go_on_in(const train::Groups& groups,
+                                                   Result<std::int64_t> step) {
   step_begins_ = true;
-  auto step = layer_->recover(survivors);
   if (!step.ok()) return step;
-  if (auto status = copy_group_for_buffers(*survivors.data); !status.ok()) return status;
+  if (auto status = copy_group_for_buffers(*groups.data); !status.ok()) return status;
   return step;
 }
 
@@ -158,6 +168,7 @@ Status DataParallel::discard_gradients() { return state_->discard_gradients(); }
 Result<std::int64_t> DataParallel::recover(train::Groups survivors) {
   return state_->recover(survivors);
 }
+Result<std::int64_t> DataParallel::join(train::Groups others) { return state_->join(others); }
 Status DataParallel::parameters_ready() { return state_->layer().parameters_ready(); }
 train::DataParallel& DataParallel::layer() const { return state_->layer(); }
 

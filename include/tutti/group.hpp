@@ -46,6 +46,9 @@ struct GroupOptions {
   // This rank goes on where another one is lost (Group::health tells): `tutti run` then does not end
   // the job, if every rank that is left says so.
   bool survives_losses = false;
+  // This rank and its like take a lost one back (grow, in launcher_store): `tutti run --max-restarts`
+  // then starts it again while the others go on, with TUTTI_RETURNED in its environment; it joins.
+  bool takes_back = false;
   // Algorithms and transports that the program brings along (docs/extending.md); null: none.
   std::shared_ptr<const Extensions> extensions{};
 };
@@ -78,6 +81,11 @@ class Group : public Collectives {
   // config.join_timeout. Rank and size are the group's to say.
   static Result<std::shared_ptr<Group>> join(std::shared_ptr<Store> store,
                                              GroupOptions options = {});
+
+  // How many have come to `store` to join a group of that name, and were not looked at yet. Cheap, and
+  // not collective: one rank asks, before all of them grow.
+  static Result<int> waiting(const std::shared_ptr<Store>& store,
+                             const std::string& name = "world");
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -124,6 +132,10 @@ class Group : public Collectives {
   // This rank's trace, for what the library does not know of; null unless TUTTI_TRACE_DIR is set.
   virtual trace::Sink* trace() const { return nullptr; }
 };
+
+// The store of the job that `tutti run` started this process in; it outlives every rank. unsupported
+// under other launchers: theirs is rank 0's, if they have one.
+Result<std::shared_ptr<Store>> launcher_store(std::chrono::milliseconds timeout);
 
 }  // namespace v1
 }  // namespace tutti

@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
-constexpr std::uint64_t kVersion = 4;
+constexpr std::uint64_t kVersion = 5;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
 // Set beside a wait status, which may be zero.
@@ -39,7 +39,8 @@ struct Board::Line {
   std::array<std::atomic<std::uint64_t>, kWords> words{};
   std::atomic<std::uint64_t> ending{0};    // the launcher's alone
   std::atomic<std::uint64_t> survives{0};  // the rank's alone
-  std::uint64_t spare[4] = {};
+  std::atomic<std::uint64_t> takes_back{0};
+  std::uint64_t spare[3] = {};
 };
 
 std::string_view to_string(BoardState state) noexcept {
@@ -160,12 +161,30 @@ std::optional<int> Board::ended(int rank) const noexcept {
   return static_cast<int>(static_cast<std::uint32_t>(word));
 }
 
+void Board::begin_again(int rank) noexcept {
+  if (rank < 0 || rank >= ranks_) return;
+  Line& line = lines_[1 + rank];
+  // Its writer may have died in the middle.
+  if (const std::uint64_t version = line.version.load(); version % 2 != 0)
+    line.version.store(version + 1);
+  note(rank, BoardNote());
+  line.ending.store(0);
+}
+
 void Board::say_survives_losses(int rank) noexcept {
   if (rank >= 0 && rank < ranks_) lines_[1 + rank].survives.store(1);
 }
 
 bool Board::survives_losses(int rank) const noexcept {
   return rank >= 0 && rank < ranks_ && lines_[1 + rank].survives.load() == 1;
+}
+
+void Board::say_takes_back(int rank) noexcept {
+  if (rank >= 0 && rank < ranks_) lines_[1 + rank].takes_back.store(1);
+}
+
+bool Board::takes_back(int rank) const noexcept {
+  return rank >= 0 && rank < ranks_ && lines_[1 + rank].takes_back.load() == 1;
 }
 
 std::string describe_ending(int wait_status) {

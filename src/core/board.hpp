@@ -3,7 +3,7 @@
 // Anonymous shared memory, one line of 192 bytes per rank (docs/formats/board.md). The launcher
 // creates it and hands the descriptor down; a rank attaches and notes its operations; the launcher
 // reads a dead rank's line for its verdict, and notes there that it is dead, for those who would
-// wait for it. A rank that can do without the others says so there too.
+// wait for it. A rank that can do without the others, or takes lost ones back, says so there too.
 //
 // Thread-safety  any thread of any process. Of two notes for one rank that meet, one is dropped: a
 //                rank never waits for its board.
@@ -79,10 +79,14 @@ class Board {
   void end(int rank, int wait_status) noexcept;
   // What waitpid said of a rank that has ended.
   std::optional<int> ended(int rank) const noexcept;
+  // The launcher's word: the rank was started again. What it said for good stays.
+  void begin_again(int rank) noexcept;
 
-  // The rank's own word, for good: it goes on where another rank is lost.
+  // The rank's own words, for good: it goes on where another rank is lost; it takes one that comes back.
   void say_survives_losses(int rank) noexcept;
   bool survives_losses(int rank) const noexcept;
+  void say_takes_back(int rank) noexcept;
+  bool takes_back(int rank) const noexcept;
 
  private:
   struct Line;

@@ -282,6 +282,7 @@ const Row kRows[] = {
      nullptr},
     {"TUTTI_JOB", "name of the job; set by the launcher", nullptr, nullptr},
     {"TUTTI_RESTART", "how often the job was restarted; set by the launcher", nullptr, nullptr},
+    {"TUTTI_RETURNED", "how often this rank came back; set by the launcher", nullptr, nullptr},
 };
 
 // What this repository's own tests tell each other: nobody's slips.

@@ -13,6 +13,7 @@
 #include <cstdio>
 
 #include "core/clock.hpp"
+#include "core/exhausted.hpp"
 #include "group/gather_all.hpp"
 #include "group/rank_group.hpp"
 
@@ -42,7 +43,9 @@ Result<std::shared_ptr<Group>> meet_again(const std::shared_ptr<Store>& store, G
   options.rank = rank;
   options.size = size;
   const std::string part = growth_key(options, fmt::format("{}/", epoch));
-  return Group::create(make_prefix_store(part, store), std::move(options));
+  return or_exhausted([&] {
+    return create_group(make_prefix_store(part, store), std::move(options), nullptr, true);
+  });
 }
 
 // Gives places to those who wait, in the order in which they came.
@@ -70,6 +73,41 @@ Result<Growth> take_in(Store& store, const GroupOptions& options, int size, int 
     if (!status.ok()) return status;
   }
   return Growth{*epoch, static_cast<std::int32_t>(waiting.size()), 0};
+}
+
+constexpr const char* kJoining = "joining group";
+constexpr std::chrono::milliseconds kLookAgain{250};
+
+// By the launcher's word, every other rank has ended or wants to be taken in itself.
+bool is_left_alone(const LauncherBoard& own) {
+  for (int rank = 0; rank < own.board.ranks(); ++rank) {
+    if (rank == own.rank || own.board.ended(rank)) continue;
+    const auto note = own.board.read(rank);
+    if (!note || note->state != BoardState::running ||
+        std::string_view(note->operation) != kJoining)
+      return false;
+  }
+  return true;
+}
+
+// The newcomer's place, once it has one. timed_out: the group did not grow; peer_lost: nor will it.
+Result<std::string> wait_for_place(Store& store, const GroupOptions& options,
+                                   const std::string& key, std::chrono::milliseconds timeout) {
+  using std::chrono::milliseconds;
+  auto board = find_launcher_board(process_environment());
+  if (board)
+    board->board.note(board->rank, BoardNote::of(kJoining, options.name, 0, BoardState::running));
+  const Nanoseconds until = deadline_after(steady_clock().now(), timeout);
+  for (;;) {
+    const auto rest = std::chrono::ceil<milliseconds>(until - steady_clock().now());
+    auto place = store.get(key, std::clamp(rest, milliseconds(1), kLookAgain));
+    if (place.ok() || place.status().code() != Code::timed_out) return place;
+    if (board && is_left_alone(*board))
+      return Status(
+          Code::peer_lost,
+          fmt::format("no rank is left that could take this one into group '{}'", options.name));
+    if (steady_clock().now() >= until) return place;
+  }
 }
 
 }  // namespace
@@ -106,8 +144,8 @@ Result<std::shared_ptr<Group>> join_growing(const std::shared_ptr<Store>& store,
   const auto ticket = store->add(growth_key(options, "newcomers"), 1);
   if (!ticket.ok()) return ticket.status();
   const std::string key = ticket_key(options, *ticket);
-  auto place = store->get(key + "/place", timeout);
-  if (!place.ok() && place.status().code() == Code::timed_out) {
+  auto place = wait_for_place(*store, options, key + "/place", timeout);
+  if (!place.ok()) {
     const auto held = store->compare_set(key, "", kGone);
     if (held.ok() && *held == kComing) place = store->get(key + "/place", milliseconds(1000));
   }
@@ -139,6 +177,27 @@ Result<std::shared_ptr<Group>> Group::join(std::shared_ptr<Store> store, GroupOp
     options.config = *std::move(config);
   }
   return group::join_growing(store, std::move(options));
+}
+
+Result<int> Group::waiting(const std::shared_ptr<Store>& store, const std::string& name) {
+  if (!store) return Status(Code::invalid_argument, "nobody can wait without a store");
+  GroupOptions options;
+  options.name = name;
+  const auto drawn = store->add(group::growth_key(options, "newcomers"), 0);
+  if (!drawn.ok()) return drawn.status();
+  const auto looked_at = store->add(group::growth_key(options, "looked_at"), 0);
+  if (!looked_at.ok()) return looked_at.status();
+  return static_cast<int>(*drawn - *looked_at);
+}
+
+Result<std::shared_ptr<Store>> launcher_store(std::chrono::milliseconds timeout) {
+  auto self = group::find_self(group::process_environment());
+  if (!self.ok()) return self.status();
+  if (self->launcher != "tutti" || self->serves_store || self->store_address.empty())
+    return Status(Code::unsupported, "only tutti run keeps a store that outlives ranks");
+  auto meeting = group::meet(*self, timeout);
+  if (!meeting.ok()) return meeting.status();
+  return meeting->store;
 }
 
 }  // namespace v1

@@ -11,11 +11,12 @@ namespace tutti::group {
 
 struct LauncherBoard {
   Board board;
-  int rank = 0;  // of this process in the launcher's job
+  int rank = 0;              // of this process in the launcher's job
+  bool is_of_grown = false;  // of a group that has grown: its ranks are its own
 
   // Whether a group's ranks are the job's; only then can the board say which of them have ended.
   bool is_of(int group_rank, int group_size) const {
-    return group_rank == rank && group_size == board.ranks();
+    return !is_of_grown && group_rank == rank && group_size == board.ranks();
   }
 };
 

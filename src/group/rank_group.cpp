@@ -199,12 +199,10 @@ void RankGroup::abort(const std::string& reason) {
 
 }  // namespace tutti::group
 
-namespace tutti {
-inline namespace v1 {
-namespace {
+namespace tutti::group {
 
 Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupOptions options,
-                                            std::unique_ptr<StoreServer> server) {
+                                            std::unique_ptr<StoreServer> server, bool has_grown) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     return Status(Code::invalid_argument,
                   fmt::format("rank {} of a group of {} cannot be", options.rank, options.size));
@@ -221,7 +219,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   // Segments hold whole elements of any type, on whole cache lines.
   config.segment_bytes = std::max<std::size_t>(config.segment_bytes / 64 * 64, 64);
   auto world =
-      group::World::create(std::move(store), options, std::move(config), std::move(server));
+      World::create(std::move(store), options, std::move(config), std::move(server), has_grown);
   wipe(options.secret);
   if (!world.ok()) return world.status();
   engine::ChannelOptions channel;
@@ -232,8 +230,8 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   channel.host_of = (*world)->host_of();
   auto made = (*world)->engine().open_channel(std::move(channel));
   made->begin_set_up();
-  auto group = std::make_shared<group::RankGroup>(*std::move(world), std::move(made),
-                                                  options.reduction_order);
+  auto group =
+      std::make_shared<RankGroup>(*std::move(world), std::move(made), options.reduction_order);
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
   join.algorithm = Algorithm::direct;
@@ -248,6 +246,12 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
     return status.annotate("joining the group");
   return std::shared_ptr<Group>(std::move(group));
 }
+
+}  // namespace tutti::group
+
+namespace tutti {
+inline namespace v1 {
+namespace {
 
 Result<std::shared_ptr<Group>> create_from_environment(GroupOptions options) {
   auto self = group::find_self(group::process_environment());
@@ -264,13 +268,14 @@ Result<std::shared_ptr<Group>> create_from_environment(GroupOptions options) {
   options.rank = self->rank;
   options.size = self->size;
   if (options.secret.empty()) options.secret = self->secret.text();
-  return create_group(meeting->store, std::move(options), std::move(meeting->server));
+  return group::create_group(meeting->store, std::move(options), std::move(meeting->server));
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<Store> store, GroupOptions options) {
-  return or_exhausted([&] { return create_group(std::move(store), std::move(options), nullptr); });
+  return or_exhausted(
+      [&] { return group::create_group(std::move(store), std::move(options), nullptr); });
 }
 
 Result<std::shared_ptr<Group>> Group::from_environment(GroupOptions options) {

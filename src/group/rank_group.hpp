@@ -125,6 +125,12 @@ class RankGroup final : public Group {
   std::uint32_t allocations_ = 0;
 };
 
+// Meets the others in `store`. `server`: kept as long as the group; null: somebody else's. `has_grown`:
+// among them are ranks that came later.
+Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupOptions options,
+                                            std::unique_ptr<StoreServer> server,
+                                            bool has_grown = false);
+
 inline Result<std::shared_ptr<Group>> as_group(Result<std::shared_ptr<RankGroup>> made) {
   if (!made.ok()) return made.status();
   return std::shared_ptr<Group>(*std::move(made));

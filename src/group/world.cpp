@@ -30,7 +30,7 @@ Result<std::unique_ptr<trace::Tracer>> open_tracer(Store& store, const GroupOpti
 
 Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
                                              const GroupOptions& options, Config config,
-                                             std::unique_ptr<StoreServer> server) {
+                                             std::unique_ptr<StoreServer> server, bool has_grown) {
   auto log = Log::open(config);
   if (!log.ok()) return log.status();
   auto world = std::shared_ptr<World>(new World());
@@ -38,8 +38,12 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   world->size_ = options.size;
   world->server_ = std::move(server);
   world->board_ = find_launcher_board(process_environment());
-  if (world->board_ && options.survives_losses)
-    world->board_->board.say_survives_losses(world->board_->rank);
+  if (world->board_) {
+    LauncherBoard& own = *world->board_;
+    own.is_of_grown = has_grown;
+    if (options.survives_losses) own.board.say_survives_losses(own.rank);
+    if (options.takes_back) own.board.say_takes_back(own.rank);
+  }
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
   engine::EngineOptions engine_options;

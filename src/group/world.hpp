@@ -19,10 +19,11 @@ namespace tutti::group {
 
 class World final : public engine::FailureSink {
  public:
-  // Meets the others and links up. `server` is kept as long as the world.
+  // Meets the others and links up. `server` is kept as long as the world. `has_grown`: among the others
+  // are ranks that came later.
   static Result<std::shared_ptr<World>> create(std::shared_ptr<Store> store,
                                                const GroupOptions& options, Config config,
-                                               std::unique_ptr<StoreServer> server);
+                                               std::unique_ptr<StoreServer> server, bool has_grown);
   ~World() override;
 
   engine::Engine& engine() { return *engine_; }

@@ -12,7 +12,8 @@ constexpr int kMostRanks = 65'536;
 constexpr int kSlots = 64;
 constexpr std::size_t kTokens = ExactSum::kLimbs;  // its word
 constexpr std::size_t kStops = kTokens + 1;
-constexpr std::size_t kFirstSlot = kStops + 1;
+constexpr std::size_t kMeets = kStops + 1;
+constexpr std::size_t kFirstSlot = kMeets + 1;
 // The sign bit stays free.
 constexpr int kWordBits = 63;
 
@@ -67,6 +68,7 @@ void Control::set_norm(const ExactSum& sum) {
 
 void Control::set_tokens(std::int64_t tokens) { words_[kTokens] = tokens; }
 void Control::set_stop() { words_[kStops] = 1; }
+void Control::set_meet() { words_[kMeets] = 1; }
 
 void Control::set_fault(std::uint64_t payload) {
   if (fault_told_) return;
@@ -103,6 +105,7 @@ ExactSum Control::norm() const {
 
 std::int64_t Control::tokens() const { return words_[kTokens]; }
 bool Control::stop() const { return words_[kStops] > 0; }
+bool Control::meet() const { return words_[kMeets] > 0; }
 
 std::vector<Control::SlotFault> Control::slot_faults() const {
   std::vector<SlotFault> all;

@@ -1,7 +1,7 @@
 // train/control.hpp - all that ranks must agree on before an update, in one vector of i64 that is
 // summed once per step.
 //
-//   [ norm limbs | tokens | stops | faults, one slot for each of up to 64 ranks | use counts, packed ]
+//   [ norm limbs | tokens | stops | meets | faults, one slot for each of up to 64 ranks | use counts, packed ]
 //
 // Faults: a rank writes into slot rank mod 64 the first thing it found not finite. With more than 64
 // ranks two may share a slot; then the slot says so and names neither.
@@ -28,7 +28,8 @@ class Control {
   // said to be used more than once.
   void set_norm(const ExactSum& sum);
   void set_tokens(std::int64_t tokens);
-  void set_stop();  // it wants to end with this step
+  void set_stop();
+  void set_meet();  // it wants to end with this step
   void set_loss_fault();
   void set_gradient_fault(std::size_t parameter, bool after_reduction);
   void set_used(std::size_t parameter);
@@ -44,7 +45,8 @@ class Control {
   };
   ExactSum norm() const;  // of the squares
   std::int64_t tokens() const;
-  bool stop() const;  // some rank wants to
+  bool stop() const;
+  bool meet() const;  // some rank wants to
   std::vector<SlotFault> slot_faults() const;
   int used_by(std::size_t parameter) const;  // how many ranks
 

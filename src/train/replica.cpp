@@ -124,7 +124,7 @@ Replica::~Replica() {
 
 Status Replica::start() {
   watch_.trace_to(group_->trace());
-  if (Status status = agree(); !status.ok()) return status;
+  if (Status status = agree(*group_, options_); !status.ok()) return status;
   if (Status status = choose_bucket_bytes(); !status.ok()) return status;
   learning_ = options_.order_hint.empty();
   order_ = hinted_order();
@@ -139,8 +139,8 @@ Status Replica::start() {
   return broadcast_weights();
 }
 
-Status Replica::agree() {
-  auto others = ranks_that_differ(*group_, digest_of(parameters_, options_));
+Status Replica::agree(Group& group, const DataParallelOptions& options) const {
+  auto others = ranks_that_differ(group, digest_of(parameters_, options));
   if (!others.ok()) return others.status();
   if (others->empty()) return {};
   return Status(Code::mismatch,
@@ -194,9 +194,13 @@ Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout&
 Status Replica::broadcast_weights() {
   for (const auto& bucket : buckets_)
     if (Status status = group_->broadcast(bucket->values(), 0); !status.ok()) return status;
+  return broadcast_frozen(*group_);
+}
+
+Status Replica::broadcast_frozen(Group& group) const {
   for (const Parameter& parameter : parameters_)
     if (parameter.frozen && parameter.count() > 0)
-      if (Status status = group_->broadcast(parameter.value, 0); !status.ok()) return status;
+      if (Status status = group.broadcast(parameter.value, 0); !status.ok()) return status;
   return {};
 }
 

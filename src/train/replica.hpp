@@ -10,7 +10,7 @@
 // Sequence on the wire, the same on all ranks: reductions by bucket number, the control all_reduce,
 // gathers in the order of forward. Files: replica.cpp (making, views), replica_order.cpp (learning),
 // replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
-// (checkpoints, hashes), replica_recover.cpp (going on without a lost rank).
+// (checkpoints, hashes), replica_recover.cpp (going on without a lost rank, and with it again).
 #pragma once
 
 #include <functional>
@@ -77,16 +77,18 @@ class Replica final : public DataParallel {
   std::vector<std::string> order() const override;
   std::string describe() const override { return train::describe(parameters_, layout_); }
   Result<std::int64_t> recover(Groups survivors) override;
+  Result<std::int64_t> join(Groups others) override;
 
  private:
   using Buckets = std::vector<std::unique_ptr<Bucket>>;
 
   // ---- replica.cpp
-  Status agree();
+  Status agree(Group& group, const DataParallelOptions& options) const;
   Status choose_bucket_bytes();
   Order hinted_order() const;
   Result<Buckets> make_buckets(Group& group, const BucketLayout& layout) const;
   Status broadcast_weights();
+  Status broadcast_frozen(Group& group) const;
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
   std::size_t parameter_at(std::size_t bucket, std::size_t offset) const;
@@ -122,12 +124,14 @@ class Replica final : public DataParallel {
   void end_step(std::optional<std::int64_t> number);
 
   // ---- replica_recover.cpp
-  // Where the state lies that survivors go on from.
+  // Where the state lies that ranks go on from.
   struct Remains {
     std::int64_t step = 0;
-    int root = 0;              // whose live state it is, and whose step counts
-    bool in_copies = false;    // in the survivors' copies of shards instead
-    bool is_pristine = false;  // as it was made
+    int root = 0;                // whose live state it is, and whose step counts
+    bool in_shards = false;      // in everybody's live shard instead
+    bool in_copies = false;      // in the survivors' copies of shards instead
+    bool is_pristine = false;    // as it was made
+    bool has_newcomers = false;  // who have none of it
   };
   std::size_t shard_floats() const;
   void pack_shard(std::vector<float>& values);
@@ -140,6 +144,7 @@ class Replica final : public DataParallel {
   void collect_live(Bucket& bucket, int kind, const Put& put);
   static void restore(Bucket& bucket, Range range, int kind, const float* from);
   Result<std::vector<std::int64_t>> counts_of(const Remains& remains, Group& survivors);
+  Status bring_up(Group& group);
   Result<Buckets> assemble(const Remains& remains, Group& survivors, const BucketLayout& layout);
   void begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buckets buckets,
                    std::int64_t step);
@@ -163,9 +168,10 @@ class Replica final : public DataParallel {
   std::unique_ptr<Buddy> buddy_;  // from the first step or load on, where it is wanted
   Status status_;
 
-  bool learning_ = true;     // until the end of the first backward
-  Order order_;              // that the layout was made from
-  bool is_pristine_ = true;  // never updated, and no state was asked for
+  bool learning_ = true;      // until the end of the first backward
+  Order order_;               // that the layout was made from
+  bool is_pristine_ = true;   // never updated, and no state was asked for
+  bool is_newcomer_ = false;  // its state is yet to come
   Order seen_order_;
   std::vector<bool> asked_;  // forward went through a gate for it, ever
   std::vector<bool> open_;   // its last update was waited for: it may be read

@@ -1,8 +1,9 @@
-// How a replica goes on in another group when its own has failed.
+// How a replica goes on in another group: when its own has failed, or when a lost rank is back.
 //
 // Survivors may stand a step apart: one has updated, another has failed in the agreement before. They
 // choose the newest step of which they hold the whole state among them, and each puts what it has of
-// it into a vector of bits that is otherwise zero; or-ed together they are the state.
+// it into a vector of bits that is otherwise zero; or-ed together they are the state. A newcomer has
+// none of it; where nobody is lost beside, the live shards are the whole.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +28,8 @@ struct Survivor {
   std::int64_t before = kNone;
   std::int64_t kept_newest = kNone;  // the same, of its neighbour's
   std::int64_t kept_before = kNone;
+
+  bool is_newcomer() const { return old_ranks == 0; }
 };
 
 Result<std::vector<Survivor>> exchange(Group& group, const Survivor& mine) {
@@ -40,10 +43,22 @@ Result<std::vector<Survivor>> exchange(Group& group, const Survivor& mine) {
   return all;
 }
 
+// Every rank of the old group is there, after the same step.
+bool is_complete(const std::vector<Survivor>& survivors, int old_ranks, std::int64_t step) {
+  std::vector<bool> found(static_cast<std::size_t>(old_ranks), false);
+  for (const Survivor& one : survivors) {
+    if (one.is_newcomer()) continue;
+    if (one.old_ranks != old_ranks || one.step != step) return false;
+    found[static_cast<std::size_t>(one.old_rank)] = true;
+  }
+  return std::find(found.begin(), found.end(), false) == found.end();
+}
+
 // Every survivor has its own shard of that step, and somebody the shard of each rank that is lost.
 bool is_whole(const std::vector<Survivor>& survivors, int old_ranks, std::int64_t step) {
   std::vector<bool> found(static_cast<std::size_t>(old_ranks), false);
   for (const Survivor& one : survivors) {
+    if (one.is_newcomer()) continue;
     // It was not moved when others were, because a rank was lost meanwhile: its shard is another.
     if (one.old_ranks != old_ranks) return false;
     if (one.newest != step && one.before != step) return false;
@@ -110,11 +125,15 @@ Status Replica::copy_shard_now() {
 
 Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
   Survivor mine;
-  mine.old_rank = group_->rank();
-  mine.old_ranks = group_->size();
-  mine.step = number_;
-  mine.is_pristine = is_pristine_;
-  if (buddy_) {
+  if (is_newcomer_) {
+    mine.step = kNone;
+  } else {
+    mine.old_rank = group_->rank();
+    mine.old_ranks = group_->size();
+    mine.step = number_;
+    mine.is_pristine = is_pristine_;
+  }
+  if (buddy_ && !is_newcomer_) {
     (void)buddy_->finish().ok();  // it may have arrived all the same
     const auto [newest, before] = buddy_->own_steps();
     const auto [kept_newest, kept_before] = buddy_->neighbours_steps();
@@ -127,6 +146,14 @@ Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
   if (!all.ok()) return all.status();
 
   Remains remains;
+  const auto old =
+      std::find_if(all->begin(), all->end(), [](const auto& one) { return !one.is_newcomer(); });
+  if (old == all->end())
+    return Status(Code::invalid_argument, "no rank has a state that newcomers could get");
+  const int old_ranks = static_cast<int>(old->old_ranks);
+  remains.root = static_cast<int>(old - all->begin());
+  remains.has_newcomers =
+      std::any_of(all->begin(), all->end(), [](const auto& one) { return one.is_newcomer(); });
   const auto choose_live = [&](const auto& better) {
     const auto best = std::max_element(all->begin(), all->end(), better);
     remains.step = best->step;
@@ -140,16 +167,21 @@ Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
   if (remains.is_pristine)
     return choose_live(
         [](const Survivor& a, const Survivor& b) { return a.is_pristine < b.is_pristine; });
+  if (remains.has_newcomers && is_complete(*all, old_ranks, old->step)) {
+    remains.in_shards = true;
+    remains.step = old->step;
+    return remains;
+  }
   remains.in_copies = true;
-  for (const std::int64_t step : {all->front().newest, all->front().before})
-    if (step != kNone && is_whole(*all, group_->size(), step)) {
+  for (const std::int64_t step : {old->newest, old->before})
+    if (step != kNone && is_whole(*all, old_ranks, step)) {
       remains.step = step;
       return remains;
     }
   return Status(Code::peer_lost,
                 fmt::format("the part of the optimizer's state that {} kept is lost with it; load "
                             "a checkpoint, and turn buddy on to have a copy next time",
-                            lost_ranks(*all, group_->size())));
+                            lost_ranks(*all, old_ranks)));
 }
 
 // ---- putting it together
@@ -158,6 +190,7 @@ Result<Replica::Remains> Replica::choose_remains(Group& survivors) {
 void Replica::collect(const Remains& remains, std::size_t index, int kind, bool is_root,
                       std::vector<std::uint32_t>& bits) {
   std::fill(bits.begin(), bits.end(), 0);
+  if (is_newcomer_) return;
   const Range whole = range_of(index);
   Bucket& bucket = bucket_of(index);
   const auto put = [&](const float* from, Range range) {  // `from`: of the range's first element
@@ -166,6 +199,8 @@ void Replica::collect(const Remains& remains, std::size_t index, int kind, bool 
       std::memcpy(bits.data() + (part.first - whole.first), from + (part.first - range.first),
                   part.count * sizeof(float));
   };
+  if (remains.in_shards)
+    return put(kind == 0 ? bucket.main_weights() : bucket.moment(kind - 1), bucket.own());
   if (!remains.in_copies) {
     if (is_root) collect_live(bucket, kind, put);
     return;
@@ -215,7 +250,8 @@ void Replica::restore(Bucket& bucket, Range range, int kind, const float* from) 
 }
 
 Result<std::vector<std::int64_t>> Replica::counts_of(const Remains& remains, Group& survivors) {
-  const ShardCopy* copy = remains.in_copies ? buddy_->own(remains.step) : nullptr;
+  const bool has_copy = remains.in_copies && !is_newcomer_;
+  const ShardCopy* copy = has_copy ? buddy_->own(remains.step) : nullptr;
   std::vector<std::int64_t> counts = copy != nullptr ? copy->step_counts : steps_;
   if (Status status = survivors.broadcast(Buffer::of(counts), remains.root); !status.ok())
     return status;
@@ -246,12 +282,33 @@ Result<Replica::Buckets> Replica::assemble(const Remains& remains, Group& surviv
   return buckets;
 }
 
+// What a newcomer must have like the others, and what they have found out since they began.
+Status Replica::bring_up(Group& group) {
+  DataParallelOptions alike = options_;
+  alike.bucket_bytes = 0;
+  alike.order_hint.clear();
+  if (Status status = agree(group, alike); !status.ok()) return status;
+  auto bytes = static_cast<std::int64_t>(options_.bucket_bytes);
+  if (Status status = group.broadcast(Buffer::of(&bytes, 1), 0); !status.ok()) return status;
+  options_.bucket_bytes = static_cast<std::size_t>(bytes);
+  return broadcast_frozen(group);
+}
+
 // ---- all of it
+
+Result<std::int64_t> Replica::join(Groups others) {
+  if (group_->size() != 1 || !is_pristine_)
+    return Status(
+        Code::invalid_argument,
+        "only a layer that was made in a group of one, and has not been trained, can join");
+  is_newcomer_ = true;
+  return recover(std::move(others));
+}
 
 Result<std::int64_t> Replica::recover(Groups survivors) {
   if (norm_group_ || (survivors.norm && survivors.norm != survivors.data))
     return Status(Code::unsupported,
-                  "a model that is cut over ranks cannot go on on fewer of them");
+                  "a model that is cut over ranks cannot go on on another number of them");
   if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
   for (const auto& bucket : buckets_)
     for (Pending* pending : {&bucket->reduction, &bucket->gather})
@@ -260,6 +317,8 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   if (!group.ok()) return group.status();
   auto remains = choose_remains(**group);
   if (!remains.ok()) return remains.status();
+  if (remains->has_newcomers)
+    if (Status status = bring_up(**group); !status.ok()) return status;
   auto counts = counts_of(*remains, **group);
   if (!counts.ok()) return counts.status();
   // Rank 0's order is everybody's: one may have learned it when another had not.
@@ -299,6 +358,7 @@ void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buc
   std::fill(used_.begin(), used_.end(), false);
   seen_order_ = {};
   number_ = step;
+  is_newcomer_ = false;
   expect_gradients();
 }
 

@@ -77,6 +77,7 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   control_.set_tokens(input.tokens);
   if (!input.loss_is_finite) control_.set_loss_fault();
   if (input.stop) control_.set_stop();
+  if (input.meet) control_.set_meet();
   const std::span<std::int64_t> words = control_.vector();
   Pending pending;
   watch_.launch(pending, Collective::all_reduce, -1, words.size_bytes(), [&] {
@@ -147,6 +148,7 @@ Result<StepReport> Replica::read_control() {
   StepReport report;
   report.tokens = control_.tokens();
   report.stop = control_.stop();
+  report.meet = control_.meet();
   report.faults = faults_found();
   double norm_squared = control_.norm().value();
   if (norm_group_) {

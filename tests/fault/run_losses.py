@@ -5,8 +5,10 @@ import subprocess
 import unittest
 
 from launching import LIMIT, PROGRAMS, TOOL, LaunchTest
+from nodes import NodesTest
 
 LOSE = os.path.join(PROGRAMS, "lose_a_rank")
+REGAIN = os.path.join(PROGRAMS, "regain_a_rank")
 
 
 class Surviving(LaunchTest):
@@ -37,6 +39,41 @@ class Surviving(LaunchTest):
         done, _ = self.lose("1", "6", "survive")
         self.assertEqual(done.returncode, 137, done.stderr)
         self.assertIn("tutti run: rank 1 ", done.stderr.splitlines()[-1])
+
+
+class Returning(NodesTest):
+    """Ranks that keep their places, and one that comes back after them."""
+
+    def regain(self, victim, times, restarts):
+        path = os.path.join(self.folder, "report.json")
+        done = self.tutti("run", "-n", "3", "--max-restarts", str(restarts), "--json", path, REGAIN, victim, times,
+                          TUTTI_TUNING="fixed")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(path) as file:
+            report = json.load(file)
+        return sorted(done.stdout.splitlines()), done.stderr, (report["returned_ranks"], report["lost_ranks"])
+
+    def test_a_lost_rank_is_started_again_alone_and_joins_the_others(self):
+        out, err, report = self.regain("0", "2", restarts=3)
+        self.assertEqual(out, ["rank 0 is 2 of 3", "rank 1 is 0 of 3", "rank 2 is 1 of 3"])
+        for number in (1, 2):
+            self.assertIn(f"tutti run: rank 0 is started again, to join the others: restart {number} of 3\n", err)
+        self.assertEqual((err.count("\n"), report), (4, ([0, 0], [])), err)
+
+    def test_when_restarts_are_used_up_the_others_go_on_without(self):
+        out, err, report = self.regain("1", "2", restarts=1)
+        self.assertEqual(out, ["rank 0 is 0 of 2", "rank 2 is 1 of 2"])
+        self.assertEqual((err.count("started again"), report), (1, ([1], [1])), err)
+        self.assertIn("tutti run: the job ended with 2 of 3 ranks\n", err)
+
+    def test_launchers_of_two_hosts_count_returns_together(self):
+        results = self.both([REGAIN, "3", "1"], ranks=(2, 2), more=("--max-restarts", "1"))
+        for node, (code, out, err) in enumerate(results):
+            self.assertEqual(code, 0, results)
+            self.assertIn("tutti run: rank 3 ", err)
+            self.assertEqual("rank 3 is started again, to join the others: restart 1 of 1\n" in err, node == 1, err)
+        self.assertEqual(sorted("".join(out for _, out, _ in results).splitlines()),
+                         [f"rank {rank} is {rank} of 4" for rank in range(4)])
 
 
 class Blame(LaunchTest):

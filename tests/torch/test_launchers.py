@@ -47,9 +47,10 @@ LESSONS = [lesson for lesson in DOCUMENTED if BACKEND != "gloo" or lesson != "re
 def test_torchrun_prints_what_the_course_documents(tmp_path):
     # torch 1.13 on Python 3.11 does not know its own default for redirection: output by way of files.
     redirect = [] if TORCH >= (2, 0) else ["-r", "1", "-t", "1", "--log_dir", tmp_path]
-    code, output, errors = run(sys.executable, "-m", "torch.distributed.run", "--standalone",
-                               *redirect, "--nproc_per_node=3", HERE / "programs/course.py",
-                               "--backend", BACKEND, *LESSONS)
+    # As --standalone, which in 1.13 takes a port that is always the same: another test run may have it.
+    code, output, errors = run(sys.executable, "-m", "torch.distributed.run", "--rdzv_backend=c10d",
+                               "--rdzv_endpoint=localhost:0", *redirect, "--nproc_per_node=3",
+                               HERE / "programs/course.py", "--backend", BACKEND, *LESSONS)
     assert code == 0, errors
     check_course(output)
 
@@ -74,11 +75,8 @@ def check_resumed(output):
         f"rank {rank} attempt 1 went on at 3 and has {1000 * 0.97**6:.2f}" for rank in range(2)], output
 
 
-def test_a_program_resumes_under_torchrun_with_max_restarts(tmp_path):
-    redirect = [] if TORCH >= (2, 0) else ["-r", "1", "-t", "1", "--log_dir", tmp_path]
-    code, output, errors = run(sys.executable, "-m", "torch.distributed.run", "--standalone",
-                               *redirect, "--nproc_per_node=2", "--max_restarts=1", "--monitor_interval=0.2",
-                               HERE / "programs/resumes.py", BACKEND, tmp_path / "state")
+def test_a_program_resumes_under_torchruns_agent_with_max_restarts(tmp_path):
+    code, output, errors = run(sys.executable, HERE / "programs/elastic.py", BACKEND, tmp_path / "state")
     assert code == 0, errors
     check_resumed(output)
 
@@ -107,12 +105,12 @@ def test_tutti_run_keeps_its_secret_out_of_torchs_store(tmp_path):
 
 @tutti_only
 def test_without_a_secret_rank_0_warns_once(tmp_path):
-    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2)
+    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2, "fork")
     assert code == 0 and errors.count(WARNING) == 1, errors
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
-    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2,
+    code, _, errors = run(sys.executable, HERE / "programs/spawned.py", BACKEND, 2, "fork",
                           TUTTI_SECRET_FILE=str(secret))
     assert code == 0 and WARNING not in errors, errors
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import worlds
 from bodies import BACKEND, every_rank, tutti_only
 
 PROMISE_S = 2.0 if BACKEND == "tutti" else 20.0  # after a death, a difference or a deadline on one host
@@ -269,10 +270,73 @@ def go_on(me):
     return peer, dist.get_rank(), dist.get_world_size(), x.item()
 
 
+def answers_of(world, body, only, **arguments):
+    world.start(body, arguments, only=only)
+    answers = world.collect(only=only)
+    assert all(kind == "result" for kind, _ in answers.values()), answers
+    return [answers[rank][1] for rank in only]
+
+
+def take_in(me):
+    """Shrunk or not: grows as soon as somebody waits."""
+    import tutti_torch
+    while dist.get_rank() == 0 and tutti_torch.waiting(me.store) == 0:
+        time.sleep(0.01)
+    dist.barrier()
+    assert tutti_torch.grow(me.store, most=3) is dist.group.WORLD
+    assert tutti_torch.grow(me.store, most=3) is None
+    return state_of_world(me)
+
+
+def state_of_world(me):
+    import tutti_torch
+    x = torch.tensor([float(dist.get_rank())])
+    dist.all_reduce(x)
+    timeout = tutti_torch._C.timeout(tutti_torch._backend(None)).total_seconds()
+    return dist.get_rank(), dist.get_world_size(), x.item(), timeout, dist.get_backend()
+
+
+def come_back(me, port):
+    import tutti_torch
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    tutti_torch.join(store, timeout=17)
+    assert tutti_torch.grow(store, most=3) is None
+    with pytest.raises(tutti_torch.InvalidArgument):
+        tutti_torch.join(store)
+    return state_of_world(me)
+
+
 @tutti_only
-def test_survivors_shrink_the_default_group_and_go_on(lone_world):
-    world = lone_world(3)
+def test_survivors_shrink_the_default_group_and_go_on_and_take_back_who_returns(lone_world):
+    world = lone_world(3, timeout_s=17.0)
+    port = answers_of(world, port_of_store, [0])[0]
     world.kill(1)
-    world.start(go_on, only=[0, 2])
-    answers = world.collect(only=[0, 2])
-    assert [answers[rank] for rank in (0, 2)] == [("result", (1, 0, 2, 4.0)), ("result", (1, 1, 2, 4.0))]
+    assert answers_of(world, go_on, [0, 2]) == [(1, 0, 2, 4.0), (1, 1, 2, 4.0)]
+    assert answers_of(world, state_of_world, [0, 2]) == [(rank, 2, 1.0, 17.0, "tutti") for rank in range(2)]
+    with worlds.Ranks(1, "tutti") as newcomer:
+        newcomer.start(come_back, {"port": port})
+        assert answers_of(world, take_in, [0, 2]) == [(rank, 3, 3.0, 17.0, "tutti") for rank in range(2)]
+        assert newcomer.collect() == {0: ("result", (2, 3, 3.0, 17.0, "tutti"))}
+        newcomer.kill(0)
+        assert answers_of(world, go_on, [0, 2]) == [(2, 0, 2, 4.0), (2, 1, 2, 4.0)]
+
+
+def port_of_store(me):
+    return me.store.port
+
+
+def keep_what_there_is(me):
+    import tutti_torch
+    with pytest.raises(tutti_torch.PeerLost):
+        dist.all_reduce(torch.ones(4))
+    before = dist.group.WORLD
+    with pytest.raises(tutti_torch.IoError, match="torch's store is gone"):
+        tutti_torch.shrink(timeout=20)
+    assert dist.group.WORLD is before and dist.get_world_size() == 3
+
+
+@tutti_only
+def test_shrinking_without_a_store_leaves_the_group_that_is(lone_world):
+    world = lone_world(3)
+    world.kill(0)  # its store goes with it
+    answers_of(world, keep_what_there_is, [1, 2])

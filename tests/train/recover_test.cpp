@@ -1,5 +1,5 @@
 // A replica that goes on on fewer ranks has the bits of one that was started there from the same
-// state.
+// state, and so has one that a lost rank joins again.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -209,6 +209,70 @@ TEST(Recover, a_shard_that_nobody_has_is_named) {
     const auto from = training.recover(*survivors);
     EXPECT_EQ(from.status().code(), Code::peer_lost) << from.status().to_string();
     EXPECT_THAT(from.status().message(), testing::HasSubstr("that rank 1 kept is lost"));
+  });
+}
+
+// ---- with a rank that is back
+
+// Two train, and save where they stand; then a third one, with other weights, joins them.
+void take_one_in(const Plan& plan, int steps, const Folder& folder) {
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    const bool joins = here.rank == 2;
+    const std::vector<int> own = joins ? std::vector<int>{2} : std::vector<int>{0, 1};
+    auto before = here.group->subgroup(own, 7);
+    ASSERT_TRUE(before.ok()) << before.status().to_string();
+    Plan mine = plan;
+    if (joins) mine.seed += 1;
+    Training training(*before, mine);
+    if (!joins) {
+      (void)training.advance(0, steps);
+      const auto info = info_of_step(steps);
+      ASSERT_TRUE(train::save_checkpoint(training.layer(), folder.path(), info).ok());
+    }
+    const auto from = joins ? training.join(here.group) : training.recover(here.group);
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_EQ(*from, steps);
+    const auto losses = training.advance(steps, kLastStep);
+    write_end(training, losses, *from, folder / ("grown" + std::to_string(here.rank)));
+  });
+}
+
+void expect_same_bits_when_one_joins(const Plan& plan) {
+  constexpr int kSteps = 3;
+  Folder folder;
+  take_one_in(plan, kSteps, folder);
+  run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
+    Training training(here.group, plan);
+    ASSERT_TRUE(train::load_checkpoint(training.layer(), folder.path()).ok());
+    const auto losses = training.advance(kSteps, kLastStep);
+    write_end(training, losses, kSteps, folder / ("started" + std::to_string(here.rank)));
+  });
+  const std::string started = bytes_of(folder / "started0");
+  for (int rank = 0; rank < kRanks; ++rank)
+    EXPECT_EQ(bytes_of(folder / fmt::format("grown{}", rank)), started);
+}
+
+TEST(Join, brings_a_newcomer_to_the_bits_of_the_others) {
+  expect_same_bits_when_one_joins({.mode = 0});
+  expect_same_bits_when_one_joins({.mode = 1, .dtype = Dtype::bf16});
+  expect_same_bits_when_one_joins({.mode = 2});
+  expect_same_bits_when_one_joins({.mode = 4, .dtype = Dtype::bf16, .buddy = true});
+}
+
+TEST(Join, refuses_one_with_other_options) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    auto alone = here.group->subgroup(std::vector<int>{here.rank}, 7);
+    ASSERT_TRUE(alone.ok());
+    Training training(*alone, {.mode = here.rank == 0 ? 0 : 1});
+    const auto from = here.rank == 0 ? training.recover(here.group) : training.join(here.group);
+    EXPECT_EQ(from.status().code(), Code::mismatch) << from.status().to_string();
+  });
+}
+
+TEST(Join, is_for_layers_that_were_made_alone) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    Training training(here.group, {.mode = 0});
+    EXPECT_EQ(training.join(here.group).status().code(), Code::invalid_argument);
   });
 }
 

@@ -78,6 +78,11 @@ class Training {
     group_ = std::move(survivors);
     return layer_->recover({group_, nullptr});
   }
+  // Was alone so far.
+  Result<std::int64_t> join(std::shared_ptr<Group> others) {
+    group_ = std::move(others);
+    return layer_->join({group_, nullptr});
+  }
 
   train::DataParallel& layer() { return *layer_; }
   std::string hash() { return *layer_->weight_hash(); }

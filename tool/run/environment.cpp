@@ -53,7 +53,8 @@ void set_torchrun_variables(const JobWorld& world, int local_rank, Variables& va
 }  // namespace
 
 std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
-                                          int secret_descriptor, int board_descriptor) {
+                                          int secret_descriptor, int board_descriptor,
+                                          int returns) {
   Variables variables = own_environment();
   set_torchrun_variables(world, local_rank, variables);
   variables["TUTTI_RANK"] = std::to_string(world.first_rank + local_rank);
@@ -65,6 +66,10 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
   variables["TUTTI_STORE"] = world.store_address;
   variables["TUTTI_SECRET_FD"] = std::to_string(secret_descriptor);
   variables["TUTTI_BOARD_FD"] = std::to_string(board_descriptor);
+  if (returns > 0)
+    variables["TUTTI_RETURNED"] = std::to_string(returns);
+  else
+    variables.erase("TUTTI_RETURNED");
   // An outer job's; the store above is what counts.
   variables.erase("TUTTI_RENDEZVOUS");
   variables.erase("TUTTI_SECRET_FILE");
@@ -84,7 +89,7 @@ std::vector<std::string> variables_for_nodes() {
     const std::string& name = variable.first;
     return !name.starts_with("TUTTI_") || name == "TUTTI_SECRET_FD" ||
            name == "TUTTI_SECRET_FILE" || name == "TUTTI_BOARD_FD" || name == "TUTTI_STORE" ||
-           name == "TUTTI_RENDEZVOUS" || name == "TUTTI_RESTART";
+           name == "TUTTI_RENDEZVOUS" || name == "TUTTI_RESTART" || name == "TUTTI_RETURNED";
   });
   return entries_of(variables);
 }

@@ -22,9 +22,10 @@ struct JobWorld {
   int master_port = 0;
 };
 
-// The launcher's own environment with the rank's variables in it: "NAME=value" each.
+// The launcher's own environment with the rank's variables in it: "NAME=value" each. `returns`: how
+// often this rank was lost and started again while the others went on.
 std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
-                                          int secret_descriptor, int board_descriptor);
+                                          int secret_descriptor, int board_descriptor, int returns);
 
 // The launcher's own environment, as it is.
 std::vector<std::string> process_variables();

@@ -43,11 +43,6 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
-bool has_input(int descriptor) {
-  pollfd ready{descriptor, POLLIN, 0};
-  return ::poll(&ready, 1, 0) > 0;
-}
-
 }  // namespace
 
 Fleet::Fleet(const RunOptions& options, Secret secret, Keeper& keeper, Signals& signals,
@@ -236,10 +231,7 @@ bool Fleet::handle_line(std::size_t index, std::string_view line) {
 void Fleet::handle_death(std::size_t index) {
   Node& node = nodes_[index];
   // What it wrote before its end is there; what still holds the pipe open is not its business.
-  for (LineStream* stream : {node.out.get(), node.err.get()}) {
-    while (stream->open() && has_input(stream->descriptor())) stream->pump();
-    if (stream->open()) stream->finish();
-  }
+  for (LineStream* stream : {node.out.get(), node.err.get()}) stream->drain();
   const int wait_status = keeper_.reap(node.pid);
   node.pid = -1;
   node.death.reset();
@@ -302,7 +294,7 @@ void Fleet::cut_leashes() {
 
 // The sentence that says why; empty where another attempt is not wanted, or would not help.
 std::string Fleet::failure_to_restart_after() const {
-  if (options_.restart >= options_.max_restarts || last_signal_ != 0 || sinks_.out->closed())
+  if (next_restart() > options_.max_restarts || last_signal_ != 0 || sinks_.out->closed())
     return {};
   for (const std::size_t index : order_of_ends_) {
     const Json& report = nodes_[index].report;
@@ -318,11 +310,19 @@ std::string Fleet::failure_to_restart_after() const {
   return known && !is_hopeless(lost_code_) ? lost_ : std::string();
 }
 
+// Ranks that were started again alone count, too.
+int Fleet::next_restart() const {
+  std::size_t returns = 0;
+  for (const Node& node : nodes_)
+    returns = std::max(returns, node.report["returned_ranks"].items().size());
+  return options_.restart + static_cast<int>(returns) + 1;
+}
+
 int Fleet::conclude() {
   if (const std::string why = failure_to_restart_after(); !why.empty()) {
     to_restart_ = true;
     fmt::print(stderr, "tutti run: {}\n",
-               restart_words(why, options_.restart + 1, options_.max_restarts));
+               restart_words(why, next_restart(), options_.max_restarts));
     return kFailed;
   }
   if (last_signal_ != 0)

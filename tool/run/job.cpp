@@ -40,19 +40,20 @@ int milliseconds_until(std::optional<Nanoseconds> moment) {
 
 void Job::start(SpawnOptions launch, const std::string& secret) {
   began_ = steady_clock().now();
-  const Status status = start_ranks(std::move(launch), secret);
+  launch_ = std::move(launch);
+  const Status status = start_ranks(secret);
   if (status.ok()) return;
-  own_report_ = Rendezvous::Failure{
-      status.code() == Code::invalid_argument ? 127 : 1,
-      fmt::format("rank {} (host {}) did not start: {}",
-                  rendezvous_.world().first_rank + static_cast<int>(ranks_.size()), host_name(),
-                  status.message()),
-      true};
+  own_report_ =
+      Rendezvous::Failure{status.code() == Code::invalid_argument ? 127 : 1,
+                          fmt::format("rank {} (host {}) did not start: {}",
+                                      rendezvous_.world().first_rank + static_cast<int>(alive_),
+                                      host_name(), status.message()),
+                          true};
   rendezvous_.report(*own_report_);
   send(SIGKILL);
 }
 
-Status Job::start_ranks(SpawnOptions launch, const std::string& secret) {
+Status Job::start_ranks(const std::string& secret) {
   const JobWorld& world = rendezvous_.world();
   auto input = Input::open(world.first_rank != 0 ? Input::Source::none
                            : leash_ != nullptr   ? Input::Source::leash
@@ -68,40 +69,45 @@ Status Job::start_ranks(SpawnOptions launch, const std::string& secret) {
   deaths_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!deaths_) return errno_status("cannot make an epoll");
 
-  launch.inherited = {secret_.get(), board_->descriptor()};
-  for (int local_rank = 0; local_rank < world.local_size; ++local_rank)
-    if (Status status = start_rank(launch, local_rank); !status.ok()) return status;
+  launch_.inherited = {secret_.get(), board_->descriptor()};
+  ranks_.reserve(static_cast<std::size_t>(world.local_size));
+  for (int local_rank = 0; local_rank < world.local_size; ++local_rank) {
+    ranks_.emplace_back().rank = world.first_rank + local_rank;
+    Status status = start_rank(ranks_.back());
+    if (!status.ok() && !ranks_.back().alive) ranks_.pop_back();
+    if (!status.ok()) return status;
+  }
   input_->release_children_ends();
   return {};
 }
 
-Status Job::start_rank(const SpawnOptions& launch, int local_rank) {
+// The first time, or again: then it reads no input.
+Status Job::start_rank(Rank& rank) {
   const JobWorld& world = rendezvous_.world();
-  const int number = world.first_rank + local_rank;
-  auto out_log = open_log(number, "out");
+  const int local_rank = rank.rank - world.first_rank;
+  auto out_log = open_log(rank, "out");
   if (!out_log.ok()) return out_log.status();
-  auto err_log = open_log(number, "err");
+  auto err_log = open_log(rank, "err");
   if (!err_log.ok()) return err_log.status();
-  const auto environment = rank_environment(world, local_rank, secret_.get(), board_->descriptor());
+  const auto environment =
+      rank_environment(world, local_rank, secret_.get(), board_->descriptor(), rank.returns);
+  const bool reads = rank.rank == 0 && rank.returns == 0;
   auto child =
-      keeper_.spawn(launch, environment, number == 0 ? input_->for_first() : input_->for_others());
+      keeper_.spawn(launch_, environment, reads ? input_->for_first() : input_->for_others());
   if (!child.ok()) return child.status();
-  ++alive_;
 
-  Rank rank;
-  rank.rank = number;
   rank.pid = child->pid;
   rank.death = std::move(child->death);
   rank.out = std::make_unique<LineStream>(std::move(child->out), sinks_.out.get(),
-                                          prefix_of(number), *std::move(out_log));
+                                          prefix_of(rank.rank), *std::move(out_log));
   rank.err = std::make_unique<LineStream>(std::move(child->err), sinks_.err.get(),
-                                          prefix_of(number), *std::move(err_log));
+                                          prefix_of(rank.rank), *std::move(err_log));
+  rank.alive = true;
+  ++alive_;
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = ranks_.size();
-  const int death = rank.death.get();
-  ranks_.push_back(std::move(rank));
-  if (::epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, death, &event) != 0)
+  event.data.u64 = static_cast<std::uint64_t>(local_rank);
+  if (::epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, rank.death.get(), &event) != 0)
     return errno_status("cannot watch a rank");
   return {};
 }
@@ -110,11 +116,12 @@ std::string Job::log_path(int rank, const char* ending) const {
   return fmt::format("{}/rank{}.{}", options_.log_dir, rank, ending);
 }
 
-Result<Descriptor> Job::open_log(int rank, const char* ending) const {
+Result<Descriptor> Job::open_log(const Rank& rank, const char* ending) const {
   if (options_.log_dir.empty()) return Descriptor();
-  const std::string path = log_path(rank, ending);
+  const std::string path = log_path(rank.rank, ending);
   // A restart goes on where the last attempt's log ends.
-  const int beginning = rendezvous_.world().restart > 0 ? O_APPEND : O_TRUNC;
+  const bool goes_on = rendezvous_.world().restart > 0 || rank.returns > 0;
+  const int beginning = goes_on ? O_APPEND : O_TRUNC;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   // bounded: kFlags has O_NONBLOCK.
   Descriptor log(::open(path.c_str(), kFlags | beginning, 0600));
@@ -241,10 +248,23 @@ void Job::handle_death(Rank& rank) {
   ending.at = now;
   ending.after = now - began_;
   const bool goes_on = ending.failed() && board_->survives_losses(rank.rank) && survivors_go_on();
-  const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, describe(ending)};
+  const bool returns = goes_on && board_->takes_back(rank.rank) && last_signal_ == 0 &&
+                       !is_hopeless(ending.exit_code());
+  const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, returns,
+                                    describe(ending)};
   rendezvous_.tell_of(ended);
   if (!ending.failed()) return;
-  if (goes_on) return go_on_without(ended);
+  // It came back when the others had ended: theirs is the job's end.
+  if (rank.returns > 0 && left_in_job() == 0) {
+    losses_.push_back(ended);
+    return;
+  }
+  if (goes_on) {
+    go_on_without(ended);
+    if (rendezvous_.world().nodes == 1) return let_return(ended);
+    undecided_ += returns;  // until handle_news hears of it, in everybody's order
+    return;
+  }
   escalation_.rank_failed(now);
   if (hurried_ && !failures_.empty()) return;
   failures_.push_back(ending);
@@ -271,13 +291,46 @@ bool Job::survivors_go_on() const {
          });
 }
 
+bool Job::is_here(int rank) const {
+  const int first = rendezvous_.world().first_rank;
+  return rank >= first && rank < first + static_cast<int>(ranks_.size());
+}
+
 void Job::go_on_without(Rendezvous::EndedRank lost) {
-  const bool is_here = lost.rank >= rendezvous_.world().first_rank &&
-                       lost.rank < rendezvous_.world().first_rank + static_cast<int>(ranks_.size());
   losses_.push_back(std::move(lost));
-  if (is_here || leash_ == nullptr)
+  if (is_here(losses_.back().rank) || leash_ == nullptr)
     fmt::print(stderr, "tutti run: {}; the job goes on with {} of {} ranks\n",
                losses_.back().sentence, not_lost(), board_->ranks());
+}
+
+// All nodes hear of losses in the same order, and so agree on which of them --max-restarts allows for.
+void Job::let_return(const Rendezvous::EndedRank& lost) {
+  if (!lost.returns || !rendezvous_.may_start_again()) return;
+  const int number = rendezvous_.next_restart();
+  rendezvous_.count_return();
+  board_->begin_again(lost.rank);
+  returned_.push_back(lost.rank);
+  std::erase_if(losses_, [&](const auto& loss) { return loss.rank == lost.rank; });
+  if (!is_here(lost.rank)) return;
+  fmt::print(stderr, "tutti run: rank {} is started again, to join the others: restart {} of {}\n",
+             lost.rank, number, rendezvous_.world().max_restarts);
+  start_again(ranks_[static_cast<std::size_t>(lost.rank - rendezvous_.world().first_rank)]);
+}
+
+void Job::start_again(Rank& rank) {
+  for (LineStream* stream : {rank.out.get(), rank.err.get()}) stream->drain();
+  ++rank.returns;
+  give_up_at_.reset();
+  const Status status = start_rank(rank);
+  if (status.ok()) return;
+  complain("run", status.annotate(fmt::format("rank {} cannot be started again", rank.rank)));
+  board_->end(rank.rank, rank.ending.wait_status);
+  losses_.push_back({rank.rank, rank.ending.wait_status, true, false, describe(rank.ending)});
+  if (!std::exchange(rank.alive, false)) return;
+  ::kill(-rank.pid, SIGKILL);  // nobody would hear of its end
+  keeper_.reap(rank.pid);
+  rank.death.reset();
+  --alive_;
 }
 
 // A rank that only followed another one is not at fault, if the other's end comes to be known.
@@ -302,13 +355,20 @@ void Job::handle_news() {
   if (rendezvous_.descriptor() < 0) return;
   rendezvous_.acknowledge();
   for (auto& ended : rendezvous_.take_ended()) {
-    if (!board_ || board_->ended(ended.rank)) continue;
+    if (!board_) continue;
+    if (board_->ended(ended.rank)) {
+      if (is_here(ended.rank)) undecided_ -= ended.returns;
+      let_return(ended);
+      continue;
+    }
     board_->end(ended.rank, ended.wait_status);
     if (!ended.goes_on) continue;
-    if (survivors_go_on() || left_in_job() == 0)
-      go_on_without(std::move(ended));
-    else
+    if (survivors_go_on() || left_in_job() == 0) {
+      go_on_without(ended);
+      let_return(ended);
+    } else {
       rendezvous_.report(failure_of(ended));
+    }
   }
   if (auto failure = rendezvous_.take_failure()) {
     job_failure_ = std::move(failure);
@@ -374,6 +434,7 @@ bool Job::streams_open() const {
 bool Job::finished() {
   if (quit_) return true;
   if (alive_ > 0) return false;
+  if (undecided_ > 0 && !job_failure_ && !rendezvous_.over()) return false;
   if (!failures_.empty() && !own_report_ && !job_failure_) return false;  // until it is judged
   const Nanoseconds now = steady_clock().now();
   if (streams_open() && !left_) {
@@ -432,9 +493,8 @@ int Job::conclude() {
 }
 
 bool Job::can_restart() const {
-  const JobWorld& world = rendezvous_.world();
   const auto& failure = job_failure_ ? job_failure_ : own_report_;
-  return world.restart < world.max_restarts && last_signal_ == 0 && failure && !failure->final;
+  return rendezvous_.may_start_again() && last_signal_ == 0 && failure && !failure->final;
 }
 
 // One line in place of the verdict: the ranks' own words are there already.
@@ -442,7 +502,7 @@ int Job::announce_restart(const Rendezvous::Failure& failure) {
   to_restart_ = true;
   if (leash_ == nullptr)
     fmt::print(stderr, "tutti run: {}\n",
-               restart_words(failure.sentence, rendezvous_.world().restart + 1,
+               restart_words(failure.sentence, rendezvous_.next_restart(),
                              rendezvous_.world().max_restarts));
   return failure.exit_code;
 }

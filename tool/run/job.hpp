@@ -57,6 +57,7 @@ class Job {
  private:
   struct Rank {
     int rank = 0;
+    int returns = 0;  // how often it was started again
     pid_t pid = -1;
     Descriptor death;
     std::unique_ptr<LineStream> out;
@@ -65,9 +66,9 @@ class Job {
     Ending ending;  // when it is not
   };
 
-  Status start_ranks(SpawnOptions launch, const std::string& secret);
-  Status start_rank(const SpawnOptions& launch, int local_rank);
-  Result<Descriptor> open_log(int rank, const char* ending) const;
+  Status start_ranks(const std::string& secret);
+  Status start_rank(Rank& rank);
+  Result<Descriptor> open_log(const Rank& rank, const char* ending) const;
   std::string log_path(int rank, const char* ending) const;
   std::string prefix_of(int rank) const;
 
@@ -83,7 +84,10 @@ class Job {
   int left_in_job() const;
   int not_lost() const;  // they may have ended
   bool survivors_go_on() const;
+  bool is_here(int rank) const;
   void go_on_without(Rendezvous::EndedRank lost);
+  void let_return(const Rendezvous::EndedRank& lost);
+  void start_again(Rank& rank);
   bool nobody_ended_well() const;
   void judge();
   void escalate();
@@ -104,6 +108,7 @@ class Job {
   Signals& signals_;
   Leash* leash_;
   Escalation escalation_;
+  SpawnOptions launch_;
   Sinks sinks_;
   std::optional<Input> input_;
   std::optional<Board> board_;
@@ -117,7 +122,9 @@ class Job {
 
   std::vector<Ending> failures_;  // of ranks here, in order; none after a signal to them
   std::vector<Rendezvous::EndedRank> losses_;  // of ranks anywhere, that the job could do without
-  std::optional<Nanoseconds> judge_at_;        // at the latest
+  std::vector<int> returned_;                  // ranks anywhere that were started again
+  int undecided_ = 0;  // ranks here that return if all nodes count them among those that may
+  std::optional<Nanoseconds> judge_at_;  // at the latest
   std::optional<Ending> first_failure_;
   std::optional<Rendezvous::Failure> own_report_;
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on

@@ -51,6 +51,15 @@ void LineStream::pump() {
   if (sink_->closed() && !log_) pipe_.reset();
 }
 
+void LineStream::drain() {
+  const auto has_input = [this] {
+    pollfd ready{pipe_.get(), POLLIN, 0};
+    return ::poll(&ready, 1, 0) > 0;
+  };
+  while (open() && has_input()) pump();
+  if (open()) finish();
+}
+
 void LineStream::finish() {
   if (!partial_.empty()) emit(partial_ + "\n");
   partial_.clear();

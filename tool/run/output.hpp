@@ -50,6 +50,8 @@ class LineStream {
 
   // Takes what is there; at the end of the stream a last line without newline is flushed.
   void pump();
+  // The same until nothing more is there, and no further: its rank has ended.
+  void drain();
   // Gives up on a stream that somebody keeps open although its rank has ended.
   void finish();
   // Lines for which it says true go no further.

@@ -31,10 +31,13 @@ Json Job::report() const {
     ranks.push_back(rank_report(rank.ending, board_->read(rank.rank)));
   Json lost = Json::array();
   for (const auto& loss : losses_) lost.push_back(loss.rank);
-  Json report = {
-      {"format", kRunFormat}, {"job", rendezvous_.world().job}, {"exit_code", exit_code_},
-      {"signal", nullptr},    {"seconds", in_seconds(took_)},   {"first_failure", nullptr},
-      {"lost_ranks", lost},   {"restarts", Json::array()},      {"ranks", ranks}};
+  Json returned = Json::array();
+  for (const int rank : returned_) returned.push_back(rank);
+  Json report = {{"format", kRunFormat},         {"job", rendezvous_.world().job},
+                 {"exit_code", exit_code_},      {"signal", nullptr},
+                 {"seconds", in_seconds(took_)}, {"first_failure", nullptr},
+                 {"lost_ranks", lost},           {"returned_ranks", returned},
+                 {"restarts", Json::array()},    {"ranks", ranks}};
   if (last_signal_ != 0) report["signal"] = signal_name(last_signal_);
   if (failed_here())
     report["first_failure"] = {{"rank", first_failure_->rank},
@@ -54,6 +57,7 @@ Json merge_reports(const std::vector<Json>& reports, int exit_code) {
                  {"seconds", 0},
                  {"first_failure", nullptr},
                  {"lost_ranks", Json::array()},
+                 {"returned_ranks", Json::array()},
                  {"restarts", Json::array()},
                  {"ranks", Json::array()}};
   Json ranks = Json::array();
@@ -64,8 +68,9 @@ Json merge_reports(const std::vector<Json>& reports, int exit_code) {
     if (report["seconds"].number() > std::as_const(merged)["seconds"].number())
       merged["seconds"] = report["seconds"];
     for (const Json& rank : report["ranks"].items()) ranks.push_back(rank);
-    if (report["lost_ranks"].items().size() > std::as_const(merged)["lost_ranks"].items().size())
-      merged["lost_ranks"] = report["lost_ranks"];
+    for (const char* name : {"lost_ranks", "returned_ranks"})
+      if (report[name].items().size() > std::as_const(merged)[name].items().size())
+        merged[name] = report[name];
   }
   merged["ranks"] = std::move(ranks);
   return merged;

@@ -46,22 +46,27 @@ const char* event_of(const char* text, const char* event) {
   return event != nullptr ? event : text;
 }
 
-}  // namespace
-
-c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> store, int rank,
-                                            int size, Milliseconds timeout,
-                                            const std::string& name) {
+tutti::GroupOptions options_for(std::chrono::milliseconds timeout, const std::string& name) {
   tutti::Config config = take(tutti::Config::from_environment());
   if (timeout.count() > 0) {
     config.timeout = timeout;
     if (std::getenv("TUTTI_JOIN_TIMEOUT") == nullptr) config.join_timeout = timeout;
   }
-  auto meeting = adapt(std::move(store));
   tutti::GroupOptions options;
-  options.rank = rank;
-  options.size = size;
   options.name = name;
   options.config = std::move(config);
+  return options;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<Backend> Backend::create(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                            int size, Milliseconds timeout,
+                                            const std::string& name) {
+  auto meeting = adapt(std::move(store));
+  tutti::GroupOptions options = options_for(timeout, name);
+  options.rank = rank;
+  options.size = size;
   auto group = take(tutti::Group::create(meeting, std::move(options)));
   return c10::make_intrusive<Backend>(std::move(meeting), std::move(group), timeout);
 }
@@ -80,6 +85,21 @@ c10::intrusive_ptr<Backend> Backend::create_within(Backend& world,
 c10::intrusive_ptr<Backend> Backend::shrink(Milliseconds timeout) {
   auto smaller = take(group()->shrink("", std::max(timeout, Milliseconds(0))));
   return c10::make_intrusive<Backend>(store_, std::move(smaller), timeout_);
+}
+
+c10::intrusive_ptr<Backend> Backend::grow(c10::intrusive_ptr<c10d::Store> store, int most) {
+  auto meeting = adapt(std::move(store));
+  const auto own = group();
+  auto larger = take(own->grow(meeting, most, options_for(timeout_, own->name())));
+  if (!larger) return {};
+  return c10::make_intrusive<Backend>(std::move(meeting), std::move(larger), timeout_);
+}
+
+c10::intrusive_ptr<Backend> Backend::join(c10::intrusive_ptr<c10d::Store> store,
+                                          Milliseconds timeout, const std::string& name) {
+  auto meeting = adapt(std::move(store));
+  auto group = take(tutti::Group::join(meeting, options_for(timeout, name)));
+  return c10::make_intrusive<Backend>(std::move(meeting), std::move(group), timeout);
 }
 
 Backend::Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,

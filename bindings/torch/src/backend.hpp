@@ -34,6 +34,12 @@ class Backend : public BackendBase {
                                                    Milliseconds timeout, const std::string& name);
   // What is left of this one's group after a failure; called by all survivors.
   c10::intrusive_ptr<Backend> shrink(Milliseconds timeout);
+  // This one's group and those who wait in `store`, up to `most` ranks; null: nobody does. Called by all
+  // its ranks.
+  c10::intrusive_ptr<Backend> grow(c10::intrusive_ptr<c10d::Store> store, int most);
+  // Waits in `store` until a group of that name grows; at most `timeout`.
+  static c10::intrusive_ptr<Backend> join(c10::intrusive_ptr<c10d::Store> store,
+                                          Milliseconds timeout, const std::string& name);
   Backend(std::shared_ptr<tutti::Store> store, std::shared_ptr<tutti::Group> group,
           Milliseconds timeout);
   ~Backend() override;
@@ -95,6 +101,7 @@ class Backend : public BackendBase {
   uint64_t getSequenceNumberForGroup() override { return sequence_.load(); }
 
   void setTimeout(Milliseconds timeout) { timeout_ = timeout; }
+  Milliseconds timeout() const { return timeout_; }
   void abort();
   void shutdown();
 

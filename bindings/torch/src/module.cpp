@@ -8,6 +8,7 @@
 #include "backend.hpp"
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "store.hpp"
 #include "tutti/version.h"
 
 namespace py = pybind11;
@@ -16,6 +17,8 @@ namespace tutti_torch {
 namespace {
 
 using Handle = c10::intrusive_ptr<BackendBase>;
+
+constexpr const char* kWorld = "world";  // the default group's name
 
 Backend& backend_of(const Handle& handle) {
   if (auto* backend = dynamic_cast<Backend*>(handle.get())) return *backend;
@@ -93,6 +96,24 @@ PYBIND11_MODULE(_C, m) {
         return backend_of(group).shrink(timeout);
       },
       py::arg("group"), py::arg("timeout"), release);
+  m.def(
+      "grow",
+      [](const Handle& group, const c10::intrusive_ptr<c10d::Store>& store, int most) -> Handle {
+        return backend_of(group).grow(store, most);
+      },
+      py::arg("group"), py::arg("store"), py::arg("most"), release);
+  m.def(
+      "join",
+      [](const c10::intrusive_ptr<c10d::Store>& store, std::chrono::milliseconds timeout)
+          -> Handle { return Backend::join(store, timeout, kWorld); },
+      py::arg("store"), py::arg("timeout"), release);
+  m.def(
+      "waiting",
+      [](const c10::intrusive_ptr<c10d::Store>& store) {
+        return take(tutti::Group::waiting(adapt(store), kWorld));
+      },
+      py::arg("store"), release);
+  m.def("timeout", [](const Handle& group) { return backend_of(group).timeout(); });
   m.def("monitored_barrier", &monitored_barrier, release);
   m.def(
       "allocate",

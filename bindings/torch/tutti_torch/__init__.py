@@ -25,7 +25,7 @@ from . import _C, _futures, _slurm
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "monitored_barrier", "shrink"]
+           "grow", "join", "monitored_barrier", "shrink", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -39,18 +39,17 @@ def _end():
     _futures.end()  # those that waited for operations have heard of their end
 
 
-_heir = None  # what shrink has made, on its way to be the default group
-_shrinks = 0  # the same number on all survivors
+_heir = None  # what shrink, grow or join has made, on its way to be the default group
 
 
 def _create(options, _):
     global _ends_in
-    if _heir is not None:
-        return _heir
     if _ends_in != os.getpid():
         _ends_in = os.getpid()
         # Not atexit, which does not run in the children of multiprocessing.
         multiprocessing.util.Finalize(None, _end, exitpriority=0)
+    if _heir is not None:
+        return _heir
     ranks = options.global_ranks_in_group
     if not ranks:
         return _C.create(options.store, options.group_rank, options.group_size, options.timeout, "world")
@@ -119,6 +118,13 @@ def empty(*size, dtype=None, group=None):
     return _C.allocate(_backend(group), count * item_bytes).view(dtype).view(size)
 
 
+def _span(timeout, **absent):
+    """What _C takes for a timeout: a datetime.timedelta or seconds; None: `absent`."""
+    if timeout is None:
+        return datetime.timedelta(**absent)
+    return timeout if isinstance(timeout, datetime.timedelta) else datetime.timedelta(seconds=timeout)
+
+
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """A barrier whose error, raised on every rank that came, names the ranks that did not.
 
@@ -129,11 +135,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     if dist.distributed_c10d._rank_not_in_group(group):
         warnings.warn("monitored_barrier was called by a rank that is not in the group", stacklevel=2)
         return
-    if timeout is None:
-        timeout = datetime.timedelta(milliseconds=-1)
-    elif not isinstance(timeout, datetime.timedelta):
-        timeout = datetime.timedelta(seconds=timeout)
-    _C.monitored_barrier(_backend(group), timeout, wait_all_ranks)
+    _C.monitored_barrier(_backend(group), _span(timeout, milliseconds=-1), wait_all_ranks)
 
 
 def shrink(timeout=None):
@@ -150,22 +152,79 @@ def shrink(timeout=None):
         except tutti_torch.PeerLost:
             tutti_torch.shrink()
     """
-    global _heir, _shrinks
-    if timeout is None:
-        timeout = datetime.timedelta(0)
-    elif not isinstance(timeout, datetime.timedelta):
-        timeout = datetime.timedelta(seconds=timeout)
     store = dist.distributed_c10d._get_default_store()
-    smaller = _C.shrink(_backend(None), timeout)
-    _shrinks += 1
-    dist.destroy_process_group()
-    _heir = smaller
+    _check(store)  # while there is still a group to keep
+    return _replace(_C.shrink(_backend(None), _span(timeout, seconds=0)), store)
+
+
+def waiting(store):
+    """How many processes wait in `store` (join). Cheap, and not collective: one rank asks."""
+    return _C.waiting(store)
+
+
+def grow(store, most=None):
+    """Takes in processes that wait in `store` (join), until there are `most` ranks (absent: all of them).
+
+    Collective, between two steps. Makes the larger group the default one and returns it, or returns None
+    where nobody waits. Ranks of before keep their rank, newcomers follow; make other groups and wrappers
+    (DDP) anew, and tell newcomers where you are. The store is one that outlives ranks, and the one
+    that newcomers join by: a TCPStore of another process, a FileStore.
+
+        if tutti_torch.grow(store, most=4):
+            dist.broadcast(weights, 0)
+    """
+    _check(store)
+    larger = _C.grow(_backend(None), store, 2**31 - 1 if most is None else most)
+    return None if larger is None else _replace(larger, store)
+
+
+def join(store, timeout=None):
+    """For a process that comes back: instead of init_process_group, waits in `store` until the others grow.
+
+    Returns the default group. Rank and size are the group's to say. `timeout` (a datetime.timedelta or
+    seconds; absent: torch's default) is the group's, too; TimedOut when nobody has grown by then.
+    """
+    if dist.is_initialized():
+        raise InvalidArgument("join() is for a process without a default group; others call grow()")
+    timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else _span(timeout)
+    return _make_default(_C.join(store, timeout), store, "tutti")
+
+
+def _check(store):
+    """The store is there: torch is going to meet in it."""
     try:
-        dist.init_process_group("tutti", store=dist.PrefixStore(f"tutti_shrunk_{_shrinks}", store),
-                                rank=smaller.rank(), world_size=smaller.size())
+        store.add("tutti_torch/looked", 1)
+    except RuntimeError as error:
+        raise IoError(f"torch's store is gone, in which ranks would meet: {error}") from error
+
+
+def _replace(heir, store):
+    """Makes it the default group in place of the one that is, with that one's backends."""
+    words = dist.get_backend()
+    if words == "undefined":  # init_process_group was not told one
+        words = dist.get_backend_config()
+    dist.destroy_process_group()
+    return _make_default(heir, store, words)
+
+
+def _make_default(heir, store, words):
+    global _heir
+    # Nobody has met under this name before, whatever each of them has been through.
+    name = torch.tensor([int.from_bytes(os.urandom(7), "little")])
+    heir.broadcast([name], _from_rank_0()).wait()
+    _heir = heir
+    try:
+        dist.init_process_group(words, store=dist.PrefixStore(f"tutti_torch_{name.item()}", store),
+                                rank=heir.rank(), world_size=heir.size(), timeout=_C.timeout(heir))
     finally:
         _heir = None
     return dist.distributed_c10d._get_default_group()
+
+
+def _from_rank_0():
+    options = dist.BroadcastOptions()
+    options.rootRank = 0
+    return options
 
 
 def describe(group=None):

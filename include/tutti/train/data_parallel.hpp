@@ -90,6 +90,9 @@ struct StepInput {
   std::int64_t number = 0;
   // This rank wants to end with this step; StepReport::stop tells all of them.
   bool stop = false;
+  // This rank wants all of them to do something together after this step, such as to take in a rank that
+  // came back; StepReport::meet tells all of them.
+  bool meet = false;
 };
 
 enum class Outcome : std::uint8_t {
@@ -114,6 +117,7 @@ struct StepReport {
   std::int64_t tokens = 0;  // of all ranks
   double grad_norm = 0;     // of the mean gradient, before clipping
   bool stop = false;        // some rank asked for it: the same answer on every rank
+  bool meet = false;        // likewise, of its data group
   std::vector<Fault> faults;
   std::vector<std::string> unused;  // parameters that no rank used and that were not told before
 };
@@ -181,13 +185,16 @@ class DataParallel {
   // What the last complete step's collectives did; see overlap.hpp.
   virtual StepTimes take_times() = 0;
 
-  // ---- after a failure
-  // Collective on the ranks that are left: the layer goes on in their group, with fewer shards, from
-  // the newest step of which they hold the whole state. Returns its number, as step() was told it:
+  // ---- after a failure, and when a lost rank is back
+  // Collective on the ranks that are left, or that are more (Group::shrink, grow): the layer goes on in
+  // their group, with other shards, from the newest step of which they hold the whole state. Returns its number, as step() was told it:
   // that of the last step or one or two before. Gradients of an unfinished step are dropped, and all
   // views move (on_layout). peer_lost without a peer: a shard is lost; the layer is of no more
   // use, so make another and load a checkpoint. With one: another rank was lost meanwhile; once more.
   virtual Result<std::int64_t> recover(Groups survivors) = 0;
+  // The same for a newcomer, while the others recover(): a layer that was made alone, in a group of one,
+  // gets its state from them. mismatch: it has other parameters or options.
+  virtual Result<std::int64_t> join(Groups others) = 0;
 
   // ---- for checkpoints and logs
   // What belongs to the model and is not trained is saved and loaded with it. Asked each time: it

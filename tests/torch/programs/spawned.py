@@ -1,6 +1,6 @@
 """mp.spawn: the parent starts the ranks itself; the address is in the environment.
 
-    python3 spawned.py BACKEND RANKS
+    python3 spawned.py BACKEND RANKS [spawn | fork]
 """
 import os
 import socket
@@ -26,4 +26,5 @@ if __name__ == "__main__":
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(probe.getsockname()[1]))
-    mp.spawn(rank_main, args=(int(sys.argv[2]), sys.argv[1]), nprocs=int(sys.argv[2]), join=True)
+    mp.start_processes(rank_main, args=(int(sys.argv[2]), sys.argv[1]), nprocs=int(sys.argv[2]),
+                       start_method=(sys.argv[3:] or ["spawn"])[0])

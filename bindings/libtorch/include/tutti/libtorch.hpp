@@ -64,6 +64,8 @@ class DataParallel {
 
   // As train::DataParallel::recover: the module's tensors follow.
   Result<std::int64_t> recover(train::Groups survivors);
+  // As train::DataParallel::join: a module that was wrapped alone becomes like the others'.
+  Result<std::int64_t> join(train::Groups others);
 
   // The gate for a submodule's own parameters, its children's included, and for one parameter.
   Status need(const torch::nn::Module& submodule);
