@@ -183,9 +183,11 @@ void add_logs(CLI::App& app, Flags& flags) {
   app.add_flag("--async-save", flags.async_save,
                "Write checkpoints beside training, from a copy of what they hold")
       ->group(group);
-  app.add_option("--on-failure", flags.on_failure,
-                 "When a rank is lost: 'stop'; 'restart': stop, and go on from --load latest when "
-                 "tutti run --max-restarts starts it again; 'shrink': go on without it")
+  app.add_option(
+         "--on-failure", flags.on_failure,
+         "When a rank is lost: 'stop'; 'restart': stop, and go on from --load latest when "
+         "tutti run --max-restarts starts it again; 'shrink': go on without it, and with it "
+         "again when tutti run --max-restarts has started it")
       ->check(CLI::IsMember({kStop, kRestart, kShrink}))
       ->group(group);
   app.add_flag("--buddy", flags.buddy,

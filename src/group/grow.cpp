@@ -1,12 +1,14 @@
 // Ranks that came back are taken in: members and newcomers meet in a store, and make a new group.
 //
-// A newcomer draws a ticket and waits until it says where it belongs. When the group grows its rank 0
-// gives places to those who wait, and tells the other members; then all of them link up as any group
-// does, in a part of the store that nobody has used before.
+// A newcomer draws a ticket and waits until it is called. When the group grows its rank 0 calls those who
+// wait, gives places to those who answer, and tells the other members; then all of them link up as any
+// group does, in a part of the store that nobody has used before. One that died while it waited does
+// not answer.
 //
 //   tutti/NAME/grow/newcomers   tickets drawn so far        tutti/NAME/grow/epoch   how often it grew
 //   tutti/NAME/grow/looked_at   tickets dealt with          tutti/NAME/grow/ticket/T
-//       whether whoever drew it waits; its place, "EPOCH RANK SIZE", is in ticket/T/place
+//       "coming" once it is called, "gone" if it waits no longer; the answer is in ticket/T/here, its
+//       place, "EPOCH RANK SIZE" or "gone", in ticket/T/place
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +23,9 @@ namespace tutti::group {
 namespace {
 
 constexpr const char* kGone = "gone";      // it waits no longer
-constexpr const char* kComing = "coming";  // it has a place, which stands in ticket/T/place
+constexpr const char* kComing = "coming";  // it was called
+// Whoever waits answers as soon as its process runs.
+constexpr std::chrono::seconds kAnswers{1};
 
 std::string growth_key(const GroupOptions& options, const std::string& what) {
   return fmt::format("tutti/{}/grow/{}", options.name, what);
@@ -59,10 +63,15 @@ Result<Growth> take_in(Store& store, const GroupOptions& options, int size, int 
   std::vector<std::int64_t> waiting;
   std::int64_t ticket = *looked_at;
   while (ticket < *drawn && size + static_cast<int>(waiting.size()) < most) {
-    // Whoever has given up has said so; whoever gives up from here on finds that it has a place.
-    const auto held = store.compare_set(ticket_key(options, ++ticket), "", kComing);
+    // Whoever has given up has said so; whoever gives up from here on finds that it was called.
+    const std::string key = ticket_key(options, ++ticket);
+    const auto held = store.compare_set(key, "", kComing);
     if (!held.ok()) return held.status();
-    if (*held == kComing) waiting.push_back(ticket);
+    if (*held != kComing) continue;
+    Status answered = store.wait(key + "/here", kAnswers);
+    if (answered.ok()) waiting.push_back(ticket);
+    if (answered.code() == Code::timed_out) answered = store.set(key + "/place", kGone);
+    if (!answered.ok()) return answered;
   }
   const auto noted = store.add(growth_key(options, "looked_at"), ticket - *looked_at);
   if (!noted.ok()) return noted.status();
@@ -90,9 +99,9 @@ bool is_left_alone(const LauncherBoard& own) {
   return true;
 }
 
-// The newcomer's place, once it has one. timed_out: the group did not grow; peer_lost: nor will it.
-Result<std::string> wait_for_place(Store& store, const GroupOptions& options,
-                                   const std::string& key, std::chrono::milliseconds timeout) {
+// ok: the newcomer was called. timed_out: the group did not grow; peer_lost: nor will it.
+Status wait_for_call(Store& store, const GroupOptions& options, const std::string& key,
+                     std::chrono::milliseconds timeout) {
   using std::chrono::milliseconds;
   auto board = find_launcher_board(process_environment());
   if (board)
@@ -100,14 +109,29 @@ Result<std::string> wait_for_place(Store& store, const GroupOptions& options,
   const Nanoseconds until = deadline_after(steady_clock().now(), timeout);
   for (;;) {
     const auto rest = std::chrono::ceil<milliseconds>(until - steady_clock().now());
-    auto place = store.get(key, std::clamp(rest, milliseconds(1), kLookAgain));
-    if (place.ok() || place.status().code() != Code::timed_out) return place;
+    Status called = store.wait(key, std::clamp(rest, milliseconds(1), kLookAgain));
+    if (called.ok() || called.code() != Code::timed_out) return called;
     if (board && is_left_alone(*board))
       return Status(
           Code::peer_lost,
           fmt::format("no rank is left that could take this one into group '{}'", options.name));
-    if (steady_clock().now() >= until) return place;
+    if (steady_clock().now() >= until) return called;
   }
+}
+
+// Waits to be called, answers, and learns its place.
+Result<std::string> find_place(Store& store, const GroupOptions& options, const std::string& key) {
+  const auto timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(options.config->join_timeout);
+  if (Status status = wait_for_call(store, options, key, timeout); !status.ok()) {
+    // Called at the last moment?
+    const auto held = store.compare_set(key, "", kGone);
+    if (!held.ok() || *held != kComing) return status;
+  }
+  if (Status status = store.set(key + "/here", kComing); !status.ok()) return status;
+  auto place = store.get(key + "/place", timeout);
+  if (place.ok() && *place == kGone) return Status(Code::timed_out, "it answered too late");
+  return place;
 }
 
 }  // namespace
@@ -139,23 +163,16 @@ Result<std::shared_ptr<Group>> RankGroup::grow(std::shared_ptr<Store> store, int
 
 Result<std::shared_ptr<Group>> join_growing(const std::shared_ptr<Store>& store,
                                             GroupOptions options) {
-  using std::chrono::milliseconds;
-  const auto timeout = std::chrono::duration_cast<milliseconds>(options.config->join_timeout);
   const auto ticket = store->add(growth_key(options, "newcomers"), 1);
   if (!ticket.ok()) return ticket.status();
-  const std::string key = ticket_key(options, *ticket);
-  auto place = wait_for_place(*store, options, key + "/place", timeout);
-  if (!place.ok()) {
-    const auto held = store->compare_set(key, "", kGone);
-    if (held.ok() && *held == kComing) place = store->get(key + "/place", milliseconds(1000));
-  }
+  const auto place = find_place(*store, options, ticket_key(options, *ticket));
   if (!place.ok())
     return place.status().code() != Code::timed_out
                ? place.status()
                : Status(Code::timed_out,
                         fmt::format("group '{}' has not grown within {:g} s; do its "
                                     "members call grow on the same store?",
-                                    options.name, in_seconds(timeout)));
+                                    options.name, in_seconds(options.config->join_timeout)));
   long long epoch = 0;
   int rank = -1;
   int size = -1;

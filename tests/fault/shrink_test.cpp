@@ -282,6 +282,19 @@ TEST(Join, ends_when_no_group_grows) {
   });
 }
 
+TEST(Join, is_not_waited_for_by_a_group_when_its_process_has_died) {
+  const auto store = make_memory_store();
+  ASSERT_TRUE(
+      store->add("tutti/world/grow/newcomers", 1).ok());  // it drew a ticket, and is no more
+  run(World{.size = 1}, [&](Context& here) {
+    const auto began = std::chrono::steady_clock::now();
+    auto nobody = here.group->grow(store, 2);
+    ASSERT_TRUE(nobody.ok()) << nobody.status().to_string();
+    EXPECT_EQ(*nobody, nullptr);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+  });
+}
+
 std::vector<World> worlds_of_processes() {
   return {World{.kind = WorldKind::shm, .size = 3}, World{.kind = WorldKind::tcp, .size = 3}};
 }

@@ -71,6 +71,7 @@ class FakeReplica final : public train::DataParallel {
   Result<train::StepReport> step(const train::StepInput&) override { return train::StepReport(); }
   Status discard_gradients() override { return {}; }
   Result<std::int64_t> recover(train::Groups) override { return std::int64_t{0}; }
+  Result<std::int64_t> join(train::Groups) override { return std::int64_t{0}; }
   void on_gate(std::function<void(std::size_t, bool)>) override {}
   Result<std::string> weight_hash() override { return std::string(); }
   Status check_weights() override { return {}; }

@@ -33,7 +33,8 @@ Ends with the code of the first rank that failed (128 + signal), 2 for a wrong c
 when the program cannot be run. Ctrl-C is passed on to the ranks; the second time they are killed
 after --grace seconds, the third time at once. With --max-restarts a failed job begins anew, on all
 hosts, with TUTTI_RESTART=1, 2, … in its ranks' environment; after Ctrl-C, or a rank's code 2, 126 or
-127 (wrong command line, cannot be run), it does not.
+127 (wrong command line, cannot be run), it does not. Where the ranks can do without a lost one and take
+it back, it alone is started again, with TUTTI_RETURNED in its environment.
 )";
 
 // Plain text as CLI11 reads it, before it is understood.
@@ -200,9 +201,11 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->add_option("--grace", state->words.grace,
                   "seconds between a rank's failure and SIGTERM for the others, and again before "
                   "SIGKILL (default 5)");
-  run->add_option("--max-restarts", options.max_restarts,
-                  "how often a job that fails is started anew, on all hosts (default 0); with "
-                  "--nnodes node 0's counts")
+  run->add_option(
+         "--max-restarts", options.max_restarts,
+         "how often a job that fails, or a lost rank that the others take back, is started "
+         "anew, the job on all hosts (default 0); with "
+         "--nnodes node 0's counts")
       ->check(CLI::Range(0, 1000000));
   run->add_option("--nnodes", options.nodes,
                   "hosts of the job; start one launcher on each (default 1)")
