@@ -129,7 +129,7 @@ void Engine::close_channel(Channel& channel) {
     by_id_.erase(channel.options().id);
     ended_.insert(channel.options().id);
     if (channel.survivors().is_decided())
-      decisions_[channel.options().id] = channel.survivors().opinion().encode();
+      decisions_[channel.options().id] = channel.survivors().opinion();
     for (int member : channel.options().members)
       if (transport::Link* link = endpoint.link(member)) link->forget(channel.options().id);
   });
@@ -154,7 +154,7 @@ std::byte* Engine::place(int peer, const Header& header) {
 }
 
 void Engine::on_message(int peer, const Header& header, const Payload& payload) {
-  if (cut_off_[static_cast<std::size_t>(peer)] || answer_for_ended(peer, header)) {
+  if (cut_off_[static_cast<std::size_t>(peer)] || answer_for_ended(peer, header, payload)) {
     if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
     return;
   }
@@ -181,13 +181,18 @@ void Engine::refuse_early(int peer) {
                  {endpoint_->rank(), peer, 0}});
 }
 
-// A survivor that is late asks about a group that this rank has closed since: it gets the decision.
-bool Engine::answer_for_ended(int peer, const Header& header) {
+// A survivor that is late asks about a group that this rank has closed since: it gets the decision. One
+// that has decided asks nothing; two who both answered would do so for ever.
+bool Engine::answer_for_ended(int peer, const Header& header, const Payload& payload) {
   if (header.kind != MessageKind::view) return false;
   const auto at = decisions_.find(header.channel);
   if (at == decisions_.end()) return false;
+  const std::string_view told(reinterpret_cast<const char*>(payload.data), header.bytes);
+  const auto opinion = Opinion::decode(told, static_cast<int>(at->second.lost.size()));
+  if (!opinion || opinion->is_decision) return true;
+  const std::string decision = at->second.encode();
   const auto answer = transport::header_for(MessageKind::view, header.channel, 0);
-  (void)endpoint_->link(peer)->send(answer, at->second.data(), at->second.size(), 0);
+  (void)endpoint_->link(peer)->send(answer, decision.data(), decision.size(), 0);
   return true;
 }
 

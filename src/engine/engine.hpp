@@ -150,7 +150,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
             const std::function<bool()>& last_try);
   Nanoseconds time_to_sleep(Nanoseconds deadline);
-  bool answer_for_ended(int peer, const transport::Header& header);
+  bool answer_for_ended(int peer, const transport::Header& header,
+                        const transport::Payload& payload);
   void refuse_early(int peer);
 
   std::unique_ptr<transport::Endpoint> endpoint_;
@@ -177,7 +178,7 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::vector<Status> down_;                 // per world rank: why its link is gone
   std::vector<bool> cut_off_;                // per world rank
   // Of groups that were here and went on without some: for ranks that did not hear of it in time.
-  std::unordered_map<std::uint32_t, std::string> decisions_;
+  std::unordered_map<std::uint32_t, Opinion> decisions_;
 
   std::mutex channels_mutex_;
   std::vector<std::weak_ptr<Channel>> channels_;

@@ -351,16 +351,21 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
 // stream has ended and nothing is owed, when something is owed by a stream that has ended, or when
 // one has ended and the first does not follow.
 bool TcpLink::judge_end(bool failed, MessageSink& sink) {
+  const bool no_headers = streams_.front().ended;
   bool owed = false;
   bool broken = false;
+  bool more = false;  // to read, that can still be of use
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const Stream& stream = streams_[i];
-    if (failed && stream.readable && !stream.ended) return false;  // there may be more to read
+    // What lies on another stream before its header has come is of none when no header will come.
+    const bool in_vain = i > 0 && stream.rests.load(std::memory_order_relaxed) && no_headers;
+    more |= stream.readable && !stream.ended && !in_vain;
     if (i == 0 || !reader_.expects(i)) continue;
     (stream.ended ? broken : owed) = true;
   }
+  if (failed && more && !broken) return false;
   const bool late = some_ended_ && clock_.now() - ended_at_ > kGrace;
-  const bool over = streams_.front().ended ? !owed || late : late;
+  const bool over = no_headers ? !owed || late : late;
   if (!failed && !broken && !over) return false;
   go_down(sink, Code::peer_lost,
           some_ended_ ? "it closed its connection" : "it does not take any more data");
