@@ -69,6 +69,8 @@ void Recovery::make_ranks() {
     options.clock = &clock_;
     Rank& made = world_.emplace_back();
     made.engine = engine::Engine::create(std::move(options));
+    // Kept for the whole run: a rank that was stopped may read it after its owner has gone on.
+    made.values.reserve(*std::max_element(std::begin(kCountsOnWires), std::end(kCountsOnWires)));
     engine::ChannelOptions channel;
     channel.id = 1;
     channel.name = "group";
