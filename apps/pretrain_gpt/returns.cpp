@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kStoreAnswers{10};
 constexpr std::chrono::milliseconds kBetweenLooks{200};
+constexpr std::chrono::seconds kStoreRests{30};  // after it has not answered
 // Whoever waited a moment ago and does not come within this time has died: training goes on without.
 constexpr std::chrono::seconds kMeeting{10};
 
@@ -49,10 +50,14 @@ Result<std::shared_ptr<Group>> come_back(const tutti::GroupOptions& options) {
   if (!store.ok()) return store.status();
   auto meeting = for_meeting(options);
   if (!meeting.ok()) return meeting.status();
-  // Where nobody is left to wait for, it ends otherwise.
+  // Until the launcher, or its board, says that nobody is left to wait for. Another newcomer's end ends a
+  // meeting, too.
   for (;;) {
     auto group = Group::join(*store, *meeting);
-    if (group.ok() || group.status().code() != Code::timed_out) return group;
+    const Status& status = group.status();
+    const bool by_others = status.code() == Code::timed_out || status.code() == Code::aborted ||
+                           (status.code() == Code::peer_lost && status.peer() >= 0);
+    if (!by_others) return group;
   }
 }
 
@@ -67,8 +72,10 @@ bool Returns::somebody_waits(int ranks) {
   if (ranks >= full_ || Clock::now() < look_at_) return false;
   look_at_ = Clock::now() + kBetweenLooks;
   const auto found = store();
-  if (!found.ok()) {
+  if (found.status().code() == Code::unsupported)
     full_ = ranks;  // nobody can come: not asked again
+  if (!found.ok()) {
+    look_at_ = Clock::now() + kStoreRests;
     return false;
   }
   const auto waiting = Group::waiting(*found, options_.name);

@@ -410,9 +410,10 @@ Status Trainer::run() {
 
 // ---- without those that are lost, and with those that came back
 
+// One that has come back and has nothing of the others' yet leaves: alone, it would train on its own.
 bool Trainer::can_go_on(const Status& status) const {
   return flags_.on_failure == kShrink && is_by_others(status) && !common_decision_ &&
-         !(log_ && log_->stopped_by_guard());
+         !is_newcomer_ && !(log_ && log_->stopped_by_guard());
 }
 
 Status Trainer::go_on(const Status& why) {

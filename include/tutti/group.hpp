@@ -46,8 +46,9 @@ struct GroupOptions {
   // This rank goes on where another one is lost (Group::health tells): `tutti run` then does not end
   // the job, if every rank that is left says so.
   bool survives_losses = false;
-  // This rank and its like take a lost one back (grow, in launcher_store): `tutti run --max-restarts`
-  // then starts it again while the others go on, with TUTTI_RETURNED in its environment; it joins.
+  // This rank and its like take a lost one back (grow, in launcher_store). On one host `tutti run
+  // --max-restarts` then starts it again while the others go on, with TUTTI_RETURNED in its
+  // environment, to join them.
   bool takes_back = false;
   // Algorithms and transports that the program brings along (docs/extending.md); null: none.
   std::shared_ptr<const Extensions> extensions{};

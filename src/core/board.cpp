@@ -168,6 +168,7 @@ void Board::begin_again(int rank) noexcept {
   if (const std::uint64_t version = line.version.load(); version % 2 != 0)
     line.version.store(version + 1);
   note(rank, BoardNote());
+  line.takes_back.store(0);
   line.ending.store(0);
 }
 

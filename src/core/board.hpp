@@ -79,10 +79,11 @@ class Board {
   void end(int rank, int wait_status) noexcept;
   // What waitpid said of a rank that has ended.
   std::optional<int> ended(int rank) const noexcept;
-  // The launcher's word: the rank was started again. What it said for good stays.
+  // The launcher's word: the rank was started again, and is in no group yet.
   void begin_again(int rank) noexcept;
 
-  // The rank's own words, for good: it goes on where another rank is lost; it takes one that comes back.
+  // The rank's own words: it goes on where another rank is lost, for good; it is in a group that takes
+  // back one that was.
   void say_survives_losses(int rank) noexcept;
   bool survives_losses(int rank) const noexcept;
   void say_takes_back(int rank) noexcept;

@@ -333,7 +333,8 @@ bool Channel::step_current() {
 }
 
 void Channel::finish_current() {
-  completions_.reserve(completions_.size() + 1);
+  if (completions_.size() == completions_.capacity())
+    completions_.reserve(std::max<std::size_t>(8, 2 * completions_.size()));
   log_.ended(*current_, {}, is_mapped());
   if (current_->counted) busy_.fetch_sub(1);
   completions_.push_back({std::move(current_->work), {}, {}});

@@ -230,8 +230,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   channel.host_of = (*world)->host_of();
   auto made = (*world)->engine().open_channel(std::move(channel));
   made->begin_set_up();
-  auto group =
-      std::make_shared<RankGroup>(*std::move(world), std::move(made), options.reduction_order);
+  auto group = std::make_shared<RankGroup>(*world, std::move(made), options.reduction_order);
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
   join.algorithm = Algorithm::direct;
@@ -244,6 +243,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   if (Status status = group->tune(); !status.ok()) return status;
   if (Status status = group->end_set_up(join); !status.ok())
     return status.annotate("joining the group");
+  if (options.takes_back) (*world)->say_takes_back();
   return std::shared_ptr<Group>(std::move(group));
 }
 

@@ -42,7 +42,6 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
     LauncherBoard& own = *world->board_;
     own.is_of_grown = has_grown;
     if (options.survives_losses) own.board.say_survives_losses(own.rank);
-    if (options.takes_back) own.board.say_takes_back(own.rank);
   }
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
@@ -150,6 +149,10 @@ void World::on_activity(const engine::Activity& activity) {
   note.calls = engine_->calls();
   note.bytes = engine_->called_bytes();
   World::note(note);
+}
+
+void World::say_takes_back() {
+  if (board_) board_->board.say_takes_back(board_->rank);
 }
 
 void World::note(const BoardNote& note) {

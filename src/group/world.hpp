@@ -41,6 +41,8 @@ class World final : public engine::FailureSink {
   // True in a child of fork(), where nothing of this may be used.
   bool is_foreign() const { return fork_guard_.crossed(); }
   std::string describe() const;
+  // To the launcher, once there is a group that a lost rank can come back to.
+  void say_takes_back();
 
   // engine::FailureSink
   void on_failure(const engine::Channel& channel, const Status& status) override;

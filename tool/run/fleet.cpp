@@ -294,7 +294,7 @@ void Fleet::cut_leashes() {
 
 // The sentence that says why; empty where another attempt is not wanted, or would not help.
 std::string Fleet::failure_to_restart_after() const {
-  if (next_restart() > options_.max_restarts || last_signal_ != 0 || sinks_.out->closed())
+  if (options_.restart >= options_.max_restarts || last_signal_ != 0 || sinks_.out->closed())
     return {};
   for (const std::size_t index : order_of_ends_) {
     const Json& report = nodes_[index].report;
@@ -310,19 +310,11 @@ std::string Fleet::failure_to_restart_after() const {
   return known && !is_hopeless(lost_code_) ? lost_ : std::string();
 }
 
-// Ranks that were started again alone count, too.
-int Fleet::next_restart() const {
-  std::size_t returns = 0;
-  for (const Node& node : nodes_)
-    returns = std::max(returns, node.report["returned_ranks"].items().size());
-  return options_.restart + static_cast<int>(returns) + 1;
-}
-
 int Fleet::conclude() {
   if (const std::string why = failure_to_restart_after(); !why.empty()) {
     to_restart_ = true;
     fmt::print(stderr, "tutti run: {}\n",
-               restart_words(why, next_restart(), options_.max_restarts));
+               restart_words(why, options_.restart + 1, options_.max_restarts));
     return kFailed;
   }
   if (last_signal_ != 0)

@@ -34,7 +34,6 @@ class Fleet {
   int run();
   // After run(): it failed, and is to be tried again.
   bool to_restart() const { return to_restart_; }
-  int next_restart() const;  // the number that the next attempt has
   // All nodes' together, after run().
   Json report() const;
 

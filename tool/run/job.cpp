@@ -248,21 +248,17 @@ void Job::handle_death(Rank& rank) {
   ending.at = now;
   ending.after = now - began_;
   const bool goes_on = ending.failed() && board_->survives_losses(rank.rank) && survivors_go_on();
-  const bool returns = goes_on && board_->takes_back(rank.rank) && last_signal_ == 0 &&
-                       !is_hopeless(ending.exit_code());
-  const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, returns,
-                                    describe(ending)};
+  const Rendezvous::EndedRank ended{rank.rank, ending.wait_status, goes_on, describe(ending)};
   rendezvous_.tell_of(ended);
   if (!ending.failed()) return;
   // It came back when the others had ended: theirs is the job's end.
-  if (rank.returns > 0 && left_in_job() == 0) {
+  if (is_waiting(rank.rank) && left_in_job() == 0 && !nobody_ended_well()) {
     losses_.push_back(ended);
     return;
   }
   if (goes_on) {
     go_on_without(ended);
-    if (rendezvous_.world().nodes == 1) return let_return(ended);
-    undecided_ += returns;  // until handle_news hears of it, in everybody's order
+    if (may_return(rank)) start_again(rank);
     return;
   }
   escalation_.rank_failed(now);
@@ -274,10 +270,18 @@ void Job::handle_death(Rank& rank) {
   judge_at_ = deadline_after(now, kJudgement + (alone ? Nanoseconds(0) : rendezvous_.dead_after()));
 }
 
+// One that waits to be taken in again has no part in the job yet: it cannot go on without the others.
 int Job::left_in_job() const {
   int left = 0;
-  for (int rank = 0; rank < board_->ranks(); ++rank) left += !board_->ended(rank);
+  for (int rank = 0; rank < board_->ranks(); ++rank)
+    left += !board_->ended(rank) && !is_waiting(rank);
   return left;
+}
+
+// It was started again, and the others have not taken it in.
+bool Job::is_waiting(int rank) const {
+  return is_here(rank) && !board_->takes_back(rank) &&
+         ranks_[static_cast<std::size_t>(rank - rendezvous_.world().first_rank)].returns > 0;
 }
 
 int Job::not_lost() const { return board_->ranks() - static_cast<int>(losses_.size()); }
@@ -303,29 +307,28 @@ void Job::go_on_without(Rendezvous::EndedRank lost) {
                losses_.back().sentence, not_lost(), board_->ranks());
 }
 
-// All nodes hear of losses in the same order, and so agree on which of them --max-restarts allows for.
-void Job::let_return(const Rendezvous::EndedRank& lost) {
-  if (!lost.returns || !rendezvous_.may_start_again()) return;
-  const int number = rendezvous_.next_restart();
-  rendezvous_.count_return();
-  board_->begin_again(lost.rank);
-  returned_.push_back(lost.rank);
-  std::erase_if(losses_, [&](const auto& loss) { return loss.rank == lost.rank; });
-  if (!is_here(lost.rank)) return;
-  fmt::print(stderr, "tutti run: rank {} is started again, to join the others: restart {} of {}\n",
-             lost.rank, number, rendezvous_.world().max_restarts);
-  start_again(ranks_[static_cast<std::size_t>(lost.rank - rendezvous_.world().first_rank)]);
+// While the others go on. Launchers of several hosts would have to agree on it first: there lost ranks come
+// back when the whole job is started again.
+bool Job::may_return(const Rank& rank) const {
+  return rendezvous_.world().nodes == 1 && rendezvous_.may_start_again() && last_signal_ == 0 &&
+         board_->takes_back(rank.rank) && !is_hopeless(rank.ending.exit_code());
 }
 
 void Job::start_again(Rank& rank) {
+  fmt::print(stderr, "tutti run: rank {} is started again, to join the others: restart {} of {}\n",
+             rank.rank, rendezvous_.next_restart(), rendezvous_.world().max_restarts);
   for (LineStream* stream : {rank.out.get(), rank.err.get()}) stream->drain();
+  rendezvous_.count_return();
+  board_->begin_again(rank.rank);
+  returned_.push_back(rank.rank);
+  std::erase_if(losses_, [&](const auto& loss) { return loss.rank == rank.rank; });
   ++rank.returns;
   give_up_at_.reset();
   const Status status = start_rank(rank);
   if (status.ok()) return;
   complain("run", status.annotate(fmt::format("rank {} cannot be started again", rank.rank)));
   board_->end(rank.rank, rank.ending.wait_status);
-  losses_.push_back({rank.rank, rank.ending.wait_status, true, false, describe(rank.ending)});
+  losses_.push_back({rank.rank, rank.ending.wait_status, true, describe(rank.ending)});
   if (!std::exchange(rank.alive, false)) return;
   ::kill(-rank.pid, SIGKILL);  // nobody would hear of its end
   keeper_.reap(rank.pid);
@@ -355,20 +358,13 @@ void Job::handle_news() {
   if (rendezvous_.descriptor() < 0) return;
   rendezvous_.acknowledge();
   for (auto& ended : rendezvous_.take_ended()) {
-    if (!board_) continue;
-    if (board_->ended(ended.rank)) {
-      if (is_here(ended.rank)) undecided_ -= ended.returns;
-      let_return(ended);
-      continue;
-    }
+    if (!board_ || board_->ended(ended.rank)) continue;
     board_->end(ended.rank, ended.wait_status);
     if (!ended.goes_on) continue;
-    if (survivors_go_on() || left_in_job() == 0) {
+    if (survivors_go_on() || left_in_job() == 0)
       go_on_without(ended);
-      let_return(ended);
-    } else {
+    else
       rendezvous_.report(failure_of(ended));
-    }
   }
   if (auto failure = rendezvous_.take_failure()) {
     job_failure_ = std::move(failure);
@@ -434,7 +430,6 @@ bool Job::streams_open() const {
 bool Job::finished() {
   if (quit_) return true;
   if (alive_ > 0) return false;
-  if (undecided_ > 0 && !job_failure_ && !rendezvous_.over()) return false;
   if (!failures_.empty() && !own_report_ && !job_failure_) return false;  // until it is judged
   const Nanoseconds now = steady_clock().now();
   if (streams_open() && !left_) {

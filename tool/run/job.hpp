@@ -62,7 +62,7 @@ class Job {
     Descriptor death;
     std::unique_ptr<LineStream> out;
     std::unique_ptr<LineStream> err;
-    bool alive = true;
+    bool alive = false;
     Ending ending;  // when it is not
   };
 
@@ -86,7 +86,8 @@ class Job {
   bool survivors_go_on() const;
   bool is_here(int rank) const;
   void go_on_without(Rendezvous::EndedRank lost);
-  void let_return(const Rendezvous::EndedRank& lost);
+  bool is_waiting(int rank) const;
+  bool may_return(const Rank& rank) const;
   void start_again(Rank& rank);
   bool nobody_ended_well() const;
   void judge();
@@ -122,9 +123,8 @@ class Job {
 
   std::vector<Ending> failures_;  // of ranks here, in order; none after a signal to them
   std::vector<Rendezvous::EndedRank> losses_;  // of ranks anywhere, that the job could do without
-  std::vector<int> returned_;                  // ranks anywhere that were started again
-  int undecided_ = 0;  // ranks here that return if all nodes count them among those that may
-  std::optional<Nanoseconds> judge_at_;  // at the latest
+  std::vector<int> returned_;                  // ranks that were started again
+  std::optional<Nanoseconds> judge_at_;        // at the latest
   std::optional<Ending> first_failure_;
   std::optional<Rendezvous::Failure> own_report_;
   std::optional<Rendezvous::Failure> job_failure_;  // the one that all nodes agree on

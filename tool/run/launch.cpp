@@ -161,14 +161,13 @@ int launch_fleet(const RunOptions& options) {
   launch.open_files = own_descriptor_limit();
   RunOptions attempt = options;
   Json attempts = Json::array();
-  for (;;) {
+  for (;; ++attempt.restart) {
     Fleet fleet(attempt, *secret, *keeper, *signals, launch);
     const int code = fleet.run();
     Json report = fleet.report();
     report["restarts"] = attempts;
     if (!fleet.to_restart()) return write_report(options, std::move(report), code);
     attempts.push_back(attempt_report(report));
-    attempt.restart = fleet.next_restart();
   }
 }
 

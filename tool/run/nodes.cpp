@@ -305,10 +305,9 @@ Status Rendezvous::exchange_ended() {
   for (const EndedRank& ended : here) {
     const auto place = store_->add("launch/ended", 1);
     if (!place.ok()) return place.status();
-    if (Status status =
-            store_->set(fmt::format("launch/ended/{}", *place),
-                        fmt::format("{} {} {:d} {:d}\n{}", ended.rank, ended.wait_status,
-                                    ended.goes_on, ended.returns, ended.sentence));
+    if (Status status = store_->set(fmt::format("launch/ended/{}", *place),
+                                    fmt::format("{} {} {:d}\n{}", ended.rank, ended.wait_status,
+                                                ended.goes_on, ended.sentence));
         !status.ok())
       return status;
   }
@@ -320,9 +319,7 @@ Status Rendezvous::exchange_ended() {
     if (!entry.ok() && entry.status().code() == Code::timed_out) return {};  // not written yet
     if (!entry.ok()) return entry.status();
     EndedRank ended;
-    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status >> ended.goes_on >>
-          ended.returns))
-      continue;
+    if (!(std::istringstream(*entry) >> ended.rank >> ended.wait_status >> ended.goes_on)) continue;
     ended.sentence = entry->substr(std::min(entry->find('\n'), entry->size() - 1) + 1);
     const std::lock_guard lock(mutex_);
     ended_anywhere_.push_back(ended);
@@ -407,7 +404,7 @@ void Rendezvous::report(const Failure& failure) {
 void Rendezvous::refuse_restart() {
   if (!common_store_) return;
   const std::string key = fmt::format("launch/node/{}", world_.node_rank);
-  (void)common_store_->set(restart_prefix(next_restart()) + key, "0 0 " + host_name()).ok();
+  (void)common_store_->set(restart_prefix(world_.restart + 1) + key, "0 0 " + host_name()).ok();
 }
 
 void Rendezvous::leave() {

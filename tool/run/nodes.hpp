@@ -10,7 +10,7 @@
 //   launch/world     "job master_port"             by node 0
 //   launch/beat/K    counter                       once per round of the thread
 //   launch/ended     counter of ranks that have ended
-//   launch/ended/I   "rank wait_status goes_on returns\nsentence", the I-th of them
+//   launch/ended/I   "rank wait_status goes_on\nsentence", the I-th of them
 //   launch/verdict   "exit_code final\nsentence"   the first one stays
 //   launch/left      counter of launchers whose ranks have ended
 //   launch/gone      counter of launchers that need the store no more
@@ -63,18 +63,17 @@ class Rendezvous {
     int rank = 0;
     int wait_status = 0;
     bool goes_on = false;  // it failed, and the ranks of its node can do without it
-    bool returns = false;  // and they would take it back, if it may be started again
     std::string sentence;  // how it ended, for people
   };
   // Tells the other nodes that a rank of this one has ended, well or not.
   void tell_of(EndedRank ended);
-  // Ranks of any node, this one too, that have ended since the last call; in the same order on all.
+  // Ranks of any node that have ended since the last call.
   std::vector<EndedRank> take_ended();
 
   // Every start of a rank or of the job after a failure counts: whether there may be another one.
   bool may_start_again() const { return next_restart() <= world_.max_restarts; }
   int next_restart() const { return world_.restart + returns_ + 1; }
-  // A rank of some node is started again, alone.
+  // A rank is started again, alone.
   void count_return() { ++returns_; }
 
   // Tells the other nodes; only the first report of a job counts.

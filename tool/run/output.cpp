@@ -12,6 +12,11 @@
 #include <cstring>
 
 namespace tutti::tool {
+namespace {
+
+constexpr int kDrainTurns = 32;
+
+}  // namespace
 
 void OutputSink::put(std::string_view bytes) {
   if (error_ == 0) waiting_.append(bytes);
@@ -56,7 +61,8 @@ void LineStream::drain() {
     pollfd ready{pipe_.get(), POLLIN, 0};
     return ::poll(&ready, 1, 0) > 0;
   };
-  while (open() && has_input()) pump();
+  // As much as a pipe holds, and a little: somebody else may be writing to it for ever.
+  for (int turn = 0; turn < kDrainTurns && open() && has_input(); ++turn) pump();
   if (open()) finish();
 }
 

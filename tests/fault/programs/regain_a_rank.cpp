@@ -1,5 +1,5 @@
 // Ranks that lose one of them, and take it in again if the launcher starts it:
-//   regain_a_rank RANK_THAT_IS_KILLED TIMES
+//   regain_a_rank RANK_THAT_IS_KILLED TIMES    rank -1: all of them, unless the job was started again
 #include <signal.h>
 
 #include <chrono>
@@ -50,7 +50,9 @@ int main(int count, char** words) {
   if (count < 3) return 2;
   const int rank = number_in("TUTTI_RANK");
   const int returned = number_in("TUTTI_RETURNED");
-  const bool dies = rank == std::atoi(words[1]) && returned < std::atoi(words[2]);
+  const int victim = std::atoi(words[1]);
+  const bool all_die = victim == -1 && number_in("TUTTI_RESTART") == 0;
+  const bool dies = (rank == victim || all_die) && returned < std::atoi(words[2]);
   const auto store = tutti::launcher_store(10s);
   if (!store.ok()) return std::puts(store.status().to_string().c_str()), 9;
   tutti::GroupOptions options;
