@@ -6,9 +6,9 @@
     tests/fault/strangers.py --quick            small and short, with a generous bound: for CI
 
 Each kind of stranger comes twice: while ranks join (one of them comes --late seconds after the others, which listen for
-that long), and while they work. Printed: how much slower joining and working were than in calm runs in between, and the
-most memory and descriptors that a process of the job had. The strangers run at a low priority: what
-they cost is what the job does about them.
+that long), and while they work. Printed: how much slower joining and working were than in runs in between, and the
+most memory and descriptors that a process of the job had. In the runs in between the same strangers are there and
+visit somebody else, on the same cores: what is compared is what the job does about them.
 """
 import argparse
 import os
@@ -87,11 +87,32 @@ def resident_kib(pid):
         return 0
 
 
-class Crowd:
-    """Strangers of one kind, in a process of their own, at whatever ports the job opens."""
+class Host:
+    """Somebody else whom strangers visit: takes them in, as many as a job would."""
 
-    def __init__(self, kind, mark, most):
-        self.kind, self.mark, self.most = kind, mark, most
+    PLACES = 256
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.listener.setblocking(False)
+        self.port = self.listener.getsockname()[1]
+        self.guests = []
+
+    def let_in(self):
+        while True:
+            try:
+                self.guests.append(self.listener.accept()[0])
+            except BlockingIOError:
+                return
+            if len(self.guests) > self.PLACES:
+                self.guests.pop(0).close()
+
+
+class Crowd:
+    """Strangers of one kind, in a process of their own, at whatever ports the job opens, or as often elsewhere."""
+
+    def __init__(self, kind, mark, most, elsewhere):
+        self.kind, self.mark, self.most, self.elsewhere = kind, mark, most, elsewhere
         self.count_read, count_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -106,12 +127,16 @@ class Crowd:
         signal.signal(signal.SIGTERM, lambda *_: done.append(True))
         self.selector, self.open, self.total = selectors.DefaultSelector(), [], 0
         ports, looked = [], 0.0
+        host = Host() if self.elsewhere else None
         while not done and os.getppid() != 1:
             if time.monotonic() > looked + 0.05:
                 ports, looked = list(listening_ports(self.mark)), time.monotonic()
+                ports = [host.port] * len(ports) if host else ports
             for port in self.targets(ports):
                 self.visit(port)
             self.look()
+            if host:
+                host.let_in()
             time.sleep(0.001)
         os.write(count_write, str(self.total).encode())
 
@@ -161,14 +186,14 @@ class Crowd:
 
 
 class Measured:
-    """One job, calm or among strangers."""
+    """One job among strangers, or beside them."""
 
-    def __init__(self, kind, flags):
+    def __init__(self, kind, flags, elsewhere=False):
         seconds = flags.seconds
         words = ["op=all_reduce:ring", "count=16384", f"seconds={seconds}", "victim=1", "at=before", "how=sleep",
                  f"compute={flags.late}"]
         job = Job([PROGRAMS / "fault_rank", *words], RANKS, {"TUTTI_TRANSPORT": "tcp"})
-        crowd = Crowd(kind, job.mark, flags.most) if kind else None
+        crowd = Crowd(kind, job.mark, flags.most, elsewhere) if kind else None
         self.memory_kib = self.descriptors = 0
         job.wait_for(lambda: self.look(job), 30)
         self.join_s = time.monotonic() - job.started - flags.late
@@ -198,11 +223,11 @@ def slower(calm, among):
 
 
 def try_kind(kind, calm, flags):
-    """Beside calm runs made just before, or those given."""
+    """Against runs made in turn, or the calm ones that are given."""
     calm, among = list(calm), []
     for _ in range(flags.runs):
         if len(calm) < flags.runs:
-            calm.append(Measured(None, flags))
+            calm.append(Measured(kind, flags, elsewhere=True))
         among.append(Measured(kind, flags))
 
     def middle(several, name):

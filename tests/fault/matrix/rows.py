@@ -82,8 +82,8 @@ def liveness_rows():
     yield Row("stop-long", "SIGSTOP of rank 1 for ever", Expect(code="peer_lost", culprit=1, exit_code=None, silent=(1,)),
               SILENT_S, words="seconds=30", act=actions.stop(None), transports=BOTH, environment=live,
               flags=("--grace", "0.5"), heavy=False)
-    yield Row("slow-rank", "rank 1 gets 1 % of a core by a cpu cgroup", fine(says=("rank 1",)), 45,
-              words="seconds=8 op=all_reduce:ring count=8388608", settings=("cpu=0.01",), act=actions.slow_down, transports=BOTH,
+    yield Row("slow-rank", "rank 1 gets 2 % of a core by a cpu cgroup", fine(says=("rank 1",)), 45,
+              words="seconds=8 op=all_reduce:ring count=8388608", settings=("cpu=0.02",), act=actions.slow_down, transports=BOTH,
               environment=live, heavy=False)
     yield Row("stuck-compute", "rank 1 computes for 6 s, calls may take 2 s",
               Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 4.0,
