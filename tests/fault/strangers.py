@@ -111,7 +111,7 @@ class Host:
 class Crowd:
     """Strangers of one kind, in a process of their own, at whatever ports the job opens, or as often elsewhere."""
 
-    def __init__(self, kind, mark, most, elsewhere):
+    def __init__(self, kind, mark, most, elsewhere=False):
         self.kind, self.mark, self.most, self.elsewhere = kind, mark, most, elsewhere
         self.count_read, count_write = os.pipe()
         self.pid = os.fork()
