@@ -98,7 +98,7 @@ class StoreRounds {
     const auto said = store_.get(prefix_ + "/given_up", milliseconds(1));
     if (!said.ok()) {
       if (Status ended = look_for_the_ended(key); !ended.ok()) return ended;
-      return look_at_links();
+      return endpoint_ != nullptr ? endpoint_->look_for_the_gone() : Status();
     }
     char* rest = nullptr;
     const int who = static_cast<int>(std::strtol(said->c_str(), &rest, 10));
@@ -147,14 +147,6 @@ class StoreRounds {
     return {};
   }
 
-  // A rank that gives up closes its links a moment before it says why: the second look decides.
-  Status look_at_links() {
-    const Status cut = endpoint_ != nullptr ? endpoint_->look_for_the_gone() : Status();
-    if (!cut.ok() && !seemed_cut_.ok()) return cut;
-    seemed_cut_ = cut;
-    return {};
-  }
-
   Status nobody(const std::vector<int>& absent) const {
     return {
         Code::timed_out,
@@ -174,7 +166,6 @@ class StoreRounds {
   Nanoseconds deadline_;
   Nanoseconds timeout_;
   transport::Endpoint* endpoint_ = nullptr;
-  Status seemed_cut_;
 };
 
 constexpr char kSelf = '-';

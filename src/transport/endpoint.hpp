@@ -71,8 +71,9 @@ class Endpoint {
   virtual MemoryRef find_region(const void*, std::size_t, std::span<const int>) const { return {}; }
   virtual std::uint64_t regions_version() const { return 0; }
 
-  // Whether a peer is gone, asked without reading anything: for those who wait for the ranks elsewhere
-  // and do not poll. Not beside a poll.
+  // Whether a peer is gone that seemed so at the look before, asked without reading anything: for those
+  // who wait for the ranks elsewhere and do not poll. Not beside a poll. A rank that gives up because of
+  // another closes its links a moment before it says why, and is not the one to be named.
   virtual Status look_for_the_gone() { return {}; }
   // How long this process itself has stood still, if that was for longer than `peer` waits for a sign of
   // life (Config::dead_after) and not long ago, and the peer gave none itself since; else 0. Any thread.

@@ -95,15 +95,11 @@ Status Joining::watch_processes() {
   return {};
 }
 
-// Whether somebody has given up, or a link is at its end before the last one is there. A rank that gives
-// up closes its links a moment before it says why: the second look decides.
+// Whether somebody has given up, or a link is at its end before the last one is there.
 Status Joining::look_around() {
   if (watch_)
     if (Status status = watch_(); !status.ok()) return status;
-  const Status cut = endpoint_.look_for_the_gone();
-  if (!cut.ok() && !seemed_gone_.ok()) return cut;
-  seemed_gone_ = cut;
-  return {};
+  return endpoint_.look_for_the_gone();
 }
 
 Status Joining::gone(int peer, const std::string& why) const {

@@ -102,7 +102,6 @@ class Joining {
   RefusalLog refusals_;
   std::map<Id, std::unique_ptr<Attempt>> attempts_;
   Id attempts_made_ = 0;
-  Status seemed_gone_;  // at the last look; a second look decides
   Opening::Watch watch_;
   Nanoseconds timeout_{0};
   Nanoseconds deadline_{0};

@@ -163,12 +163,16 @@ bool LinkedEndpoint::give_up_silent(MessageSink& sink) {
 }
 
 Status LinkedEndpoint::look_for_the_gone() {
+  std::map<int, std::string> gone_now;
   for (const auto& lifeline : lifelines_)
     if (lifeline->is_cut())
-      return gone(lifeline->peer(), "is gone: its process ended without destroying its group");
+      gone_now[lifeline->peer()] = "is gone: its process ended without destroying its group";
   for (int peer = 0; peer < parts_.size; ++peer)
     if (const Link* link = links_[static_cast<std::size_t>(peer)].get(); link && link->is_cut())
-      return gone(peer, "is gone: it closed its connection");
+      gone_now.try_emplace(peer, "is gone: it closed its connection");
+  std::swap(gone_now, seemed_gone_);
+  for (const auto& [peer, why] : seemed_gone_)
+    if (gone_now.contains(peer)) return gone(peer, why);
   return {};
 }
 

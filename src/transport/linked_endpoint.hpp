@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,7 @@ class LinkedEndpoint final : public Endpoint {
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;
   std::atomic<bool> has_news_{true};  // the reactor has something: sleep saw it, poll is to look
+  std::map<int, std::string> seemed_gone_;  // at the last look, and why
   Nanoseconds dead_after_{0};
   std::unique_ptr<Pulse> pulse_;
   ForkGuard fork_guard_;
