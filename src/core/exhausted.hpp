@@ -19,11 +19,15 @@ namespace tutti {
 Status out_of_address_space() noexcept;
 Status out_of_threads(const std::system_error& error);
 
-// What `body` returns: a Status or a Result; Code::out_of_memory if it found the machine exhausted.
-template <class Body>
-std::invoke_result_t<Body> or_exhausted(Body&& body) {
+// What `body` returns: a Status or a Result, ok where it returns nothing; Code::out_of_memory if it found
+// the machine exhausted.
+template <class Body, class Returned = std::invoke_result_t<Body>>
+std::conditional_t<std::is_void_v<Returned>, Status, Returned> or_exhausted(Body&& body) {
   try {
-    return std::forward<Body>(body)();
+    if constexpr (std::is_void_v<Returned>)
+      return std::forward<Body>(body)(), Status();
+    else
+      return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
     return out_of_address_space();
   } catch (const std::system_error& error) {

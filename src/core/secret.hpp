@@ -24,6 +24,7 @@ class Secret {
   Secret() = default;
   template <std::convertible_to<std::string_view> Bytes>
   Secret(const Bytes& bytes) : bytes_(std::string_view(bytes)) {}
+  Secret(std::string&& bytes) noexcept : bytes_(std::move(bytes)) { wipe(bytes); }
   Secret(const Secret& other) = default;
   Secret(Secret&& other) noexcept : bytes_(std::move(other.bytes_)) { wipe(other.bytes_); }
   Secret& operator=(Secret other) noexcept {

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/auth.hpp"
 #include "core/check.hpp"
-#include "core/derived_key.hpp"
 #include "core/sockets.hpp"
 
 namespace tutti {
@@ -50,8 +50,10 @@ int to_socket(BIO* bio, const char* data, int bytes) {
     const std::size_t of_knock = std::min(static_cast<std::size_t>(sent), knock.size());
     knock.erase(0, of_knock);
     sent -= static_cast<ssize_t>(of_knock);
-    if (sent == 0) errno = EAGAIN;
-    if (sent == 0) sent = -1;
+    if (sent == 0) {  // of what OpenSSL has given
+      errno = EAGAIN;
+      sent = -1;
+    }
   }
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
   return static_cast<int>(sent);
@@ -167,8 +169,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const Config& confi
   if (!config.tls) return std::shared_ptr<const TlsContext>();
   std::shared_ptr<TlsContext> made(new TlsContext());
   made->bytes_per_key_ = bytes_per_key;
-  made->key_ = derived_key(secret, "tutti tls key");
-  made->knock_key_ = derived_key(secret, "tutti knock key");
+  made->key_ = hmac_sha256(secret, "tutti tls key");
+  made->knock_key_ = hmac_sha256(secret, "tutti knock key");
   if (Status status = made->set_up(config); !status.ok()) return status.annotate("TUTTI_TLS");
   return std::shared_ptr<const TlsContext>(std::move(made));
 }

@@ -20,6 +20,9 @@ namespace {
 constexpr long kAlert = 64;
 // How often a blocking call that waits asks whether it was interrupted.
 constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
+// How long the owner of a group that has failed waits until that is written down.
+constexpr Nanoseconds kReportPatience = std::chrono::seconds(2);
+constexpr Nanoseconds kReportTurn = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -246,10 +249,7 @@ bool Channel::try_step() {
 // Where memory runs out in the middle of something, the group is over: half of it was done.
 template <class Body>
 Status Channel::with_baton(const Body& body) {
-  const Status status = or_exhausted([&] {
-    body();
-    return Status();
-  });
+  const Status status = or_exhausted(body);
   if (!status.ok()) fail(status, true);
   return status;
 }
@@ -281,8 +281,8 @@ bool Channel::drain_inbox() {
   if (!inbox_.take(draining_, posting_)) return false;
   for (Incoming& message : draining_) {
     handle(message);
-    message.segment.lease =
-        0;  // it is not to be given back again, should the next one find no memory
+    // Not to be given back again, should the next one find no memory.
+    message.segment.lease = 0;
   }
   draining_.clear();
   for (Posting& posting : posting_) point_to_point_.post(std::move(posting));
@@ -356,15 +356,24 @@ void Channel::end_failed() {
   std::shared_ptr<FailureSink> failures = engine_->hold_failures();
   tear_down();
   if (failures) failures->on_failure(*this, health());
+  reporter_ = std::this_thread::get_id();
   complete_all();
-  if (!failures) return;
   baton_.unlock();
-  (void)or_exhausted([&] {
-    failures->report_failure(*this, health());
-    return Status();
-  });
+  if (failures) (void)or_exhausted([&] { failures->report_failure(*this, health()); });
   failures.reset();
+  reporter_ = std::thread::id();
   baton_.lock();
+}
+
+// Whoever has heard of the failure may end the process, and with it the thread that writes. A disk that
+// takes its time does not hold up more than that.
+void Channel::await_report() const {
+  const auto is_under_way = [&] {
+    const std::thread::id reporter = reporter_;
+    return reporter != std::thread::id() && reporter != std::this_thread::get_id();
+  };
+  const Nanoseconds last = steady_clock().now() + kReportPatience;
+  while (is_under_way() && steady_clock().now() < last) std::this_thread::sleep_for(kReportTurn);
 }
 
 // Works end with the baton put down, so that their callbacks may start operations; the caller of
@@ -383,10 +392,7 @@ void Channel::complete_all() {
   baton_.unlock();
   // One whose callbacks have no memory does not keep the others waiting.
   for (const Completion& completion : completions)
-    (void)or_exhausted([&] {
-      completion.work->complete(completion.status, completion.received);
-      return Status();
-    });
+    (void)or_exhausted([&] { completion.work->complete(completion.status, completion.received); });
   engine_->notify();
   baton_.lock();
 }
@@ -397,7 +403,7 @@ void Channel::fail(const Status& status, bool tell_others) {
   if (!inbox_.fail(status)) return;
   // The others first: once our caller knows, it may go, and they would see only that.
   // Without memory to say it in they see that, after all.
-  if (tell_others) (void)or_exhausted([&] { return tell(status), Status(); });
+  if (tell_others) (void)or_exhausted([&] { tell(status); });
   inbox_.announce_failure();
   engine_->kick();
   std::vector<std::weak_ptr<Channel>> children;
@@ -426,7 +432,15 @@ void Channel::let_go(const Channel& child) {
 }
 
 void Channel::end(const Status& status) {
-  std::scoped_lock lock(baton_);
+  {
+    std::scoped_lock lock(baton_);
+    end_in_hand(status);
+  }
+  await_report();
+}
+
+void Channel::end_in_hand(const Status& status) {
+  if (!torn_down_ && inbox_.has_failed()) end_failed();  // and nobody has stepped since
   (void)inbox_.fail(status);
   if (!torn_down_) tear_down();
   complete_all();
@@ -462,7 +476,7 @@ void Channel::tear_down() {
   };
   if (current_) {
     if (prepared_) prepared_->run().abandon();
-    (void)or_exhausted([&] { return log_.ended(*current_, status, is_mapped()), Status(); });
+    (void)or_exhausted([&] { log_.ended(*current_, status, is_mapped()); });
     arrivals_.end();
     end(*current_);
     current_.reset();
@@ -478,8 +492,7 @@ void Channel::tear_down() {
 // A lease that there is no memory to give back with is the link's loss, and nobody else's.
 template <class Messages>
 void Channel::release_all(Messages& messages) {
-  for (const Incoming& message : messages)
-    (void)or_exhausted([&] { return release(message), Status(); });
+  for (const Incoming& message : messages) (void)or_exhausted([&] { release(message); });
   messages.clear();
 }
 

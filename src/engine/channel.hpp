@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -104,7 +105,7 @@ class Channel final : public GroupView,
   // Why this rank does not: the others took it for dead.
   Status exclusion() const;
   // Ends what is still under way with `status`, here only, as no failure of the group: its owner
-  // goes.
+  // goes. A failure that came before is reported by then.
   void end(const Status& status);
   // Sends a failure to the other members.
   void tell(const Status& status);
@@ -159,6 +160,8 @@ class Channel final : public GroupView,
   void update_deadline();
   void complete_all();
   void end_failed();
+  void await_report() const;
+  void end_in_hand(const Status& status);
   void tear_down();
   void release(const Incoming& message);
   template <class Messages>
@@ -177,6 +180,8 @@ class Channel final : public GroupView,
   std::atomic<int> driven_{0};  // threads that wait here
   WaitPattern wait_pattern_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
+  std::atomic<std::thread::id>
+      reporter_{};  // who writes about the group's failure, as long as it does
 
   // Owned by the holder of the baton.
   std::unique_ptr<HostMemory> memory_;  // null: ranks do not all share a host

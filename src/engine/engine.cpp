@@ -241,10 +241,7 @@ void Engine::between_polls(const std::function<void(transport::Endpoint&)>& body
 bool Engine::poll_once(bool before_sleeping) {
   if (!poll_lock_.try_lock()) return false;
   bool moved = true;
-  const Status exhausted = or_exhausted([&] {
-    moved = endpoint_->poll(*this);
-    return Status();
-  });
+  const Status exhausted = or_exhausted([&] { moved = endpoint_->poll(*this); });
   polls_.fetch_add(1, std::memory_order_release);
   poll_lock_.unlock();
   // What had come is lost: whichever group it was for cannot go on.

@@ -437,7 +437,7 @@ void PointToPoint::abandon(const Status& status) {
   ended_.reserve(ended_.size() + open());
   const auto release = [&](int peer, const Segment& segment) {
     if (segment.lease != 0)
-      (void)or_exhausted([&] { return group_.link_to(peer).release(segment.lease), Status(); });
+      (void)or_exhausted([&] { group_.link_to(peer).release(segment.lease); });
   };
   for (const Unexpected& message : unexpected_) release(message.peer, message.segment);
   unexpected_.clear();

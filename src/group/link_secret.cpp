@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/auth.hpp"
-#include "core/derived_key.hpp"
 #include "core/process_hooks.hpp"
 #include "store/trust.hpp"
 
@@ -57,8 +56,8 @@ Result<Secret> LinkSecret::key(const std::string& word, const GroupOptions& opti
                               "them the same (TUTTI_SECRET_FILE), or none",
                               options.name, rank_0_has_one ? "a" : "no", options.rank,
                               rank_0_has_one ? "none" : "one"));
-  return derived_key(own_.empty() ? std::string_view(word) : std::string_view(own_),
-                     fmt::format("tutti links {} {}", epoch, options.name));
+  return Secret(hmac_sha256(own_.empty() ? std::string_view(word) : std::string_view(own_),
+                            fmt::format("tutti links {} {}", epoch, options.name)));
 }
 
 }  // namespace tutti::group

@@ -82,7 +82,7 @@ class Loop {
  private:
   template <class Body>
   void serve(ConnectionId id, const Body& body);
-  Status go_on(Nanoseconds now);
+  void go_on(Nanoseconds now);
   void accept_some(Nanoseconds now);
   void take_in(Descriptor socket, Nanoseconds now);
   void read_from(ConnectionId id, Nanoseconds now);
@@ -120,7 +120,7 @@ void Loop::run() {
         if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, now);
       });
     }
-    if (or_exhausted([&] { return go_on(now); }).ok()) continue;
+    if (or_exhausted([&] { go_on(now); }).ok()) continue;
     accept_again_ = now + kAcceptPause;
     listen(false);
   }
@@ -130,19 +130,14 @@ void Loop::run() {
 // said: not the server.
 template <class Body>
 void Loop::serve(ConnectionId id, const Body& body) {
-  const Status status = or_exhausted([&] {
-    body();
-    return Status();
-  });
-  if (!status.ok()) drop(id);
+  if (!or_exhausted(body).ok()) drop(id);
 }
 
-Status Loop::go_on(Nanoseconds now) {
+void Loop::go_on(Nanoseconds now) {
   state_.advance(now);
   accept_some(now);
   for (ConnectionId id : state_.take_active()) serve(id, [&] { flush(id); });
   for (const auto& [address, why] : state_.take_refusals()) refusals_.note(address, why, now);
-  return {};
 }
 
 int Loop::sleep_ms() const {

@@ -61,10 +61,7 @@ void Pulse::run() {
   while (!stop_) {
     lock.unlock();
     // Short of memory: what this turn has left undone the next one does.
-    (void)or_exhausted([this] {
-      tick(time_now());
-      return Status();
-    });
+    (void)or_exhausted([this] { tick(time_now()); });
     lock.lock();
     if (!stop_) stopped_.wait_for(lock, tick_);
   }

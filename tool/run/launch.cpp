@@ -57,10 +57,7 @@ Status look_for_room(const RunOptions& options, const Config& config) {
 
 Result<Secret> find_secret(const RunOptions& options) {
   if (!options.secret_file.empty()) return read_secret_file(options.secret_file);
-  std::string made = random_bytes(kSecretBytes);
-  Secret secret(made);
-  wipe(made);
-  return secret;
+  return Secret(random_bytes(kSecretBytes));
 }
 
 void add_to_environment(const std::vector<std::string>& variables) {

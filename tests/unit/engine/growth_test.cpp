@@ -1,11 +1,8 @@
 // What a peer that is linked and keeps to nothing can make a rank hold: so much, and then the group ends
 // by its name.
-#include <gtest/gtest.h>
-
-#include "engine/engine.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/numbers.hpp"
-#include "support/transports/inproc_endpoints.hpp"
+#include "support/transports/engine_of_two.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -14,26 +11,14 @@ using transport::Header;
 using transport::header_for;
 using transport::MessageKind;
 
-class Growth : public testing::Test {
+class Growth : public test::EngineOfTwo {
  protected:
   static constexpr std::uint32_t kGroup = 1;
   static constexpr int kMany = 200'000;
 
   void SetUp() override {
-    Config config;
-    config.progress_thread = false;
-    auto endpoints = transport::make_inproc_endpoints(2, config);
-    ASSERT_TRUE(endpoints.ok()) << endpoints.status().to_string();
-    peer_ = std::move((*endpoints)[1]);
-    EngineOptions options;
-    options.endpoint = std::move((*endpoints)[0]);
-    options.config = config;
-    engine_ = Engine::create(std::move(options));
-    ChannelOptions group;
-    group.id = kGroup;
-    group.members = {0, 1};
-    group.host_of = {0, 0};
-    channel_ = engine_->open_channel(std::move(group));
+    EngineOfTwo::SetUp();
+    if (!HasFatalFailure()) channel_ = open(kGroup);
   }
 
   // Until the group has had enough; how many that took.
@@ -51,8 +36,6 @@ class Growth : public testing::Test {
     EXPECT_EQ(channel_->health().peer(), 1);
   }
 
-  std::unique_ptr<transport::Endpoint> peer_;
-  std::shared_ptr<Engine> engine_;
   std::shared_ptr<Channel> channel_;
 };
 
