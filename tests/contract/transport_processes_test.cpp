@@ -67,7 +67,12 @@ class TwoProcesses {
     if (!read_fully(socket, theirs.data(), theirs.size(), deadline).ok()) return nullptr;
     auto endpoint = (*opening)->connect(
         rank == 0 ? std::vector{mine, theirs} : std::vector{theirs, mine}, kWaitAtMost);
-    return endpoint.ok() ? std::move(*endpoint) : nullptr;
+    if (!endpoint.ok()) return nullptr;
+    // One that dies before the other has its link is another story.
+    char linked = 'l';
+    const bool both = write_fully(socket, &linked, sizeof linked, deadline).ok() &&
+                      read_fully(socket, &linked, sizeof linked, deadline).ok();
+    return both ? std::move(*endpoint) : nullptr;
   }
 };
 
