@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "engine/numbers.hpp"
-#include "engine/vote.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -15,6 +14,7 @@ using namespace std::chrono_literals;
 // How long the others may take to come and to say what they have called, and how often those who
 // have not come yet are asked again.
 constexpr Nanoseconds kHearFor = 250ms;
+constexpr Nanoseconds kHearWhileTied = 2s;
 constexpr Nanoseconds kAskAgain = 25ms;
 
 // What pairs know is nothing that all can compare.
@@ -50,14 +50,16 @@ void Dispute::note_report(int peer, const ActivityReport& report, std::uint64_t 
 Status Dispute::judge(Nanoseconds now) {
   const bool all_known =
       std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call.has_value(); });
-  if (until_.count() == 0) until_ = deadline_after(now, kHearFor);
-  if (all_known || now >= until_) return verdict();
+  if (asked_.count() == 0) asked_ = now;
+  const bool had_time =
+      now >= asked_ + kHearFor && (now >= asked_ + kHearWhileTied || !votes().tied);
+  if (all_known || had_time) return verdict();
   if (now >= next_question_) ask(now);
   return {};
 }
 
 void Dispute::ask(Nanoseconds now) {
-  next_question_ = std::min(deadline_after(now, kAskAgain), until_);
+  next_question_ = now + kAskAgain;
   for (int peer : members_.others())
     if (!knows(peer)) members_.send(peer, transport::MessageKind::query, nullptr, 0);
 }
@@ -72,12 +74,16 @@ std::string Dispute::words_of(const Fingerprint& call) const {
   return words;
 }
 
-Status Dispute::verdict() const {
+Vote Dispute::votes() const {
   std::vector<Said> said;
   for (int rank = 0; rank < members_.size(); ++rank)
     if (const auto& call = calls_[static_cast<std::size_t>(rank)])
       said.push_back({rank, words_of(*call)});
-  Vote found = vote(said, [&](int rank) { return members_.where(rank); });
+  return vote(said, [&](int rank) { return members_.where(rank); });
+}
+
+Status Dispute::verdict() const {
+  Vote found = votes();
   if (found.culprit < 0) {  // only the two of them differ, in what only they know
     const int self = members_.rank();
     found.culprit = std::max(self, peer_);

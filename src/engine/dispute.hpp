@@ -2,7 +2,7 @@
 //
 // Whoever finds a difference asks the others before it says anything: the one that it stumbled over
 // may be right, and itself wrong. All who ask hear the same, and come to the same verdict (vote.hpp).
-// Those who do not answer in time have no vote.
+// Those who do not answer in time have no vote; they get more of it where the others are tied.
 //
 // Thread-safety  none: the baton's holder.
 #pragma once
@@ -15,6 +15,7 @@
 #include "core/clock.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/members.hpp"
+#include "engine/vote.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::engine {
@@ -43,6 +44,7 @@ class Dispute {
  private:
   void ask(Nanoseconds now);
   std::string words_of(const Fingerprint& call) const;
+  Vote votes() const;
   Status verdict() const;
 
   const Members& members_;
@@ -50,7 +52,7 @@ class Dispute {
   int peer_ = -1;               // over whom this rank stumbled
   Fingerprint mine_, theirs_;   // with what only the two know
   std::vector<std::optional<Fingerprint>> calls_;
-  Nanoseconds until_{0};  // 0: nobody was asked yet
+  Nanoseconds asked_{0};  // when for the first time; 0: nobody was yet
   Nanoseconds next_question_{0};
 };
 

@@ -48,6 +48,7 @@ Vote vote(const std::vector<Said>& said, const std::function<std::string(int ran
   Vote result;
   for (std::size_t i = 0; i < sides.size(); ++i) {
     const Side& side = sides[i];
+    result.tied |= &side != &*right && side.ranks.size() == right->ranks.size();
     if (result.culprit < 0 && side.words != right->words) result.culprit = side.ranks[0];
     if (i < kMostSides)
       result.table += fmt::format("{}{} called {}", i == 0 ? "" : ", ", names_of(side.ranks, where),

@@ -19,6 +19,7 @@ struct Said {
 
 struct Vote {
   int culprit = -1;   // -1: all say the same
+  bool tied = false;  // as many say something else
   std::string table;  // "ranks 0, 2 called a(), rank 1 (host b, pid 7) called b()"
 };
 

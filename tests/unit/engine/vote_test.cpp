@@ -29,6 +29,13 @@ TEST(Vote, sides_with_the_lowest_rank_when_opinions_are_as_strong) {
   EXPECT_EQ(ask({"a()", "b()", "c()"}).culprit, 1);
 }
 
+TEST(Vote, is_tied_where_as_many_say_something_else) {
+  EXPECT_TRUE(ask({"a()", "b()"}).tied);
+  EXPECT_TRUE(ask({"a()", "b()", "c()", "b()", "a()"}).tied);
+  EXPECT_FALSE(ask({"a()", "b()", "b()"}).tied);
+  EXPECT_FALSE(ask({"a()", "a()"}).tied);
+}
+
 TEST(Vote, names_nobody_when_all_agree) { EXPECT_EQ(ask({"a()", "a()"}).culprit, -1); }
 
 TEST(Vote, tells_who_called_what) {
