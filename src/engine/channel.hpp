@@ -180,8 +180,8 @@ class Channel final : public GroupView,
   std::atomic<int> driven_{0};  // threads that wait here
   WaitPattern wait_pattern_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
-  std::atomic<std::thread::id>
-      reporter_{};  // who writes about the group's failure, as long as it does
+  // Who writes about the group's failure, as long as it does.
+  std::atomic<std::thread::id> reporter_{};
 
   // Owned by the holder of the baton.
   std::unique_ptr<HostMemory> memory_;  // null: ranks do not all share a host

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // How long the others may take to come and to say what they have called, and how often those who
-// have not come yet are asked again.
+// have not come yet are asked again. Longer where those who were heard are tied: one more would decide.
 constexpr Nanoseconds kHearFor = 250ms;
 constexpr Nanoseconds kHearWhileTied = 2s;
 constexpr Nanoseconds kAskAgain = 25ms;

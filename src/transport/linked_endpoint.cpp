@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "core/check.hpp"
 
@@ -170,9 +171,9 @@ Status LinkedEndpoint::look_for_the_gone() {
   for (int peer = 0; peer < parts_.size; ++peer)
     if (const Link* link = links_[static_cast<std::size_t>(peer)].get(); link && link->is_cut())
       gone_now.try_emplace(peer, "is gone: it closed its connection");
-  std::swap(gone_now, seemed_gone_);
+  const auto gone_before = std::exchange(seemed_gone_, std::move(gone_now));
   for (const auto& [peer, why] : seemed_gone_)
-    if (gone_now.contains(peer)) return gone(peer, why);
+    if (gone_before.contains(peer)) return gone(peer, why);
   return {};
 }
 
