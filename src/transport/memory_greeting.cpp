@@ -30,16 +30,8 @@ bool is_not_there_yet() { return errno == EAGAIN || errno == EWOULDBLOCK || errn
 
 MemoryGreeting::MemoryGreeting(const Party& party, const NewPeer& peer, bool same_process)
     : party_(party), peer_(peer), same_process_(same_process) {
-  // The kernel, too, must say that it is the same process before an address is followed.
+  // The kernel, too, must say that it is the same process.
   offers_ = same_process ? peer.process == ::getpid() : party.window->memory() >= 0;
-}
-
-MemoryGreeting::~MemoryGreeting() {
-  // The peer may be about to follow the address of our window: then the window has to stay for
-  // good.
-  const bool exposed =
-      same_process_ && offers_ && stage_ != GreetingStage::begin && stage_ != GreetingStage::over;
-  if (exposed) new std::shared_ptr<Window>(party_.window);
 }
 
 Result<bool> MemoryGreeting::step(ByteStreamRef stream) {
@@ -65,7 +57,7 @@ Result<bool> MemoryGreeting::send_offer(int socket) {
     offer.kind = same_process_ ? kSameProcess : kSharedMemory;
     offer.lanes = window.shape().lanes;
     offer.bytes = window.bytes();
-    offer.window = reinterpret_cast<std::uintptr_t>(&window);
+    offer.window = window.number();
     descriptors[0] = window.memory();
     descriptors[1] = window.bell();
   }
@@ -86,8 +78,7 @@ Result<bool> MemoryGreeting::take_offer(int socket) {
 
   const bool agreed = offers_ && offer.lanes == party_.window->shape().lanes;
   if (agreed && same_process_ && offer.kind == kSameProcess && offer.pid == ::getpid()) {
-    theirs_ =
-        reinterpret_cast<Window*>(static_cast<std::uintptr_t>(offer.window))->shared_from_this();
+    theirs_ = Window::created_here(offer.window);
   } else if (agreed && !same_process_ && offer.kind == kSharedMemory && descriptors[0] &&
              descriptors[1]) {
     auto window = Window::attach(std::move(descriptors[0]), std::move(descriptors[1]), offer.bytes,
@@ -108,7 +99,7 @@ Result<bool> MemoryGreeting::take_verdict(int socket) {
   if (got < 0 && is_not_there_yet()) return false;
   if (got != 1)
     return Status(Code::io, fmt::format("rank {} hung up before there was a link", peer_.rank));
-  stage_ = GreetingStage::over;  // the peer has answered: it follows no address any more
+  stage_ = GreetingStage::over;
   if (theirs_ && verdict == kYes) return true;
   // Whatever was wrong with the memory of the two, something else may link them.
   return Status(Code::unsupported,

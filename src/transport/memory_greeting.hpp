@@ -1,6 +1,6 @@
 // transport/memory_greeting.hpp - two ranks of one host show each other their windows.
 //
-// Both send an offer, an address within one process, descriptors between two, and then a verdict:
+// Both send an offer, a number within one process, descriptors between two, and then a verdict:
 // whether the other's window could be used. docs/formats/wire.md has the bytes.
 #pragma once
 
@@ -11,7 +11,6 @@ namespace tutti::transport {
 class MemoryGreeting final : public Greeting {
  public:
   MemoryGreeting(const Party& party, const NewPeer& peer, bool same_process);
-  ~MemoryGreeting() override;
 
   Result<bool> step(ByteStreamRef stream) override;
   // When they have agreed.

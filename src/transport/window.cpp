@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "core/check.hpp"
@@ -53,6 +55,34 @@ Status check_bell(int bell, int rank) {
       (flags & O_NONBLOCK) != 0)
     return {};
   return Status(Code::corrupt, fmt::format("the bell of rank {} is none", rank));
+}
+
+// The windows of this process. Ranks of one process name theirs by number: an address could be followed
+// when its window is gone.
+class WindowsHere {
+ public:
+  std::uint64_t add(const std::shared_ptr<Window>& window) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(windows_, [](const auto& each) { return each.second.expired(); });
+    windows_.emplace(++last_, window);
+    return last_;
+  }
+  std::shared_ptr<Window> find(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = windows_.find(number);
+    return found == windows_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::weak_ptr<Window>> windows_;
+  std::uint64_t last_ = 0;
+};
+
+WindowsHere& windows_here() {
+  // Never destroyed: a rank may join, or leave, while its process ends.
+  static WindowsHere& windows = *new WindowsHere;
+  return windows;
 }
 
 }  // namespace
@@ -113,7 +143,12 @@ Result<std::shared_ptr<Window>> Window::create(int rank, const WindowShape& shap
   head.bytes = bytes;
   head.pid = ::getpid();
   head.magic = kWindowMagic;
+  window->number_ = windows_here().add(window);
   return window;
+}
+
+std::shared_ptr<Window> Window::created_here(std::uint64_t number) {
+  return windows_here().find(number);
 }
 
 Result<std::shared_ptr<Window>> Window::attach(Descriptor memory, Descriptor bell,

@@ -92,10 +92,12 @@ struct WindowShape {
   std::size_t bytes() const;
 };
 
-class Window : public std::enable_shared_from_this<Window> {
+class Window {
  public:
   // This rank's own. `shared`: other processes are going to map it.
   static Result<std::shared_ptr<Window>> create(int rank, const WindowShape& shape, bool shared);
+  // One that was created in this process, by its number; null once its owner is rid of it.
+  static std::shared_ptr<Window> created_here(std::uint64_t number);
   // A peer's, from its descriptors; read-only. Code::corrupt or mismatch if it is not one of ours,
   // with `lanes` lanes.
   static Result<std::shared_ptr<Window>> attach(Descriptor memory, Descriptor bell,
@@ -114,6 +116,7 @@ class Window : public std::enable_shared_from_this<Window> {
   std::size_t bytes() const { return mapping_.bytes(); }
   int memory() const { return memory_.get(); }
   int bell() const { return bell_.get(); }
+  std::uint64_t number() const { return number_; }  // 0: attached
 
   // Wakes the owner out of its sleep.
   void ring() const noexcept;
@@ -123,6 +126,7 @@ class Window : public std::enable_shared_from_this<Window> {
   Descriptor memory_;  // empty: not shared with other processes
   Descriptor bell_;    // eventfd on which the owner sleeps
   WindowShape shape_;
+  std::uint64_t number_ = 0;
 };
 
 }  // namespace tutti::transport
