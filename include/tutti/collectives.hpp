@@ -3,6 +3,10 @@
 // Each comes in two forms: `x` blocks in this thread and returns a Status, `x_async` returns a
 // Work. A call with one buffer is in place. Counts are in elements.
 //
+// Buffers may be on a GPU, all of a call on the same one. Then `x` does not block: it is `x_async` and
+// Work::wait_on for options.stream, so that what the caller puts there next finds the result. Only
+// send and recv still do, because the message's source and size are known when it has come.
+//
 // Zero elements are not an error anywhere. Ranks that pass different counts, types, roots or
 // reductions where they must agree all get Code::mismatch, which names who called what.
 //
@@ -26,8 +30,10 @@ struct CallOptions {
   // How long the operation may take; zero: the group's.
   std::chrono::nanoseconds timeout{0};
   Algorithm algorithm = Algorithm::automatic;
-  void* stream = nullptr;  // opaque; must be null: there are no streams on CPU
-  const char* name = "";   // shown in logs and traces; lent until the Work is done
+  // With buffers on a GPU: the caller's stream, a CUstream or cudaStream_t; null is the legacy default
+  // stream. The operation begins behind what is in it. With buffers in CPU memory it must be null.
+  void* stream = nullptr;
+  const char* name = "";  // shown in logs and traces; lent until the Work is done
   // A blocking call that has to wait asks this some ten times a second, in its own thread; true
   // aborts the group. For callers with a Ctrl-C of their own, such as interpreters.
   bool (*interrupted)() = nullptr;

@@ -67,6 +67,12 @@ struct Config {
   // Whether every frame on tcp carries checksums; off only where both sides say so.
   // TUTTI_TCP_CHECKSUM
   bool tcp_checksum = true;
+  // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
+  // "memops" or "kernel".  TUTTI_CUDA_MEET
+  std::string cuda_meet = "auto";
+  // How they reach each other's device memory: "auto", "ipc" (mapped, or an error), or "staged" (through
+  // host memory).  TUTTI_CUDA_REACH
+  std::string cuda_reach = "auto";
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

@@ -61,7 +61,8 @@ struct Prediction {
   Algorithm algorithm = Algorithm::automatic;
 };
 
-// Memory that every rank of the group on this host has mapped: collectives on it copy nothing.
+// Memory that every rank of the group on this host has mapped: collectives on it copy nothing. On a GPU
+// `data` is an address of the device.
 // It lives until the last handle and the group are gone.
 struct SymmetricMemory {
   void* data = nullptr;
@@ -120,8 +121,13 @@ class Group : public Collectives {
   virtual Result<std::shared_ptr<Group>> grow(std::shared_ptr<Store> store, int most,
                                               GroupOptions options = {}) = 0;
 
-  // Collective. Contents are zero at first.
-  virtual Result<SymmetricMemory> allocate(std::size_t bytes) = 0;
+  // Collective. Contents are zero at first. On a GPU: the one that this rank's groups use already, else the
+  // calling thread's current one.
+  virtual Result<SymmetricMemory> allocate(std::size_t bytes, Device device = Device::cpu) = 0;
+  // Memory of a GPU that this rank is about to free, by the address where its allocation begins: ranks
+  // that have mapped it let go of it, for which they get a tenth of a second. What no group has seen is
+  // no error. Any thread. Without it a freed allocation stays mapped until another takes its address.
+  virtual void forget(const void* allocation) = 0;
   // `bytes` is the whole array, as nccl-tests count it.
   virtual Result<Prediction> predict(Collective collective, std::size_t bytes) = 0;
   // Ends all pending and later operations on every rank with Code::aborted and this reason.

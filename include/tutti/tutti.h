@@ -7,7 +7,9 @@
  *                function that ends it, which takes NULL too.
  * Structs        begin with their size (start from the TUTTI_..._INIT macros), so that programs
  *                built against another version's header go on working.
- * Buffers        are lent from the call until it returns, or until its work is done.
+ * Buffers        are lent from the call until it returns, or until its work is done. On a GPU a call that
+ *                returns has only been put behind what is in its stream (collectives.hpp): the buffers
+ *                are lent until that stream has come to what follows it.
  * Thread-safety  as in C++: starts on one group must not overlap in time; any thread may wait.
  * Failure        no exception crosses this border.
  *
@@ -234,6 +236,14 @@ TUTTI_API size_t tutti_group_describe(const tutti_group* group, char* text, size
 /* Collective. Memory that every rank on this host has mapped, zero at first. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_allocate(tutti_group* group, size_t bytes,
                                                              tutti_memory** memory);
+/* The same on `device`; tutti_memory_data is then an address of the device. On a GPU: the one that this
+ * rank's groups use already, else the calling thread's current one. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_allocate_on(tutti_group* group, size_t bytes,
+                                                                tutti_device device,
+                                                                tutti_memory** memory);
+/* Memory of a GPU that this rank is about to free, by the address where its allocation begins: ranks that
+ * have mapped it let go of it. What no group has seen is no error, nor is a null group. Any thread. */
+TUTTI_API void tutti_group_forget(tutti_group* group, const void* allocation);
 TUTTI_API void* tutti_memory_data(const tutti_memory* memory);
 TUTTI_API size_t tutti_memory_bytes(const tutti_memory* memory);
 TUTTI_API void tutti_memory_free(tutti_memory* memory);
@@ -268,6 +278,10 @@ typedef struct tutti_received {
 /* Blocks, driving the operation meanwhile. A negative timeout waits for good; one that passes is
  * TUTTI_TIMED_OUT and leaves the operation under way. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_wait(tutti_work* work, int64_t timeout_ns);
+/* For operations on a GPU: what is put into `stream` (a CUstream or cudaStream_t) from now on waits for
+ * the operation; this thread does not. A failure that comes later is in tutti_work_status and
+ * tutti_group_health. On CPU memory the same as tutti_work_wait without a timeout. */
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_wait_on(tutti_work* work, void* stream);
 TUTTI_API int tutti_work_done(const tutti_work* work); /* never blocks */
 /* The outcome when done, ok before that. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_work_status(const tutti_work* work);
@@ -288,11 +302,16 @@ typedef struct tutti_call_options {
   size_t size;
   int64_t timeout_ns; /* 0: the group's */
   tutti_algorithm algorithm;
-  void* stream;     /* opaque; must be NULL: there are no streams on CPU */
+  /* With buffers on a GPU: the caller's stream, a CUstream or cudaStream_t; NULL is the legacy default
+   * stream. The operation begins behind what is in it. With buffers in CPU memory it must be NULL. */
+  void* stream;
   const char* name; /* shown in logs and traces; lent until the work is done; may be NULL */
+  /* Where the memory is that the functions named after an operation get. In tutti_call and
+   * tutti_transfer each buffer says so itself, and this is not looked at. */
+  tutti_device device;
 } tutti_call_options;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL }
+  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL, TUTTI_CPU }
 
 /* An input is only read. */
 typedef struct tutti_buffer {
@@ -301,9 +320,12 @@ typedef struct tutti_buffer {
   size_t count;
   tutti_dtype dtype;
   tutti_device device;
+  /* A CUevent or cudaEvent_t after which the contents are there, in collectives on a GPU; NULL: they are
+   * when the stream has come to the call. */
+  void* ready;
 } tutti_buffer;
 #define TUTTI_BUFFER_INIT \
-  { sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU }
+  { sizeof(tutti_buffer), NULL, 0, TUTTI_U8, TUTTI_CPU, NULL }
 
 /* inout[i] = in[i] op inout[i]; `in` is the operand of the lower rank. */
 typedef void (*tutti_reduce_function)(const void* in, void* inout, size_t count, tutti_dtype dtype,
@@ -340,7 +362,8 @@ typedef struct tutti_call {
         NULL                                                                                     \
   }
 
-/* Runs a call to its end in this thread. */
+/* Runs a call to its end in this thread; on a GPU puts it between what is in its stream and what comes
+ * there next. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_run(tutti_group* group, const tutti_call* call);
 /* Starts it. Never fails on the spot: what went wrong is in the work. */
 TUTTI_API TUTTI_NODISCARD tutti_work* tutti_start(tutti_group* group, const tutti_call* call);
@@ -348,7 +371,8 @@ TUTTI_API TUTTI_NODISCARD tutti_work* tutti_start(tutti_group* group, const tutt
 /* ---- collectives by name ----
  * Counts are in elements, of one rank's part: all_gather writes `count` times the group's size.
  * Each has an async form that returns its work at once. In place: the same memory on both sides.
- * `options` may be NULL. Sides that only the root has are not looked at elsewhere. */
+ * `options` may be NULL, and says where the memory is. Sides that only the root has are not looked at
+ * elsewhere. */
 
 #define TUTTI_COLLECTIVE(name, ...)                                                           \
   TUTTI_API TUTTI_NODISCARD tutti_status* tutti_##name(tutti_group* group, __VA_ARGS__,       \
@@ -420,8 +444,8 @@ typedef enum tutti_transfer_kind {
 typedef struct tutti_transfer_part {
   size_t size;
   tutti_transfer_kind kind;
-  tutti_buffer buffer;
-  int peer; /* TUTTI_ANY_SOURCE for a receive from whoever comes first */
+  tutti_buffer buffer; /* its own size says where the rest begins */
+  int peer;            /* TUTTI_ANY_SOURCE for a receive from whoever comes first */
   uint32_t tag;
 } tutti_transfer_part;
 #define TUTTI_TRANSFER_PART_INIT \

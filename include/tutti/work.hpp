@@ -39,6 +39,8 @@ class Work {
     virtual Status status() const = 0;
     virtual void on_complete(std::function<void(const Status&)> callback) = 0;
     virtual Received received() const = 0;
+    // Operations on CPU memory know of no streams.
+    virtual Status wait_on(void* /*stream*/) { return wait(std::chrono::nanoseconds::max()); }
   };
 
   // A Work without an operation is done and ok.
@@ -53,6 +55,13 @@ class Work {
   Status wait(std::chrono::nanoseconds timeout) {
     return state_ ? state_->wait(timeout) : Status();
   }
+
+  // For operations on device memory: what is put into `stream` (a CUstream or cudaStream_t) from now on
+  // waits for the operation; this thread does not, unless the operation cannot be enqueued yet (the
+  // first use of an allocation, behind operations on CPU memory, or where docs/gpu.md says so). The
+  // status is that of enqueuing: a failure that comes later is in status() and Group::health. On CPU
+  // memory the same as wait().
+  Status wait_on(void* stream) { return state_ ? state_->wait_on(stream) : Status(); }
 
   // Never blocks.
   bool done() const { return !state_ || state_->done(); }

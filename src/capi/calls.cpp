@@ -4,17 +4,26 @@
 
 namespace tutti::capi {
 
-Result<CallOptions> options_of(const tutti_call_options* from) {
-  CallOptions options;
+Result<Device> device_of(int value) {
+  constexpr int kDevices = 2;
+  if (Status status = check_enum(value, kDevices, "device"); !status.ok()) return status;
+  return static_cast<Device>(value);
+}
+
+Result<GivenOptions> options_of(const tutti_call_options* from) {
+  GivenOptions options;
   if (from == nullptr) return options;
   tutti_call_options given = TUTTI_CALL_OPTIONS_INIT;
   if (Status status = take(from, "options", &given); !status.ok()) return status;
   if (Status status = check_enum(given.algorithm, kAlgorithms, "algorithm"); !status.ok())
     return status;
-  options.timeout = std::chrono::nanoseconds(given.timeout_ns);
-  options.algorithm = static_cast<Algorithm>(given.algorithm);
-  options.stream = given.stream;
-  if (given.name != nullptr) options.name = given.name;
+  auto device = device_of(given.device);
+  if (!device.ok()) return device.status();
+  options.device = *device;
+  options.call.timeout = std::chrono::nanoseconds(given.timeout_ns);
+  options.call.algorithm = static_cast<Algorithm>(given.algorithm);
+  options.call.stream = given.stream;
+  if (given.name != nullptr) options.call.name = given.name;
   return options;
 }
 
@@ -22,9 +31,9 @@ Result<Buffer> buffer_of(const tutti_buffer* from) {
   tutti_buffer given = TUTTI_BUFFER_INIT;
   if (Status status = take(from, "buffer", &given); !status.ok()) return status;
   if (Status status = check_enum(given.dtype, kDtypes, "dtype"); !status.ok()) return status;
-  if (Status status = check_enum(given.device, 2, "device"); !status.ok()) return status;
-  return Buffer{given.data, given.count, static_cast<Dtype>(given.dtype),
-                static_cast<Device>(given.device)};
+  auto device = device_of(given.device);
+  if (!device.ok()) return device.status();
+  return Buffer{given.data, given.count, static_cast<Dtype>(given.dtype), *device, given.ready};
 }
 
 namespace {
@@ -84,7 +93,7 @@ Result<OwnedCall> call_of(const tutti_call* from, int ranks) {
                 .reduction = *reduction,
                 .root = given.root,
                 .uneven = given.uneven != 0,
-                .options = *options};
+                .options = options->call};
   return owned;
 }
 

@@ -9,7 +9,13 @@
 
 namespace tutti::capi {
 
-Result<CallOptions> options_of(const tutti_call_options* from);
+// Options, and where the memory of a named function is.
+struct GivenOptions {
+  CallOptions call;
+  Device device = Device::cpu;
+};
+Result<GivenOptions> options_of(const tutti_call_options* from);
+Result<Device> device_of(int value);
 Result<Buffer> buffer_of(const tutti_buffer* from);
 
 // A Call and the arrays that its spans point to.

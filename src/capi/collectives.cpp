@@ -32,9 +32,10 @@ Status check(const tutti_group* group, const Named& named) {
 
 // Makes the Call and hands it to `finish`, which runs or starts it while its arrays live.
 template <class Finish>
-auto with_call(Group& group, Named& named, const CallOptions& options, Finish finish) {
+auto with_call(Group& group, Named& named, const capi::GivenOptions& options, Finish finish) {
   const CollectiveShape& shape = shape_of(named.collective);
   named.input.dtype = named.output.dtype = static_cast<Dtype>(named.dtype);
+  named.input.device = named.output.device = options.device;
   Call call;
   call.collective = named.collective;
   if (shape.input.blocks != Blocks::none) call.input = {&named.input, 1};
@@ -44,7 +45,7 @@ auto with_call(Group& group, Named& named, const CallOptions& options, Finish fi
   call.reduction = static_cast<ReduceOp>(named.op);
   call.root = named.root;
   call.uneven = named.uneven;
-  call.options = options;
+  call.options = options.call;
   return finish(group, call);
 }
 

@@ -1,6 +1,6 @@
 // Groups, symmetric memory and predictions.
 
-#include "capi/handles.hpp"
+#include "capi/calls.hpp"
 
 using namespace tutti;
 using capi::give;
@@ -9,7 +9,7 @@ using capi::null_argument;
 
 namespace {
 
-Result<GroupOptions> options_of(const tutti_group_options* from) {
+Result<GroupOptions> group_options_of(const tutti_group_options* from) {
   GroupOptions options;
   if (from == nullptr) return options;
   tutti_group_options given = TUTTI_GROUP_OPTIONS_INIT;
@@ -40,7 +40,7 @@ tutti_status* made_in(tutti_store* store, const tutti_group_options* options, tu
   return guard([&]() -> Status {
     if (store == nullptr || group == nullptr) return null_argument("store or group");
     *group = nullptr;
-    auto given = options_of(options);
+    auto given = group_options_of(options);
     if (!given.ok()) return given.status();
     return hand_out(make(store->store, *std::move(given)), group);
   });
@@ -73,7 +73,7 @@ tutti_status* tutti_group_from_environment(const tutti_group_options* options,
   return guard([&]() -> Status {
     if (group == nullptr) return null_argument("group");
     *group = nullptr;
-    auto given = options_of(options);
+    auto given = group_options_of(options);
     if (!given.ok()) return given.status();
     return hand_out(Group::from_environment(*std::move(given)), group);
   });
@@ -129,7 +129,7 @@ tutti_status* tutti_group_grow(tutti_group* group, tutti_store* store, int most,
   return with_group(group, larger, [&](Group& whole) -> Status {
     *larger = nullptr;
     if (store == nullptr) return null_argument("store");
-    auto given = options_of(options);
+    auto given = group_options_of(options);
     if (!given.ok()) return given.status();
     return hand_out(whole.grow(store->store, most, *std::move(given)), larger);
   });
@@ -161,13 +161,28 @@ size_t tutti_group_describe(const tutti_group* group, char* text, size_t capacit
 }
 
 tutti_status* tutti_group_allocate(tutti_group* group, size_t bytes, tutti_memory** memory) {
+  return tutti_group_allocate_on(group, bytes, TUTTI_CPU, memory);
+}
+
+tutti_status* tutti_group_allocate_on(tutti_group* group, size_t bytes, tutti_device device,
+                                      tutti_memory** memory) {
   return with_group(group, memory, [&](Group& whole) -> Status {
     *memory = nullptr;
-    auto made = whole.allocate(bytes);
+    auto where = capi::device_of(device);
+    if (!where.ok()) return where.status();
+    auto made = whole.allocate(bytes, *where);
     if (!made.ok()) return made.status();
     give(memory, *std::move(made));
     return Status();
   });
+}
+
+void tutti_group_forget(tutti_group* group, const void* allocation) {
+  // One that fails for want of memory has nobody to tell: the allocation stays mapped.
+  tutti_status_free(guard([&] {
+    if (group != nullptr) group->group->forget(allocation);
+    return Status();
+  }));
 }
 
 void* tutti_memory_data(const tutti_memory* memory) {

@@ -14,6 +14,12 @@ tutti_status* tutti_work_wait(tutti_work* work, int64_t timeout_ns) {
   });
 }
 
+tutti_status* tutti_work_wait_on(tutti_work* work, void* stream) {
+  return guard([&]() -> Status {
+    return work == nullptr ? null_argument("work") : work->work.wait_on(stream);
+  });
+}
+
 int tutti_work_done(const tutti_work* work) { return work == nullptr || work->work.done() ? 1 : 0; }
 
 tutti_status* tutti_work_status(const tutti_work* work) {

@@ -108,6 +108,16 @@ Status read_subsystems(std::string_view text, std::string& field) {
   return {};
 }
 
+// One of a few words.
+Status read_word(std::string_view text, std::string& field,
+                 std::initializer_list<std::string_view> words) {
+  if (std::find(words.begin(), words.end(), text) == words.end())
+    return Status(Code::invalid_argument,
+                  fmt::format("'{}' is none of {}", text, fmt::join(words, ", ")));
+  field = text;
+  return {};
+}
+
 Status read_spin(std::string_view text, long& field) {
   auto number = parse_integer(text);
   if (!number.ok()) return number.status();
@@ -254,6 +264,17 @@ const Row kRows[] = {
     {"TUTTI_TCP_CHECKSUM", "whether tcp's frames carry checksums; off only if both sides say so",
      [](Text text, Config& c) { return read_switch(text, c.tcp_checksum); },
      [](Filled c) { return std::string(c.tcp_checksum ? "1" : "0"); }},
+    {"TUTTI_CUDA_MEET", "how ranks on GPUs meet: auto (measured), host, memops or kernel",
+     [](Text text, Config& c) {
+       return read_word(text, c.cuda_meet, {"auto", "host", "memops", "kernel"});
+     },
+     [](Filled c) { return c.cuda_meet; }},
+    {"TUTTI_CUDA_REACH",
+     "how they reach each other's memory: auto, ipc (mapped) or staged (through host memory)",
+     [](Text text, Config& c) {
+       return read_word(text, c.cuda_reach, {"auto", "ipc", "staged"});
+     },
+     [](Filled c) { return c.cuda_reach; }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
      [](Filled c) { return std::to_string(c.spin); }},

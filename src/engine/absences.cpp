@@ -80,11 +80,11 @@ Status Absences::verdict(const Operation* operation,
   return {};
 }
 
-Status Absences::check_deadline(const Operation& operation, const Arrivals& arrivals,
-                                const Run& run, Nanoseconds now, bool& asked) {
+Status Absences::check_deadline(const Operation& operation, const Attendance& attendance,
+                                Nanoseconds now, bool& asked) {
   if (now < operation.deadline) return {};
   if (asked_until_.count() == 0) {
-    ask(suspects(arrivals), now);
+    ask(suspects(attendance), now);
     asked = true;
     return {};
   }
@@ -96,15 +96,15 @@ Status Absences::check_deadline(const Operation& operation, const Arrivals& arri
     asked = true;
     return {};
   }
-  return late_status(operation, arrivals, run);
+  return late_status(operation, attendance);
 }
 
 // Those who did not come. If all came that this rank talks to, one further away may be missing and
 // keep them waiting, so everybody is asked.
-std::vector<int> Absences::suspects(const Arrivals& arrivals) const {
+std::vector<int> Absences::suspects(const Attendance& attendance) const {
   std::vector<int> missing;
-  for (int peer : arrivals.company())
-    if (!arrivals.has_arrived(peer)) missing.push_back(peer);
+  for (int peer : attendance.company())
+    if (!attendance.has_arrived(peer)) missing.push_back(peer);
   return missing.empty() ? members_.others() : missing;
 }
 
@@ -138,15 +138,16 @@ std::vector<int> Absences::at_fault(const Operation& operation) const {
 
 // Whom to name: those at fault; if there are none, those who wait in an earlier collective; if all
 // have come, whoever stopped on the way.
-std::vector<int> Absences::late_ranks(const Operation& operation, const Run& run) const {
+std::vector<int> Absences::late_ranks(const Operation& operation,
+                                      const Attendance& attendance) const {
   std::vector<int> late = at_fault(operation);
   if (!late.empty()) return late;
   for (int peer : asked_)
     if (peer_at(peer).reported < operation.sequence) late.push_back(peer);
-  return late.empty() ? run.waiting_for() : late;
+  return late.empty() ? attendance.waiting_for() : late;
 }
 
-std::string Absences::late_text(const Operation& operation, const Arrivals& arrivals,
+std::string Absences::late_text(const Operation& operation, const Attendance& attendance,
                                 const std::vector<int>& late, const std::string& when) const {
   const std::string what = fmt::format(
       "{} on group '{}'", numbered(to_string(operation.launch->collective), operation.sequence),
@@ -155,25 +156,25 @@ std::string Absences::late_text(const Operation& operation, const Arrivals& arri
   for (int peer : late) {
     const std::string& report = peer_at(peer).report;
     if (!text.empty()) text += "; ";
-    text +=
-        fmt::format("{} {} {} {}; {}", members_.where(peer),
-                    arrivals.has_arrived(peer) ? "joined but did not finish" : "did not join", what,
-                    when, report.empty() ? "it does not answer (stopped, or cut off)" : report);
+    text += fmt::format("{} {} {} {}", members_.where(peer),
+                        attendance.has_arrived(peer) ? attendance.trouble(peer) : "did not join",
+                        what, when);
+    if (peer != members_.rank())
+      text += report.empty() ? "; it does not answer (stopped, or cut off)" : "; " + report;
   }
   return late.empty() ? fmt::format("{} did not finish {}", what, when) : text;
 }
 
-Status Absences::late_status(const Operation& operation, const Arrivals& arrivals,
-                             const Run& run) const {
-  const auto late = late_ranks(operation, run);
+Status Absences::late_status(const Operation& operation, const Attendance& attendance) const {
+  const auto late = late_ranks(operation, attendance);
   const auto when = fmt::format("within {:g} s", in_seconds(operation.launch->timeout));
   return {Code::timed_out,
-          late_text(operation, arrivals, late, when),
+          late_text(operation, attendance, late, when),
           {members_.rank(), late.empty() ? -1 : late[0], number_of(operation.sequence)}};
 }
 
-std::string Absences::name_slow(const Operation& operation, const Arrivals& arrivals,
-                                const Run& run, Nanoseconds now, bool& asked) {
+std::string Absences::name_slow(const Operation& operation, const Attendance& attendance,
+                                Nanoseconds now, bool& asked) {
   if (slow_.since.count() == 0) slow_.since = now;
   // The deadline's own questions come with an error.
   if (slow_.told || now >= operation.deadline || now < quiet_until_) return {};
@@ -181,7 +182,7 @@ std::string Absences::name_slow(const Operation& operation, const Arrivals& arri
   if (!slow_.asked) {
     slow_.asked = asked = true;
     // Those below are asked too: the lowest that waits speaks for all.
-    auto whom = suspects(arrivals);
+    auto whom = suspects(attendance);
     for (int peer = 0; peer < std::min(members_.rank(), kSpeakers); ++peer)
       if (std::find(whom.begin(), whom.end(), peer) == whom.end()) whom.push_back(peer);
     ask(whom, now);
@@ -191,10 +192,10 @@ std::string Absences::name_slow(const Operation& operation, const Arrivals& arri
   asked_until_ = Nanoseconds(0);
   slow_.told = true;
   quiet_until_ = now + kQuiet;
-  const auto late = late_ranks(operation, run);
+  const auto late = late_ranks(operation, attendance);
   for (int peer = 0; peer < members_.rank(); ++peer)
     if (std::find(late.begin(), late.end(), peer) == late.end()) return {};
-  return late_text(operation, arrivals, late,
+  return late_text(operation, attendance, late,
                    fmt::format("for {:g} s (it has {:g} s)", in_seconds(now - slow_.since),
                                in_seconds(operation.launch->timeout)));
 }

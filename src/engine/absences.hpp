@@ -13,11 +13,10 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "engine/arrivals.hpp"
+#include "engine/attendance.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/members.hpp"
 #include "engine/operation.hpp"
-#include "engine/run.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::engine {
@@ -39,13 +38,13 @@ class Absences {
 
   // Once the operation's deadline has passed: asks, and says what came of it when all have answered
   // or had their time. Ok until then; `asked` becomes true when questions went out.
-  Status check_deadline(const Operation& operation, const Arrivals& arrivals, const Run& run,
-                        Nanoseconds now, bool& asked);
+  Status check_deadline(const Operation& operation, const Attendance& attendance, Nanoseconds now,
+                        bool& asked);
   // When an operation has waited for kSlowAfter: asks who is late, and says so once, with what each is
   // doing. A rank that lives may be as slow as the deadline allows; people should know. Empty
   // otherwise, and on ranks that leave it to a lower one which waits too.
-  std::string name_slow(const Operation& operation, const Arrivals& arrivals, const Run& run,
-                        Nanoseconds now, bool& asked);
+  std::string name_slow(const Operation& operation, const Attendance& attendance, Nanoseconds now,
+                        bool& asked);
   static constexpr Nanoseconds kSlowAfter = std::chrono::seconds(3);
   // When to look again.
   Nanoseconds next_deadline(const Operation& operation) const {
@@ -72,14 +71,14 @@ class Absences {
     bool told = false;
   };
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-  std::vector<int> suspects(const Arrivals& arrivals) const;
+  std::vector<int> suspects(const Attendance& attendance) const;
   void ask(const std::vector<int>& whom, Nanoseconds now);
   bool all_answered() const;
   std::vector<int> at_fault(const Operation& operation) const;
-  std::vector<int> late_ranks(const Operation& operation, const Run& run) const;
-  std::string late_text(const Operation& operation, const Arrivals& arrivals,
+  std::vector<int> late_ranks(const Operation& operation, const Attendance& attendance) const;
+  std::string late_text(const Operation& operation, const Attendance& attendance,
                         const std::vector<int>& late, const std::string& when) const;
-  Status late_status(const Operation& operation, const Arrivals& arrivals, const Run& run) const;
+  Status late_status(const Operation& operation, const Attendance& attendance) const;
 
   const Members& members_;
   std::vector<Peer> peers_;

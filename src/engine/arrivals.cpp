@@ -27,7 +27,10 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
   launch_ = &launch;
   sequence_ = sequence;
   history_[sequence % history_.size()] = launch.fingerprint;
-  if (memory_ != nullptr) memory_->publish(sequence, launch.fingerprint, launch.call_hash);
+  if (memory_ != nullptr) {
+    memory_->open(sequence);
+    memory_->publish(sequence, launch.fingerprint, launch.call_hash);
+  }
   message_peers_ = peers;
   // A leaf of a broadcast would be through while another leaf has called something else.
   const bool all = memory_ != nullptr || !shape_of(launch.collective).all_meet();

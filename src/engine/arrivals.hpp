@@ -69,6 +69,11 @@ class Arrivals {
   }
   // Says that `peer` has called something else as the collective under way; its line tells what.
   void note_mismatch(int peer);
+  // The same of any collective, when the caller knows what both have called.
+  void note_mismatch(std::uint64_t sequence, const Fingerprint& mine, int peer,
+                     const Fingerprint& theirs) {
+    dispute_.open(sequence, mine, peer, theirs);
+  }
 
  private:
   struct Announced {  // an arrival that was not looked at yet

@@ -132,6 +132,13 @@ void CallLog::trace(const Operation& operation, const Status& status, bool mappe
   entry.bytes = launch.fingerprint.count * size_of(launch.dtype);
   entry.value = static_cast<double>((mapped ? launch.predicted_shared : launch.predicted).count());
   engine_.tracer()->collective(entry, launch.name);
+  if (!times_ || operation.ticket == 0) return;
+  if (status.ok()) times_->note(operation.ticket, entry, launch.name);
+  times_->tell(*engine_.tracer());
+}
+
+CallLog::~CallLog() {
+  if (times_) times_->tell(*engine_.tracer());
 }
 
 void CallLog::tell_board(const Operation& operation, bool running) {

@@ -9,8 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "core/spin_lock.hpp"
+#include "engine/device_times.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/members.hpp"
 #include "engine/operation.hpp"
@@ -24,6 +26,12 @@ class Engine;
 class CallLog {
  public:
   CallLog(Engine& engine, const Members& members) : engine_(engine), members_(members) {}
+  ~CallLog();
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+
+  // Knows when collectives ran on a device.
+  void time_with(std::shared_ptr<DeviceTimes> times) { times_ = std::move(times); }
 
   // An operation from the queue. Fills in when it began, if there is a trace.
   void begun(Operation& operation);
@@ -42,6 +50,8 @@ class CallLog {
   }
   // The last collective that was begun, and whether it is under way.
   ActivityReport report() const;
+  // Another one is still under way: on the device several can be.
+  void go_on() { running_.store(true, std::memory_order_relaxed); }
   // Nothing is under way any more.
   void stop() { running_.store(false, std::memory_order_relaxed); }
 
@@ -53,6 +63,7 @@ class CallLog {
 
   Engine& engine_;
   const Members& members_;
+  std::shared_ptr<DeviceTimes> times_;  // null: nothing is traced there
 
   mutable SpinLock lock_;  // of last_call_
   Fingerprint last_call_;

@@ -23,6 +23,59 @@ constexpr Nanoseconds kAskEvery = std::chrono::milliseconds(100);
 // How long the owner of a group that has failed waits until that is written down.
 constexpr Nanoseconds kReportPatience = std::chrono::seconds(2);
 constexpr Nanoseconds kReportTurn = std::chrono::microseconds(200);
+// How often somebody looks for the end of what is on the device, and how long a failed group waits for
+// its stream to come to an end.
+constexpr Nanoseconds kLookAtDevice = std::chrono::microseconds(200);
+// For how long those who wait for a message stay awake while only the device is to end: a copy of 1 GiB within
+// it takes half a millisecond, and asleep they look less often than that is long.
+constexpr Nanoseconds kAwakeForDevice = std::chrono::milliseconds(2);
+constexpr Nanoseconds kSettle = std::chrono::seconds(1);
+constexpr Nanoseconds kSettleAtOnce = std::chrono::milliseconds(50);
+// How long a group that is destroyed waits for what is still on the device.
+constexpr Nanoseconds kPatienceAtEnd = std::chrono::seconds(5);
+
+// How a stream waits for a collective of this group.
+class CollectiveGate final : public StreamGate {
+ public:
+  CollectiveGate(std::shared_ptr<DeviceSide> side, std::uint64_t ticket)
+      : side_(std::move(side)), ticket_(ticket) {}
+  bool is_launched() const override { return side_->is_launched(ticket_); }
+  Status wait_on(void* stream, const std::function<Status()>& until_launched) override {
+    return side_->wait_on(stream, ticket_, until_launched);
+  }
+
+ private:
+  std::shared_ptr<DeviceSide> side_;
+  std::uint64_t ticket_;
+};
+
+// How a stream waits for sends and receives.
+class MessageGate final : public StreamGate {
+ public:
+  explicit MessageGate(std::shared_ptr<GateKeeper> keeper) : keeper_(std::move(keeper)) {}
+  bool is_launched() const override { return false; }
+  Status wait_on(void* stream, const std::function<Status()>& until_launched) override {
+    const auto waits = keeper_->wait_on(stream);
+    if (!waits.ok() || *waits) return waits.status();
+    return until_launched();
+  }
+
+ private:
+  std::shared_ptr<GateKeeper> keeper_;
+};
+
+// Who has come to a collective in host memory.
+class RunAttendance final : public Attendance {
+ public:
+  RunAttendance(const Arrivals& arrivals, const Run& run) : arrivals_(arrivals), run_(run) {}
+  const std::vector<int>& company() const override { return arrivals_.company(); }
+  bool has_arrived(int peer) const override { return arrivals_.has_arrived(peer); }
+  std::vector<int> waiting_for() const override { return run_.waiting_for(); }
+
+ private:
+  const Arrivals& arrivals_;
+  const Run& run_;
+};
 
 }  // namespace
 
@@ -47,9 +100,19 @@ void Channel::meet_in(std::unique_ptr<HostMemory> memory) {
   memory_ = std::move(memory);
 }
 
-void Channel::begin_set_up() { inbox_.set_next_sequence(1); }
+void Channel::use_device(std::shared_ptr<DeviceSide> side) {
+  std::scoped_lock lock(baton_);
+  runs_.use_device(side.get());
+  inbox_.set_last_ticket(side->last_ticket());
+  if (tracer() != nullptr)
+    if (auto times = DeviceTimes::create(side->context().shared_device()); times.ok()) {
+      side->time_with(*times);
+      log_.time_with(*std::move(times));
+    }
+  launched_.use(std::move(side));
+}
 
-bool Channel::set_up_needs_another_turn() const { return inbox_.next_sequence() % 2 == 0; }
+void Channel::begin_set_up() { inbox_.set_next_sequence(1); }
 
 void Channel::end_set_up() {
   TUTTI_CHECK(inbox_.next_sequence() <= kSetUpSequences);
@@ -170,6 +233,16 @@ Status Channel::finish(WorkState& work, bool (*interrupted)()) {
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
+  if (launch.on_device) {
+    auto before = device()->mark(launch.stream);
+    if (!before.ok()) {
+      auto work = std::make_shared<WorkState>(nullptr);
+      work->complete(before.status());
+      fail(before.status(), true);  // the others are on their way
+      return work;
+    }
+    launch.before = *std::move(before);
+  }
   Operation operation;
   operation.owned = std::make_unique<const Launch>(std::move(launch));
   operation.launch = operation.owned.get();
@@ -183,15 +256,53 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
   operation.deadline = deadline_after(now, operation.launch->timeout);
   operation.work = work;
   operation.counted = !caller_drives;
-  if (!caller_drives) busy_.fetch_add(1);
+  const bool on_device = operation.launch->on_device;
+  if (on_device) {
+    work->set_gate(std::make_shared<CollectiveGate>(device(), inbox_.last_ticket() + 1));
+    operation.flight = device()->context().begin_flight();
+  }
+  const int others = caller_drives ? 1 : busy_.fetch_add(1);
   const Status refused = inbox_.put(std::move(operation));
   if (!refused.ok()) {
     if (!caller_drives) busy_.fetch_sub(1);
     work->complete(refused);
+  } else if (on_device) {
+    // Launched here and now, if nothing stands before it: then only its end has to be noticed.
+    try_step();
+    if (others == 0 || !work->is_launched()) engine_->kick(work->is_launched());
   } else if (!caller_drives) {
     leave_to_progress(now);
   }
   return work;
+}
+
+// Nothing of it runs now, so it has no number: the device compares calls when the graph is replayed.
+Status Channel::capture(const Launch& launch) {
+  Result<bool> captured = false;
+  const auto attempt = [&] {
+    if (!baton_.try_lock()) return false;
+    captured = false;
+    const Status exhausted = with_baton([&] {
+      if (torn_down_ || current_ || inbox_.has_queued() || inbox_.has_failed()) return;
+      PreparedRun& prepared = runs_.find(launch);
+      captured = prepared.on_device
+                     ? prepared.on_device->capture(launch)
+                     : Status(Code::unsupported,
+                              fmt::format("{} cannot be captured in a CUDA graph: it goes through "
+                                          "host memory here",
+                                          to_string(launch.collective)));
+    });
+    baton_.unlock();
+    if (!exhausted.ok()) captured = exhausted;
+    return !captured.ok() || *captured || inbox_.has_failed();
+  };
+  engine_->drive(*this, attempt, launch.timeout);
+  if (inbox_.has_failed()) return health();
+  if (captured.ok() && !*captured)
+    return {Code::timed_out, fmt::format("{} could not be captured: other ranks did not map its "
+                                         "memory within {:g} s",
+                                         to_string(launch.collective), in_seconds(launch.timeout))};
+  return captured.status();
 }
 
 std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives) {
@@ -204,7 +315,11 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
   for (Posting& posting : postings) {
     posting.deadline = deadline_after(now, posting.timeout);
     posting.batch = batch;
+    if (!posting.device || batch->gate) continue;
+    batch->gate = std::make_shared<GateKeeper>(engine_->device_context());
+    batch->flight = engine_->device_context()->begin_flight();
   }
+  if (batch->gate) batch->work->set_gate(std::make_shared<MessageGate>(batch->gate));
   const bool counted = batch->counted && !empty;
   if (counted) busy_.fetch_add(1);
   const Status refused = inbox_.put(std::move(postings));
@@ -222,6 +337,13 @@ void Channel::leave_to_progress(Nanoseconds now) {
   wait_pattern_.on_start(now);
   engine_->kick(waited_for);
 }
+
+void Channel::drive_to_device(const WorkState& work) {
+  engine_->drive(
+      *this, [&work] { return work.is_launched(); }, Nanoseconds::max());
+}
+
+bool Channel::goes_on_alone() const { return engine_->config().progress_thread; }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
   const Nanoseconds began = engine_->clock().now();
@@ -256,6 +378,8 @@ Status Channel::with_baton(const Body& body) {
 
 bool Channel::step() {
   bool moved = false;
+  std::optional<cuda::RelaxedCapture> relaxed;  // callers may capture meanwhile
+  if (engine_->has_device()) relaxed.emplace();
   if (!torn_down_) {
     moved = drain_inbox();
     if (inbox_.has_failed()) {
@@ -264,6 +388,7 @@ bool Channel::step() {
     } else if (arrivals_.is_disputed()) {
       moved |= settle_dispute();
     } else {
+      if (device()) moved |= step_device();
       moved |= run_operations();
       if (point_to_point_.open() > 0) moved |= point_to_point_.step(engine_->clock().now());
       log_.set_open_messages(point_to_point_.open());
@@ -324,6 +449,31 @@ void Channel::begin_by_message() {
   for (Incoming& message : early) handle_data(message);
 }
 
+// Maps what peers show, and ends what is over.
+bool Channel::step_device() {
+  bool moved = device()->context().step();
+  for (Operation over; launched_.take_done(over); moved = true) end(over, {});
+  if (!launched_.empty()) look_for_device_trouble();
+  return moved;
+}
+
+// Calls that differ are found by kernels, and by whoever called last.
+void Channel::look_for_device_trouble() {
+  const Operation& oldest = launched_.oldest();
+  const DeviceSide& side = *device();
+  const DeviceSide::Finding finding = side.finding();
+  const bool found = finding.fault == cuda::Fault::differs && finding.ticket == oldest.ticket;
+  const int peer = found ? finding.peer : side.find_difference(oldest.ticket);
+  if (peer >= 0) note_device_mismatch(oldest, peer);
+}
+
+void Channel::note_device_mismatch(const Operation& operation, int peer) {
+  const DeviceCall& mine = device()->own().call(operation.ticket);
+  const DeviceCall& theirs = device()->of(peer).call(operation.ticket);
+  arrivals_.note_mismatch(operation.sequence, mine.for_peer(peer), peer,
+                          theirs.for_peer(members_.rank()));
+}
+
 bool Channel::step_current() {
   if (prepared_->by_message) arrivals_.look_at_lines();
   const bool moved = prepared_->run().step();
@@ -332,21 +482,62 @@ bool Channel::step_current() {
   return moved;
 }
 
+// One on the device goes on there, and the next may begin.
 void Channel::finish_current() {
-  if (completions_.size() == completions_.capacity())
-    completions_.reserve(std::max<std::size_t>(8, 2 * completions_.size()));
-  log_.ended(*current_, {}, is_mapped());
-  if (current_->counted) busy_.fetch_sub(1);
-  completions_.push_back({std::move(current_->work), {}, {}});
+  if (current_->ticket != 0) {
+    if (!is_on_device()) device()->end_on_host(current_->ticket);
+    launched_.add(*std::move(current_));
+  } else {
+    end(*current_, {});
+  }
   arrivals_.end();
   current_.reset();
   absences_.forget_questions();
 }
 
+void Channel::end(Operation& operation, const Status& status) {
+  if (completions_.size() == completions_.capacity())
+    completions_.reserve(std::max<std::size_t>(8, 2 * completions_.size()));
+  (void)or_exhausted([&] { log_.ended(operation, status, operation.ticket == 0 && is_mapped()); });
+  if (!launched_.empty()) log_.go_on();
+  operation.flight = {};
+  if (operation.counted) busy_.fetch_sub(1);
+  if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
+}
+
+// The collective under way that has to end first.
+const Operation* Channel::watched() const {
+  const Operation* first = current_ ? &*current_ : nullptr;
+  if (!launched_.empty() && (first == nullptr || launched_.oldest().deadline <= first->deadline))
+    first = &launched_.oldest();
+  return first;
+}
+
+std::unique_ptr<Attendance> Channel::attendance_of(const Operation& operation) const {
+  const bool is_current = current_ && &*current_ == &operation;
+  if (is_current && !is_on_device())
+    return std::make_unique<RunAttendance>(arrivals_, prepared_->run());
+  return std::make_unique<DeviceAttendance>(members_, *device(), operation.ticket);
+}
+
 void Channel::update_deadline() {
   Nanoseconds next = point_to_point_.next_deadline();
-  if (current_) next = std::min(next, absences_.next_deadline(*current_));
+  if (const Operation* operation = watched())
+    next = std::min(next, absences_.next_deadline(*operation));
+  if (!launched_.empty() || is_on_device() || point_to_point_.asks_device())
+    next = std::min(next, engine_->clock().now() + kLookAtDevice);
   next_deadline_.store(next.count(), std::memory_order_relaxed);
+  constexpr std::int64_t kNever = Nanoseconds::max().count();
+  if (!point_to_point_.waits_for_device())
+    device_since_.store(kNever, std::memory_order_relaxed);
+  else if (device_since_.load(std::memory_order_relaxed) == kNever)
+    device_since_.store(engine_->clock().now().count(), std::memory_order_relaxed);
+}
+
+bool Channel::awaits_device_soon() const {
+  const std::int64_t since = device_since_.load(std::memory_order_relaxed);
+  return since != Nanoseconds::max().count() &&
+         engine_->clock().now() - Nanoseconds(since) < kAwakeForDevice;
 }
 
 // Those who wait come before what is written about it, and whoever wants the baton does not wait for
@@ -356,9 +547,13 @@ void Channel::end_failed() {
   std::shared_ptr<FailureSink> failures = engine_->hold_failures();
   tear_down();
   if (failures) failures->on_failure(*this, health());
+  // Before memory goes back to its owners, what is on the device gets a moment to be through with it.
+  const std::shared_ptr<DeviceSide> side = device();
+  if (side) side->settle(kSettleAtOnce);
   reporter_ = std::this_thread::get_id();
   complete_all();
   baton_.unlock();
+  if (side) side->settle(kSettle);
   if (failures) (void)or_exhausted([&] { failures->report_failure(*this, health()); });
   failures.reset();
   reporter_ = std::thread::id();
@@ -383,6 +578,7 @@ void Channel::complete_all() {
   completions_.reserve(completions_.size() + ended.size());
   for (const auto& batch : ended) {
     if (batch->counted) busy_.fetch_sub(1);
+    batch->open_gate();
     completions_.push_back({batch->work, batch->status, batch->received});
   }
   ended.clear();
@@ -432,6 +628,10 @@ void Channel::let_go(const Channel& child) {
 }
 
 void Channel::end(const Status& status) {
+  // What is on the device ends there by itself; the others may count on it.
+  if (device() && health().ok())
+    engine_->drive(
+        *this, [&] { return busy_.load() == 0 || !health().ok(); }, kPatienceAtEnd);
   {
     std::scoped_lock lock(baton_);
     end_in_hand(status);
@@ -441,7 +641,7 @@ void Channel::end(const Status& status) {
 
 void Channel::end_in_hand(const Status& status) {
   if (!torn_down_ && inbox_.has_failed()) end_failed();  // and nobody has stepped since
-  (void)inbox_.fail(status);
+  leaves_ = inbox_.fail(status);
   if (!torn_down_) tear_down();
   complete_all();
   // Here and now: it holds on to memory, and through it to everything below. Whoever else still has
@@ -449,6 +649,12 @@ void Channel::end_in_hand(const Status& status) {
   runs_.meet_in(nullptr);
   arrivals_.meet_in(nullptr);
   memory_.reset();
+  runs_.use_device(nullptr);
+  if (const std::shared_ptr<DeviceSide> side = device()) {
+    if (side->is_aborted()) side->settle(kSettle);
+    launched_.use(nullptr);
+    engine_->notify();
+  }
 }
 
 // Where there is no memory for it nothing is lost, and the next step does it again: room is made before
@@ -456,6 +662,9 @@ void Channel::end_in_hand(const Status& status) {
 void Channel::tear_down() {
   // Before anybody's memory goes back to its caller: who comes later must not find this rank there.
   if (current_ && memory_) memory_->retract(current_->sequence);
+  // Nothing that is on the device waits any more, or touches anything that it has not touched yet. Who
+  // leaves in good order has nothing there, and must not end what others have.
+  if (device() && (!leaves_ || !launched_.empty() || current_)) device()->abort();
   // From here on no link touches the callers' memory, which goes back to them with the error. Peers
   // that have it mapped still may, until they hear of the failure (docs/footguns.md).
   engine_->between_polls([&](transport::Endpoint& endpoint) {
@@ -469,19 +678,19 @@ void Channel::tear_down() {
   point_to_point_.refuse(rest_.postings, status);
   point_to_point_.refuse(posting_, status);  // that came, and could not be taken up
   point_to_point_.abandon(status);
-  completions_.reserve(completions_.size() + rest_.operations.size() + 1);
-  const auto end = [&](Operation& operation) {
-    if (operation.counted) busy_.fetch_sub(1);
-    if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
-  };
+  completions_.reserve(completions_.size() + rest_.operations.size() + launched_.size() + 1);
+  for (Operation operation; launched_.take_any(operation);) end(operation, status);
   if (current_) {
     if (prepared_) prepared_->run().abandon();
-    (void)or_exhausted([&] { log_.ended(*current_, status, is_mapped()); });
     arrivals_.end();
-    end(*current_);
+    end(*current_, status);
     current_.reset();
   }
-  for (Operation& operation : rest_.operations) end(operation);
+  // They were never begun: nobody was told of them.
+  for (Operation& operation : rest_.operations) {
+    if (operation.counted) busy_.fetch_sub(1);
+    if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
+  }
   rest_.operations.clear();
   log_.stop();
   // Nothing is due any more; a deadline left standing would wake the progress thread for ever.

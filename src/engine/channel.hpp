@@ -34,6 +34,7 @@
 #include "engine/host_memory.hpp"
 #include "engine/inbox.hpp"
 #include "engine/launch.hpp"
+#include "engine/launched.hpp"
 #include "engine/meetings.hpp"
 #include "engine/members.hpp"
 #include "engine/operation.hpp"
@@ -61,11 +62,13 @@ class Channel final : public GroupView,
   // From the next collective on, ranks meet there. To be called by all of them, between the same
   // two collectives.
   void meet_in(std::unique_ptr<HostMemory> memory);
+  // From the next collective on, device memory can be passed. To be called likewise.
+  void use_device(std::shared_ptr<DeviceSide> side);
+  const std::shared_ptr<DeviceSide>& device() const { return launched_.side(); }
 
   // Between the two, collectives are tutti's own, and take no number that callers see. All ranks end
-  // it after the same collective; where they have met in memory by then, after an even one.
+  // it after the same collective.
   void begin_set_up();
-  bool set_up_needs_another_turn() const;
   void end_set_up();
 
   // Runs a collective to its end in this thread. Where ranks meet in memory, and nothing else is
@@ -74,11 +77,15 @@ class Channel final : public GroupView,
   Status run(const Launch& launch, bool (*interrupted)() = nullptr);
   // Puts a collective into the queue. `caller_drives`: the progress thread need not bother.
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
+  // The same on device memory, whose stream is being captured: nothing runs now.
+  Status capture(const Launch& launch);
   std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
   // Waits for a work that the caller drives.
   Status finish(WorkState& work, bool (*interrupted)());
 
   void drive(const WorkState& work, Nanoseconds timeout) override;
+  void drive_to_device(const WorkState& work) override;
+  bool goes_on_alone() const override;
   // Steps once if nobody else does. True if anything moved.
   bool try_step();
   // Whether there is anything that the progress thread should step for: asynchronous works, and
@@ -89,6 +96,8 @@ class Channel final : public GroupView,
   }
   WaitPattern& wait_pattern() { return wait_pattern_; }
   Nanoseconds next_deadline() const { return Nanoseconds(next_deadline_.load()); }
+  // Whether a message waits for the device alone, and has not done so for long: nobody wakes a sleeper then.
+  bool awaits_device_soon() const;
 
   // Ends the group with `status`, and tells the other members if asked to.
   void fail(const Status& status, bool tell_others);
@@ -122,6 +131,9 @@ class Channel final : public GroupView,
   bool has_arrived(int peer) const override { return current_ && arrivals_.has_arrived(peer); }
   bool all_have_arrived() const override { return arrivals_.all_have_arrived(); }
   std::uint32_t channel() const override { return members_.channel(); }
+  int world_rank(int peer) const override {
+    return options().members[static_cast<std::size_t>(peer)];
+  }
   trace::Tracer* tracer() override;
 
  private:
@@ -149,6 +161,10 @@ class Channel final : public GroupView,
   void begin_by_message();
   bool step_current();
   void finish_current();
+  bool step_device();
+  void look_for_device_trouble();
+  void note_device_mismatch(const Operation& operation, int peer);
+  void end(Operation& operation, const Status& status);
   void handle(Incoming& message);
   void handle_data(Incoming& message);
   bool keep_early(const Incoming& message);
@@ -157,6 +173,10 @@ class Channel final : public GroupView,
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();
   bool look_for_absent();
+  Status look_for_late(const Operation& operation, bool& asked);
+  bool look_for_other_kind(const Operation& operation);
+  void hear_of_device_memory(int peer, const transport::Header& header,
+                             const transport::Payload& payload);
   void update_deadline();
   void complete_all();
   void end_failed();
@@ -169,6 +189,10 @@ class Channel final : public GroupView,
   bool is_mapped() const {
     return prepared_ && prepared_->on_host && prepared_->on_host->was_mapped();
   }
+  // What ran last may be gone by now.
+  bool is_on_device() const { return current_ && prepared_ && prepared_->on_device; }
+  const Operation* watched() const;
+  std::unique_ptr<Attendance> attendance_of(const Operation& operation) const;
 
   std::shared_ptr<Engine> engine_;
   Members members_;
@@ -180,6 +204,8 @@ class Channel final : public GroupView,
   std::atomic<int> driven_{0};  // threads that wait here
   WaitPattern wait_pattern_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
+  std::atomic<std::int64_t> device_since_{
+      Nanoseconds::max().count()};  // max: no message waits for it
   // Who writes about the group's failure, as long as it does.
   std::atomic<std::thread::id> reporter_{};
 
@@ -193,13 +219,15 @@ class Channel final : public GroupView,
   PointToPoint point_to_point_;
   std::optional<Operation> current_;
   PreparedRun* prepared_ = nullptr;  // of current_; null: it could not be made
-  std::deque<Incoming> early_;       // data of collectives that were not begun yet,
-  std::vector<int> early_of_;        //   how many of each peer
+  Launched launched_;
+  std::deque<Incoming> early_;  // data of collectives that were not begun yet,
+  std::vector<int> early_of_;   //   how many of each peer
   std::vector<Incoming> draining_;
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;
   Inbox::Rest rest_;  // of a group that has failed
   bool torn_down_ = false;
+  bool leaves_ = false;  // in good order: nothing had failed
 
   std::mutex children_mutex_;
   std::vector<std::weak_ptr<Channel>> children_;  // that are being made

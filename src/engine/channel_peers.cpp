@@ -68,6 +68,11 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
     if (payload.lease != 0) link_to(peer).release(payload.lease);
     return;
   }
+  if (header.kind == MessageKind::device) {
+    hear_of_device_memory(peer, header, payload);
+    if (payload.lease != 0) link_to(peer).release(payload.lease);
+    return;
+  }
   if (header.kind == MessageKind::view) {
     hear_of_survivors(peer, text_of(header, payload));
     if (payload.lease != 0) link_to(peer).release(payload.lease);
@@ -81,6 +86,22 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
   }
   if (!inbox_.put({peer, header, Segment::keep(header, payload)}) && payload.lease != 0)
     link_to(peer).release(payload.lease);
+}
+
+void Channel::hear_of_device_memory(int peer, const Header& header, const Payload& payload) {
+  DeviceNote note;
+  const std::shared_ptr<DeviceContext> context = engine_->device_context();
+  if (header.bytes != sizeof note)
+    return fail({Code::corrupt,
+                 fmt::format("{} sent {} bytes about device memory on group '{}', which cannot be "
+                             "understood here",
+                             members_.where(peer), header.bytes, members_.name()),
+                 {members_.rank(), peer, 0}},
+                true);
+  std::memcpy(&note, payload.data, sizeof note);
+  // Without a GPU this rank has mapped nothing: what it hears of is what has gone again.
+  if (context)
+    context->reach().on_note(options().members[static_cast<std::size_t>(peer)], channel(), note);
 }
 
 // Whoever takes this rank for dead is dead to it.
@@ -209,7 +230,9 @@ bool Channel::keep_early(const Incoming& message) {
 // What differs between ranks is more than the run knows.
 void Channel::fail_as_run_says() {
   const Status failure = prepared_->run().failure();
-  if (failure.code() == Code::mismatch)
+  if (failure.code() == Code::mismatch && is_on_device())
+    note_device_mismatch(*current_, failure.peer());
+  else if (failure.code() == Code::mismatch)
     arrivals_.note_mismatch(failure.peer());
   else if (!failure.ok())
     fail(failure, true);
@@ -232,18 +255,46 @@ bool Channel::look_for_absent() {
             std::binary_search(company.begin(), company.end(), peer)) ||
            point_to_point_.waits_for(peer) || meetings_.waits_for(peer);
   };
-  Status status = absences_.verdict(current_ ? &*current_ : nullptr, needs);
+  const Operation* operation = watched();
+  Status status = absences_.verdict(operation, needs);
+  if (status.ok()) status = launched_.trouble();
   bool asked = false;
-  if (status.ok() && current_)
-    status = absences_.check_deadline(*current_, arrivals_, prepared_->run(),
-                                      engine_->clock().now(), asked);
-  if (status.ok() && current_) {
-    const auto slow =
-        absences_.name_slow(*current_, arrivals_, prepared_->run(), engine_->clock().now(), asked);
-    if (!slow.empty()) engine_->log().warn(Subsystem::watch, "{}", slow);
-  }
+  if (status.ok() && operation != nullptr) status = look_for_late(*operation, asked);
   if (!status.ok()) fail(status, true);
-  return asked || !status.ok();
+  return asked || arrivals_.is_disputed() || !status.ok();
+}
+
+Status Channel::look_for_late(const Operation& operation, bool& asked) {
+  const Nanoseconds now = engine_->clock().now();
+  if (look_for_other_kind(operation)) return {};
+  const auto attendance = attendance_of(operation);
+  if (Status status = absences_.check_deadline(operation, *attendance, now, asked); !status.ok())
+    return status;
+  // A stream may have as much to do before it as it likes. Boards know how far they are.
+  if (operation.ticket != 0 && device()->reaches_all() &&
+      !device()->has_entered(members_.rank(), operation.ticket))
+    return {};
+  const auto slow = absences_.name_slow(operation, *attendance, now, asked);
+  if (!slow.empty()) engine_->log().warn(Subsystem::watch, "{}", slow);
+  return {};
+}
+
+// Whoever passed host memory looks for the others' lines, and whoever passed device memory for their
+// boards: a rank that passed the other kind is found in the other place.
+bool Channel::look_for_other_kind(const Operation& operation) {
+  if (!device()) return false;
+  for (const int peer : members_.others()) {
+    std::optional<Fingerprint> theirs;
+    if (operation.ticket == 0 && device()->has_board(peer))
+      theirs = device()->called(peer, operation.sequence);
+    else if (operation.ticket != 0 && memory_)
+      theirs = memory_->called(peer, operation.sequence);
+    // One that goes through host memory is told of there, on device memory or not.
+    if (!theirs || agree(operation.launch->fingerprint, *theirs)) continue;
+    arrivals_.note_mismatch(operation.sequence, operation.launch->fingerprint, peer, *theirs);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace tutti::engine

@@ -296,7 +296,7 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
     }
     if (idle == looks + 1) spin_budget_->was_in_vain();
     if (deadline != Nanoseconds::max() && clock_->now() >= deadline) break;
-    if (idle <= looks + kYields) {
+    if (idle <= looks + kYields || channel.awaits_device_soon()) {
       std::this_thread::yield();
       continue;
     }

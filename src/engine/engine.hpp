@@ -27,6 +27,7 @@
 #include "core/log.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/channel.hpp"
+#include "engine/device_context.hpp"
 #include "engine/early_messages.hpp"
 #include "engine/spin_budget.hpp"
 #include "schedule/catalog.hpp"
@@ -107,6 +108,17 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   trace::Recorder& recorder() { return *recorder_; }
   const schedule::Catalog& catalog() const { return *catalog_; }
   trace::Tracer* tracer() { return tracer_.get(); }
+  // The GPU that this rank's groups use; null until one of them does.
+  std::shared_ptr<DeviceContext> device_context() const {
+    std::scoped_lock lock(device_mutex_);
+    return device_context_;
+  }
+  void set_device_context(std::shared_ptr<DeviceContext> context) {
+    std::scoped_lock lock(device_mutex_);
+    device_context_ = std::move(context);
+    has_device_.store(true, std::memory_order_release);
+  }
+  bool has_device() const { return has_device_.load(std::memory_order_acquire); }
   // Of a group that is in use; null: nobody wants to hear.
   FailureSink* failures() { return raw_failures_; }
   // For as long as it is held; null also when it is going.
@@ -179,6 +191,10 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::vector<bool> cut_off_;                // per world rank
   // Of groups that were here and went on without some: for ranks that did not hear of it in time.
   std::unordered_map<std::uint32_t, Opinion> decisions_;
+
+  mutable std::mutex device_mutex_;
+  std::shared_ptr<DeviceContext> device_context_;
+  std::atomic<bool> has_device_{false};
 
   std::mutex channels_mutex_;
   std::vector<std::weak_ptr<Channel>> channels_;

@@ -16,7 +16,7 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
                          mine.scalar_bits == theirs.scalar_bits &&
                          mine.user_hash == theirs.user_hash;
   const bool same_way = mine.algorithm == theirs.algorithm && mine.shots == theirs.shots &&
-                        mine.uneven == theirs.uneven;
+                        mine.uneven == theirs.uneven && mine.on_device == theirs.on_device;
   const bool same_pair = mine.to_you == theirs.from_you && mine.from_you == theirs.to_you;
   return same_call && same_way && same_pair;
 }
@@ -43,6 +43,7 @@ std::string describe(const Fingerprint& call) {
   }
   if (call.op == ReduceOp::user) text += fmt::format(" #{:08x}", call.user_hash);
   if (has_root(call.collective)) text += fmt::format(", root {}", call.root);
+  if (call.on_device) text += ", on cuda";
   return text + fmt::format(", {})", to_string(call.algorithm));
 }
 
@@ -74,7 +75,8 @@ std::uint32_t call_hash_of(const Fingerprint& call) noexcept {
   mix(std::uint64_t{call.user_hash} << 32 | static_cast<std::uint32_t>(call.root));
   mix(static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
       static_cast<std::uint64_t>(call.op) << 16 | static_cast<std::uint64_t>(call.algorithm) << 24 |
-      static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40);
+      static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40 |
+      static_cast<std::uint64_t>(call.on_device) << 48);
   const auto folded = static_cast<std::uint32_t>(hash);
   return folded == 0 ? 1 : folded;
 }

@@ -16,6 +16,7 @@ class GroupView {
   virtual bool has_arrived(int peer) const = 0;
   virtual bool all_have_arrived() const = 0;
   virtual std::uint32_t channel() const = 0;
+  virtual int world_rank(int peer) const { return peer; }
   virtual trace::Tracer* tracer() { return nullptr; }  // null: nothing is traced
 };
 

@@ -23,7 +23,7 @@ HostMemory::HostMemory(int rank, std::vector<Member> members, std::vector<int> o
 }
 
 void HostMemory::publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t call_hash) {
-  const std::size_t turn = sequence % 2;
+  const std::size_t turn = turn_of(sequence);
   Line& line = own_->lines[turn];
   line.call_hash = call_hash;
   // Usually the same call as the last time: then it stands there already.
@@ -35,6 +35,14 @@ void HostMemory::publish(std::uint64_t sequence, const Fingerprint& call, std::u
   // the lines, so one of the two sees the other.
   line.sequence.exchange(sequence, std::memory_order_seq_cst);
   wake_others();
+}
+
+std::optional<Fingerprint> HostMemory::called(int peer, std::uint64_t sequence) const {
+  const RankMemory& theirs = of(peer);
+  for (std::size_t turn = 0; turn < 2; ++turn)
+    if (theirs.lines[turn].sequence.load(std::memory_order_acquire) == sequence)
+      return theirs.details[turn];
+  return std::nullopt;
 }
 
 void HostMemory::retract(std::uint64_t sequence) {

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/fingerprint.hpp"
@@ -94,8 +95,19 @@ class HostMemory {
   std::int64_t process_of(int peer) const { return member(peer).process; }
   const schedule::HostFacts& facts() const { return facts_; }
 
+  // Collective `sequence` begins: it takes its turn of what there are two of. Ranks count such turns
+  // alike, whatever else they number in between.
+  void open(std::uint64_t sequence) {
+    if (sequence == opened_) return;
+    opened_ = sequence;
+    turn_ ^= 1;
+  }
+  // The turn of the collective that was opened last, or of the one before it.
+  std::size_t turn_of(std::uint64_t sequence) const {
+    return sequence == opened_ ? turn_ : turn_ ^ 1;
+  }
   // The line for collective `sequence`, to be filled in and then published.
-  Line& line(std::uint64_t sequence) const { return own_->lines[sequence % 2]; }
+  Line& line(std::uint64_t sequence) const { return own_->lines[turn_of(sequence)]; }
   void publish(std::uint64_t sequence, const Fingerprint& call, std::uint32_t call_hash);
   // Takes the own line back: whoever comes to this collective now does not find this rank there.
   void retract(std::uint64_t sequence);
@@ -103,12 +115,14 @@ class HostMemory {
     return line_of(peer, sequence).sequence.load(std::memory_order_acquire) == sequence;
   }
   const Line& line_of(int peer, std::uint64_t sequence) const {
-    return of(peer).lines[sequence % 2];
+    return of(peer).lines[turn_of(sequence)];
   }
   // A copy: its owner may write it at any time.
   Fingerprint call_of(int peer, std::uint64_t sequence) const {
-    return of(peer).details[sequence % 2];
+    return of(peer).details[turn_of(sequence)];
   }
+  // What a peer has called as collective `sequence`, if it was one of the last two to meet here.
+  std::optional<Fingerprint> called(int peer, std::uint64_t sequence) const;
 
   // This rank's memory in words that all others understand (region 0: some of them cannot reach
   // it), and a peer's memory as it is mapped here (null: it is not). Both remember what they found.
@@ -150,6 +164,8 @@ class HostMemory {
   Known own_region_;
   std::vector<Known> their_regions_;
   RankMemory* own_;
+  std::uint64_t opened_ = 0;  // the collective that was, last;
+  std::size_t turn_ = 0;      //   and its turn
   std::uint64_t mark_ = 0;
   std::uint32_t written_hashes_[2] = {0, 0};  // of the details that stand there
 };

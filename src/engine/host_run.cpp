@@ -64,6 +64,7 @@ void HostRun::begin(const Launch& launch, std::uint64_t sequence) {
   sequence_ = sequence;
   was_mapped_ = false;
   base_ = memory_.mark();
+  memory_.open(sequence);
   if (!failure_.ok()) failure_ = {};
   input_.set(launch.input);
   output_.set(launch.output);
@@ -88,7 +89,7 @@ void HostRun::fill_line(Line& line) {
     case Carrier::window:
       line.access = 0;
       if (plan_.way().may_hope) describe_buffers(line);
-      if ((line.access & kHopeful) == 0) pack(memory_.own().windows[sequence_ % 2]);
+      if ((line.access & kHopeful) == 0) pack(memory_.own().windows[memory_.turn_of(sequence_)]);
       return;
     case Carrier::pieces: return describe_buffers(line);
   }
@@ -213,14 +214,16 @@ void HostRun::choose_form() {
 void HostRun::choose_after_window() {
   if ((access_ & kHopeful) != 0) return begin_reaching(reach_by(access_));
   if ((hopes_ & kHopeful) == 0) return finish_packed();
-  if ((memory_.line(sequence_).access & kHopeful) != 0) pack(memory_.own().windows[sequence_ % 2]);
+  if ((memory_.line(sequence_).access & kHopeful) != 0)
+    pack(memory_.own().windows[memory_.turn_of(sequence_)]);
   reach_mark(base_ + 1);
   progress_ = Progress::repacking;
 }
 
 const std::byte* HostRun::packed_of(int peer) const {
-  return plan_.way().carrier == Carrier::line ? memory_.line_of(peer, sequence_).payload
-                                              : memory_.of(peer).windows[sequence_ % 2];
+  return plan_.way().carrier == Carrier::line
+             ? memory_.line_of(peer, sequence_).payload
+             : memory_.of(peer).windows[memory_.turn_of(sequence_)];
 }
 
 // Phase 1 with everything in lines or windows. Two of each are used in turn, so nobody has to wait

@@ -25,6 +25,8 @@ Status Inbox::put(Operation operation) {
   if (!failure_.ok()) return failure_;
   operation.sequence = take_sequence();
   operation.work->set_number(number_of(operation.sequence));
+  if (operation.launch->on_device)
+    operation.ticket = last_ticket_.fetch_add(1, std::memory_order_relaxed) + 1;
   operations_.push_back(std::move(operation));
   queued_.fetch_add(1, std::memory_order_relaxed);
   has_news_.store(true, std::memory_order_release);

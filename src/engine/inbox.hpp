@@ -47,6 +47,11 @@ class Inbox {
   void set_next_sequence(std::uint64_t sequence) {
     next_sequence_.store(sequence, std::memory_order_relaxed);
   }
+  // How many collectives on device memory were put so far.
+  void set_last_ticket(std::uint64_t ticket) {
+    last_ticket_.store(ticket, std::memory_order_relaxed);
+  }
+  std::uint64_t last_ticket() const { return last_ticket_.load(std::memory_order_relaxed); }
   std::uint64_t next_sequence() const { return next_sequence_.load(std::memory_order_relaxed); }
   bool has_queued() const { return queued_.load(std::memory_order_relaxed) != 0; }
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
@@ -79,6 +84,7 @@ class Inbox {
   Status failure_;
   std::atomic<std::size_t> queued_{0};  // operations
   std::atomic<std::uint64_t> next_sequence_{kSetUpSequences + 1};
+  std::atomic<std::uint64_t> last_ticket_{0};
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_news_{false};
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "engine/scattered.hpp"
 #include "schedule/schedule.hpp"
 #include "tutti/types.hpp"
+
+namespace tutti::cuda {
+class Event;
+}
 
 namespace tutti::engine {
 
@@ -42,6 +47,12 @@ struct Launch {
   // What it should take, on any memory and on memory that all ranks have mapped; filled in for traces.
   Nanoseconds predicted{0};
   Nanoseconds predicted_shared{0};
+
+  // Memory of the GPU: the stream that the caller's work is in, and events to wait for besides.
+  bool on_device = false;
+  void* stream = nullptr;
+  std::shared_ptr<cuda::Event> before;  // where that stream was when it was called
+  std::vector<void*> ready;
 
   Nanoseconds timeout{0};
   std::string name;

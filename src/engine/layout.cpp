@@ -28,7 +28,10 @@ void ChunkLayout::reset(const schedule::Program& program, const Launch& launch) 
     scratch_at_.push_back(total);
     total += (extent_bytes(extent) + 63) / 64 * 64;
   }
-  if (scratch_.size() < total) scratch_.resize(total);
+  if (total <= scratch_bytes_) return;
+  if (!scratch_memory_) own_scratch_.resize(total);
+  scratch_ = scratch_memory_ ? scratch_memory_(total) : own_scratch_.data();
+  scratch_bytes_ = total;
 }
 
 bool ChunkLayout::has_blocks(Space space) const {
@@ -90,8 +93,7 @@ void ChunkLayout::append_range(const std::vector<Piece>& pieces, std::size_t beg
 void ChunkLayout::append(Space space, std::uint32_t chunk, Scattered& found) const {
   const std::uint32_t cut = program_->cut;
   if (space == Space::scratch) {
-    auto* base = const_cast<std::byte*>(scratch_.data());
-    found.add(base + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
+    found.add(scratch_ + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
     return;
   }
   // broadcast has one buffer; it is in `output` whatever the caller filled in.

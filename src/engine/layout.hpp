@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/launch.hpp"
@@ -20,6 +21,10 @@ std::size_t cut_at(std::size_t bytes, std::size_t element, std::uint32_t parts, 
 
 class ChunkLayout {
  public:
+  // Gives memory of that size for scratch; it is asked again only for more.
+  using ScratchMemory = std::function<std::byte*(std::size_t bytes)>;
+  void take_scratch_from(ScratchMemory memory) { scratch_memory_ = std::move(memory); }
+
   // Both must outlive the layout. Scratch is taken from memory that is kept from launch to launch.
   void reset(const schedule::Program& program, const Launch& launch);
 
@@ -41,7 +46,10 @@ class ChunkLayout {
   const Launch* launch_ = nullptr;
   std::size_t element_ = 1;
   std::vector<std::size_t> scratch_at_;  // offset of each scratch chunk
-  std::vector<std::byte> scratch_;
+  ScratchMemory scratch_memory_;
+  std::vector<std::byte> own_scratch_;  // unless it is taken from elsewhere
+  std::byte* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
 };
 
 }  // namespace tutti::engine

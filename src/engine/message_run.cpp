@@ -23,15 +23,19 @@ constexpr std::size_t kRunQuantumBytes = 256 * 1024;
 constexpr std::size_t kCutAt = 128;
 }  // namespace
 
-MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes)
+MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes,
+                       DeviceSide* side)
     : group_(group),
       compiled_(std::move(compiled)),
       // Whole lines, halved too, so that no element is ever cut in two.
       segment_bytes_(std::max(segment_bytes / kCutAt * kCutAt, kCutAt)),
+      staging_(side != nullptr ? std::make_unique<Staging>(*side) : nullptr),
       running_(std::make_unique<Running[]>(compiled_.program.ops.size())),
       streams_(compiled_.streams.size()),
       receiver_(compiled_.streams.size(), kNoOp),
       user_(compiled_.streams.size(), kNoOp) {
+  if (staging_)
+    layout_.take_scratch_from([this](std::size_t bytes) { return staging_->scratch(bytes); });
   for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i) {
     const Op& op = compiled_.program.ops[i];
     if (op.kind == OpKind::recv)
@@ -47,6 +51,7 @@ void MessageRun::begin(const Launch& launch, std::uint64_t sequence) {
   open_ = 0;
   tainted_ = false;
   failure_ = {};
+  if (staging_) failure_ = staging_->begin(launch);
   layout_.reset(compiled_.program, launch);
   for (SegmentQueue& stream : streams_) stream.clear();
   for (std::size_t i = 0; i < compiled_.program.ops.size(); ++i) prepare(i, running_[i]);
@@ -57,6 +62,7 @@ void MessageRun::prepare(std::size_t index, Running& running) {
   running.issued = running.done = 0;
   running.opened = running.finished = false;
   running.in_flight.store(0, std::memory_order_relaxed);
+  running.copies.clear();
   running.dst.clear();
   running.src.clear();
   running.sources.resize(op.sources.size());
@@ -155,7 +161,8 @@ bool MessageRun::advance(std::size_t index) {
   switch (compiled_.program.ops[index].kind) {
     case OpKind::send: return advance_send(index);
     case OpKind::recv: return advance_recv(index);
-    case OpKind::copy: return advance_copy(index);
+    case OpKind::copy:
+      return is_staged(compiled_.program.ops[index]) ? advance_staged(index) : advance_copy(index);
     case OpKind::reduce: return advance_reduce(index);
   }
   return false;
@@ -261,6 +268,51 @@ bool MessageRun::advance_copy(std::size_t index) {
     moved = true;
   }
   if (running.done == total) moved = running.finished = true;
+  return moved;
+}
+
+// As far as the ops before it have come, in pieces; over as far as the device has come with them.
+bool MessageRun::advance_staged(std::size_t index) {
+  const Op& op = compiled_.program.ops[index];
+  const auto direction = op.dst.space == schedule::Space::scratch ? Staging::Direction::to_host
+                                                                  : Staging::Direction::to_device;
+  Running& running = running_[index];
+  bool moved = issue_staged(index, direction);
+  while (!running.copies.empty() && failure_.ok()) {
+    const auto over = staging_->is_over(direction, running.copies.front().name);
+    if (!over.ok()) failure_ = over.status();
+    if (!over.ok() || !*over) break;
+    running.done = running.copies.front().end;
+    running.copies.pop_front();
+    moved = true;
+  }
+  if (running.done == running.starts.back() && running.copies.empty())
+    moved = running.finished = true;
+  return moved;
+}
+
+bool MessageRun::issue_staged(std::size_t index, Staging::Direction direction) {
+  Running& running = running_[index];
+  const std::size_t limit = limit_of(index);
+  const std::size_t total = running.starts.back();
+  if (limit == kBlocked || !failure_.ok()) return false;
+  bool moved = false;
+  while (running.issued < limit) {
+    const Piece to = running.dst.at(running.issued);
+    const Piece from = running.src.at(running.issued);
+    const std::size_t bytes =
+        std::min({to.bytes, from.bytes, limit - running.issued, Staging::kPieceBytes});
+    // A whole piece, or what is left of this one: many short copies would take longer.
+    const bool enough =
+        bytes == std::min({to.bytes, from.bytes, total - running.issued, Staging::kPieceBytes});
+    if (!enough) break;
+    const auto name = staging_->copy(direction, to.data, from.data, bytes);
+    if (!name.ok()) failure_ = name.status();
+    if (!name.ok() || *name == 0) break;
+    running.issued += bytes;
+    running.copies.push_back({*name, running.issued});
+    moved = true;
+  }
   return moved;
 }
 

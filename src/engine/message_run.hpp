@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "engine/layout.hpp"
 #include "engine/run.hpp"
 #include "engine/segments.hpp"
+#include "engine/staging.hpp"
 #include "transport/link.hpp"
 #include "tutti/status.hpp"
 
@@ -25,7 +27,9 @@ namespace tutti::engine {
 
 class MessageRun final : public Run {
  public:
-  MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes);
+  // `side`: the program was rewritten for memory of that device (schedule::stage); null: it was not.
+  MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes,
+             DeviceSide* side = nullptr);
 
   const Compiled& compiled() const { return compiled_; }
 
@@ -42,16 +46,21 @@ class MessageRun final : public Run {
   std::byte* place(int peer, const transport::Header& header) const;
 
  private:
+  struct StagedCopy {
+    std::uint64_t name = 0;
+    std::size_t end = 0;  // of the op, when it is over
+  };
   struct Running {
     Scattered dst;
     Scattered src;
     std::vector<Scattered> sources;
     std::vector<std::size_t> starts;  // of each chunk, and the end
-    std::size_t issued = 0;           // sends: handed to the link
+    std::size_t issued = 0;           // sends: handed to the link; staging: to the device
     std::size_t done = 0;
     bool opened = false;  // sends: something (if only zero bytes) went out
     bool finished = false;
     std::atomic<std::uint32_t> in_flight{0};
+    std::deque<StagedCopy> copies;  // staging: under way
   };
   static constexpr std::size_t kBlocked = ~std::size_t{0};
   static constexpr std::size_t kNoOp = ~std::size_t{0};
@@ -64,6 +73,12 @@ class MessageRun final : public Run {
   bool advance_send(std::size_t index);
   bool advance_recv(std::size_t index);
   bool advance_copy(std::size_t index);
+  bool advance_staged(std::size_t index);
+  bool issue_staged(std::size_t index, Staging::Direction direction);
+  bool is_staged(const schedule::Op& op) const {
+    return staging_ &&
+           (op.src.space == schedule::Space::scratch) != (op.dst.space == schedule::Space::scratch);
+  }
   bool advance_reduce(std::size_t index);
   std::size_t fold_piece(std::size_t index, std::size_t limit);
   void consume(SegmentQueue& queue, std::size_t bytes, int peer);
@@ -72,6 +87,7 @@ class MessageRun final : public Run {
   GroupView& group_;
   Compiled compiled_;
   std::size_t segment_bytes_;
+  std::unique_ptr<Staging> staging_;
   ChunkLayout layout_;
   const Launch* launch_ = nullptr;
   std::uint64_t sequence_ = 0;

@@ -8,7 +8,7 @@
 
 namespace tutti::engine {
 
-// More than setting a group up ever takes. Even, for memory to meet in is used in two turns.
+// More than setting a group up ever takes.
 inline constexpr std::uint64_t kSetUpSequences = 1024;
 
 // 0: one of tutti's own.

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/clock.hpp"
+#include "cuda/traffic.hpp"
 #include "engine/launch.hpp"
 #include "engine/work_state.hpp"
 
@@ -17,11 +18,13 @@ struct Operation {
   std::unique_ptr<const Launch> owned;  // empty: the caller waits, and keeps it
   const Launch* launch = nullptr;
   std::uint64_t sequence = 0;  // in its group (numbers.hpp)
+  std::uint64_t ticket = 0;    // on a device: among those (device_board.hpp); 0: in host memory
   Nanoseconds queued{0};
   Nanoseconds begun{0};  // only when there is a trace
   Nanoseconds deadline = Nanoseconds::max();
   std::shared_ptr<WorkState> work;
-  bool counted = false;  // among those that the progress thread takes care of
+  cuda::DeviceTraffic::Flight flight;  // on a device
+  bool counted = false;                // among those that the progress thread takes care of
 };
 
 }  // namespace tutti::engine

@@ -43,6 +43,7 @@ bool PointToPoint::matches(const Posting& posting, int peer, const Header& heade
 }
 
 void PointToPoint::post(Posting&& posting) {
+  if (posting.device && posting.batch) ++on_device_;
   if (!posting.is_send) {
     for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
       if (!matches(posting, at->peer, at->header)) continue;
@@ -72,6 +73,7 @@ bool PointToPoint::step(Nanoseconds now) {
       if (!over && sending.state == State::fresh) held[peer] = true;
       moved |= sending.state != State::fresh || over;
     }
+    if (sending.state == State::fetching && fetch(sending)) sending.state = State::streaming;
     if (!over && sending.state == State::streaming) over = stream(sending), moved |= over;
     at = over ? sends_.erase(at) : std::next(at);
   }
@@ -85,8 +87,35 @@ bool PointToPoint::step(Nanoseconds now) {
   return moved;
 }
 
+// Whether a message on device memory can leave: the caller's stream has come to it, and it is on the host
+// unless its receiver may take it from the device.
+bool PointToPoint::prepare(Sending& sending) {
+  Posting& posting = sending.posting;
+  if (sending.prepared || !posting.device) return true;
+  const auto ready = posting.device->is_ready();
+  if (!ready.ok()) failure_ = ready.status();
+  if (!ready.ok() || !*ready) return false;
+  const bool near = posting.peer != rank_ && group_.link_to(posting.peer).shares_memory();
+  if (near && !sending.fetches)
+    sending.offered = posting.device->offer(group_.world_rank(posting.peer), group_.channel());
+  return sending.prepared = sending.offered.has_value() || fetch(sending);
+}
+
+bool PointToPoint::fetch(Sending& sending) {
+  Posting& posting = sending.posting;
+  Status status;
+  if (!sending.fetches) status = posting.device->fetch();
+  sending.fetches = true;
+  const auto copied = status.ok() ? posting.device->is_copied() : Result<bool>(status);
+  if (!copied.ok()) failure_ = copied.status();
+  if (!copied.ok() || !*copied) return false;
+  posting.data = posting.device->pinned();
+  return true;
+}
+
 // Sends a fresh message eagerly, or its request. True when it is over.
 bool PointToPoint::start(Sending& sending) {
+  if (!prepare(sending)) return false;
   const Posting& posting = sending.posting;
   Header header = header_for(MessageKind::request, group_.channel(), sending.id);
   header.tag = posting.tag;
@@ -94,7 +123,15 @@ bool PointToPoint::start(Sending& sending) {
   if (posting.internal) header.flags |= transport::kInternal;
   if (posting.peer == rank_) {
     sending.state = State::requested;
-    deliver_request(rank_, header);
+    deliver_request(rank_, header, {});
+    return false;
+  }
+  if (sending.offered) {
+    header.flags |= transport::kOffered;
+    if (group_.link_to(posting.peer)
+            .send(header, &*sending.offered, sizeof *sending.offered, 0)
+            .accepted)
+      sending.state = State::requested;
     return false;
   }
   if (start_eagerly(sending, header)) return stream(sending);
@@ -143,6 +180,7 @@ bool PointToPoint::stream(Sending& sending) {
 }
 
 bool PointToPoint::receive(const Key& key, Receiving& receiving) {
+  if (receiving.way != Way::moving) return receive_on_device(key, receiving);
   std::size_t budget = kMessageQuantumBytes;
   while (!receiving.queue.empty() && budget > 0) {
     Segment& segment = receiving.queue.front();
@@ -161,8 +199,60 @@ bool PointToPoint::receive(const Key& key, Receiving& receiving) {
     receiving.queue.pop();
   }
   if (receiving.done < receiving.total || receiving.tainted) return false;
+  if (receiving.posting.device) {
+    receiving.way = Way::storing;
+    return false;
+  }
   finish(receiving.posting, {}, {key.first, receiving.posting.tag, receiving.total});
   return true;
+}
+
+// Begins what the device has to do, when the caller's stream has come to it. One that cannot reach the
+// sender's memory after all has the message sent.
+bool PointToPoint::begin_copy(Receiving& receiving, const Key& key) {
+  DeviceEnd& device = *receiving.posting.device;
+  const auto ready = device.is_ready();
+  if (!ready.ok()) failure_ = ready.status();
+  if (!ready.ok() || !*ready) return false;
+  if (receiving.way == Way::taking) {
+    const Status taken =
+        device.take(group_.world_rank(key.first), receiving.offered, receiving.total);
+    if (taken.ok()) return true;
+    receiving.way = Way::moving;
+    receiving.posting.data = device.pinned();
+    failure_ = device.trouble();
+    answer(key.first, key.second, 0);
+    return false;
+  }
+  failure_ = device.store(receiving.total);
+  return failure_.ok();
+}
+
+bool PointToPoint::receive_on_device(const Key& key, Receiving& receiving) {
+  if (!receiving.copies) receiving.copies = begin_copy(receiving, key);
+  if (!receiving.copies) return false;
+  const auto copied = receiving.posting.device->is_copied();
+  if (!copied.ok()) failure_ = copied.status();
+  if (!copied.ok() || !*copied) return false;
+  if (receiving.way == Way::taking) answer(key.first, key.second, transport::kTaken);
+  finish(receiving.posting, {}, {key.first, receiving.posting.tag, receiving.total});
+  return true;
+}
+
+// A message is there: on the device, when it has been copied.
+void PointToPoint::land(const Key& key, Posting posting, std::size_t bytes, std::uint32_t tag) {
+  if (!posting.device) return finish(posting, {}, {key.first, tag, bytes});
+  posting.tag = tag;
+  Receiving& receiving = active_[key];
+  receiving.posting = std::move(posting);
+  receiving.total = receiving.done = bytes;
+  receiving.way = Way::storing;
+}
+
+void PointToPoint::answer(int peer, std::uint64_t id, std::uint8_t flags) {
+  Header header = header_for(MessageKind::ready, group_.channel(), id);
+  header.flags = flags;
+  (void)group_.link_to(peer).send(header, nullptr, 0, 0);
 }
 
 Status PointToPoint::deliver(int peer, const Header& header, Segment segment) {
@@ -182,7 +272,7 @@ Status PointToPoint::deliver(int peer, const Header& header, Segment segment) {
       if (header.flags & transport::kCancel)
         cancel(peer, header.sequence);
       else
-        deliver_request(peer, header);
+        deliver_request(peer, header, segment);
       break;
     case MessageKind::eager: deliver_eager(peer, header, segment); break;
     default: deliver_bulk(peer, header, segment);
@@ -200,6 +290,8 @@ const char* PointToPoint::flaw_in(int peer, const Header& header) const {
                  : nullptr;
     case MessageKind::ready: return flaw_in_ready(peer, header);
     case MessageKind::request: {
+      const bool offers = (header.flags & transport::kOffered) != 0;
+      if (header.bytes != (offers ? sizeof(DeviceNote) : 0)) return "a request of another length";
       if ((header.flags & transport::kCancel) == 0) return flaw_in_new(peer, header);
       const auto met = active_.find({peer, header.sequence});
       return met != active_.end() && met->second.queue.opened() ? "half a message, and took it back"
@@ -268,8 +360,11 @@ void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment
 }
 
 // A request has come, from a peer or from this rank itself.
-void PointToPoint::deliver_request(int peer, const Header& header) {
+void PointToPoint::deliver_request(int peer, const Header& header, const Segment& segment) {
   Unexpected message{peer, header, {}, {}, nullptr};
+  if ((header.flags & transport::kOffered) != 0)
+    std::memcpy(&message.offered.emplace(), segment.data(), sizeof(DeviceNote));
+  if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
   last_id_[static_cast<std::size_t>(peer)] = header.sequence;
   if (peer == rank_)
     for (Sending& sending : sends_)
@@ -297,7 +392,9 @@ void PointToPoint::take_eager(const Posting& posting, Unexpected& message) {
   const std::size_t bytes = message.segment.bytes;
   const bool fits = bytes <= posting.bytes;
   const std::byte* data = message.kept.empty() ? message.segment.data() : message.kept.data();
-  if (fits && bytes > 0) std::memcpy(posting.data, data, bytes);
+  std::byte* to = fits && bytes > 0 ? host_memory(posting) : nullptr;
+  if (to != nullptr) std::memcpy(to, data, bytes);
+  if (fits && bytes > 0 && to == nullptr) failure_ = posting.device->trouble();
   bool tainted = false;
   if (message.segment.lease != 0) {
     Link& link = group_.link_to(message.peer);
@@ -306,11 +403,15 @@ void PointToPoint::take_eager(const Posting& posting, Unexpected& message) {
   }
   give_credit(message.peer);
   if (tainted) {
-    active_[{message.peer, message.header.sequence}] = {posting, bytes, 0, true, {}};
+    Receiving& receiving = active_[{message.peer, message.header.sequence}];
+    receiving.posting = posting;
+    receiving.total = bytes;
+    receiving.tainted = true;
     return;
   }
-  finish(posting, fits ? Status() : too_small(posting, message.peer, bytes),
-         {message.peer, message.header.tag, fits ? bytes : 0});
+  if (fits)
+    return land({message.peer, message.header.sequence}, posting, bytes, message.header.tag);
+  finish(posting, too_small(posting, message.peer, bytes), {message.peer, message.header.tag, 0});
 }
 
 // A request has met its receive: copy (from this rank itself), or tell the sender to go on.
@@ -319,9 +420,14 @@ void PointToPoint::accept(Posting posting, const Unexpected& message) {
   const bool fits = bytes <= posting.bytes;
   if (message.local != nullptr) {
     Sending& sending = *message.local;
-    if (fits && bytes > 0) std::memcpy(posting.data, sending.posting.data, bytes);
-    finish(posting, fits ? Status() : too_small(posting, message.peer, bytes),
-           {message.peer, message.header.tag, fits ? bytes : 0});
+    std::byte* to = fits && bytes > 0 ? host_memory(posting) : nullptr;
+    if (to != nullptr) std::memcpy(to, sending.posting.data, bytes);
+    if (fits && bytes > 0 && to == nullptr) failure_ = posting.device->trouble();
+    const Status small = fits ? Status() : too_small(posting, message.peer, bytes);
+    if (fits)
+      land({message.peer, message.header.sequence}, posting, bytes, message.header.tag);
+    else
+      finish(posting, small, {message.peer, message.header.tag, 0});
     finish(sending.posting, fits ? Status() : too_small(posting, message.peer, bytes));
     // `sends_` may be walked right now: leave it to step() to drop the entry.
     sending.posting.batch = nullptr;
@@ -329,9 +435,10 @@ void PointToPoint::accept(Posting posting, const Unexpected& message) {
     sending.state = State::streaming;
     return;
   }
-  Header header = header_for(MessageKind::ready, group_.channel(), message.header.sequence);
-  if (!fits) header.flags |= transport::kRefuse;
-  (void)group_.link_to(message.peer).send(header, nullptr, 0, 0);
+  const bool takes = fits && message.offered && posting.device;
+  if (!takes)
+    answer(message.peer, message.header.sequence,
+           fits ? std::uint8_t{0} : std::uint8_t{transport::kRefuse});
   if (!fits) {
     finish(posting, too_small(posting, message.peer, bytes), {message.peer, message.header.tag, 0});
     return;
@@ -343,12 +450,24 @@ void PointToPoint::accept(Posting posting, const Unexpected& message) {
   Receiving& receiving = active_[{message.peer, message.header.sequence}];
   receiving.posting = std::move(posting);
   receiving.total = bytes;
+  if (takes) {
+    receiving.way = Way::taking;
+    receiving.offered = *message.offered;
+  } else if (receiving.posting.device) {
+    receiving.posting.data = receiving.posting.device->pinned();
+    failure_ = receiving.posting.device->trouble();
+  }
 }
 
 void PointToPoint::on_ready(const Header& header) {
   for (auto at = sends_.begin(); at != sends_.end(); ++at) {
     if (at->id != header.sequence || at->state != State::requested) continue;
-    at->state = State::streaming;
+    at->state = at->offered ? State::fetching : State::streaming;
+    if (header.flags & transport::kTaken) {
+      finish(at->posting, {});
+      sends_.erase(at);
+      return;
+    }
     if (header.flags & transport::kRefuse) {
       finish(at->posting,
              {Code::invalid_argument,
@@ -389,7 +508,7 @@ bool PointToPoint::expire(Nanoseconds now) {
       ++at;
       continue;
     }
-    if (at->state == State::streaming) {
+    if (at->state == State::streaming || at->state == State::fetching) {
       failure_ = expired(at->posting);
       return true;
     }
@@ -411,6 +530,7 @@ bool PointToPoint::expire(Nanoseconds now) {
 
 void PointToPoint::finish(const Posting& posting, const Status& status, const Received& received) {
   if (!posting.batch) return;
+  if (posting.device) --on_device_;
   Batch& batch = *posting.batch;
   if (!status.ok() && batch.status.ok()) batch.status = status;
   if (received.source >= 0) batch.received = received;
@@ -429,6 +549,7 @@ void PointToPoint::give_credit(int peer) {
 
 void PointToPoint::refuse(std::vector<Posting>& postings, const Status& status) {
   ended_.reserve(ended_.size() + postings.size());
+  for (const Posting& posting : postings) on_device_ += posting.device && posting.batch ? 1 : 0;
   for (const Posting& posting : postings) finish(posting, status);
   postings.clear();
 }
@@ -459,8 +580,23 @@ bool PointToPoint::waits_for(int peer) const {
          std::any_of(sends_.begin(), sends_.end(),
                      [&](const Sending& s) { return concerns(s.posting); }) ||
          std::any_of(active_.begin(), active_.end(), [&](const auto& entry) {
-           return entry.first.first == peer && entry.second.queue.received() < entry.second.total;
+           const Receiving& receiving = entry.second;
+           const bool is_here =
+               receiving.way == Way::storing || receiving.queue.received() == receiving.total;
+           return entry.first.first == peer && !is_here;
          });
+}
+
+bool PointToPoint::waits_for_device() const {
+  if (on_device_ == 0) return false;
+  return std::any_of(sends_.begin(), sends_.end(),
+                     [](const Sending& sending) {
+                       const bool begins = sending.state == State::fresh && !sending.prepared;
+                       return sending.posting.device &&
+                              (begins || sending.state == State::fetching);
+                     }) ||
+         std::any_of(active_.begin(), active_.end(),
+                     [](const auto& entry) { return entry.second.way != Way::moving; });
 }
 
 Nanoseconds PointToPoint::next_deadline() const {

@@ -11,6 +11,10 @@
 //          ◀──────  ready
 //   bulk, bulk, … ──────▶
 //
+// Device memory is sent and received through pinned host memory. Between ranks of one host a request
+// offers it instead: a receiver that can map it takes it from there, and says so (ready, kTaken); one
+// that cannot has it sent.
+//
 // Thread-safety  none: used by whoever holds the group's baton.
 #pragma once
 
@@ -19,9 +23,11 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "engine/device_end.hpp"
 #include "engine/group_view.hpp"
 #include "engine/segments.hpp"
 #include "engine/work_state.hpp"
@@ -36,6 +42,15 @@ struct Batch {
   std::size_t open = 0;
   Status status;
   Received received;
+  // Of one on device memory.
+  std::shared_ptr<GateKeeper> gate;
+  cuda::DeviceTraffic::Flight flight;
+
+  // It is over: whoever waits on the device goes on.
+  void open_gate() {
+    if (gate) gate->open();
+    flight = {};
+  }
 };
 
 // A posted send or receive.
@@ -49,6 +64,7 @@ struct Posting {
   Nanoseconds timeout{0};
   Nanoseconds deadline = Nanoseconds::max();
   std::shared_ptr<Batch> batch = nullptr;
+  std::shared_ptr<DeviceEnd> device = nullptr;  // null: `data` is host memory
 
   static Posting send(int peer, std::uint32_t tag, const void* data, std::size_t bytes) {
     return {true, static_cast<std::byte*>(const_cast<void*>(data)), bytes, peer, tag};
@@ -80,24 +96,38 @@ class PointToPoint {
   bool waits_for(int peer) const;
   // The next deadline of anything posted.
   Nanoseconds next_deadline() const;
+  // Whether the device has to be asked now and then how far it is.
+  bool asks_device() const { return on_device_ > 0; }
+  // Whether one of them waits for the device alone: its stream, or a copy that was begun.
+  bool waits_for_device() const;
   // Batches that have ended, for the group to complete once it has put the baton down.
   std::vector<std::shared_ptr<Batch>>& ended() { return ended_; }
 
  private:
-  enum class State : std::uint8_t { fresh, requested, streaming };
+  // fetching: out of device memory, because the receiver cannot take it from there.
+  enum class State : std::uint8_t { fresh, requested, fetching, streaming };
   struct Sending {
     Posting posting;
     std::uint64_t id = 0;
     State state = State::fresh;
     std::size_t issued = 0;
     std::atomic<std::uint32_t> in_flight{0};
+    // On device memory.
+    bool fetches = false;               // a copy to the host was begun,
+    bool prepared = false;              //   and is there, or is not needed:
+    std::optional<DeviceNote> offered;  //   the receiver is to take it
   };
+  // moving: segment by segment; taking: out of the sender's device memory; storing: into our own.
+  enum class Way : std::uint8_t { moving, taking, storing };
   struct Receiving {
     Posting posting;
     std::size_t total = 0;
     std::size_t done = 0;
     bool tainted = false;
     SegmentQueue queue;
+    Way way = Way::moving;
+    bool copies = false;  // what the device has to do was begun
+    DeviceNote offered{};
   };
   // A message that came before its receive. An eager one is kept here: what its link lent goes back
   // at once, because links have little room and other groups need it.
@@ -107,10 +137,20 @@ class PointToPoint {
     Segment segment;
     std::vector<std::byte> kept;
     Sending* local = nullptr;  // a send to this rank itself
+    std::optional<DeviceNote> offered = std::nullopt;
   };
   using Key = std::pair<int, std::uint64_t>;  // (peer, message id)
 
   bool start(Sending& sending);
+  bool prepare(Sending& sending);
+  bool fetch(Sending& sending);
+  bool begin_copy(Receiving& receiving, const Key& key);
+  bool receive_on_device(const Key& key, Receiving& receiving);
+  void land(const Key& key, Posting posting, std::size_t bytes, std::uint32_t tag);
+  void answer(int peer, std::uint64_t id, std::uint8_t flags);
+  static std::byte* host_memory(const Posting& posting) {
+    return posting.device ? posting.device->pinned() : posting.data;
+  }
   bool start_eagerly(Sending& sending, transport::Header header);
   bool stream(Sending& sending);
   bool receive(const Key& key, Receiving& receiving);
@@ -120,7 +160,7 @@ class PointToPoint {
   const char* flaw_in(int peer, const transport::Header& header) const;
   const char* flaw_in_new(int peer, const transport::Header& header) const;
   const char* flaw_in_ready(int peer, const transport::Header& header) const;
-  void deliver_request(int peer, const transport::Header& header);
+  void deliver_request(int peer, const transport::Header& header, const Segment& segment);
   void deliver_eager(int peer, const transport::Header& header, Segment segment);
   void deliver_bulk(int peer, const transport::Header& header, const Segment& segment);
   void cancel(int peer, std::uint64_t id);
@@ -145,6 +185,7 @@ class PointToPoint {
   std::vector<int> kept_;     // eager messages that came and were not credited back, per peer
   std::vector<std::uint64_t> last_id_;  // of the newest message of each peer
   std::vector<std::shared_ptr<Batch>> ended_;
+  int on_device_ = 0;  // postings on device memory that are open
   Status failure_;
 };
 

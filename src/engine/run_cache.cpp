@@ -1,5 +1,7 @@
 #include "engine/run_cache.hpp"
 
+#include <utility>
+
 #include "core/check.hpp"
 #include "schedule/passes.hpp"
 
@@ -26,25 +28,56 @@ void RunCache::meet_in(HostMemory* memory) {
   last_ = nullptr;
 }
 
+void RunCache::use_device(DeviceSide* side) {
+  device_ = side;
+  runs_.clear();
+  last_ = nullptr;
+}
+
 // The group room asked the catalog before it made the launch, so building cannot fail.
 PreparedRun& RunCache::find_or_make(const Launch& launch, std::uint64_t key) {
   PreparedRun& prepared = runs_[key];
-  if (prepared.on_host || prepared.by_message) return prepared;
-  const schedule::Request request = request_of(launch, members_);
-  if (memory_ != nullptr && launch.to_peer.empty()) {
-    auto forms = schedule::host_forms(launch.algorithm, request, catalog_);
-    TUTTI_CHECK(forms.ok());
-    if (*forms) {
-      prepared.on_host = std::make_unique<HostRun>(*memory_, **std::move(forms));
-      prepared.on_host->trace_to(group_.tracer(), members_.channel());
-      return prepared;
-    }
-  }
-  auto program = catalog_.build(launch.algorithm, request);
-  TUTTI_CHECK(program.ok());
-  prepared.by_message = std::make_unique<MessageRun>(
-      group_, compile(schedule::fuse_folds(*std::move(program))), segment_bytes_);
+  if (prepared.on_host || prepared.on_device || prepared.by_message) return prepared;
+  if (launch.on_device)
+    prepared.on_device = make_on_device(launch);
+  else
+    prepared.on_host = make_on_host(launch);
+  if (!prepared.on_host && !prepared.on_device) prepared.by_message = make_by_message(launch);
   return prepared;
+}
+
+std::unique_ptr<HostRun> RunCache::make_on_host(const Launch& launch) const {
+  if (memory_ == nullptr || !launch.to_peer.empty()) return nullptr;
+  auto forms = schedule::host_forms(launch.algorithm, request_of(launch, members_), catalog_);
+  TUTTI_CHECK(forms.ok());
+  if (!*forms) return nullptr;
+  auto run = std::make_unique<HostRun>(*memory_, **std::move(forms));
+  run->trace_to(group_.tracer(), members_.channel());
+  return run;
+}
+
+// Where all ranks reach each other's devices, and it is more than moving bytes that only the host can do.
+std::unique_ptr<DeviceRun> RunCache::make_on_device(const Launch& launch) const {
+  if (device_ == nullptr || !device_->reaches_all() || launch.reduction.op == ReduceOp::user)
+    return nullptr;
+  auto forms =
+      schedule::host_forms_of_all(launch.algorithm, request_of(launch, members_), catalog_);
+  TUTTI_CHECK(forms.ok());
+  if (!*forms) return nullptr;
+  std::vector<schedule::HostForm> mapped;
+  for (schedule::HostForms& each : **forms) mapped.push_back(std::move(each.mapped));
+  if (!DeviceRun::fits(mapped, members_.rank())) return nullptr;
+  return std::make_unique<DeviceRun>(*device_, std::move(mapped));
+}
+
+std::unique_ptr<MessageRun> RunCache::make_by_message(const Launch& launch) const {
+  auto program = catalog_.build(launch.algorithm, request_of(launch, members_));
+  TUTTI_CHECK(program.ok());
+  schedule::Program fused = schedule::fuse_folds(*std::move(program));
+  if (!launch.on_device)
+    return std::make_unique<MessageRun>(group_, compile(std::move(fused)), segment_bytes_);
+  return std::make_unique<MessageRun>(group_, compile(schedule::stage(std::move(fused))),
+                                      segment_bytes_, device_);
 }
 
 }  // namespace tutti::engine

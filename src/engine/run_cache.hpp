@@ -2,7 +2,7 @@
 //
 // A call's kind is its collective, algorithm, root and whether it works in place; sizes and memory
 // come with each launch. Ranks that share a host run by the host form where there is one, else by
-// messages.
+// messages; on device memory likewise, where all devices can be reached.
 //
 // Thread-safety  none: the baton's holder.
 #pragma once
@@ -11,6 +11,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "engine/device_run.hpp"
 #include "engine/group_view.hpp"
 #include "engine/host_run.hpp"
 #include "engine/members.hpp"
@@ -19,13 +20,15 @@
 
 namespace tutti::engine {
 
-// One of the two.
+// One of them.
 struct PreparedRun {
   std::unique_ptr<HostRun> on_host;
+  std::unique_ptr<DeviceRun> on_device;
   std::unique_ptr<MessageRun> by_message;
 
   Run& run() const {
-    return on_host ? static_cast<Run&>(*on_host) : static_cast<Run&>(*by_message);
+    if (on_host) return *on_host;
+    return on_device ? static_cast<Run&>(*on_device) : static_cast<Run&>(*by_message);
   }
 };
 
@@ -37,6 +40,8 @@ class RunCache {
 
   // Forgets all runs: from now on ranks meet there, or (null) nowhere.
   void meet_in(HostMemory* memory);
+  // The same for device memory.
+  void use_device(DeviceSide* side);
   // Good until the next meet_in(). The last one is found by one comparison.
   PreparedRun& find(const Launch& launch) {
     const std::uint64_t key = key_of(launch);
@@ -54,15 +59,22 @@ class RunCache {
            static_cast<std::uint64_t>(launch.in_place) << 24 |
            // Ranks of a v-call know only their own sizes, so peers could not tell where a chunk lies.
            static_cast<std::uint64_t>(launch.to_peer.empty()) << 25 |
+           static_cast<std::uint64_t>(launch.on_device) << 26 |
+           // What only the host can fold.
+           static_cast<std::uint64_t>(launch.reduction.op == ReduceOp::user) << 27 |
            static_cast<std::uint64_t>(static_cast<std::uint32_t>(launch.root)) << 32;
   }
   PreparedRun& find_or_make(const Launch& launch, std::uint64_t key);
+  std::unique_ptr<HostRun> make_on_host(const Launch& launch) const;
+  std::unique_ptr<DeviceRun> make_on_device(const Launch& launch) const;
+  std::unique_ptr<MessageRun> make_by_message(const Launch& launch) const;
 
   GroupView& group_;
   const Members& members_;
   const schedule::Catalog& catalog_;
   std::size_t segment_bytes_;
   HostMemory* memory_ = nullptr;
+  DeviceSide* device_ = nullptr;
   std::unordered_map<std::uint64_t, PreparedRun> runs_;
   std::uint64_t last_key_ = 0;
   PreparedRun* last_ = nullptr;

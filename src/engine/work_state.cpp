@@ -14,6 +14,32 @@ Status WorkState::wait(std::chrono::nanoseconds timeout) {
   return status();
 }
 
+bool WorkState::is_launched() const {
+  if (done()) return true;
+  std::scoped_lock lock(mutex_);
+  return !gate_ || gate_->is_launched();
+}
+
+Status WorkState::wait_on(void* stream) {
+  std::shared_ptr<Driver> driver;
+  std::shared_ptr<StreamGate> gate;
+  {
+    std::scoped_lock lock(mutex_);
+    driver = driver_;
+    gate = gate_;
+  }
+  if (done()) return status();
+  if (!gate) return wait(std::chrono::nanoseconds::max());
+  const auto until_launched = [&]() -> Status {
+    if (driver) driver->drive_to_device(*this);
+    return status();
+  };
+  // A stream that waits for what only a caller drives would wait for good.
+  if (driver && !driver->goes_on_alone())
+    if (Status status = until_launched(); !status.ok() || done()) return status;
+  return gate->wait_on(stream, until_launched);
+}
+
 Status WorkState::status() const {
   if (!done()) return {};
   std::scoped_lock lock(mutex_);
@@ -45,6 +71,7 @@ void WorkState::complete(const Status& status, const Received& received) {
     received_ = received;
     callbacks.swap(callbacks_);
     driver_.reset();  // a handle that the caller keeps must not keep links and threads
+    gate_.reset();
     done_.store(true, std::memory_order_seq_cst);
   }
   for (auto& callback : callbacks) callback(status);

@@ -23,6 +23,19 @@ class Driver {
   virtual ~Driver() = default;
   // Drives the engine in this thread until the work is done or the timeout has passed.
   virtual void drive(const WorkState& work, Nanoseconds timeout) = 0;
+  // The same until it is on the device, and a stream can wait for it there.
+  virtual void drive_to_device(const WorkState& work) = 0;
+  // Whether anybody drives while no caller does.
+  virtual bool goes_on_alone() const = 0;
+};
+
+// How a stream is made to wait for a work on device memory.
+class StreamGate {
+ public:
+  virtual ~StreamGate() = default;
+  virtual bool is_launched() const = 0;
+  // `until_launched` blocks until it is; called only where nothing else helps.
+  virtual Status wait_on(void* stream, const std::function<Status()>& until_launched) = 0;
 };
 
 class WorkState final : public Work::State {
@@ -33,7 +46,13 @@ class WorkState final : public Work::State {
   void set_number(std::uint64_t number) { number_ = number; }
   std::uint64_t number() const { return number_; }
 
+  // Of a work on device memory. Set before anybody else has it.
+  void set_gate(std::shared_ptr<StreamGate> gate) { gate_ = std::move(gate); }
+  // Whether a stream can wait for it without this thread's help.
+  bool is_launched() const;
+
   Status wait(std::chrono::nanoseconds timeout) override;
+  Status wait_on(void* stream) override;
   bool done() const override { return done_.load(std::memory_order_seq_cst); }
   Status status() const override;
   void on_complete(std::function<void(const Status&)> callback) override;
@@ -47,6 +66,7 @@ class WorkState final : public Work::State {
   std::uint64_t number_ = 0;
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;
+  std::shared_ptr<StreamGate> gate_;  // until it is done
   Status status_;
   Received received_;
   std::vector<std::function<void(const Status&)>> callbacks_;

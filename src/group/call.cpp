@@ -29,7 +29,7 @@ class Resolver {
     launch_.timeout =
         call_.options.timeout.count() > 0 ? call_.options.timeout : setting_.config->timeout;
     launch_.name = call_.options.name ? call_.options.name : "";
-    for (auto step : {&Resolver::check_root, &Resolver::check_types, &Resolver::check_reduction,
+    for (auto step : {&Resolver::check_types, &Resolver::check_root, &Resolver::check_reduction,
                       &Resolver::take_sides, &Resolver::check_sizes, &Resolver::find_in_place})
       if (Status status = (this->*step)(); !status.ok())
         return status.annotate(to_string(call_.collective));
@@ -43,7 +43,9 @@ class Resolver {
   static Status invalid(std::string what) { return {Code::invalid_argument, std::move(what)}; }
 
   Status check_root() {
-    if (Status status = check_options(call_.options); !status.ok()) return status;
+    if (Status status = check_options(call_.options, launch_.on_device); !status.ok())
+      return status;
+    launch_.stream = call_.options.stream;
     if (!shape_.rooted || (call_.root >= 0 && call_.root < setting_.size)) return {};
     return invalid(
         fmt::format("root {} is not a rank of a group of {}", call_.root, setting_.size));
@@ -51,10 +53,16 @@ class Resolver {
 
   Status check_types() {
     bool known = false;
-    const auto adopt = [&](Dtype dtype, Device device, const void* ready) -> Status {
+    const auto adopt = [&](Dtype dtype, Device device, void* ready) -> Status {
+      const bool on_device = device == Device::cuda;
       // A token that nobody waits for would mean data that is not there yet.
-      if (device != Device::cpu || ready != nullptr)
-        return {Code::unsupported, "this build reaches CPU memory only"};
+      if (ready != nullptr && !on_device)
+        return {Code::unsupported,
+                "a buffer in CPU memory has nothing to wait for; leave `ready` null"};
+      if (ready != nullptr) launch_.ready.push_back(ready);
+      if (known && on_device != launch_.on_device)
+        return invalid("buffers in CPU memory and on a device do not go together in one call");
+      launch_.on_device = on_device;
       if (known && dtype != launch_.dtype)
         return invalid(fmt::format("buffers of different types, {} and {}",
                                    to_string(launch_.dtype), to_string(dtype)));
@@ -172,6 +180,9 @@ class Resolver {
     const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
     facts.order = ordered ? ReductionOrder::rank : setting_.order;
     Algorithm forced = call_.options.algorithm;
+    // On one GPU, or on several that reach each other, nothing beats working where the data lies.
+    const bool direct = launch_.on_device && setting_.device_reaches_all;
+    if (direct && forced == Algorithm::automatic) forced = Algorithm::direct;
     if (forced == Algorithm::automatic)
       forced = setting_.config->algorithm[static_cast<std::size_t>(call_.collective)];
     auto choice = chooser.choose(facts, forced);
@@ -192,6 +203,7 @@ class Resolver {
     fingerprint.algorithm = launch_.algorithm;
     fingerprint.shots = static_cast<std::uint8_t>(launch_.shots);
     fingerprint.uneven = uneven();
+    fingerprint.on_device = launch_.on_device;
     fingerprint.count = agreed_bytes() / size_of(launch_.dtype);
     if (shape_.folds()) fill_reduction(fingerprint);
     if (!fingerprint.uneven) return;
@@ -236,11 +248,11 @@ class Resolver {
 
 }  // namespace
 
-Status check_options(const CallOptions& options) {
-  if (options.stream == nullptr) return {};
+Status check_options(const CallOptions& options, bool on_device) {
+  if (options.stream == nullptr || on_device) return {};
   return {
       Code::unsupported,
-      "options.stream is set, but this build runs on CPU memory and has no streams; leave it null"};
+      "options.stream is set, but the buffers are in CPU memory, which has no streams; leave it null"};
 }
 
 Result<Launch> make_launch(const Call& call, const Setting& setting, Chooser& chooser) {

@@ -24,12 +24,13 @@ struct Setting {
   std::vector<int> host_of;
   std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
+  bool device_reaches_all = false;  // on device memory, ranks work on each other's
   const Config* config = nullptr;
   const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };
 
-// Code::unsupported unless the options ask only for what this build can do.
-Status check_options(const CallOptions& options);
+// Code::unsupported if there is a stream, and nothing on a device.
+Status check_options(const CallOptions& options, bool on_device);
 
 // Code::invalid_argument or unsupported names the argument.
 Result<engine::Launch> make_launch(const Call& call, const Setting& setting, Chooser& chooser);

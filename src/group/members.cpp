@@ -19,14 +19,21 @@ struct RankGroup::Ballot {
   std::uint32_t next_channel = 0;
   Division division = Division::split;
   ReductionOrder order = ReductionOrder::any;
-  std::uint16_t spare = 0;
+  std::uint8_t has_device = 0;  // its group is prepared for device memory
+  std::uint8_t spare = 0;
   std::uint64_t name_hash = 0;
   char name[40] = {};  // as much of it as there is room for
 
   static Ballot of(Division division, int color, int key, std::uint32_t next_channel,
-                   ReductionOrder order, const std::string& name) {
-    Ballot ballot{
-        color, key, next_channel, division, order, 0, engine::fnv1a(name.data(), name.size())};
+                   ReductionOrder order, bool has_device, const std::string& name) {
+    Ballot ballot{color,
+                  key,
+                  next_channel,
+                  division,
+                  order,
+                  has_device,
+                  0,
+                  engine::fnv1a(name.data(), name.size())};
     name.copy(ballot.name, sizeof ballot.name);
     return ballot;
   }
@@ -57,7 +64,7 @@ Status RankGroup::find_difference(std::string_view about,
 
 Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, std::string name,
                                                    const std::vector<int>& ranks,
-                                                   ReductionOrder order, bool heir) {
+                                                   ReductionOrder order, Start start) {
   engine::ChannelOptions options;
   options.id = id;
   options.name = std::move(name);
@@ -68,13 +75,15 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, std::string
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();
-  if (!heir) channel_->bring_up(channel);
+  if (start != Start::as_heir) channel_->bring_up(channel);
   auto group = std::make_shared<RankGroup>(world_, channel, order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   Status status;
-  if (heir) status = group->barrier(internal_call(setting_.config->join_timeout));
+  if (start == Start::as_heir)
+    status = group->barrier(internal_call(setting_.config->join_timeout));
   if (status.ok()) status = group->share_host_memory();
+  if (status.ok() && start == Start::on_device) status = group->inherit_device(*this);
   if (!status.ok() && group->health().ok()) return status;
   channel->end_set_up();  // they have not met in memory yet
   channel_->let_go(*channel);
@@ -105,22 +114,29 @@ Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string 
 Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, int key,
                                                  std::string name, ReductionOrder order) {
   if (Status status = check_process(); !status.ok()) return status;
-  auto ballots = gather_all(
-      *this, Ballot::of(division, color, key, world_->engine().next_channel(), order, name));
+  auto ballots = gather_all(*this, Ballot::of(division, color, key, world_->engine().next_channel(),
+                                              order, channel_->device() != nullptr, name));
   if (!ballots.ok()) return ballots.status();
   if (Status status = check_ballots(*ballots); !status.ok()) return status;
   std::uint32_t id = 0;
   for (const Ballot& ballot : *ballots) id = std::max(id, ballot.next_channel);
   if (color < 0) return std::shared_ptr<Group>();
   std::vector<int> ranks;
-  for (int rank = 0; rank < size(); ++rank)
-    if ((*ballots)[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
+  // A failure may have kept some from being prepared for device memory: then each new group is, at its
+  // first use.
+  Start start = Start::on_device;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Ballot& ballot = (*ballots)[static_cast<std::size_t>(rank)];
+    if (ballot.color != color) continue;
+    ranks.push_back(rank);
+    if (!ballot.has_device) start = Start::plain;
+  }
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return (*ballots)[static_cast<std::size_t>(a)].key <
            (*ballots)[static_cast<std::size_t>(b)].key;
   });
   if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
-  return as_group(open(id, std::move(name), ranks, order));
+  return as_group(open(id, std::move(name), ranks, order, start));
 }
 
 Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
@@ -141,25 +157,37 @@ std::vector<int> RankGroup::mapped_members() const {
   return mapped;
 }
 
-Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes) {
+bool RankGroup::shares_process() const {
+  transport::Endpoint& endpoint = world_->engine().endpoint();
+  for (int peer = 0; peer < endpoint.size(); ++peer)
+    if (const transport::Link* link = endpoint.link(peer))
+      if (link->shares_memory() && link->process() == 0) return true;
+  return false;
+}
+
+Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes, Device device) {
   return guarded([&]() -> Result<SymmetricMemory> {
+    if (device == Device::cuda) return allocate_on_device(bytes);
     auto shared = share_memory(bytes, internal_call(setting_.config->timeout));
     if (!shared.ok()) return shared.status();
     return shared->memory;
   });
 }
 
-Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
-                                                        const CallOptions& call) {
-  if (Status status = check_process(); !status.ok()) return status;
+Status RankGroup::check_same_size(std::size_t bytes, const CallOptions& call) {
   auto sizes = gather_all(*this, static_cast<std::uint64_t>(bytes), call);
   if (!sizes.ok()) return sizes.status();
   std::vector<engine::Said> said;
   for (int peer = 0; peer < size(); ++peer)
     said.push_back(
         {peer, fmt::format("allocate({} bytes)", (*sizes)[static_cast<std::size_t>(peer)])});
-  if (Status status = find_difference("ranks ask for different sizes", said); !status.ok())
-    return status;
+  return find_difference("ranks ask for different sizes", said);
+}
+
+Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
+                                                        const CallOptions& call) {
+  if (Status status = check_process(); !status.ok()) return status;
+  if (Status status = check_same_size(bytes, call); !status.ok()) return status;
   if (bytes == 0) return SharedMemory{};
   engine::Engine& engine = world_->engine();
   const std::uint64_t id = region_id(++allocations_);

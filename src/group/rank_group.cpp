@@ -43,6 +43,10 @@ RankGroup::~RankGroup() {
       {Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
   channel_->say_goodbye();
   world_->engine().close_channel(*channel_);
+  // What it had on a device is put away there, and some of that keeps the world: it goes now, if it can.
+  const auto context = world_->engine().device_context();
+  channel_.reset();
+  if (context) context->step();
 }
 
 Status RankGroup::check_process() const {
@@ -55,12 +59,92 @@ Status RankGroup::check_process() const {
 
 // ---- collectives
 
+namespace {
+
+// The sides of a call that this rank has; nobody looks at the others.
+struct OwnSides {
+  std::span<const ConstBuffer> input;
+  std::span<const Buffer> output;
+
+  OwnSides(const Call& call, int rank) {
+    const CollectiveShape& shape = shape_of(call.collective);
+    if (shape.input.is_there(rank == call.root)) input = call.input;
+    if (shape.output.is_there(rank == call.root)) output = call.output;
+  }
+};
+
+template <class Sides>
+bool says_device(const Sides& sides) {
+  const auto says_so = [](const auto& buffer) { return buffer.device == Device::cuda; };
+  return std::any_of(sides.input.begin(), sides.input.end(), says_so) ||
+         std::any_of(sides.output.begin(), sides.output.end(), says_so);
+}
+
+// Calls on CPU memory come here, too: for them one look must do.
+bool is_on_device(const Call& call, int rank) {
+  return says_device(call) && says_device(OwnSides(call, rank));
+}
+
+// Of a buffer that its caller takes for one on a GPU. Where there can be none, that is what to tell.
+Status not_on_gpu() {
+  const auto devices = cuda::count_devices();
+  if (!devices.ok()) return devices.status();
+  return {Code::invalid_argument, "a buffer is said to be on a GPU, but is not"};
+}
+
+// The GPU that a call's buffers are on; absent: they are in CPU memory. Said to be on one, and not: an error.
+Result<std::optional<int>> gpu_of(const Call& call, int rank) {
+  std::optional<int> found;
+  const auto look = [&](const auto& buffer) -> Status {
+    if (buffer.device != Device::cuda) return {};
+    if (!found) found = -1;
+    if (buffer.count == 0) return {};
+    const auto ordinal = cuda::device_of(buffer.data);
+    if (!ordinal.ok() || *ordinal < 0)
+      return (ordinal.ok() ? not_on_gpu() : ordinal.status()).annotate(to_string(call.collective));
+    if (*found >= 0 && *found != *ordinal)
+      return {Code::invalid_argument, fmt::format("{}: buffers are on cuda:{} and on cuda:{}",
+                                                  to_string(call.collective), *found, *ordinal)};
+    found = *ordinal;
+    return {};
+  };
+  const OwnSides sides(call, rank);
+  for (const ConstBuffer& buffer : sides.input)
+    if (Status status = look(buffer); !status.ok()) return status;
+  for (const Buffer& buffer : sides.output)
+    if (Status status = look(buffer); !status.ok()) return status;
+  return found;
+}
+
+}  // namespace
+
+// On device memory a call that blocks is one that its caller's stream waits for.
+Status RankGroup::run_on_device(const Call& call) {
+  auto started = start_on_device(call);
+  return started.ok() ? started->wait_on(call.options.stream) : started.status();
+}
+
+Result<Work> RankGroup::start_on_device(const Call& call) {
+  const auto gpu = gpu_of(call, rank());
+  if (!gpu.ok()) return gpu.status();
+  if (Status status = prepare_device(gpu->value_or(-1), call.options.timeout); !status.ok())
+    return status.annotate(to_string(call.collective));
+  auto launch = make_launch(call, setting_, chooser_);
+  if (!launch.ok()) return launch.status();
+  const auto capturing = channel_->device()->device().is_capturing(launch->stream);
+  if (!capturing.ok()) return capturing.status();
+  if (!*capturing) return Work(channel_->start(*std::move(launch), false));
+  if (Status status = channel_->capture(*launch); !status.ok()) return status;
+  return Work();
+}
+
 Status RankGroup::run(const Call& call) {
   return guarded([&] { return run_call(call); });
 }
 
 Status RankGroup::run_call(const Call& call) {
   if (world_->is_foreign()) return check_process();
+  if (is_on_device(call, rank())) return run_on_device(call);
   if (const engine::Launch* launch = recent_.find(call))
     return channel_->run(*launch, call.options.interrupted);
   auto launch = make_launch(call, setting_, chooser_);
@@ -73,6 +157,7 @@ Status RankGroup::run_call(const Call& call) {
 Work RankGroup::start(const Call& call) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
   auto work = guarded([&]() -> Result<Work> {
+    if (is_on_device(call, rank())) return start_on_device(call);
     auto launch = make_launch(call, setting_, chooser_);
     if (!launch.ok()) return launch.status();
     return Work(channel_->start(*std::move(launch), false));
@@ -83,8 +168,12 @@ Work RankGroup::start(const Call& call) {
 // ---- point to point
 
 Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Transfer> transfers,
-                                                            const CallOptions& options) const {
-  if (Status status = check_options(options); !status.ok()) return status.annotate("send and recv");
+                                                            const CallOptions& options) {
+  const bool on_device = std::any_of(transfers.begin(), transfers.end(), [](const Transfer& each) {
+    return each.buffer.device == Device::cuda;
+  });
+  if (Status status = check_options(options, on_device || transfers.empty()); !status.ok())
+    return status.annotate("send and recv");
   std::vector<engine::Posting> postings;
   for (const Transfer& transfer : transfers) {
     const bool is_send = transfer.kind == Transfer::Kind::send;
@@ -97,8 +186,9 @@ Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Tran
       return Status(Code::invalid_argument,
                     fmt::format("{}: the buffer is null but has {} elements",
                                 is_send ? "send" : "recv", transfer.buffer.count));
-    if (transfer.buffer.device != Device::cpu || transfer.buffer.ready != nullptr)
-      return Status(Code::unsupported, "send and recv: this build reaches CPU memory only");
+    if (transfer.buffer.ready != nullptr)
+      return Status(Code::unsupported,
+                    "send and recv: `ready` must be null; pass a stream instead");
     engine::Posting posting;
     posting.is_send = is_send;
     posting.data = static_cast<std::byte*>(transfer.buffer.data);
@@ -106,9 +196,29 @@ Result<std::vector<engine::Posting>> RankGroup::postings_of(std::span<const Tran
     posting.peer = transfer.peer;
     posting.tag = transfer.tag;
     posting.timeout = options.timeout.count() > 0 ? options.timeout : setting_.config->timeout;
-    postings.push_back(posting);
+    if (transfer.buffer.device == Device::cuda)
+      if (Status status = put_on_device(posting, options.stream); !status.ok())
+        return status.annotate("send and recv");
+    postings.push_back(std::move(posting));
   }
   return postings;
+}
+
+// Two ranks need not ask the others: each brings its own GPU, and they find out what they can reach.
+Status RankGroup::put_on_device(engine::Posting& posting, void* stream) {
+  const auto gpu = posting.bytes == 0 ? Result<int>(-1) : cuda::device_of(posting.data);
+  if (!gpu.ok()) return gpu.status();
+  if (posting.bytes != 0 && *gpu < 0) return not_on_gpu();
+  auto context = open_device(*gpu);
+  if (!context.ok()) return context.status();
+  const auto capturing = (*context)->device().is_capturing(stream);
+  if (!capturing.ok() || *capturing)
+    return capturing.ok() ? Status(Code::unsupported,
+                                   "messages cannot be captured in a CUDA graph: hosts match them")
+                          : capturing.status();
+  auto end = engine::DeviceEnd::create(*context, stream, posting.data, posting.bytes);
+  if (end.ok()) posting.device = *std::move(end);
+  return end.status();
 }
 
 Work RankGroup::transfer(std::span<const Transfer> transfers, const CallOptions& options) {
@@ -182,13 +292,6 @@ Status RankGroup::tune() {
   return {};
 }
 
-Status RankGroup::end_set_up(const CallOptions& call) {
-  if (channel_->set_up_needs_another_turn())
-    if (Status status = barrier(call); !status.ok()) return status;
-  channel_->end_set_up();
-  return {};
-}
-
 void RankGroup::abort(const std::string& reason) {
   if (world_->is_foreign()) return;
   channel_->fail({Code::aborted,
@@ -241,8 +344,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
   if (Status status = group->tune(); !status.ok()) return status;
-  if (Status status = group->end_set_up(join); !status.ok())
-    return status.annotate("joining the group");
+  group->end_set_up();
   if (options.takes_back) (*world)->say_takes_back();
   return std::shared_ptr<Group>(std::move(group));
 }

@@ -12,6 +12,7 @@
 #include "engine/vote.hpp"
 #include "group/call.hpp"
 #include "group/chooser.hpp"
+#include "group/device_setup.hpp"
 #include "group/recent_calls.hpp"
 #include "group/world.hpp"
 #include "tutti/group.hpp"
@@ -48,24 +49,30 @@ class RankGroup final : public Group {
   Result<std::shared_ptr<Group>> grow(std::shared_ptr<Store> store, int most,
                                       GroupOptions options) override;
 
-  Result<SymmetricMemory> allocate(std::size_t bytes) override;
+  Result<SymmetricMemory> allocate(std::size_t bytes, Device device) override;
+  void forget(const void* allocation) override;
   Result<Prediction> predict(Collective collective, std::size_t bytes) override;
   void abort(const std::string& reason) override;
   Status health() const override { return channel_->health(); }
-  std::string describe() const override { return world_->describe(); }
+  std::string describe() const override;
   trace::Sink* trace() const override { return world_->engine().tracer(); }
 
   // Gives the group memory to meet in, if all its ranks are on one host. Collective; once, at the
   // start.
   Status share_host_memory();
+  // Prepares it for device memory as the group that it is made from is, so that its first call there need
+  // not block. Collective, likewise.
+  Status inherit_device(const RankGroup& parent);
   // Agrees with the other ranks on what operations cost, if they are to; before any other call.
   Status tune();
-  // What follows are the callers' own collectives. Collective, and to be called last.
-  Status end_set_up(const CallOptions& call);
+  // What follows are the callers' own collectives. To be called last.
+  void end_set_up() { channel_->end_set_up(); }
   void all_have_joined() { world_->engine().endpoint().all_have_joined(); }
 
  private:
   Status run_call(const Call& call);
+  Status run_on_device(const Call& call);
+  Result<Work> start_on_device(const Call& call);
   // Whoever has no memory for its part of a call cannot come to it, and the others must not wait for
   // it: the group fails.
   template <class Body>
@@ -92,17 +99,19 @@ class RankGroup final : public Group {
   void take_machine();
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
-                                                   const CallOptions& options) const;
+                                                   const CallOptions& options);
+  Status put_on_device(engine::Posting& posting, void* stream);
   Status check_list(std::span<const int> ranks) const;
   Status end_for_good();
   Status agree_on_survivors(std::chrono::nanoseconds timeout);
   bool was_given_up() const;
   void cut_off_the_lost();
-  // A new group of some of this one's ranks. `heir`: this one has failed, and its failure is none of
-  // the new group's.
+  // A new group of some of this one's ranks. as_heir: this one has failed, and its failure is none of
+  // the new group's. on_device: all of its ranks are prepared for device memory in this one.
+  enum class Start : std::uint8_t { plain, as_heir, on_device };
   Result<std::shared_ptr<RankGroup>> open(std::uint32_t id, std::string name,
                                           const std::vector<int>& ranks, ReductionOrder order,
-                                          bool heir = false);
+                                          Start start = Start::plain);
   enum class Division : std::uint8_t { split, duplicate };
   struct Ballot;
   Result<std::shared_ptr<Group>> divide(Division division, int color, int key, std::string name,
@@ -112,7 +121,27 @@ class RankGroup final : public Group {
   Status find_difference(std::string_view about, const std::vector<engine::Said>& said) const;
   std::string where(int rank) const;
   Result<SharedMemory> share_memory(std::size_t bytes, const CallOptions& call);
+  // All ranks ask for as much.
+  Status check_same_size(std::size_t bytes, const CallOptions& call);
+  // Device memory (device_setup.cpp). Collective, before the first call with such a buffer; `ordinal`
+  // is its GPU, -1: any.
+  Status prepare_device(int ordinal, std::chrono::nanoseconds patience);
+  Result<std::shared_ptr<engine::DeviceContext>> open_device(int ordinal);
+  Status check_cards(const std::vector<DeviceCard>& cards) const;
+  Result<std::shared_ptr<engine::DeviceSide>> make_device_side(engine::DeviceSideOptions options,
+                                                               bool near, const CallOptions& call);
+  Status make_own_board(engine::DeviceSideOptions& options);
+  Status share_boards(engine::DeviceSideOptions& options, const CallOptions& call);
+  Status share_control(engine::DeviceSideOptions& options, const CallOptions& call);
+  Status choose_meeting(engine::DeviceSide& side, const std::vector<DeviceCard>& cards,
+                        const CallOptions& call);
+  Result<std::int64_t> agree_on_time(engine::DeviceSide& side, engine::DeviceMeeting way,
+                                     const CallOptions& call);
+  Result<SymmetricMemory> allocate_on_device(std::size_t bytes);
+  Status share_staging(engine::DeviceSide& side, const CallOptions& call);
+  Status show_to_all(engine::DeviceSide& side, std::uint64_t address, const CallOptions& call);
   std::vector<int> mapped_members() const;
+  bool shares_process() const;  // with another rank, of whatever group
   std::uint64_t region_id(std::uint32_t number) const {
     return static_cast<std::uint64_t>(channel_->options().id) << 32 | number;
   }

@@ -50,24 +50,27 @@ std::string words_of(std::span<const int> ranks, std::uint32_t tag, const std::s
 
 struct GroupReport {
   std::uint32_t proposed_id = 0;
+  std::uint8_t has_device = 0;  // the group that it is made from is prepared for device memory
   std::string words;
 
   std::string encode() const {
     ByteWriter writer;
     writer.put(proposed_id);
+    writer.put(has_device);
     writer.put_string(words);
     return writer.take();
   }
   static GroupReport decode(std::string_view bytes) {
     ByteReader reader(bytes);
     GroupReport report;
-    if (!reader.get(report.proposed_id) || !reader.get_string(report.words))
+    if (!reader.get(report.proposed_id) || !reader.get(report.has_device) ||
+        !reader.get_string(report.words))
       report.words = "something that cannot be read";
     return report;
   }
 };
 
-// One call of one rank, from its report to the id that all agree on.
+// One call of one rank, from its report to what all agree on.
 class Assembly {
  public:
   Assembly(World& world, engine::Channel& channel, std::span<const int> ranks, std::uint32_t tag,
@@ -79,7 +82,8 @@ class Assembly {
         tag_(tag),
         name_(name),
         timeout_(timeout),
-        mine_{world.engine().next_channel(), words_of(ranks, tag, name, order)} {
+        mine_{world.engine().next_channel(), channel.device() != nullptr,
+              words_of(ranks, tag, name, order)} {
     for (const int each : ranks)
       if (each != self_) others_.push_back(each);
     std::sort(others_.begin(), others_.end());
@@ -89,7 +93,11 @@ class Assembly {
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
 
-  Result<std::uint32_t> agree() {
+  struct Agreement {
+    std::uint32_t id = 0;
+    bool has_device = false;  // on all ranks
+  };
+  Result<Agreement> agree() {
     say({MeetingWord::report, mine_.encode()});
     const Nanoseconds first = std::min(timeout_, kSlowMeeting);
     if (!hear_for(first, true) && timeout_ > first) {
@@ -105,9 +113,12 @@ class Assembly {
       drive_until(over, std::max<Nanoseconds>(timeout_, 1s));
     }
     if (const Status status = verdict(); !status.ok()) return give_up(status);
-    std::uint32_t id = mine_.proposed_id;
-    for (const auto& [rank, report] : reports_) id = std::max(id, report.proposed_id);
-    return id;
+    Agreement agreed{mine_.proposed_id, mine_.has_device != 0};
+    for (const auto& [rank, report] : reports_) {
+      agreed.id = std::max(agreed.id, report.proposed_id);
+      agreed.has_device = agreed.has_device && report.has_device != 0;
+    }
+    return agreed;
   }
 
  private:
@@ -249,9 +260,11 @@ Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, s
   if (Status status = check_list(ranks); !status.ok()) return status;
   if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
   if (timeout.count() <= 0) timeout = setting_.config->timeout;
-  auto id = Assembly(*world_, *channel_, ranks, tag, name, setting_.order, timeout).agree();
-  if (!id.ok()) return id.status();
-  return as_group(open(*id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order));
+  const auto agreed =
+      Assembly(*world_, *channel_, ranks, tag, name, setting_.order, timeout).agree();
+  if (!agreed.ok()) return agreed.status();
+  return as_group(open(agreed->id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order,
+                       agreed->has_device ? Start::on_device : Start::plain));
 }
 
 }  // namespace tutti::group

@@ -1,6 +1,7 @@
 #include "schedule/passes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -105,6 +106,92 @@ void drop_unused_scratch(Program& program) {
 }
 
 }  // namespace
+
+namespace {
+
+// Where chunks of the caller's buffers lie in scratch: one after the other, in the order of the buffer
+// that the caller knows them by, so that what was a region stays one.
+class StagedPlaces {
+ public:
+  explicit StagedPlaces(const Program& program) : program_(program) {}
+
+  // Makes room for a chunk, and for those beside it; `place` is resolved.
+  std::uint32_t scratch_of(const Place& place) {
+    std::optional<std::uint32_t>& base = bases_[static_cast<std::size_t>(place.space)];
+    if (!base) {
+      base = static_cast<std::uint32_t>(scratch_.size() + program_.scratch.size());
+      for (std::uint32_t c = 0; c < chunk_count(program_, place.space); ++c)
+        scratch_.push_back(extent_of(program_, place.space, c));
+    }
+    return *base + place.chunk;
+  }
+  Region staged(const Region& region) {
+    if (region.space == Space::scratch || region.count == 0) return region;
+    const Place first = resolve(program_, region.space, region.first);
+    return {Space::scratch, scratch_of(first), region.count};
+  }
+  const std::vector<std::uint64_t>& scratch() const { return scratch_; }
+
+ private:
+  const Program& program_;
+  std::array<std::optional<std::uint32_t>, 2> bases_;
+  std::vector<std::uint64_t> scratch_;
+};
+
+// Which chunks of the caller's buffers are read as they were given, and which are written, in order.
+struct StagedChunks {
+  std::vector<Place> read, written;
+
+  explicit StagedChunks(const Program& program) {
+    const auto note = [](std::vector<Place>& list, const Place& place) {
+      if (std::ranges::find(list, place) == list.end()) list.push_back(place);
+    };
+    for (const Op& op : program.ops)
+      each_access(op, [&](const Region& region, bool writes) {
+        if (region.space == Space::scratch) return;
+        for (std::uint32_t c = 0; c < region.count; ++c) {
+          const Place place = resolve(program, region.space, region.first + c);
+          const bool is_made = std::ranges::find(written, place) != written.end();
+          if (writes)
+            note(written, place);
+          else if (!is_made)
+            note(read, place);
+        }
+      });
+  }
+};
+
+Op copy_of(std::uint32_t step, const Region& to, const Region& from) {
+  Op copy;
+  copy.kind = OpKind::copy;
+  copy.step = step;
+  copy.dst = to;
+  copy.src = from;
+  return copy;
+}
+
+}  // namespace
+
+Program stage(Program program) {
+  StagedPlaces places(program);
+  const StagedChunks chunks(program);
+  std::vector<Op> ops;
+  std::uint32_t last_step = 0;
+  for (const Place& place : chunks.read)
+    ops.push_back(
+        copy_of(0, {Space::scratch, places.scratch_of(place), 1}, {place.space, place.chunk, 1}));
+  for (const Op& op : program.ops) {
+    Op& staged = ops.emplace_back(op);
+    each_region(staged, [&](Region& region) { region = places.staged(region); });
+    last_step = std::max(last_step, op.step);
+  }
+  for (const Place& place : chunks.written)
+    ops.push_back(copy_of(last_step, {place.space, place.chunk, 1},
+                          {Space::scratch, places.scratch_of(place), 1}));
+  program.scratch.insert(program.scratch.end(), places.scratch().begin(), places.scratch().end());
+  program.ops = std::move(ops);
+  return program;
+}
 
 Program fuse_folds(Program program) {
   if (!has_reduction(program.collective)) return program;

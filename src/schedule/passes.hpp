@@ -9,4 +9,9 @@ namespace tutti::schedule {
 // reduce: k receives and a fold become one fold over the peers' memory.
 Program fuse_folds(Program program);
 
+// For memory that only copies can touch, such as a GPU's: what the caller gave is copied into scratch
+// first, everything else happens there, and what becomes of it is copied into the caller's output last.
+// Chunk by chunk, so that copies and messages of different chunks, and of pieces of one, go on side by side.
+Program stage(Program program);
+
 }  // namespace tutti::schedule

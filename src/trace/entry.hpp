@@ -43,8 +43,9 @@ enum class Kind : std::uint8_t {
   step,        // training step `sequence`
   counter,     // text `name` was `value` at step `sequence`, noted at `begin`
   clock,       // add `begin` to this rank's clock to get rank 0's
+  device,      // a collective was in a stream of GPU `origin`; else as there
 };
-inline constexpr std::uint8_t kKinds = 10;
+inline constexpr std::uint8_t kKinds = 11;
 
 // In Entry::flags.
 inline constexpr std::uint8_t kBlocking = 1;  // the caller did nothing else meanwhile

@@ -16,6 +16,7 @@ std::string_view to_string(LaneKind kind) noexcept {
     case LaneKind::compute: return "compute";
     case LaneKind::wait: return "wait";
     case LaneKind::communication: return "communication";
+    case LaneKind::device: return "device";
     case LaneKind::reduce: return "reduce";
   }
   return "?";
@@ -179,14 +180,18 @@ class Sorter {
   }
 
   void add_groups() {
-    std::map<std::uint32_t, std::vector<Slice>> collectives, folds;
+    std::map<std::uint32_t, std::vector<Slice>> collectives, devices, folds;
     for (const TraceEntry& each : rank_.collectives)
       collectives[each.channel].push_back({each.begin, each.end, name_of(rank_, each), &each});
+    for (const TraceEntry& each : rank_.device)
+      devices[each.channel].push_back({each.begin, each.end, name_of(rank_, each), &each});
     for (const TraceEntry& each : rank_.folds)
       folds[each.channel].push_back({each.begin, each.end, "fold", &each});
     for (const auto& [channel, group] : rank_.groups) {
       if (!collectives[channel].empty())
         add(LaneKind::communication, group.name, channel, std::move(collectives[channel]));
+      if (!devices[channel].empty())
+        add(LaneKind::device, "device " + group.name, channel, std::move(devices[channel]));
       if (!folds[channel].empty())
         add(LaneKind::reduce, "reduce " + group.name, channel, std::move(folds[channel]));
     }

@@ -12,7 +12,7 @@
 
 namespace tutti::trace {
 
-enum class LaneKind { step, compute, wait, communication, reduce };
+enum class LaneKind { step, compute, wait, communication, device, reduce };
 std::string_view to_string(LaneKind kind) noexcept;
 
 struct Slice {
@@ -25,7 +25,7 @@ struct Slice {
 struct Lane {
   LaneKind kind = LaneKind::compute;
   std::string name;           // "compute", "world", "reduce world (2)"
-  std::uint32_t channel = 0;  // of communication and reduce
+  std::uint32_t channel = 0;  // of communication, device and reduce
   std::vector<Slice> slices;  // by begin; the longer first
 };
 

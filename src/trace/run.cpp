@@ -74,7 +74,7 @@ Status check_ranks(const std::vector<RankTrace>& traces) {
 
 void shift(RankTrace& trace, std::int64_t by) {
   for (auto* entries : {&trace.collectives, &trace.waits, &trace.folds, &trace.compute,
-                        &trace.steps, &trace.counters})
+                        &trace.steps, &trace.counters, &trace.device})
     for (TraceEntry& entry : *entries) {
       entry.begin += by;
       entry.end += by;
@@ -87,8 +87,8 @@ void find_extent(TracedRun& run) {
   run.begin_ns = std::numeric_limits<std::int64_t>::max();
   run.end_ns = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& trace : run.ranks)
-    for (const auto* entries :
-         {&trace.collectives, &trace.waits, &trace.folds, &trace.compute, &trace.steps})
+    for (const auto* entries : {&trace.collectives, &trace.waits, &trace.folds, &trace.compute,
+                                &trace.steps, &trace.device})
       for (const TraceEntry& entry : *entries) {
         run.begin_ns = std::min(run.begin_ns, entry.begin);
         run.end_ns = std::max(run.end_ns, entry.end);

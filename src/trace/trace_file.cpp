@@ -108,6 +108,7 @@ class Parser {
       case Kind::step: trace_.steps.push_back(entry); break;
       case Kind::counter: trace_.counters.push_back(entry); break;
       case Kind::clock: trace_.clock_offset = entry.begin; break;
+      case Kind::device: trace_.device.push_back(entry); break;
     }
     return {};
   }
@@ -137,7 +138,7 @@ class Parser {
                      fmt::format("group '{}' has the members '{}'", group.name, group.members));
       group.ranks = *std::move(ranks);
     }
-    for (const auto* entries : {&trace_.collectives, &trace_.folds, &trace_.waits})
+    for (const auto* entries : {&trace_.collectives, &trace_.folds, &trace_.waits, &trace_.device})
       for (const TraceEntry& entry : *entries)
         if (trace_.groups.count(entry.channel) == 0)
           return wrong(Code::corrupt, fmt::format("nothing says what group {} is", entry.channel));

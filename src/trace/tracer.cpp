@@ -219,6 +219,11 @@ void Tracer::collective(TraceEntry entry, std::string_view name) noexcept {
   append(Kind::collective, entry);
 }
 
+void Tracer::device(TraceEntry entry, std::string_view name) noexcept {
+  entry.name = text(name);
+  append(Kind::device, entry);
+}
+
 void Tracer::wait(std::uint32_t channel, std::uint64_t sequence, std::int64_t begin,
                   std::int64_t end) noexcept {
   TraceEntry entry;

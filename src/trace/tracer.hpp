@@ -48,6 +48,8 @@ class Tracer final : public Sink {
   void group(std::uint32_t channel, std::string_view name, std::span<const int> members) noexcept;
   // `entry` has everything but its kind and its name.
   void collective(TraceEntry entry, std::string_view name) noexcept;
+  // The same collective on the device: when its stream came to it, and when it was through.
+  void device(TraceEntry entry, std::string_view name) noexcept;
   void wait(std::uint32_t channel, std::uint64_t sequence, std::int64_t begin,
             std::int64_t end) noexcept;
   void fold(std::uint32_t channel, std::uint64_t sequence, std::size_t bytes, std::int64_t begin,

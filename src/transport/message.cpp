@@ -18,6 +18,7 @@ std::string_view to_string(MessageKind kind) noexcept {
     case MessageKind::bell: return "bell";
     case MessageKind::meet: return "meet";
     case MessageKind::view: return "view";
+    case MessageKind::device: return "device";
   }
   return "unknown";
 }
@@ -38,8 +39,9 @@ KindRules rules_of(MessageKind kind, std::uint64_t most_bytes) noexcept {
     case MessageKind::arrive: return {true, 0, kMaxControlBytes};
     case MessageKind::data: return {true, 0, most_bytes, true};
     case MessageKind::eager: return {true, kInternal, most_bytes, false, true};
-    case MessageKind::request: return {true, kCancel | kInternal, 0, false, true};
-    case MessageKind::ready: return {true, kRefuse, 0};
+    case MessageKind::request:
+      return {true, kCancel | kInternal | kOffered, kMaxControlBytes, false, true};
+    case MessageKind::ready: return {true, kRefuse | kTaken, 0};
     case MessageKind::bulk: return {true, 0, most_bytes, true};
     case MessageKind::credit: return {true, 0, 0, false, true};
     case MessageKind::query: return {true, 0, 0};
@@ -49,6 +51,7 @@ KindRules rules_of(MessageKind kind, std::uint64_t most_bytes) noexcept {
     case MessageKind::bell: return {true, 0, kMaxControlBytes};
     case MessageKind::meet: return {true, 0, kMaxControlBytes, false, true};
     case MessageKind::view: return {true, 0, kMaxControlBytes};
+    case MessageKind::device: return {true, 0, kMaxControlBytes};
   }
   return {};
 }

@@ -22,13 +22,14 @@ enum class MessageKind : std::uint8_t {
   bell,     // internal to links (acknowledgements, heartbeats); never reaches the sink
   meet,     // members of a list are about to make a group; payload: what each calls for
   view,     // whom a survivor of a failed group misses; payload: its opinion
+  device,   // memory of a GPU that ranks of one host show each other; payload: a note about it
 };
 std::string_view to_string(MessageKind kind) noexcept;
 
 // Those that wake a rank which is busy with its own work; the rest can wait until it looks.
 constexpr bool is_urgent(MessageKind kind) noexcept {
   return kind == MessageKind::query || kind == MessageKind::report || kind == MessageKind::abort ||
-         kind == MessageKind::goodbye || kind == MessageKind::view;
+         kind == MessageKind::goodbye || kind == MessageKind::view || kind == MessageKind::device;
 }
 
 enum HeaderFlags : std::uint8_t {
@@ -36,6 +37,9 @@ enum HeaderFlags : std::uint8_t {
   kRefuse = 4,    // ready: the receive buffer is too small, do not send
   kHold = 16,     // the link may keep it until the next message or flush_held; not on the wire
   kInternal = 8,  // eager, request: the library's own message, never matched with a user's receive
+  kOffered =
+      1,        // request: the receiver may take it out of the sender's device memory; payload: how
+  kTaken = 64,  // ready: it has, nothing is to be sent
 };
 
 struct Header {

@@ -127,6 +127,62 @@ void check_transfers(tutti_group* group) {
   tutti_work_free(work);
 }
 
+/* Structs as programs knew them before buffers had `ready` and options had `device`. */
+typedef struct {
+  size_t size;
+  void* data;
+  size_t count;
+  tutti_dtype dtype;
+  tutti_device device;
+} older_buffer;
+typedef struct {
+  size_t size;
+  tutti_transfer_kind kind;
+  older_buffer buffer;
+  int peer;
+  uint32_t tag;
+} older_part;
+
+static older_part older(tutti_transfer_kind kind, int64_t* data, int peer) {
+  older_part part = {
+      sizeof(older_part), TUTTI_SEND, {sizeof(older_buffer), NULL, 1, TUTTI_I64, TUTTI_CPU}, 0, 11};
+  part.kind = kind;
+  part.buffer.data = data;
+  part.peer = peer;
+  return part;
+}
+
+void check_older_programs(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int64_t mine = rank, theirs = -1;
+  older_part parts[2];
+  older_buffer buffer;
+  tutti_call call = TUTTI_CALL_INIT;
+  tutti_call_options options = TUTTI_CALL_OPTIONS_INIT;
+  tutti_work* work;
+
+  options.size = offsetof(tutti_call_options, device);
+  options.device = (tutti_device)99; /* behind what such a program has */
+  parts[0] = older(TUTTI_SEND, &mine, next);
+  parts[1] = older(TUTTI_RECV, &theirs, previous);
+  CHECK_WORK(tutti_transfer(group, (const tutti_transfer_part*)(const void*)parts, 2, &options));
+  CHECK(theirs == previous);
+
+  buffer = parts[0].buffer;
+  call.collective = TUTTI_ALL_REDUCE;
+  call.input = call.output = (const tutti_buffer*)(const void*)&buffer;
+  call.input_buffers = call.output_buffers = 1;
+  call.options = &options;
+  CHECK_OK(tutti_run(group, &call));
+  CHECK(mine == ranks * (ranks - 1) / 2);
+
+  parts[0].size = sizeof(size_t) + 1; /* too short to hold a buffer */
+  work = tutti_transfer(group, (const tutti_transfer_part*)(const void*)parts, 1, NULL);
+  CHECK_CODE(tutti_work_wait(work, -1), TUTTI_INVALID_ARGUMENT);
+  tutti_work_free(work);
+}
+
 static void remember(const tutti_status* status, void* context) {
   *(tutti_code*)context = tutti_status_code(status);
 }

@@ -75,14 +75,8 @@ void check_mistakes(tutti_group* group) {
   CHECK(tutti_group_rank(NULL) == -1 && tutti_group_size(NULL) == 0);
 }
 
-int main(void) {
-  tutti_group* group = NULL;
-  check_vocabulary();
-  if (getenv("TUTTI_RANK") == NULL) check_recovery(); /* starts ranks of its own: once is enough */
-  check_store();
-  check_file_store();
-  CHECK_OK(tutti_group_from_environment(NULL, &group));
-  if (group == NULL) return 1;
+/* The checks of main but for those that need no group, or make their own. */
+static void check_group(tutti_group* group) {
   check_mistakes(group);
   check_collectives(group);
   check_async_collectives(group);
@@ -90,12 +84,30 @@ int main(void) {
   check_async_uneven_collectives(group);
   check_calls(group);
   check_transfers(group);
+  check_older_programs(group);
   check_works(group);
   check_memory(group);
   check_groups(group);
   check_meeting(group);
   check_late_rank(group);
   check_abort(group);
+}
+
+/* With "devices" as argument: only what has to do with GPUs. */
+int main(int count, char** words) {
+  const int only_devices = count > 1 && strcmp(words[1], "devices") == 0;
+  tutti_group* group = NULL;
+  if (!only_devices) {
+    check_vocabulary();
+    if (getenv("TUTTI_RANK") == NULL)
+      check_recovery(); /* starts ranks of its own: once is enough */
+    check_store();
+    check_file_store();
+  }
+  CHECK_OK(tutti_group_from_environment(NULL, &group));
+  if (group == NULL) return 1;
+  if (!only_devices) check_group(group);
+  check_devices(group);
   CHECK_OK(tutti_barrier(group, NULL));
   printf("rank %d of %d: %d failures\n", tutti_group_rank(group), tutti_group_size(group),
          failures);

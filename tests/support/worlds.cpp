@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "support/children.hpp"
+#include "support/device_group.hpp"
 #include "support/hosts.hpp"
 
 namespace tutti::test {
@@ -44,6 +45,11 @@ GroupOptions options_for(const World& world, int rank) {
   if (world.kind == WorldKind::threads) config.transport = "inproc";
   if (world.kind == WorldKind::shm) config.transport = "shm";
   if (world.kind == WorldKind::tcp) config.transport = "tcp";
+  const auto from_environment = [](const char* name, std::string& field) {
+    if (const char* text = std::getenv(name)) field = text;
+  };
+  from_environment("TUTTI_CUDA_MEET", config.cuda_meet);
+  from_environment("TUTTI_CUDA_REACH", config.cuda_reach);
   if (world.tune) world.tune(config);
   options.config = config;
   return options;
@@ -53,6 +59,7 @@ void live(const World& world, int rank, std::shared_ptr<Store> store, const Body
   SCOPED_TRACE(describe(world) + ", rank " + std::to_string(rank));
   auto group = Group::create(store, options_for(world, rank));
   ASSERT_TRUE(group.ok()) << "Group::create: " << group.status().to_string();
+  if (wants_device()) group = on_device(*std::move(group));
   Context here{*std::move(group), std::move(store), world, rank, world.size};
   body(here);
 }

@@ -6,6 +6,7 @@
 #include <rapidcheck.h>
 #endif
 
+#include "support/device_group.hpp"
 #include "support/reference.hpp"
 #include "support/worlds.hpp"
 
@@ -197,7 +198,10 @@ TEST_P(Messages, that_are_larger_than_the_receive_buffer_are_an_error) {
       ++tag;
       if (here.rank == 0) {
         const Status status = here.group->send(ConstBuffer::of(message(count, 1)), 1, tag);
-        EXPECT_EQ(status.ok(), count != kLarge) << status.to_string();
+        // On a device messages wait for their receives between ranks of one host, small ones too.
+        if (count == kLarge || !wants_device()) {
+          EXPECT_EQ(status.ok(), count != kLarge) << status.to_string();
+        }
       }
       if (here.rank == 1) {
         std::vector<std::int32_t> in(count - 1, -1);

@@ -14,7 +14,7 @@
 //
 // Ordering       create, step and every method that says so are collective: all ranks call them in
 //                the same order. need and ready are not; ranks may even use different parameters.
-// Buffers        parameter() and gradient() are views of the layer's memory. They move once, at the
+// Buffers        parameter() and gradient() are views of the layer's memory, on `device`. They move once, at the
 //                end of the first backward, when the order of use is known: on_layout tells.
 // Thread-safety  one thread at a time (torch's backward may call ready from its own thread).
 // Failure        the first failure sticks: every later call that returns a Status returns it. A call
@@ -65,6 +65,13 @@ struct DataParallelOptions {
   // the next step's compute, so that recover() has it when the rank is lost. Takes four times the
   // memory of the shard and its moments. Without it every rank has everything.
   bool buddy = false;
+  // Where parameters, gradients and the optimizer's state lie, and where updates are computed. On cuda
+  // nothing of a step waits on the host but its agreement: need and ready put waits into streams, so
+  // bits and order are those of the CPU, times those of the device.
+  Device device = Device::cpu;
+  // On cuda: the stream that compute runs in (a CUstream), asked in the thread that calls whenever
+  // something is put into it; null: always the legacy default stream.
+  std::function<void*()> stream{};
   // Names in the order of an earlier run's backward (DataParallel::order): saves the move.
   std::vector<std::string> order_hint{};
 };
@@ -120,6 +127,13 @@ struct StepReport {
   bool meet = false;        // likewise, of its data group
   std::vector<Fault> faults;
   std::vector<std::string> unused;  // parameters that no rank used and that were not told before
+};
+
+// Bytes that a rank keeps in the layer's memory.
+struct MemoryUse {
+  std::size_t weights = 0;
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;  // main weights behind bf16 ones, and moments
 };
 
 // A part of the optimizer's state that this rank keeps: elements [first, first + count) of one
@@ -202,6 +216,11 @@ class DataParallel {
   virtual void set_buffers(std::function<std::vector<ModuleBuffer>()> list) = 0;
   virtual std::vector<ModuleBuffer> buffers() const = 0;
   virtual std::vector<StatePiece> state() = 0;
+  // Values of a view (parameter, gradient, buffers, state) into host memory and back, when what was put
+  // into the stream before has been done; on the CPU they are copied.
+  virtual Status read(const ConstBuffer& view, void* to);
+  virtual Status write(const Buffer& view, const void* from);
+  virtual MemoryUse memory() const { return {}; }
   // How often each parameter was updated; the optimizer's own step count.
   virtual std::vector<std::int64_t> step_counts() const = 0;
   virtual Status set_step_counts(std::span<const std::int64_t> counts) = 0;

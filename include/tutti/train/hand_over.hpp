@@ -5,8 +5,15 @@
 // sees half an update, also when either side is killed. A receiver that is lost is dropped and named;
 // the others, and the training, go on.
 //
+// Weights may lie in CPU memory or on a GPU, on either side, all of a version alike. Between processes on one
+// GPU, or on GPUs that reach each other, a receiver copies them out of the trainer's memory; otherwise they
+// go through the hosts.
+//
 // Ordering       create is called by the members: trainer and receivers. Their group ends with the
 //                first one that is lost; train on one without receivers.
+// Streams        on a GPU, send follows what the caller's stream holds, and what is put there later may
+//                write the weights again. A version is shown when all of it is there: whatever stream
+//                reads it. A receiver that says on which stream it reads is never overtaken there.
 // Failure        a receiver that does not take a version within the group's timeout counts as lost:
 //                send and flush end in about that time. docs/formats/hand_over.md.
 // Thread-safety  one thread at a time for each object.
@@ -15,6 +22,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,16 +38,32 @@ struct NamedTensor {
   ConstBuffer values;
 };
 
+struct SendOptions {
+  // Weights on a GPU: the caller's stream, a CUstream or cudaStream_t; null is the legacy default stream.
+  void* stream = nullptr;
+  // Do not copy: receivers take the weights from where they lie, which must neither change nor go until
+  // flush() returns. Pays for few large tensors; each is a message of its own, or several.
+  bool lend = false;
+};
+
+struct ReceiverOptions {
+  // Where versions lie; absent: as the trainer's do, on the GPU that this rank uses, where it has one.
+  std::optional<Device> device{};
+  int gpu = -1;  // which; -1: the calling thread's current one
+};
+
 class WeightSender {
  public:
+  // bucket_bytes: of the pieces in which weights travel; 0: 16 MiB, on a GPU 64 MiB.
   static Result<std::unique_ptr<WeightSender>> create(Group& group, int trainer,
                                                       std::span<const int> receivers,
-                                                      std::size_t bucket_bytes = 16 << 20);
+                                                      std::size_t bucket_bytes = 0);
   virtual ~WeightSender() = default;
   // Copies the weights and sends them to every living receiver, in the background. Waits for the
   // version before, if that is still on its way. Call behind DataParallel::parameters_ready().
-  virtual Status send(std::uint64_t version, std::span<const NamedTensor> weights) = 0;
-  // Until the last version has reached every living receiver.
+  virtual Status send(std::uint64_t version, std::span<const NamedTensor> weights,
+                      const SendOptions& options = {}) = 0;
+  // Blocks until the last version has reached every living receiver.
   virtual Status flush() = 0;
   // Ranks that were lost, with the reason.
   virtual std::vector<std::pair<int, Status>> lost() const = 0;
@@ -48,14 +72,18 @@ class WeightSender {
 class WeightReceiver {
  public:
   static Result<std::unique_ptr<WeightReceiver>> create(Group& group, int trainer,
-                                                        std::span<const int> receivers);
+                                                        std::span<const int> receivers,
+                                                        const ReceiverOptions& options = {});
   virtual ~WeightReceiver() = default;
   // Takes in what has come and does not block. True: there is a newer version than before. After
-  // the trainer is lost: its failure; the last version stays.
-  virtual Result<bool> poll() = 0;
+  // the trainer is lost: its failure; the last version stays. `stream`: on a GPU, the one that reads the
+  // weights; memory of an older version is not written before that has come to this call.
+  virtual Result<bool> poll(void* stream = nullptr) = 0;
   // Blocks for a version at least this new.
-  virtual Status wait_for(std::uint64_t version, std::chrono::nanoseconds timeout) = 0;
-  // 0: none yet. The tensors are valid until the next poll or wait_for that returns a newer one.
+  virtual Status wait_for(std::uint64_t version, std::chrono::nanoseconds timeout,
+                          void* stream = nullptr) = 0;
+  // 0: none yet. The tensors are valid until the next poll or wait_for that returns a newer one; on a GPU
+  // for what its stream has been given until then.
   virtual std::uint64_t version() const = 0;
   virtual std::span<const NamedTensor> weights() const = 0;
 };

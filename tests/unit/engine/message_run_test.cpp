@@ -10,7 +10,7 @@ namespace {
 using schedule::Entry;
 using testing::MessageWorld;
 
-enum class Passes { none, folds };
+enum class Passes { none, folds, staged };
 
 std::int64_t value(std::size_t rank, std::size_t i) {
   return static_cast<std::int64_t>(rank * 100003 + i * 17 % 1009);
@@ -33,6 +33,7 @@ struct AllReduce {
       request.host_of = hosts;
       schedule::Program program = entry.build(request);
       if (passes != Passes::none) program = fuse_folds(std::move(program));
+      if (passes == Passes::staged) program = stage(std::move(program));
       programs.push_back(compile(std::move(program)));
       const auto at = static_cast<std::size_t>(r);
       for (std::size_t i = 0; i < count; ++i) input[at].push_back(value(at, i));
@@ -100,6 +101,10 @@ TEST(MessageRun, runs_every_all_reduce_with_folds_over_messages_and_some_written
   int placed = 0;
   check_all(Passes::folds, &placed);
   EXPECT_GT(placed, 100);
+}
+
+TEST(MessageRun, runs_every_all_reduce_with_the_callers_memory_touched_by_copies_alone) {
+  check_all(Passes::staged);
 }
 
 // Takes everything at once, by copying it.

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <set>
 
+#include "hand_over/flat_copy.hpp"
+
 namespace tutti::hand_over {
 namespace {
 
@@ -50,22 +52,52 @@ TEST(HandOverLayout, refuses_texts_that_it_would_not_write) {
 TEST(HandOverLayout, copies_are_cut_into_buckets_that_cover_every_byte) {
   const std::vector<float> values(8);
   const auto layout = layout_of(example(values));
-  FlatCopy copy;
+  FlatCopy copy(std::make_shared<FreedLater>());
   ASSERT_TRUE(copy.prepare(*layout).ok());
   for (std::size_t bucket_bytes : {1, 7, 66, 131, 132, 133, 1000}) {
     std::size_t covered = 0;
-    for (std::size_t i = 0; i < buckets_of(copy.bytes(), bucket_bytes); ++i) {
-      const Buffer bucket = copy.bucket(i, bucket_bytes);
-      EXPECT_EQ(bucket.data, copy.data() + covered);
-      EXPECT_GT(bucket.bytes(), 0u);
-      covered += bucket.bytes();
+    const auto pieces = pieces_of(*layout, bucket_bytes, false);
+    EXPECT_EQ(pieces.size(), count_pieces(*layout, bucket_bytes, false));
+    for (const WeightPiece& piece : pieces) {
+      EXPECT_EQ(copy.at(piece).data, copy.data() + covered);
+      EXPECT_EQ(copy.at(piece).bytes(), piece.bytes);
+      EXPECT_GT(piece.bytes, 0u);
+      covered += piece.bytes;
     }
     EXPECT_EQ(covered, copy.bytes());
   }
-  EXPECT_EQ(buckets_of(0, 10), 0u);
+  EXPECT_EQ(count_pieces(*layout_of({}), 10, false), 0u);
   const std::byte* before = copy.data();
   ASSERT_TRUE(copy.prepare(*layout).ok());
   EXPECT_EQ(copy.data(), before) << "the same layout keeps its memory";
+}
+
+TEST(HandOverLayout, tensors_are_cut_one_by_one_where_they_are_lent) {
+  const std::vector<float> values(8);
+  const auto layout = layout_of(example(values));
+  for (std::size_t bucket_bytes : {1, 7, 24, 1000}) {
+    const auto pieces = pieces_of(*layout, bucket_bytes, true);
+    EXPECT_EQ(pieces.size(), count_pieces(*layout, bucket_bytes, true));
+    std::vector<std::size_t> covered(layout->places.size());
+    for (const WeightPiece& piece : pieces) {
+      const TensorPlace& place = layout->places[piece.tensor];
+      EXPECT_EQ(piece.offset, place.offset + covered[piece.tensor]);
+      EXPECT_LE(piece.bytes, bucket_bytes);
+      covered[piece.tensor] += piece.bytes;
+    }
+    for (std::size_t i = 0; i < covered.size(); ++i)
+      EXPECT_EQ(covered[i], layout->places[i].bytes());
+  }
+}
+
+TEST(HandOverLayout, weights_that_do_not_lie_alike_are_named) {
+  const std::vector<float> values(8);
+  auto weights = example(values);
+  weights[2].values.device = Device::cuda;
+  EXPECT_THAT(layout_of(weights).status().message(), HasSubstr("'bf16' is not where 'a \"b\"' is"));
+  weights[2].values.device = Device::cpu;
+  weights[2].values.ready = &weights;
+  EXPECT_THAT(layout_of(weights).status().message(), HasSubstr("'bf16'"));
 }
 
 TEST(HandOverChecksum, changes_with_every_bit_and_with_the_length) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory.hpp"
+#include "tutti/plan/memory.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -106,6 +107,33 @@ TEST(model_memory, a_tied_head_is_held_twice_only_with_a_pipeline) {
   const ModelLayout two = sequence_layout(1, 1, 2, 0, 1024, 1, 2);
   EXPECT_DOUBLE_EQ(make_stage(model, two, 0).elements + make_stage(model, two, 1).elements,
                    total + 50257.0 * 768);
+}
+
+TEST(model_memory, of_a_replica_is_by_precision_sharding_and_moments) {
+  Model shape;
+  shape.layers = 2;
+  shape.hidden = 64;
+  shape.heads = 4;
+  shape.ffn = 256;
+  shape.vocab = 257;
+  shape.max_positions = shape.context = 32;
+  shape.tied = shape.bias = true;
+  const auto model = complete(shape);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  const auto parameters = static_cast<double>(count_parameters(*model).total);
+  const auto plain = replica_memory(*model, {.ranks = 4, .micro_batch = 2, .seq = 32});
+  EXPECT_DOUBLE_EQ(plain.weights, 4 * parameters);
+  EXPECT_DOUBLE_EQ(plain.gradients, 4 * parameters);
+  EXPECT_DOUBLE_EQ(plain.optimizer, 8 * parameters);
+  const auto sharded = replica_memory(
+      *model,
+      {.ranks = 4, .sharded = true, .bf16 = true, .moments = 1, .micro_batch = 2, .seq = 32});
+  EXPECT_DOUBLE_EQ(sharded.weights, 2 * parameters);
+  EXPECT_DOUBLE_EQ(sharded.gradients, 4 * parameters);
+  EXPECT_DOUBLE_EQ(sharded.optimizer, 8 * parameters / 4);
+  EXPECT_LT(sharded.activations, plain.activations);
+  EXPECT_GT(replica_memory(*model, {.micro_batch = 4, .seq = 32}).activations,
+            1.9 * plain.activations);
 }
 
 TEST(model_memory, flops_of_all_ranks_are_the_models) {

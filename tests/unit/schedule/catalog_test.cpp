@@ -174,6 +174,28 @@ TEST(Passes, a_ring_folds_straight_from_its_neighbour) {
   }
 }
 
+TEST(Passes, staged_programs_are_right_and_touch_the_callers_memory_by_copies_alone) {
+  const auto is_scratch = [](const Region& region) {
+    return region.count == 0 || region.space == Space::scratch;
+  };
+  for (const Entry& entry : catalog()) {
+    each_request(entry, 1, 9, [&](Request request) {
+      auto programs = build_all(entry.algorithm, request);
+      ASSERT_TRUE(programs.ok());
+      for (Program& program : *programs) {
+        program = stage(fuse_folds(std::move(program)));
+        for (const Op& op : program.ops) {
+          EXPECT_TRUE(op.kind == OpKind::copy || (is_scratch(op.src) && is_scratch(op.dst)));
+          for (const Source& source : op.sources) EXPECT_TRUE(is_scratch(source.region));
+        }
+      }
+      const auto proof = verify(*programs);
+      EXPECT_TRUE(proof.ok()) << to_string(entry.collective) << " by " << to_string(entry.algorithm)
+                              << ", " << request.size << " ranks: " << proof.status().to_string();
+    });
+  }
+}
+
 TEST(Passes, running_a_pass_twice_changes_nothing) {
   for (const Entry& entry : catalog()) {
     each_request(entry, 1, 8, [&](Request request) {

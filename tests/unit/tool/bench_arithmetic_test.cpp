@@ -3,6 +3,7 @@
 
 #include "bench/protocol.hpp"
 #include "tool/bench/arithmetic.hpp"
+#include "tool/bench/device_bench.hpp"
 #include "tool/bench/floor.hpp"
 #include "tool/bench/progress.hpp"
 
@@ -81,6 +82,27 @@ TEST(BenchFloor, work_is_an_even_share_of_what_the_result_needs) {
   EXPECT_EQ(floor_work(Collective::barrier, 0, false, 4).bytes, 0U);
   EXPECT_DOUBLE_EQ(least_bytes_sent(Collective::all_reduce, 800, 4), 1200);
   EXPECT_DOUBLE_EQ(least_bytes_sent(Collective::all_reduce, 800, 1), 0);
+}
+
+TEST(BenchFloor, on_a_device_is_what_is_read_and_written_at_least) {
+  const auto traffic = [](Collective collective, bool in_place) {
+    return least_device_traffic(collective, 800, in_place, 4);
+  };
+  EXPECT_DOUBLE_EQ(traffic(Collective::all_reduce, true), 2 * 800 * 4);
+  EXPECT_DOUBLE_EQ(traffic(Collective::all_reduce, false), 2 * 800 * 4);
+  EXPECT_DOUBLE_EQ(traffic(Collective::reduce_scatter, false), 4 * 800 + 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::reduce, false), 4 * 800 + 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::all_gather, false), 800 + 4 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::all_gather, true), 4 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::all_to_all, false), 2 * 4 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::broadcast, true), 4 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::gather, false), 2 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::scan, false), 2 * 4 * 800);
+  EXPECT_DOUBLE_EQ(traffic(Collective::barrier, false), 0);
+  BenchCell cell;
+  cell.bytes = 1'000'000;
+  EXPECT_DOUBLE_EQ(*Floor::of(cell, 4, 4000.0), 2);  // 8 MB at 4 TB/s, in µs
+  EXPECT_FALSE(Floor::of(cell, 4, std::nullopt));
 }
 
 TEST(BenchFloor, fold_and_put_adds_all_arrays_for_any_number_of_them) {

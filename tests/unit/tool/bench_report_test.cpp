@@ -40,7 +40,7 @@ TEST(BenchReport, a_row_has_exactly_the_documented_fields) {
   EXPECT_THAT(names, UnorderedElementsAre("collective", "ranks", "transport", "memory", "algorithm",
                                           "dtype", "op", "bytes", "count", "in_place", "time_us",
                                           "algbw_gbs", "busbw_gbs", "predicted_us", "floor_share",
-                                          "cpu_s_per_gb", "wrong"));
+                                          "cpu_s_per_gb", "device", "meeting", "host_us", "wrong"));
   EXPECT_EQ(json["time_us"].size(), 3U);
   EXPECT_DOUBLE_EQ(json["algbw_gbs"].number(), 2.0);
   EXPECT_DOUBLE_EQ(json["busbw_gbs"].number(), 3.0);

@@ -46,6 +46,24 @@ TEST(part_by_nesting, whatever_comes_every_part_nests_and_nothing_is_lost) {
   }
 }
 
+TEST(lanes_of, what_a_device_did_has_a_lane_of_its_own) {
+  HandMade made(0, 2);
+  made.collective(1, 0, 0, 100);
+  TraceEntry device = made.trace().collectives[0];
+  device.kind = static_cast<std::uint8_t>(Kind::device);
+  device.begin = 20;
+  device.end = 90;
+  made.trace().device.push_back(device);
+  const RankTrace rank = made;
+  const auto lanes = lanes_of(rank);
+  ASSERT_EQ(lanes.size(), 2u);
+  EXPECT_EQ(lanes[1].kind, LaneKind::device);
+  EXPECT_EQ(lanes[1].name, "device world");
+  ASSERT_EQ(lanes[1].slices.size(), 1u);
+  EXPECT_EQ(lanes[1].slices[0].begin, 20);
+  EXPECT_EQ(lanes[1].slices[0].name, "all_reduce");
+}
+
 TEST(lanes_of, compute_is_cut_where_its_own_thread_waits) {
   const RankTrace rank = HandMade(0, 2)
                              .compute("forward", 0, 100)

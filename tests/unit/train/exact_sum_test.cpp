@@ -68,6 +68,9 @@ TEST(ExactSum, any_order_and_grouping_gives_the_same_bits) {
       for (std::size_t i = 0; i < reduced.size(); ++i) reduced[i] += rank.limbs()[i];
     ASSERT_EQ(ExactSum::from_limbs(reduced).limbs(), expected);
     ASSERT_EQ(ExactSum::from_limbs(reduced).value(), expected_value);
+    ExactSum together;
+    for (const auto& rank : ranks) together.add_limbs(rank.limbs());
+    ASSERT_EQ(together.limbs(), expected);
   }
 }
 

@@ -218,10 +218,11 @@ TEST_F(Frames, a_header_that_cannot_be_one_is_corrupt_before_anything_is_allocat
 
 // Every kind with every flag: only what the format page lists passes.
 TEST_F(Frames, a_kind_has_its_own_flags_and_no_others) {
-  const std::map<MessageKind, int> allowed = {{MessageKind::eager, kInternal},
-                                              {MessageKind::request, kInternal | kCancel},
-                                              {MessageKind::ready, kRefuse}};
-  for (int kind = 0; kind <= 11; ++kind)
+  const std::map<MessageKind, int> allowed = {
+      {MessageKind::eager, kInternal},
+      {MessageKind::request, kInternal | kCancel | kOffered},
+      {MessageKind::ready, kRefuse | kTaken}};
+  for (int kind = 0; kind <= static_cast<int>(MessageKind::device); ++kind)
     for (int flag = 1; flag < 256; flag *= 2) {
       Header header = frame(static_cast<MessageKind>(kind), 0);
       header.flags = static_cast<std::uint8_t>(flag);

@@ -1,0 +1,247 @@
+#include "engine/device_reach.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace tutti::engine {
+
+using Word = DeviceNote::Word;
+
+namespace {
+// How often somebody who waits for peers to close a mapping looks.
+constexpr auto kLookEvery = std::chrono::microseconds(100);
+// For how long peers that did not answer are not waited for.
+constexpr Nanoseconds kBusyFor = std::chrono::seconds(1);
+}  // namespace
+
+DeviceReach::DeviceReach(std::shared_ptr<cuda::Device> device, transport::Endpoint& endpoint)
+    : device_(std::move(device)),
+      endpoint_(endpoint),
+      same_process_(static_cast<std::size_t>(endpoint.size())) {}
+
+// The world is over: nobody waits on the device any more.
+DeviceReach::~DeviceReach() {
+  for (const auto& [key, base] : imports_) device_->close_import(base);
+}
+
+void DeviceReach::introduce(int peer, bool same_process) {
+  std::scoped_lock lock(mutex_);
+  same_process_[static_cast<std::size_t>(peer)] = same_process;
+}
+
+// One that was freed, and made again at the same address, is another one.
+DeviceReach::Shown* DeviceReach::find_shown(const cuda::Allocation& allocation) {
+  auto at = shown_.find(allocation.base);
+  if (at != shown_.end() && at->second.allocation.id == allocation.id) return &at->second;
+  if (at != shown_.end()) {
+    take_back(at->second);
+    shown_.erase(at);
+  }
+  Shown shown;
+  shown.allocation = allocation;
+  shown.guests.resize(same_process_.size());
+  if (auto handle = device_->export_allocation(allocation); handle.ok()) {
+    shown.exportable = true;
+    shown.handle = *handle;
+  }
+  return &shown_.emplace(allocation.base, std::move(shown)).first->second;
+}
+
+bool DeviceReach::all_in_process(std::span<const int> peers) const {
+  return std::all_of(peers.begin(), peers.end(),
+                     [&](int peer) { return same_process_[static_cast<std::size_t>(peer)]; });
+}
+
+DeviceReach::View DeviceReach::find(std::uint64_t address, std::span<const int> peers) {
+  View view;
+  const auto allocation = device_->allocation_of(address);
+  if (!allocation.ok()) return view;
+  view.allocation = *allocation;
+  std::scoped_lock lock(mutex_);
+  view.can_be_shown = all_in_process(peers) || find_shown(*allocation)->exportable;
+  return view;
+}
+
+void DeviceReach::show(View& view, std::span<const int> peers, std::uint32_t channel) {
+  std::scoped_lock lock(mutex_);
+  view.sight = Sight::seen;
+  view.bases.assign(peers.size(), view.allocation.base);
+  if (all_in_process(peers)) return;
+  Shown& shown = *find_shown(view.allocation);
+  for (std::size_t p = 0; p < peers.size(); ++p) {
+    const auto rank = static_cast<std::size_t>(peers[p]);
+    if (same_process_[rank]) continue;
+    Guest& guest = shown.guests[rank];
+    if (!guest.shown) {
+      guest = {Sight::coming, true, true, 0};
+      send(peers[p], channel,
+           {Word::show, view.allocation.id, view.allocation.base, view.allocation.bytes,
+            shown.handle});
+    }
+    view.bases[p] = guest.base;
+    view.sight = std::max(view.sight, guest.sight);
+  }
+}
+
+void DeviceReach::take_back(Shown& shown) {
+  for (std::size_t peer = 0; peer < shown.guests.size(); ++peer)
+    if (shown.guests[peer].told) {
+      ++shown.open;
+      send(static_cast<int>(peer), last_channel_, {Word::gone, shown.allocation.id, 0, 0, {}});
+    }
+  if (shown.open > 0) gone_.emplace(shown.allocation.id, shown);
+}
+
+void DeviceReach::forget(std::uint64_t base, Nanoseconds patience) {
+  std::uint64_t id = 0;
+  {
+    std::scoped_lock lock(mutex_);
+    const auto at = shown_.find(base);
+    if (at == shown_.end()) return;
+    id = at->second.allocation.id;
+    take_back(at->second);
+    shown_.erase(at);
+  }
+  const Nanoseconds last = steady_clock().now() + patience;
+  // Whoever empties an allocator frees many: peers that are busy now were busy for the one before.
+  if (steady_clock().now() < in_vain_until_.load()) return;
+  while (steady_clock().now() < last) {
+    {
+      std::scoped_lock lock(mutex_);
+      if (!gone_.contains(id)) return;
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  in_vain_until_ = steady_clock().now() + kBusyFor;
+}
+
+void DeviceReach::send(int peer, std::uint32_t channel, const DeviceNote& note) {
+  last_channel_ = channel;
+  const auto header = transport::header_for(transport::MessageKind::device, channel, 0);
+  if (transport::Link* link = endpoint_.link(peer)) (void)link->send(header, &note, sizeof note, 0);
+}
+
+void DeviceReach::on_note(int peer, std::uint32_t channel, const DeviceNote& note) {
+  std::scoped_lock lock(mutex_);
+  incoming_.push_back({peer, channel, note});
+}
+
+bool DeviceReach::has_to_close() const {
+  std::scoped_lock lock(mutex_);
+  return !closing_.empty();
+}
+
+Status DeviceReach::trouble() const {
+  std::scoped_lock lock(mutex_);
+  return trouble_;
+}
+
+bool DeviceReach::step(bool may_close) {
+  std::vector<Incoming> incoming;
+  std::vector<Incoming> closing;
+  {
+    std::scoped_lock lock(mutex_);
+    incoming.swap(incoming_);
+    if (may_close) closing.swap(closing_);
+  }
+  for (const Incoming& each : incoming) {
+    switch (each.note.word) {
+      case Word::show: map(each); break;
+      case Word::seen:
+      case Word::hidden:
+      case Word::closed: note_answer(each); break;
+      case Word::offer: break;  // comes with a message only
+      case Word::gone: {
+        std::scoped_lock lock(mutex_);
+        closing_.push_back(each);
+        break;
+      }
+    }
+  }
+  for (const Incoming& each : closing) {
+    std::uint64_t base = 0;
+    {
+      std::scoped_lock lock(mutex_);
+      const auto at = imports_.find({each.peer, each.note.allocation});
+      if (at != imports_.end()) base = at->second, imports_.erase(at);
+    }
+    if (base != 0) device_->close_import(base);
+    std::scoped_lock lock(mutex_);
+    send(each.peer, each.channel, {Word::closed, each.note.allocation, 0, 0, {}});
+  }
+  return !incoming.empty() || !closing.empty();
+}
+
+void DeviceReach::map(const Incoming& incoming) {
+  const auto base = import(incoming.peer, incoming.note);
+  std::scoped_lock lock(mutex_);
+  if (!base.ok()) trouble_ = base.status();
+  send(incoming.peer, incoming.channel,
+       {base.ok() ? Word::seen : Word::hidden,
+        incoming.note.allocation,
+        base.ok() ? *base : 0,
+        0,
+        {}});
+}
+
+Result<std::uint64_t> DeviceReach::import(int peer, const DeviceNote& note) {
+  const Key key{peer, note.allocation};
+  {
+    std::scoped_lock lock(mutex_);
+    if (const auto at = imports_.find(key); at != imports_.end()) return at->second;
+  }
+  const auto base = device_->import_allocation(note.handle);
+  if (!base.ok()) return base;
+  std::scoped_lock lock(mutex_);
+  imports_[key] = *base;
+  return base;
+}
+
+std::optional<DeviceNote> DeviceReach::offer(int peer, std::uint32_t channel,
+                                             std::uint64_t address) {
+  const auto allocation = device_->allocation_of(address);
+  const auto at = static_cast<std::size_t>(peer);
+  if (!allocation.ok()) return std::nullopt;
+  DeviceNote note{Word::offer, allocation->id, address - allocation->base, allocation->bytes, {}};
+  std::scoped_lock lock(mutex_);
+  if (same_process_[at]) {
+    note.base = address;
+    return note;
+  }
+  Shown& shown = *find_shown(*allocation);
+  if (!shown.exportable) return std::nullopt;
+  note.handle = shown.handle;
+  shown.guests[at].told = true;  // it is to hear when the memory goes
+  last_channel_ = channel;
+  return note;
+}
+
+Result<std::uint64_t> DeviceReach::accept(int peer, const DeviceNote& note) {
+  {
+    std::scoped_lock lock(mutex_);
+    if (same_process_[static_cast<std::size_t>(peer)]) return note.base;
+  }
+  const auto base = import(peer, note);
+  if (!base.ok()) return base;
+  return *base + note.base;
+}
+
+void DeviceReach::note_answer(const Incoming& incoming) {
+  std::scoped_lock lock(mutex_);
+  const DeviceNote& note = incoming.note;
+  if (note.word == Word::closed) {
+    const auto at = gone_.find(note.allocation);
+    if (at != gone_.end() && --at->second.open == 0) gone_.erase(at);
+    return;
+  }
+  for (auto& [base, shown] : shown_)
+    if (shown.allocation.id == note.allocation) {
+      Guest& guest = shown.guests[static_cast<std::size_t>(incoming.peer)];
+      guest.sight = note.word == Word::seen ? Sight::seen : Sight::hidden;
+      guest.base = note.base;
+    }
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,287 @@
+// What is special about device memory: streams, captures, several groups on one GPU. That collectives
+// compute the same there as in host memory is tested by all other tests of this folder, on mirrors
+// (support/device_group.hpp). Runs on an emulated driver, or on a GPU.
+#include "cuda/device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/captured_graph.hpp"
+#include "support/worlds.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t kElements = 3000;
+
+// Floats on the GPU of one rank, and a stream to work on them.
+class DeviceVector {
+ public:
+  explicit DeviceVector(float value) : host_(kElements, value) {
+    auto device = cuda::Device::open(0);
+    EXPECT_TRUE(device.ok()) << device.status().to_string();
+    device_ = *device;
+    memory_ = *device_->allocate(kElements * sizeof(float));
+    stream_ = *device_->make_stream();
+    put(value);
+  }
+
+  cuda::Device& device() { return *device_; }
+  cuda::StreamHandle stream() { return stream_.get(); }
+  CallOptions options() { return {.stream = stream()}; }
+  Buffer buffer() {
+    Buffer all{memory_.data(), kElements, Dtype::f32};
+    all.device = Device::cuda;
+    return all;
+  }
+  void put(float value) {
+    std::fill(host_.begin(), host_.end(), value);
+    EXPECT_TRUE(device_->copy(memory_.address(), address_of_host(), bytes(), stream()).ok());
+    EXPECT_TRUE(device_->synchronize(stream()).ok());
+  }
+  // What is there when the stream is through.
+  std::vector<float> take() {
+    EXPECT_TRUE(device_->copy(address_of_host(), memory_.address(), bytes(), stream()).ok());
+    EXPECT_TRUE(device_->synchronize(stream()).ok());
+    return host_;
+  }
+  void expect(float value) { EXPECT_EQ(take(), std::vector<float>(kElements, value)); }
+  cuda::Memory& memory() { return memory_; }
+
+ private:
+  cuda::Address address_of_host() const { return reinterpret_cast<std::uintptr_t>(host_.data()); }
+  static std::size_t bytes() { return kElements * sizeof(float); }
+
+  std::vector<float> host_;
+  std::shared_ptr<cuda::Device> device_;
+  cuda::Memory memory_;
+  cuda::Stream stream_;
+};
+
+// A stream is held up until the host opens it.
+class Barred {
+ public:
+  Barred(cuda::Device& device, cuda::StreamHandle stream) : memory_(*device.allocate_pinned(64)) {
+    word_ = new (memory_.data()) std::atomic<std::uint64_t>(0);
+    const cuda::MemoryOperation wait{cuda::MemoryOperation::Kind::wait, memory_.address(), 1};
+    EXPECT_TRUE(device.operate({&wait, 1}, stream).ok());
+  }
+  ~Barred() { open(); }
+  void open() { word_->store(1); }
+
+ private:
+  cuda::Memory memory_;
+  std::atomic<std::uint64_t>* word_;
+};
+
+float sum_of_ranks(int size) { return static_cast<float>(size * (size + 1)) / 2; }
+
+World device_world(std::string meet, WorldKind kind = WorldKind::shm) {
+  return {.kind = kind, .size = 3, .tune = [meet](Config& config) { config.cuda_meet = meet; }};
+}
+
+// By parameter: how ranks meet.
+class OnDevice : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Ways, OnDevice, testing::Values("host", "memops", "kernel"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(OnDevice, a_call_neither_blocks_its_caller_nor_begins_before_its_stream_is_there) {
+  run(device_world(GetParam()), [](Context& here) {
+    // Where hosts meet a stream may only wait for them if nothing is loaded later.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    DeviceVector values(1);
+    ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    values.expect(static_cast<float>(here.size));
+
+    Barred bar(values.device(), values.stream());
+    Work work = here.group->all_reduce_async(values.buffer(), ReduceOp::sum, values.options());
+    ASSERT_TRUE(work.wait_on(values.stream()).ok());
+    meet(here);  // nobody's host waits for a GPU
+    EXPECT_FALSE(work.done());
+    bar.open();
+    values.expect(static_cast<float>(here.size * here.size));
+    EXPECT_TRUE(work.wait().ok());
+  });
+}
+
+TEST_P(OnDevice, calls_follow_each_other_in_their_stream) {
+  run(device_world(GetParam()), [](Context& here) {
+    DeviceVector values(static_cast<float>(here.rank + 1));
+    float expected = sum_of_ranks(here.size);
+    for (int i = 0; i < 20; ++i)
+      ASSERT_TRUE(here.group
+                      ->all_reduce(values.buffer(), i == 0 ? ReduceOp::sum : ReduceOp::max,
+                                   values.options())
+                      .ok());
+    ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    values.expect(expected * static_cast<float>(here.size));
+  });
+}
+
+// Where streams of a process share a queue too: see CMakeLists.txt.
+TEST_P(OnDevice, groups_may_be_used_in_different_orders_by_different_ranks) {
+  run(device_world(GetParam()), [](Context& here) {
+    DeviceVector a(1), b(2);
+    // Prepared together, then each for itself.
+    ASSERT_TRUE(here.group->all_reduce(a.buffer(), ReduceOp::max, a.options()).ok());
+    auto other = here.group->duplicate();
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    Group& first = here.rank % 2 ? *here.group : **other;
+    Group& second = here.rank % 2 ? **other : *here.group;
+    DeviceVector& x = here.rank % 2 ? a : b;
+    DeviceVector& y = here.rank % 2 ? b : a;
+    for (int i = 0; i < 3; ++i) {
+      Work one = first.all_reduce_async(x.buffer(), ReduceOp::max, x.options());
+      Work two = second.all_reduce_async(y.buffer(), ReduceOp::max, y.options());
+      EXPECT_TRUE(one.wait_on(x.stream()).ok());
+      EXPECT_TRUE(two.wait_on(y.stream()).ok());
+    }
+    a.expect(1);
+    b.expect(2);
+  });
+}
+
+TEST_P(OnDevice, memory_that_was_freed_and_forgotten_may_come_again) {
+  run(device_world(GetParam()), [](Context& here) {
+    for (int i = 0; i < 4; ++i) {
+      DeviceVector values(1);
+      ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+      values.expect(static_cast<float>(here.size));
+      here.group->forget(values.memory().data());
+    }
+    EXPECT_TRUE(here.group->barrier().ok());
+  });
+}
+
+// A peer that loads a kernel while its stream waits for this rank cannot map anything until then. A
+// test cannot hold a driver up, but it can keep a peer from looking: nobody polls for it.
+TEST(NewMemory, is_used_before_peers_have_mapped_it) {
+  World world = device_world("memops");
+  world.tune = [](Config& config) {
+    config.cuda_meet = "memops";
+    config.progress_thread = false;
+  };
+  run(world, [](Context& here) {
+    DeviceVector first(1);
+    ASSERT_TRUE(here.group->all_reduce(first.buffer(), ReduceOp::sum, first.options()).ok());
+    first.expect(static_cast<float>(here.size));
+    meet(here);
+    // New on one rank only: the others have nothing to wait for.
+    DeviceVector fresh(2);
+    first.put(2);
+    DeviceVector& second = here.rank == 0 ? fresh : first;
+    meet(here, "prepared");
+    Work work = here.group->all_reduce_async(second.buffer(), ReduceOp::sum, second.options());
+    // From here on no rank's host does anything for another.
+    EXPECT_TRUE(work.wait_on(second.stream()).ok());
+    second.expect(static_cast<float>(2 * here.size));
+    meet(here, "done");
+    EXPECT_TRUE(work.wait().ok());
+  });
+}
+
+TEST(Capture, of_a_collective_can_be_replayed_where_kernels_meet) {
+  run(device_world("kernel"), [](Context& here) {
+    DeviceVector values(1);
+    ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    values.put(1);
+    meet(here);
+    cuda::CapturedGraph graph(
+        values.device(), values.stream(), cuda::CapturedGraph::Mode::thread_local_only, [&] {
+          const Status status =
+              here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options());
+          EXPECT_TRUE(status.ok()) << status.to_string();
+        });
+    ASSERT_TRUE(graph.ok()) << graph.result();
+    values.expect(1);  // nothing ran yet
+    float expected = 1;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(graph.launch(values.stream()), 0);
+      expected *= static_cast<float>(here.size);
+      values.expect(expected);
+      // Between replays the group works as ever.
+      ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::max, values.options()).ok());
+      values.expect(expected);
+    }
+  });
+}
+
+TEST(Capture, is_refused_where_hosts_or_streams_meet) {
+  for (const char* way : {"host", "memops"})
+    run(device_world(way), [](Context& here) {
+      DeviceVector values(1);
+      ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+      values.put(1);
+      Status status;
+      const cuda::CapturedGraph graph(
+          values.device(), values.stream(), cuda::CapturedGraph::Mode::thread_local_only, [&] {
+            status = here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options());
+          });
+      EXPECT_EQ(status.code(), Code::unsupported) << status.to_string();
+      EXPECT_NE(status.message().find("captur"), std::string::npos) << status.to_string();
+      meet(here);
+      EXPECT_TRUE(here.group->health().ok());
+      ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+      values.expect(static_cast<float>(here.size));
+    });
+}
+
+TEST(DeviceBuffers, that_are_none_are_refused_by_name) {
+  run(device_world("auto"), [](Context& here) {
+    DeviceVector values(1);  // the driver is in use
+    std::vector<float> host(10, 1);
+    Buffer wrong = Buffer::of(host);
+    wrong.device = Device::cuda;
+    const Status status = here.group->all_reduce(wrong, ReduceOp::sum, values.options());
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    EXPECT_NE(status.message().find("not"), std::string::npos) << status.to_string();
+  });
+}
+
+TEST(DeviceBuffers, on_one_rank_and_host_memory_on_another_are_a_mismatch) {
+  run(device_world("auto"), [](Context& here) {
+    DeviceVector values(1);
+    ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    std::vector<float> host(kElements, 1);
+    Status status =
+        here.rank == 0
+            ? here.group->all_reduce(Buffer::of(host), ReduceOp::sum)
+            : here.group->all_reduce_async(values.buffer(), ReduceOp::sum, values.options()).wait();
+    EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
+  });
+}
+
+TEST(DeviceMemory, that_is_symmetric_is_on_the_device) {
+  run(device_world("auto"), [](Context& here) {
+    DeviceVector stream(0);
+    auto memory = here.group->allocate(kElements * sizeof(float), Device::cuda);
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    Buffer all{memory->data, kElements, Dtype::f32};
+    all.device = Device::cuda;
+    ASSERT_TRUE(here.group->all_reduce(all, stream.buffer(), ReduceOp::sum, stream.options()).ok());
+    stream.expect(0);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int count, char** arguments) {
+  testing::InitGoogleTest(&count, arguments);
+  // Asked in a child: nothing may fork after the driver was initialised.
+  const auto worlds =
+      tutti::test::collect({.kind = tutti::test::WorldKind::shm, .size = 1}, [](auto&) {
+        const auto devices = tutti::cuda::count_devices();
+        EXPECT_TRUE(devices.ok() && *devices > 0) << devices.status().to_string();
+      });
+  if (!worlds.empty()) {
+    std::printf("skipped: there is no GPU: %s\n", worlds.front().text.c_str());
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
