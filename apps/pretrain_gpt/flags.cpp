@@ -199,6 +199,11 @@ void add_logs(CLI::App& app, Flags& flags) {
                  "whole one of --save, or begin anew where there is none")
       ->group(group);
   app.add_flag("--print-weight-hash", flags.print_weight_hash, "SHA-256 at the end")->group(group);
+  app.add_option("--device", flags.device,
+                 "cpu, or cuda: model, buckets and updates on a GPU; ranks of a host take its GPUs "
+                 "in turn")
+      ->check(CLI::IsMember({kCpu, kCuda}))
+      ->group(group);
   app.add_option("--threads", flags.threads, "Compute threads of a rank")
       ->check(whole(1, 1024))
       ->group(group);
@@ -338,6 +343,9 @@ tutti::Status check_flags(const Flags& flags) {
   }
   if (flags.buddy && !(flags.use_distributed_optimizer && flags.on_failure == kShrink)) {
     return bad("--buddy needs --use-distributed-optimizer and --on-failure shrink");
+  }
+  if (flags.predict && flags.device == kCuda) {
+    return bad("--predict rehearses on the CPU: it is not there with --device cuda");
   }
   if (flags.load == kLatest && flags.save.empty()) {
     return bad("--load latest needs --save: it means the newest checkpoint there");

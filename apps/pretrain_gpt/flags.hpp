@@ -27,6 +27,9 @@ inline constexpr const char* kLatest = "latest";  // of --load
 inline constexpr const char* kStop = "stop";
 inline constexpr const char* kRestart = "restart";
 inline constexpr const char* kShrink = "shrink";
+// Of --device.
+inline constexpr const char* kCpu = "cpu";
+inline constexpr const char* kCuda = "cuda";
 
 struct Flags {
   // Model.
@@ -93,6 +96,7 @@ struct Flags {
   std::string load;  // kLatest: from the folder of --save
   bool print_weight_hash = false;
   int threads = 1;
+  std::string device = kCpu;
 
   // For tests.
   std::optional<Planted> inject_nan, inject_loss_nan, inject_inf, die;

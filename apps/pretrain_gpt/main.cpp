@@ -7,6 +7,7 @@
 #include <string>
 
 #include "data.hpp"
+#include "device.hpp"
 #include "flags.hpp"
 #include "outputs.hpp"
 #include "returns.hpp"
@@ -45,6 +46,8 @@ int main(int argc, char** argv) {
   auto parsed = pretrain::parse_flags(argc, argv);
   if (parsed.exit_code) return refuse(parsed.text, *parsed.exit_code);
   pretrain::Flags& flags = parsed.flags;
+  if (auto status = pretrain::choose_device(flags); !status.ok())
+    return refuse(status.message(), 2);
   if (is_restarted()) flags.die.reset();  // once is enough
   auto data =
       pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "device.hpp"
+
 namespace pretrain {
 
 namespace nn = torch::nn;
@@ -113,9 +115,15 @@ Gpt::Gpt(const Flags& flags) : dropout_(flags.dropout) {
 
 torch::Tensor Gpt::embed(const torch::Tensor& tokens, DataParallel* gates) {
   Gate gate(gates, *embedding_);
-  const auto places = torch::arange(tokens.size(1), torch::kLong);
+  const auto places =
+      torch::arange(tokens.size(1), torch::TensorOptions().dtype(torch::kLong).device(device()));
   return torch::dropout(words_->forward(tokens) + positions_->forward(places), dropout_,
                         is_training());
+}
+
+void Gpt::move_to(torch::Device device) {
+  to(device);
+  mask_ = mask_.to(device);
 }
 
 torch::Tensor Gpt::forward(const torch::Tensor& tokens, DataParallel* gates) {
@@ -149,6 +157,7 @@ std::shared_ptr<Gpt> make_model(const Flags& flags) {
     value.normal_(0.0, residual ? residual_spread : spread);
   }
   if (flags.bf16) model->to(torch::kBFloat16);
+  model->move_to(device_of(flags));
   return model;
 }
 
@@ -156,7 +165,8 @@ torch::Tensor loss_sum(Gpt& model, const TokenBatch& batch, int sequences, DataP
   const auto rows = [&](auto& values, torch::ScalarType type) {
     return torch::from_blob(const_cast<void*>(static_cast<const void*>(values.data())),
                             {sequences, static_cast<std::int64_t>(values.size()) / sequences},
-                            torch::TensorOptions().dtype(type));
+                            torch::TensorOptions().dtype(type))
+        .to(model.device());
   };
   const auto logits = model.forward(rows(batch.tokens, torch::kLong), gates).to(torch::kFloat);
   const auto losses = torch::nn::functional::cross_entropy(

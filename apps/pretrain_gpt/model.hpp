@@ -28,6 +28,9 @@ class Gpt : public torch::nn::Module {
 
   // Logits [b, s, vocabulary] of tokens [b, s]. `gates` may be null: then weights are just read.
   torch::Tensor forward(const torch::Tensor& tokens, DataParallel* gates);
+  torch::Device device() const { return mask_.device(); }
+  // With all it has; before it is wrapped.
+  void move_to(torch::Device device);
 
  private:
   torch::Tensor embed(const torch::Tensor& tokens, DataParallel* gates);

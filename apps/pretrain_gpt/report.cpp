@@ -308,6 +308,39 @@ void TrainingReport::print_table(std::int64_t last_step) {
   print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
 }
 
+void TrainingReport::memory(const MemoryLine& line) {
+  constexpr double kMiB = 1 << 20;
+  const auto bytes = [](std::size_t value) { return static_cast<double>(value); };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const tutti::plan::ReplicaMemory predicted =
+      line.predicted.value_or(tutti::plan::ReplicaMemory{nan, nan, nan, nan});
+  struct Kind {
+    const char* name;
+    double measured, predicted;
+  };
+  const Kind kinds[] = {
+      {"weights", bytes(line.kept.weights), predicted.weights},
+      {"gradients", bytes(line.kept.gradients), predicted.gradients},
+      {"optimizer", bytes(line.kept.optimizer), predicted.optimizer},
+      {"activations", line.activations ? static_cast<double>(*line.activations) : nan,
+       predicted.activations},
+  };
+  std::string words, measured, planned;
+  for (const Kind& kind : kinds) {
+    const char* comma = words.empty() ? "" : ",";
+    words += fmt::format(
+        "{} {} {} ({:.1f})", comma, kind.name,
+        std::isfinite(kind.measured) ? fmt::format("{:.1f}", kind.measured / kMiB) : "not counted",
+        kind.predicted / kMiB);
+    measured += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.measured));
+    planned += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.predicted));
+  }
+  print("memory of rank 0 at most, MiB (predicted):{}\n", words);
+  write_log(
+      fmt::format("{{\"event\":\"memory\",\"device\":{},\"measured\":{{{}}},\"predicted\":{{{}}}}}",
+                  pretrain::quoted(flags_.device), measured, planned));
+}
+
 void TrainingReport::end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
                          const std::string& weight_hash) {
   if (steps_ > 0) print_table(step);

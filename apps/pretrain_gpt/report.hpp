@@ -19,6 +19,7 @@
 #include "event_file.hpp"
 #include "flags.hpp"
 #include "prediction.hpp"
+#include "tutti/plan.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace pretrain {
@@ -37,6 +38,13 @@ struct StepLine {
   double tokens_per_s() const {
     return overlap.max.step_s > 0 ? static_cast<double>(tokens) / overlap.max.step_s : 0;
   }
+};
+
+// Of rank 0, in bytes.
+struct MemoryLine {
+  tutti::train::MemoryUse kept;
+  std::optional<std::int64_t> activations;  // at most; absent: nobody counts
+  std::optional<tutti::plan::ReplicaMemory> predicted;
 };
 
 struct SavedCheckpoint {
@@ -73,6 +81,8 @@ class TrainingReport {
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);
   void checkpoint(const SavedCheckpoint& saved, const std::string& folder);
+  // What the run has taken at most, beside what model arithmetic says.
+  void memory(const MemoryLine& line);
   void end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
            const std::string& weight_hash);
   // io: something could not be written, as on a full disk.

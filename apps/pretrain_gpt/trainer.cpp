@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "checkpoints.hpp"
+#include "device.hpp"
 #include "model.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
@@ -109,6 +110,7 @@ class Trainer {
   Status save();
   Status finish_saving();
   void say(std::int64_t step, const std::string& text);
+  MemoryLine memory() const;
 
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
@@ -133,6 +135,7 @@ class Trainer {
   bool has_shrunk_ = false;
   train_::LearningRate schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
+  std::vector<torch::Tensor> losses_;  // of this step's micro-batches
   double loss_sum_ = 0;                // of this step and rank
   std::int64_t tokens_ = 0;
 };
@@ -282,17 +285,22 @@ Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
   // Dropout depends on nothing that a checkpoint does not hold.
   torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
   const torch::Tensor loss = plant(loss_sum(*net_, batch, size, model_.get()), step, number);
-  loss_sum_ += static_cast<double>(loss.item<float>());
+  losses_.push_back(loss.detach());
   tokens_ += batch.counted;
   return model_->backward(loss);
 }
 
 tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
+  losses_.clear();
   loss_sum_ = 0;
   tokens_ = 0;
   for (int micro = 0; micro < share_.count; ++micro) {
     try {
       if (auto status = micro_batch(step, number, micro); !status.ok()) return status;
+      // Not before the last: on a GPU reading one waits for it.
+      if (micro + 1 < share_.count) continue;
+      for (const torch::Tensor& loss : losses_)
+        loss_sum_ += static_cast<double>(loss.item<float>());
     } catch (const tutti::libtorch::GateError& error) {
       return error.status();
     } catch (const c10::Error& error) {
@@ -388,6 +396,7 @@ Status Trainer::after_step(std::int64_t step) {
 
 Status Trainer::run() {
   if (is_done() && report_) report_->nothing_left();
+  reset_peak_memory(flags_);
   for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters && !stops_; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
@@ -404,6 +413,7 @@ Status Trainer::run() {
   }
   if (report_ && stops_ && !is_done())
     report_->stopped(at_.steps, checkpoints_->last() == at_.steps);
+  if (report_) report_->memory(memory());
   if (report_) report_->end(at_.steps, guard_.skipped(), guard_.transient(), hash);
   return model_->layer().group().barrier();  // nobody leaves while others still need it
 }
@@ -508,6 +518,27 @@ Status Trainer::stand_at(std::int64_t step) {
   const tutti::Buffer schedule{&schedule_, sizeof schedule_, tutti::Dtype::u8};
   if (auto status = group_->broadcast(schedule, 0); !status.ok()) return status;
   return guard_.restore(stand->guard);
+}
+
+MemoryLine Trainer::memory() const {
+  MemoryLine line;
+  line.kept = model_->layer().memory();
+  line.activations = peak_memory(flags_);
+  tutti::plan::Model shape;
+  shape.layers = flags_.num_layers;
+  shape.hidden = flags_.hidden_size;
+  shape.heads = flags_.num_attention_heads;
+  shape.ffn = 4 * std::int64_t{flags_.hidden_size};
+  shape.vocab = kVocabulary;
+  shape.max_positions = shape.context = flags_.seq_length;
+  shape.tied = !flags_.untie_embeddings_and_output_weights;
+  shape.bias = true;
+  shape.dropout = flags_.dropout > 0;
+  if (const auto model = tutti::plan::complete(shape); model.ok())
+    line.predicted = tutti::plan::replica_memory(
+        *model, {group_->size(), flags_.use_distributed_optimizer, flags_.bf16,
+                 flags_.optimizer == "sgd" ? 1 : 2, flags_.micro_batch_size, flags_.seq_length});
+  return line;
 }
 
 void Trainer::say(std::int64_t step, const std::string& text) {

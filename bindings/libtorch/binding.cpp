@@ -15,8 +15,10 @@ Status refuse(const std::string& name, const std::string& why) {
 }
 
 Status check_kind(const std::string& name, const torch::Tensor& tensor) {
-  if (!tensor.device().is_cpu() || tensor.is_sparse()) {
-    return refuse(name, "is not a dense tensor on the CPU; move the module before wrapping it");
+  if ((!tensor.device().is_cpu() && !tensor.device().is_cuda()) || tensor.is_sparse()) {
+    return refuse(name,
+                  "is not a dense tensor on the CPU or a CUDA device; move the module before "
+                  "wrapping it");
   }
   if (tensor.scalar_type() != torch::kFloat && tensor.scalar_type() != torch::kBFloat16) {
     return refuse(name, "is neither float32 nor bfloat16; convert the module before wrapping it");
@@ -27,11 +29,13 @@ Status check_kind(const std::string& name, const torch::Tensor& tensor) {
 Buffer buffer_of(const torch::Tensor& tensor) {
   const bool wide = tensor.scalar_type() == torch::kFloat;
   return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-          wide ? Dtype::f32 : Dtype::bf16};
+          wide ? Dtype::f32 : Dtype::bf16,
+          tensor.device().is_cuda() ? tutti::Device::cuda : tutti::Device::cpu};
 }
 
 torch::Tensor view_of(const Buffer& buffer, const torch::Tensor& like, torch::ScalarType type) {
-  return torch::from_blob(buffer.data, like.sizes(), torch::TensorOptions().dtype(type));
+  return torch::from_blob(buffer.data, like.sizes(),
+                          torch::TensorOptions().dtype(type).device(like.device()));
 }
 
 }  // namespace
@@ -73,6 +77,10 @@ Binding::~Binding() { detach(); }
 
 Status Binding::add(const std::string& name, torch::Tensor tensor) {
   if (auto status = check_kind(name, tensor); !status.ok()) return status;
+  if (!entries_.empty() && tensor.device() != device()) {
+    return refuse(name, "is on " + tensor.device().str() + ", and '" + entries_[0].members[0].name +
+                            "' is on " + device().str() + "; move the module as a whole");
+  }
   const void* object = tensor.unsafeGetTensorImpl();
   const bool known_object = by_object_.count(object) != 0;
   const bool known_address = tensor.numel() > 0 && by_address_.count(tensor.data_ptr()) != 0;

@@ -55,6 +55,10 @@ class Binding {
   // Of the parameter for which this node adds up gradients; size() when it is none of them.
   std::size_t index_of(const torch::autograd::Node& accumulator) const;
   std::size_t size() const { return entries_.size(); }
+  // That all of them are on; the CPU, where there are none.
+  torch::Device device() const {
+    return entries_.empty() ? torch::Device(torch::kCPU) : entries_[0].members[0].tensor.device();
+  }
   const std::string& name(std::size_t index) const { return entries_[index].members[0].name; }
 
  private:

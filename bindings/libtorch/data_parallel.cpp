@@ -4,6 +4,7 @@
 #include "binding.hpp"
 #include "gate_order.hpp"
 #include "module_buffers.hpp"
+#include "streams.hpp"
 #include "tutti/libtorch.hpp"
 
 namespace tutti::libtorch {
@@ -71,6 +72,11 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
   auto binding = Binding::collect(*module_);
   if (!binding.ok()) return binding.status();
   binding_ = *std::move(binding);
+  if (const auto device = binding_->device(); device.is_cuda()) {
+    options_.layer.device = tutti::Device::cuda;
+    if (!options_.layer.stream) options_.layer.stream = [device] { return current_stream(device); };
+    (void)options_.layer.stream();  // throws at once where torch cannot say
+  }
   auto layer =
       train::DataParallel::create(groups, binding_->parameters(options_.group_of), options_.layer);
   if (!layer.ok()) return layer.status();

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "streams.hpp"
+
 namespace tutti::libtorch {
 
 namespace {
@@ -31,11 +33,13 @@ std::vector<train::ModuleBuffer> module_buffers(const torch::nn::Module& module)
     torch::Tensor tensor = item.value();
     if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());
     const std::size_t bytes = tensor.nbytes();
-    train::ModuleBuffer buffer{
-        item.key(), {static_cast<std::int64_t>(bytes)}, {tensor.data_ptr(), bytes, Dtype::u8}};
+    const auto device = tensor.device().is_cuda() ? tutti::Device::cuda : tutti::Device::cpu;
+    train::ModuleBuffer buffer{item.key(),
+                               {static_cast<std::int64_t>(bytes)},
+                               {tensor.data_ptr(), bytes, Dtype::u8, device}};
     if (const auto dtype = dtype_of(tensor.scalar_type())) {
       buffer.shape = tensor.sizes().vec();
-      buffer.value = {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), *dtype};
+      buffer.value = {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), *dtype, device};
     }
     list.push_back(std::move(buffer));
   }
@@ -43,8 +47,13 @@ std::vector<train::ModuleBuffer> module_buffers(const torch::nn::Module& module)
 }
 
 Status broadcast_buffers(const torch::nn::Module& module, Group& group) {
+  const auto tensors = module.named_buffers();
+  std::size_t index = 0;
   for (const train::ModuleBuffer& buffer : module_buffers(module)) {
-    auto status = group.broadcast(buffer.value, 0);
+    const torch::Device device = tensors[index++].value().device();
+    CallOptions call;
+    if (device.is_cuda()) call.stream = current_stream(device);
+    auto status = group.broadcast(buffer.value, 0, call);
     if (!status.ok()) return status.annotate("module buffer '" + buffer.name + "'");
   }
   return {};

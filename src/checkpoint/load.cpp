@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -59,8 +58,10 @@ class Loading {
     if (Status status = agree(group_, verify()); !status.ok()) return status;
     if (Status status = agree(group_, look_at_headers()); !status.ok()) return status;
     if (Status status = agree(group_, read_weights()); !status.ok()) return status;
+    // Waited for on the host, also where they lie on a device.
     for (const ModelTensor& tensor : tensors_)
-      if (Status status = group_.broadcast(tensor.value, 0); !status.ok()) return status;
+      if (Status status = group_.broadcast_async(tensor.value, 0).wait(); !status.ok())
+        return status;
     if (Status status = agree(group_, restore_state()); !status.ok()) return status;
     if (Status status = model_.adopt_state(manifest_.iteration); !status.ok()) return status;
     CheckpointInfo info = info_of(manifest_);
@@ -206,11 +207,20 @@ class Loading {
     if (group_.rank() != 0) return {};
     for (const ModelTensor& tensor : tensors_) {
       const TensorEntry& stored = *weights_->header().find(tensor.name);
-      if (Status status = weights_->read(stored, 0, tensor.value.data, tensor.value.bytes());
-          !status.ok())
+      if (Status status = read_into(*weights_, stored, 0, tensor.value); !status.ok())
         return status;
     }
     return {};
+  }
+
+  // Bytes of a stored tensor, from `first` on, into memory of the model's wherever that lies.
+  Status read_into(const SafetensorsFile& file, const TensorEntry& stored, std::size_t first,
+                   const Buffer& into) const {
+    if (into.device == Device::cpu) return file.read(stored, first, into.data, into.bytes());
+    std::vector<std::byte> here(into.bytes());
+    if (Status status = file.read(stored, first, here.data(), here.size()); !status.ok())
+      return status;
+    return model_.write(into, here.data());
   }
 
   Status restore_state() {
@@ -227,17 +237,18 @@ class Loading {
   Status restore(const StatePiece& piece) const {
     const StoredState* state = stored(piece);
     if (state == nullptr) {
-      if (piece.name != kMainWeights && piece.values.count > 0)
-        std::memset(piece.values.data, 0, piece.values.bytes());
-      return {};
+      if (piece.name == kMainWeights || piece.values.count == 0) return {};
+      return model_.write(piece.values, std::vector<std::byte>(piece.values.bytes()).data());
     }
     const std::size_t size = size_of(piece.values.dtype);
     for (const Stored& part : state->overlapping(piece.first, piece.values.count)) {
       const std::size_t first = std::max(part.first, piece.first);
       const std::size_t end = std::min(part.first + part.count, piece.first + piece.values.count);
-      auto* into = static_cast<std::byte*>(piece.values.data) + (first - piece.first) * size;
-      Status status = files_[part.file].read(tensor_of(part), (first - part.first) * size, into,
-                                             (end - first) * size);
+      Buffer into = piece.values;
+      into.data = static_cast<std::byte*>(into.data) + (first - piece.first) * size;
+      into.count = end - first;
+      Status status =
+          read_into(files_[part.file], tensor_of(part), (first - part.first) * size, into);
       if (!status.ok()) return status;
     }
     return {};

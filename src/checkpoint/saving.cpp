@@ -63,8 +63,9 @@ Status Saving::prepare_all(DataParallel& model) {
   auto shares = share_state(model);
   Status mine = shares.status();
   if (mine.ok()) mine = list_state(model, (*shares)[static_cast<std::size_t>(rank_)]);
-  if (Status status = agree(group, mine); !status.ok()) return status;
   if (rank_ == 0) list_model(model);
+  if (mine.ok()) mine = or_exhausted([&] { return bring_here(model); });
+  if (Status status = agree(group, mine); !status.ok()) return status;
   list_facts(model);
   return {};
 }
@@ -102,9 +103,11 @@ Status Saving::list_state(DataParallel& model, const std::vector<StateRange>& sh
     const auto* data = static_cast<const std::byte*>(piece->values.data) +
                        (range.first - piece->first) * size_of(piece->values.dtype);
     const std::string& parameter = model.parameters()[range.parameter].name;
+    ConstBuffer values(data, range.count, piece->values.dtype);
+    values.device = piece->values.device;
     state_.push_back({piece_name(parameter, range.state, range.first, range.count),
                       {static_cast<std::int64_t>(range.count)},
-                      ConstBuffer(data, range.count, piece->values.dtype)});
+                      values});
   }
   return {};
 }
@@ -118,6 +121,18 @@ void Saving::list_model(DataParallel& model) {
   }
   for (const Parameter& parameter : model.parameters())
     for (const std::string& alias : parameter.aliases) model_metadata_[alias] = parameter.name;
+}
+
+Status Saving::bring_here(DataParallel& model) {
+  for (auto* tensors : {&state_, &model_})
+    for (TensorToWrite& tensor : *tensors) {
+      const ConstBuffer there = tensor.values;
+      if (there.device == Device::cpu) continue;
+      from_device_.push_back(std::make_unique_for_overwrite<std::byte[]>(there.bytes()));
+      if (Status status = model.read(there, from_device_.back().get()); !status.ok()) return status;
+      tensor.values = ConstBuffer(from_device_.back().get(), there.count, there.dtype);
+    }
+  return {};
 }
 
 void Saving::list_facts(DataParallel& model) {

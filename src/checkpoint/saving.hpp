@@ -7,7 +7,7 @@
 //
 // After each part the ranks agree, so that all go on or all stop with the same words. Between the
 // two the tensors are the model's own memory, or with keep_copies the saving's: then the model may
-// train on while another thread finishes.
+// train on while another thread finishes. Those on a device are copied in any case.
 #pragma once
 
 #include <memory>
@@ -47,6 +47,7 @@ class Saving {
   Status list_state(train::DataParallel& model, const std::vector<StateRange>& share);
   void list_model(train::DataParallel& model);
   void list_facts(train::DataParallel& model);
+  Status bring_here(train::DataParallel& model);
   Status finish_all(Group& group);
   Status write_files();
   Status write_file(const std::string& name, const std::vector<TensorToWrite>& tensors,
@@ -60,7 +61,8 @@ class Saving {
   int rank_ = 0;
   std::optional<Publication> publication_;  // on rank 0
   std::string target_;
-  std::vector<TensorToWrite> state_, model_;  // of the latter rank 0 alone has any
+  std::vector<TensorToWrite> state_, model_;               // of the latter rank 0 alone has any
+  std::vector<std::unique_ptr<std::byte[]>> from_device_;  // what lies on a device, copied
   Metadata model_metadata_;
   FileFacts state_facts_, model_facts_;
   Manifest manifest_;  // without the files

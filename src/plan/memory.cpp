@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tutti/plan/memory.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -87,6 +89,21 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
     if (layout.zero == 3) memory.buffers += 2 * layer * precision.weight;  // at work, and the next
   }
   return memory;
+}
+
+ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) {
+  ModelLayout layout;
+  layout.dp = shape.ranks;
+  layout.zero = shape.sharded ? 1 : 0;
+  layout.recompute = Recompute::none;
+  layout.seq = shape.seq;
+  layout.micro_batch = shape.micro_batch;
+  layout.global_batch = std::int64_t{shape.micro_batch} * shape.ranks;
+  layout.precision.weight = shape.bf16 ? 2 : 4;
+  layout.precision.gradient = 4;
+  layout.precision.optimizer = 4 * (shape.moments + (shape.bf16 ? 1 : 0));
+  const Memory memory = stage_memory(model, layout, make_stage(model, layout, 0));
+  return {memory.weights, memory.gradients, memory.optimizer, memory.activations};
 }
 
 }  // namespace tutti::plan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/bucket_layout.hpp"
+#include "train/workplace.hpp"
 #include "tutti/group.hpp"
 
 namespace tutti::train {
@@ -21,15 +22,15 @@ Range overlap_of(Range a, Range b);
 // A collective that was started, until somebody has waited for it.
 struct Pending {
   Work work;
-  std::shared_ptr<std::atomic<std::int64_t>> done_ns;  // 0 until the callback ran
-  std::size_t record = 0;                              // in the step's list of collectives
+  std::size_t record = 0;  // in the step's list of collectives
   bool waited = true;
 };
 
 class Bucket {
  public:
   // Collective: allocates symmetric memory, filled with zeros.
-  static Result<std::unique_ptr<Bucket>> create(Group& group, BucketPlan plan, bool sharded);
+  static Result<std::unique_ptr<Bucket>> create(Group& group, BucketPlan plan, bool sharded,
+                                                std::shared_ptr<Workplace> workplace);
 
   const BucketPlan& plan() const noexcept { return plan_; }
   // The elements whose norm this rank sums, and those that it updates: the same, or all of them.
@@ -49,6 +50,8 @@ class Bucket {
   void widen_values();
   // values of own() ← main weights
   void narrow_values();
+  // Of what was made so far.
+  MemoryUse memory() const;
 
   std::string name;  // of its collectives, in logs and traces
 
@@ -68,8 +71,9 @@ class Bucket {
   Range own_;
   SymmetricMemory values_;
   SymmetricMemory gradients_;
-  std::vector<float> main_;
-  std::vector<float> moments_[2];
+  std::shared_ptr<Workplace> workplace_;
+  std::shared_ptr<float> main_;
+  std::shared_ptr<float> moments_[2];
 };
 
 }  // namespace tutti::train

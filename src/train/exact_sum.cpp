@@ -8,10 +8,8 @@
 namespace tutti::train {
 namespace {
 
-constexpr int kLimbBits = 32;
+using reduce::kLimbBits;
 constexpr std::int64_t kLimbMask = 0xffffffff;
-constexpr int kMantissaBits = 52;  // of an f64, without the leading one
-constexpr int kExponentBias = 1023;
 // An addition makes a limb grow by less than 2^32, so this many make it at most 2^62.
 constexpr std::uint32_t kCarryEvery = 1U << 30;
 
@@ -25,26 +23,23 @@ void put_carries_away(std::array<std::int64_t, ExactSum::kLimbs>& limbs) {
 
 }  // namespace
 
-// The mantissa falls into three limbs at most:  …|limb 2|limb 1|limb 0|
-//                                                  [ 53 bits ]
 void ExactSum::add(double x) {
   if (x == 0) return;
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  // A sign, a NaN or an infinity makes this too large; what is too small makes it negative.
-  const int lowest = static_cast<int>(bits >> kMantissaBits) - kExponentBias - kMantissaBits;
-  const int place = lowest - kLowestBit;
-  TUTTI_CHECK(place >= 0 && place / kLimbBits + 2 < static_cast<int>(kLimbs));
-  const std::uint64_t mantissa = (bits & ((1ULL << kMantissaBits) - 1)) | 1ULL << kMantissaBits;
-  const auto limb = static_cast<std::size_t>(place / kLimbBits);
-  const int shift = place % kLimbBits;
-  const std::uint64_t low = mantissa << shift;
-  const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  limbs_[limb] += static_cast<std::int64_t>(low & kLimbMask);
-  limbs_[limb + 1] += static_cast<std::int64_t>(low >> kLimbBits);
-  limbs_[limb + 2] += static_cast<std::int64_t>(high);
+  const auto place = reduce::limb_parts(std::bit_cast<std::uint64_t>(x));
+  TUTTI_CHECK(place.limb >= 0 && place.limb + 2 < static_cast<int>(kLimbs));
+  for (std::size_t i = 0; i < 3; ++i)
+    limbs_[static_cast<std::size_t>(place.limb) + i] += static_cast<std::int64_t>(place.parts[i]);
   if (++pending_ < kCarryEvery) return;
   put_carries_away(limbs_);
   pending_ = 0;
+}
+
+void ExactSum::add_limbs(const std::array<std::int64_t, kLimbs>& limbs) {
+  put_carries_away(limbs_);
+  pending_ = 0;
+  auto more = limbs;
+  put_carries_away(more);
+  for (std::size_t i = 0; i < kLimbs; ++i) limbs_[i] += more[i];
 }
 
 std::array<std::int64_t, ExactSum::kLimbs> ExactSum::limbs() const {

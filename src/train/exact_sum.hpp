@@ -8,17 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "reduce/fixed_point.hpp"
+
 namespace tutti::train {
 
 class ExactSum {
  public:
-  // Sums of 64 squares of f32 lie between 2^-298 and 2^262; bits below 2^-384 do not occur in them.
-  static constexpr int kLowestBit = -384;
-  static constexpr std::size_t kLimbs = 24;  // up to 2^384
+  static constexpr int kLowestBit = reduce::kLowestBit;
+  static constexpr std::size_t kLimbs = reduce::kLimbs;
 
   // x ≥ 0, finite, a sum of at most 64 products of two f32. Carries are put away often enough that
   // no limb overflows, also when 65,536 ranks' limbs are added.
   void add(double x);
+  // Another sum's, each below 2^62: carries may be in them still.
+  void add_limbs(const std::array<std::int64_t, kLimbs>& limbs);
   // The limbs, each below 2^32 in absolute value: what is all_reduced.
   std::array<std::int64_t, kLimbs> limbs() const;
   static ExactSum from_limbs(const std::array<std::int64_t, kLimbs>& limbs);

@@ -12,35 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "reduce/update_formulas.hpp"
+
 namespace tutti::train {
 
-// g' = g · grad_scale
-// w  = w · keep                              (decoupled decay: keep = 1 − lr · weight_decay)
-// m  = m · beta1 + g' · (1 − beta1)
-// v  = v · beta2 + (g' · g') · (1 − beta2)
-// w  = w − step_size · (m / (√v / root_correction2 + epsilon))
-// with step_size = lr / (1 − beta1^t), root_correction2 = √(1 − beta2^t). torch 1.13's formula; it
-// multiplies by step_size before it divides, and fuses, so last bits differ from its.
-struct AdamWFactors {
-  float grad_scale = 1;
-  float keep = 1;
-  float beta1 = 0.9F, one_minus_beta1 = 0.1F;
-  float beta2 = 0.999F, one_minus_beta2 = 0.001F;
-  float step_size = 0;
-  float root_correction2 = 1;
-  float epsilon = 1e-8F;
-};
+using reduce::AdamWFactors;
 void adamw(const AdamWFactors& factors, float* weights, const float* gradient, float* exp_avg,
            float* exp_avg_sq, std::size_t count);
 
-// g' = g · grad_scale + w · decay;  b = first ? g' : b · momentum + g';  w = w − lr · b
-struct SgdFactors {
-  float grad_scale = 1;
-  float decay = 0;
-  float momentum = 0;
-  float lr = 0;
-  bool first = false;
-};
+using reduce::SgdFactors;
 void sgd(const SgdFactors& factors, float* weights, const float* gradient, float* momentum,
          std::size_t count);
 

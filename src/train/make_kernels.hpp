@@ -94,14 +94,13 @@ void adamw(const AdamWFactors& given, float* weights, const float* gradient, flo
   const AdamWFactors f = given;  // a copy, which no array can alias
   in_pieces(
       count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-        const Floats g = piece.load(gradient + at) * f.grad_scale;
-        const Floats w = piece.load(weights + at) * f.keep;
-        const Floats m = piece.load(exp_avg + at) * f.beta1 + g * f.one_minus_beta1;
-        const Floats v = piece.load(exp_avg_sq + at) * f.beta2 + (g * g) * f.one_minus_beta2;
-        const Floats denominator = square_root(v) / f.root_correction2 + f.epsilon;
-        piece.store(exp_avg + at, canonical(m));
-        piece.store(exp_avg_sq + at, canonical(v));
-        piece.store(weights + at, canonical(w - f.step_size * (m / denominator)));
+        const auto after = reduce::adamw_step<Floats>(
+            f, piece.load(gradient + at),
+            {piece.load(weights + at), piece.load(exp_avg + at), piece.load(exp_avg_sq + at)},
+            [](Floats x) __attribute__((always_inline)) { return square_root(x); });
+        piece.store(exp_avg + at, canonical(after.exp_avg));
+        piece.store(exp_avg_sq + at, canonical(after.exp_avg_sq));
+        piece.store(weights + at, canonical(after.weight));
       });
 }
 
@@ -111,11 +110,12 @@ TUTTI_INLINE void sgd_pieces(const SgdFactors& given, float* weights, const floa
   const SgdFactors f = given;
   in_pieces(
       count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-        const Floats w = piece.load(weights + at);
-        Floats b = piece.load(gradient + at) * f.grad_scale + w * f.decay;
-        if constexpr (!First) b = piece.load(momentum + at) * f.momentum + b;
-        piece.store(momentum + at, canonical(b));
-        piece.store(weights + at, canonical(w - f.lr * b));
+        Floats before{};
+        if constexpr (!First) before = piece.load(momentum + at);
+        const auto after = reduce::sgd_step<First, Floats>(f, piece.load(gradient + at),
+                                                           {piece.load(weights + at), before});
+        piece.store(momentum + at, canonical(after.momentum));
+        piece.store(weights + at, canonical(after.weight));
       });
 }
 

@@ -21,6 +21,8 @@ Status check_options(const DataParallelOptions& options) {
         "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
   if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
   if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
+  if (options.stream && options.device == Device::cpu)
+    return wrong("stream: a stream of a GPU needs device = cuda");
   return {};
 }
 
@@ -55,7 +57,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   }
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
-                    16 * options.buddy);
+                    16 * options.buddy + 32 * static_cast<int>(options.device));
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -82,6 +84,15 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
     case Outcome::empty: return "empty";
   }
   return "?";
+}
+
+Status DataParallel::read(const ConstBuffer& view, void* to) {
+  if (view.bytes() > 0) std::memcpy(to, view.data, view.bytes());
+  return {};
+}
+Status DataParallel::write(const Buffer& view, const void* from) {
+  if (view.bytes() > 0) std::memcpy(view.data, from, view.bytes());
+  return {};
 }
 
 Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
@@ -116,15 +127,29 @@ Replica::Replica(std::shared_ptr<Group> group, std::unique_ptr<NormGroup> norm,
       steps_(parameters_.size(), 0) {}
 
 // Memory is lent to what is under way: it may not go before that has ended.
-Replica::~Replica() {
+Replica::~Replica() { settle_everything(); }
+
+void Replica::settle_everything() {
   for (const auto& bucket : buckets_)
-    for (Pending* pending : {&bucket->reduction, &bucket->gather})
-      if (!pending->waited) (void)pending->work.wait().ok();
+    for (Pending* pending : {&bucket->reduction, &bucket->gather}) (void)pending->work.wait().ok();
+  (void)watch_.settle().ok();
+  if (workplace_->device() != Device::cpu) workplace_->synchronize();
+}
+
+CallOptions Replica::call_on(const Buffer& buffer, const char* name) const {
+  CallOptions call;
+  if (name != nullptr) call.name = name;
+  if (buffer.device != Device::cpu) call.stream = workplace_->stream();
+  return call;
 }
 
 Status Replica::start() {
-  watch_.trace_to(group_->trace());
   if (Status status = agree(*group_, options_); !status.ok()) return status;
+  auto workplace = Workplace::create(*group_, options_);
+  if (!workplace.ok()) return workplace.status();
+  workplace_ = *std::move(workplace);
+  watch_ = Stopwatch(workplace_);
+  watch_.trace_to(group_->trace());
   if (Status status = choose_bucket_bytes(); !status.ok()) return status;
   learning_ = options_.order_hint.empty();
   order_ = hinted_order();
@@ -134,9 +159,11 @@ Status Replica::start() {
   buckets_ = *std::move(buckets);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index] && parameters_[index].count() > 0)
-      std::memcpy(parameter(index).data, parameters_[index].value.data,
-                  parameters_[index].value.bytes());
-  return broadcast_weights();
+      workplace_->copy(parameter(index).data, parameters_[index].value.data,
+                       parameters_[index].value.bytes());
+  if (Status status = broadcast_weights(); !status.ok()) return status;
+  workplace_->synchronize();  // their own memory may go now
+  return workplace_->status();
 }
 
 Status Replica::agree(Group& group, const DataParallelOptions& options) const {
@@ -156,6 +183,11 @@ Status Replica::choose_bucket_bytes() {
   std::size_t total = 0;
   for (const Parameter& parameter : parameters_)
     if (!parameter.frozen) total += parameter.count() * sizeof(float);
+  // What predict() knows is the CPU's memory. On a GPU a start costs what a few MiB take.
+  if (options_.device == Device::cuda) {
+    options_.bucket_bytes = std::clamp<std::size_t>(total / 8, 1 << 20, 64 << 20);
+    return {};
+  }
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   auto whole = group_->predict(collective, std::max<std::size_t>(total, 1024));
@@ -183,7 +215,7 @@ Order Replica::hinted_order() const {
 Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
-    auto bucket = Bucket::create(group, plan, options_.use_distributed_optimizer);
+    auto bucket = Bucket::create(group, plan, options_.use_distributed_optimizer, workplace_);
     if (!bucket.ok()) return bucket.status();
     (*bucket)->name = fmt::format("bucket {}", buckets.size());
     buckets.push_back(*std::move(bucket));
@@ -193,14 +225,18 @@ Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout&
 
 Status Replica::broadcast_weights() {
   for (const auto& bucket : buckets_)
-    if (Status status = group_->broadcast(bucket->values(), 0); !status.ok()) return status;
+    if (Status status = group_->broadcast(bucket->values(), 0, call_on(bucket->values()));
+        !status.ok())
+      return status;
   return broadcast_frozen(*group_);
 }
 
 Status Replica::broadcast_frozen(Group& group) const {
   for (const Parameter& parameter : parameters_)
     if (parameter.frozen && parameter.count() > 0)
-      if (Status status = group.broadcast(parameter.value, 0); !status.ok()) return status;
+      if (Status status = group.broadcast(parameter.value, 0, call_on(parameter.value));
+          !status.ok())
+        return status;
   return {};
 }
 
@@ -225,6 +261,19 @@ std::size_t Replica::parameter_at(std::size_t bucket, std::size_t offset) const 
   for (std::size_t index : members)
     if (layout_.place[index]->offset <= offset && parameters_[index].count() > 0) found = index;
   return found;
+}
+
+MemoryUse Replica::memory() const {
+  MemoryUse use;
+  for (const auto& bucket : buckets_) {
+    const MemoryUse more = bucket->memory();
+    use.weights += more.weights;
+    use.gradients += more.gradients;
+    use.optimizer += more.optimizer;
+  }
+  for (const Parameter& parameter : parameters_)
+    if (parameter.frozen) use.weights += parameter.value.bytes();
+  return use;
 }
 
 Status Replica::fail(Status status) {

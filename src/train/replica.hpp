@@ -27,6 +27,7 @@
 #include "train/norm_group.hpp"
 #include "train/stopwatch.hpp"
 #include "train/update.hpp"
+#include "train/workplace.hpp"
 #include "tutti/train/data_parallel.hpp"
 
 namespace tutti::train {
@@ -70,6 +71,9 @@ class Replica final : public DataParallel {
     return list_buffers_ ? list_buffers_() : std::vector<ModuleBuffer>();
   }
   std::vector<StatePiece> state() override;
+  Status read(const ConstBuffer& view, void* to) override;
+  Status write(const Buffer& view, const void* from) override;
+  MemoryUse memory() const override;
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
   Status adopt_parameters() override;
@@ -85,6 +89,9 @@ class Replica final : public DataParallel {
   // ---- replica.cpp
   Status agree(Group& group, const DataParallelOptions& options) const;
   Status choose_bucket_bytes();
+  // Of a collective on this memory: in the stream of compute, where that is on a device.
+  CallOptions call_on(const Buffer& buffer, const char* name = nullptr) const;
+  void settle_everything();
   Order hinted_order() const;
   Result<Buckets> make_buckets(Group& group, const BucketLayout& layout) const;
   Status broadcast_weights();
@@ -107,11 +114,10 @@ class Replica final : public DataParallel {
   void launch_reduction(std::size_t bucket);
   void launch_reductions_that_are_ready();
   void launch_all_reductions();
-  void look_for_faults(std::size_t bucket);
 
   // ---- replica_step.cpp
   Status await_reductions(ExactSum& norm);
-  void add_norm(std::size_t bucket, ExactSum& norm);
+  void take_findings(ExactSum& norm);
   Status exchange_control(const StepInput& input, const ExactSum& norm);
   Result<StepReport> read_control();
   std::vector<Fault> faults_found() const;
@@ -141,8 +147,11 @@ class Replica final : public DataParallel {
   void collect(const Remains& remains, std::size_t index, int kind, bool is_root,
                std::vector<std::uint32_t>& bits);
   template <class Put>
+  void collect_own(Bucket& bucket, int kind, const Put& put);
+  template <class Put>
   void collect_live(Bucket& bucket, int kind, const Put& put);
-  static void restore(Bucket& bucket, Range range, int kind, const float* from);
+  void restore(Bucket& bucket, Range range, int kind, const float* from);
+  std::vector<float> on_host(const float* values, std::size_t count) const;
   Result<std::vector<std::int64_t>> counts_of(const Remains& remains, Group& survivors);
   Status bring_up(Group& group);
   Result<Buckets> assemble(const Remains& remains, Group& survivors, const BucketLayout& layout);
@@ -150,10 +159,11 @@ class Replica final : public DataParallel {
                    std::int64_t step);
 
   // ---- replica_state.cpp
-  Digest::Value digest_of_weights() const;
+  Digest::Value digest_of_weights();
 
   std::shared_ptr<Group> group_;
   std::unique_ptr<NormGroup> norm_group_;
+  std::shared_ptr<Workplace> workplace_ = make_host_workplace();  // until start() has made its own
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
   std::function<void()> on_layout_;
@@ -164,7 +174,7 @@ class Replica final : public DataParallel {
   CallOrder calls_;
   GradientCounts counts_;
   Control control_;
-  Stopwatch watch_;
+  Stopwatch watch_{workplace_};
   std::unique_ptr<Buddy> buddy_;  // from the first step or load on, where it is wanted
   Status status_;
 

@@ -1,7 +1,6 @@
 // The order of use is learned in the first micro-batch and never trusted to the definition: a model
 // may define what it uses first last (docs/algorithms/overlap.md).
 #include <algorithm>
-#include <cstring>
 
 #include "train/replica.hpp"
 
@@ -61,9 +60,11 @@ Status Replica::move_to(BucketLayout layout) {
     if (!layout.place[index] || parameters_[index].count() == 0) continue;
     const Bucket& target = *(*buckets)[layout.place[index]->bucket];
     const Range range{layout.place[index]->offset, parameters_[index].count()};
-    std::memcpy(target.values(range).data, parameter(index).data, parameter(index).bytes());
-    std::memcpy(target.gradients(range).data, gradient(index).data, gradient(index).bytes());
+    workplace_->copy(target.values(range).data, parameter(index).data, parameter(index).bytes());
+    workplace_->copy(target.gradients(range).data, gradient(index).data, gradient(index).bytes());
   }
+  workplace_->synchronize();
+  if (Status status = workplace_->status(); !status.ok()) return status;
   // The old memory goes after the views have been set anew.
   std::swap(buckets_, *buckets);
   layout_ = std::move(layout);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "train/kernels.hpp"
 #include "train/replica.hpp"
 
 namespace tutti::train {
@@ -120,25 +119,20 @@ void Replica::launch_all_reductions() {
 
 void Replica::launch_reduction(std::size_t index) {
   Bucket& bucket = *buckets_[index];
-  if (options_.check_for_nan) look_for_faults(index);
   const Buffer gradients = bucket.gradients();
+  if (options_.check_for_nan)
+    workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
-  watch_.launch(bucket.reduction, collective, static_cast<int>(index), gradients.bytes(), [&] {
-    CallOptions call;
-    call.name = bucket.name.c_str();
+  const auto start = [&] {
+    const CallOptions call = call_on(gradients, bucket.name.c_str());
     if (collective == Collective::all_reduce)
       return group_->all_reduce_async(gradients, ReduceOp::sum, call);
     return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum,
                                         call);
-  });
-}
-
-void Replica::look_for_faults(std::size_t index) {
-  const Buffer gradients = buckets_[index]->gradients();
-  const std::size_t at =
-      first_not_finite(static_cast<const float*>(gradients.data), gradients.count);
-  if (at < gradients.count) control_.set_gradient_fault(parameter_at(index, at), false);
+  };
+  watch_.launch(bucket.reduction, Stopwatch::Side::workplace, collective, static_cast<int>(index),
+                gradients.bytes(), start);
 }
 
 Status Replica::end_backward() {

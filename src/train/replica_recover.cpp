@@ -92,12 +92,22 @@ std::size_t Replica::shard_floats() const {
 
 void Replica::pack_shard(std::vector<float>& values) {
   float* at = values.data();
-  const auto put = [&](const float* from, std::size_t count) { at = std::copy_n(from, count, at); };
+  const auto put = [&](const float* from, std::size_t count) {
+    workplace_->copy(at, from, count * sizeof(float));
+    at += count;
+  };
   for (const auto& bucket : buckets_) {
     put(bucket->main_weights(), bucket->own().count);
     for (std::size_t m = 0; m < moment_names(options_.optimizer).size(); ++m)
       put(bucket->moment(static_cast<int>(m)), bucket->own().count);
   }
+  workplace_->synchronize();
+}
+
+std::vector<float> Replica::on_host(const float* values, std::size_t count) const {
+  std::vector<float> here(count);
+  workplace_->copy_now(here.data(), values, count * sizeof(float));
+  return here;
 }
 
 Status Replica::copy_shard() {
@@ -199,8 +209,7 @@ void Replica::collect(const Remains& remains, std::size_t index, int kind, bool 
       std::memcpy(bits.data() + (part.first - whole.first), from + (part.first - range.first),
                   part.count * sizeof(float));
   };
-  if (remains.in_shards)
-    return put(kind == 0 ? bucket.main_weights() : bucket.moment(kind - 1), bucket.own());
+  if (remains.in_shards) return collect_own(bucket, kind, put);
   if (!remains.in_copies) {
     if (is_root) collect_live(bucket, kind, put);
     return;
@@ -218,35 +227,43 @@ void Replica::collect(const Remains& remains, std::size_t index, int kind, bool 
         {own.count * static_cast<std::size_t>(buddy_->neighbour()), own.count});
 }
 
+template <class Put>
+void Replica::collect_own(Bucket& bucket, int kind, const Put& put) {
+  const float* values = kind == 0 ? bucket.main_weights() : bucket.moment(kind - 1);
+  put(on_host(values, bucket.own().count).data(), bucket.own());
+}
+
 // Of a pristine one there are weights on every rank, and no other state yet.
 template <class Put>
 void Replica::collect_live(Bucket& bucket, int kind, const Put& put) {
-  if (!options_.use_distributed_optimizer)
-    return put(kind == 0 ? bucket.main_weights() : bucket.moment(kind - 1), bucket.own());
+  if (!options_.use_distributed_optimizer) return collect_own(bucket, kind, put);
   if (kind > 0) return;
   const Buffer values = bucket.values();
-  if (!bucket.has_main_copy())
-    return put(static_cast<const float*>(values.data), {0, values.count});
+  if (!bucket.has_main_copy()) {
+    const auto* all = static_cast<const float*>(values.data);
+    return put(on_host(all, values.count).data(), Range{0, values.count});
+  }
+  std::vector<std::uint16_t> narrow(values.count);
+  workplace_->copy_now(narrow.data(), values.data, values.bytes());
   std::vector<float> wide(values.count);
-  widen(static_cast<const std::uint16_t*>(values.data), wide.data(), wide.size());
-  put(wide.data(), {0, values.count});
+  widen(narrow.data(), wide.data(), wide.size());
+  put(wide.data(), Range{0, values.count});
 }
 
 void Replica::restore(Bucket& bucket, Range range, int kind, const float* from) {
   const Range part = overlap_of(range, bucket.own());
   const float* mine = from + (part.first - range.first);
   const std::size_t at = part.first - bucket.own().first;
-  if (kind > 0) {
-    if (part.count > 0) std::copy_n(mine, part.count, bucket.moment(kind - 1) + at);
-    return;
-  }
+  const auto restore_part = [&](float* own) {
+    if (part.count > 0) workplace_->copy_now(own + at, mine, part.count * sizeof(float));
+  };
+  if (kind > 0) return restore_part(bucket.moment(kind - 1));
   const Buffer values = bucket.values(range);
-  if (!bucket.has_main_copy()) {
-    std::copy_n(from, range.count, static_cast<float*>(values.data));
-    return;
-  }
-  narrow(from, static_cast<std::uint16_t*>(values.data), range.count);
-  if (part.count > 0) std::copy_n(mine, part.count, bucket.main_weights() + at);
+  if (!bucket.has_main_copy()) return workplace_->copy_now(values.data, from, values.bytes());
+  std::vector<std::uint16_t> narrow(range.count);
+  train::narrow(from, narrow.data(), range.count);
+  workplace_->copy_now(values.data, narrow.data(), values.bytes());
+  restore_part(bucket.main_weights());
 }
 
 Result<std::vector<std::int64_t>> Replica::counts_of(const Remains& remains, Group& survivors) {
@@ -310,9 +327,7 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
     return Status(Code::unsupported,
                   "a model that is cut over ranks cannot go on on another number of them");
   if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
-  for (const auto& bucket : buckets_)
-    for (Pending* pending : {&bucket->reduction, &bucket->gather})
-      if (!pending->waited) (void)pending->work.wait().ok();
+  settle_everything();
   auto group = survivors.data->duplicate(survivors.data->name() + "/buckets", ReductionOrder::rank);
   if (!group.ok()) return group.status();
   auto remains = choose_remains(**group);
@@ -329,6 +344,7 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   BucketLayout layout = make_layout(parameters_, *order, options_.bucket_bytes, (*group)->size());
   auto buckets = assemble(*remains, **group, layout);
   if (!buckets.ok()) return buckets.status();
+  if (Status status = workplace_->status(); !status.ok()) return status;
 
   steps_ = *std::move(counts);
   is_pristine_ = remains->is_pristine;
@@ -344,6 +360,7 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
 // As after a step of that number.
 void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buckets buckets,
                           std::int64_t step) {
+  (void)workplace_->take_findings(buckets_.size());  // of the step that was not finished
   std::swap(buckets_, buckets);
   layout_ = std::move(layout);
   status_ = Status();
@@ -352,7 +369,7 @@ void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buc
   buckets.clear();  // the old memory goes before its group
   group_ = std::move(group);
   control_ = Control(group_->rank(), group_->size(), parameters_.size());
-  watch_ = Stopwatch();
+  watch_ = Stopwatch(workplace_);
   watch_.trace_to(group_->trace());
   calls_.restart();
   std::fill(used_.begin(), used_.end(), false);

@@ -21,8 +21,8 @@ std::vector<StatePiece> Replica::state() {
       if (part.count == 0) continue;
       const std::size_t at = part.first - bucket->own().first;
       const auto add = [&](std::string_view name, float* values) {
-        pieces.push_back(
-            {index, part.first - whole.first, name, Buffer::of(values + at, part.count)});
+        const Buffer piece{values + at, part.count, Dtype::f32, workplace_->device()};
+        pieces.push_back({index, part.first - whole.first, name, piece});
       };
       if (bucket->has_main_copy()) add("main", bucket->main_weights());
       for (std::size_t m = 0; m < names.size(); ++m)
@@ -30,6 +30,18 @@ std::vector<StatePiece> Replica::state() {
     }
   }
   return pieces;
+}
+
+Status Replica::read(const ConstBuffer& view, void* to) {
+  if (view.device == Device::cpu) return DataParallel::read(view, to);
+  workplace_->copy_now(to, view.data, view.bytes());
+  return workplace_->status();
+}
+
+Status Replica::write(const Buffer& view, const void* from) {
+  if (view.device == Device::cpu) return DataParallel::write(view, from);
+  workplace_->copy_now(view.data, from, view.bytes());
+  return workplace_->status();
 }
 
 Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
@@ -53,26 +65,35 @@ Status Replica::adopt_state(std::int64_t step) {
 }
 
 // By name: the order in which a model defines its parameters is no part of its weights.
-Digest::Value Replica::digest_of_weights() const {
+Digest::Value Replica::digest_of_weights() {
   std::vector<std::size_t> by_name(parameters_.size());
   std::iota(by_name.begin(), by_name.end(), std::size_t{0});
   std::sort(by_name.begin(), by_name.end(), [&](std::size_t a, std::size_t b) {
     return parameters_[a].name < parameters_[b].name;
   });
   Digest digest;
+  std::vector<std::byte> bytes;
   for (const std::size_t index : by_name) {
     const Buffer values = parameter(index);
     digest.add_text(parameters_[index].name);
     digest.add_text(to_string(values.dtype));
     digest.add_number(static_cast<std::int64_t>(values.bytes()));
-    digest.add(values.data, values.bytes());
+    if (values.device == Device::cpu) {
+      digest.add(values.data, values.bytes());
+      continue;
+    }
+    bytes.resize(values.bytes());
+    workplace_->copy_now(bytes.data(), values.data, values.bytes());
+    digest.add(bytes.data(), bytes.size());
   }
   return digest.value();
 }
 
 Result<std::string> Replica::weight_hash() {
   if (Status status = parameters_ready(); !status.ok()) return status;
-  return to_hex(digest_of_weights());
+  const Digest::Value digest = digest_of_weights();
+  if (Status status = workplace_->status(); !status.ok()) return fail(status);
+  return to_hex(digest);
 }
 
 Status Replica::check_weights() {

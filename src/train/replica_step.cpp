@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/kernels.hpp"
 #include "train/replica.hpp"
 
 namespace tutti::train {
@@ -30,6 +29,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
   } else {
     for (const auto& bucket : buckets_) bucket->zero_gradients();
   }
+  if (Status status = workplace_->status(); !status.ok()) return fail(status);
   const std::int64_t number = input.number > 0 ? input.number : number_ + 1;
   if (report->outcome == Outcome::rejected) {
     end_step(std::nullopt);
@@ -41,34 +41,31 @@ Result<StepReport> Replica::step(const StepInput& input) {
   return report;
 }
 
-// The norm of one bucket is summed while the next is still on its way.
+// The norm of one bucket is summed while the next is still on its way. Every rank sums its shard, in every
+// mode. Blocks begin at multiples of 64 elements, as parameters and shards do; padding is zero.
 Status Replica::await_reductions(ExactSum& norm) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     if (Status status = watch_.await(buckets_[index]->reduction); !status.ok())
       return status.annotate("reducing gradients");
-    add_norm(index, norm);
+    const Buffer shard = buckets_[index]->gradients(buckets_[index]->shard());
+    workplace_->sum_squares(index, static_cast<const float*>(shard.data), shard.count);
   }
-  return {};
+  take_findings(norm);
+  if (Status status = watch_.settle(); !status.ok()) return status.annotate("reducing gradients");
+  return workplace_->status();
 }
 
-// Every rank sums its shard, in every mode. Blocks begin at multiples of 64 elements, as parameters
-// and shards do; padding is zero.
-void Replica::add_norm(std::size_t index, ExactSum& norm) {
-  const Range shard = buckets_[index]->shard();
-  const auto* gradient = static_cast<const float*>(buckets_[index]->gradients(shard).data);
-  constexpr std::size_t kChunk = 64 * kBlock;
-  double sums[kChunk / kBlock];
-  for (std::size_t at = 0; at < shard.count; at += kChunk) {
-    const std::size_t count = std::min(kChunk, shard.count - at);
-    block_squares(gradient + at, count, sums);
-    for (std::size_t block = 0; block < (count + kBlock - 1) / kBlock; ++block) {
-      if (std::isfinite(sums[block])) {
-        norm.add(sums[block]);
-      } else {
-        const std::size_t offset = shard.first + at + block * kBlock;
-        control_.set_gradient_fault(parameter_at(index, offset), true);
-      }
-    }
+// What a rank says of itself counts more than what it finds in the sum: that may be anybody's.
+void Replica::take_findings(ExactSum& norm) {
+  const std::vector<Findings> all = workplace_->take_findings(buckets_.size());
+  for (std::size_t index = 0; index < all.size(); ++index)
+    if (all[index].not_finite)
+      control_.set_gradient_fault(parameter_at(index, *all[index].not_finite), false);
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    norm.add_limbs(all[index].squares.limbs());
+    if (const auto block = all[index].not_finite_block)
+      control_.set_gradient_fault(parameter_at(index, buckets_[index]->shard().first + *block),
+                                  true);
   }
 }
 
@@ -80,11 +77,13 @@ Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   if (input.meet) control_.set_meet();
   const std::span<std::int64_t> words = control_.vector();
   Pending pending;
-  watch_.launch(pending, Collective::all_reduce, -1, words.size_bytes(), [&] {
+  const auto start = [&] {
     CallOptions call;
     call.name = "control";
     return group_->all_reduce_async(Buffer::of(words.data(), words.size()), ReduceOp::sum, call);
-  });
+  };
+  watch_.launch(pending, Stopwatch::Side::host, Collective::all_reduce, -1, words.size_bytes(),
+                start);
   return watch_.await(pending).annotate("agreeing on the step");
 }
 
@@ -111,9 +110,11 @@ std::vector<Fault> Replica::faults_found() const {
 // The norm and the faults of the whole model, where this data group trains a part of it.
 Status Replica::add_other_data_groups(double& norm_squared, std::vector<Fault>& faults) {
   Pending pending;
-  watch_.launch(pending, Collective::all_reduce, -1, norm_group_->bytes(), [&] {
+  const auto start = [&] {
     return norm_group_->start(control_.norm(), control_.tokens(), !faults.empty(), control_.stop());
-  });
+  };
+  watch_.launch(pending, Stopwatch::Side::host, Collective::all_reduce, -1, norm_group_->bytes(),
+                start);
   if (Status status = watch_.await(pending); !status.ok())
     return status.annotate("agreeing on the norm");
   if (Status status = norm_group_->check_tokens(); !status.ok()) return status;
@@ -189,6 +190,7 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
 
 void Replica::update_bucket(std::size_t index, const Update& update) {
   Bucket& bucket = *buckets_[index];
+  BucketUpdate parts(options_, update);
   for (std::size_t parameter : bucket.plan().parameters) {
     // As in torch, what nobody used is left alone: not even decayed.
     if (control_.used_by(parameter) == 0) continue;
@@ -196,8 +198,9 @@ void Replica::update_bucket(std::size_t index, const Update& update) {
     const Range elements = overlap_of(range_of(parameter), bucket.own());
     if (elements.count == 0) continue;
     const auto group = static_cast<std::size_t>(parameters_[parameter].group);
-    update_parameter(options_, update, options_.groups[group], steps, bucket, elements);
+    parts.add(options_.groups[group], steps, elements.first - bucket.own().first, elements.count);
   }
+  parts.run(bucket, *workplace_);
   bucket.narrow_values();
   ++bucket.generation;
 }
@@ -205,12 +208,12 @@ void Replica::update_bucket(std::size_t index, const Update& update) {
 void Replica::launch_gather(std::size_t index) {
   Bucket& bucket = *buckets_[index];
   const Buffer values = bucket.values();
-  watch_.launch(bucket.gather, Collective::all_gather, static_cast<int>(index), values.bytes(),
-                [&] {
-                  CallOptions call;
-                  call.name = bucket.name.c_str();
-                  return group_->all_gather_async(bucket.values(bucket.shard()), values, call);
-                });
+  const auto start = [&] {
+    return group_->all_gather_async(bucket.values(bucket.shard()), values,
+                                    call_on(values, bucket.name.c_str()));
+  };
+  watch_.launch(bucket.gather, Stopwatch::Side::workplace, Collective::all_gather,
+                static_cast<int>(index), values.bytes(), start);
 }
 
 // Gathers that nobody has waited for yet are the next step's.

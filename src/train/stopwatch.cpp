@@ -1,10 +1,6 @@
 #include "train/stopwatch.hpp"
 
-#include "core/clock.hpp"
-
 namespace tutti::train {
-
-std::int64_t now_ns() { return steady_clock().now().count(); }
 
 std::string_view Stopwatch::name_of(StepPhase phase) {
   switch (phase) {
@@ -16,101 +12,144 @@ std::string_view Stopwatch::name_of(StepPhase phase) {
   return "";
 }
 
+// ---- noting
+
+Moment Stopwatch::now(Side side) {
+  return side == Side::workplace ? workplace_->now() : Moment{now_ns(), nullptr};
+}
+
 void Stopwatch::close_phase() {
-  const std::int64_t now = now_ns();
-  const std::int64_t spent = now - phase_begin_ - waited_;
-  if (sink_ != nullptr && phase_ != StepPhase::none)
-    sink_->compute(name_of(phase_), phase_begin_, now);
-  switch (phase_) {
-    case StepPhase::none: break;
-    case StepPhase::forward:
-      times_.forward += spent;
-      if (!first_forward_done_) times_.first_forward = spent;
-      first_forward_done_ = true;
-      break;
-    case StepPhase::backward:
-      times_.backward += spent;
-      times_.last_backward = spent;
-      break;
-    case StepPhase::update: times_.update += spent; break;
-  }
-  phase_ = StepPhase::none;
-  phase_begin_ = now;
-  waited_ = 0;
+  if (phase_.phase == StepPhase::none) return;
+  phase_.end = workplace_->now();
+  if (sink_ != nullptr && workplace_->device() == Device::cpu)
+    sink_->compute(name_of(phase_.phase), phase_.begin.ns, phase_.end.ns);
+  step_.phases.push_back(std::exchange(phase_, {}));
 }
 
-void Stopwatch::begin_micro_batch() {
+void Stopwatch::open_phase(StepPhase phase) {
   close_phase();
-  if (times_.begin == 0) times_.begin = phase_begin_;
-  phase_ = StepPhase::forward;
+  phase_.phase = phase;
+  phase_.begin = workplace_->now();
+  if (!step_.begin && phase != StepPhase::backward) step_.begin = phase_.begin;
 }
 
-void Stopwatch::begin_backward() {
-  close_phase();
-  phase_ = StepPhase::backward;
-}
-
+void Stopwatch::begin_micro_batch() { open_phase(StepPhase::forward); }
+void Stopwatch::begin_backward() { open_phase(StepPhase::backward); }
 void Stopwatch::end_backward() { close_phase(); }
+void Stopwatch::begin_update() { open_phase(StepPhase::update); }
 
-void Stopwatch::begin_update() {
-  close_phase();
-  if (times_.begin == 0) times_.begin = phase_begin_;
-  phase_ = StepPhase::update;
-}
-
-void Stopwatch::end_step(std::optional<std::int64_t> number, std::span<Pending* const> carried) {
-  close_phase();
-  times_.end = now_ns();
-  if (sink_ != nullptr && number && times_.begin != 0)
-    sink_->step(*number, times_.begin, times_.end);
-  for (std::size_t i = 0; i < done_.size(); ++i) {
-    // The callback of a collective that was waited for may still be on its way.
-    const std::int64_t done = done_[i]->load(std::memory_order_acquire);
-    times_.collectives[i].done = done != 0 ? done : times_.collectives[i].wait_end;
-  }
-  StepTimes next;
-  std::vector<std::shared_ptr<std::atomic<std::int64_t>>> next_done;
-  for (Pending* pending : carried) {
-    next.collectives.push_back(times_.collectives[pending->record]);
-    next_done.push_back(pending->done_ns);
-    pending->record = next.collectives.size() - 1;
-  }
-  // Carried ones were noted last.
-  times_.collectives.resize(times_.collectives.size() - carried.size());
-  finished_ = std::exchange(times_, std::move(next));
-  done_ = std::move(next_done);
-  first_forward_done_ = false;
-}
-
-void Stopwatch::launch(Pending& pending, Collective collective, int bucket, std::size_t bytes,
-                       const std::function<Work()>& start) {
-  pending.done_ns = std::make_shared<std::atomic<std::int64_t>>(0);
-  pending.record = times_.collectives.size();
+void Stopwatch::launch(Pending& pending, Side side, Collective collective, int bucket,
+                       std::size_t bytes, const std::function<Work()>& start) {
+  pending.record = step_.collectives.size();
   pending.waited = false;
-  CollectiveTimes times;
-  times.collective = collective;
-  times.bucket = bucket;
-  times.bytes = bytes;
-  times.joined = now_ns();
-  times_.collectives.push_back(times);
-  done_.push_back(pending.done_ns);
+  NotedCollective noted;
+  noted.side = side;
+  noted.times.collective = collective;
+  noted.times.bucket = bucket;
+  noted.times.bytes = bytes;
+  noted.joined = now(side);
+  noted.called_back = std::make_shared<std::atomic<std::int64_t>>(0);
   pending.work = start();
-  pending.work.on_complete([done = pending.done_ns](const Status&) {
+  pending.work.on_complete([done = noted.called_back](const Status&) {
     done->store(now_ns(), std::memory_order_release);
   });
+  if (side == Side::workplace) noted.done = workplace_->end_of(pending.work);
+  step_.collectives.push_back(std::move(noted));
 }
 
 Status Stopwatch::await(Pending& pending) {
   if (pending.waited) return pending.work.status();
   pending.waited = true;
-  const std::int64_t begin = now_ns();
-  Status status = pending.work.wait();
-  const std::int64_t end = now_ns();
-  CollectiveTimes& times = times_.collectives[pending.record];
-  times.wait_begin = begin;
-  times.wait_end = end;
-  waited_ += end - begin;
+  NotedCollective& noted = step_.collectives[pending.record];
+  noted.waited = true;
+  noted.wait_begin = now(noted.side);
+  Status status =
+      noted.side == Side::workplace ? workplace_->await(pending.work) : pending.work.wait();
+  noted.wait_end = now(noted.side);
+  if (phase_.phase != StepPhase::none) phase_.waits.emplace_back(noted.wait_begin, noted.wait_end);
+  if (!pending.work.done()) unsettled_.push_back(pending.work);
   return status;
+}
+
+Status Stopwatch::settle() {
+  Status first;
+  for (Work& work : std::exchange(unsettled_, {}))
+    if (Status status = work.wait(); first.ok()) first = status;
+  return first;
+}
+
+void Stopwatch::end_step(std::optional<std::int64_t> number, std::span<Pending* const> carried) {
+  close_phase();
+  work_out();  // the one before
+  step_.number = number;
+  step_.end = workplace_->now();
+  NotedStep next;
+  for (Pending* pending : carried) {
+    next.collectives.push_back(step_.collectives[pending->record]);
+    pending->record = next.collectives.size() - 1;
+  }
+  // Carried ones were noted last.
+  step_.collectives.resize(step_.collectives.size() - carried.size());
+  last_ = std::exchange(step_, std::move(next));
+  if (workplace_->device() == Device::cpu) work_out();
+}
+
+// ---- working out
+
+StepTimes Stopwatch::take() {
+  work_out();
+  return std::exchange(finished_, {});
+}
+
+void Stopwatch::add_phase(const NotedPhase& noted, StepTimes& times) {
+  const std::int64_t begin = workplace_->ns_of(noted.begin);
+  const std::int64_t end = workplace_->ns_of(noted.end);
+  std::int64_t spent = end - begin;
+  for (const auto& [from, to] : noted.waits)
+    spent -= workplace_->ns_of(to) - workplace_->ns_of(from);
+  if (sink_ != nullptr && workplace_->device() != Device::cpu)
+    sink_->compute(name_of(noted.phase), begin, end);
+  switch (noted.phase) {
+    case StepPhase::none: break;
+    case StepPhase::forward:
+      if (times.forward == 0) times.first_forward = spent;
+      times.forward += spent;
+      break;
+    case StepPhase::backward:
+      times.backward += spent;
+      times.last_backward = spent;
+      break;
+    case StepPhase::update: times.update += spent; break;
+  }
+}
+
+// The callback of a collective that was waited for may still be on its way.
+CollectiveTimes Stopwatch::times_of(const NotedCollective& noted) {
+  CollectiveTimes times = noted.times;
+  times.joined = workplace_->ns_of(noted.joined);
+  if (noted.waited) {
+    times.wait_begin = workplace_->ns_of(noted.wait_begin);
+    times.wait_end = workplace_->ns_of(noted.wait_end);
+  }
+  const std::int64_t called = noted.called_back->load(std::memory_order_acquire);
+  if (noted.done.event != nullptr)
+    times.done = workplace_->ns_of(noted.done);
+  else
+    times.done = called != 0 ? called : times.wait_end;
+  return times;
+}
+
+void Stopwatch::work_out() {
+  if (!last_) return;
+  const NotedStep step = *std::exchange(last_, std::nullopt);
+  finished_ = {};
+  for (const NotedPhase& phase : step.phases) add_phase(phase, finished_);
+  finished_.begin = step.begin ? workplace_->ns_of(*step.begin) : 0;
+  finished_.end = workplace_->ns_of(step.end);
+  if (sink_ != nullptr && step.number && finished_.begin != 0)
+    sink_->step(*step.number, finished_.begin, finished_.end);
+  for (const NotedCollective& collective : step.collectives)
+    finished_.collectives.push_back(times_of(collective));
 }
 
 }  // namespace tutti::train

@@ -3,8 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "train/kernels.hpp"
-
 namespace tutti::train {
 namespace {
 
@@ -47,18 +45,24 @@ std::span<const std::string_view> moment_names(const Optimizer& optimizer) {
   return kSgdMoments;
 }
 
-void update_parameter(const DataParallelOptions& options, const Update& update,
-                      const ParameterGroup& group, std::int64_t steps, Bucket& bucket,
-                      Range elements) {
-  const std::size_t at = elements.first - bucket.own().first;
-  float* weights = bucket.main_weights() + at;
-  const auto* gradient = static_cast<const float*>(bucket.gradients(elements).data);
-  if (const auto* adamw_options = std::get_if<AdamW>(&options.optimizer))
-    adamw(factors_of(*adamw_options, update, group, steps), weights, gradient,
-          bucket.moment(0) + at, bucket.moment(1) + at, elements.count);
+void BucketUpdate::add(const ParameterGroup& group, std::int64_t steps, std::size_t first,
+                       std::size_t count) {
+  if (const auto* adamw = std::get_if<AdamW>(&options_.optimizer))
+    adamw_.push_back({first, count, factors_of(*adamw, update_, group, steps)});
   else
-    sgd(factors_of(std::get<Sgd>(options.optimizer), update, group, steps), weights, gradient,
-        bucket.moment(0) + at, elements.count);
+    sgd_.push_back(
+        {first, count, factors_of(std::get<Sgd>(options_.optimizer), update_, group, steps)});
+}
+
+void BucketUpdate::run(Bucket& bucket, Workplace& workplace) const {
+  if (adamw_.empty() && sgd_.empty()) return;
+  UpdateArrays arrays;
+  arrays.weights = bucket.main_weights();
+  arrays.gradient = static_cast<const float*>(bucket.gradients(bucket.own()).data);
+  for (std::size_t m = 0; m < moment_names(options_.optimizer).size(); ++m)
+    arrays.moments[m] = bucket.moment(static_cast<int>(m));
+  if (!adamw_.empty()) workplace.update(arrays, adamw_);
+  if (!sgd_.empty()) workplace.update(arrays, sgd_);
 }
 
 }  // namespace tutti::train

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "train/bucket.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -16,9 +17,21 @@ struct Update {
   double grad_scale = 1;  // 1/tokens, and the clipping
 };
 
-// Of one parameter that has been updated `steps` times, this one included.
-void update_parameter(const DataParallelOptions& options, const Update& update,
-                      const ParameterGroup& group, std::int64_t steps, Bucket& bucket,
-                      Range elements);
+// All that is updated of one bucket: noted parameter by parameter, then done at once.
+class BucketUpdate {
+ public:
+  BucketUpdate(const DataParallelOptions& options, const Update& update)
+      : options_(options), update_(update) {}
+  // One parameter that has been updated `steps` times, this one included; `first`: of its elements, from
+  // the bucket's own ones on.
+  void add(const ParameterGroup& group, std::int64_t steps, std::size_t first, std::size_t count);
+  void run(Bucket& bucket, Workplace& workplace) const;
+
+ private:
+  const DataParallelOptions& options_;
+  const Update& update_;
+  std::vector<UpdatePart<AdamWFactors>> adamw_;
+  std::vector<UpdatePart<SgdFactors>> sgd_;
+};
 
 }  // namespace tutti::train

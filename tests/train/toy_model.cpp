@@ -89,8 +89,13 @@ std::size_t ToyModel::index_of(const std::string& name) const {
 }
 
 std::vector<float> ToyModel::read(const std::string& name) const {
-  const Buffer values = layer_->parameter(index_of(name));
+  Buffer values = layer_->parameter(index_of(name));
   std::vector<float> result(values.count);
+  std::vector<std::byte> here(values.device == Device::cpu ? 0 : values.bytes());
+  if (!here.empty()) {
+    if (!layer_->read(values, here.data()).ok()) return result;
+    values.data = here.data();
+  }
   for (std::size_t i = 0; i < values.count; ++i)
     result[i] = values.dtype == Dtype::f32
                     ? static_cast<const float*>(values.data)[i]
@@ -104,8 +109,13 @@ Status ToyModel::gate(const std::string& name, const Pass& pass) const {
 
 void ToyModel::add_gradient(const std::string& name, const std::vector<float>& gradient) const {
   const std::size_t index = index_of(name);
-  auto* into = static_cast<float*>(layer_->gradient(index).data);
+  const Buffer view = layer_->gradient(index);
+  std::vector<float> here(view.device == Device::cpu ? 0 : view.count);
+  auto* into = here.empty() ? static_cast<float*>(view.data) : here.data();
+  // What fails here shows in the layer's next call.
+  if (!here.empty()) (void)layer_->read(view, into).ok();
   for (std::size_t i = 0; i < gradient.size(); ++i) into[i] += gradient[i];
+  if (!here.empty()) (void)layer_->write(view, into).ok();
   layer_->ready(index);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Plan {
   unsigned seed = 1;
   std::vector<std::string> order_hint{};
   bool buddy = false;
+  std::function<void(train::DataParallelOptions&)> place{};  // says where; null: on the CPU
 };
 
 class Training {
@@ -36,6 +38,7 @@ class Training {
     options.clip_grad = 1;
     options.order_hint = plan.order_hint;
     options.buddy = plan.buddy;
+    if (plan.place) plan.place(options);
     auto layer = train::DataParallel::create({group_, group_}, model_.parameters(), options);
     EXPECT_TRUE(layer.ok()) << layer.status().to_string();
     layer_ = *std::move(layer);

@@ -67,6 +67,15 @@ TEST(Flags, numbers_that_can_be_meant_are_taken_as_they_are) {
   EXPECT_EQ(parsed.flags.bucket_size, 1048576);
 }
 
+TEST(Flags, the_device_is_cpu_or_cuda_and_rehearsals_are_on_the_cpu) {
+  EXPECT_EQ(parse({}).flags.device, kCpu);
+  EXPECT_EQ(parse({"--device", "cuda"}).flags.device, kCuda);
+  EXPECT_EQ(parse({"--device", "gpu"}).exit_code, 2);
+  const Parsed both = parse({"--device", "cuda", "--predict"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.text.find("--predict"), std::string::npos) << both.text;
+}
+
 TEST(Flags, what_does_not_fit_together_is_refused) {
   EXPECT_EQ(parse({"--min-lr", "2", "--lr", "1"}).text, "--min-lr 2 is larger than --lr 1");
   EXPECT_EQ(parse({"--foo"}).exit_code, 2);

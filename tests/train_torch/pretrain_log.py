@@ -43,6 +43,18 @@ class Log(PretrainTest):
                 self.assertAlmostEqual(line["mean"]["wait_s"],
                                        line["mean"]["skew_s"] + line["mean"]["exposed_s"], 6)
 
+    def test_memory_is_told_by_kind_beside_what_arithmetic_says(self):
+        run = self.train(2, "--train-iters", "2", *OVERLAPS)
+        memory = next(line for line in run.log if line.get("event") == "memory")
+        self.assertIn("memory of rank 0 at most", run.out)
+        self.assertEqual(memory["device"], "cpu")
+        self.assertIsNone(memory["measured"]["activations"])  # nobody counts them there
+        self.assertGreater(memory["predicted"]["activations"], 0)
+        for kind in ("weights", "gradients", "optimizer"):
+            measured, predicted = memory["measured"][kind], memory["predicted"][kind]
+            self.assertGreaterEqual(measured, predicted)
+            self.assertLess(measured, 1.2 * predicted)  # parameters and buckets are filled up
+
     def test_optimizer_sgd_learns(self):
         run = self.train(2, "--train-iters", "30", "--optimizer", "sgd", "--lr", "0.1", *OVERLAPS)
         self.assertLess(run.losses[-1], 0.8 * run.losses[0])
@@ -59,6 +71,13 @@ class Refusals(PretrainTest):
         self.assertIn("--overlap-param-gather needs --use-distributed-optimizer and "
                       "--overlap-grad-reduce", error)
         self.assertEqual(len(error.splitlines()), 1)
+
+    def test_cuda_where_torch_has_none(self):
+        run = self.start(0, "--device", "cuda", "--train-iters", "1",
+                         environment={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(run.code, 2, run.text)
+        self.assertIn("--device cuda: torch", run.err)
+        self.assertEqual(len(run.err.splitlines()), 1)
 
     def test_batch_that_does_not_divide(self):
         error = self.refused(3)

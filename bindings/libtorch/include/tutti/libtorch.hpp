@@ -6,6 +6,8 @@
 // that no gate ever asked for are waited for before forward: right, only not overlapped. From
 // step() until its gate a parameter reads as NaN, and backward names what was read before its gate.
 //
+// Devices        a module on a CUDA device is trained there (train::DataParallelOptions::device): all of it
+//                on one, wrapped and trained under the same current stream. Needs torch 2.11.
 // Buffers        load weights and move the module before wrapping it: Module::to and torch::load
 //                afterwards replace the views, which is detected and named. The layer zeroes the
 //                gradients; zero_grad is neither needed nor harmful between steps.

@@ -1,0 +1,101 @@
+// The processor that this program runs on.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "train/bucket_layout.hpp"
+#include "train/workplace.hpp"
+
+namespace tutti::train {
+
+std::int64_t now_ns() { return steady_clock().now().count(); }
+
+namespace {
+
+class HostWorkplace final : public Workplace {
+ public:
+  Device device() const override { return Device::cpu; }
+  void* stream() const override { return nullptr; }
+  Status status() const override { return {}; }
+  void synchronize() override {}
+
+  std::shared_ptr<float> allocate(std::size_t floats) override {
+    auto values = std::make_shared<std::vector<float>>(floats, 0.0F);
+    return {values, values->data()};
+  }
+  void zero(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  void update(const UpdateArrays& arrays,
+              std::span<const UpdatePart<AdamWFactors>> parts) override {
+    for (const auto& [first, count, factors] : parts)
+      adamw(factors, arrays.weights + first, arrays.gradient + first, arrays.moments[0] + first,
+            arrays.moments[1] + first, count);
+  }
+  void update(const UpdateArrays& arrays, std::span<const UpdatePart<SgdFactors>> parts) override {
+    for (const auto& [first, count, factors] : parts)
+      sgd(factors, arrays.weights + first, arrays.gradient + first, arrays.moments[0] + first,
+          count);
+  }
+  void narrow(const float* from, std::uint16_t* to, std::size_t count) override {
+    train::narrow(from, to, count);
+  }
+  void widen(const std::uint16_t* from, float* to, std::size_t count) override {
+    train::widen(from, to, count);
+  }
+
+  void find_not_finite(std::size_t bucket, const float* values, std::size_t count) override {
+    const std::size_t at = first_not_finite(values, count);
+    if (at < count) findings_of(bucket).not_finite = at;
+  }
+  void sum_squares(std::size_t bucket, const float* values, std::size_t count) override;
+  std::vector<Findings> take_findings(std::size_t count) override {
+    findings_.resize(count);
+    return std::exchange(findings_, {});
+  }
+
+  Status await(Work& work) override { return work.wait(); }
+  Moment now() override { return {now_ns(), nullptr}; }
+  Moment end_of(Work&) override { return {}; }
+  std::int64_t ns_of(const Moment& moment) override { return moment.ns; }
+
+ private:
+  Findings& findings_of(std::size_t bucket) {
+    findings_.resize(std::max(findings_.size(), bucket + 1));
+    return findings_[bucket];
+  }
+
+  std::vector<Findings> findings_;
+};
+
+void HostWorkplace::sum_squares(std::size_t bucket, const float* values, std::size_t count) {
+  Findings& findings = findings_of(bucket);
+  constexpr std::size_t kChunk = 64 * kBlock;
+  double sums[kChunk / kBlock];
+  for (std::size_t at = 0; at < count; at += kChunk) {
+    const std::size_t some = std::min(kChunk, count - at);
+    block_squares(values + at, some, sums);
+    for (std::size_t block = 0; block < (some + kBlock - 1) / kBlock; ++block) {
+      if (std::isfinite(sums[block]))
+        findings.squares.add(sums[block]);
+      else if (!findings.not_finite_block)
+        findings.not_finite_block = at + block * kBlock;
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Workplace> make_host_workplace() { return std::make_shared<HostWorkplace>(); }
+
+Result<std::shared_ptr<Workplace>> Workplace::create(Group& group,
+                                                     const DataParallelOptions& options) {
+  if (options.device == Device::cuda) return make_cuda_workplace(group, options);
+  return make_host_workplace();
+}
+
+}  // namespace tutti::train
