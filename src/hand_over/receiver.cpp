@@ -1,14 +1,17 @@
 // The receiving side of tutti/train/hand_over.hpp.
 //
 //   front   the last complete version, which is shown
-//   back    takes in the next one; becomes the front when all of it is there and its checksum right
+//   back    takes in the next one; becomes the front when all of it is there, the trainer has confirmed
+//           it, and its checksum is right
 //
-// Whatever fails leaves the front alone: nothing is ever received into it.
+// Whatever fails leaves the front alone: nothing is ever received into it. On a GPU the back was the front
+// before: it is written when the stream that reads has come to where it was shown another one.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/clock.hpp"
+#include "hand_over/flat_copy.hpp"
 #include "hand_over/weight_layout.hpp"
 #include "tutti/train/hand_over.hpp"
 
@@ -16,6 +19,7 @@ namespace tutti::hand_over {
 namespace {
 
 using train::NamedTensor;
+using train::ReceiverOptions;
 using train::WeightReceiver;
 using Clock = std::chrono::steady_clock;
 
@@ -25,11 +29,14 @@ constexpr std::size_t kMostBuckets = 1 << 20;
 
 class Receiver final : public WeightReceiver {
  public:
-  Receiver(std::shared_ptr<Group> pair, int trainer) : trainer_(trainer), pair_(std::move(pair)) {
+  // `gpu`: what was asked for; null: none was.
+  Receiver(std::shared_ptr<Group> pair, int trainer, const ReceiverOptions& options, Gpu gpu)
+      : trainer_(trainer), options_(options), gpu_(std::move(gpu)), pair_(std::move(pair)) {
     await_announcement();
   }
 
-  Result<bool> poll() override {
+  Result<bool> poll(void* stream) override {
+    stream_ = stream;
     while (failure_.ok()) {
       if (!std::all_of(works_.begin(), works_.end(), [](const Work& work) { return work.done(); }))
         return false;
@@ -40,11 +47,11 @@ class Receiver final : public WeightReceiver {
     return failure_;
   }
 
-  Status wait_for(std::uint64_t version, std::chrono::nanoseconds timeout) override {
+  Status wait_for(std::uint64_t version, std::chrono::nanoseconds timeout, void* stream) override {
     const auto begin = Clock::now();
     for (;;) {
       if (version_ >= version && version_ > 0) return {};
-      const auto newer = poll();
+      const auto newer = poll(stream);
       if (!newer.ok()) return newer.status();
       if (*newer) continue;
       const auto left = timeout - (Clock::now() - begin);
@@ -100,9 +107,8 @@ class Receiver final : public WeightReceiver {
       return corrupt(
           fmt::format("has format {}, and this build reads {}", it.format, Announcement::kFormat));
     if (it.version <= version_) return corrupt(fmt::format("comes after {}", version_));
-    if (it.layout_bytes > kLongestLayout || it.bucket_bytes == 0 || it.buckets > kMostBuckets ||
-        it.buckets != buckets_of(it.bytes, it.bucket_bytes))
-      return corrupt("is announced with sizes that do not agree");
+    if (it.layout_bytes > kLongestLayout || it.bucket_bytes == 0 || it.buckets > kMostBuckets)
+      return corrupt("is announced with sizes that cannot be");
     return {};
   }
 
@@ -128,26 +134,68 @@ class Receiver final : public WeightReceiver {
   }
 
   Result<bool> await_buckets() {
-    if (!has_layout_ || layout_.hash != announcement_.layout_hash ||
-        layout_.bytes != announcement_.bytes)
+    const Announcement& it = announcement_;
+    const bool by_tensor = it.has(Announcement::kByTensor);
+    if (!has_layout_ || layout_.hash != it.layout_hash || layout_.bytes != it.bytes ||
+        count_pieces(layout_, it.bucket_bytes, by_tensor) != it.buckets)
       return corrupt("is not of the layout that was announced");
-    if (Status status = back_.prepare(layout_); !status.ok()) return status;
+    const Gpu gpu = gpu_for(it.has(Announcement::kOnDevice));
+    CallOptions options;
+    if (gpu) {
+      if (Status status = open_streams(gpu); !status.ok()) return status;
+      options.stream = behind_readers_.get();
+    }
+    if (Status status = back_.prepare(layout_, gpu, options.stream); !status.ok()) return status;
     works_.clear();
-    awaited_ = Awaited::buckets;
-    for (std::size_t i = 0; i < announcement_.buckets; ++i)
-      await(Awaited::buckets, back_.bucket(i, announcement_.bucket_bytes), kBucket);
+    pieces_ = pieces_of(layout_, it.bucket_bytes, by_tensor);
+    for (const WeightPiece& piece : pieces_)
+      await(Awaited::buckets, back_.at(piece), kBucket, options);
+    await(Awaited::buckets, Buffer::of(&end_, 1), kEnd);
     return false;
   }
 
+  // Where the next version goes; null: to CPU memory. One that was asked for is there.
+  Gpu gpu_for(bool trainer_has_one) {
+    if (options_.device || !trainer_has_one || gpu_) return gpu_;
+    auto opened = cuda::Device::open(options_.gpu < 0 ? cuda::current_device() : options_.gpu);
+    if (opened.ok())
+      gpu_ = *std::move(opened);
+    else
+      options_.device = Device::cpu;  // and so it stays
+    return gpu_;
+  }
+
+  Status open_streams(const Gpu& gpu) {
+    if (behind_readers_.get() != nullptr) return {};
+    auto stream = gpu->make_stream();
+    if (!stream.ok()) return stream.status();
+    auto event = gpu->make_event();
+    if (!event.ok()) return event.status();
+    behind_readers_ = *std::move(stream);
+    readers_ = *std::move(event);
+    return {};
+  }
+
+  // What was the front was lent to the caller's stream until now.
+  Status wait_for_readers() {
+    if (!back_.gpu() || back_.data() == nullptr) return {};
+    const Status status = back_.gpu()->record(readers_.get(), stream_);
+    return status.ok() ? back_.gpu()->wait(behind_readers_.get(), readers_.get()) : status;
+  }
+
   Result<bool> flip() {
-    for (std::size_t i = 0; i < works_.size(); ++i)
-      if (works_[i].received().bytes != back_.bucket(i, announcement_.bucket_bytes).bytes())
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (works_[i].received().bytes != pieces_[i].bytes)
         return corrupt(fmt::format("has too short a bucket {}", i));
-    if (checksum(back_.data(), back_.bytes()) != announcement_.checksum)
+    if (end_ != announcement_.version) return corrupt("has the end of another one");
+    if (announcement_.has(Announcement::kChecked) && !back_.gpu() &&
+        checksum(back_.data(), back_.bytes()) != announcement_.checksum)
       return corrupt("has not the checksum that was announced");
     std::swap(front_, back_);
     version_ = announcement_.version;
     await_announcement();
+    freed_->sweep();
+    if (Status status = wait_for_readers(); !status.ok()) return status;
     return true;
   }
 
@@ -159,6 +207,9 @@ class Receiver final : public WeightReceiver {
   }
 
   int trainer_;
+  ReceiverOptions options_;
+  Gpu gpu_;
+  void* stream_ = nullptr;  // of the last poll
   std::uint64_t version_ = 0;
   Status failure_;
   Awaited awaited_ = Awaited::announcement;
@@ -166,13 +217,19 @@ class Receiver final : public WeightReceiver {
   std::string layout_text_;
   WeightLayout layout_;
   bool has_layout_ = false;
-  FlatCopy front_, back_;
+  std::shared_ptr<FreedLater> freed_ = std::make_shared<FreedLater>();
+  FlatCopy front_{freed_}, back_{freed_};
+  cuda::Stream behind_readers_;  // into which the back is received
+  cuda::Event readers_;          // the caller's stream, when it was last shown another front
+  std::vector<WeightPiece> pieces_;
+  std::uint64_t end_ = 0;
   std::vector<Work> works_;
   std::shared_ptr<Group> pair_;  // last: the group ends before the memory that it receives into
 };
 
 Result<std::unique_ptr<WeightReceiver>> make_receiver(Group& group, int trainer,
-                                                      std::span<const int> receivers) {
+                                                      std::span<const int> receivers,
+                                                      const ReceiverOptions& options) {
   const auto refuse = [](std::string what) {
     return Status(Code::invalid_argument, "receiving weights: " + std::move(what));
   };
@@ -180,12 +237,19 @@ Result<std::unique_ptr<WeightReceiver>> make_receiver(Group& group, int trainer,
     return refuse(fmt::format("rank {} is not among the receivers", group.rank()));
   if (trainer < 0 || trainer >= group.size() || trainer == group.rank())
     return refuse(fmt::format("rank {} cannot be the trainer", trainer));
+  Gpu gpu;
+  if (options.device == Device::cuda) {
+    auto opened = cuda::Device::open(options.gpu < 0 ? cuda::current_device() : options.gpu);
+    if (!opened.ok()) return opened.status().annotate("receiving weights on a GPU");
+    gpu = *std::move(opened);
+  }
   const int pair[] = {trainer, group.rank()};
   auto made =
       group.subgroup(pair, kPairTag, fmt::format("{}/weights to {}", group.name(), group.rank()));
   if (!made.ok())
     return made.status().annotate(fmt::format("receiving weights from rank {}", trainer));
-  return std::unique_ptr<WeightReceiver>(std::make_unique<Receiver>(*std::move(made), trainer));
+  return std::unique_ptr<WeightReceiver>(
+      std::make_unique<Receiver>(*std::move(made), trainer, options, std::move(gpu)));
 }
 
 }  // namespace
@@ -194,8 +258,9 @@ Result<std::unique_ptr<WeightReceiver>> make_receiver(Group& group, int trainer,
 namespace tutti::train {
 
 Result<std::unique_ptr<WeightReceiver>> WeightReceiver::create(Group& group, int trainer,
-                                                               std::span<const int> receivers) {
-  return hand_over::make_receiver(group, trainer, receivers);
+                                                               std::span<const int> receivers,
+                                                               const ReceiverOptions& options) {
+  return hand_over::make_receiver(group, trainer, receivers, options);
 }
 
 }  // namespace tutti::train

@@ -68,6 +68,10 @@ std::optional<TensorPlace> place_of(const Json& json) {
   return place;
 }
 
+std::size_t buckets_of(std::size_t bytes, std::size_t bucket_bytes) {
+  return bytes / bucket_bytes + (bytes % bucket_bytes > 0 ? 1 : 0);
+}
+
 std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * 0xc2b2ae3d27d4eb4fULL, 31) * 0x9e3779b185ebca87ULL;
 }
@@ -83,7 +87,13 @@ Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights) {
     };
     if (!names.insert(tensor.name).second) return refuse("is there twice");
     if (!is_utf8(tensor.name)) return refuse("has a name that is not UTF-8");
-    if (tensor.values.device != Device::cpu) return refuse("is not in memory of the processor");
+    if (tensor.values.device != weights[0].values.device)
+      return refuse(
+          fmt::format("is not where '{}' is: all weights of a version are in CPU memory, or all "
+                      "on a GPU",
+                      weights[0].name));
+    if (tensor.values.device == Device::cpu && tensor.values.ready != nullptr)
+      return refuse("is in CPU memory and has nothing to wait for; leave `ready` null");
     if (tensor.values.data == nullptr && tensor.values.count > 0) return refuse("has no values");
     if (count_of(tensor.shape) != tensor.values.count)
       return refuse(
@@ -109,29 +119,24 @@ Result<WeightLayout> parse_layout(std::string_view text) {
                              : Result<WeightLayout>(refused);
 }
 
-Status FlatCopy::prepare(const WeightLayout& layout) {
-  if (memory_ && layout_hash_ == layout.hash && bytes_ == layout.bytes) return {};
-  const std::size_t whole = (layout.bytes / kAlignment + 1) * kAlignment;  // never none
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
-  tensors_.clear();
-  if (!memory_)
-    return {Code::out_of_memory, fmt::format("no memory for {} bytes of weights", layout.bytes)};
-  std::memset(memory_.get(), 0, whole);
-  bytes_ = layout.bytes;
-  layout_hash_ = layout.hash;
-  for (const TensorPlace& place : layout.places)
-    tensors_.push_back({place.name, place.shape,
-                        ConstBuffer(memory_.get() + place.offset, place.count, place.dtype)});
-  return {};
+std::size_t count_pieces(const WeightLayout& layout, std::size_t bucket_bytes, bool by_tensor) {
+  if (!by_tensor) return buckets_of(layout.bytes, bucket_bytes);
+  std::size_t count = 0;
+  for (const TensorPlace& place : layout.places) count += buckets_of(place.bytes(), bucket_bytes);
+  return count;
 }
 
-Buffer FlatCopy::bucket(std::size_t index, std::size_t bucket_bytes) const {
-  const std::size_t first = index * bucket_bytes;
-  return {memory_.get() + first, std::min(bucket_bytes, bytes_ - first), Dtype::u8};
-}
-
-std::size_t buckets_of(std::size_t bytes, std::size_t bucket_bytes) {
-  return bytes / bucket_bytes + (bytes % bucket_bytes > 0 ? 1 : 0);
+std::vector<WeightPiece> pieces_of(const WeightLayout& layout, std::size_t bucket_bytes,
+                                   bool by_tensor) {
+  std::vector<WeightPiece> pieces;
+  const auto cut = [&](std::size_t offset, std::size_t bytes, std::size_t tensor) {
+    for (std::size_t at = 0; at < bytes; at += bucket_bytes)
+      pieces.push_back({offset + at, std::min(bucket_bytes, bytes - at), tensor});
+  };
+  if (!by_tensor) cut(0, layout.bytes, 0);
+  for (std::size_t i = 0; by_tensor && i < layout.places.size(); ++i)
+    cut(layout.places[i].offset, layout.places[i].bytes(), i);
+  return pieces;
 }
 
 std::uint64_t checksum(const void* data, std::size_t bytes) {

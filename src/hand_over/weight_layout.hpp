@@ -1,16 +1,14 @@
 // hand_over/weight_layout.hpp - how weights lie while they are handed over, and what is said of
 // them. docs/formats/hand_over.md.
 //
-//   announcement │ layout, when it is a new one │ bucket 0 │ bucket 1 │ …
+//   announcement │ layout, when it is a new one │ bucket 0 │ bucket 1 │ … │ end
 //
 // The tensors lie in one flat array, each from a multiple of 64 bytes on, gaps zero. Buckets cut
-// that array every bucket_bytes, wherever the tensors end.
+// that array every bucket_bytes, wherever the tensors end; or each tensor, where the trainer lends its own.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +20,8 @@
 namespace tutti::hand_over {
 
 // Of the messages within a pair's group.
-enum Tag : std::uint32_t { kAnnouncement = 1, kLayout = 2, kBucket = 3 };
+// kEnd: all buckets were taken while they were what was announced.
+enum Tag : std::uint32_t { kAnnouncement = 1, kLayout = 2, kBucket = 3, kEnd = 4 };
 // Of the pairs' groups within the members' group.
 inline constexpr std::uint32_t kPairTag = 0x7475746f;
 
@@ -35,12 +34,17 @@ struct Announcement {
   std::uint64_t bytes = 0;         // of the flat array
   std::uint64_t bucket_bytes = 0;
   std::uint64_t buckets = 0;
-  std::uint64_t checksum = 0;  // of the flat array
+  std::uint64_t checksum = 0;  // of the flat array, where it was computed
+  std::uint64_t flags = 0;
 
   static constexpr std::uint32_t kMagic = 0x4f485454;  // TTHO
-  static constexpr std::uint32_t kFormat = 1;
+  static constexpr std::uint32_t kFormat = 2;
+  static constexpr std::uint64_t kOnDevice = 1;  // the trainer's weights are on a GPU
+  static constexpr std::uint64_t kByTensor = 2;  // buckets are cut out of tensors, not of the array
+  static constexpr std::uint64_t kChecked = 4;   // there is a checksum
+  bool has(std::uint64_t flag) const { return (flags & flag) != 0; }
 };
-static_assert(sizeof(Announcement) == 64);
+static_assert(sizeof(Announcement) == 72);
 
 struct TensorPlace {
   std::string name;
@@ -48,6 +52,7 @@ struct TensorPlace {
   Dtype dtype = Dtype::u8;
   std::size_t count = 0;
   std::size_t offset = 0;
+  std::size_t bytes() const { return count * size_of(dtype); }
 };
 
 struct WeightLayout {
@@ -61,28 +66,16 @@ Result<WeightLayout> layout_of(std::span<const train::NamedTensor> weights);
 // corrupt: not a text that layout_of makes.
 Result<WeightLayout> parse_layout(std::string_view text);
 
-// One flat array with the tensors in it.
-class FlatCopy {
- public:
-  // Memory for this layout, zeroed; kept where the layout is the one before.
-  Status prepare(const WeightLayout& layout);
-  std::byte* data() const { return memory_.get(); }
-  std::size_t bytes() const { return bytes_; }
-  std::span<const train::NamedTensor> tensors() const { return tensors_; }
-  // The bytes of bucket i.
-  Buffer bucket(std::size_t index, std::size_t bucket_bytes) const;
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
-  std::size_t bytes_ = 0;
-  std::uint64_t layout_hash_ = 0;
-  std::vector<train::NamedTensor> tensors_;
+// A bucket: bytes of the flat array, and the tensor that they belong to if it is cut by tensors.
+struct WeightPiece {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  std::size_t tensor = 0;
 };
+std::size_t count_pieces(const WeightLayout& layout, std::size_t bucket_bytes, bool by_tensor);
+std::vector<WeightPiece> pieces_of(const WeightLayout& layout, std::size_t bucket_bytes,
+                                   bool by_tensor);
 
-std::size_t buckets_of(std::size_t bytes, std::size_t bucket_bytes);
 // Fast, and against accidents only.
 std::uint64_t checksum(const void* data, std::size_t bytes);
 

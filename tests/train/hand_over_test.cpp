@@ -8,6 +8,8 @@
 
 #include <thread>
 
+#include "hand_over/weight_layout.hpp"
+#include "support/device_group.hpp"
 #include "support/worlds.hpp"
 
 namespace tutti::test {
@@ -102,7 +104,14 @@ Status follow(WeightReceiver& receiver, std::uint64_t until) {
   for (;;) pause();
 }
 
-class HandOver : public WorldTest {};
+class HandOver : public WorldTest {
+ protected:
+  void SetUp() override {
+    // Receivers look at works and do not wait for them, which is when mirrors are brought back.
+    if (wants_device()) GTEST_SKIP() << "cannot be mirrored; hand_over_gpu_test.cpp is about GPUs";
+    WorldTest::SetUp();
+  }
+};
 
 TEST_P(HandOver, every_receiver_sees_only_whole_versions_while_the_trainer_races) {
   in_world([](Context& here) {
@@ -207,6 +216,61 @@ TEST_P(HandOver, a_trainer_that_ends_leaves_its_last_version) {
   });
 }
 
+// A trainer, message by message.
+TEST_P(HandOver, a_version_is_shown_only_when_the_trainer_has_confirmed_it) {
+  in_world([](Context& here) {
+    using namespace hand_over;
+    if (here.rank == 2) {
+      for (const char* where : {"sent3", "looked3", "sent5", "looked5", "meeting"})
+        meet(here, where);
+    } else if (here.rank == kTrainer) {
+      const int pair[] = {kTrainer, 1};
+      auto group = here.group->subgroup(pair, kPairTag, here.group->name() + "/weights to 1");
+      ASSERT_TRUE(group.ok()) << group.status().to_string();
+      const auto say = [&](const void* data, std::size_t bytes, Tag tag) {
+        EXPECT_TRUE((*group)->send({data, bytes, Dtype::u8}, 1, tag).ok());
+      };
+      const std::vector<float> values(100, 3.0F);
+      const std::vector<NamedTensor> weights = {{"a", {100}, ConstBuffer::of(values)}};
+      const auto layout = layout_of(weights);
+      Announcement announcement;
+      announcement.layout_hash = layout->hash;
+      announcement.layout_bytes = layout->text.size();
+      announcement.bytes = layout->bytes;
+      announcement.bucket_bytes = 1000;
+      announcement.buckets = 1;
+      for (const std::uint64_t version : {3, 5}) {
+        announcement.version = version;
+        say(&announcement, sizeof announcement, kAnnouncement);
+        if (version == 3) say(layout->text.data(), layout->text.size(), kLayout);
+        announcement.layout_bytes = 0;
+        say(values.data(), layout->bytes, kBucket);
+        meet(here, "sent" + std::to_string(version));
+        meet(here, "looked" + std::to_string(version));
+        const std::uint64_t end = version == 3 ? 3 : 4;
+        say(&end, sizeof end, kEnd);
+      }
+      meet(here);
+    } else {
+      const int receivers[] = {1};
+      auto receiver = WeightReceiver::create(*here.group, kTrainer, receivers);
+      ASSERT_TRUE(receiver.ok()) << receiver.status().to_string();
+      for (const std::uint64_t version : {3, 5}) {
+        // The buckets have to be taken for the trainer to come so far.
+        const auto newer = (*receiver)->wait_for(version, 50ms);
+        EXPECT_EQ(newer.code(), Code::timed_out) << newer.to_string();
+        meet(here, "sent" + std::to_string(version));
+        EXPECT_EQ((*receiver)->wait_for(version, 20ms).code(), Code::timed_out);
+        meet(here, "looked" + std::to_string(version));
+        const Status status = (*receiver)->wait_for(version, 30s);
+        EXPECT_EQ(status.code(), version == 3 ? Code::ok : Code::corrupt) << status.to_string();
+        EXPECT_EQ((*receiver)->version(), 3u);
+      }
+      meet(here);
+    }
+  });
+}
+
 TEST_P(HandOver, wrong_arguments_are_named) {
   in_world([](Context& here) {
     const int missing[] = {here.size};
@@ -252,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(World, HandOver,
 
 // ---- ranks that are killed
 
-class HandOverLoss : public WorldTest {
+class HandOverLoss : public HandOver {
  protected:
   static World doomed_world(int rank) {
     World world = GetParam();
