@@ -8,9 +8,12 @@ time is the median over rounds, its ratio the median of the rounds' ratios. One 
     bench/torch_compare.py                        # n = 2 and 4, 4 B … 64 MiB, 3 rounds
     bench/torch_compare.py --quick                # two minutes less thorough
     bench/torch_compare.py -n 2 --collectives all_reduce --sizes 4,1K,64K --json compare.json
+    bench/torch_compare.py --device cuda -n 4     # all ranks on the first GPU; DDP's steps are those of a small GPT
 
 `symmetric` is memory of tutti_torch.empty. The verdict is against the targets: up to 1 KiB 20 times as
-fast as gloo, 64 KiB … 1 MiB 5 times, above 3 times (5 with symmetric memory), else faster at all.
+fast as gloo, 64 KiB … 1 MiB 5 times, above 3 times (5 with symmetric memory), else faster at all. On a GPU the
+target is to be faster; a time ends when the stream is through, and `host` is what the host spends in starting an
+operation and in wait(), which only orders streams.
 """
 import argparse
 import json
@@ -26,8 +29,9 @@ HERE = Path(__file__).resolve().parent
 SIZES = "4,64,1K,16K,64K,256K,1M,4M,16M,64M"
 QUICK_SIZES = "4,1K,64K,1M,16M"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-# name -> width, layers, batch: 24 small gradients, and 16 MiB of large ones
-MODELS = {"small 12x64": (64, 12, 32), "16 MiB 4x1024": (1024, 4, 32)}
+# name -> kind, width, layers, batch: 24 small gradients, and 16 MiB of large ones; a GPT of 27 million parameters
+MODELS = {"cpu": {"small 12x64": ("linear", 64, 12, 32), "16 MiB 4x1024": ("linear", 1024, 4, 32)},
+          "cuda": {"GPT 6x512": ("gpt", 512, 6, 8)}}
 RANK_LIMIT_S = 900
 
 
@@ -43,6 +47,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", default="2,4", help="ranks (default 2,4)")
+    parser.add_argument("--device", default="cpu", choices=sorted(MODELS), help="where tensors are (default cpu)")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument("--sizes", help=f"bytes of the whole array (default {SIZES})")
     parser.add_argument("--rounds", type=int, help="default 3")
@@ -76,16 +81,20 @@ def environment(rank, size):
             "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
+def models_of(options):
+    return {} if options.no_ddp else MODELS[options.device]
+
+
 def measure(backend, size, options):
     """Starts the ranks of one backend; their results by cell."""
     with tempfile.TemporaryDirectory(prefix="torch_compare_") as folder:
         with open(f"{folder}/meeting", "wb") as meeting:
             meeting.truncate(4096 * (1 + size // 64))
         command = [sys.executable, str(HERE / "torch_compare_rank.py"), "--backend", backend,
-                   "--folder", folder, "--out", f"{folder}/out.json",
+                   "--folder", folder, "--out", f"{folder}/out.json", "--device", options.device,
                    "--collectives", ",".join(options.collectives),
                    "--sizes", ",".join(map(str, options.sizes)), "--budget", str(options.budget),
-                   "--models", json.dumps({} if options.no_ddp else MODELS)]
+                   "--models", json.dumps(models_of(options))]
         ranks = [subprocess.Popen(command, env=environment(rank, size), stderr=subprocess.PIPE,
                                   text=True) for rank in range(size)]
         try:
@@ -100,8 +109,8 @@ def measure(backend, size, options):
             return json.load(file)
 
 
-def target_of(what, nbytes, kind):
-    if what == "ddp" or 1 << 10 < nbytes < 64 << 10:
+def target_of(what, nbytes, kind, device):
+    if device == "cuda" or what == "ddp" or 1 << 10 < nbytes < 64 << 10:
         return 1.0
     if nbytes <= 1 << 10:
         return 20.0
@@ -110,7 +119,7 @@ def target_of(what, nbytes, kind):
     return 5.0 if kind == "symmetric" else 3.0
 
 
-def row_of(size, what, which, rounds):
+def row_of(size, what, which, rounds, device):
     """One line of the table; None where a backend has no such thing."""
     def times(backend, kind):
         found = [r[backend].get(f"{what}/{which}/{kind}") for r in rounds]
@@ -118,13 +127,16 @@ def row_of(size, what, which, rounds):
 
     gloo = times("gloo", "plain")
     row = {"ranks": size, "operation": what, "size": which, "gloo_s": gloo and statistics.median(gloo)}
+    for backend in ("tutti", "gloo"):
+        host = times(backend, "plain/host")
+        row[f"{backend}_host_s"] = host and statistics.median(host)
     verdicts = []
     for kind in ("plain", "symmetric"):
         own = times("tutti", kind)
         row[f"{kind}_s"] = own and statistics.median(own)
         row[f"{kind}_ratio"] = statistics.median(g / t for g, t in zip(gloo, own)) if own and gloo else None
         if row[f"{kind}_ratio"] is not None:
-            target = target_of(what, which if isinstance(which, int) else 0, kind)
+            target = target_of(what, which if isinstance(which, int) else 0, kind, device)
             verdicts.append("reached" if row[f"{kind}_ratio"] >= target else
                             f"{kind} below {target:g}x")
     missed = [verdict for verdict in verdicts if verdict != "reached"]
@@ -149,14 +161,18 @@ def times_faster(ratio):
     return "" if ratio is None else f"{ratio:.1f}x"
 
 
-def print_table(rows):
+def print_table(rows, device):
+    def hosts(left, right):
+        return f" {left:>11} {right:>10}" if device == "cuda" else ""
+
     print(f"{'n':>2}  {'operation':15} {'size':>14} {'tutti µs':>11} {'symmetric µs':>13} "
-          f"{'gloo µs':>11} {'ratio':>8} {'symmetric':>10}  verdict")
+          f"{'gloo µs':>11} {'ratio':>8} {'symmetric':>10}{hosts('host tutti', 'host gloo')}  verdict")
     for row in rows:
         print(f"{row['ranks']:>2}  {row['operation']:15} {named(row['size']):>14} "
               f"{micro(row['plain_s']):>11} {micro(row['symmetric_s']) if row['symmetric_s'] else '':>13} "
               f"{micro(row['gloo_s']):>11} {times_faster(row['plain_ratio']):>8} "
-              f"{times_faster(row['symmetric_ratio']):>10}  {row['verdict']}")
+              f"{times_faster(row['symmetric_ratio']):>10}"
+              f"{hosts(micro(row['tutti_host_s']), micro(row['gloo_host_s']))}  {row['verdict']}")
 
 
 def main():
@@ -171,13 +187,13 @@ def main():
                 print(f"n = {size}, round {number + 1} of {options.rounds}: {backend}", file=sys.stderr)
                 rounds[-1][backend] = measure(backend, size, options)
         cells = [(what, nbytes) for what in options.collectives for nbytes in options.sizes]
-        cells += [] if options.no_ddp else [("ddp", name) for name in MODELS]
-        rows += [row_of(size, what, which, rounds) for what, which in cells]
-    print_table(rows)
+        cells += [("ddp", name) for name in models_of(options)]
+        rows += [row_of(size, what, which, rounds, options.device) for what, which in cells]
+    print_table(rows, options.device)
     if options.json:
         import torch
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"torch": torch.__version__, "machine": platform.machine(),
+            json.dump({"torch": torch.__version__, "machine": platform.machine(), "device": options.device,
                        "cores": os.cpu_count(), "load_1min": os.getloadavg()[0],
                        "rounds": options.rounds, "rows": rows}, file, indent=1)
     return 0

@@ -3,7 +3,9 @@
 
     RANK=0 WORLD_SIZE=1 bench/torch_compare_rank.py --backend gloo --folder /tmp/x --out /dev/stdout
 
-Prints one JSON object: "all_reduce/4/plain" -> seconds, the median over iterations of the slowest rank.
+Prints one JSON object: "all_reduce/4/plain" -> seconds, the median over iterations of the slowest rank. With
+--device cuda all ranks use the first GPU, a time ends when its stream is through, and "…/plain/host" is what
+the host spends in starting and waiting.
 """
 import argparse
 import gc
@@ -43,27 +45,27 @@ class Meeting:
                     os.sched_yield()
 
 
-def allocate(kind, count):
+def allocate(kind, count, device):
     if kind == "symmetric":
         import tutti_torch
-        return tutti_torch.empty(count)
-    return torch.empty(count)
+        return tutti_torch.empty(count, device=device)
+    return torch.empty(count, device=device)
 
 
-def make_call(collective, kind, count, size):
+def make_call(collective, kind, count, size, device):
     """(what to time, its inputs, its outputs, what every element of part r of an output becomes, or of all of it)
 
-    where rank r brings r + 1."""
+    where rank r brings r + 1. What to time returns a Work if it is told so."""
     total = size * (size + 1) // 2
     if collective == "all_reduce":
-        tensor = allocate(kind, count)
-        return lambda: dist.all_reduce(tensor), [tensor], [tensor], [total]
+        tensor = allocate(kind, count, device)
+        return lambda later=False: dist.all_reduce(tensor, async_op=later), [tensor], [tensor], [total]
     share = max(1, count // size)
-    whole, part = allocate(kind, share * size), allocate(kind, share)
+    whole, part = allocate(kind, share * size, device), allocate(kind, share, device)
     parts = list(whole.view(size, share).unbind(0))
     if collective == "all_gather":
-        return lambda: dist.all_gather(parts, part), [part], parts, range(1, size + 1)
-    return lambda: dist.reduce_scatter(part, parts), parts, [part], [total]
+        return lambda later=False: dist.all_gather(parts, part, async_op=later), [part], parts, range(1, size + 1)
+    return lambda later=False: dist.reduce_scatter(part, parts, async_op=later), parts, [part], [total]
 
 
 def gives_right_values(call, inputs, outputs, expected, rank):
@@ -90,44 +92,83 @@ def iterations_for(seconds, options):
     return int(count)
 
 
-def timed(call, tensors, meeting, count):
+def timed(call, tensors, meeting, count, finish=lambda: None, after=lambda: None):
+    """`finish` ends what is timed, `after` comes when the time is taken."""
     durations = []
     for _ in range(count):
         for tensor in tensors:
             tensor.fill_(1.0)  # as a step that has just written its gradients
+        finish()
+        after()
         meeting.wait()
         begin = time.perf_counter()
         call()
+        finish()
         durations.append(time.perf_counter() - begin)
+        after()
     return slowest(durations)
 
 
 def time_call(options, meeting, collective, kind, nbytes):
+    """Seconds until the result is there; and, on a GPU, in which the host starts and waits, else None."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    call, inputs, outputs, expected = make_call(collective, kind, max(1, nbytes // 4), size)
+    call, inputs, outputs, expected = make_call(collective, kind, max(1, nbytes // 4), size, options.device)
     if not gives_right_values(call, inputs, outputs, expected, rank):
         sys.exit(f"{collective} of {nbytes} bytes gave wrong values on rank {rank}")
     tensors = inputs if inputs[0] is outputs[0] else inputs + list(outputs)
-    warm = timed(call, tensors, meeting, WARM_UPS)
+    warm = timed(call, tensors, meeting, WARM_UPS, options.finish)
     count = iterations_for(warm.min().item(), options)
-    return timed(call, tensors, meeting, count).median().item()
+    whole = timed(call, tensors, meeting, count, options.finish).median().item()
+    if options.device == "cpu":
+        return whole, None
+    host = timed(lambda: call(later=True).wait(), tensors, meeting, count, after=options.finish)
+    return whole, host.median().item()
 
 
-def time_steps(options, meeting, width, layers, batch):
+class Gpt(torch.nn.Module):
+    """Layers of attention, as a language model has them; its input is numbers of words, its output a loss."""
+    WORDS, LENGTH = 8192, 256
+
+    def __init__(self, width, layers):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(self.WORDS, width)
+        layer = torch.nn.TransformerEncoderLayer(width, max(1, width // 64), 4 * width, dropout=0.0,
+                                                 batch_first=True, norm_first=True)
+        self.layers = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = torch.nn.Linear(width, self.WORDS)
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(self.LENGTH)
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, words):
+        scores = self.head(self.layers(self.embedding(words), mask=self.mask, is_causal=True))
+        return torch.nn.functional.cross_entropy(scores[:, :-1].flatten(0, 1), words[:, 1:].flatten())
+
+
+def make_model(kind, width, layers, batch, device):
+    """(a module, its input)"""
+    if kind == "gpt":
+        return Gpt(width, layers).to(device), torch.randint(0, Gpt.WORDS, (batch, Gpt.LENGTH), device=device)
+    stack = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
+    return stack.to(device), torch.randn(batch, width, device=device)
+
+
+def time_steps(options, meeting, *model):
     """Forward, backward with its reductions, and update."""
     torch.manual_seed(1)
-    module = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
-    model = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    module, given = make_model(*model, options.device)
+    model = DistributedDataParallel(module, gradient_as_bucket_view=True, broadcast_buffers=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    x = torch.randn(batch, width)
 
     def step():
-        model(x).sum().backward()
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.device == "cuda"):
+            loss = model(given).sum()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
-    warm = timed(step, [], meeting, WARM_UPS)
-    return timed(step, [], meeting, iterations_for(warm.min().item(), options)).median().item()
+    warm = timed(step, [], meeting, WARM_UPS, options.finish)
+    count = iterations_for(warm.min().item(), options)
+    return timed(step, [], meeting, count, options.finish).median().item()
 
 
 def run(options):
@@ -135,6 +176,9 @@ def run(options):
     if options.backend == "tutti":
         import tutti_torch  # noqa: F401
     torch.set_num_threads(1)
+    if options.device == "cuda":
+        torch.cuda.set_device(0)
+    options.finish = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     gc.disable()
     dist.init_process_group(options.backend, init_method=f"file://{options.folder}/store", rank=rank,
                             world_size=size)
@@ -144,14 +188,14 @@ def run(options):
     for collective in options.collectives:
         for nbytes in options.sizes:
             for kind in kinds:
+                cell = f"{collective}/{nbytes}/{kind}"
                 try:
-                    results[f"{collective}/{nbytes}/{kind}"] = time_call(options, meeting, collective,
-                                                                         kind, nbytes)
+                    results[cell], results[f"{cell}/host"] = time_call(options, meeting, collective, kind, nbytes)
                 except RuntimeError as error:
                     if options.backend == "tutti" or "support" not in str(error):
-                        raise  # gloo of torch 1.13 has no reduce_scatter
-    for name, (width, layers, batch) in options.models.items():
-        results[f"ddp/{name}/plain"] = time_steps(options, meeting, width, layers, batch)
+                        raise  # gloo of torch 1.13 has no reduce_scatter, and few of its collectives take CUDA tensors
+    for name, model in options.models.items():
+        results[f"ddp/{name}/plain"] = time_steps(options, meeting, *model)
     if rank == 0:
         with open(options.out, "w", encoding="utf-8") as file:
             json.dump(results, file)
@@ -165,6 +209,7 @@ def main():
     parser.add_argument("--backend", required=True)
     parser.add_argument("--folder", required=True, help="holds the store and the meeting place")
     parser.add_argument("--out", required=True, help="rank 0 writes its JSON there")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--collectives", default="all_reduce", type=lambda text: text.split(","))
     parser.add_argument("--sizes", default="4", type=lambda text: [int(n) for n in text.split(",")])
     parser.add_argument("--models", default="{}", type=json.loads)

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device_memory.hpp"
 #include "failure.hpp"
 #include "group.hpp"
 #include "plain.hpp"
@@ -25,6 +26,8 @@ using tutti::ConstBuffer;
 using tutti::Dtype;
 
 Buffer buffer_of(py::handle object, Dtype dtype) {
+  if (const DeviceMemory* memory = device_memory(object))
+    return {memory->data(), memory->bytes / size_of(dtype), dtype, tutti::Device::cuda};
   const auto array = py::reinterpret_borrow<py::array>(object);
   return {const_cast<void*>(array.data()),
           static_cast<std::size_t>(array.nbytes()) / size_of(dtype), dtype};
@@ -46,6 +49,10 @@ class Side {
   }
   Side(const Side&) = delete;
   std::span<const B> span() const { return span_; }
+  bool is_on(tutti::Device device) const {
+    return std::any_of(span_.begin(), span_.end(),
+                       [&](const B& each) { return each.device == device; });
+  }
 
  private:
   B one_;
@@ -60,12 +67,25 @@ std::vector<std::size_t> counts_of(py::handle counts) {
   return list;
 }
 
-tutti::CallOptions options_of(double timeout_s, int algorithm, const std::string& name) {
+// Whether a call's arrays are on a GPU. Ranks that refuse a call here have started nothing.
+bool check_devices(bool any_cpu, bool any_gpu, void* stream) {
+  if (any_cpu && any_gpu)
+    raise(tutti::Code::invalid_argument,
+          "arrays in CPU memory and on a GPU do not go together in one call");
+  if (stream != nullptr && !any_gpu)
+    raise(tutti::Code::invalid_argument,
+          "stream= is for arrays on a GPU; the arrays of this call are in CPU memory");
+  return any_gpu;
+}
+
+tutti::CallOptions options_of(double timeout_s, int algorithm, const std::string& name,
+                              void* stream) {
   tutti::CallOptions options;
   options.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(std::clamp(timeout_s, 0.0, 1e9)));
   options.algorithm = static_cast<tutti::Algorithm>(algorithm);
   options.name = name.c_str();
+  options.stream = stream;
   options.interrupted = &was_interrupted;
   return options;
 }
@@ -86,10 +106,6 @@ void run_blocking(HeldGroup& self, const tutti::Call& call) {
     status = group->run(call);
   }
   finish(status);
-}
-
-py::object pending(tutti::Work work, py::object held, std::unique_ptr<std::string> name) {
-  return py::cast(PendingWork(std::move(work), std::move(held), std::move(name)));
 }
 
 tutti::Work start(HeldGroup& self, const tutti::Call& call) {
@@ -115,6 +131,7 @@ enum Argument {
   kTimeout,
   kAlgorithm,
   kName,
+  kStream,
   kArguments,
 };
 
@@ -132,6 +149,12 @@ double real(PyObject* object) {
 
 std::string text(PyObject* object) {
   return object == Py_None ? std::string() : py::handle(object).cast<std::string>();
+}
+
+void* stream_of(PyObject* object) {
+  const unsigned long long value = PyLong_AsUnsignedLongLong(object);
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return reinterpret_cast<void*>(value);
 }
 
 // Returns None, or the Work of an asynchronous call.
@@ -152,13 +175,23 @@ py::object run(HeldGroup& self, PyObject* const* arguments) {
   call.reduction.scalar = real(arguments[kScalar]);
   call.root = integer(arguments[kRoot]);
   call.uneven = arguments[kUneven] == Py_True;
-  call.options = options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name);
-  if (arguments[kAsync] != Py_True) {
+  void* const stream = stream_of(arguments[kStream]);
+  call.options =
+      options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name, stream);
+  const bool on_device =
+      check_devices(input.is_on(tutti::Device::cpu) || output.is_on(tutti::Device::cpu),
+                    input.is_on(tutti::Device::cuda) || output.is_on(tutti::Device::cuda), stream);
+  const bool is_async = arguments[kAsync] == Py_True;
+  if (!is_async && !on_device) {
     run_blocking(self, call);
     return py::none();
   }
   py::object held = py::make_tuple(py::handle(arguments[kInputs]), py::handle(arguments[kOutputs]));
-  return pending(start(self, call), std::move(held), std::move(name));
+  PendingWork work(start(self, call), std::move(held), std::move(name), on_device);
+  if (is_async) return py::cast(std::move(work));
+  // A GPU comes to it later: until then the arrays are kept, whoever drops them.
+  work.wait_on(stream);
+  return py::none();
 }
 
 // all_reduce of plain arrays: (x, op's number, out or None). NotImplemented: not a case for here.
@@ -210,12 +243,20 @@ std::vector<tutti::Transfer> transfers_of(const py::list& transfers) {
 // Returns what the last receive learned, or the Work of an asynchronous call. Takes no turn: the
 // other side of a message may be waited for by a thread that is in a collective.
 py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, double timeout_s,
-                    py::handle name) {
+                    py::handle name, py::handle stream) {
   auto held_name = std::make_unique<std::string>(text(name.ptr()));
   const std::vector<tutti::Transfer> list = transfers_of(transfers);
-  const tutti::CallOptions options = options_of(timeout_s, 0, *held_name);
+  const tutti::CallOptions options = options_of(timeout_s, 0, *held_name, stream_of(stream.ptr()));
+  const bool on_device = check_devices(
+      false,
+      std::any_of(
+          list.begin(), list.end(),
+          [](const tutti::Transfer& each) { return each.buffer.device == tutti::Device::cuda; }),
+      options.stream);
   const std::shared_ptr<tutti::Group> group = self.get();
-  if (is_async) return pending(group->transfer(list, options), transfers, std::move(held_name));
+  if (is_async)
+    return py::cast(
+        PendingWork(group->transfer(list, options), transfers, std::move(held_name), on_device));
   const auto received = [&] {
     const py::gil_scoped_release unlocked;
     return group->exchange(list, options);

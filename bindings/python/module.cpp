@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "device_memory.hpp"
 #include "dlpack.hpp"
 #include "group.hpp"
 #include "store.hpp"
@@ -56,5 +57,9 @@ PYBIND11_MODULE(_tutti, module) {
   GroupClass group(module, "Group");
   bind_group(group);
   bind_calls(group);
+  bind_device_calls(group);
+  bind_device_memory(module);
   module.def("from_dlpack", &from_dlpack);
+  module.def("from_dlpack_on_gpu", &from_dlpack_on_gpu);
+  module.def("to_dlpack", &to_dlpack);
 }

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <list>
 #include <utility>
-#include <vector>
 
 #include "failure.hpp"
 
@@ -22,29 +23,33 @@ constexpr std::chrono::nanoseconds kSlice = 100ms;  // between two looks for Ctr
 
 // Works whose Python objects are gone while their operations go on: these still use the arrays.
 // Guarded by the interpreter's lock. Never destroyed: at exit a background thread may be writing.
-std::vector<PendingWork>& orphans() {
-  static auto& list = *new std::vector<PendingWork>;
+std::list<PendingWork>& orphans() {
+  static auto& list = *new std::list<PendingWork>;
   return list;
 }
 
+// Looks at the oldest ones only: a GPU may have a thousand before it, and every call comes here.
 void let_go_of_finished() {
+  constexpr int kLooks = 32;
   auto& list = orphans();
-  std::vector<PendingWork>
+  std::list<PendingWork>
       finished;  // their arrays may run Python code when they go: after the sweep
-  for (auto work = list.begin(); work != list.end();) {
-    if (!work->done()) {
-      ++work;
-      continue;
-    }
-    finished.push_back(std::move(*work));
-    work = list.erase(work);
+  auto work = list.begin();
+  for (int looks = 0; work != list.end() && looks < kLooks; ++looks) {
+    const auto next = std::next(work);
+    if (work->done()) finished.splice(finished.end(), list, work);
+    work = next;
   }
 }
 
 }  // namespace
 
-PendingWork::PendingWork(tutti::Work work, py::object held, std::unique_ptr<std::string> name)
-    : work_(std::move(work)), held_(std::move(held)), name_(std::move(name)) {
+PendingWork::PendingWork(tutti::Work work, py::object held, std::unique_ptr<std::string> name,
+                         bool on_device)
+    : work_(std::move(work)),
+      held_(std::move(held)),
+      name_(std::move(name)),
+      on_device_(on_device) {
   if (!orphans().empty()) let_go_of_finished();
 }
 
@@ -71,6 +76,18 @@ bool PendingWork::wait(std::optional<double> timeout_s) {
   return true;
 }
 
+void PendingWork::wait_on(void* stream) {
+  if (!on_device_) {
+    wait(std::nullopt);
+    return;
+  }
+  const tutti::Status status = [&] {
+    const py::gil_scoped_release unlocked;
+    return work_.wait_on(stream);
+  }();
+  check(status);
+}
+
 int PendingWork::event_fd() {
   const int mine = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int theirs = mine < 0 ? -1 : dup(mine);
@@ -89,6 +106,8 @@ int PendingWork::event_fd() {
 void bind_work(py::module_& module) {
   py::class_<PendingWork>(module, "Work")
       .def("wait", &PendingWork::wait)
+      .def("wait_on", [](PendingWork& self,
+                         std::uintptr_t stream) { self.wait_on(reinterpret_cast<void*>(stream)); })
       .def("done", &PendingWork::done)
       .def("event_fd", &PendingWork::event_fd)
       .def("received", [](PendingWork& self) {

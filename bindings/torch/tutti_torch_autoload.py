@@ -10,7 +10,7 @@ def register():
     """Makes "tutti" known; the package is imported when the first group is created."""
     import torch.distributed as dist
     if dist.is_available() and not hasattr(dist.Backend, "TUTTI"):
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _create(options, backend_options):

@@ -1,6 +1,7 @@
 """What may be passed: contiguous or not, of which library or size; works; symmetric memory."""
 import array
 import asyncio
+import ctypes
 import gc
 import pickle
 import sys
@@ -26,9 +27,9 @@ class Boxed:
         return self.values.__dlpack_device__()
 
 
-class OnDevice(Boxed):
+class Elsewhere(Boxed):
     def __dlpack_device__(self):
-        return (2, 0)
+        return (8, 0)  # Metal
 
 
 class Shown:
@@ -84,7 +85,7 @@ def check_whatever_speaks_dlpack(group):
     turned = np.arange(6, dtype="i4").reshape(2, 3)
     tutti.all_reduce(Boxed(turned.T), out=Boxed(turned.T))
     same(turned, np.arange(6, dtype="i4").reshape(2, 3) * group.size)
-    error = raises(tutti.Unsupported, lambda: tutti.all_reduce(OnDevice(x)), "CPU memory only")
+    error = raises(tutti.Unsupported, lambda: tutti.all_reduce(Elsewhere(x)), "kind 8", "CUDA")
     assert isinstance(error, NotImplementedError)
 
 
@@ -123,7 +124,33 @@ def check_dlpack_of_both_versions(group):
     raises(tutti.InvalidArgument, lambda: tutti.all_reduce(frozen, out=frozen), "read-only")
     later = Produced(b"\1\2", 1, 8, [2], versioned=True, major=2)
     raises(tutti.Unsupported, lambda: tutti.all_reduce(later), "version")
-    raises(tutti.Unsupported, lambda: tutti.all_reduce(Produced(b"\1", 1, 8, [1], device=2)), "CPU")
+
+
+def check_a_gpu_that_is_not_there(group):
+    """Without a driver there is one line on it, and nothing ends."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        return  # then it may be there
+    except OSError:
+        pass
+    x = Produced(b"\1", 1, 8, [1], device=2, versioned=True)
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x), "out=")
+    missing = "no CUDA"  # driver, or no CUDA in this build
+    raises(tutti.Unsupported, lambda: tutti.all_reduce(x, out=x), "all_reduce", missing)
+    raises(tutti.Unsupported, lambda: tutti.all_reduce_async(x, out=x).wait(), missing)
+    raises(tutti.Unsupported, lambda: tutti.send(x, 0), missing)
+    raises(tutti.Unsupported, lambda: group.empty(3, device="cuda"), missing)
+    raises(tutti.InvalidArgument, lambda: group.empty(3, device="tpu"), "'tpu'")
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(np.ones(1), stream=7), "stream=")
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x, out=x, stream="7"), "stream", "'7'")
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x, out=x, stream=-7), "stream", "-7")
+    mixed = np.ones(1, "u1")
+    raises(tutti.InvalidArgument, lambda: tutti.all_reduce(x, out=mixed), "GPU", "CPU")
+    raises(tutti.InvalidArgument, lambda: tutti.broadcast(x, group.rank, out=mixed), "GPU", "CPU")
+    raises(tutti.InvalidArgument, lambda: group.forget(mixed), "ndarray")
+    gc.collect()
+    assert x.taken == x.released > 0 and group.health is None
+    same(tutti.all_reduce(np.ones(1), stream=None), np.full(1, float(group.size)))
 
 
 def check_arrays_of_jax_are_never_written(group):

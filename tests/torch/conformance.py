@@ -8,17 +8,25 @@ forked, not spawned: importing torch four times for each of two hundred tests wo
     PYTHONPATH=build/python tests/torch/conformance.py --quick
     PYTHONPATH=build/python tests/torch/conformance.py -k all_gather -k test_ddp --verbose
     tests/torch/conformance.py --backend gloo --json gloo.json     # what torch's own backend passes
+    PYTHONPATH=build/python tests/torch/conformance.py --cuda --share 2/5    # a fifth of what uses GPUs
+
+With --cuda all ranks share the first GPU, which passes for several (one_gpu.py), and the tests are those whose code
+speaks of one, NCCL's own among them. What fails is tried with gloo in the same setting: what gloo does not pass there
+either is no failure of tutti's, and is listed as skipped.
 
 Exit code 0: nothing failed; 1: something did; 77: there is no suite here.
 """
 import argparse
 import contextlib
+import inspect
 import io
 import json
 import logging
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import types
 import unittest
@@ -30,6 +38,8 @@ CPU_CAN = re.compile(
     r"Only MPI supports|one of \{[^}]*'gloo'|Only Nccl & Gloo backend support|supports? all_gather_v|"
     r"supports? reduce_scatter_v|available \{'gloo'\}|sparse all reduce|"
     r"available \{'(nccl|gloo)', '(nccl|gloo)'\}")
+# And one for CUDA tensors.
+CUDA_CAN = re.compile(r"only.*nccl|nccl.*only|one of \{[^}]*'nccl'|available \{[^}]*'nccl'", re.IGNORECASE)
 # Cannot pass on any backend whose name is not in the suite, whatever it does.
 KNOWN_TO_FAIL = {
     name: "makes its model for backends named gloo, mpi or nccl alone" for name in
@@ -56,6 +66,13 @@ test_get_future test_ddp_comm_hook_logging test_DistributedSampler_padding test_
 """.split()
 
 
+def share_of(text):
+    part, whole = (int(number) for number in text.split("/"))
+    if not 1 <= part <= whole:
+        raise ValueError
+    return part, whole
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -65,6 +82,10 @@ def parse():
     parser.add_argument("-k", dest="patterns", action="append", default=[], metavar="PART",
                         help="only tests whose name has this part; repeatable")
     parser.add_argument("--quick", action="store_true", help="a selection of under a minute")
+    parser.add_argument("--tests", metavar="NAME,…", type=lambda text: text.split(","), help="only these")
+    parser.add_argument("--cuda", action="store_true", help="tests that use GPUs, with one that all ranks share")
+    parser.add_argument("--share", metavar="K/N", type=share_of, default=(1, 1),
+                        help="of the selected tests every Nth, beginning with the Kth")
     parser.add_argument("--limit", type=float, default=60, metavar="S", help="seconds a test may take")
     parser.add_argument("--list", action="store_true", help="only name the tests")
     parser.add_argument("--json", metavar="FILE", help="write every test's outcome there")
@@ -75,8 +96,12 @@ def parse():
 def load(options):
     """The suite's module, told that the backend exists."""
     os.environ.update(BACKEND=options.backend, WORLD_SIZE=str(options.world_size),
-                      INIT_METHOD="file:///nowhere", MASTER_ADDR="127.0.0.1",
-                      CUDA_VISIBLE_DEVICES="")  # with fewer GPUs than ranks it would skip everything
+                      INIT_METHOD="file:///nowhere", MASTER_ADDR="127.0.0.1")
+    if options.cuda:  # what looks for GPUs must not touch CUDA: ranks are forked
+        os.environ.update(CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0],
+                          PYTORCH_NVML_BASED_CUDA_CHECK="1")
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with fewer GPUs than ranks it would skip everything
     os.environ.setdefault("TUTTI_TUNING", "fixed")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.argv = sys.argv[:1]  # the suite's modules read it when they are imported
@@ -84,6 +109,8 @@ def load(options):
         import torch
         if options.backend == "tutti":
             import tutti_torch  # noqa: F401
+        if options.cuda:
+            share_one_gpu(options.world_size)
         try:
             import expecttest  # noqa: F401
         except ImportError:  # of which the suite needs two names alone
@@ -92,7 +119,7 @@ def load(options):
             sys.modules["expecttest"] = stand_in
         from torch.testing._internal import common_distributed as common
         common.DistTestCases.backend_feature["plugin"].add(options.backend)
-        for feature in ("ddp", "subgroup"):
+        for feature in ("ddp", "subgroup") + (("gpu", "cuda") if options.cuda else ()):
             common.DistTestCases.backend_feature[feature].add(options.backend)
         from torch.testing._internal.distributed import distributed_test as suite
     except ImportError as missing:
@@ -113,12 +140,29 @@ def load(options):
     return suite
 
 
-def unlock(suite):
+def share_one_gpu(ranks):
+    import torch
+    import one_gpu
+    if not torch.cuda.is_available():
+        print("skipped: there is no GPU that this torch can use")
+        sys.exit(SKIPPED)
+    one_gpu.pretend(ranks)
+    if not one_gpu.can_be_forked():
+        print("skipped: looking for GPUs has touched CUDA (is there no NVML?), and ranks are forked from here")
+        sys.exit(SKIPPED)
+
+
+def unlock(suite, cuda):
     """Tests that are kept for others for no reason that holds here."""
     for name in dir(suite.DistributedTest._DistTestBase):
         test = getattr(suite.DistributedTest._DistTestBase, name)
-        if CPU_CAN.search(getattr(test, "__unittest_skip_why__", "")):
+        why = getattr(test, "__unittest_skip_why__", "")
+        if CPU_CAN.search(why) or (cuda and CUDA_CAN.search(why)):
             test.__unittest_skip__ = False
+
+
+def speaks_of_gpus(case, name):
+    return re.search("cuda|gpu", inspect.getsource(getattr(case, name)), re.IGNORECASE) is not None
 
 
 def make_case(suite):
@@ -161,19 +205,52 @@ def summary_of(why):
 
 def selected(case, options):
     names = unittest.TestLoader().getTestCaseNames(case)
+    if options.cuda:
+        names = [name for name in names if speaks_of_gpus(case, name)]
+    if options.tests:
+        names = [name for name in names if name in options.tests]
     if options.quick:
         absent = sorted(set(QUICK) - set(names))
         if absent:  # renamed, or gone with another torch: what it was there for is tested no more
             sys.exit(f"torch's suite has no {', '.join(absent)}")
         names = QUICK
-    return [name for name in names
-            if not options.patterns or any(part in name for part in options.patterns)]
+    names = [name for name in names
+             if not options.patterns or any(part in name for part in options.patterns)]
+    part, whole = options.share
+    return names[part - 1::whole]
+
+
+def passed_by_gloo(names, options):
+    """Those of the tests that torch's own backend passes in the same setting."""
+    with tempfile.TemporaryDirectory(prefix="conformance_") as folder:
+        command = [sys.executable, os.path.abspath(__file__), "--cuda", "--backend", "gloo", "--json",
+                   f"{folder}/gloo.json", "--world-size", str(options.world_size), "--limit",
+                   str(options.limit), "--tests", ",".join(names)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        try:
+            with open(f"{folder}/gloo.json", encoding="utf-8") as file:
+                tests = json.load(file)["tests"]
+        except FileNotFoundError:
+            print(f"gloo could not be asked:\n{done.stdout}")
+            return set(names)
+    return {name for name in names if tests[name]["outcome"] == "passed"}
+
+
+def excuse(outcomes, options):
+    """What failed, and fails with gloo too, is skipped."""
+    failed = [name for name, outcome in outcomes.items() if outcome["outcome"] == "failed"]
+    if not failed or not options.cuda or options.backend == "gloo":
+        return
+    print(f"with gloo: {len(failed)} that failed", flush=True)
+    for name in sorted(set(failed) - passed_by_gloo(failed, options)):
+        print(f"skipped: {name}: gloo does not pass it here either", flush=True)
+        outcomes[name]["outcome"] = "skipped"
 
 
 def main():
     options = parse()
     suite = load(options)
-    unlock(suite)
+    unlock(suite, options.cuda)
     if not suite.torch.__version__.startswith("1."):
         KNOWN_TO_FAIL.update(KNOWN_TO_FAIL_ON_2)
     case = make_case(suite)
@@ -195,6 +272,7 @@ def main():
               f"skipped: {name}: {summary_of(why)}", flush=True)
         if outcome == "failed":
             print("    " + (why.replace("\n", "\n    ") if options.verbose else summary_of(why)), flush=True)
+    excuse(outcomes, options)
     count = {kind: sum(o["outcome"] == kind for o in outcomes.values())
              for kind in ("passed", "failed", "skipped")}
     print(", ".join(f"{number} {kind}" for kind, number in count.items()) +

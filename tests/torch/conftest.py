@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 os.environ.setdefault("TUTTI_TUNING", "fixed")  # the first group would measure the machine
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the backend is for CPU tensors, and torch looks at GPUs first
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # these are of CPU tensors (tests/torch_gpu), and torch looks at GPUs first
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import worlds  # noqa: E402

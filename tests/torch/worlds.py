@@ -7,6 +7,8 @@ forked from one server (multiprocessing's forkserver) that has imported torch an
   lone_ranks(n)  n fresh processes without a process group, for faults and for ways to initialise
 
 A body is a function of a test module. It is named, not shipped: a rank imports the module itself.
+
+tests/torch_gpu sets METHOD to "spawn" and gets fresh processes: what has touched CUDA cannot be forked.
 """
 import importlib
 import multiprocessing
@@ -19,6 +21,7 @@ from multiprocessing import connection
 
 BODY_LIMIT_S = 60.0  # against hangs only
 LAGGARD_S = 10.0     # once one rank has failed, what the others may still take
+METHOD = "forkserver"
 _context = None
 
 
@@ -33,8 +36,9 @@ def context():
         # The server finds modules by its environment: it gets no sys.path before Python 3.13.
         folders = [os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-        _context = multiprocessing.get_context("forkserver")
-        _context.set_forkserver_preload(["pytest", "preloaded"])
+        _context = multiprocessing.get_context(METHOD)
+        if METHOD == "forkserver":
+            _context.set_forkserver_preload(["pytest", "preloaded"])
     return _context
 
 
@@ -59,7 +63,7 @@ def _body(module, name):
 
 
 def _serve(pipe, rank, environment):
-    """Runs in the forked process: bodies come in, results go out, until the parent hangs up."""
+    """Runs in the rank's process: bodies come in, results go out, until the parent hangs up."""
     os.environ.update(environment)
     import preloaded  # noqa: F401  (the server's own attempt fails without a word)
     import torch

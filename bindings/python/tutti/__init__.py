@@ -1,4 +1,5 @@
-"""tutti: collectives for numpy arrays, and for whatever has the buffer protocol or speaks DLPack.
+"""tutti: collectives for numpy arrays, and for whatever has the buffer protocol or speaks DLPack, in
+CPU memory and on CUDA devices.
 
     import numpy as np
     import tutti
@@ -30,5 +31,6 @@ else:
     from ._tutti import Store, StoreServer, __version__
     from .collectives import Received, Recv, Send, any_source
     from .default import *
+    from .device import DeviceArray
     from .groups import Group, Prediction
     from .work import Work

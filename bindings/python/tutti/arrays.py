@@ -1,15 +1,16 @@
 """What users pass as memory that tutti can use: contiguous numpy arrays with a type of tutti's.
 
 Accepted are numpy arrays, whatever has the buffer protocol (bytearray, memoryview, array.array),
-whatever speaks DLPack and lies in CPU memory (torch, JAX, …), and numbers and lists of numbers.
-Arrays that are not contiguous, or not in the machine's byte order, are copied on the way.
+whatever speaks DLPack (torch, JAX, …), and numbers and lists of numbers. Arrays that are not
+contiguous, or not in the machine's byte order, are copied on the way. Arrays on a CUDA device,
+through DLPack or __cuda_array_interface__, become a DeviceArray and must be contiguous already.
 """
 
 import collections
 
 import numpy as np
 
-from . import _tutti
+from . import _tutti, device
 from .errors import InvalidArgument, Unsupported
 
 # How elements travel: tutti's type, how many of it make one element (2 for complex), and numpy's
@@ -42,18 +43,16 @@ def kind_of(dtype):
     return kind
 
 
-def _adopt(code, array):
-    """An array of a type that numpy lacks: with ml_dtypes it gets its type, without it keeps a Kind
-    of its own."""
+def _added_kind(code):
+    """Of a type that numpy lacks: with ml_dtypes it has one, without it is None."""
     try:
         import ml_dtypes
     except ImportError:
-        return array, Kind(code, 1, None)
-    array = array.view(np.dtype(getattr(ml_dtypes, _ADDED_NAMES[code])))
-    return array, kind_of(array.dtype)
+        return Kind(code, 1, None)
+    return kind_of(np.dtype(getattr(ml_dtypes, _ADDED_NAMES[code])))
 
 
-def _foreign(x):
+def _foreign(x, stream):
     """(array, Kind or None, new, may be written) for something that is no numpy array."""
     try:
         view = memoryview(x)
@@ -61,15 +60,18 @@ def _foreign(x):
         pass
     else:
         return np.asarray(view), None, False, not view.readonly
+    # Producers of the old protocol cannot say that memory is read-only; JAX's always is.
+    immutable = type(x).__module__.partition(".")[0] in ("jax", "jaxlib")
+    if device.is_on_gpu(x):
+        array, writable = device.view(x, stream, kind_of, _added_kind)
+        return array, array.kind, False, writable and not immutable
     if hasattr(x, "__dlpack__"):
         array, code, writable = _tutti.from_dlpack(x)
-        # Producers of the old protocol cannot say that memory is read-only; JAX's always is.
-        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
-            writable = False
         kind = None
         if code >= 0:
-            array, kind = _adopt(code, array)
-        return array, kind, False, writable
+            kind = _added_kind(code)
+            array = array if kind.dtype is None else array.view(kind.dtype)
+        return array, kind, False, writable and not immutable
     # What numpy makes of numbers and lists is new; other objects may show it memory of their own.
     shown = hasattr(x, "__array__") or hasattr(x, "__array_interface__")
     return np.asarray(x), None, not shown, False
@@ -80,8 +82,9 @@ def _check_type(array):
         raise InvalidArgument("masked arrays cannot travel: the mask would be lost; use x.filled()")
 
 
-def read(x):
-    """(contiguous array, Kind, whether the array is a new one) of an input."""
+def read(x, stream=0):
+    """(contiguous array, Kind, whether the array is a new one) of an input. On a GPU: what is put
+    into `stream` next finds its contents."""
     kind, new = None, False
     if type(x) is np.ndarray:
         array = x
@@ -89,7 +92,9 @@ def read(x):
         _check_type(x)
         array = np.asarray(x)
     else:
-        array, kind, new, _ = _foreign(x)
+        array, kind, new, _ = _foreign(x, stream)
+        if isinstance(array, device.DeviceArray):
+            return array, kind, False
     if kind is None:
         if not array.dtype.isnative:
             array, new = array.astype(array.dtype.newbyteorder("=")), True
@@ -99,18 +104,21 @@ def read(x):
     return array, kind, new
 
 
-def write(out):
-    """(contiguous array to write into, Kind, array to copy that to or None) of an output."""
+def write(out, stream=0):
+    """(contiguous array to write into, Kind, array to copy that to or None) of an output. On a GPU:
+    what is put into `stream` next may write it."""
     kind = None
     if isinstance(out, np.ndarray):
         _check_type(out)
         view, writable = np.asarray(out), out.flags.writeable
     else:
-        view, kind, _, writable = _foreign(out)
+        view, kind, _, writable = _foreign(out, stream)
         if not writable and isinstance(out, (list, tuple, int, float, complex)):
             raise InvalidArgument(f"out must be an array; this is a {type(out).__name__}")
     if not writable:
         raise InvalidArgument(f"out is read-only ({type(out).__name__})")
+    if isinstance(view, device.DeviceArray):
+        return view, kind, None
     native = view.dtype if view.dtype.isnative else view.dtype.newbyteorder("=")
     kind = kind or kind_of(native)
     if view.flags.c_contiguous and native is view.dtype:
@@ -119,7 +127,11 @@ def write(out):
     return view.astype(native, order="C", copy=True), kind, view
 
 
-def new(shape, kind):
+def new(shape, kind, like):
+    """A new array for a result of what `like` is a part of."""
+    if isinstance(like, device.DeviceArray):
+        raise InvalidArgument("the result of arrays on a GPU needs a place: say where it goes with "
+                              "out=")
     if kind.dtype is None:
         raise Unsupported(f"numpy has no {_ADDED_NAMES[kind.code]} without the package ml_dtypes: "
                           "say where the result goes with out=")
@@ -131,4 +143,5 @@ def is_list(x):
     if not isinstance(x, (list, tuple)):
         return False
     return bool(x) and all(isinstance(part, (np.ndarray, memoryview, bytearray)) or
-                           hasattr(part, "__dlpack__") for part in x)
+                           hasattr(part, "__dlpack__") or
+                           hasattr(part, "__cuda_array_interface__") for part in x)

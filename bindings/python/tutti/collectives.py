@@ -7,13 +7,15 @@ The rule for shapes: parts of different ranks lie one after another along the fi
 np.concatenate joins and np.split cuts them. `counts` says how long each rank's part is; without it
 all are alike. `out` may have any shape with the right number of elements, or be a list of one array
 per rank.
+
+If one array of a call is on a GPU, all are, and the result needs `out`; device.py tells of streams.
 """
 
 import collections
 import functools
 import math
 
-from . import _tutti, arrays
+from . import _tutti, arrays, device
 from .arrays import is_list, read, write
 from .errors import InvalidArgument
 from .work import Target, Work
@@ -42,11 +44,12 @@ def _op(op, kind):
     return number
 
 
-def _target(out, shape, kind, spare=None):
-    """Where a result of this shape goes: `out`, or a new array (or `spare`, which nobody needs)."""
+def _target(out, shape, kind, stream, like, spare=None):
+    """Where a result of this shape goes: `out`, or a new array where `like` is (or `spare`, which
+    nobody needs)."""
     if out is None:
-        return Target(arrays.new(shape, kind) if spare is None else spare, kind)
-    array, its_kind, back = write(out)
+        return Target(arrays.new(shape, kind, like) if spare is None else spare, kind)
+    array, its_kind, back = write(out, stream)
     if its_kind != kind:
         raise InvalidArgument(f"out has dtype {getattr(out, 'dtype', array.dtype)}, the input "
                               f"{kind.dtype or arrays._ADDED_NAMES[kind.code]}")
@@ -73,6 +76,18 @@ def _cut(shape, size, what):
     return (shape[0] // size, *shape[1:])
 
 
+def _copied(to, array, stream):
+    """`to`, with the contents of `array`, which lies beside it."""
+    on_gpu = [isinstance(each, device.DeviceArray) for each in (to, array)]
+    if any(on_gpu):
+        if not all(on_gpu):
+            raise InvalidArgument("arrays in CPU memory and on a GPU do not go together in one "
+                                  "call")
+        return device.copy(to, array, stream)
+    to[...] = array.reshape(to.shape)
+    return to
+
+
 def _at_least_1d(array):
     return array if array.ndim else array.reshape(1)
 
@@ -80,10 +95,10 @@ def _at_least_1d(array):
 class _Several:
     """One array per rank, as targets."""
 
-    def __init__(self, outs, kind):
+    def __init__(self, outs, kind, stream):
         self.targets = []
         for out in outs:
-            array, its_kind, back = write(out)
+            array, its_kind, back = write(out, stream)
             if its_kind != kind:
                 raise InvalidArgument(f"out has arrays of dtype {array.dtype}, the input "
                                       f"{kind.dtype}")
@@ -98,14 +113,23 @@ class _Several:
         return self.result
 
 
-def _read_list(parts, size, what):
+def _read_list(parts, size, what, stream):
     if len(parts) != size:
         raise InvalidArgument(f"{what}: a list of {len(parts)} arrays for {size} ranks")
-    sides = [read(part) for part in parts]
+    sides = [read(part, stream) for part in parts]
     kinds = {kind for _, kind, _ in sides}
     if len(kinds) > 1:
         raise InvalidArgument(f"{what}: arrays of different dtypes in one list")
     return [array for array, _, _ in sides], sides[0][1]
+
+
+def _stream(options):
+    """The stream of a call as the driver's number, in its options from then on."""
+    stream = options.get("stream")
+    if stream is None:
+        return 0
+    stream = options["stream"] = device.handle_of(stream)
+    return stream
 
 
 def _async(method):
@@ -120,12 +144,12 @@ def _async(method):
 
 class Collectives:
     """What a Group can do. Every operation takes `timeout` (seconds; ends the group when it
-    passes), `algorithm` (a word of `tutti show`) and `name` (for traces), and has a twin that ends
-    in _async and returns a Work."""
+    passes), `algorithm` (a word of `tutti show`), `name` (for traces) and, for arrays on a GPU,
+    `stream`, and has a twin that ends in _async and returns a Work."""
 
     def _call(self, collective, kind, inputs, target, *, in_counts=None, out_counts=None, op=_SUM,
               scalar=1.0, root=0, uneven=False, async_=False, timeout=None, algorithm=None,
-              name=None):
+              name=None, stream=None):
         number = 0
         if algorithm is not None:
             number = _tutti.ALGORITHMS.get(algorithm)
@@ -134,7 +158,8 @@ class Collectives:
                                       f"{', '.join(_tutti.ALGORITHMS)}")
         outputs = None if target is None else target.array
         work = self._run(_NUMBER[collective], kind.code, inputs, outputs, in_counts, out_counts,
-                         op, scalar, root, uneven, async_, timeout or 0.0, number, name)
+                         op, scalar, root, uneven, async_, timeout or 0.0, number, name,
+                         stream or 0)
         finish = None if target is None else target.finish
         if async_:
             return Work(work, finish)
@@ -145,8 +170,9 @@ class Collectives:
             raise InvalidArgument(f"root {root} is not a rank of a group of {self.size}")
 
     def _fold(self, collective, x, op, out, scalar, options):
-        array, kind, new = read(x)
-        target = _target(out, array.shape, kind, array if new else None)
+        stream = _stream(options)
+        array, kind, new = read(x, stream)
+        target = _target(out, array.shape, kind, stream, array, array if new else None)
         return self._call(collective, kind, array, target, op=_op(op, kind), scalar=scalar,
                           **options)
 
@@ -161,10 +187,11 @@ class Collectives:
 
     def reduce(self, x, op="sum", root=0, *, out=None, scalar=1.0, **options):
         """The root gets the fold of all ranks' x, the others None."""
-        array, kind, new = read(x)
+        stream = _stream(options)
+        array, kind, new = read(x, stream)
         target = None
         if self.rank == root:
-            target = _target(out, array.shape, kind, array if new else None)
+            target = _target(out, array.shape, kind, stream, array, array if new else None)
         return self._call("reduce", kind, array, target, op=_op(op, kind), scalar=scalar, root=root,
                           **options)
 
@@ -175,8 +202,9 @@ class Collectives:
     def exclusive_scan(self, x, op="sum", *, out=None, scalar=1.0, **options):
         """Rank r gets the fold of x of the ranks 0 … r-1. Rank 0 has nothing to fold: its `out`
         stays as it was, and without `out` it gets zeros."""
-        array, kind, _ = read(x)
-        target = _target(out, array.shape, kind)
+        stream = _stream(options)
+        array, kind, _ = read(x, stream)
+        target = _target(out, array.shape, kind, stream, array)
         if out is None:
             target.array.fill(0)
         return self._call("exclusive_scan", kind, array, target, op=_op(op, kind), scalar=scalar,
@@ -188,10 +216,11 @@ class Collectives:
         self._check_root(root)
         if x is None and out is None:
             raise InvalidArgument("broadcast: say what array by x, or by out=")
-        array, kind, new = read(out if x is None else x)
-        target = _target(out, array.shape, kind, array if new else None)
+        stream = _stream(options)
+        array, kind, new = read(out if x is None else x, stream)
+        target = _target(out, array.shape, kind, stream, array, array if new else None)
         if self.rank == root and target.array is not array:
-            target.array[...] = array.reshape(target.array.shape)
+            target.array = _copied(target.array, array, stream)
         return self._call("broadcast", kind, None, target, root=root, **options)
 
     def all_gather(self, x, *, out=None, counts=None, **options):
@@ -205,7 +234,8 @@ class Collectives:
         return self._gather("gather", x, out, counts, root, options)
 
     def _gather(self, collective, x, out, counts, root, options):
-        array, kind, _ = read(x)
+        stream = _stream(options)
+        array, kind, _ = read(x, stream)
         array = _at_least_1d(array)
         if counts is None:
             shape = (array.shape[0] * self.size, *array.shape[1:])
@@ -217,7 +247,8 @@ class Collectives:
                                       f"counts says for rank {self.rank}")
         target = None
         if root is None or root == self.rank:
-            target = _Several(out, kind) if is_list(out) else _target(out, shape, kind)
+            target = _Several(out, kind, stream) if is_list(out) else \
+                _target(out, shape, kind, stream, array)
         several = isinstance(target, _Several)
         if several and root is not None and counts is None and len(set(target.sizes)) > 1:
             raise InvalidArgument("gather: parts of different length need counts on all ranks")
@@ -230,7 +261,7 @@ class Collectives:
         ranks pass an x that is like it, or `out`. If there are counts, all ranks pass them."""
         self._check_root(root)
         if self.rank != root and out is not None:
-            array, kind, back = write(out)
+            array, kind, back = write(out, _stream(options))
             target = Target(array, kind, back, out)
             return self._call("scatter", kind, None, target, root=root, uneven=counts is not None,
                               **options)
@@ -245,13 +276,14 @@ class Collectives:
         return self._spread("reduce_scatter", x, out, counts, options, op=op, scalar=scalar)
 
     def _spread(self, collective, x, out, counts, options, op=None, root=None, **more):
+        stream = _stream(options)
         if is_list(x) and len(x) == self.size:
-            parts, kind = _read_list(x, self.size, collective)
+            parts, kind = _read_list(x, self.size, collective, stream)
             if root is not None and counts is None and len({part.size for part in parts}) > 1:
                 raise InvalidArgument("scatter: parts of different length need counts on all ranks")
             shape, inputs, counts = parts[self.rank].shape, tuple(parts), None
         else:
-            inputs, kind, _ = read(x)
+            inputs, kind, _ = read(x, stream)
             if counts is None:
                 shape = _cut(inputs.shape, self.size, collective)
             else:
@@ -260,7 +292,8 @@ class Collectives:
                     raise InvalidArgument(f"{collective}: counts {list(counts)} do not fill the "
                                           f"first axis of shape {inputs.shape}")
                 counts = _elements(counts, inputs.shape, kind, self.size, collective)
-        target = _target(out, shape, kind)
+        like = inputs[0] if isinstance(inputs, tuple) else inputs
+        target = _target(out, shape, kind, stream, like)
         if op is not None:
             more["op"] = _op(op, kind)
         if root is not None:
@@ -275,11 +308,12 @@ class Collectives:
         too."""
         if (counts is None) != (out_counts is None):
             raise InvalidArgument("all_to_all: counts and out_counts go together")
+        stream = _stream(options)
         if is_list(x) and is_list(out):
-            parts, kind = _read_list(x, self.size, "all_to_all")
-            return self._call("all_to_all", kind, tuple(parts), _Several(out, kind), uneven=True,
-                              **options)
-        array, kind, _ = read(x)
+            parts, kind = _read_list(x, self.size, "all_to_all", stream)
+            return self._call("all_to_all", kind, tuple(parts), _Several(out, kind, stream),
+                              uneven=True, **options)
+        array, kind, _ = read(x, stream)
         shape = array.shape
         if counts is None:
             _cut(shape, self.size, "all_to_all")
@@ -290,7 +324,8 @@ class Collectives:
             counts = _elements(counts, shape, kind, self.size, "all_to_all")
             shape = (sum(out_counts), *shape[1:])
             out_counts = _elements(out_counts, shape, kind, self.size, "all_to_all")
-        return self._call("all_to_all", kind, array, _target(out, shape, kind), in_counts=counts,
+        target = _target(out, shape, kind, stream, array)
+        return self._call("all_to_all", kind, array, target, in_counts=counts,
                           out_counts=out_counts, uneven=counts is not None, **options)
 
     def barrier(self, **options):
@@ -318,16 +353,16 @@ class Collectives:
         cannot deadlock. Returns what the last receive of the list got."""
         return self._exchange(transfers, async_, **options)
 
-    def _exchange(self, transfers, async_, timeout=None, name=None):
-        rows, targets = [], []
+    def _exchange(self, transfers, async_, timeout=None, name=None, stream=None):
+        rows, targets, stream = [], [], device.handle_of(stream)
         for each in transfers:
             if isinstance(each, Recv):
-                array, kind, back = write(each.out)
+                array, kind, back = write(each.out, stream)
                 targets.append(Target(array, kind, back, each.out))
                 peer = any_source if each.peer is None else each.peer
                 rows.append((False, array, kind.code, peer, each.tag))
             elif isinstance(each, Send):
-                array, kind, _ = read(each.x)
+                array, kind, _ = read(each.x, stream)
                 rows.append((True, array, kind.code, each.peer, each.tag))
             else:
                 raise InvalidArgument("exchange takes a list of tutti.Send and tutti.Recv")
@@ -337,7 +372,7 @@ class Collectives:
                 target.finish()
             return Received(*received) if targets else None
 
-        answer = self._group.exchange(rows, async_, timeout or 0.0, name)
+        answer = self._group.exchange(rows, async_, timeout or 0.0, name, stream)
         return Work(answer, lambda work: finish(work.received())) if async_ else finish(answer)
 
 

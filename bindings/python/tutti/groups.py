@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 
-from . import _tutti, arrays
+from . import _tutti, arrays, device as devices
 from .collectives import Collectives
 from .errors import Error, InvalidArgument
 
@@ -101,16 +101,36 @@ class Group(Collectives):
         made = self._group.grow(open_store(store), most, name, secret)
         return None if made is None else Group(made)
 
-    def empty(self, shape, dtype=float):
+    def empty(self, shape, dtype=float, *, device="cpu"):
         """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
-        of the group call it alike."""
+        of the group call it alike. With device="cuda" a DeviceArray, on the GPU that this rank's
+        groups use already, else on the thread's current one."""
+        if device not in ("cpu", "cuda"):
+            raise InvalidArgument(f"device is 'cpu' or 'cuda', not {device!r}")
         dtype = np.dtype(dtype)
-        arrays.kind_of(dtype)
+        kind = arrays.kind_of(dtype)
         shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
         count = int(np.prod(shape, dtype=np.int64))
+        if device == "cuda":
+            address, owner = self._group.allocate_on_gpu(count * dtype.itemsize)
+            return devices.DeviceArray(address, shape, kind, owner, dtype.itemsize)
         if count == 0:
             return np.empty(shape, dtype)
         return self._group.allocate(count * dtype.itemsize).view(dtype).reshape(shape)
+
+    def forget(self, x):
+        """Memory of a GPU that this rank is about to free: ranks that have mapped it let go of it.
+        `x` is an array in it, or the address where its allocation begins. What no group has seen is
+        no error."""
+        if not isinstance(x, int):
+            array, _, _ = arrays.read(x)
+            if not isinstance(array, devices.DeviceArray):
+                raise InvalidArgument("forget is for arrays on a GPU; this is a "
+                                      f"{type(x).__name__}")
+            if not array.address:
+                return
+            x = _tutti.allocation_of(array.address)
+        self._group.forget(x)
 
     def predict(self, collective, bytes):
         """What the library expects it to cost; `bytes` is the whole array."""

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from .device import handle_of
 from .errors import TimedOut
 
 
@@ -32,6 +33,14 @@ class Work:
         if finish is not None:
             self._value = finish(self._work)
         return self._value
+
+    def wait_on(self, stream=None):
+        """For operations on a GPU: what is put into `stream` from now on waits for the operation;
+        this thread does not. A failure that comes later is raised by wait(), and is the group's
+        `health`. On CPU memory the same as wait()."""
+        self._work.wait_on(handle_of(stream))
+        if self._work.done():
+            self.wait()
 
     def done(self):
         """Whether it is over, well or not. Never waits."""

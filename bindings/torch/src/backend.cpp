@@ -1,7 +1,6 @@
 #include "backend.hpp"
 
 #include <ATen/record_function.h>
-#include <pybind11/pybind11.h>
 
 #include <cstdlib>
 #include <functional>
@@ -10,24 +9,16 @@
 
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
+#include "gpu_use.hpp"
 #include "store.hpp"
-#include "work.hpp"
+#include "stream_work.hpp"
+#include "streams.hpp"
 
 namespace tutti_torch {
 namespace {
 
 using tutti::Transfer;
-
-// Other threads may need the interpreter to get on with what `function` waits for.
-template <class Function>
-void without_gil(Function&& function) {
-  if (Py_IsInitialized() && PyGILState_Check()) {
-    pybind11::gil_scoped_release release;
-    function();
-  } else {
-    function();
-  }
-}
 
 // The backends that have not been destroyed. Never destroyed itself: they may outlive main.
 struct Living {
@@ -119,7 +110,7 @@ Backend::~Backend() {
       std::scoped_lock lock(living().mutex);
       living().backends.erase(this);
     }
-    coalesced_.clear();
+    coalesced_ = {};
     levels_.close();
     store_.reset();
   });
@@ -157,60 +148,108 @@ void Backend::check_root(const char* operation, int64_t root) const {
                           std::to_string(getSize()));
 }
 
-tutti::Work Backend::start(const tutti::Call& call) {
-  tutti::Work work =
-      levels_.with_group(chain_depth(), [&](tutti::Group& group) { return group.start(call); });
-  // Nothing was started: the caller learns it here, not from the Work.
+tutti::Work Backend::start(tutti::Call& call, const Loan& loan) {
+  if (loan.stream) call.options.stream = handle_of(*loan.stream);
+  tutti::Work work = levels_.with_group(chain_depth(), [&](tutti::Group& group) {
+    if (loan.stream) note_use(group, loan.stream->device());
+    return group.start(call);
+  });
+  // Nothing was started: the caller learns it here, not from the Work. (unsupported: what cannot be captured
+  // in a graph must not be missing from it.)
   if (work.done())
-    if (tutti::Status status = work.status(); status.code() == tutti::Code::invalid_argument)
+    if (tutti::Status status = work.status();
+        status.code() == tutti::Code::invalid_argument ||
+        (loan.stream && status.code() == tutti::Code::unsupported))
       throw Failure(status);
   sequence_.fetch_add(1, std::memory_order_relaxed);
+  if (loan.stream) {
+    std::scoped_lock lock(gpu_mutex_);
+    last_on_gpu_ = work;
+  }
   return work;
 }
 
 WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
                            Tensors outputs) {
   call.options.timeout = timeout_of(timeout);
-  return hand_out(title, start(call), std::move(loan), std::move(outputs));
+  tutti::Work operation = start(call, loan);
+  return hand_out(title, std::move(operation), std::move(loan), std::move(outputs));
 }
 
-WorkHandle Backend::hand_out(const Title& title, tutti::Work operation, Loan loan,
+WorkHandle Backend::hand_out(const Title& title, Operations operations, Loan loan,
                              Tensors outputs) {
-  return hand_out(c10::make_intrusive<Work>(getRank(), title.type,
-                                            event_of(title.text, title.event), std::move(operation),
-                                            std::move(loan), std::move(outputs)));
+  if (!coalescing_)
+    return make_work(title, std::move(operations), std::move(loan), std::move(outputs));
+  coalesced_.operations.add(operations);
+  coalesced_.outputs.insert(coalesced_.outputs.end(), outputs.begin(), outputs.end());
+  if (loan.stream) coalesced_.stream = loan.stream;
+  return coalesced_.parts.emplace_back(
+      make_work(title, std::move(operations), std::move(loan), std::move(outputs)));
 }
 
-WorkHandle Backend::hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
-                             Tensors outputs) {
-  return hand_out(
-      c10::make_intrusive<Work>(getRank(), title.type, event_of(title.text, title.event),
-                                std::move(operations), std::move(loan), std::move(outputs)));
-}
-
-WorkHandle Backend::hand_out(c10::intrusive_ptr<Work> work) {
-  work->set_strand(strand_);
-  if (coalescing_) coalesced_.push_back(work);
+WorkHandle Backend::make_work(const Title& title, Operations operations, Loan loan,
+                              Tensors outputs) {
+  const char* event = event_of(title.text, title.event);
+  // A message comes when it comes: nothing else may be behind it, in a strand or in a stream.
+  const bool is_message = c10d::isP2POp(title.type);
+  if (loan.stream) {
+    const std::optional<c10::Stream> side =
+        is_message ? std::nullopt : std::optional(side_stream(loan.stream->device()));
+    return c10::make_intrusive<StreamWork>(getRank(), title.type, event, std::move(operations),
+                                           std::move(loan), std::move(outputs), side);
+  }
+  auto work = c10::make_intrusive<Work>(getRank(), title.type, event, std::move(operations),
+                                        std::move(loan), std::move(outputs));
+  work->set_strand(is_message ? new_strand() : strand_);
   return work;
+}
+
+// ---- on the GPU
+
+// Taken once, as NCCL's backend does: collectives end in their order, so that one stream can wait for all.
+c10::Stream Backend::side_stream(c10::Device gpu) {
+  std::scoped_lock lock(gpu_mutex_);
+  if (!side_stream_ || side_stream_->device() != gpu) side_stream_ = pooled_stream(gpu);
+  return *side_stream_;
+}
+
+void Backend::finish_gpu() {
+  const std::optional<c10::Device> gpu = gpu_in_use();
+  if (!gpu) return;
+  finish(current_stream(*gpu));
+  tutti::Work last;
+  {
+    std::scoped_lock lock(gpu_mutex_);
+    last = std::exchange(last_on_gpu_, {});
+  }
+  check(last.wait());
 }
 
 // ---- coalescing: operations start at once, and are waited for together
 
 void Backend::startCoalescing() {
   coalescing_ = true;
-  coalesced_.clear();
+  coalesced_ = {};
 }
 
 #if TUTTI_TORCH_AT_LEAST(2, 0)
 WorkHandle Backend::endCoalescing() {
   coalescing_ = false;
-  return hand_out(c10::make_intrusive<Work>(getRank(), std::exchange(coalesced_, {})));
+  Coalesced all = std::exchange(coalesced_, {});
+  if (all.stream)
+    return c10::make_intrusive<StreamWork>(getRank(), std::move(all.parts),
+                                           std::move(all.operations), std::move(all.outputs),
+                                           *all.stream);
+  auto work = c10::make_intrusive<Work>(getRank(), std::move(all.parts), std::move(all.operations),
+                                        std::move(all.outputs));
+  work->set_strand(strand_);
+  return work;
 }
 #else
 // 1.13 hands out the Work of each operation already.
 void Backend::endCoalescing(std::vector<WorkHandle>&) {
   coalescing_ = false;
-  coalesced_.clear();
+  coalesced_ = {};
 }
 #endif
 
@@ -230,13 +269,15 @@ WorkHandle Backend::transfer(const Title& title, Transfer::Kind kind, const Tens
                       static_cast<std::uint32_t>(tag)};
   tutti::CallOptions options;
   options.timeout = timeout_of(Milliseconds(0));
+  if (loan.stream) options.stream = handle_of(*loan.stream);
   // Messages find each other by tag, wherever they were started.
   tutti::Work operation = levels_.with_group(0, [&](tutti::Group& group) {
+    if (loan.stream) note_use(group, loan.stream->device());
     return group.transfer({&part, 1}, options);
   });
-  auto work = hand_out(title, std::move(operation), std::move(loan), sends ? Tensors() : tensors);
-  static_cast<Work&>(*work).set_strand(new_strand());
-  return work;
+  // On a GPU the tensor that was sent stands for the end of the sending: a future is ordered by its tensors.
+  Tensors outputs = sends && !loan.stream ? Tensors() : tensors;
+  return hand_out(title, std::move(operation), std::move(loan), std::move(outputs));
 }
 
 WorkHandle Backend::send(Tensors& tensors, int peer, int tag) {

@@ -1,17 +1,21 @@
 // backend.hpp - a tutti::Group as torch.distributed's backend "tutti".
 //
-// Ordering       as torch asks: all ranks call the same collectives in the same order.
+// Ordering       as torch asks: all ranks call the same collectives in the same order. On tensors of a GPU an
+//                operation follows what the current stream holds, and barrier waits for that.
 // Thread-safety  any thread may call; operations are started one at a time.
 // Failure        the caller's mistakes are thrown at once, everything else by the Work.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compat.hpp"
 #include "levels.hpp"
+#include "operations.hpp"
 #include "tensors.hpp"
 #include "tutti/group.hpp"
 #include "work.hpp"
@@ -81,6 +85,8 @@ class Backend : public BackendBase {
                            const c10d::AllToAllOptions& options) override;
   WorkHandle alltoall(Tensors& outputs, Tensors& inputs,
                       const c10d::AllToAllOptions& options) override;
+  // Blocks until the current stream, and what was started on this group, are through on this rank's GPU;
+  // its Work is one of the CPU.
   WorkHandle barrier(const c10d::BarrierOptions& options) override;
   // Through the store, so that the group lives on when somebody does not come.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
@@ -107,8 +113,9 @@ class Backend : public BackendBase {
 
   // Null after shutdown.
   std::shared_ptr<tutti::Group> group();
-  // A tensor of `bytes` bytes in memory that all ranks of this host have mapped. Collective.
-  at::Tensor allocate(std::size_t bytes);
+  // A tensor of `bytes` bytes in memory that all ranks of this host have mapped, of the CPU or of this
+  // rank's GPU. Collective.
+  at::Tensor allocate(std::size_t bytes, c10::Device device);
 
  private:
   struct Title {
@@ -121,13 +128,13 @@ class Backend : public BackendBase {
   std::chrono::nanoseconds timeout_of(Milliseconds asked) const;
   WorkHandle launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
                     Tensors outputs);
-  tutti::Work start(const tutti::Call& call);
+  tutti::Work start(tutti::Call& call, const Loan& loan);
   WorkHandle transfer(const Title& title, tutti::Transfer::Kind kind, const Tensors& tensors,
                       int peer, int tag);
-  WorkHandle hand_out(const Title& title, tutti::Work operation, Loan loan, Tensors outputs);
-  WorkHandle hand_out(const Title& title, std::vector<tutti::Work> operations, Loan loan,
-                      Tensors outputs);
-  WorkHandle hand_out(c10::intrusive_ptr<Work> work);
+  WorkHandle hand_out(const Title& title, Operations operations, Loan loan, Tensors outputs);
+  WorkHandle make_work(const Title& title, Operations operations, Loan loan, Tensors outputs);
+  c10::Stream side_stream(c10::Device gpu);
+  void finish_gpu();
   void check_root(const char* operation, int64_t root) const;
   std::size_t ranks() const { return static_cast<std::size_t>(getSize()); }
 
@@ -151,8 +158,19 @@ class Backend : public BackendBase {
   const std::uint64_t strand_ = new_strand();
   std::atomic<std::uint64_t> sequence_{0};
   std::uint64_t monitored_barriers_ = 0;
+  std::mutex gpu_mutex_;
+  std::optional<c10::Stream> side_stream_;
+  tutti::Work last_on_gpu_;
+
+  // What was started since startCoalescing.
+  struct Coalesced {
+    std::vector<WorkHandle> parts;
+    Operations operations;
+    Tensors outputs;
+    std::optional<c10::Stream> stream;
+  };
   bool coalescing_ = false;
-  std::vector<c10::intrusive_ptr<Work>> coalesced_;
+  Coalesced coalesced_;
 };
 
 }  // namespace tutti_torch

@@ -174,7 +174,7 @@ tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
   call.input = {&source, 1};
   call.output = span_of(parts);
   call.options.timeout = timeout_of(timeout);
-  return start(call);
+  return start(call, loan);
 }
 
 tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
@@ -186,7 +186,7 @@ tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
   call.input = {&source, 1};
   call.output = {&whole, 1};
   call.options.timeout = timeout_of(timeout);
-  return start(call);
+  return start(call, loan);
 }
 
 WorkHandle Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -237,9 +237,9 @@ WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
     for (const Tensors& list : outputs) by_input[i].push_back(list[i]);
     check_same_type(kTitle.name(), inputs[i], by_input[i]);
   }
-  std::vector<tutti::Work> operations;
+  Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operations.push_back(start_gather(kTitle, inputs[i], by_input[i], options.timeout, loan));
+    operations.add(start_gather(kTitle, inputs[i], by_input[i], options.timeout, loan));
   for (const Tensors& list : outputs) all.insert(all.end(), list.begin(), list.end());
   return hand_out(kTitle, std::move(operations), std::move(loan), std::move(all));
 }
@@ -253,9 +253,9 @@ WorkHandle Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   for (std::size_t i = 0; i < inputs.size(); ++i)
     check_whole(kTitle.name(), inputs[i], outputs[i], ranks());
   Loan loan;
-  std::vector<tutti::Work> operations;
+  Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operations.push_back(start_gather(kTitle, inputs[i], outputs[i], options.timeout, loan));
+    operations.add(start_gather(kTitle, inputs[i], outputs[i], options.timeout, loan));
   return hand_out(kTitle, std::move(operations), std::move(loan), outputs);
 }
 
@@ -334,7 +334,7 @@ tutti::Work Backend::start_reduce_scatter(const Title& title, const at::Tensor& 
   call.input = {&whole, 1};
   call.output = {&target, 1};
   call.options.timeout = timeout_of(options.timeout);
-  return start(call);
+  return start(call, loan);
 }
 
 WorkHandle Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -354,9 +354,9 @@ WorkHandle Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
   for (std::size_t i = 0; i < inputs.size(); ++i)
     check_whole(kTitle.name(), outputs[i], inputs[i], ranks());
   Loan loan;
-  std::vector<tutti::Work> operations;
+  Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operations.push_back(start_reduce_scatter(kTitle, inputs[i], outputs[i], options, loan));
+    operations.add(start_reduce_scatter(kTitle, inputs[i], outputs[i], options, loan));
   return hand_out(kTitle, std::move(operations), std::move(loan), outputs);
 }
 
@@ -445,6 +445,7 @@ WorkHandle Backend::alltoall(Tensors& outputs, Tensors& inputs,
 
 WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
   static constexpr Title kTitle{OpType::BARRIER, "tutti:barrier"};
+  finish_gpu();
   tutti::Call call = call_of(Collective::barrier);
   return launch(kTitle, call, options.timeout, Loan(), {});
 }

@@ -18,6 +18,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
 
+// 1: this torch has CUDA, and its headers and libc10_cuda were found (find_torch.py).
+#ifndef TUTTI_TORCH_CUDA
+#define TUTTI_TORCH_CUDA 0
+#endif
+
 #define TUTTI_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||        \
    (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
@@ -31,5 +36,11 @@ using BackendBase = c10d::ProcessGroup;
 #endif
 
 using WorkHandle = c10::intrusive_ptr<c10d::Work>;
+
+#if TUTTI_TORCH_AT_LEAST(2, 2)
+using MaybeTensors = std::optional<std::vector<at::Tensor>>;
+#else
+using MaybeTensors = c10::optional<std::vector<at::Tensor>>;
+#endif
 
 }  // namespace tutti_torch

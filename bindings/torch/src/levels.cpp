@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "gpu_use.hpp"
 
 namespace tutti_torch {
 namespace {
@@ -58,6 +59,7 @@ void Levels::close() {
     if (!starting) starting.lock();
     const std::shared_ptr<tutti::Group> left = std::exchange(level.group, nullptr);
     starting.unlock();
+    if (left) note_end(*left);
   }
 }
 

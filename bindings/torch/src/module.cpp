@@ -8,6 +8,7 @@
 #include "backend.hpp"
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "hand_over.hpp"
 #include "store.hpp"
 #include "tutti/version.h"
 
@@ -67,6 +68,46 @@ void define_work(py::module_& m) {
       });
 }
 
+// By which tutti.errors makes an exception.
+py::tuple told(const tutti::Status& status) {
+  return py::make_tuple(std::string(tutti::to_string(status.code())), status.message(),
+                        status.rank(), status.peer(), status.sequence());
+}
+
+void define_hand_over(py::module_& m) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<TensorSender>(m, "TensorSender")
+      .def(py::init([](const Handle& group, const std::vector<int>& receivers, int trainer,
+                       std::size_t bucket_bytes) {
+             return std::make_unique<TensorSender>(backend_of(group), receivers, trainer,
+                                                   bucket_bytes);
+           }),
+           release)
+      .def("send", &TensorSender::send, release)
+      .def("flush", &TensorSender::flush, release)
+      .def("lost",
+           [](const TensorSender& sender) {
+             py::list lost;
+             for (const auto& [rank, why] : sender.lost())
+               lost.append(py::make_tuple(rank, told(why)));
+             return lost;
+           })
+      .def("close", &TensorSender::close, release);
+  py::class_<TensorReceiver>(m, "TensorReceiver")
+      .def(py::init([](const Handle& group, int trainer, const std::string& device, int gpu) {
+             using Where = TensorReceiver::Where;
+             const Where where =
+                 device == "cuda" ? Where::cuda : (device == "cpu" ? Where::cpu : Where::as_sent);
+             return std::make_unique<TensorReceiver>(backend_of(group), trainer, where, gpu);
+           }),
+           release)
+      .def("poll", &TensorReceiver::poll, release)
+      .def("wait_for", &TensorReceiver::wait_for, release)
+      .def_property_readonly("version", &TensorReceiver::version)
+      .def_property_readonly("weights", &TensorReceiver::weights)
+      .def("close", &TensorReceiver::close, release);
+}
+
 // As torch does with the future of a function that raised.
 void fail_future(const PythonFuture& future, const std::string& message) {
   future->fut->setError(std::make_exception_ptr(std::runtime_error(message)));
@@ -117,13 +158,16 @@ PYBIND11_MODULE(_C, m) {
   m.def("monitored_barrier", &monitored_barrier, release);
   m.def(
       "allocate",
-      [](const Handle& group, std::size_t bytes) { return backend_of(group).allocate(bytes); },
+      [](const Handle& group, std::size_t bytes, c10::Device device) {
+        return backend_of(group).allocate(bytes, device);
+      },
       release);
   m.def("is_healthy", [](const Handle& group) { return backend_of(group).group()->health().ok(); });
   m.def("is_tutti",
         [](const Handle& group) { return dynamic_cast<const Backend*>(group.get()) != nullptr; });
   m.def("describe", [](const Handle& group) { return backend_of(group).group()->describe(); });
   define_work(m);
+  define_hand_over(m);
   m.def("fail_future", &fail_future, release);
   m.def("chain_depth", &chain_depth);
   m.def("set_chain_depth", &set_chain_depth);

@@ -4,7 +4,7 @@
 
 #include "backend.hpp"
 #include "errors.hpp"
-#include "work.hpp"
+#include "streams.hpp"
 
 namespace tutti_torch {
 namespace {
@@ -12,8 +12,7 @@ namespace {
 constexpr const char* kName = "all_reduce";
 
 void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  if (!tensor.device().is_cpu())
-    refuse(kName, "only supports CPU tensors, got one on " + tensor.device().str());
+  check_tensor(kName, tensor._values());
   if (op.op_ != c10d::ReduceOp::SUM)
     refuse(kName, "unsupported reduction operation (sparse tensors only work with ReduceOp.SUM)");
 }
@@ -26,7 +25,8 @@ WorkHandle Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
   c10d::AllgatherOptions gathering;
   gathering.timeout = options.timeout;
   const at::Tensor own = tensors[0].coalesce();
-  // The shape must be the same everywhere; the gathers of values cannot see that.
+  // The shape must be the same everywhere; the gathers of values cannot see that. On the CPU, for this
+  // thread has to know.
   at::Tensor header = at::empty({1 + own.dim()}, at::kLong);
   header[0] = own._nnz();
   for (int64_t d = 0; d < own.dim(); ++d) header[1 + d] = own.size(d);
@@ -38,7 +38,7 @@ WorkHandle Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
       refuse(kName, "rank " + std::to_string(rank) + " has a sparse tensor of another shape than " +
                         shape_of(own));
     const int64_t count = headers[rank][0].item<int64_t>();
-    indices.push_back(at::empty({own.sparse_dim(), count}, at::kLong));
+    indices.push_back(at::empty({own.sparse_dim(), count}, own._indices().options()));
     auto shape = own._values().sizes().vec();
     shape[0] = count;
     values.push_back(at::empty(shape, own._values().options()));
@@ -52,7 +52,10 @@ WorkHandle Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
   const at::Tensor sum =
       at::sparse_coo_tensor(at::cat(indices, 1), at::cat(values, 0), own.sizes()).coalesce();
   tensors[0].copy_(sum);
-  return hand_out({c10d::OpType::ALLREDUCE, "tutti:all_reduce"}, tutti::Work(), Loan(), tensors);
+  Loan loan;
+  if (own.is_cuda()) loan.stream = current_stream(own.device());
+  return hand_out({c10d::OpType::ALLREDUCE, "tutti:all_reduce"}, Operations(), std::move(loan),
+                  tensors);
 }
 
 }  // namespace tutti_torch

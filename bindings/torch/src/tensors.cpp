@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
-#include "compat.hpp"
 #include "errors.hpp"
+#include "streams.hpp"
 
 namespace tutti_torch {
 namespace {
@@ -60,6 +60,13 @@ Elements elements_of(const at::Tensor& tensor) {
 
 bool is_arithmetic(at::ScalarType type) { return find(type) != nullptr; }
 
+at::ScalarType scalar_type_of(tutti::Dtype dtype) {
+  for (const Known& known : kKnown)
+    if (known.dtype == dtype && known.per_element == 1) return known.type;
+  unsupported("hand_over",
+              "this torch has no tensors of type " + std::string(tutti::to_string(dtype)));
+}
+
 void Loan::give_back() {
   if (returns.empty()) return;
   at::NoGradGuard no_grad;
@@ -67,26 +74,33 @@ void Loan::give_back() {
   returns.clear();
 }
 
+MaybeTensors profiled_tensors(const char* title, const Loan& loan, const Tensors& outputs) {
+  if (title == nullptr) return {};
+  return loan.profiled.empty() ? outputs : loan.profiled;
+}
+
 tutti::Buffer lend(Loan& loan, const at::Tensor& tensor, Use use) {
+  const auto device = tensor.is_cuda() ? tutti::Device::cuda : tutti::Device::cpu;
+  if (tensor.is_cuda() && !loan.stream) loan.stream = current_stream(tensor.device());
   const auto [dtype, per_element] = elements_of(tensor);
   const std::size_t count = static_cast<std::size_t>(tensor.numel()) * per_element;
   if (use != Use::output && at::hasCallbacks()) loan.profiled.push_back(tensor);
   if (in_order(tensor)) {
     loan.held.push_back(tensor);
-    return {tensor.data_ptr(), count, dtype};
+    return {tensor.data_ptr(), count, dtype, device};
   }
   at::NoGradGuard no_grad;
   at::Tensor staged = at::empty(tensor.sizes(), tensor.options(), at::MemoryFormat::Contiguous);
   if (use != Use::output) staged.copy_(tensor);
   if (use != Use::input) loan.returns.emplace_back(tensor, staged);
   loan.held.push_back(staged);
-  return {staged.data_ptr(), count, dtype};
+  return {staged.data_ptr(), count, dtype, device};
 }
 
 void check_tensor(const char* operation, const at::Tensor& tensor) {
   if (!tensor.defined()) refuse(operation, "got an undefined tensor");
-  if (!tensor.device().is_cpu())
-    refuse(operation, "only supports CPU tensors, got one on " + tensor.device().str());
+  if (!tensor.device().is_cpu() && !tensor.is_cuda())
+    refuse(operation, "only supports CPU and CUDA tensors, got one on " + tensor.device().str());
   if (tensor.layout() != at::kStrided)
     refuse(operation, "only supports dense tensors, got a sparse one");
   if (tensor.is_quantized())

@@ -16,29 +16,6 @@ namespace {
 
 using Future = c10::ivalue::Future;
 
-// Calls `then` when the last of the operations is done.
-void when_done(const tutti::Work& first, const std::vector<tutti::Work>& others,
-               std::function<void()> then) {
-  auto left = std::make_shared<std::atomic<std::size_t>>(1 + others.size());
-  const auto count = [left, then = std::move(then)](const tutti::Status&) {
-    if (left->fetch_sub(1) == 1) then();
-  };
-  tutti::Work(first).on_complete(count);
-  for (const tutti::Work& other : others) tutti::Work(other).on_complete(count);
-}
-
-#if TUTTI_TORCH_AT_LEAST(2, 2)
-using MaybeTensors = std::optional<Tensors>;
-#else
-using MaybeTensors = c10::optional<Tensors>;
-#endif
-
-// Whose shapes a profiler shows: what goes in, or is written where nothing goes in.
-MaybeTensors inputs_of(const char* title, const Loan& loan, const Tensors& outputs) {
-  if (title == nullptr) return {};
-  return loan.profiled.empty() ? outputs : loan.profiled;
-}
-
 }  // namespace
 
 std::uint64_t new_strand() {
@@ -46,74 +23,31 @@ std::uint64_t new_strand() {
   return ++last;
 }
 
-Work::Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
+Work::Work(int rank, c10d::OpType type, const char* title, Operations operations, Loan loan,
            Tensors outputs)
-    : c10d::Work(rank, type, title, inputs_of(title, loan, outputs)),
-      first_(std::move(operation)),
+    : c10d::Work(rank, type, title, profiled_tensors(title, loan, outputs)),
+      operations_(std::move(operations)),
       loan_(std::move(loan)),
       outputs_(std::move(outputs)) {}
 
-Work::Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
-           Loan loan, Tensors outputs)
-    : Work(rank, type, title, tutti::Work(), std::move(loan), std::move(outputs)) {
-  others_ = std::move(operations);
-}
-
-Work::Work(int rank, std::vector<c10::intrusive_ptr<Work>> parts)
-    : c10d::Work(rank), parts_(std::move(parts)) {
-  for (const auto& part : parts_) {
-    others_.push_back(part->first_);
-    others_.insert(others_.end(), part->others_.begin(), part->others_.end());
-    outputs_.insert(outputs_.end(), part->outputs_.begin(), part->outputs_.end());
-  }
-}
+Work::Work(int rank, std::vector<WorkHandle> parts, Operations operations, Tensors outputs)
+    : c10d::Work(rank),
+      operations_(std::move(operations)),
+      parts_(std::move(parts)),
+      outputs_(std::move(outputs)) {}
 
 // The operation goes on without a handle: the memory that it uses must, too.
 Work::~Work() {
   if (settled_) return;
-  if (done()) {
-    if (status().ok()) loan_.give_back();
+  if (operations_.done()) {
+    if (operations_.status().ok()) loan_.give_back();
     return;
   }
   auto loan = std::make_shared<Loan>(std::move(loan_));
   loan->held.append(outputs_.begin(), outputs_.end());
-  when_done(first_, others_, [loan, first = first_, others = others_] {
-    bool ok = first.status().ok();
-    for (const tutti::Work& other : others) ok = ok && other.status().ok();
-    if (ok) loan->give_back();
+  operations_.when_done([loan, operations = operations_] {
+    if (operations.status().ok()) loan->give_back();
   });
-}
-
-bool Work::done() const {
-  if (!first_.done()) return false;
-  for (const tutti::Work& other : others_)
-    if (!other.done()) return false;
-  return true;
-}
-
-tutti::Status Work::status() const {
-  if (tutti::Status status = first_.status(); !status.ok()) return status;
-  for (const tutti::Work& other : others_)
-    if (tutti::Status status = other.status(); !status.ok()) return status;
-  return {};
-}
-
-tutti::Status Work::wait_all(std::chrono::milliseconds timeout) {
-  if (timeout.count() <= 0) {
-    tutti::Status failure = first_.wait();
-    for (tutti::Work& other : others_)
-      if (tutti::Status status = other.wait(); failure.ok()) failure = status;
-    return failure;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  tutti::Status failure = first_.wait(timeout);
-  for (tutti::Work& other : others_) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    tutti::Status status =
-        other.wait(std::max<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(1)));
-    if (failure.ok()) failure = status;
-  }
-  return failure;
 }
 
 void Work::settle() {
@@ -124,8 +58,8 @@ void Work::settle() {
   if (settled_) return;
   std::exception_ptr failure;
   try {
-    check(status());
-    for (const auto& part : parts_) part->settle();
+    check(operations_.status());
+    for (const auto& part : parts_) (void)part->isCompleted();  // which settles it
     loan_.give_back();
   } catch (...) {
     failure = std::current_exception();
@@ -136,7 +70,7 @@ void Work::settle() {
 }
 
 bool Work::isCompleted() {
-  if (!done()) return false;
+  if (!operations_.done()) return false;
   settle();
   return true;
 }
@@ -144,12 +78,12 @@ bool Work::isCompleted() {
 bool Work::isSuccess() const { return exception() == nullptr; }
 
 std::exception_ptr Work::exception() const {
-  if (done()) const_cast<Work*>(this)->settle();
+  if (operations_.done()) const_cast<Work*>(this)->settle();
   std::scoped_lock lock(mutex_);
   return exception_;
 }
 
-int Work::sourceRank() const { return first_.received().source; }
+int Work::sourceRank() const { return operations_.received().source; }
 
 std::vector<at::Tensor> Work::result() {
   if (!isCompleted())
@@ -161,8 +95,8 @@ std::vector<at::Tensor> Work::result() {
 void Work::synchronize() { wait(kNoTimeout); }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
-  tutti::Status status = wait_all(timeout);
-  if (!done()) throw Failure(status);
+  tutti::Status status = operations_.wait(timeout);
+  if (!operations_.done()) throw Failure(status);
   settle();
   if (exception_) std::rethrow_exception(exception_);
   return true;
@@ -193,12 +127,12 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
     future = future_;
   }
-  if (done()) {
+  if (operations_.done()) {
     complete_future();
     return future;
   }
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-  when_done(first_, others_, [self] { self->on_end(); });
+  operations_.when_done([self] { self->on_end(); });
   return future;
 }
 
@@ -217,14 +151,15 @@ void Work::await_end() {
   {
     std::unique_lock lock(settling_);
     ++awaited_;
-    ended_.wait(lock, [this] { return done(); });  // bounded: by the operation's deadline
+    ended_.wait(lock,
+                [this] { return operations_.done(); });  // bounded: by the operation's deadline
     --awaited_;
   }
   complete_future();
 }
 
 void Work::drive() {
-  (void)wait_all(kNoTimeout);
+  (void)operations_.wait(kNoTimeout);
   complete_future();
 }
 

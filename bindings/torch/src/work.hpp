@@ -1,4 +1,4 @@
-// work.hpp - one operation of tutti's, as torch sees it.
+// work.hpp - an operation on CPU tensors, as torch sees it. (On those of a GPU: stream_work.hpp.)
 //
 // Buffers        the tensors are kept until the operation is done, also when the handle is dropped.
 // Thread-safety  any thread may call any method.
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "compat.hpp"
+#include "operations.hpp"
 #include "tensors.hpp"
-#include "tutti/work.hpp"
 
 namespace tutti_torch {
 
@@ -21,12 +21,10 @@ std::uint64_t new_strand();
 
 class Work : public c10d::Work {
  public:
-  Work(int rank, c10d::OpType type, const char* title, std::vector<tutti::Work> operations,
-       Loan loan, Tensors outputs);
-  Work(int rank, c10d::OpType type, const char* title, tutti::Work operation, Loan loan,
+  Work(int rank, c10d::OpType type, const char* title, Operations operations, Loan loan,
        Tensors outputs);
-  // One Work for several that are under way.
-  Work(int rank, std::vector<c10::intrusive_ptr<Work>> parts);
+  // One Work for several that are under way; the operations are theirs.
+  Work(int rank, std::vector<WorkHandle> parts, Operations operations, Tensors outputs);
   ~Work() override;
 
   bool isCompleted() override;
@@ -50,17 +48,13 @@ class Work : public c10d::Work {
   std::uint64_t strand() const { return strand_; }
 
  private:
-  bool done() const;
-  tutti::Status status() const;
-  tutti::Status wait_all(std::chrono::milliseconds timeout);
   // Copies back and notes the outcome, once, when all operations are done.
   void settle();
   void complete_future();
   void on_end();
 
-  tutti::Work first_;
-  std::vector<tutti::Work> others_;
-  std::vector<c10::intrusive_ptr<Work>> parts_;  // what others_ belong to, where they were joined
+  Operations operations_;
+  std::vector<WorkHandle> parts_;  // what the operations belong to, where they were joined
   Loan loan_;
   Tensors outputs_;
   mutable std::mutex settling_;

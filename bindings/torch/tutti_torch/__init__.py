@@ -25,7 +25,7 @@ from . import _C, _futures, _slurm
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "grow", "join", "monitored_barrier", "shrink", "waiting"]
+           "grow", "hand_over", "join", "monitored_barrier", "shrink", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -34,6 +34,7 @@ _ends_in = None  # the process at whose end _end will be called
 def _end():
     """What is chained has no interpreter to run in from here on; then the other ranks hear goodbye."""
     _futures.end()
+    hand_over._end()
     _C.end_callbacks()
     _C.leave_all_groups()
     _futures.end()  # those that waited for operations have heard of their end
@@ -80,7 +81,7 @@ def _register():
     if hasattr(dist.Backend, "TUTTI"):  # by tutti_torch_autoload
         return
     if int(torch.__version__.split(".")[0]) >= 2:
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu", "cuda"])
     else:
         dist.Backend.register_backend("tutti", _create, extended_api=True)
 
@@ -90,32 +91,46 @@ _slurm.fill_in(os.environ)
 
 
 def _backend(group):
-    """What _C takes: the backend inside of a process group."""
+    """What _C takes: the backend inside of a process group; tutti's, where devices have different ones."""
     if group is None:
         group = dist.distributed_c10d._get_default_group()
-    if hasattr(group, "_get_backend"):
-        group = group._get_backend(torch.device("cpu"))
-        return getattr(group, "wrapped_pg", group)
-    return group
+    if not hasattr(group, "_get_backend"):
+        return group
+    backends = [getattr(backend, "wrapped_pg", backend) for backend in _backends(group)]
+    return next((backend for backend in backends if _C.is_tutti(backend)), backends[0])
 
 
-def empty(*size, dtype=None, group=None):
+def _backends(group):
+    found = []
+    for device in ("cpu", "cuda"):
+        try:
+            found.append(group._get_backend(torch.device(device)))
+        except RuntimeError:  # it has none for such a device
+            pass
+    if not found:
+        raise InvalidArgument("the process group has a backend neither for CPU nor for CUDA tensors")
+    return found
+
+
+def empty(*size, dtype=None, device="cpu", group=None):
     """A tensor of zeros in symmetric memory: collectives of `group` on it copy nothing.
 
     Collective: all ranks of the group call it, with the same arguments. The memory lives as long as
-    the tensor and its views.
+    the tensor and its views. A rank uses one GPU: with device="cuda" the tensor is on the one that its
+    groups use already, or else on the current one.
 
         bucket = tutti_torch.empty(1 << 20)
         dist.all_reduce(bucket)
     """
+    device = torch.device(device)
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
     dtype = dtype or torch.get_default_dtype()
     count = 1
     for length in size:
         count *= length
-    item_bytes = torch.empty(0, dtype=dtype).element_size()
-    return _C.allocate(_backend(group), count * item_bytes).view(dtype).view(size)
+    item_bytes = torch.empty(0, dtype=dtype, device=device).element_size()  # which initialises CUDA
+    return _C.allocate(_backend(group), count * item_bytes, device).view(dtype).view(size)
 
 
 def _span(timeout, **absent):
@@ -235,3 +250,6 @@ def describe(group=None):
 def abort(group=None):
     """Ends all pending and later operations of the group, on every rank, with tutti.Aborted."""
     _C.abort(_backend(group))
+
+
+from . import hand_over  # noqa: E402  (it uses what is above)
