@@ -16,6 +16,7 @@ constexpr const char* kBenchFooter = R"(Examples:
   tutti bench all_reduce -n 2 --algorithm all --json all_reduce.json
   tutti bench all -n 4                       every collective, and a summary
   tutti run -n 4 tutti bench all_reduce      the ranks of a job that is there already
+  tutti bench all_reduce -n 4 --device cuda  on one GPU, or on several
   tutti bench compare -n 2,4                 beside Open MPI, MPICH and Gloo
 
 Starts its own ranks, or uses the job that it is started in. Time of an iteration: the slowest rank,
@@ -40,6 +41,10 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
   bench.add_option("--algorithm", words.algorithm,
                    "one by name, or all: each one that there is (default: the library's choice)");
   bench.add_option("--memory", words.memory, "symmetric or plain (default symmetric)");
+  bench.add_option("--device", words.device,
+                   "cpu, or cuda: ranks share the GPUs that there are (default cpu)");
+  bench.add_flag("--mps", options.mps,
+                 "with a private MPS daemon, so that they run there together");
   bench.add_option("--dtype", words.dtype, "f32, bf16, i64, … (default f32)");
   bench.add_option("--op", words.op, "sum, prod, min, max, avg, … (default sum)");
   bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)")

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tool/bench/arithmetic.hpp"
+#include "tool/bench/device_bench.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -57,6 +58,13 @@ std::optional<double> Floor::of(const BenchCell& cell) {
   if (tcp_) return tcp_us(cell);
   const FloorWork work = floor_work(cell.collective, cell.bytes, cell.in_place, meeting_.size());
   return std::max(flag_exchange_us(), memory_us(work));
+}
+
+std::optional<double> Floor::of(const BenchCell& cell, int ranks,
+                                std::optional<double> ceiling_gbs) {
+  const double moved = least_device_traffic(cell.collective, cell.bytes, cell.in_place, ranks);
+  if (!ceiling_gbs || moved == 0) return std::nullopt;
+  return moved / (*ceiling_gbs * 1e3);
 }
 
 double Floor::flag_exchange_us() {

@@ -53,6 +53,9 @@ class Floor {
         effort_{.budget_us = std::min(budget_us / 2, 20e3), .iterations = 0} {}
   // Collective. None where it could not be measured.
   std::optional<double> of(const BenchCell& cell);
+  // On a GPU: the least that is read and written, at the speed of copies that all ranks make at once.
+  static std::optional<double> of(const BenchCell& cell, int ranks,
+                                  std::optional<double> ceiling_gbs);
 
  private:
   double flag_exchange_us();

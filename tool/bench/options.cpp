@@ -63,6 +63,9 @@ Status read_kinds(const BenchWords& words, BenchOptions& options) {
   if (Status status = one_of("--memory", words.memory, {"symmetric", "plain"}); !status.ok())
     return status;
   options.symmetric = words.memory == "symmetric";
+  if (Status status = one_of("--device", words.device, {"cpu", "cuda"}); !status.ok())
+    return status;
+  options.on_device = words.device == "cuda";
   if (Status status = one_of("--placement", words.placement, {"both", "in", "out", "common"});
       !status.ok())
     return status;
@@ -92,6 +95,17 @@ Status read_algorithm(const BenchWords& words, BenchOptions& options) {
     return invalid(unknown_word("--algorithm", words.algorithm, right_ones));
   }
   options.algorithm = *algorithm;
+  return {};
+}
+
+Status check_device(const BenchOptions& options) {
+  if (options.mps && !options.on_device)
+    return invalid("--mps is about GPUs: it needs --device cuda");
+  if (options.mps && options.transport == "inproc")
+    return invalid("--mps is for processes that share a GPU; with --transport inproc there is one");
+  const bool chosen = options.every_algorithm || options.algorithm != Algorithm::automatic;
+  if (options.on_device && chosen)
+    return invalid("--algorithm is about CPU memory: with --device cuda there is no choice");
   return {};
 }
 
@@ -142,7 +156,7 @@ Status understand(const BenchWords& words, BenchOptions& options) {
   if (options.check && options.effort.back_to_back)
     return invalid("--check looks at every iteration, --back-to-back at none: choose one");
   options.effort.budget_us = static_cast<double>(budget->count()) * 1e-3;
-  return {};
+  return check_device(options);
 }
 
 Status check_ranks(const BenchOptions& options, int ranks) {

@@ -23,6 +23,7 @@ struct BenchWords {
   std::string transport;
   std::string algorithm = "automatic";
   std::string memory = "symmetric";
+  std::string device = "cpu";
   std::string dtype = "f32";
   std::string op = "sum";
   std::string placement = "both";
@@ -42,6 +43,8 @@ struct BenchOptions {
   bool every_algorithm = false;
   Algorithm algorithm = Algorithm::automatic;
   bool symmetric = true;
+  bool on_device = false;  // buffers are on GPUs
+  bool mps = false;        // whose ranks share them by a daemon of their own
   Dtype dtype = Dtype::f32;
   ReduceOp op = ReduceOp::sum;
   int root = 0;

@@ -42,6 +42,8 @@ Json row_json(const Row& row) {
       {"ranks", row.ranks},
       {"transport", row.transport},
       {"memory", row.memory},
+      {"device", row.device},
+      {"meeting", row.meeting.empty() ? Json() : Json(row.meeting)},
       {"algorithm", row.algorithm},
       {"dtype", to_string(row.dtype)},
       {"op", has_reduction(row.collective) ? to_string(row.op) : "none"},
@@ -55,6 +57,7 @@ Json row_json(const Row& row) {
       {"predicted_us", row.predicted_us},
       {"floor_share", row.floor_share()},
       {"cpu_s_per_gb", row.cpu_s_per_gb()},
+      {"host_us", row.host_us},
       {"wrong", row.wrong}};
 }
 
@@ -71,6 +74,12 @@ Json machine_json() {
     document["memory_bytes"] = machine->memory_bytes;
   }
   return document;
+}
+
+void add_device(Json& machine, const cuda::DeviceFacts& facts, std::optional<double> ceiling_gbs) {
+  machine["gpu"] = facts.name;
+  machine["mps"] = facts.under_mps;
+  machine["copy_ceiling_gbs"] = ceiling_gbs;
 }
 
 std::string date_word() {

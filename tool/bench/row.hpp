@@ -15,6 +15,8 @@ struct Row {
   int ranks = 1;
   std::string transport;
   std::string memory;
+  std::string device = "cpu";
+  std::string meeting;  // how ranks meet there; empty on the CPU
   std::string algorithm;
   Dtype dtype = Dtype::f32;
   ReduceOp op = ReduceOp::sum;
@@ -24,7 +26,8 @@ struct Row {
   bench::Timing timing;
   std::optional<double> predicted_us;
   std::optional<double> floor_us;
-  double cpu_s = 0;  // of all ranks together, per call
+  std::optional<double> host_us;  // of a call on a device: what the host spends in it
+  double cpu_s = 0;               // of all ranks together, per call
   std::size_t wrong = 0;
 
   double algbw_gbs() const;

@@ -20,6 +20,7 @@ namespace tutti::tool {
 namespace {
 
 constexpr std::size_t kAlign = 2UL << 20;
+constexpr int kMostHostTimes = 200;
 
 bool is_wanted(Collective collective, bool in_place, BufferPlacement placement) {
   if (!has_placement(collective, in_place)) return false;
@@ -40,12 +41,14 @@ Session::~Session() {
 }
 
 int Session::run() {
-  if (Status status = prepare(); !status.ok()) return complain("bench", status);
+  if (Status status = prepare(); !status.ok())
+    return status.message().empty() ? kFailed : complain("bench", status);
   const std::vector<Line> lines = plan();
   if (group_.rank() == 0) {
     progress_ = std::make_unique<BenchProgress>(options_.terminal, lines.size());
     machine_ = machine_json();
-    print(table_head(table_, options_, group_.size(), transport_));
+    if (device_) add_device(machine_, device_->device().facts(), ceiling_gbs_);
+    print(table_head(table_, options_, group_.size(), where()));
   }
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const BenchCell& first = lines[i].cells.front();
@@ -78,6 +81,9 @@ Status Session::prepare() {
   auto meeting = BenchMeeting::create(group_);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
+  // Before this thread is pinned: the driver's threads inherit what it may use.
+  if (options_.on_device)
+    if (Status status = open_device(); !status.ok()) return status;
   // A core per rank; with more ranks than cores the scheduler knows better.
   const std::vector<int> cpus = bench::own_cpus();
   if (meeting_->shared() && !meeting_->crowded()) {
@@ -92,12 +98,36 @@ Status Session::prepare() {
   return make_areas();
 }
 
+// Where several have no GPU, one tells of it.
+Status Session::open_device() {
+  auto opened = DeviceBench::create(group_.rank());
+  const double first = -meeting_->largest(opened.ok() ? -group_.size() : -group_.rank());
+  if (opened.ok()) device_ = *std::move(opened);
+  if (static_cast<int>(first) == group_.size()) return {};
+  if (static_cast<int>(first) == group_.rank()) return opened.status().annotate("--device cuda");
+  return {Code::unsupported, ""};  // another rank says why
+}
+
+std::string Session::where() const {
+  if (!device_) return transport_;
+  const cuda::DeviceFacts& facts = device_->device().facts();
+  return fmt::format("{}, {}{}, meeting by {}{}", transport_, facts.name,
+                     facts.under_mps ? " under MPS" : "", device_->meeting_word(),
+                     ceiling_gbs_ ? fmt::format(", copy ceiling {:.0f} GB/s", *ceiling_gbs_) : "");
+}
+
 Status Session::make_areas() {
   for (const Collective collective : options_.collectives)
     for (const std::size_t size : options_.sizes)
       area_bytes_ =
           std::max(area_bytes_, fitting_bytes(collective, size, options_.dtype, group_.size()));
   area_bytes_ = (area_bytes_ + kAlign - 1) / kAlign * kAlign;
+  if (device_) {
+    if (Status status = device_->make_areas(group_, area_bytes_, options_.symmetric); !status.ok())
+      return status;
+    ceiling_gbs_ = device_->measure_ceiling(*meeting_);
+    return device_->health();
+  }
   void* memory = nullptr;
   if (options_.symmetric) {
     auto allocated = group_.allocate(2 * area_bytes_);
@@ -152,26 +182,22 @@ std::vector<Session::Line> Session::plan() const {
   return lines;
 }
 
-Status Session::verify(const Task& task, std::size_t& wrong) {
+template <class AnyTask>
+Status Session::verify(const AnyTask& task, std::size_t& wrong) {
   task.fill_and_spoil();
   meeting_->sync();
-  if (Status status = group_.run(task.call()); !status.ok()) return status;
+  if (Status status = task.run(group_); !status.ok()) return status;
   wrong += task.count_wrong();
   meeting_->sync();  // before anybody fills again what others may still read
   return {};
 }
 
-Result<Row> Session::measure(const BenchCell& cell) {
-  const auto prediction = group_.predict(cell.collective, cell.bytes);
-  if (!prediction.ok()) return prediction.status();
-  const auto floor_us = floor_->of(cell);
-  const Task task(cell, group_.rank(), group_.size(), areas_);
-  std::size_t wrong = 0;
+template <class AnyTask>
+Result<bench::Timing> Session::time(const AnyTask& task, std::size_t& wrong) {
   if (Status status = verify(task, wrong); !status.ok()) return status;
-
   Status failure;
   const auto operation = [&] {
-    if (Status status = group_.run(task.call()); !status.ok() && failure.ok()) failure = status;
+    if (Status status = task.run(group_); !status.ok() && failure.ok()) failure = status;
   };
   const auto spoil = [&] { task.fill_and_spoil(); };
   const auto touch = [&] { task.fill(); };
@@ -185,10 +211,45 @@ Result<Row> Session::measure(const BenchCell& cell) {
   } else {
     timing = bench::measure(*meeting_, options_.effort, operation, touch);
   }
+  if (failure.ok()) failure = group_.health();  // where a stream waits, it is told there
   if (!failure.ok()) return failure;
   if (!meeting_->health().ok()) return meeting_->health();
+  return timing;
+}
 
+// Until it may go on, and the device with it; the slowest rank's.
+double Session::time_of_host(const DeviceTask& task, int iterations) {
+  std::vector<double> times(static_cast<std::size_t>(std::min(iterations, kMostHostTimes)));
+  for (double& time : times) {
+    task.finish();
+    meeting_->sync();
+    const double began = bench::now_us();
+    (void)task.start(group_);  // its failures are the group's
+    time = bench::now_us() - began;
+    task.finish();
+  }
+  return bench::median_of(meeting_->largest(times));
+}
+
+Result<Row> Session::measure(const BenchCell& cell) {
+  const auto prediction = group_.predict(cell.collective, cell.bytes);
+  if (!prediction.ok()) return prediction.status();
   Row row;
+  std::size_t wrong = 0;
+  Result<bench::Timing> timed = bench::Timing();
+  if (device_) {
+    const DeviceTask task(cell, group_.rank(), group_.size(), *device_);
+    timed = time(task, wrong);
+    if (timed.ok()) row.host_us = time_of_host(task, timed->iterations);
+    row.floor_us = Floor::of(cell, group_.size(), ceiling_gbs_);
+    row.device = "cuda";
+    row.meeting = device_->meeting_word();
+  } else {
+    row.floor_us = floor_->of(cell);
+    timed = time(Task(cell, group_.rank(), group_.size(), areas_), wrong);
+  }
+  if (!timed.ok()) return timed.status();
+  const bench::Timing timing = *timed;
   row.collective = cell.collective;
   row.ranks = group_.size();
   row.transport = transport_;
@@ -200,18 +261,20 @@ Result<Row> Session::measure(const BenchCell& cell) {
   row.count = cell.count();
   row.in_place = cell.in_place;
   row.timing = timing;
-  if (cell.algorithm == Algorithm::automatic || cell.algorithm == prediction->algorithm)
+  // What it predicts is a call on CPU memory.
+  if (!device_ &&
+      (cell.algorithm == Algorithm::automatic || cell.algorithm == prediction->algorithm))
     row.predicted_us =
         static_cast<double>(
             (options_.symmetric ? prediction->symmetric_time : prediction->time).count()) *
         1e-3;
-  row.floor_us = floor_us;
   row.cpu_s = meeting_->sum(threads_ && group_.rank() != 0 ? 0 : timing.cpu_s);
   row.wrong = static_cast<std::size_t>(meeting_->sum(static_cast<double>(wrong)));
   return row;
 }
 
 std::string Session::algorithm_word(const BenchCell& cell, const Prediction& prediction) const {
+  if (device_) return "direct";
   // Beside the forced ones the library's own choice keeps its own name.
   if (cell.algorithm != Algorithm::automatic || options_.every_algorithm)
     return std::string(to_string(cell.algorithm));

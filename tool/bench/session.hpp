@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/json.hpp"
+#include "tool/bench/device_bench.hpp"
 #include "tool/bench/floor.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/options.hpp"
@@ -41,9 +42,16 @@ class Session {
   Status prepare();
   std::vector<Line> plan() const;
   std::vector<Algorithm> algorithms_for(Collective collective) const;
+  Status open_device();
   Status make_areas();
   Result<Row> measure(const BenchCell& cell);
-  Status verify(const Task& task, std::size_t& wrong);
+  // The task is a Task or a DeviceTask.
+  template <class AnyTask>
+  Result<bench::Timing> time(const AnyTask& task, std::size_t& wrong);
+  template <class AnyTask>
+  Status verify(const AnyTask& task, std::size_t& wrong);
+  double time_of_host(const DeviceTask& task, int iterations);
+  std::string where() const;
   std::string algorithm_word(const BenchCell& cell, const Prediction& prediction) const;
   void report(const std::vector<Row>& line);
   void print(const std::string& text);
@@ -56,6 +64,8 @@ class Session {
   bool threads_;
   std::unique_ptr<BenchMeeting> meeting_;
   std::unique_ptr<Floor> floor_;
+  std::unique_ptr<DeviceBench> device_;  // null: buffers are in CPU memory
+  std::optional<double> ceiling_gbs_;    // of its memory
   std::unique_ptr<BenchProgress> progress_;
   SymmetricMemory symmetric_;
   void* plain_ = nullptr;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "tool/bench/mps_daemon.hpp"
 #include "tool/bench/report.hpp"
 #include "tool/bench/session.hpp"
 #include "tool/command.hpp"
@@ -120,8 +121,15 @@ int run_processes(const BenchOptions& options, const std::vector<std::string>& w
     run.program.insert(run.program.end(), {"--terminal", fmt::format("/proc/{}/fd/2", ::getpid())});
     if (::isatty(STDOUT_FILENO) != 0) run.program.emplace_back("--rows-to-terminal");
   }
+  std::unique_ptr<MpsDaemon> daemon;
+  if (options.mps) {
+    auto started = MpsDaemon::start();
+    if (!started.ok()) return complain("bench", started.status());
+    daemon = *std::move(started);
+  }
   const std::string began = date_word();
   const int code = launch_job(run);
+  daemon.reset();
   pollfd reader{STDOUT_FILENO, 0, 0};
   if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) return kReaderGone;
   return code == 0 ? kDone : tell_kept(options, began, code);
@@ -165,6 +173,9 @@ int start_bench(BenchOptions options, const std::vector<std::string>& words) {
     if (options.is_rank || (*group)->size() > 1) {
       if (options.transport == "inproc")
         return complain("bench", "--transport inproc starts its own ranks: not inside a job",
+                        kBadInput);
+      if (options.mps && !options.is_rank)
+        return complain("bench", "--mps is for ranks that it starts itself: not inside a job",
                         kBadInput);
       return run_as_rank(**group, options, *config, false);
     }

@@ -13,7 +13,8 @@ bool has_placement(Collective collective, bool in_place) {
   return shape.has_data() || !in_place;
 }
 
-Task::Task(const BenchCell& cell, int rank, int ranks, const Areas& areas)
+Task::Task(const BenchCell& cell, int rank, int ranks, const Areas& areas, Device device,
+           void* stream)
     : cell_(cell),
       shape_(shape_of(cell.collective)),
       rank_(rank),
@@ -24,7 +25,8 @@ Task::Task(const BenchCell& cell, int rank, int ranks, const Areas& areas)
   plan_contribution();
   plan_result();
   input_buffer_ = ConstBuffer(input_, input_count_, cell.dtype);
-  output_buffer_ = Buffer{output_, output_count_, cell.dtype};
+  input_buffer_.device = device;
+  output_buffer_ = Buffer{output_, output_count_, cell.dtype, device};
   call_.collective = cell.collective;
   if (input_ != nullptr && !shape_.has_one_buffer()) call_.input = {&input_buffer_, 1};
   if (output_ != nullptr) call_.output = {&output_buffer_, 1};
@@ -32,6 +34,7 @@ Task::Task(const BenchCell& cell, int rank, int ranks, const Areas& areas)
       cell.op == ReduceOp::premul_sum ? Reduction::premul_sum(Values::kScalar) : Reduction(cell.op);
   call_.root = cell.root;
   call_.options.algorithm = cell.algorithm;
+  if (shape_.has_data()) call_.options.stream = stream;
 }
 
 std::byte* Task::element(std::byte* base, std::size_t index) const {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tool/bench/values.hpp"
-#include "tutti/collectives.hpp"
+#include "tutti/group.hpp"
 #include "tutti/shape.hpp"
 
 namespace tutti::tool {
@@ -31,10 +31,13 @@ struct Areas {
 
 class Task {
  public:
-  Task(const BenchCell& cell, int rank, int ranks, const Areas& areas);
+  // On a device only call() is for use: its memory cannot be filled and looked at from here.
+  Task(const BenchCell& cell, int rank, int ranks, const Areas& areas, Device device = Device::cpu,
+       void* stream = nullptr);
   Task(const Task&) = delete;
 
   const Call& call() const { return call_; }
+  Status run(Group& group) const { return group.run(call_); }
   // Writes this rank's contribution, as a training step does with its gradients.
   void fill() const;
   // Fills, after every byte that the call should write was made wrong.

@@ -127,6 +127,9 @@ class Writer {
                            quoted(rank.groups.at(entry.channel).name), entry.sequence);
       case LaneKind::reduce:
         return fmt::format(R"("Sequence":{},"Bytes":{})", entry.sequence, entry.bytes);
+      case LaneKind::device:
+        return fmt::format(R"("Sequence":{},"Bytes":{},"Device":{})", entry.sequence, entry.bytes,
+                           entry.origin);
       case LaneKind::communication: break;
     }
     return collective_arguments(rank, entry);
