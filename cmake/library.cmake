@@ -9,9 +9,10 @@ add_library(tutti::tutti ALIAS tutti)
 set_target_properties(tutti PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 target_include_directories(tutti PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(tutti PRIVATE fmt::fmt OpenSSL::SSL OpenSSL::Crypto PkgConfig::hwloc Threads::Threads)
+target_link_libraries(tutti PRIVATE fmt::fmt OpenSSL::SSL OpenSSL::Crypto PkgConfig::hwloc Threads::Threads
+                                    ${CMAKE_DL_LIBS})
 target_compile_features(tutti PUBLIC cxx_std_20)
-foreach(room core reduce trace topology store schedule cost tuner plan transport engine group train checkpoint
+foreach(room core reduce cuda trace topology store schedule cost tuner plan transport engine group train checkpoint
              hand_over capi)
   get_target_property(type room_${room} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")

@@ -9,16 +9,6 @@
 namespace tutti::reduce {
 namespace {
 
-// avg divides at the end only, premul_sum multiplies what is raw only; in between both are sums.
-ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
-  const ReduceOp op = folding.reduction.op;
-  if (op == ReduceOp::avg && !folding.finish) return ReduceOp::sum;
-  if (op == ReduceOp::premul_sum &&
-      std::none_of(operands.begin(), operands.end(), [](const Operand& x) { return x.raw; }))
-    return ReduceOp::sum;
-  return op;
-}
-
 bool is_operand(const void* place, std::span<const Operand> operands) {
   return std::any_of(operands.begin(), operands.end(),
                      [&](const Operand& x) { return x.data == place; });
@@ -112,6 +102,15 @@ void fold_many(const Kernels& kernels, const Folding& folding, std::span<void* c
 }
 
 }  // namespace
+
+ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
+  const ReduceOp op = folding.reduction.op;
+  if (op == ReduceOp::avg && !folding.finish) return ReduceOp::sum;
+  if (op == ReduceOp::premul_sum &&
+      std::none_of(operands.begin(), operands.end(), [](const Operand& x) { return x.raw; }))
+    return ReduceOp::sum;
+  return op;
+}
 
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
   if (operands.size() != 1 || info_of(folding.dtype).kind == DtypeKind::truth) return false;

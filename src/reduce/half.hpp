@@ -13,13 +13,17 @@
 // Each formula is written once, without branches, over a lane type: a number, or a vector of them
 // (GCC vector extension), so that scalar and vector code cannot differ. Everything is forced
 // inline: these functions are compiled for several instruction sets, and the linker must never pick
-// one copy.
+// one copy. GPU kernels (src/cuda) use the numbers' formulas, for both sides.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#if defined(__CUDACC__)
+#define TUTTI_INLINE __host__ __device__ __forceinline__
+#else
 #define TUTTI_INLINE [[gnu::always_inline]] inline
+#endif
 
 namespace tutti::reduce {
 namespace lanes {

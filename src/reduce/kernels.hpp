@@ -1,7 +1,7 @@
 // reduce/kernels.hpp - the vectorised kernels behind fold(), one table per instruction set.
 //
 // Internal to the room and to its tests, which run every level that the machine has and compare
-// bits.
+// bits. Room cuda, whose kernels must agree with these, asks the last two functions.
 #pragma once
 
 #include <array>
@@ -80,6 +80,9 @@ void fence_streams();
 void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandPlaces& places,
                   std::span<const Operand> operands, std::size_t count);
 
+// What a kernel is to do for a fold: avg divides at the end only, premul_sum multiplies what is raw
+// only; in between both are sums.
+ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands);
 // Whether the fold leaves its one operand as it is, so that it is merely copied, NaNs bit by bit.
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands);
 

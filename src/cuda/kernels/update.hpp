@@ -1,0 +1,291 @@
+// cuda/kernels/update.hpp - an optimizer's arithmetic, and what is asked of gradients.
+//
+// Formulas are those of reduce/update_formulas.hpp, which the processor's vectors use as well. A thread
+// takes four elements at once, by vectors of 16 bytes where all arrays allow it.
+#pragma once
+
+#include "cuda/kernels/elements.hpp"
+#include "cuda/kernels/machine.hpp"
+#include "cuda/update_job.hpp"
+
+namespace tutti::cuda::kernels {
+
+using Single = WholeElement<float>;
+inline constexpr int kGroupOfFour = 4;  // elements of a vector
+
+// ---- four elements, or the few that are left
+
+struct Four {
+  float x[kGroupOfFour];
+};
+
+TUTTI_DEVICE Four load_four(std::uint64_t at, bool vectors, int count) {
+  Four four{};
+  if (vectors) {
+    const Quad quad = load<Quad>(at);
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i) four.x[i] = Single::open(quad.words[i]);
+  } else {
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i)
+      if (i < count) four.x[i] = Single::open(load<std::uint32_t>(at + sizeof(float) * i));
+  }
+  return four;
+}
+
+// NaNs are written as the canonical one.
+TUTTI_DEVICE void store_four(std::uint64_t at, const Four& four, bool vectors, int count) {
+  if (vectors) {
+    Quad quad;
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i) quad.words[i] = Single::close(four.x[i]);
+    store(at, quad);
+  } else {
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i)
+      if (i < count) store(at + sizeof(float) * i, Single::close(four.x[i]));
+  }
+}
+
+// Calls body(first element, how many of four) for all of [0, count), shared by all threads of the launch;
+// `turn` is the tile that this block takes next, and is what is left of it for the elements after these.
+template <class Body>
+TUTTI_DEVICE void in_fours(std::uint64_t count, std::uint64_t& turn, const Worker& worker,
+                           Body body) {
+  const auto tile = static_cast<std::uint64_t>(kGroupOfFour) * worker.count;
+  const std::uint64_t tiles = (count + tile - 1) / tile;
+  TUTTI_ROLLED
+  for (; turn < tiles; turn += worker.blocks) {
+    const std::uint64_t at = turn * tile + kGroupOfFour * static_cast<std::uint64_t>(worker.index);
+    if (at >= count) continue;
+    const std::uint64_t left = count - at;
+    body(at, left < kGroupOfFour ? static_cast<int>(left) : kGroupOfFour);
+  }
+  turn -= tiles;
+}
+
+// ---- updates
+
+TUTTI_DEVICE void update_four(const AdamWJob& job, const reduce::AdamWFactors& factors,
+                              std::uint64_t offset, bool vectors, int count) {
+  Four w = load_four(job.weights + offset, vectors, count);
+  const Four g = load_four(job.gradient + offset, vectors, count);
+  Four m = load_four(job.moments[0] + offset, vectors, count);
+  Four v = load_four(job.moments[1] + offset, vectors, count);
+  TUTTI_UNROLL
+  for (int i = 0; i < kGroupOfFour; ++i) {
+    const auto after = reduce::adamw_step<float>(factors, g.x[i], {w.x[i], m.x[i], v.x[i]},
+                                                 [](float x) { return square_root(x); });
+    w.x[i] = after.weight;
+    m.x[i] = after.exp_avg;
+    v.x[i] = after.exp_avg_sq;
+  }
+  store_four(job.weights + offset, w, vectors, count);
+  store_four(job.moments[0] + offset, m, vectors, count);
+  store_four(job.moments[1] + offset, v, vectors, count);
+}
+
+TUTTI_DEVICE void update_four(const SgdJob& job, const reduce::SgdFactors& factors,
+                              std::uint64_t offset, bool vectors, int count) {
+  Four w = load_four(job.weights + offset, vectors, count);
+  const Four g = load_four(job.gradient + offset, vectors, count);
+  Four b{};
+  if (!factors.first) b = load_four(job.moments[0] + offset, vectors, count);
+  TUTTI_UNROLL
+  for (int i = 0; i < kGroupOfFour; ++i) {
+    const reduce::SgdState<float> before{w.x[i], b.x[i]};
+    const auto after = factors.first ? reduce::sgd_step<true, float>(factors, g.x[i], before)
+                                     : reduce::sgd_step<false, float>(factors, g.x[i], before);
+    w.x[i] = after.weight;
+    b.x[i] = after.momentum;
+  }
+  store_four(job.weights + offset, w, vectors, count);
+  store_four(job.moments[0] + offset, b, vectors, count);
+}
+
+template <class Factors>
+TUTTI_DEVICE void run_update(const UpdateJob<Factors>& job, const Worker& worker) {
+  const bool alike =
+      (job.weights | job.gradient | job.moments[0] | job.moments[1]) % sizeof(Quad) == 0;
+  std::uint64_t turn = worker.block;
+  TUTTI_ROLLED
+  for (int i = 0; i < job.piece_count; ++i) {
+    const UpdatePiece& piece = job.pieces[i];
+    const bool vectors = alike && piece.first % kGroupOfFour == 0;
+    in_fours(piece.count, turn, worker, [&](std::uint64_t at, int count) {
+      update_four(job, job.factors[piece.factors], (piece.first + at) * sizeof(float),
+                  vectors && count == kGroupOfFour, count);
+    });
+  }
+}
+
+// ---- bf16
+
+TUTTI_DEVICE void run_narrow(const ConvertJob& job, const Worker& worker) {
+  const bool alike = job.from % sizeof(Quad) == 0 && job.to % sizeof(std::uint64_t) == 0;
+  std::uint64_t turn = worker.block;
+  in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
+    const std::uint64_t from = job.from + at * sizeof(float);
+    const std::uint64_t to = job.to + at * sizeof(std::uint16_t);
+    if (alike && count == kGroupOfFour) {
+      const Quad wide = load<Quad>(from);
+      std::uint64_t narrow = 0;
+      TUTTI_UNROLL
+      for (int i = 0; i < kGroupOfFour; ++i)
+        narrow |= static_cast<std::uint64_t>(reduce::lanes::narrow_bf16(wide.words[i])) << 16 * i;
+      store(to, narrow);
+    } else {
+      for (int i = 0; i < count; ++i)
+        store(to + sizeof(std::uint16_t) * i, static_cast<std::uint16_t>(reduce::lanes::narrow_bf16(
+                                                  load<std::uint32_t>(from + sizeof(float) * i))));
+    }
+  });
+}
+
+TUTTI_DEVICE void run_widen(const ConvertJob& job, const Worker& worker) {
+  const bool alike = job.to % sizeof(Quad) == 0 && job.from % sizeof(std::uint64_t) == 0;
+  std::uint64_t turn = worker.block;
+  in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
+    const std::uint64_t from = job.from + at * sizeof(std::uint16_t);
+    const std::uint64_t to = job.to + at * sizeof(float);
+    const auto widened = [](std::uint64_t bits) {
+      return reduce::lanes::widen_bf16(static_cast<std::uint32_t>(bits & 0xffff));
+    };
+    if (alike && count == kGroupOfFour) {
+      const auto narrow = load<std::uint64_t>(from);
+      Quad wide;
+      TUTTI_UNROLL
+      for (int i = 0; i < kGroupOfFour; ++i) wide.words[i] = widened(narrow >> 16 * i);
+      store(to, wide);
+    } else {
+      for (int i = 0; i < count; ++i)
+        store(to + sizeof(float) * i,
+              widened(load<std::uint16_t>(from + sizeof(std::uint16_t) * i)));
+    }
+  });
+}
+
+// ---- what is asked of gradients
+
+// The elements that lie before the first in memory count most: fetch_max keeps that one.
+TUTTI_DEVICE void report_not_finite(const InspectJob& job, std::uint64_t index) {
+  auto* findings = reinterpret_cast<GradientFindings*>(job.findings);
+  fetch_max(&findings->not_finite, job.count - index);
+}
+
+TUTTI_DEVICE void run_find_not_finite(const InspectJob& job, const Worker& worker) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  const bool alike = job.values % sizeof(Quad) == 0;
+  std::uint64_t first = job.count;
+  std::uint64_t turn = worker.block;
+  in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
+    const std::uint64_t from = job.values + at * sizeof(float);
+    Quad bits{};
+    if (alike && count == kGroupOfFour) {
+      bits = load<Quad>(from);
+    } else {
+      TUTTI_UNROLL
+      for (int i = 0; i < kGroupOfFour; ++i)
+        if (i < count) bits.words[i] = load<std::uint32_t>(from + sizeof(float) * i);
+    }
+    TUTTI_UNROLL
+    for (int i = kGroupOfFour; i-- > 0;)
+      if ((bits.words[i] & 0x7fffffff) >= kInfinity && at + i < first) first = at + i;
+  });
+  if (first < job.count) report_not_finite(job, first);
+}
+
+inline constexpr int kSquaresBlock = 64;
+
+// Σ x² of up to 64 elements, in f64: eight columns, each added downwards, then j and j + 4, j and j + 2,
+// 0 and 1. train::reference::block_squares says the same.
+TUTTI_DEVICE double squares_of_block(std::uint64_t values, int count) {
+  double columns[8] = {};
+  if (count == kSquaresBlock && values % sizeof(Quad) == 0) {
+    TUTTI_ROLLED
+    for (int row = 0; row < 8; ++row) {
+      const Quad halves[2] = {load<Quad>(values + 32 * row), load<Quad>(values + 32 * row + 16)};
+      TUTTI_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        const double x = Single::open(halves[i / 4].words[i % 4]);
+        columns[i] += x * x;
+      }
+    }
+  } else {
+    TUTTI_ROLLED
+    for (int row = 0; row < 8; ++row) {
+      TUTTI_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        if (8 * row + i >= count) continue;
+        const double x = Single::open(load<std::uint32_t>(values + sizeof(float) * (8 * row + i)));
+        columns[i] += x * x;
+      }
+    }
+  }
+  const double even = (columns[0] + columns[4]) + (columns[2] + columns[6]);
+  const double odd = (columns[1] + columns[5]) + (columns[3] + columns[7]);
+  return even + odd;
+}
+
+// Limbs of a block of threads.
+struct SharedLimbs {
+  std::uint64_t limbs[reduce::kLimbs];
+};
+
+// Adds to three limbs at once for as long as the same three are hit, as squares of like size do.
+class LimbAdder {
+ public:
+  TUTTI_DEVICE explicit LimbAdder(SharedLimbs& shared) : shared_(shared) {}
+  TUTTI_DEVICE void add(const reduce::LimbParts& more) {
+    if (more.limb != held_.limb) {
+      flush();
+      held_.limb = more.limb;
+    }
+    TUTTI_UNROLL
+    for (int i = 0; i < 3; ++i) held_.parts[i] += more.parts[i];
+  }
+  TUTTI_DEVICE void flush() {
+    TUTTI_UNROLL
+    for (int i = 0; i < 3; ++i) {
+      if (held_.parts[i] != 0) fetch_add(&shared_.limbs[held_.limb + i], held_.parts[i]);
+      held_.parts[i] = 0;
+    }
+  }
+
+ private:
+  SharedLimbs& shared_;
+  reduce::LimbParts held_{0, {0, 0, 0}};
+};
+
+TUTTI_DEVICE void run_sum_squares(const InspectJob& job, SharedLimbs& shared,
+                                  const Worker& worker) {
+  for (int i = worker.index; i < reduce::kLimbs; i += worker.count) shared.limbs[i] = 0;
+  worker.sync();
+  LimbAdder adder(shared);
+  std::uint64_t first = job.count;
+  const auto width = static_cast<std::uint64_t>(worker.count);
+  const std::uint64_t blocks = (job.count + kSquaresBlock - 1) / kSquaresBlock;
+  TUTTI_ROLLED
+  for (std::uint64_t block = worker.block * width + worker.index; block < blocks;
+       block += width * worker.blocks) {
+    const std::uint64_t at = block * kSquaresBlock;
+    const std::uint64_t left = job.count - at;
+    const double sum =
+        squares_of_block(job.values + at * sizeof(float),
+                         left < kSquaresBlock ? static_cast<int>(left) : kSquaresBlock);
+    if (sum == 0) continue;
+    if (!(sum - sum == 0)) {  // NaN or infinite
+      if (at < first) first = at;
+      continue;
+    }
+    adder.add(reduce::limb_parts(reduce::lanes::as<std::uint64_t>(sum)));
+  }
+  adder.flush();
+  worker.sync();
+  auto* findings = reinterpret_cast<GradientFindings*>(job.findings);
+  for (int i = worker.index; i < reduce::kLimbs; i += worker.count)
+    if (shared.limbs[i] != 0) fetch_add(&findings->limbs[i], shared.limbs[i]);
+  if (first < job.count) report_not_finite(job, first);
+}
+
+}  // namespace tutti::cuda::kernels
