@@ -12,7 +12,8 @@ RESULT = {"collective": str, "ranks": int, "transport": str, "memory": str, "alg
           "dtype": str, "op": str, "bytes": int, "count": int, "in_place": bool, "time_us": dict,
           "algbw_gbs": NUMBER, "busbw_gbs": NUMBER, "predicted_us": (*NUMBER, type(None)),
           "floor_share": (*NUMBER, type(None)), "cpu_s_per_gb": (*NUMBER, type(None)),
-          "wrong": int}
+          "wrong": int,
+          "device": str, "meeting": type(None), "host_us": type(None)}
 QUICK = ("-b", "4", "-e", "4K", "-f", "32", "--budget", "2ms")
 
 

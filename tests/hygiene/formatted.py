@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 PLACES = ("include", "src", "tool", "apps", "bindings", "examples", "bench", "tests")
-CODE = {".hpp", ".h", ".cpp", ".c"}
+CODE = {".hpp", ".h", ".cpp", ".c", ".cu", ".cuh"}
 COMMENTED = CODE | {".def", ".py", ".sh", ".js", ".cmake", ".txt"}
 SKIPPED = 77
 

@@ -17,11 +17,12 @@ LOOKS_AT_THE_MACHINE = {"src/topology/discover.cpp", "src/topology/interfaces.cp
 IMPURE_HEADERS = re.compile(
     r"thread|mutex|shared_mutex|condition_variable|fstream|filesystem|unistd\.h|sys/.*|fcntl\.h|"
     r"netinet/.*|arpa/.*|ctime|time\.h")
-FOREIGN_HEADERS = re.compile(r"(cuda.*|nccl\.h|rdma/.*|torch/.*)$")
-FOREIGN_HOMES = ("src/transport/cuda/", "src/transport/ofi/", "bindings/", "apps/")
+# Each with the folders that may include it. Our own room of that name is "cuda/…".
+FOREIGN_HEADERS = ((re.compile(r"cuda[^/]*\.h"), ("src/cuda/", "examples/")),
+                   (re.compile(r"nccl\.h|rdma/.*|torch/.*"), ("src/transport/ofi/", "bindings/", "apps/")))
 ONE_FOLDER = {"examples", "apps", "bindings"}  # programs of one folder may name a neighbour barely
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-SOURCES = {".hpp", ".h", ".cpp", ".c", ".def"}
+SOURCES = {".hpp", ".h", ".cpp", ".c", ".def", ".cu", ".cuh"}
 
 
 class Rules:
@@ -85,8 +86,9 @@ def breaches(root, rules):
 
 def judge(path, quoted, target, rules):
     """What is wrong with `path` including `target`, or None."""
-    if FOREIGN_HEADERS.match(target) and not str(path).startswith(FOREIGN_HOMES):
-        return f"<{target}> belongs into {', '.join(FOREIGN_HOMES)} alone"
+    for headers, homes in FOREIGN_HEADERS:
+        if headers.fullmatch(target) and not str(path).startswith(homes):
+            return f"<{target}> belongs into {', '.join(homes)} alone"
     if path.parts[0] == "include":
         if quoted and not target.startswith("tutti/"):
             return f"a public header includes \"{target}\", which is not installed"
@@ -125,11 +127,16 @@ PLANTED = {  # file -> (text, what the complaint must say)
     "src/attic/planted.cpp": ('#include "core/check.hpp"\n', "'attic' is not in docs/map.md"),
     "examples/planted.cpp": ('#include "engine/engine.hpp"\n', "examples may not include engine"),
     "include/tutti/planted.hpp": ('#include "core/check.hpp"\n', "which is not installed"),
-    "src/group/planted.cpp": ("#include <cuda_runtime.h>\n", "belongs into"),
+    "src/group/planted.cpp": ("#include <cuda_runtime.h>\n", "belongs into src/cuda/"),
+    "src/engine/planted_too.cpp": ("#include <cuda.h>\n", "belongs into src/cuda/"),
+    "src/cuda/planted.cu": ('#include "engine/engine.hpp"\n', "cuda may not include engine"),
+    "src/reduce/planted.cpp": ('#include "cuda/device.hpp"\n', "reduce may not include cuda"),
 }
 HARMLESS = {
     "src/group/fine.cpp": '#include "engine/engine.hpp"\n#include "tutti/group.hpp"\n',
     "src/train/fine.cpp": '#include "tutti/group.hpp"\n#include "reduce/fold.hpp"\n',
+    "src/cuda/fine.cpp": '#include <cuda.h>\n#include "cuda/device.hpp"\n#include "reduce/fold.hpp"\n',
+    "src/engine/fine.cpp": '#include "cuda/device.hpp"\n',
     "src/tuner/fine.cpp": '#include "schedule/schedule.hpp"\n#include <vector>\n',
 }
 

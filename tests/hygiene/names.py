@@ -15,6 +15,13 @@ import tempfile
 # Name: why several rooms may define it.
 SHARED = {
     "DataParallel": "the layer, and the same for torch modules: one notion, two languages of tensors",
+    "Device": "what memory a buffer is in, and the GPU itself: the one says which the other is",
+    "Event": "what a recorder notes, and CUDA's word for a mark in a stream",
+    "Fault": "a number that is not finite, and what a kernel found: neither room sees the other's",
+    "Meeting": "where ranks of a bench, and where those in kernels meet: one notion, two machines",
+    "Memory": "what a job needs of it, and a piece of a GPU's",
+    "Place": "where a chunk lies: in a program's spaces, and in a GPU's addresses",
+    "Stream": "a message's way, and CUDA's word for a queue of work",
     "Work": "an operation under way, and the same as torch wants it: c10d's own word",
 }
 

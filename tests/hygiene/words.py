@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PLACES = ("include", "src", "tool", "examples", "bench")  # tests may use a wrong name on purpose
-SOURCES = {".hpp", ".h", ".cpp", ".c", ".def", ".py", ".sh", ".txt"}
+SOURCES = {".hpp", ".h", ".cpp", ".c", ".cu", ".cuh", ".def", ".py", ".sh", ".txt"}
 # Not spelled out, so that this file passes its own test.
 RULES = [
     # Names of another library, and Megatron's flag, are not ours to choose.

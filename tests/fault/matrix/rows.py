@@ -83,7 +83,7 @@ def liveness_rows():
               SILENT_S, words="seconds=30", act=actions.stop(None), transports=BOTH, environment=live,
               flags=("--grace", "0.5"), heavy=False)
     yield Row("slow-rank", "rank 1 gets 2 % of a core by a cpu cgroup", fine(says=("rank 1",)), 45,
-              words="seconds=8 op=all_reduce:ring count=8388608", settings=("cpu=0.02",), act=actions.slow_down, transports=BOTH,
+              words="seconds=8 op=all_reduce:ring count=20971520", settings=("cpu=0.02",), act=actions.slow_down, transports=BOTH,
               environment=live, heavy=False)
     yield Row("stuck-compute", "rank 1 computes for 6 s, calls may take 2 s",
               Expect(code="timed_out", culprit=1, exit_code=3, first_failure=-1, late=(1,)), 4.0,
