@@ -1,5 +1,7 @@
 #include "train/stopwatch.hpp"
 
+#include <algorithm>
+
 namespace tutti::train {
 
 std::string_view Stopwatch::name_of(StepPhase phase) {
@@ -123,7 +125,8 @@ void Stopwatch::add_phase(const NotedPhase& noted, StepTimes& times) {
   }
 }
 
-// The callback of a collective that was waited for may still be on its way.
+// The callback of a collective that was waited for may still be on its way, and whoever notes its end may be
+// late: what waited for it found it done.
 CollectiveTimes Stopwatch::times_of(const NotedCollective& noted) {
   CollectiveTimes times = noted.times;
   times.joined = workplace_->ns_of(noted.joined);
@@ -136,6 +139,7 @@ CollectiveTimes Stopwatch::times_of(const NotedCollective& noted) {
     times.done = workplace_->ns_of(noted.done);
   else
     times.done = called != 0 ? called : times.wait_end;
+  if (noted.waited) times.done = std::min(times.done, times.wait_end);
   return times;
 }
 

@@ -150,6 +150,30 @@ class JobTest(LaunchTest):
         for client in clients:
             client.close()
 
+    def test_a_crowd_at_the_door_is_waited_for(self):
+        job = self.start_job()
+        self.wait_for_waiting()
+        path, = self.sockets()
+        os.kill(job.pid, signal.SIGSTOP)
+        crowd = []
+        try:
+            while True:
+                crowd.append(socket.socket(socket.AF_UNIX))
+                crowd[-1].setblocking(False)
+                crowd[-1].connect(path)
+        except BlockingIOError:
+            pass  # no room left
+        looker = self.start("show", "job", "--once", "--json")
+        time.sleep(0.2)  # it finds the door crowded; were it later, it would merely find it free
+        os.kill(job.pid, signal.SIGCONT)
+        answer, complaint = looker.communicate(timeout=LIMIT)
+        for client in crowd:
+            client.close()
+        self.assertEqual(looker.returncode, 0, complaint)
+        self.assertEqual(len(json.loads(answer)["ranks"]), 3)
+        self.open_gate()
+        self.assertEqual(job.wait(LIMIT), 0)
+
     def test_a_secret_is_not_told(self):
         job = self.start_job()
         self.wait_for_waiting()

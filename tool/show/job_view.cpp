@@ -108,8 +108,13 @@ Result<JobLine> JobLine::connect(const std::string& path) {
   auto end = make_job_end(path);
   if (!end.ok()) return end.status();
   Descriptor& socket = end->socket;
-  if (::connect(socket.get(), end->where(), sizeof end->address) != 0)
-    return errno_status(fmt::format("cannot connect to {}", path));
+  const Nanoseconds deadline = deadline_after(steady_clock().now(), kPatience);
+  while (::connect(socket.get(), end->where(), sizeof end->address) != 0) {
+    // Others stand at the launcher's door: a Unix socket says so instead of letting us wait.
+    if (errno != EAGAIN || steady_clock().now() >= deadline)
+      return errno_status(fmt::format("cannot connect to {}", path));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   const auto peer = peer_credentials(socket.get());
   if (!peer.ok()) return peer.status();
   if (peer->uid != ::geteuid() && peer->uid != 0)
