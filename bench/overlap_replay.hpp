@@ -35,7 +35,7 @@ inline double slowest(Group& group, double value) {
 class Replay {
  public:
   Replay(Group& group, std::vector<train::CollectiveTimes> collectives)
-      : group_(checked(group.duplicate("replay", ReductionOrder::rank))) {
+      : group_(checked(group.duplicate({"replay", ReductionOrder::rank}))) {
     for (const train::CollectiveTimes& one : collectives) {
       calls_.push_back(one);
       memory_.push_back(checked(group_->allocate(one.bytes)));

@@ -18,7 +18,7 @@ int main() {
 
   // On a group of its own: what ends in an error here cannot disturb the rest of the program.
   {
-    auto crossing = value_of(group->duplicate("crossing"));
+    auto crossing = value_of(group->duplicate({"crossing"}));
     tutti::CallOptions soon;
     soon.timeout = std::chrono::milliseconds(500);
     const auto status = crossing->send(tutti::ConstBuffer::of(mine), peer, /*tag=*/0, soon);

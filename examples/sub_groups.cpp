@@ -15,7 +15,7 @@ int main() {
   const bool lower = rank < lower_size;
 
   // Same color, same group; the key orders the ranks inside.
-  auto half = value_of(world->split(lower ? 0 : 1, /*key=*/rank, lower ? "lower" : "upper"));
+  auto half = value_of(world->split(lower ? 0 : 1, /*key=*/rank, {lower ? "lower" : "upper"}));
   say("rank %d is rank %d of %d in %s", rank, half->rank(), half->size(), half->name().c_str());
 
   float sum = static_cast<float>(rank);

@@ -180,7 +180,7 @@ class Trial {
 }  // namespace
 
 Status try_channel(tutti::Group& group, Rehearsal& rehearsal) {
-  auto own = group.duplicate("rehearsal", tutti::ReductionOrder::rank);
+  auto own = group.duplicate({"rehearsal", tutti::ReductionOrder::rank});
   if (!own.ok()) return own.status();
   return Trial(**own).run(rehearsal);
 }

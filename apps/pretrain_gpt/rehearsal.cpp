@@ -43,7 +43,7 @@ class Solo {
       : group_(group), flags_(flags), data_(data) {}
 
   Result<std::vector<SoloStep>> run(tutti::libtorch::Options options) {
-    auto alone = group_.split(group_.rank(), 0, "rehearsal");
+    auto alone = group_.split(group_.rank(), 0, {"rehearsal"});
     if (!alone.ok()) return alone.status();
     net_ = make_model(flags_);
     auto model = DataParallel::create(net_, {*alone, *alone}, std::move(options));

@@ -182,7 +182,7 @@ Status Trainer::catch_up() {
   is_newcomer_ = true;
   if (auto status = make_net(); !status.ok()) return status;
   const int self = group_->rank();
-  auto alone = group_->subgroup({&self, 1}, 0, "newcomer");
+  auto alone = group_->subgroup({&self, 1}, 0, {"newcomer"});
   if (!alone.ok()) return alone.status();
   auto model = DataParallel::create(net_, {*alone, *alone}, wrap_options(flags_));
   if (!model.ok()) return model.status();
@@ -209,7 +209,7 @@ Status Trainer::open_report() {
 // All that hangs on the group besides the model.
 Status Trainer::open_channels() {
   share_ = share_of_batch(flags_, group_->rank(), group_->size());
-  auto copy = group_->duplicate("validation", tutti::ReductionOrder::rank);
+  auto copy = group_->duplicate({"validation", tutti::ReductionOrder::rank});
   if (!copy.ok()) return copy.status();
   validation_group_ = *copy;
   auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);

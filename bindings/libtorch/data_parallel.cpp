@@ -96,7 +96,7 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
 
 Status DataParallel::State::copy_group_for_buffers(Group& group) {
   if (!options_.broadcast_buffers || module_->buffers().empty()) return {};
-  auto copy = group.duplicate("module buffers");
+  auto copy = group.duplicate({"module buffers"});
   if (!copy.ok()) return copy.status();
   buffer_group_ = *copy;
   return {};

@@ -32,6 +32,19 @@ tutti::ReductionOrder order_of(const std::string& word) {
   raise(tutti::Code::invalid_argument, "reduction_order is 'any' or 'rank', not '" + word + "'");
 }
 
+tutti::GroupSpec spec_of(const std::string& name, const std::optional<std::string>& order,
+                         const std::string& urgency) {
+  tutti::GroupSpec spec;
+  spec.name = name;
+  if (order) spec.reduction_order = order_of(*order);
+  for (const auto each : {tutti::Urgency::bulk, tutti::Urgency::normal, tutti::Urgency::urgent}) {
+    spec.urgency = each;
+    if (urgency == to_string(each)) return spec;
+  }
+  raise(tutti::Code::invalid_argument,
+        "urgency is 'bulk', 'normal' or 'urgent', not '" + urgency + "'");
+}
+
 GroupOptions options_of(int rank, int size, std::string name, const std::string& order,
                         std::optional<double> timeout, std::optional<double> join_timeout,
                         std::string secret, bool survives_losses) {
@@ -124,19 +137,23 @@ void bind_making(GroupClass& group) {
                     return made_by([&] { return Group::from_environment(options); });
                   })
       .def("split",
-           [](HeldGroup& self, int color, int key, const std::string& name) {
-             return made_from(self, [&](Group& g) { return g.split(color, key, name); });
+           [](HeldGroup& self, int color, int key, const std::string& name,
+              const std::optional<std::string>& order, const std::string& urgency) {
+             const auto spec = spec_of(name, order, urgency);
+             return made_from(self, [&](Group& g) { return g.split(color, key, spec); });
            })
       .def("subgroup",
            [](HeldGroup& self, const std::vector<int>& ranks, std::uint32_t tag,
-              const std::string& name) {
-             return made_from(self, [&](Group& g) { return g.subgroup(ranks, tag, name); });
+              const std::string& name, const std::optional<std::string>& order,
+              const std::string& urgency) {
+             const auto spec = spec_of(name, order, urgency);
+             return made_from(self, [&](Group& g) { return g.subgroup(ranks, tag, spec); });
            })
       .def("duplicate",
-           [](HeldGroup& self, const std::string& name, const std::optional<std::string>& word) {
-             std::optional<tutti::ReductionOrder> order;
-             if (word) order = order_of(*word);
-             return made_from(self, [&](Group& g) { return g.duplicate(name, order); });
+           [](HeldGroup& self, const std::string& name, const std::optional<std::string>& order,
+              const std::string& urgency) {
+             const auto spec = spec_of(name, order, urgency);
+             return made_from(self, [&](Group& g) { return g.duplicate(spec); });
            })
       .def("shrink",
            [](HeldGroup& self, const std::string& name, std::optional<double> timeout) {
@@ -178,6 +195,7 @@ void HeldGroup::close() {
 void bind_group(GroupClass& group) {
   bind_making(group);
   group.def("rank", [](HeldGroup& self) { return self.get()->rank(); })
+      .def("hosts", [](HeldGroup& self) { return self.get()->hosts(); })
       .def("size", [](HeldGroup& self) { return self.get()->size(); })
       .def("name", [](HeldGroup& self) { return self.get()->name(); })
       .def("reduction_order",

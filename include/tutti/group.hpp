@@ -54,6 +54,13 @@ struct GroupOptions {
   std::shared_ptr<const Extensions> extensions{};
 };
 
+// How a group that is made from another one differs from it. All its ranks say the same.
+struct GroupSpec {
+  std::string name{};                               // empty: made up from the other's
+  std::optional<ReductionOrder> reduction_order{};  // absent: as there
+  Urgency urgency = Urgency::normal;
+};
+
 // What the library expects an operation to cost.
 struct Prediction {
   std::chrono::nanoseconds time{0};            // on memory of any kind
@@ -93,17 +100,20 @@ class Group : public Collectives {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
   virtual ReductionOrder reduction_order() const = 0;
+  virtual Urgency urgency() const = 0;
+  // The host of each rank: those that share one have the same number; they are counted from 0 in
+  // the order of ranks.
+  virtual std::vector<int> hosts() const = 0;
 
   // New groups on the same links. `split` is called by all ranks: a negative color gets none (a
   // null group), others are ordered by key, ties by old rank. `subgroup` is called by its members
   // only, with the same list and tag on each, and waits for the others for `timeout` (0: this
-  // group's). `duplicate` is called by all ranks; its reductions fold in `order`, absent: as here.
-  virtual Result<std::shared_ptr<Group>> split(int color, int key, std::string name = "") = 0;
+  // group's). `duplicate` is called by all ranks.
+  virtual Result<std::shared_ptr<Group>> split(int color, int key, GroupSpec spec = {}) = 0;
   virtual Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                                  std::string name = "",
+                                                  GroupSpec spec = {},
                                                   std::chrono::nanoseconds timeout = {}) = 0;
-  virtual Result<std::shared_ptr<Group>> duplicate(
-      std::string name = "", std::optional<ReductionOrder> order = std::nullopt) = 0;
+  virtual Result<std::shared_ptr<Group>> duplicate(GroupSpec spec = {}) = 0;
 
   // The survivors of this group's failure go on in a new, smaller one on the same links; `name`
   // empty: under the same name. All that are left call it, and agree on who they are, also when more

@@ -101,6 +101,12 @@ typedef enum tutti_reduction_order {
   TUTTI_ORDER_RANK,
   TUTTI_ORDER_WIDTH = 0x7fffffff
 } tutti_reduction_order;
+typedef enum tutti_urgency {
+  TUTTI_BULK,
+  TUTTI_NORMAL,
+  TUTTI_URGENT,
+  TUTTI_URGENCY_WIDTH = 0x7fffffff
+} tutti_urgency;
 typedef enum tutti_device { TUTTI_CPU, TUTTI_CUDA, TUTTI_DEVICE_WIDTH = 0x7fffffff } tutti_device;
 
 /* The printed word, or "unknown". */
@@ -200,14 +206,27 @@ TUTTI_API int tutti_group_rank(const tutti_group* group); /* -1 for NULL */
 TUTTI_API int tutti_group_size(const tutti_group* group); /* 0 for NULL */
 TUTTI_API const char* tutti_group_name(const tutti_group* group);
 
-/* By all ranks; a negative color gets no group: ok and NULL. `name` may be NULL everywhere. */
+/* How a group that is made from another one differs from it; NULL instead of one: not at all. */
+typedef struct tutti_group_spec {
+  size_t size;
+  const char* name;      /* NULL: made up from the other's */
+  int reduction_order;   /* a tutti_reduction_order; -1: as in the other */
+  tutti_urgency urgency; /* which of a rank's groups goes first; see Urgency in types.hpp */
+} tutti_group_spec;
+#define TUTTI_GROUP_SPEC_INIT \
+  { sizeof(tutti_group_spec), NULL, -1, TUTTI_NORMAL }
+
+/* By all ranks; a negative color gets no group: ok and NULL. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_split(tutti_group* group, int color, int key,
-                                                          const char* name, tutti_group** part);
+                                                          const tutti_group_spec* spec,
+                                                          tutti_group** part);
 /* By the members alone, with the same list and tag on each. */
 TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_subgroup(tutti_group* group, const int* ranks,
                                                              size_t rank_count, uint32_t tag,
-                                                             const char* name, tutti_group** part);
-TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_duplicate(tutti_group* group, const char* name,
+                                                             const tutti_group_spec* spec,
+                                                             tutti_group** part);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_group_duplicate(tutti_group* group,
+                                                              const tutti_group_spec* spec,
                                                               tutti_group** copy);
 /* By all that are left of a failed group: a new one of them. Ranks that do not come within `timeout_ns`
  * (0: the group's) count as lost, and get TUTTI_PEER_LOST when they come later. */

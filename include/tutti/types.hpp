@@ -117,5 +117,11 @@ std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;
 enum class ReductionOrder : std::uint8_t { any, rank };
 std::string_view to_string(ReductionOrder order) noexcept;
 
+// Which of a rank's groups goes first where several want the same link or core.
+//   bulk    gives way to all others: buckets of gradients and weights
+//   urgent  goes before all others: activations that a stage waits for, decisions, metrics
+enum class Urgency : std::uint8_t { bulk, normal, urgent };
+std::string_view to_string(Urgency urgency) noexcept;
+
 }  // namespace v1
 }  // namespace tutti

@@ -25,6 +25,21 @@ Result<GroupOptions> group_options_of(const tutti_group_options* from) {
   return options;
 }
 
+Result<GroupSpec> spec_of(const tutti_group_spec* from) {
+  GroupSpec spec;
+  if (from == nullptr) return spec;
+  tutti_group_spec given = TUTTI_GROUP_SPEC_INIT;
+  if (Status status = capi::take(from, "spec", &given); !status.ok()) return status;
+  if (Status status = capi::check_enum(given.urgency, 3, "urgency"); !status.ok()) return status;
+  spec.name = capi::text_or_empty(given.name);
+  spec.urgency = static_cast<Urgency>(given.urgency);
+  if (given.reduction_order == -1) return spec;
+  const auto order = static_cast<tutti_reduction_order>(given.reduction_order);
+  if (Status status = capi::check_enum(order, 2, "reduction_order"); !status.ok()) return status;
+  spec.reduction_order = static_cast<ReductionOrder>(order);
+  return spec;
+}
+
 // A split that leaves this rank out, or a grow that nobody waits for, is ok with a null group, and
 // gives no handle.
 Status hand_out(Result<std::shared_ptr<Group>> made, tutti_group** out) {
@@ -91,27 +106,32 @@ const char* tutti_group_name(const tutti_group* group) {
   return group == nullptr ? "" : group->group->name().c_str();
 }
 
-tutti_status* tutti_group_split(tutti_group* group, int color, int key, const char* name,
-                                tutti_group** part) {
-  return with_group(group, part, [&](Group& whole) {
+tutti_status* tutti_group_split(tutti_group* group, int color, int key,
+                                const tutti_group_spec* spec, tutti_group** part) {
+  return with_group(group, part, [&](Group& whole) -> Status {
     *part = nullptr;
-    return hand_out(whole.split(color, key, capi::text_or_empty(name)), part);
+    const auto made = spec_of(spec);
+    return made.ok() ? hand_out(whole.split(color, key, *made), part) : made.status();
   });
 }
 
 tutti_status* tutti_group_subgroup(tutti_group* group, const int* ranks, size_t rank_count,
-                                   uint32_t tag, const char* name, tutti_group** part) {
+                                   uint32_t tag, const tutti_group_spec* spec, tutti_group** part) {
   return with_group(group, part, [&](Group& whole) -> Status {
     *part = nullptr;
     if (ranks == nullptr) return null_argument("ranks");
-    return hand_out(whole.subgroup({ranks, rank_count}, tag, capi::text_or_empty(name)), part);
+    const auto made = spec_of(spec);
+    if (!made.ok()) return made.status();
+    return hand_out(whole.subgroup({ranks, rank_count}, tag, *made), part);
   });
 }
 
-tutti_status* tutti_group_duplicate(tutti_group* group, const char* name, tutti_group** copy) {
-  return with_group(group, copy, [&](Group& whole) {
+tutti_status* tutti_group_duplicate(tutti_group* group, const tutti_group_spec* spec,
+                                    tutti_group** copy) {
+  return with_group(group, copy, [&](Group& whole) -> Status {
     *copy = nullptr;
-    return hand_out(whole.duplicate(capi::text_or_empty(name)), copy);
+    const auto made = spec_of(spec);
+    return made.ok() ? hand_out(whole.duplicate(*made), copy) : made.status();
   });
 }
 

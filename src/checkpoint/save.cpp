@@ -94,7 +94,7 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
 }
 
 Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::create(Group& group) {
-  auto own = group.duplicate("checkpoints");
+  auto own = group.duplicate({.name = "checkpoints", .urgency = Urgency::bulk});
   if (!own.ok()) return own.status().annotate("the writer of checkpoints");
   return std::unique_ptr<CheckpointWriter>(new checkpoint::ThreadWriter(*std::move(own)));
 }

@@ -85,5 +85,14 @@ std::string_view to_string(ReductionOrder order) noexcept {
   return order == ReductionOrder::any ? "any" : "rank";
 }
 
+std::string_view to_string(Urgency urgency) noexcept {
+  switch (urgency) {
+    case Urgency::bulk: return "bulk";
+    case Urgency::normal: return "normal";
+    case Urgency::urgent: return "urgent";
+  }
+  return "?";
+}
+
 }  // namespace v1
 }  // namespace tutti

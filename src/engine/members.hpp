@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/endpoint.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::engine {
 
@@ -17,6 +18,7 @@ struct ChannelOptions {
   std::vector<int> members;  // world rank of each group rank
   int rank = 0;              // of this process, in the group
   std::vector<int> host_of;  // host of each group rank
+  Urgency urgency = Urgency::normal;
 };
 
 class Members {

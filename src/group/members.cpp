@@ -19,22 +19,22 @@ struct RankGroup::Ballot {
   std::uint32_t next_channel = 0;
   Division division = Division::split;
   ReductionOrder order = ReductionOrder::any;
+  Urgency urgency = Urgency::normal;
   std::uint8_t has_device = 0;  // its group is prepared for device memory
-  std::uint8_t spare = 0;
   std::uint64_t name_hash = 0;
   char name[40] = {};  // as much of it as there is room for
 
   static Ballot of(Division division, int color, int key, std::uint32_t next_channel,
-                   ReductionOrder order, bool has_device, const std::string& name) {
+                   const GroupSpec& spec, bool has_device) {
     Ballot ballot{color,
                   key,
                   next_channel,
                   division,
-                  order,
+                  *spec.reduction_order,
+                  spec.urgency,
                   has_device,
-                  0,
-                  engine::fnv1a(name.data(), name.size())};
-    name.copy(ballot.name, sizeof ballot.name);
+                  engine::fnv1a(spec.name.data(), spec.name.size())};
+    spec.name.copy(ballot.name, sizeof ballot.name);
     return ballot;
   }
 
@@ -45,8 +45,9 @@ struct RankGroup::Ballot {
                                    : fmt::format("'{}…' #{:016x}", shown, name_hash);
     const std::string kind =
         division == Division::split ? fmt::format("split(color {}", color) : "duplicate(";
-    return fmt::format("{}{}name {}, reduction order {})", kind,
-                       division == Division::split ? ", " : "", called, to_string(order));
+    return fmt::format("{}{}name {}, reduction order {}, {})", kind,
+                       division == Division::split ? ", " : "", called, to_string(order),
+                       to_string(urgency));
   }
 };
 
@@ -62,12 +63,25 @@ Status RankGroup::find_difference(std::string_view about,
   return {Code::mismatch, fmt::format("{}: {}", about, found.table), {rank(), found.culprit, 0}};
 }
 
-Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, std::string name,
-                                                   const std::vector<int>& ranks,
-                                                   ReductionOrder order, Start start) {
+std::vector<int> RankGroup::hosts() const {
+  std::map<int, int> numbers;
+  std::vector<int> hosts;
+  for (const int host : setting_.host_of)
+    hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
+  return hosts;
+}
+
+GroupSpec RankGroup::completed(GroupSpec spec) const {
+  if (!spec.reduction_order) spec.reduction_order = setting_.order;
+  return spec;
+}
+
+Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, GroupSpec spec,
+                                                   const std::vector<int>& ranks, Start start) {
   engine::ChannelOptions options;
   options.id = id;
-  options.name = std::move(name);
+  options.name = std::move(spec.name);
+  options.urgency = spec.urgency;
   for (int rank : ranks) {
     options.members.push_back(channel_->options().members[static_cast<std::size_t>(rank)]);
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
@@ -76,7 +90,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, std::string
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();
   if (start != Start::as_heir) channel_->bring_up(channel);
-  auto group = std::make_shared<RankGroup>(world_, channel, order);
+  auto group = std::make_shared<RankGroup>(world_, channel, *spec.reduction_order);
   // A rank that had it already may have ended it by now: then it exists, and every call on it says
   // why it failed.
   Status status;
@@ -106,16 +120,15 @@ Status RankGroup::check_ballots(std::span<const Ballot> ballots) const {
   return status;
 }
 
-Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, std::string name) {
-  return guarded(
-      [&] { return divide(Division::split, color, key, std::move(name), setting_.order); });
+Result<std::shared_ptr<Group>> RankGroup::split(int color, int key, GroupSpec spec) {
+  return guarded([&] { return divide(Division::split, color, key, completed(std::move(spec))); });
 }
 
 Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, int key,
-                                                 std::string name, ReductionOrder order) {
+                                                 GroupSpec spec) {
   if (Status status = check_process(); !status.ok()) return status;
   auto ballots = gather_all(*this, Ballot::of(division, color, key, world_->engine().next_channel(),
-                                              order, channel_->device() != nullptr, name));
+                                              spec, channel_->device() != nullptr));
   if (!ballots.ok()) return ballots.status();
   if (Status status = check_ballots(*ballots); !status.ok()) return status;
   std::uint32_t id = 0;
@@ -135,15 +148,14 @@ Result<std::shared_ptr<Group>> RankGroup::divide(Division division, int color, i
     return (*ballots)[static_cast<std::size_t>(a)].key <
            (*ballots)[static_cast<std::size_t>(b)].key;
   });
-  if (name.empty()) name = fmt::format("{}/{}", this->name(), color);
-  return as_group(open(id, std::move(name), ranks, order, start));
+  if (spec.name.empty()) spec.name = fmt::format("{}/{}", name(), color);
+  return as_group(open(id, std::move(spec), ranks, start));
 }
 
-Result<std::shared_ptr<Group>> RankGroup::duplicate(std::string name,
-                                                    std::optional<ReductionOrder> order) {
-  if (name.empty()) name = this->name() + "/copy";
-  const ReductionOrder folds = order.value_or(setting_.order);
-  return guarded([&] { return divide(Division::duplicate, 0, rank(), std::move(name), folds); });
+Result<std::shared_ptr<Group>> RankGroup::duplicate(GroupSpec spec) {
+  if (spec.name.empty()) spec.name = name() + "/copy";
+  return guarded(
+      [&] { return divide(Division::duplicate, 0, rank(), completed(std::move(spec))); });
 }
 
 // ---- symmetric memory

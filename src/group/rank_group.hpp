@@ -31,6 +31,8 @@ class RankGroup final : public Group {
   int size() const override { return setting_.size; }
   const std::string& name() const override { return channel_->options().name; }
   ReductionOrder reduction_order() const override { return setting_.order; }
+  Urgency urgency() const override { return channel_->options().urgency; }
+  std::vector<int> hosts() const override;
 
   Status run(const Call& call) override;
   Work start(const Call& call) override;
@@ -38,12 +40,11 @@ class RankGroup final : public Group {
   Result<Received> exchange(std::span<const Transfer> transfers,
                             const CallOptions& options) override;
 
-  Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override;
+  Result<std::shared_ptr<Group>> split(int color, int key, GroupSpec spec) override;
   Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                          std::string name,
+                                          GroupSpec spec,
                                           std::chrono::nanoseconds timeout) override;
-  Result<std::shared_ptr<Group>> duplicate(std::string name,
-                                           std::optional<ReductionOrder> order) override;
+  Result<std::shared_ptr<Group>> duplicate(GroupSpec spec) override;
   Result<std::shared_ptr<Group>> shrink(std::string name,
                                         std::chrono::nanoseconds timeout) override;
   Result<std::shared_ptr<Group>> grow(std::shared_ptr<Store> store, int most,
@@ -109,13 +110,14 @@ class RankGroup final : public Group {
   // A new group of some of this one's ranks. as_heir: this one has failed, and its failure is none of
   // the new group's. on_device: all of its ranks are prepared for device memory in this one.
   enum class Start : std::uint8_t { plain, as_heir, on_device };
-  Result<std::shared_ptr<RankGroup>> open(std::uint32_t id, std::string name,
-                                          const std::vector<int>& ranks, ReductionOrder order,
+  Result<std::shared_ptr<RankGroup>> open(std::uint32_t id, GroupSpec spec,
+                                          const std::vector<int>& ranks,
                                           Start start = Start::plain);
+  // With nothing left open but the name.
+  GroupSpec completed(GroupSpec spec) const;
   enum class Division : std::uint8_t { split, duplicate };
   struct Ballot;
-  Result<std::shared_ptr<Group>> divide(Division division, int color, int key, std::string name,
-                                        ReductionOrder order);
+  Result<std::shared_ptr<Group>> divide(Division division, int color, int key, GroupSpec spec);
   Status check_ballots(std::span<const Ballot> ballots) const;
   // Code::mismatch with a table of who said what, the same on all ranks; ok if all said the same.
   Status find_difference(std::string_view about, const std::vector<engine::Said>& said) const;

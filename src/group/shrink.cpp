@@ -33,8 +33,8 @@ Result<std::shared_ptr<Group>> RankGroup::shrink(std::string name,
   if (Status status = agree_on_survivors(patience); !status.ok()) return status;
   cut_off_the_lost();
   const engine::Survivors& survivors = channel_->survivors();
-  auto made =
-      open(survivors.opinion().channel, name, survivors.ranks(), setting_.order, Start::as_heir);
+  auto made = open(survivors.opinion().channel, {name, setting_.order, urgency()},
+                   survivors.ranks(), Start::as_heir);
   if (survivors.is_excluded()) return channel_->exclusion();
   if (!made.ok()) return made.status();
   // Somebody died since they agreed. All that are left of the new group hear of it, and shrink it.

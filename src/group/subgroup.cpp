@@ -34,18 +34,17 @@ constexpr std::size_t kMostListed = 100;
 constexpr std::size_t kMostOfName = 500;
 
 // What one rank calls for: equal words, equal groups.
-std::string words_of(std::span<const int> ranks, std::uint32_t tag, const std::string& name,
-                     ReductionOrder order) {
+std::string words_of(std::span<const int> ranks, std::uint32_t tag, const GroupSpec& spec) {
   const auto shown = ranks.first(std::min(ranks.size(), kMostListed));
   std::string list = fmt::format("{}", fmt::join(shown, ", "));
   if (shown.size() < ranks.size())
     list += fmt::format(" … {} ranks #{:016x}", ranks.size(),
                         engine::fnv1a(ranks.data(), ranks.size_bytes()));
-  std::string called = name.substr(0, kMostOfName);
-  if (called.size() < name.size())
-    called += fmt::format("… #{:016x}", engine::fnv1a(name.data(), name.size()));
-  return fmt::format("subgroup({{{}}}, tag {}, name '{}', reduction order {})", list, tag, called,
-                     to_string(order));
+  std::string called = spec.name.substr(0, kMostOfName);
+  if (called.size() < spec.name.size())
+    called += fmt::format("… #{:016x}", engine::fnv1a(spec.name.data(), spec.name.size()));
+  return fmt::format("subgroup({{{}}}, tag {}, name '{}', reduction order {}, {})", list, tag,
+                     called, to_string(*spec.reduction_order), to_string(spec.urgency));
 }
 
 struct GroupReport {
@@ -74,16 +73,16 @@ struct GroupReport {
 class Assembly {
  public:
   Assembly(World& world, engine::Channel& channel, std::span<const int> ranks, std::uint32_t tag,
-           const std::string& name, ReductionOrder order, Nanoseconds timeout)
+           const GroupSpec& spec, Nanoseconds timeout)
       : world_(world),
         channel_(channel),
         meetings_(channel.meetings()),
         self_(channel.options().rank),
         tag_(tag),
-        name_(name),
+        name_(spec.name),
         timeout_(timeout),
         mine_{world.engine().next_channel(), channel.device() != nullptr,
-              words_of(ranks, tag, name, order)} {
+              words_of(ranks, tag, spec)} {
     for (const int each : ranks)
       if (each != self_) others_.push_back(each);
     std::sort(others_.begin(), others_.end());
@@ -254,16 +253,16 @@ Status RankGroup::check_list(std::span<const int> ranks) const {
 }
 
 Result<std::shared_ptr<Group>> RankGroup::subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                                   std::string name,
+                                                   GroupSpec spec,
                                                    std::chrono::nanoseconds timeout) {
   if (Status status = check_process(); !status.ok()) return status;
   if (Status status = check_list(ranks); !status.ok()) return status;
-  if (name.empty()) name = fmt::format("{}/list{}", this->name(), tag);
+  spec = completed(std::move(spec));
+  if (spec.name.empty()) spec.name = fmt::format("{}/list{}", name(), tag);
   if (timeout.count() <= 0) timeout = setting_.config->timeout;
-  const auto agreed =
-      Assembly(*world_, *channel_, ranks, tag, name, setting_.order, timeout).agree();
+  const auto agreed = Assembly(*world_, *channel_, ranks, tag, spec, timeout).agree();
   if (!agreed.ok()) return agreed.status();
-  return as_group(open(agreed->id, std::move(name), {ranks.begin(), ranks.end()}, setting_.order,
+  return as_group(open(agreed->id, std::move(spec), {ranks.begin(), ranks.end()},
                        agreed->has_device ? Start::on_device : Start::plain));
 }
 

@@ -245,7 +245,7 @@ Result<std::unique_ptr<WeightReceiver>> make_receiver(Group& group, int trainer,
   }
   const int pair[] = {trainer, group.rank()};
   auto made =
-      group.subgroup(pair, kPairTag, fmt::format("{}/weights to {}", group.name(), group.rank()));
+      group.subgroup(pair, kPairTag, {fmt::format("{}/weights to {}", group.name(), group.rank())});
   if (!made.ok())
     return made.status().annotate(fmt::format("receiving weights from rank {}", trainer));
   return std::unique_ptr<WeightReceiver>(

@@ -230,7 +230,8 @@ Result<std::unique_ptr<WeightSender>> make_sender(Group& group, int trainer,
   std::vector<Recipient> recipients;
   for (const int rank : receivers) {
     const int pair[] = {trainer, rank};
-    auto made = group.subgroup(pair, kPairTag, fmt::format("{}/weights to {}", group.name(), rank));
+    auto made =
+        group.subgroup(pair, kPairTag, {fmt::format("{}/weights to {}", group.name(), rank)});
     if (!made.ok())
       return made.status().annotate(fmt::format("handing over weights to rank {}", rank));
     recipients.push_back({rank, *std::move(made), nullptr});

@@ -3,7 +3,7 @@
 namespace tutti::train {
 
 Result<std::unique_ptr<Buddy>> Buddy::create(Group& group, std::size_t floats) {
-  auto own = group.duplicate(group.name() + "/buddies");
+  auto own = group.duplicate({.name = group.name() + "/buddies", .urgency = Urgency::bulk});
   if (!own.ok()) return own.status().annotate("copies of shards");
   return std::unique_ptr<Buddy>(new Buddy(*std::move(own), floats));
 }

@@ -175,7 +175,7 @@ std::optional<double> Metrics::find(std::string_view name) const {
 }
 
 Result<std::unique_ptr<MetricsBus>> MetricsBus::create(Group& group, bool asynchronous) {
-  auto own = group.duplicate("metrics", ReductionOrder::rank);
+  auto own = group.duplicate({"metrics", ReductionOrder::rank, Urgency::urgent});
   if (!own.ok()) return own.status().annotate("the metrics bus");
   return std::unique_ptr<MetricsBus>(new FusedBus(std::move(*own), asynchronous));
 }

@@ -75,7 +75,7 @@ Result<std::unique_ptr<NormGroup>> NormGroup::create(Group& data, Group& norm) {
   if (status = agree(norm, compare_within(data, keys)); !status.ok()) return status;
   if (std::count(keys.begin(), keys.end(), *key) == norm.size())
     return std::unique_ptr<NormGroup>();
-  auto group = norm.duplicate(norm.name() + "/norm", ReductionOrder::rank);
+  auto group = norm.duplicate({norm.name() + "/norm", ReductionOrder::rank, Urgency::urgent});
   if (!group.ok()) return group.status();
   return std::unique_ptr<NormGroup>(new NormGroup(*std::move(group), keys));
 }

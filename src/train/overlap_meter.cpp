@@ -116,7 +116,7 @@ Result<StepOverlap> GatheringMeter::compare(const PendingStep& step) const {
 }  // namespace
 
 Result<std::unique_ptr<OverlapMeter>> OverlapMeter::create(Group& group) {
-  auto own = group.duplicate("step times");
+  auto own = group.duplicate({"step times"});
   if (!own.ok()) return own.status().annotate("the overlap meter");
   auto offsets = measure_offsets(**own, clock_identity(), steady_clock());
   if (!offsets.ok()) return offsets.status().annotate("clock offsets of the overlap meter");

@@ -86,6 +86,10 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
   return "?";
 }
 
+GroupSpec bucket_group_of(const Group& data) {
+  return {data.name() + "/buckets", ReductionOrder::rank, Urgency::bulk};
+}
+
 Status DataParallel::read(const ConstBuffer& view, void* to) {
   if (view.bytes() > 0) std::memcpy(to, view.data, view.bytes());
   return {};
@@ -102,7 +106,7 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
   if (Status status = check_options(options); !status.ok()) return status;
   if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
     return status;
-  auto group = groups.data->duplicate(groups.data->name() + "/buckets", ReductionOrder::rank);
+  auto group = groups.data->duplicate(bucket_group_of(*groups.data));
   if (!group.ok()) return group.status();
   auto norm = make_norm_group(**group, groups);
   if (!norm.ok()) return norm.status();

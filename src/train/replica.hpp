@@ -32,6 +32,9 @@
 
 namespace tutti::train {
 
+// Of the copy that carries the buckets.
+GroupSpec bucket_group_of(const Group& data);
+
 class Replica final : public DataParallel {
  public:
   // `norm` is null where the norm is the data group's own.

@@ -10,6 +10,28 @@ static int sum_of_ones(tutti_group* group) {
   return one;
 }
 
+/* Lasts until the next call. */
+static const tutti_group_spec* called(const char* name) {
+  static tutti_group_spec spec = TUTTI_GROUP_SPEC_INIT;
+  spec.name = name;
+  return &spec;
+}
+
+static void check_specs(tutti_group* group) {
+  tutti_group* copy = NULL;
+  tutti_group_spec spec = TUTTI_GROUP_SPEC_INIT;
+  spec.reduction_order = TUTTI_ORDER_RANK;
+  spec.urgency = TUTTI_URGENT;
+  CHECK_OK(tutti_group_duplicate(group, &spec, &copy));
+  CHECK(sum_of_ones(copy) == tutti_group_size(group));
+  tutti_group_destroy(copy);
+  spec.reduction_order = 99;
+  CHECK_CODE(tutti_group_duplicate(group, &spec, &copy), TUTTI_INVALID_ARGUMENT);
+  spec.reduction_order = -1;
+  spec.urgency = (tutti_urgency)7;
+  CHECK_CODE(tutti_group_duplicate(group, &spec, &copy), TUTTI_INVALID_ARGUMENT);
+}
+
 void check_groups(tutti_group* group) {
   const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
   const int in_half = rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2;
@@ -20,8 +42,10 @@ void check_groups(tutti_group* group) {
   CHECK(strcmp(tutti_group_name(group), "world") == 0);
   CHECK(tutti_group_describe(group, text, sizeof text) > 0 && strlen(text) < sizeof text);
   CHECK_OK(tutti_group_health(group));
+  check_specs(group);
 
-  CHECK_OK(tutti_group_split(group, rank % 2, -rank, "half", &half)); /* highest rank first */
+  CHECK_OK(
+      tutti_group_split(group, rank % 2, -rank, called("half"), &half)); /* highest rank first */
   CHECK(tutti_group_size(half) == in_half);
   CHECK(tutti_group_rank(half) == in_half - 1 - rank / 2);
   CHECK(sum_of_ones(half) == in_half);
@@ -31,10 +55,10 @@ void check_groups(tutti_group* group) {
   if (most != NULL) CHECK(sum_of_ones(most) == (ranks > 1 ? ranks - 1 : 1));
 
   if (rank == last) {
-    CHECK_OK(tutti_group_subgroup(group, &last, 1, 3, "last", &alone));
+    CHECK_OK(tutti_group_subgroup(group, &last, 1, 3, called("last"), &alone));
     CHECK(tutti_group_size(alone) == 1 && sum_of_ones(alone) == 1);
   }
-  CHECK_OK(tutti_group_duplicate(group, "copy", &copy));
+  CHECK_OK(tutti_group_duplicate(group, called("copy"), &copy));
   CHECK(strcmp(tutti_group_name(copy), "copy") == 0 && sum_of_ones(copy) == ranks);
 
   tutti_group_destroy(copy);
@@ -75,7 +99,7 @@ void check_memory(tutti_group* group) {
 void check_abort(tutti_group* group) {
   tutti_group *doomed = NULL, *rest = NULL, *again = NULL;
   tutti_status* health;
-  CHECK_OK(tutti_group_duplicate(group, "doomed", &doomed));
+  CHECK_OK(tutti_group_duplicate(group, called("doomed"), &doomed));
   CHECK_OK(tutti_barrier(group, NULL));
   tutti_group_abort(doomed, "enough for today");
   CHECK_CODE(tutti_barrier(doomed, NULL), TUTTI_ABORTED);
@@ -99,7 +123,7 @@ void check_late_rank(tutti_group* group) {
   tutti_call_options hurried = TUTTI_CALL_OPTIONS_INIT;
   tutti_status* status;
   hurried.timeout_ns = 300000000;
-  CHECK_OK(tutti_group_duplicate(group, "hurried", &copy));
+  CHECK_OK(tutti_group_duplicate(group, called("hurried"), &copy));
   if (rank != last) {
     status = tutti_barrier(copy, &hurried);
     /* Whoever noticed first told the others. */

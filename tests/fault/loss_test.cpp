@@ -144,8 +144,8 @@ TEST_P(Loss, in_a_stream_of_calls_ends_everybody) {
 
 TEST_P(Loss, poisons_exactly_the_groups_that_contain_the_dead) {
   in_world([](Context& here) {
-    auto survivors = here.group->split(is_victim(here) ? -1 : 0, here.rank, "survivors");
-    auto copy = here.group->duplicate("copy");
+    auto survivors = here.group->split(is_victim(here) ? -1 : 0, here.rank, {"survivors"});
+    auto copy = here.group->duplicate({"copy"});
     ASSERT_TRUE(survivors.ok() && copy.ok());
     ASSERT_TRUE(here.group->barrier().ok());
     meet(here);

@@ -179,16 +179,16 @@ Make from_list(std::vector<int> ranks, std::uint32_t tag = 1, const std::string&
     std::vector<int> whole = ranks;
     for (int rank = static_cast<int>(ranks.size()); rank < group.size(); ++rank)
       whole.push_back(rank);
-    return group.subgroup(whole, tag, name, std::chrono::seconds(1));
+    return group.subgroup(whole, tag, {name}, std::chrono::seconds(1));
   };
 }
 
 Make copy_of(const std::string& name, ReductionOrder order = ReductionOrder::any) {
-  return [=](Group& group) { return group.duplicate(name, order); };
+  return [=](Group& group) { return group.duplicate({name, order}); };
 }
 
 Make parts_of(int color, const std::string& name = "part") {
-  return [=](Group& group) { return group.split(color, 0, name); };
+  return [=](Group& group) { return group.split(color, 0, {name}); };
 }
 
 std::vector<DifferentGroups> different_groups() {
@@ -200,6 +200,11 @@ std::vector<DifferentGroups> different_groups() {
       {"the name of a copy", copy_of("a"), copy_of("b"), "'a'", "'b'"},
       {"the order of reductions", copy_of("a"), copy_of("a", ReductionOrder::rank), "order any",
        "order rank"},
+      {"the urgency of a copy", copy_of("a"),
+       [](Group& group) {
+         return group.duplicate({"a", ReductionOrder::any, Urgency::bulk});
+       },
+       "normal", "bulk"},
       {"the name of a part", parts_of(0, "a"), parts_of(0, "b"), "'a'", "'b'"},
       {"the kind of group", parts_of(0), copy_of("part"), "split", "duplicate"},
   };

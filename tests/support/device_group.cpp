@@ -266,17 +266,18 @@ class DeviceGroup final : public Group {
   int size() const override { return group_->size(); }
   const std::string& name() const override { return group_->name(); }
   ReductionOrder reduction_order() const override { return group_->reduction_order(); }
-  Result<std::shared_ptr<Group>> split(int color, int key, std::string name) override {
-    return wrapped(group_->split(color, key, std::move(name)));
+  Urgency urgency() const override { return group_->urgency(); }
+  std::vector<int> hosts() const override { return group_->hosts(); }
+  Result<std::shared_ptr<Group>> split(int color, int key, GroupSpec spec) override {
+    return wrapped(group_->split(color, key, std::move(spec)));
   }
   Result<std::shared_ptr<Group>> subgroup(std::span<const int> ranks, std::uint32_t tag,
-                                          std::string name,
+                                          GroupSpec spec,
                                           std::chrono::nanoseconds timeout) override {
-    return wrapped(group_->subgroup(ranks, tag, std::move(name), timeout));
+    return wrapped(group_->subgroup(ranks, tag, std::move(spec), timeout));
   }
-  Result<std::shared_ptr<Group>> duplicate(std::string name,
-                                           std::optional<ReductionOrder> order) override {
-    return wrapped(group_->duplicate(std::move(name), order));
+  Result<std::shared_ptr<Group>> duplicate(GroupSpec spec) override {
+    return wrapped(group_->duplicate(std::move(spec)));
   }
   Result<std::shared_ptr<Group>> shrink(std::string name,
                                         std::chrono::nanoseconds timeout) override {

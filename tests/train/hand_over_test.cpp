@@ -225,7 +225,7 @@ TEST_P(HandOver, a_version_is_shown_only_when_the_trainer_has_confirmed_it) {
         meet(here, where);
     } else if (here.rank == kTrainer) {
       const int pair[] = {kTrainer, 1};
-      auto group = here.group->subgroup(pair, kPairTag, here.group->name() + "/weights to 1");
+      auto group = here.group->subgroup(pair, kPairTag, {here.group->name() + "/weights to 1"});
       ASSERT_TRUE(group.ok()) << group.status().to_string();
       const auto say = [&](const void* data, std::size_t bytes, Tag tag) {
         EXPECT_TRUE((*group)->send({data, bytes, Dtype::u8}, 1, tag).ok());

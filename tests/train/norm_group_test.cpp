@@ -21,7 +21,7 @@ constexpr double kClip = 0.25;
 // their own, of different shape, as two stages of a pipeline are.
 struct Part {
   explicit Part(Context& here) : number(here.rank % 2), replica(here.rank / 2) {
-    data = *here.group->split(number, here.rank, "data");
+    data = *here.group->split(number, here.rank, {"data"});
   }
   ToyModel model() const { return ToyModel({.layers = 2 + number, .width = 16 + 8 * number}); }
   // Null: each part is clipped by its own norm.
@@ -61,7 +61,7 @@ double whole_norm(Context& here, double own) {
 
 // All ranks together, and one rank of each part: two ways to say the same.
 std::vector<std::shared_ptr<Group>> norm_groups(Context& here) {
-  return {here.group, *here.group->split(here.rank / 2, here.rank, "model")};
+  return {here.group, *here.group->split(here.rank / 2, here.rank, {"model"})};
 }
 
 TEST(NormGroup, sums_the_norm_over_all_parts_of_a_model) {
@@ -111,7 +111,7 @@ TEST(NormGroup, clips_every_part_by_the_norm_of_all) {
 
 TEST(NormGroup, of_the_same_ranks_changes_no_bit_and_costs_no_collective) {
   run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
-    auto other = here.group->split(0, -here.rank, "reversed");
+    auto other = here.group->split(0, -here.rank, {"reversed"});
     ASSERT_TRUE(other.ok());
     std::vector<std::string> hashes;
     for (const auto& norm : {std::shared_ptr<Group>(), *other}) {
@@ -186,7 +186,7 @@ TEST(NormGroup, that_is_another_for_one_replica_is_refused) {
   run(World{.kind = WorldKind::threads, .size = 4}, [](Context& here) {
     const Part part(here);
     // Ranks 0 and 1 see both parts, 2 and 3 each its own.
-    auto uneven = here.group->split(here.rank < 2 ? 0 : here.rank, here.rank, "uneven");
+    auto uneven = here.group->split(here.rank < 2 ? 0 : here.rank, here.rank, {"uneven"});
     ASSERT_TRUE(uneven.ok());
     ToyModel toy = part.model();
     auto layer = part.layer(toy, *uneven);

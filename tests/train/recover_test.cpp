@@ -69,7 +69,7 @@ void write_end(Training& training, const std::vector<double>& losses, std::int64
 // Trains `steps` steps, saves each, loses a rank in the middle of the next one and goes on.
 void lose_one(const Plan& plan, int steps, const Folder& folder) {
   run(World{.kind = WorldKind::threads, .size = kRanks}, [&](Context& here) {
-    auto group = here.group->duplicate("doomed");
+    auto group = here.group->duplicate({"doomed"});
     ASSERT_TRUE(group.ok());
     Training training(*group, plan);
     for (int step = 0; step < steps; ++step) {
@@ -148,7 +148,7 @@ TEST(Recover, the_copies_do_not_change_the_bits) {
 // Three train, then two, then one; no step lies between the losses.
 TEST(Recover, copies_are_there_again_before_the_next_step) {
   run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
-    auto group = here.group->duplicate("doomed");
+    auto group = here.group->duplicate({"doomed"});
     ASSERT_TRUE(group.ok());
     Training training(*group, {.mode = 4, .buddy = true});
     (void)training.advance(0, 3);
@@ -195,7 +195,7 @@ TEST(Recover, copies_are_there_after_loading) {
 
 TEST(Recover, a_shard_that_nobody_has_is_named) {
   run(World{.kind = WorldKind::threads, .size = kRanks}, [](Context& here) {
-    auto group = here.group->duplicate("doomed");
+    auto group = here.group->duplicate({"doomed"});
     ASSERT_TRUE(group.ok());
     Training training(*group, {.mode = 4});
     (void)training.advance(0, 2);

@@ -51,7 +51,7 @@ TEST(Joining, does_not_hurry_because_operations_must) {
 
 TEST_P(Groups, split_by_color_and_are_ordered_by_key_then_by_old_rank) {
   in_world([](Context& here) {
-    auto reversed = here.group->split(0, -here.rank, "reversed");
+    auto reversed = here.group->split(0, -here.rank, {"reversed"});
     ASSERT_TRUE(reversed.ok()) << reversed.status().to_string();
     EXPECT_EQ((*reversed)->rank(), here.size - 1 - here.rank);
     EXPECT_EQ((*reversed)->name(), "reversed");
@@ -66,6 +66,33 @@ TEST_P(Groups, split_by_color_and_are_ordered_by_key_then_by_old_rank) {
     EXPECT_EQ((*halves)->size(), (here.size + (here.rank % 2 == 0 ? 1 : 0)) / 2);
     expect_works(**halves, 20);
     expect_works(*here.group, 30);
+  });
+}
+
+TEST_P(Groups, are_as_their_spec_says_and_otherwise_as_what_they_are_made_from) {
+  in_world([](Context& here) {
+    auto copy = here.group->duplicate({"copy", ReductionOrder::rank, Urgency::urgent});
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    EXPECT_EQ((*copy)->reduction_order(), ReductionOrder::rank);
+    EXPECT_EQ((*copy)->urgency(), Urgency::urgent);
+    auto half = (*copy)->split(here.rank % 2, 0);
+    ASSERT_TRUE(half.ok()) << half.status().to_string();
+    EXPECT_EQ((*half)->reduction_order(), ReductionOrder::rank);
+    EXPECT_EQ((*half)->urgency(), Urgency::normal);
+    auto list = (*copy)->subgroup(everyone(here), 3, {.reduction_order = ReductionOrder::any});
+    ASSERT_TRUE(list.ok()) << list.status().to_string();
+    EXPECT_EQ((*list)->reduction_order(), ReductionOrder::any);
+  });
+}
+
+TEST_P(Groups, know_which_ranks_share_a_host) {
+  in_world([](Context& here) {
+    const std::vector<int> hosts = here.group->hosts();
+    ASSERT_EQ(hosts.size(), static_cast<std::size_t>(here.size));
+    EXPECT_EQ(hosts[0], 0);
+    auto pair = here.group->split(hosts[static_cast<std::size_t>(here.rank)], 0);
+    ASSERT_TRUE(pair.ok()) << pair.status().to_string();
+    EXPECT_EQ((*pair)->hosts(), std::vector<int>(static_cast<std::size_t>((*pair)->size()), 0));
   });
 }
 
@@ -86,7 +113,7 @@ TEST_P(Groups, from_a_list_are_made_by_their_members_alone_in_the_order_of_the_l
   in_world([](Context& here) {
     const std::vector<int> list{here.size - 1, 0};
     if (here.rank == 0 || here.rank == here.size - 1) {
-      auto pair = here.group->subgroup(list, 1, "ends");
+      auto pair = here.group->subgroup(list, 1, {"ends"});
       ASSERT_TRUE(pair.ok()) << pair.status().to_string();
       EXPECT_EQ((*pair)->rank(), here.rank == 0 ? 1 : 0);
       EXPECT_EQ(members(**pair, here.rank), (std::vector<std::int32_t>{here.size - 1, 0}));
@@ -135,7 +162,7 @@ TEST_P(Groups, in_flight_at_once_do_not_wait_for_each_other) {
   in_world([](Context& here) {
     std::vector<std::shared_ptr<Group>> groups{here.group};
     for (int i = 0; i < 4; ++i) {
-      auto copy = here.group->duplicate("copy " + std::to_string(i));
+      auto copy = here.group->duplicate({"copy " + std::to_string(i)});
       ASSERT_TRUE(copy.ok()) << copy.status().to_string();
       groups.push_back(*copy);
     }
@@ -274,7 +301,7 @@ TEST_P(GroupsOfProcesses, are_given_up_by_all_when_one_rank_cannot_link) {
 TEST_P(Groups, from_a_list_name_the_rank_that_does_not_come) {
   in_world([](Context& here) {
     if (here.rank == 2) return meet(here);
-    auto group = here.group->subgroup(everyone(here), 9, "few", std::chrono::milliseconds(100));
+    auto group = here.group->subgroup(everyone(here), 9, {"few"}, std::chrono::milliseconds(100));
     EXPECT_EQ(group.status().code(), Code::timed_out);
     EXPECT_EQ(group.status().peer(), 2) << group.status().to_string();
     EXPECT_NE(group.status().message().find("'few'"), std::string::npos);
@@ -287,7 +314,7 @@ TEST_P(Groups, from_a_list_fail_at_once_when_a_rank_has_left) {
     if (here.rank == 2) here.group.reset();
     meet(here);
     if (here.rank == 2) return;
-    auto group = here.group->subgroup(everyone(here), 9, "few");
+    auto group = here.group->subgroup(everyone(here), 9, {"few"});
     EXPECT_EQ(group.status().code(), Code::peer_lost) << group.status().to_string();
   });
 }

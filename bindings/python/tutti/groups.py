@@ -70,23 +70,28 @@ class Group(Collectives):
         return cls(_tutti.Group.join(open_store(store), name, reduction_order, timeout,
                                      join_timeout, secret, survives_losses))
 
-    def split(self, color, key=0, name=""):
+    def hosts(self):
+        """The host of each rank, as numbers from 0 in the order of ranks."""
+        return self._group.hosts()
+
+    def split(self, color, key=0, name="", *, reduction_order=None, urgency="normal"):
         """One new group per color, called by all ranks. A negative color gets None; the others are
-        ordered by key, ties by rank."""
-        made = self._group.split(color, key, name)
+        ordered by key, ties by rank. Where groups want the same link or core, 'urgent' ones go before
+        'normal' ones, and these before 'bulk'."""
+        made = self._group.split(color, key, name, reduction_order, urgency)
         return None if made is None else Group(made)
 
-    def subgroup(self, ranks, tag=0, name=""):
+    def subgroup(self, ranks, tag=0, name="", *, reduction_order=None, urgency="normal"):
         """A group of these ranks. Its members call it with the same list and tag; others may, and
         get None."""
         ranks = [int(rank) for rank in ranks]
         if self.rank not in ranks:
             return None
-        return Group(self._group.subgroup(ranks, tag, name))
+        return Group(self._group.subgroup(ranks, tag, name, reduction_order, urgency))
 
-    def duplicate(self, name="", reduction_order=None):
+    def duplicate(self, name="", reduction_order=None, urgency="normal"):
         """The same ranks once more, for traffic that must not queue behind this group's."""
-        return Group(self._group.duplicate(name, reduction_order))
+        return Group(self._group.duplicate(name, reduction_order, urgency))
 
     def shrink(self, name="", timeout=None):
         """What is left of this group after a failure, as a new group on the same links. All

@@ -69,7 +69,8 @@ c10::intrusive_ptr<Backend> Backend::create_within(Backend& world,
   // All ranks make groups in one order, as torch asks; the tag keeps apart those that threads make at
   // the same time.
   const auto tag = static_cast<std::uint32_t>(std::hash<std::string>()(name));
-  auto group = take(world.group()->subgroup(ranks, tag, name, std::max(timeout, Milliseconds(0))));
+  auto group =
+      take(world.group()->subgroup(ranks, tag, {name}, std::max(timeout, Milliseconds(0))));
   return c10::make_intrusive<Backend>(adapt(std::move(store)), std::move(group), timeout);
 }
 

@@ -16,7 +16,7 @@ std::shared_ptr<tutti::Group> duplicate_of(tutti::Group& parent, int depth) {
   std::iota(everybody.begin(), everybody.end(), 0);
   std::string name = parent.name();
   for (int step = 0; step < depth; ++step) name += "/then";
-  return take(parent.subgroup(everybody, static_cast<std::uint32_t>(depth), std::move(name)));
+  return take(parent.subgroup(everybody, static_cast<std::uint32_t>(depth), {std::move(name)}));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ int main(int count, char** words) {
   auto world = tutti::Group::from_environment();
   if (!world.ok()) return std::fprintf(stderr, "%s\n", world.status().to_string().c_str()), 1;
   rank.world = *world;
-  auto pairs = rank.world->split(rank.world->rank() / 2, 0, "pair");
+  auto pairs = rank.world->split(rank.world->rank() / 2, 0, {"pair"});
   if (!pairs.ok()) return std::fprintf(stderr, "%s\n", pairs.status().to_string().c_str()), 1;
   rank.pairs = *pairs;
   if (rank.manner == "bare") return rank.world->barrier().ok() ? 0 : 1;
