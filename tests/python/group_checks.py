@@ -87,3 +87,7 @@ def check_what_a_group_tells(group):
     assert f"rank {group.rank}" in group.describe() and f"rank {group.rank} of" in repr(group)
     prediction = group.predict("all_reduce", 1 << 20)
     assert prediction.algorithm and 0 <= prediction.symmetric_seconds <= prediction.seconds < 1
+    group.label_ranks([f"seat {rank}" for rank in range(group.size)])
+    assert f"seat {group.rank}; host" in group.describe()
+    with raises(tutti.InvalidArgument):
+        group.label_ranks(["(" for _ in range(group.size)])
