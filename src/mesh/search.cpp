@@ -13,7 +13,7 @@ namespace tutti::mesh {
 namespace {
 
 // Working out who sends what takes ranks² steps; a search spends so many of them on transfers.
-constexpr std::int64_t kMostMatches = 40'000'000;
+constexpr std::int64_t kMostMatches = 10'000'000;
 // Arrangements grow with the factorial of the axes: idle ones take part up to so many in all, so many are
 // looked at, and so many axes are rearranged at once.
 constexpr int kMostSearched = 4;
