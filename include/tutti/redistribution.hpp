@@ -69,10 +69,16 @@ struct StepTraffic {
   RedistributionStep::Kind kind = RedistributionStep::Kind::transfer;
   std::vector<int> axes{};  // along which ranks exchange
   int ranks = 1;
-  double array_bytes =
-      0;  // of the collective's call; transfer: what the busiest rank sends or receives
-  double host_bytes = 0;  // transfer: what the busiest host sends to others, or receives
+  // Of the collective's call; of a transfer what the busiest rank sends or receives.
+  double array_bytes = 0;
+  // Of a transfer: what the busiest rank, and the busiest host, send to other hosts or receive.
+  double away_bytes = 0;
+  double host_bytes = 0;
 };
+
+// Of a transfer: the array of an all_to_all of so many ranks, some of which share each host, in which the
+// busiest rank and host have as much to do.
+double exchange_bytes(const StepTraffic& traffic, int ranks, int ranks_per_host);
 
 struct RedistributionCosts {
   std::function<double(const StepTraffic& traffic)> seconds;

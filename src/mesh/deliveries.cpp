@@ -15,11 +15,20 @@ struct Holders {
   std::vector<int> positions;
 };
 
+struct TwoWayCount {
+  std::map<int, std::int64_t> sent, received;
+};
+
+std::int64_t most_of(const std::map<int, std::int64_t>& counts) {
+  std::int64_t most = 0;
+  for (const auto& [who, count] : counts) most = std::max(most, count);
+  return most;
+}
+
 class Matchmaker {
  public:
   explicit Matchmaker(const DeliveryRequest& request)
       : request_(request), ranks_(ranks_of(request.tensor.axes)) {
-    sent_.assign(static_cast<std::size_t>(ranks_), 0);
     std::map<std::vector<std::int64_t>, std::size_t> known;  // coordinates that decide → its place
     for (int position = 0; position < ranks_; ++position) {
       coordinates_.push_back(coordinates_of(request.tensor.axes, position));
@@ -31,11 +40,9 @@ class Matchmaker {
 
   DeliveryList run() {
     for (int position = 0; position < ranks_; ++position) serve(position);
-    for (const std::int64_t sent : sent_) list_.rank_count = std::max(list_.rank_count, sent);
-    for (const auto& [host, count] : to_others_)
-      list_.host_count = std::max(list_.host_count, count);
-    for (const auto& [host, count] : from_others_)
-      list_.host_count = std::max(list_.host_count, count);
+    list_.rank_count = std::max(list_.rank_count, most_of(sent_));
+    list_.away_count = std::max(most_of(away_.sent), most_of(away_.received));
+    list_.host_count = std::max(most_of(hosts_.sent), most_of(hosts_.received));
     return std::move(list_);
   }
 
@@ -87,10 +94,9 @@ class Matchmaker {
     list_.rank_count = std::max(list_.rank_count, received);
   }
 
-  int choose(const Holders& holders, int position) const {
+  int choose(const Holders& holders, int position) {
     const auto rank = [&](int holder) {
-      return std::tuple(host_of(holder) != host_of(position),
-                        sent_[static_cast<std::size_t>(holder)],
+      return std::tuple(host_of(holder) != host_of(position), sent_[holder],
                         std::popcount(difference(holder, position)), holder);
     };
     return *std::min_element(holders.positions.begin(), holders.positions.end(),
@@ -98,10 +104,12 @@ class Matchmaker {
   }
 
   void deliver(int from, int to, TensorBox part, std::int64_t count) {
-    sent_[static_cast<std::size_t>(from)] += count;
+    sent_[from] += count;
     if (host_of(from) != host_of(to)) {
-      to_others_[host_of(from)] += count;
-      from_others_[host_of(to)] += count;
+      away_.sent[from] += count;
+      away_.received[to] += count;
+      hosts_.sent[host_of(from)] += count;
+      hosts_.received[host_of(to)] += count;
     }
     list_.axes |= difference(from, to);
     list_.deliveries.push_back({from, to, std::move(part)});
@@ -111,8 +119,8 @@ class Matchmaker {
   int ranks_;
   std::vector<Coordinates> coordinates_;  // by position
   std::vector<Holders> holders_;
-  std::vector<std::int64_t> sent_;                       // by position
-  std::map<int, std::int64_t> to_others_, from_others_;  // by host
+  std::map<int, std::int64_t> sent_;  // by position
+  TwoWayCount away_, hosts_;          // with other hosts: by position, by host
   DeliveryList list_;
 };
 

@@ -22,7 +22,9 @@ struct DeliveryList {
   std::vector<Delivery> deliveries;  // by receiver
   AxisSet axes = 0;                  // in which senders and receivers differ
   std::int64_t rank_count = 0;       // elements that the busiest rank sends or receives
-  std::int64_t host_count = 0;       // and the busiest host, to or from others
+  // To or from other hosts: of the busiest rank, and of the busiest host.
+  std::int64_t away_count = 0;
+  std::int64_t host_count = 0;
 };
 
 struct DeliveryRequest {

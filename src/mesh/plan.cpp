@@ -119,6 +119,14 @@ std::string_view to_string(RedistributionStep::Kind kind) noexcept {
   return "?";
 }
 
+double exchange_bytes(const StepTraffic& traffic, int ranks, int ranks_per_host) {
+  if (ranks < 2) return 0;
+  const double all = ranks, here = ranks_per_host, away = ranks - ranks_per_host;
+  if (away <= 0) return traffic.array_bytes * all / (all - 1);
+  return std::max({traffic.array_bytes, traffic.away_bytes * all / away,
+                   traffic.host_bytes * all / (here * away)});
+}
+
 RedistributionCosts RedistributionCosts::uniform(double alpha_s, double bytes_per_s) {
   return {[=](const StepTraffic& traffic) {
     const double others = traffic.ranks - 1;

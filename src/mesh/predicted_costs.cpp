@@ -82,22 +82,16 @@ double PredictedCosts::price(Collective collective, double bytes, const std::vec
   return low + (bytes / std::exp2(power) - 1) * (high - low);
 }
 
-// As an all_to_all in which the busiest rank, and the busiest host, have as much to do.
+// Where nothing leaves a host, as an all_to_all inside of one; else as one of all.
 double PredictedCosts::transfer(const StepTraffic& traffic, const Seats& seats) {
-  const auto ranks = static_cast<double>(seats.ranks.size());
-  if (traffic.host_bytes <= 0) {
-    std::vector<int> near;
-    for (std::size_t i = 0; i < seats.ranks.size(); ++i)
-      if (seats.hosts[i] == 0) near.push_back(seats.ranks[i]);
-    const auto count = static_cast<double>(near.size());
-    if (count > 1)
-      return price(Collective::all_to_all, traffic.array_bytes * count / (count - 1), near);
-  }
-  const auto here = static_cast<double>(std::count(seats.hosts.begin(), seats.hosts.end(), 0));
-  double bytes = traffic.array_bytes * ranks / (ranks - 1);
-  if (here < ranks)
-    bytes = std::max(traffic.array_bytes, traffic.host_bytes * ranks / (here * (ranks - here)));
-  return price(Collective::all_to_all, bytes, seats.ranks);
+  std::vector<int> near;
+  for (std::size_t i = 0; i < seats.ranks.size(); ++i)
+    if (seats.hosts[i] == 0) near.push_back(seats.ranks[i]);
+  const std::vector<int>& ranks = traffic.host_bytes <= 0 && near.size() > 1 ? near : seats.ranks;
+  return price(
+      Collective::all_to_all,
+      exchange_bytes(traffic, static_cast<int>(ranks.size()), static_cast<int>(near.size())),
+      ranks);
 }
 
 double PredictedCosts::seconds(const StepTraffic& traffic) {

@@ -34,8 +34,8 @@ std::int64_t StepMaker::rank_bytes(const Leg& leg, const Arrangement& before) co
 }
 
 double StepMaker::price(const StepTraffic& traffic, AxisSet axes) {
-  const auto [at, is_new] =
-      known_.try_emplace({traffic.kind, axes, traffic.array_bytes, traffic.host_bytes}, 0.0);
+  const auto [at, is_new] = known_.try_emplace(
+      {traffic.kind, axes, traffic.array_bytes, traffic.away_bytes, traffic.host_bytes}, 0.0);
   if (is_new) at->second = std::max(0.0, costs_.seconds(traffic));
   return at->second;
 }
@@ -43,13 +43,14 @@ double StepMaker::price(const StepTraffic& traffic, AxisSet axes) {
 double StepMaker::seconds(const Leg& leg, const Arrangement& before) {
   if (leg.kind == StepKind::slice || leg.kind == StepKind::make_partial) return 0;
   const auto bytes = static_cast<double>(array_bytes(leg, before));
-  return price({leg.kind, axes_in(leg.axes), ranks_along(leg.axes), bytes, 0}, leg.axes);
+  return price({leg.kind, axes_in(leg.axes), ranks_along(leg.axes), bytes, 0, 0}, leg.axes);
 }
 
 double StepMaker::seconds(const DeliveryList& list) {
   if (list.deliveries.empty()) return 0;
   return price({StepKind::transfer, axes_in(list.axes), ranks_along(list.axes),
                 static_cast<double>(bytes_of(list.rank_count)),
+                static_cast<double>(bytes_of(list.away_count)),
                 static_cast<double>(bytes_of(list.host_count))},
                list.axes);
 }

@@ -46,7 +46,7 @@ class StepMaker {
   const TensorLayout& tensor_;
   ReduceOp op_;
   const RedistributionCosts& costs_;
-  std::map<std::tuple<StepKind, AxisSet, double, double>, double> known_;
+  std::map<std::tuple<StepKind, AxisSet, double, double, double>, double> known_;
 };
 
 RedistributionChain chain_of(std::vector<RedistributionStep> steps);

@@ -48,16 +48,11 @@ RedistributionCosts cluster_costs(tutti::plan::Prices& prices, const MeshAxes& a
   std::vector<int> hosts;
   for (const int rank : rank_at) hosts.push_back(rank / ranks_per_host);
   const auto seconds = [&prices, axes, hosts, ranks_per_host](const StepTraffic& traffic) {
-    const double ranks = traffic.ranks;
-    const double here = fewest_per_host(axes, hosts, traffic.axes);
-    double bytes = traffic.array_bytes;
-    // As an all_to_all in which the busiest rank, or host, has as much to do.
-    if (traffic.kind == Kind::transfer) {
-      bytes *= ranks / std::max(1.0, ranks - 1);
-      if (here < ranks)
-        bytes = std::max(traffic.array_bytes, traffic.host_bytes * ranks / (here * (ranks - here)));
-    }
-    const int stride = std::max(1, ranks_per_host / static_cast<int>(here));
+    const int here = fewest_per_host(axes, hosts, traffic.axes);
+    const double bytes = traffic.kind == Kind::transfer
+                             ? exchange_bytes(traffic, traffic.ranks, here)
+                             : traffic.array_bytes;
+    const int stride = std::max(1, ranks_per_host / here);
     return prices.collective(priced_as(traffic.kind), {traffic.ranks, stride}, bytes);
   };
   return {seconds, hosts};
