@@ -43,35 +43,45 @@ struct Sides {
   bool even = true;  // on all members alike
 };
 
-bool is_even(const StepTask& task, const std::vector<int>& members) {
-  std::int64_t known = -1;
-  for (const int from : members)
-    for (const int to : members) {
-      const TensorBox had = task.before.box(from);
-      const TensorBox has = task.step.after.box(to);
-      const std::int64_t count = task.step.kind == StepKind::all_gather ? had.count()
-                                 : task.step.kind == StepKind::reduce_scatter
-                                     ? has.count()
-                                     : common(had, has).count();
-      if (known >= 0 && count != known) return false;
-      known = count;
+// Of all members, before and after.
+struct MemberBoxes {
+  std::vector<TensorBox> had, has;
+
+  explicit MemberBoxes(const StepTask& task) {
+    for (const int member : members_of(task)) {
+      had.push_back(task.before.box(member));
+      has.push_back(task.step.after.box(member));
     }
-  return true;
+  }
+};
+
+bool are_alike(const std::vector<TensorBox>& boxes) {
+  return std::all_of(boxes.begin(), boxes.end(),
+                     [&](const TensorBox& box) { return box.count() == boxes[0].count(); });
+}
+
+// All members have to give the same answer: their calls differ otherwise.
+bool is_even(StepKind kind, const MemberBoxes& boxes) {
+  if (kind == StepKind::all_gather) return are_alike(boxes.had);
+  if (kind == StepKind::reduce_scatter) return are_alike(boxes.has);
+  std::vector<TensorBox> shares;
+  for (const TensorBox& from : boxes.had)
+    for (const TensorBox& to : boxes.has) shares.push_back(common(from, to));
+  return are_alike(shares);
 }
 
 Sides sides_of(const StepTask& task) {
-  const std::vector<int> members = members_of(task);
   const TensorBox had = task.before.box(task.position);
   const TensorBox has = task.step.after.box(task.position);
   std::vector<TensorBox> give, get;
   if (task.step.kind == StepKind::all_reduce) return {PartList(had, {}), PartList(has, {})};
-  for (const int member : members) {
-    if (task.step.kind != StepKind::all_gather)
-      give.push_back(common(had, task.step.after.box(member)));
-    if (task.step.kind != StepKind::reduce_scatter)
-      get.push_back(common(task.before.box(member), has));
+  const MemberBoxes boxes(task);
+  for (std::size_t i = 0; i < boxes.had.size(); ++i) {
+    if (task.step.kind != StepKind::all_gather) give.push_back(common(had, boxes.has[i]));
+    if (task.step.kind != StepKind::reduce_scatter) get.push_back(common(boxes.had[i], has));
   }
-  return {PartList(had, std::move(give)), PartList(has, std::move(get)), is_even(task, members)};
+  return {PartList(had, std::move(give)), PartList(has, std::move(get)),
+          is_even(task.step.kind, boxes)};
 }
 
 bool lies_in_order(const StepTask& task) {
