@@ -7,6 +7,7 @@
 #include "device_memory.hpp"
 #include "dlpack.hpp"
 #include "group.hpp"
+#include "mesh.hpp"
 #include "store.hpp"
 #include "tutti/dtypes.hpp"
 #include "tutti/version.h"
@@ -59,6 +60,7 @@ PYBIND11_MODULE(_tutti, module) {
   bind_calls(group);
   bind_device_calls(group);
   bind_device_memory(module);
+  bind_mesh(module);
   module.def("from_dlpack", &from_dlpack);
   module.def("from_dlpack_on_gpu", &from_dlpack_on_gpu);
   module.def("to_dlpack", &to_dlpack);

@@ -471,8 +471,8 @@ void PointToPoint::on_ready(const Header& header) {
     if (header.flags & transport::kRefuse) {
       finish(at->posting,
              {Code::invalid_argument,
-              fmt::format("rank {}'s receive buffer is smaller than the {} bytes of this message",
-                          at->posting.peer, at->posting.bytes)});
+              fmt::format("the receive buffer of {} is smaller than the {} bytes of this message",
+                          group_.where(at->posting.peer), at->posting.bytes)});
       sends_.erase(at);
     }
     return;
@@ -608,18 +608,17 @@ Nanoseconds PointToPoint::next_deadline() const {
 }
 
 Status PointToPoint::too_small(const Posting& posting, int peer, std::size_t bytes) const {
-  return {
-      Code::invalid_argument,
-      fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
-                  "{} bytes; make it as large as the message",
-                  rank_, bytes, peer, posting.tag, posting.bytes),
-      {rank_, peer, 0}};
+  return {Code::invalid_argument,
+          fmt::format("rank {} received a message of {} bytes (tag {}) from {} into a buffer of "
+                      "{} bytes; make it as large as the message",
+                      rank_, bytes, posting.tag, group_.where(peer), posting.bytes),
+          {rank_, peer, 0}};
 }
 
 Status PointToPoint::expired(const Posting& posting) const {
-  const std::string whom = posting.peer < 0 ? "any rank" : fmt::format("rank {}", posting.peer);
+  const std::string whom = posting.peer < 0 ? "any rank" : group_.where(posting.peer);
   return {Code::timed_out,
-          fmt::format("rank {}: {} {} (tag {}, {} bytes) on group '{}' did not meet its {} within "
+          fmt::format("rank {}: {} {}, tag {}, {} bytes on group '{}' did not meet its {} within "
                       "{:g} s",
                       rank_, posting.is_send ? "send to" : "recv from", whom, posting.tag,
                       posting.bytes, group_name_, posting.is_send ? "receive" : "send",
