@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "pipeline/play.hpp"
+
+namespace tutti::pipeline {
+namespace {
+
+bool is_duration(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+Status check_durations(const PipelineShape& shape, const PipelineDurations& durations) {
+  const std::size_t given = durations.places.size();
+  if (given != 1 && given != static_cast<std::size_t>(shape.places()))
+    return {Code::invalid_argument,
+            fmt::format("durations of {} places for a pipeline that has {}; one stands for all",
+                        given, shape.places())};
+  bool fine = is_duration(durations.transfer_s);
+  for (const PlaceDurations& place : durations.places)
+    fine = fine && is_duration(place.forward_s) && is_duration(place.backward_input_s) &&
+           is_duration(place.backward_weight_s);
+  if (!fine) return {Code::invalid_argument, "a duration is negative or not finite"};
+  return {};
+}
+
+}  // namespace
+
+double v1::PipelineTimeline::compute_s() const noexcept {
+  return busy_s.empty() ? 0 : *std::max_element(busy_s.begin(), busy_s.end());
+}
+
+Result<PipelineTimeline> v1::simulate_pipeline(std::span<const PipelineProgram> programs,
+                                               const PipelineDurations& durations) {
+  if (programs.empty() || static_cast<int>(programs.size()) != programs.front().shape.stages)
+    return Status(Code::invalid_argument, "a simulation needs the programs of all stages");
+  if (Status status = check_durations(programs.front().shape, durations); !status.ok())
+    return status;
+  Playback playback(programs, durations);
+  if (Status status = playback.play(); !status.ok()) return status;
+  return playback.take();
+}
+
+double v1::uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
+                            const PlaceDurations& place) {
+  const double others = shape.stages - 1;
+  switch (kind) {
+    case PipelineKind::gpipe:
+    case PipelineKind::one_f_one_b:
+    case PipelineKind::interleaved: return others * place.all_s();
+    case PipelineKind::zb_h1:
+      return others * (place.forward_s + place.backward_input_s - place.backward_weight_s);
+    case PipelineKind::forward: return others * place.forward_s;
+  }
+  return 0;
+}
+
+}  // namespace tutti::pipeline
