@@ -33,8 +33,8 @@ class BoxMaker {
     if (program_.shape.stages > 1) {
       auto memory = group_.allocate(most_outgoing());
       if (!memory.ok()) return memory.status();
-      outgoing_ = *std::move(memory);
-      boxes_.bytes += outgoing_.bytes;
+      boxes_.outgoing = *std::move(memory);
+      boxes_.bytes += boxes_.outgoing.bytes;
     }
     const std::vector<HeldInputs> held = held_inputs(program_);
     for (int stage = 0; stage < program_.shape.virtual_stages; ++stage) {
@@ -105,8 +105,8 @@ class BoxMaker {
     const BoxRoute way = route(stage, kind);
     if (way.group == nullptr || !exists(kind)) return;
     const SlotLayout layout = layout_of(boundary_of(program_.rank, stage, kind));
-    std::shared_ptr<std::byte> memory(outgoing_.owner,
-                                      static_cast<std::byte*>(outgoing_.data) + used_);
+    std::shared_ptr<std::byte> memory(boxes_.outgoing.owner,
+                                      static_cast<std::byte*>(boxes_.outgoing.data) + used_);
     used_ += kOutgoingSlots * layout.slot_bytes();
     box.emplace(layout, kOutgoingSlots, std::move(memory), way);
   }
@@ -115,8 +115,7 @@ class BoxMaker {
   const PipelineProgram& program_;
   const std::vector<std::vector<BoundaryTensor>>& boundaries_;
   std::chrono::nanoseconds timeout_;
-  SymmetricMemory outgoing_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0;  // of what leaves
   RankBoxes boxes_;
 };
 

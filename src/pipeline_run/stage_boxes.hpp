@@ -23,6 +23,8 @@ struct StageBoxes {
 
 struct RankBoxes {
   std::vector<StageBoxes> stages;  // by virtual stage
+  // Kept also by a rank that sends nothing: with its own region it would drop its view of the others'.
+  SymmetricMemory outgoing;
   std::size_t bytes = 0;
 };
 

@@ -17,13 +17,14 @@ namespace {
 using namespace tutti::pipeline;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kWidth = 37;  // of the first tensor that crosses a boundary
-constexpr std::size_t kSecond = 5;  // of the second, in f64
+constexpr std::size_t kSecond = 5;  // elements of the second tensor that crosses a boundary, in f64
+// Of the first: one that goes into a message as it is, and one that is read where it lies.
+constexpr std::size_t kNarrow = 37, kWide = 20'011;
 constexpr PipelineKind kTraining[] = {PipelineKind::gpipe, PipelineKind::one_f_one_b,
                                       PipelineKind::interleaved, PipelineKind::zb_h1};
 
-std::vector<std::vector<BoundaryTensor>> boundaries() {
-  return {{{kWidth, Dtype::f32}, {kSecond, Dtype::f64}}};
+std::vector<std::vector<BoundaryTensor>> boundaries(std::size_t width = kNarrow) {
+  return {{{width, Dtype::f32}, {kSecond, Dtype::f64}}};
 }
 
 // One place of the model: a band matrix times x, in arithmetic that rounds differently in every order,
@@ -31,27 +32,28 @@ std::vector<std::vector<BoundaryTensor>> boundaries() {
 struct Layer {
   std::vector<float> weight, gradient;
 
-  explicit Layer(int place) : weight(kWidth), gradient(kWidth, 0.0F) {
-    for (std::size_t i = 0; i < kWidth; ++i)
+  Layer(int place, std::size_t width) : weight(width), gradient(width, 0.0F) {
+    for (std::size_t i = 0; i < width; ++i)
       weight[i] =
           0.7F + 0.01F * static_cast<float>((i * 7 + static_cast<std::size_t>(place) * 13) % 29);
   }
+  std::size_t width() const { return weight.size(); }
   void forward(const float* x, const double* extra, float* y, double* extra_out) const {
-    for (std::size_t i = 0; i < kWidth; ++i) y[i] = weight[i] * x[i] + 0.1F * x[(i + 1) % kWidth];
+    for (std::size_t i = 0; i < width(); ++i) y[i] = weight[i] * x[i] + 0.1F * x[(i + 1) % width()];
     for (std::size_t i = 0; i < kSecond; ++i) extra_out[i] = extra[i] * 1.1 + y[i];
   }
   void backward_input(const float* dy, const double* d_extra_out, float* dx,
                       double* d_extra) const {
-    for (std::size_t i = 0; i < kWidth; ++i) dx[i] = 0;
-    for (std::size_t i = 0; i < kWidth; ++i) {
+    for (std::size_t i = 0; i < width(); ++i) dx[i] = 0;
+    for (std::size_t i = 0; i < width(); ++i) {
       const float whole = whole_gradient(dy, d_extra_out, i);
       dx[i] += weight[i] * whole;
-      dx[(i + 1) % kWidth] += 0.1F * whole;
+      dx[(i + 1) % width()] += 0.1F * whole;
     }
     for (std::size_t i = 0; i < kSecond; ++i) d_extra[i] = d_extra_out[i] * 1.1;
   }
   void backward_weight(const float* x, const float* dy, const double* d_extra_out) {
-    for (std::size_t i = 0; i < kWidth; ++i)
+    for (std::size_t i = 0; i < width(); ++i)
       gradient[i] += x[i] * whole_gradient(dy, d_extra_out, i);
   }
 
@@ -62,13 +64,14 @@ struct Layer {
 };
 
 struct Activation {
-  std::vector<float> first = std::vector<float>(kWidth);
-  std::vector<double> second = std::vector<double>(kSecond);
+  explicit Activation(std::size_t width) : first(width), second(kSecond) {}
+  std::vector<float> first;
+  std::vector<double> second;
 };
 
-Activation sample(int step, int micro_batch) {
-  Activation x;
-  for (std::size_t i = 0; i < kWidth; ++i)
+Activation sample(int step, int micro_batch, std::size_t width) {
+  Activation x(width);
+  for (std::size_t i = 0; i < width; ++i)
     x.first[i] = std::sin(static_cast<float>(1 + i + 17 * static_cast<std::size_t>(micro_batch) +
                                              101 * static_cast<std::size_t>(step)));
   for (std::size_t i = 0; i < kSecond; ++i) x.second[i] = 0.25 * static_cast<double>(i);
@@ -87,15 +90,15 @@ struct Reference {
   std::vector<Layer> layers;
   std::vector<float> losses;
 
-  Reference(int places, int micro_batches, int steps) {
-    for (int place = 0; place < places; ++place) layers.emplace_back(place);
+  Reference(int places, int micro_batches, int steps, std::size_t width = kNarrow) {
+    for (int place = 0; place < places; ++place) layers.emplace_back(place, width);
     for (int step = 0; step < steps; ++step)
-      for (int i = 0; i < micro_batches; ++i) train(step, i);
+      for (int i = 0; i < micro_batches; ++i) train(sample(step, i, width));
   }
-  void train(int step, int micro_batch) {
-    std::vector<Activation> x{sample(step, micro_batch)};
+  void train(const Activation& first) {
+    std::vector<Activation> x{first};
     for (const Layer& layer : layers) {
-      Activation y;
+      Activation y(layer.width());
       layer.forward(x.back().first.data(), x.back().second.data(), y.first.data(), y.second.data());
       x.push_back(y);
     }
@@ -103,7 +106,7 @@ struct Reference {
     Activation d = x.back();
     d.second.assign(kSecond, 0.0);
     for (std::size_t place = layers.size(); place-- > 0;) {
-      Activation dx;
+      Activation dx(layers[place].width());
       layers[place].backward_input(d.first.data(), d.second.data(), dx.first.data(),
                                    dx.second.data());
       layers[place].backward_weight(x[place].first.data(), d.first.data(), d.second.data());
@@ -119,15 +122,17 @@ double* second_of(std::span<const Buffer> buffers) { return static_cast<double*>
 // is until the micro-batch's last op.
 class Stages : public StageCompute {
  public:
-  Stages(const PipelineShape& shape, int rank) : shape_(shape) {
-    for (int i = 0; i < shape.virtual_stages; ++i) layers.emplace_back(shape.place(rank, i));
-    kept_.resize(static_cast<std::size_t>(shape.virtual_stages * shape.micro_batches));
+  Stages(const PipelineShape& shape, int rank, std::size_t width = kNarrow)
+      : shape_(shape),
+        width_(width),
+        kept_(static_cast<std::size_t>(shape.virtual_stages * shape.micro_batches), Kept(width)) {
+    for (int i = 0; i < shape.virtual_stages; ++i) layers.emplace_back(shape.place(rank, i), width);
   }
 
   Status forward(const StagePass& pass) override {
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
     Kept& kept = kept_of(pass);
-    kept.x = pass.is_first_place ? sample(step, pass.micro_batch) : read(pass.input);
+    kept.x = pass.is_first_place ? sample(step, pass.micro_batch, width_) : read(pass.input);
     addresses.insert(pass.is_first_place ? nullptr : pass.input[0].data);
     EXPECT_EQ(pass.input.empty(), pass.is_first_place);
     EXPECT_EQ(pass.output.empty(), pass.is_last_place);
@@ -145,7 +150,7 @@ class Stages : public StageCompute {
   }
   Status backward_input(const StagePass& pass) override {
     const Activation dy = gradient_of(pass);
-    Activation dx;
+    Activation dx(width_);
     layer(pass).backward_input(dy.first.data(), dy.second.data(), dx.first.data(),
                                dx.second.data());
     EXPECT_EQ(pass.input_gradient.empty(), pass.is_first_place);
@@ -171,6 +176,7 @@ class Stages : public StageCompute {
 
  private:
   struct Kept {
+    explicit Kept(std::size_t width) : x(width), y(width) {}
     Activation x, y;
   };
   Kept& kept_of(const StagePass& pass) {
@@ -181,8 +187,8 @@ class Stages : public StageCompute {
     return layers[static_cast<std::size_t>(pass.virtual_stage)];
   }
   static Activation read(std::span<const Buffer> buffers) {
-    Activation values;
-    values.first.assign(first_of(buffers), first_of(buffers) + kWidth);
+    Activation values(buffers[0].count);
+    values.first.assign(first_of(buffers), first_of(buffers) + buffers[0].count);
     values.second.assign(second_of(buffers), second_of(buffers) + kSecond);
     return values;
   }
@@ -199,16 +205,17 @@ class Stages : public StageCompute {
   }
 
   PipelineShape shape_;
+  std::size_t width_;
   std::vector<Kept> kept_;
 };
 
 std::unique_ptr<PipelineRunner> make(Group& group, PipelineKind kind, int micro_batches,
-                                     int virtual_stages = 1) {
+                                     int virtual_stages = 1, std::size_t width = kNarrow) {
   PipelineOptions options;
   options.kind = kind;
   options.micro_batches = micro_batches;
   options.virtual_stages = virtual_stages;
-  options.boundaries = boundaries();
+  options.boundaries = boundaries(width);
   auto runner = PipelineRunner::create(group, options);
   EXPECT_TRUE(runner.ok()) << runner.status().to_string();
   return runner.ok() ? *std::move(runner) : nullptr;
@@ -216,14 +223,14 @@ std::unique_ptr<PipelineRunner> make(Group& group, PipelineKind kind, int micro_
 
 // Several steps; afterwards losses and gradients are the reference's, to the bit.
 void train(Context& here, PipelineKind kind, int micro_batches, int virtual_stages,
-           milliseconds pause = {}) {
+           milliseconds pause = {}, std::size_t width = kNarrow) {
   SCOPED_TRACE(std::string(to_string(kind)) + ", " + std::to_string(micro_batches) +
                " micro-batches, v = " + std::to_string(virtual_stages));
   constexpr int kSteps = 3;
-  auto runner = make(*here.group, kind, micro_batches, virtual_stages);
+  auto runner = make(*here.group, kind, micro_batches, virtual_stages, width);
   ASSERT_TRUE(runner);
   const PipelineShape& shape = runner->program().shape;
-  Stages stages(shape, here.rank);
+  Stages stages(shape, here.rank, width);
   stages.pause = pause;
   std::set<const void*> seen;
   for (stages.step = 0; stages.step < kSteps; ++stages.step) {
@@ -237,7 +244,7 @@ void train(Context& here, PipelineKind kind, int micro_batches, int virtual_stag
     EXPECT_EQ(stages.addresses, seen) << "buffers are the same in every step";
   }
   EXPECT_EQ(stages.last_seen, kSteps * virtual_stages);
-  const Reference reference(shape.places(), micro_batches, kSteps);
+  const Reference reference(shape.places(), micro_batches, kSteps, width);
   for (int i = 0; i < virtual_stages; ++i)
     EXPECT_EQ(stages.layers[static_cast<std::size_t>(i)].gradient,
               reference.layers[static_cast<std::size_t>(shape.place(here.rank, i))].gradient);
@@ -258,6 +265,13 @@ TEST_P(Pipelines, give_the_bits_of_the_plain_loop_whatever_the_schedule) {
   });
 }
 
+TEST_P(Pipelines, move_large_tensors_as_well) {
+  in_world([](Context& here) {
+    for (const PipelineKind kind : kTraining)
+      train(here, kind, 3, kind == PipelineKind::interleaved ? 2 : 1, {}, kWide);
+  });
+}
+
 // The slow one is first, in the middle or last: all others wait, nothing else changes.
 TEST_P(Pipelines, do_not_depend_on_how_long_a_stage_takes) {
   in_world([](Context& here) {
@@ -271,14 +285,15 @@ TEST_P(Pipelines, do_not_depend_on_how_long_a_stage_takes) {
 TEST_P(Pipelines, evaluate_without_a_backward) {
   in_world([](Context& here) {
     for (const int virtual_stages : {1, 2}) {
-      auto runner = make(*here.group, PipelineKind::forward, 5, virtual_stages);
+      auto runner = make(*here.group, PipelineKind::forward, 5, virtual_stages, kWide);
       ASSERT_TRUE(runner);
       const PipelineShape& shape = runner->program().shape;
-      Stages stages(shape, here.rank);
-      ASSERT_TRUE(runner->run(stages).ok());
+      Stages stages(shape, here.rank, kWide);
+      const auto times = runner->run(stages);
+      ASSERT_TRUE(times.ok()) << times.status().to_string();
       const bool has_loss = here.rank + 1 == here.size;
       EXPECT_EQ(stages.losses,
-                has_loss ? Reference(shape.places(), 5, 1).losses : std::vector<float>());
+                has_loss ? Reference(shape.places(), 5, 1, kWide).losses : std::vector<float>());
       EXPECT_EQ(stages.last_seen, 0);
     }
   });
