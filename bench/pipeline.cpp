@@ -28,7 +28,8 @@ namespace {
 using namespace tutti::pipeline;
 
 struct PipelineBench {
-  double forward_s = 0.02, backward_s = 0.02, weight_s = 0.02;  // of a rank's whole stage
+  double forward_s = 0.02, backward_s = 0.04;  // of a rank's whole stage
+  double weight_s = 0.02;                      // part of backward
   int micro_batches = 8;
   int virtual_stages = 2;  // of interleaved
   int steps = 5;
@@ -85,6 +86,7 @@ PipelineBench read(int count, char** words) {
                   "; there are --forward --backward --weight --micro-batches --virtual --steps "
                   "--bytes");
   }
+  if (bench.weight_s > bench.backward_s) fail(2, "--weight is a part of --backward");
   return bench;
 }
 
@@ -105,8 +107,10 @@ class SleepingStages : public StageCompute {
   SleepingStages(const PipelineBench& bench, int virtual_stages)
       : bench_(bench), share_(1.0 / virtual_stages) {}
   Status forward(const StagePass&) override { return nap(bench_.forward_s); }
-  Status backward(const StagePass&) override { return nap(bench_.backward_s + bench_.weight_s); }
-  Status backward_input(const StagePass&) override { return nap(bench_.backward_s); }
+  Status backward(const StagePass&) override { return nap(bench_.backward_s); }
+  Status backward_input(const StagePass&) override {
+    return nap(bench_.backward_s - bench_.weight_s);
+  }
   Status backward_weight(const StagePass&) override { return nap(bench_.weight_s); }
 
  private:
@@ -163,7 +167,9 @@ double simulated_s(const PipelineBench& bench, PipelineKind kind, const Pipeline
   const auto programs = build_pipeline(kind, shape);
   check(programs.status());
   const auto timeline = simulate_pipeline(
-      *programs, {{{bench.forward_s / v, bench.backward_s / v, bench.weight_s / v}}, transfer_s});
+      *programs,
+      {{{bench.forward_s / v, (bench.backward_s - bench.weight_s) / v, bench.weight_s / v}},
+       transfer_s});
   check(timeline.status());
   return timeline->step_s;
 }
@@ -192,7 +198,7 @@ int main(int count, char** words) {
   const double transfer_s = message_s(**group, bench);
   if ((*group)->rank() == 0)
     std::printf(
-        "# bench_pipeline: %d stages, %d micro-batches, forward %g ms, backward %g + %g ms; %zu "
+        "# bench_pipeline: %d stages, %d micro-batches, forward %g ms, backward %g ms (weights %g); %zu "
         "bytes across a boundary in %.3f ms\n"
         "# %-12s %2s %10s %10s %9s %9s %9s %9s   ms; the last three: mean of ranks\n",
         (*group)->size(), bench.micro_batches, bench.forward_s * 1e3, bench.backward_s * 1e3,

@@ -41,18 +41,29 @@ Result<PipelineTimeline> v1::simulate_pipeline(std::span<const PipelineProgram> 
   return playback.take();
 }
 
-double v1::uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
-                            const PlaceDurations& place) {
+std::optional<double> v1::uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
+                                           const PlaceDurations& place) {
   const double others = shape.stages - 1;
+  const bool full_rounds = shape.virtual_stages == 1 || shape.micro_batches % shape.stages == 0;
+  // Weights fill gaps as long as they are no longer than what leaves them.
+  const bool fits = shape.micro_batches >= shape.stages &&
+                    place.backward_weight_s <= place.forward_s &&
+                    place.backward_weight_s <= place.backward_input_s;
   switch (kind) {
     case PipelineKind::gpipe:
-    case PipelineKind::one_f_one_b:
-    case PipelineKind::interleaved: return others * place.all_s();
+    case PipelineKind::one_f_one_b: return others * place.all_s();
+    case PipelineKind::interleaved:
+      if (full_rounds) return others * place.all_s();
+      return std::nullopt;
     case PipelineKind::zb_h1:
-      return others * (place.forward_s + place.backward_input_s - place.backward_weight_s);
-    case PipelineKind::forward: return others * place.forward_s;
+      if (fits)
+        return others * (place.forward_s + place.backward_input_s - place.backward_weight_s);
+      return std::nullopt;
+    case PipelineKind::forward:
+      if (full_rounds) return others * place.forward_s;
+      return std::nullopt;
   }
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace tutti::pipeline

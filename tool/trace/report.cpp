@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/check.hpp"
 #include "core/json.hpp"
-#include "tool/embedded.hpp"
+#include "tool/page.hpp"
 #include "tool/trace/output.hpp"
 #include "tool/trace/report_data.hpp"
 #include "tool/trace/trace.hpp"
@@ -29,32 +28,6 @@ struct ReportOptions {
   std::string job;
   bool json = false;
 };
-
-std::string part(std::string_view name) {
-  const std::string_view text = embedded_file(name);
-  TUTTI_CHECK(!text.empty());
-  return std::string(text);
-}
-
-void replace(std::string& text, std::string_view mark, std::string_view by) {
-  const std::size_t at = text.find(mark);
-  TUTTI_CHECK(at != std::string::npos);
-  text.replace(at, mark.size(), by);
-}
-
-std::string page_of(const Json& data) {
-  std::string page = part("report.html");
-  std::string script;
-  for (const char* name : kScripts) script += part(name) + "\n";
-  std::string text = data.dump_ascii();
-  // "</script" must not end the element that holds it.
-  for (std::size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
-    text.replace(at, 2, "<\\/");
-  replace(page, "/*STYLE*/", part("style.css") + part("report.css"));
-  replace(page, "/*SCRIPT*/", script);
-  replace(page, "/*DATA*/", text);
-  return page;
-}
 
 // As a terminal counts: bytes of UTF-8 that go on with a letter are none.
 std::size_t letters(const std::string& text) {
@@ -109,7 +82,9 @@ int report(const ReportOptions& options) {
   if (!options.html.empty()) {
     Json drawn = data;
     drawn["timeline"] = timeline_json(*run, analysis, kMostSlices);
-    if (Status status = write_file(options.html, page_of(drawn)); !status.ok())
+    const std::string page =
+        assemble_page({"report.html", "report.css", kScripts}, drawn.dump_ascii());
+    if (Status status = write_file(options.html, page); !status.ok())
       return complain(kReportCommand, status);
   }
   if (options.json) {

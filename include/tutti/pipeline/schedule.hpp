@@ -1,8 +1,8 @@
 // tutti/pipeline/schedule.hpp - who computes what when, where a model is cut into stages: pipeline
 // schedules as data, one program per rank, proved before they run.
 //
-//   stage 0  0>1>2>3>······0<<<4>1<<<5>2<<<  …     forward 0 … 3, then one forward, one backward
-//   stage 1  ··0>1>2>···0<<<3>1<<<4>2<<<5>  …
+//   stage 0  0>1>····0<<<2>1<<<3>2<<<4>3<<<5>4<<<··5<<<     > forward, < backward, · bubble
+//   stage 1  ··0>0<<<1>1<<<2>2<<<3>3<<<4>4<<<5>5<<<····     the number: of the micro-batch
 //
 // Stage s is rank s of the pipeline's group. With v virtual stages a rank holds v parts of the model;
 // virtual stage i of rank s is the model's *place* i·stages + s, and what leaves a place goes to the

@@ -2,10 +2,11 @@
 //
 //   step      from the first forward to the end of the last op
 //   compute   of the busiest rank: what the step would take without a bubble
-//   bubble    step − compute. With stages that are alike and free transfers, p stages, m micro-batches:
+//   bubble    step − compute. With stages that are alike and free transfers, p stages, m micro-batches,
+//             F, B and W of a rank's whole stage (B: the input's part of backward, W the weights'):
 //               gpipe, 1f1b     (p − 1)·(F + B + W)         (p − 1)/m of compute
-//               interleaved     (p − 1)·(F + B + W)/v       (p − 1)/(v·m), m a multiple of p
-//               zb-h1           (p − 1)·(F + B − W)         a third of 1f1b's where F = B = W, m ≥ p
+//               interleaved     (p − 1)·(F + B + W)/v       (p − 1)/(v·m), where p divides m
+//               zb-h1           (p − 1)·(F + B − W)         a third of 1f1b's if F = B = W; m ≥ p, W ≤ F, B
 //
 // Thread-safety  values and pure functions.
 //
@@ -14,6 +15,7 @@
 //   timeline->bubble_s();
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,9 +69,10 @@ struct PipelineTimeline {
 Result<PipelineTimeline> simulate_pipeline(std::span<const PipelineProgram> programs,
                                            const PipelineDurations& durations);
 
-// The closed form above, in seconds: stages alike, free transfers, m ≥ p for zb-h1, a multiple of p
-// for interleaved.
-double uniform_bubble_s(PipelineKind kind, const PipelineShape& shape, const PlaceDurations& place);
+// The closed form above, in seconds, for places that take as long as `place`; absent where it does not
+// hold.
+std::optional<double> uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
+                                       const PlaceDurations& place);
 
 }  // namespace v1
 }  // namespace tutti::pipeline

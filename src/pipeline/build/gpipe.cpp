@@ -1,9 +1,9 @@
 // gpipe - all micro-batches forward, then all of them backward.
 //
-//   stage 0  0>1>2>3>····················0<<<1<<<2<<<3<<<
-//   stage 1  ··0>1>2>3>··············0<<<1<<<2<<<3<<<
-//   stage 2  ····0>1>2>3>········0<<<1<<<2<<<3<<<
-//   stage 3  ······0>1>2>3>··0<<<1<<<2<<<3<<<
+//   stage 0  0>1>2>3>··················0<<<1<<<2<<<3<<<
+//   stage 1  ··0>1>2>3>············0<<<1<<<2<<<3<<<····
+//   stage 2  ····0>1>2>3>······0<<<1<<<2<<<3<<<········
+//   stage 3  ······0>1>2>3>0<<<1<<<2<<<3<<<············
 //
 // Backwards go in the order of forwards, not from the last to the first, so that gradients are summed
 // in the order of micro-batches. Evaluation is the first half of it, in rounds where a rank has several

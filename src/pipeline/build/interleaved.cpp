@@ -2,9 +2,8 @@
 // of p micro-batches goes through a rank's first part, then through its second … The pipeline fills
 // with parts instead of stages, so the bubble is 1/v as long, for v times as many messages.
 //
-//   p = 2, v = 2, m = 4; capitals: the second part
-//   stage 0  0>1>A>B>  2>A<< …        place of the first part: s, of the second: p + s
-//   stage 1  ··0>1>A>A<<B>B<< …
+//   stage 0  0>1>0)1)2>··0(((3>1(((2)0<<<3)1<<<··2(((··3(((2<<<3<<<     v = 2; ) ( the second part
+//   stage 1  ··0>1>0)0(((1)1(((2>0<<<3>1<<<2)2(((3)3(((2<<<3<<<····
 //
 // Neighbours are 2 forwards apart instead of 1, so that a message has a whole turn (a forward and a
 // backward) to travel in.

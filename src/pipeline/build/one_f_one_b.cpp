@@ -1,10 +1,10 @@
 // 1f1b - a forward for each stage ahead, then a backward for each forward: a stage keeps as many
 // micro-batches as there are stages from it on, however many the step has.
 //
-//   stage 0  0>1>2>3>············0<<<4>1<<<5>2<<<··3<<<····4<<<····5<<<
-//   stage 1  ··0>1>2>········0<<<3>1<<<4>2<<<5>3<<<····4<<<····5<<<
-//   stage 2  ····0>1>····0<<<2>1<<<3>2<<<4>3<<<5>4<<<····5<<<
-//   stage 3  ······0>0<<<1>1<<<2>2<<<3>3<<<4>4<<<5>5<<<
+//   stage 0  0>1>2>3>············0<<<4>1<<<5>2<<<··3<<<··4<<<··5<<<
+//   stage 1  ··0>1>2>········0<<<3>1<<<4>2<<<5>3<<<··4<<<··5<<<····
+//   stage 2  ····0>1>····0<<<2>1<<<3>2<<<4>3<<<5>4<<<··5<<<········
+//   stage 3  ······0>0<<<1>1<<<2>2<<<3>3<<<4>4<<<5>5<<<············
 //
 // zb-h1 (Qi, Wan, Huang, Lin 2023) is the same with backward in two parts: b computes what the stage
 // before waits for, w the weights' gradients. Stage s puts its w off by s micro-batches, which fills the
