@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <thread>
 
 #include "support/worlds.hpp"
+#include "trace/trace_file.hpp"
 
 namespace tutti::test {
 namespace {
@@ -349,6 +351,37 @@ INSTANTIATE_TEST_SUITE_P(World, Pipelines,
                                          World{.kind = WorldKind::tcp, .size = 3},
                                          World{.kind = WorldKind::mixed, .size = 4}),
                          name_of);
+
+// ---- what a trace tells of it
+
+TEST(PipelineTraces, tell_what_was_computed_and_the_bubble) {
+  char folder[] = "/tmp/tutti-pipeline-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  World world{.kind = WorldKind::threads, .size = 2};
+  world.tune = [&](Config& config) { config.trace_dir = folder; };
+  run(world, [](Context& here) {
+    auto runner = make(*here.group, PipelineKind::one_f_one_b, 3);
+    ASSERT_TRUE(runner);
+    Stages stages(runner->program().shape, here.rank);
+    stages.pause = milliseconds(here.rank);
+    ASSERT_TRUE(runner->run(stages).ok());
+  });
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const auto trace = trace::read_trace(file.path());
+    ASSERT_TRUE(trace.ok()) << trace.status().to_string();
+    std::vector<std::string> computed, missing;
+    for (const auto& each : trace->compute) computed.push_back(trace->text(each.name));
+    for (const auto& each : trace->bubbles) missing.push_back(trace->text(each.name));
+    if (trace->rank == 0) {  // it waits for the backward of a stage that sleeps
+      EXPECT_EQ(computed, (std::vector<std::string>{"forward 0", "forward 1", "backward 0",
+                                                    "forward 2", "backward 1", "backward 2"}));
+      EXPECT_THAT(missing, testing::Contains("recv_gradient 0 from stage 1"));
+    } else {
+      EXPECT_EQ(computed.size(), 6U);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
 
 // ---- what does not fit
 
