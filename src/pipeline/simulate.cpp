@@ -24,6 +24,10 @@ Status check_durations(const PipelineShape& shape, const PipelineDurations& dura
   return {};
 }
 
+bool has_full_rounds(const PipelineShape& shape) {
+  return shape.virtual_stages == 1 || shape.micro_batches % shape.stages == 0;
+}
+
 }  // namespace
 
 double v1::PipelineTimeline::compute_s() const noexcept {
@@ -44,7 +48,7 @@ Result<PipelineTimeline> v1::simulate_pipeline(std::span<const PipelineProgram> 
 std::optional<double> v1::uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
                                            const PlaceDurations& place) {
   const double others = shape.stages - 1;
-  const bool full_rounds = shape.virtual_stages == 1 || shape.micro_batches % shape.stages == 0;
+  const bool full_rounds = has_full_rounds(shape);
   // Weights fill gaps as long as they are no longer than what leaves them.
   const bool fits = shape.micro_batches >= shape.stages &&
                     place.backward_weight_s <= place.forward_s &&
@@ -61,6 +65,24 @@ std::optional<double> v1::uniform_bubble_s(PipelineKind kind, const PipelineShap
       return std::nullopt;
     case PipelineKind::forward:
       if (full_rounds) return others * place.forward_s;
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> v1::uniform_exposed_messages(PipelineKind kind, const PipelineShape& shape) {
+  const double p = shape.stages, m = shape.micro_batches;
+  const double held_up = 2 * (p - 1 + std::floor((m - 1) * (p - 1) / p));
+  if (!has_full_rounds(shape)) return std::nullopt;
+  if (shape.stages == 1) return 0;
+  switch (kind) {
+    case PipelineKind::gpipe: return 2 * (p - 1);
+    case PipelineKind::one_f_one_b: return held_up;
+    case PipelineKind::interleaved:
+      return shape.virtual_stages == 1 ? held_up : 2 * (shape.places() - 1.0);
+    case PipelineKind::zb_h1: return std::min(held_up, 4 * (p - 1));
+    case PipelineKind::forward:
+      if (shape.virtual_stages == 1) return p - 1;
       return std::nullopt;
   }
   return std::nullopt;

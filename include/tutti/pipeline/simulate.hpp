@@ -73,6 +73,13 @@ Result<PipelineTimeline> simulate_pipeline(std::span<const PipelineProgram> prog
 // hold.
 std::optional<double> uniform_bubble_s(PipelineKind kind, const PipelineShape& shape,
                                        const PlaceDurations& place);
+// By how many messages' time a step is longer for transfers beside compute, if they are short beside an
+// op; absent where that is not known.
+//   gpipe        2·(p − 1), forward p − 1: filling and draining
+//   1f1b         2·(p − 1 + ⌊(m − 1)·(p − 1)/p⌋): a message and its answer hold the stages up
+//   zb-h1        as 1f1b, but 4·(p − 1) at most: weights fill the gaps
+//   interleaved  2·(v·p − 1), where p divides m: other virtual stages fill them
+std::optional<double> uniform_exposed_messages(PipelineKind kind, const PipelineShape& shape);
 
 }  // namespace v1
 }  // namespace tutti::pipeline

@@ -52,9 +52,11 @@ int v1::activation_bound(PipelineKind kind, const PipelineShape& shape, int rank
   switch (kind) {
     case PipelineKind::gpipe: return m;
     case PipelineKind::one_f_one_b: return std::min(m, p - rank);
-    case PipelineKind::interleaved:
+    case PipelineKind::interleaved: {
       if (v == 1) return std::min(m, p - rank);
-      return std::min(v * m, 2 * (p - rank - 1) + (v - 1) * p + 1);
+      const int warm_up = 2 * (p - rank - 1) + (v - 1) * p;
+      return m > warm_up ? warm_up + 1 : std::min(v * m, warm_up + 1);
+    }
     case PipelineKind::zb_h1: return std::min(m, p);
     case PipelineKind::forward: return 1;
   }
