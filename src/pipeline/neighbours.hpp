@@ -1,6 +1,8 @@
 // pipeline/neighbours.hpp - with whom a virtual stage exchanges activations and gradients.
 #pragma once
 
+#include <optional>
+
 #include "tutti/pipeline/schedule.hpp"
 
 namespace tutti::pipeline {
@@ -28,33 +30,19 @@ inline int peer_of(PipelineOpKind transfer, const PipelineShape& shape, int rank
   return peer == rank ? kNobody : peer;
 }
 
-// What a computing op has to receive first, and what it has to send afterwards; `kind` itself where
-// that is nothing.
-inline PipelineOpKind received_for(PipelineOpKind kind) {
-  switch (kind) {
-    case PipelineOpKind::forward: return PipelineOpKind::recv_activation;
-    case PipelineOpKind::backward:
-    case PipelineOpKind::backward_input: return PipelineOpKind::recv_gradient;
-    case PipelineOpKind::backward_weight:
-    case PipelineOpKind::send_activation:
-    case PipelineOpKind::recv_activation:
-    case PipelineOpKind::send_gradient:
-    case PipelineOpKind::recv_gradient: break;
-  }
-  return kind;
+// What a computing op has to receive first, and what it has to send afterwards, if its neighbour is on
+// another rank. The weights' part of a backward has to do with nobody.
+inline std::optional<PipelineOpKind> received_for(PipelineOpKind kind) {
+  if (kind == PipelineOpKind::forward) return PipelineOpKind::recv_activation;
+  if (kind == PipelineOpKind::backward || kind == PipelineOpKind::backward_input)
+    return PipelineOpKind::recv_gradient;
+  return std::nullopt;
 }
-inline PipelineOpKind sent_after(PipelineOpKind kind) {
-  switch (kind) {
-    case PipelineOpKind::forward: return PipelineOpKind::send_activation;
-    case PipelineOpKind::backward:
-    case PipelineOpKind::backward_input: return PipelineOpKind::send_gradient;
-    case PipelineOpKind::backward_weight:
-    case PipelineOpKind::send_activation:
-    case PipelineOpKind::recv_activation:
-    case PipelineOpKind::send_gradient:
-    case PipelineOpKind::recv_gradient: break;
-  }
-  return kind;
+inline std::optional<PipelineOpKind> sent_after(PipelineOpKind kind) {
+  const auto received = received_for(kind);
+  if (!received) return std::nullopt;
+  return received == PipelineOpKind::recv_activation ? PipelineOpKind::send_activation
+                                                     : PipelineOpKind::send_gradient;
 }
 
 }  // namespace tutti::pipeline

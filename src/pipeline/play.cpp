@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "pipeline/neighbours.hpp"
 
@@ -55,10 +56,10 @@ bool Playback::advance(int rank) {
 
 bool Playback::compute(int rank, const PipelineOp& op) {
   Cursor& cursor = cursors_[static_cast<std::size_t>(rank)];
-  const PipelineOpKind received = received_for(op.kind);
+  const auto received = received_for(op.kind);
   double begin = cursor.time;
-  if (received != op.kind && peer_of(received, shape(), rank, op.virtual_stage) != kNobody) {
-    const double there = arrival(received, shape().place(rank, op.virtual_stage), op.micro_batch);
+  if (received && peer_of(*received, shape(), rank, op.virtual_stage) != kNobody) {
+    const double there = arrival(*received, shape().place(rank, op.virtual_stage), op.micro_batch);
     if (there == kUnknown) return false;
     begin = std::max(begin, there);
   }
@@ -74,9 +75,8 @@ bool Playback::compute(int rank, const PipelineOp& op) {
 
 // What was computed leaves at once, behind what is on its way to the same rank already.
 void Playback::hand_on(int rank, const PipelineOp& op, double done) {
-  const PipelineOpKind sent = sent_after(op.kind);
-  if (sent == op.kind) return;
-  const int peer = peer_of(sent, shape(), rank, op.virtual_stage);
+  const auto sent = sent_after(op.kind);
+  const int peer = sent ? peer_of(*sent, shape(), rank, op.virtual_stage) : kNobody;
   if (peer == kNobody) return;
   double& link = link_free_[static_cast<std::size_t>(rank * shape().stages + peer)];
   link = std::max(link, done) + durations_.transfer_s;

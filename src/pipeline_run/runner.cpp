@@ -96,8 +96,8 @@ Status Runner::perform(const PipelineOp& op, StageCompute& stages) {
 // Null: it receives nothing.
 ReceiveBox* Runner::receive_box_of(const PipelineOp& op) {
   StageBoxes& own = boxes(op.virtual_stage);
-  const Kind received = received_for(op.kind);
-  if (received == op.kind) return nullptr;
+  const auto received = received_for(op.kind);
+  if (!received) return nullptr;
   auto& box = received == Kind::recv_activation ? own.activations_in : own.gradients_in;
   return box ? &*box : nullptr;
 }
@@ -105,8 +105,8 @@ ReceiveBox* Runner::receive_box_of(const PipelineOp& op) {
 // Null: it sends nothing.
 SendBox* Runner::send_box_of(const PipelineOp& op) {
   StageBoxes& own = boxes(op.virtual_stage);
-  const Kind sent = sent_after(op.kind);
-  if (sent == op.kind) return nullptr;
+  const auto sent = sent_after(op.kind);
+  if (!sent) return nullptr;
   auto& box = sent == Kind::send_activation ? own.activations_out : own.gradients_out;
   return box ? &*box : nullptr;
 }
@@ -118,7 +118,7 @@ Status Runner::await_input(const PipelineOp& op) {
   const bool was_there = work.done();
   const std::int64_t begin = trace::now_ns();
   const Status status = work.wait();  // bounded: a transfer has a deadline
-  const PipelineOp receive{received_for(op.kind), op.micro_batch, op.virtual_stage, box->peer()};
+  const PipelineOp receive{*received_for(op.kind), op.micro_batch, op.virtual_stage, box->peer()};
   if (!status.ok()) return fail(status, receive);
   if (was_there) return {};
   const auto offset = [&](int rank) { return clock_offsets_[static_cast<std::size_t>(rank)]; };
@@ -140,7 +140,7 @@ Status Runner::await_send(SendBox& box, const PipelineOp& op, int micro_batch) {
   const bool was_sent = work.done();
   const std::int64_t begin = trace::now_ns();
   if (Status status = work.wait(); !status.ok())  // bounded: a transfer has a deadline
-    return fail(status, {sent_after(op.kind), micro_batch, op.virtual_stage, box.peer()});
+    return fail(status, {*sent_after(op.kind), micro_batch, op.virtual_stage, box.peer()});
   if (!was_sent) meter_.waited_to_send(begin, trace::now_ns());
   return {};
 }

@@ -5,16 +5,6 @@
 #include "pipeline/neighbours.hpp"
 
 namespace tutti::pipeline::builders {
-namespace {
-
-// Whom a computing op's input comes from, or its output goes to, by a message; kNobody: by none.
-int peer_for(const ComputeOp& op, PipelineOpKind transfer, const PipelineProgram& program) {
-  if (transfer == op.kind) return kNobody;
-  return peer_of(transfer, program.shape, program.rank, op.virtual_stage);
-}
-
-}  // namespace
-
 PipelineProgram ProgramDraft::take() {
   std::size_t received = next_to_receive(0);
   if (received < turns_.size()) add_receives(turns_[received]);
@@ -23,7 +13,7 @@ PipelineProgram ProgramDraft::take() {
     for (const ComputeOp& op : turns_[at])
       if (op.micro_batch < program_.shape.micro_batches)
         program_.ops.push_back({op.kind, op.micro_batch, op.virtual_stage});
-    add_sends(turns_[at]);
+    for (const ComputeOp& op : turns_[at]) add(op, sent_after(op.kind));
     if (received > at) continue;
     received = next_to_receive(at + 1);
     if (received < turns_.size()) add_receives(turns_[received]);
@@ -31,10 +21,15 @@ PipelineProgram ProgramDraft::take() {
   return std::move(program_);
 }
 
+int ProgramDraft::peer_for(const ComputeOp& op, std::optional<PipelineOpKind> transfer) const {
+  if (!transfer) return kNobody;
+  return peer_of(*transfer, program_.shape, program_.rank, op.virtual_stage);
+}
+
 bool ProgramDraft::transfers(const Turn& turn) const {
   return std::any_of(turn.begin(), turn.end(), [&](const ComputeOp& op) {
-    return peer_for(op, received_for(op.kind), program_) != kNobody ||
-           peer_for(op, sent_after(op.kind), program_) != kNobody;
+    return peer_for(op, received_for(op.kind)) != kNobody ||
+           peer_for(op, sent_after(op.kind)) != kNobody;
   });
 }
 
@@ -45,19 +40,14 @@ std::size_t ProgramDraft::next_to_receive(std::size_t at) const {
   return at;
 }
 
-void ProgramDraft::add(const ComputeOp& op, PipelineOpKind kind, int peer) {
+void ProgramDraft::add(const ComputeOp& op, std::optional<PipelineOpKind> transfer) {
+  const int peer = peer_for(op, transfer);
   if (peer == kNobody || op.micro_batch >= program_.shape.micro_batches) return;
-  program_.ops.push_back({kind, op.micro_batch, op.virtual_stage, peer, batch_});
-}
-
-void ProgramDraft::add_sends(const Turn& turn) {
-  for (const ComputeOp& op : turn)
-    add(op, sent_after(op.kind), peer_for(op, sent_after(op.kind), program_));
+  program_.ops.push_back({*transfer, op.micro_batch, op.virtual_stage, peer, batch_});
 }
 
 void ProgramDraft::add_receives(const Turn& turn) {
-  for (const ComputeOp& op : turn)
-    add(op, received_for(op.kind), peer_for(op, received_for(op.kind), program_));
+  for (const ComputeOp& op : turn) add(op, received_for(op.kind));
 }
 
 }  // namespace tutti::pipeline::builders

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "tutti/pipeline/schedule.hpp"
@@ -36,10 +37,11 @@ class ProgramDraft {
  private:
   using Turn = std::vector<ComputeOp>;
 
+  // With whom an op has such a transfer; kNobody: it has none.
+  int peer_for(const ComputeOp& op, std::optional<PipelineOpKind> transfer) const;
   bool transfers(const Turn& turn) const;
   std::size_t next_to_receive(std::size_t at) const;
-  void add(const ComputeOp& op, PipelineOpKind kind, int peer);
-  void add_sends(const Turn& turn);
+  void add(const ComputeOp& op, std::optional<PipelineOpKind> transfer);
   void add_receives(const Turn& turn);
 
   PipelineProgram program_;
