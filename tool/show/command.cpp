@@ -10,6 +10,7 @@
 #include "core/output_file.hpp"
 #include "tool/numbers.hpp"
 #include "tool/show/job_view.hpp"
+#include "tool/show/pipeline_view.hpp"
 #include "tool/show/redistribution.hpp"
 #include "tool/show/show.hpp"
 
@@ -25,6 +26,7 @@ constexpr const char* kShowFooter = R"(Examples:
   tutti show all_reduce -n 4 --form host --memory symmetric --svg host.svg
   tutti show broadcast --algorithm binomial_tree -n 6 --root 2 --json
   tutti show all_reduce --algorithm double_binary_tree -n 8 --html trees.html   # animated
+  tutti show pipeline --schedule 1f1b --stages 4 --micro-batches 8              # who computes what when
 )";
 
 constexpr const char* kJobFooter = R"(Examples:
@@ -100,9 +102,9 @@ int show(const ShowOptions& options) {
   for (auto check : {check_gone, check_list})
     if (Status status = check(options); !status.ok()) return complain("show", status);
   if (options.collective.empty())
-    return complain("show",
-                    "say what to show: a collective, such as all_reduce, redistribute or job",
-                    kBadInput);
+    return complain(
+        "show", "say what to show: a collective, such as all_reduce, pipeline, redistribute or job",
+        kBadInput);
   const auto call = read_call(options);
   if (!call.ok()) return complain("show", call.status());
   if (Status status = check_outputs(options, call->request.size); !status.ok())
@@ -153,7 +155,8 @@ CLI::App* add_redistribute_parser(CLI::App& show_parser, RedistributionOptions& 
 Command make_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* show_parser = app.add_subcommand(
-      "show", "a schedule, verified: as text, page or drawing; a redistribution; a running job");
+      "show",
+      "a schedule, verified: as text, page or drawing; a pipeline; a redistribution; a running job");
   show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …");
   show_parser->add_option("-a,--algorithm", options->algorithm,
                           "ring, direct, … (default: what the tuner takes)");
@@ -189,10 +192,13 @@ Command make_show(CLI::App& app) {
   show_parser->add_option("--shots", options->shots)->group("");
   show_parser->footer(kShowFooter);
   auto job_options = std::make_shared<JobViewOptions>();
+  auto pipeline_options = std::make_shared<PipelineViewOptions>();
   CLI::App* job_parser = add_job_parser(*show_parser, *job_options);
+  CLI::App* pipeline_parser = add_pipeline_parser(*show_parser, *pipeline_options);
   auto redistribution = std::make_shared<RedistributionOptions>();
   CLI::App* redistribute_parser = add_redistribute_parser(*show_parser, *redistribution);
   return {show_parser, [=] {
+            if (pipeline_parser->parsed()) return show_pipeline(*pipeline_options);
             if (redistribute_parser->parsed()) return show_redistribution(*redistribution);
             return job_parser->parsed() ? show_job(*job_options) : show(*options);
           }};

@@ -1,4 +1,5 @@
 // The page of `tutti show --html`: web/show.html with style, script and data in it.
+
 #include <fmt/format.h>
 
 #include <set>
