@@ -43,6 +43,7 @@ tutti_room(group ROOMS engine tuner store)
 tutti_room(train ROOMS group)
 tutti_room(checkpoint ROOMS train)
 tutti_room(hand_over ROOMS group)
+tutti_room(exchange ROOMS group)
 tutti_room(capi ROOMS group)
 
 # The folds and the optimizer's kernels are compiled once more for wider vectors and dispatched at run

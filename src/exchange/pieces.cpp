@@ -1,0 +1,172 @@
+#include "tutti/exchange/pieces.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <numeric>
+
+#include "exchange/ended_group.hpp"
+#include "exchange/meter.hpp"
+
+namespace tutti::exchange {
+
+namespace {
+
+// One call, checked, and the pieces it is cut into.
+class Cutting {
+ public:
+  Cutting(const Group& group, RowCounts rows, int pieces)
+      : rank_(group.rank()), size_(group.size()), rows_(rows), pieces_(pieces) {}
+
+  Status check(ConstBuffer part, ConstBuffer whole) const {
+    if (pieces_ < 1)
+      return {Code::invalid_argument, fmt::format("an exchange in {} pieces; at least 1", pieces_)};
+    if (rows_.counts.size() != static_cast<std::size_t>(size_))
+      return {Code::invalid_argument,
+              fmt::format("row counts of {} ranks for a group of {}", rows_.counts.size(), size_)};
+    const std::size_t all =
+        std::accumulate(rows_.counts.begin(), rows_.counts.end(), std::size_t{0});
+    if (whole.count != all * rows_.row || part.count != rows_.counts[at(rank_)] * rows_.row)
+      return {Code::invalid_argument,
+              fmt::format("buffers of {} and {} elements for {} of {} rows of {} elements",
+                          part.count, whole.count, rows_.counts[at(rank_)], all, rows_.row)};
+    return {};
+  }
+
+  RowPiece piece(int index) const {
+    RowPiece piece{index, {}};
+    std::int64_t before = 0;
+    for (const std::size_t count : rows_.counts) {
+      IndexRun range = part_of(static_cast<std::int64_t>(count), pieces_, index);
+      range.first += before;
+      piece.ranges.push_back(range);
+      before += static_cast<std::int64_t>(count);
+    }
+    return piece;
+  }
+
+  // Of this rank's own rows.
+  IndexRun own(int index) const {
+    return part_of(static_cast<std::int64_t>(rows_.counts[at(rank_)]), pieces_, index);
+  }
+
+  template <class AnyBuffer>
+  AnyBuffer stretch(AnyBuffer buffer, IndexRun range) const {
+    const std::size_t offset = at(range.first) * rows_.row * size_of(buffer.dtype);
+    using Bytes = std::conditional_t<std::is_same_v<AnyBuffer, Buffer>, std::byte, const std::byte>;
+    buffer.data = static_cast<Bytes*>(buffer.data) + offset;
+    buffer.count = at(range.count) * rows_.row;
+    return buffer;
+  }
+
+  // One for each rank.
+  template <class AnyBuffer>
+  std::vector<AnyBuffer> stretches(AnyBuffer whole, const RowPiece& piece) const {
+    std::vector<AnyBuffer> list;
+    for (const IndexRun& range : piece.ranges) list.push_back(stretch(whole, range));
+    return list;
+  }
+
+  Status annotate(const Status& status, const char* what, int index) const {
+    return status.annotate(fmt::format("{} in pieces, {} of {}", what, index + 1, pieces_));
+  }
+
+ private:
+  template <class Number>
+  static std::size_t at(Number index) {
+    return static_cast<std::size_t>(index);
+  }
+
+  int rank_;
+  int size_;
+  RowCounts rows_;
+  int pieces_;
+};
+
+}  // namespace
+
+inline namespace v1 {
+
+Result<ExchangeTimes> gather_in_pieces(Group& group, RowCounts rows, ConstBuffer input,
+                                       Buffer output, int pieces, const PieceCallback& on_piece,
+                                       const CallOptions& options) {
+  const Cutting cutting(group, rows, pieces);
+  if (Status status = cutting.check(input, output); !status.ok()) return status;
+  Meter meter(output.device, options.stream);
+  for (int i = 0; i < pieces; ++i) {
+    const auto parts = cutting.stretches(output, cutting.piece(i));
+    meter.follow(group.all_gather_async(cutting.stretch(input, cutting.own(i)), parts, options));
+  }
+  for (int i = 0; i < pieces; ++i) {
+    Status status = meter.wait(static_cast<Meter::Trip>(i));
+    if (status.ok()) {
+      status = on_piece(cutting.piece(i));
+      if (!status.ok()) end_group(group, status);
+    } else {
+      status = cutting.annotate(status, "all_gather", i);
+    }
+    if (status.ok()) continue;
+    (void)meter.wait_for_all().ok();  // the buffers are lent until then
+    return status;
+  }
+  return meter.times();
+}
+
+Result<ExchangeTimes> scatter_in_pieces(Group& group, RowCounts rows, Buffer whole, Buffer output,
+                                        Reduction reduction, int pieces,
+                                        const PieceCallback& make_piece,
+                                        const CallOptions& options) {
+  const Cutting cutting(group, rows, pieces);
+  if (Status status = cutting.check(output, whole); !status.ok()) return status;
+  Meter meter(output.device, options.stream);
+  for (int i = 0; i < pieces; ++i) {
+    const RowPiece piece = cutting.piece(i);
+    if (Status status = make_piece(piece); !status.ok()) {
+      end_group(group, status);
+      (void)meter.wait_for_all().ok();
+      return status;
+    }
+    const auto parts = cutting.stretches(ConstBuffer(whole), piece);
+    meter.follow(group.reduce_scatter_async(parts, cutting.stretch(output, cutting.own(i)),
+                                            reduction, options));
+  }
+  for (int i = 0; i < pieces; ++i) {
+    if (Status status = meter.wait(static_cast<Meter::Trip>(i)); !status.ok()) {
+      (void)meter.wait_for_all().ok();
+      return cutting.annotate(status, "reduce_scatter", i);
+    }
+  }
+  return meter.times();
+}
+
+PiecePlan plan_pieces(const TimeOfBytes& time, std::size_t bytes, double compute_s, int most) {
+  PiecePlan best{1, time(bytes) + compute_s, time(bytes) + compute_s};
+  for (int pieces = 2; pieces <= most; ++pieces) {
+    const double wire_s =
+        time((bytes + static_cast<std::size_t>(pieces) - 1) / static_cast<std::size_t>(pieces));
+    const double part_s = compute_s / pieces;
+    const double seconds = wire_s + (pieces - 1) * std::max(wire_s, part_s) + part_s;
+    if (seconds < 0.99 * best.seconds) {
+      best.pieces = pieces;
+      best.seconds = seconds;
+    }
+  }
+  return best;
+}
+
+Result<PiecePlan> plan_pieces(Group& group, Collective collective, std::size_t bytes,
+                              double compute_s, int most) {
+  Status failure;
+  const auto time = [&](std::size_t part) {
+    const auto predicted = group.predict(collective, part);
+    if (predicted.ok()) return std::chrono::duration<double>(predicted->time).count();
+    failure = predicted.status();
+    return 0.0;
+  };
+  const PiecePlan plan = plan_pieces(time, bytes, compute_s, most);
+  if (!failure.ok()) return failure;
+  return plan;
+}
+
+}  // namespace v1
+}  // namespace tutti::exchange
