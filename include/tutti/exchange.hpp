@@ -2,6 +2,7 @@
 // over ranks are made of, for any framework or none.
 #pragma once
 
+#include "tutti/exchange/meter.hpp"
 #include "tutti/exchange/pieces.hpp"
 #include "tutti/exchange/ring.hpp"
 #include "tutti/exchange/sequence_cut.hpp"

@@ -1,4 +1,4 @@
-#include "exchange/meter.hpp"
+#include "tutti/exchange/meter.hpp"
 
 #include <algorithm>
 
@@ -17,16 +17,19 @@ void note(std::atomic<std::int64_t>& end) {
 
 }  // namespace
 
-Meter::Meter(Device device, void* stream) : device_(device), stream_(stream), begin_(moment()) {}
+inline namespace v1 {
 
-Meter::Trip Meter::follow(Work work) {
+ExchangeMeter::ExchangeMeter(Device device, void* stream)
+    : device_(device), stream_(stream), begin_(moment()) {}
+
+ExchangeMeter::Trip ExchangeMeter::follow(Work work) {
   auto end = std::make_shared<std::atomic<std::int64_t>>(0);
   followed_.push_back({work, moment(), end, false});
   work.on_complete([end](const Status&) { note(*end); });
   return followed_.size() - 1;
 }
 
-Status Meter::wait(Trip trip) {
+Status ExchangeMeter::wait(Trip trip) {
   Followed& followed = followed_[trip];
   followed.waited = true;
   const std::int64_t begin = moment();
@@ -37,7 +40,7 @@ Status Meter::wait(Trip trip) {
   return status;
 }
 
-Status Meter::wait_for_all() {
+Status ExchangeMeter::wait_for_all() {
   Status first;
   for (Trip trip = 0; trip < followed_.size(); ++trip) {
     if (followed_[trip].waited) continue;
@@ -47,7 +50,7 @@ Status Meter::wait_for_all() {
   return first;
 }
 
-ExchangeTimes Meter::times() const {
+ExchangeTimes ExchangeMeter::times() const {
   const std::int64_t now = moment();
   // They were started one after the other: a look back is never needed.
   std::int64_t wire = 0, covered = 0;
@@ -61,4 +64,5 @@ ExchangeTimes Meter::times() const {
   return {seconds(now - begin_), seconds(waited_), seconds(wire)};
 }
 
+}  // namespace v1
 }  // namespace tutti::exchange

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "exchange/ended_group.hpp"
-#include "exchange/meter.hpp"
+#include "tutti/exchange/meter.hpp"
 
 namespace tutti::exchange {
 
@@ -92,13 +92,13 @@ Result<ExchangeTimes> gather_in_pieces(Group& group, RowCounts rows, ConstBuffer
                                        const CallOptions& options) {
   const Cutting cutting(group, rows, pieces);
   if (Status status = cutting.check(input, output); !status.ok()) return status;
-  Meter meter(output.device, options.stream);
+  ExchangeMeter meter(output.device, options.stream);
   for (int i = 0; i < pieces; ++i) {
     const auto parts = cutting.stretches(output, cutting.piece(i));
     meter.follow(group.all_gather_async(cutting.stretch(input, cutting.own(i)), parts, options));
   }
   for (int i = 0; i < pieces; ++i) {
-    Status status = meter.wait(static_cast<Meter::Trip>(i));
+    Status status = meter.wait(static_cast<ExchangeMeter::Trip>(i));
     if (status.ok()) {
       status = on_piece(cutting.piece(i));
       if (!status.ok()) end_group(group, status);
@@ -115,23 +115,27 @@ Result<ExchangeTimes> gather_in_pieces(Group& group, RowCounts rows, ConstBuffer
 Result<ExchangeTimes> scatter_in_pieces(Group& group, RowCounts rows, Buffer whole, Buffer output,
                                         Reduction reduction, int pieces,
                                         const PieceCallback& make_piece,
+                                        const std::function<Status()>& meanwhile,
                                         const CallOptions& options) {
   const Cutting cutting(group, rows, pieces);
   if (Status status = cutting.check(output, whole); !status.ok()) return status;
-  Meter meter(output.device, options.stream);
+  ExchangeMeter meter(output.device, options.stream);
+  const auto give_up = [&](const Status& status) {
+    end_group(group, status);
+    (void)meter.wait_for_all().ok();  // the buffers are lent until then
+    return status;
+  };
   for (int i = 0; i < pieces; ++i) {
     const RowPiece piece = cutting.piece(i);
-    if (Status status = make_piece(piece); !status.ok()) {
-      end_group(group, status);
-      (void)meter.wait_for_all().ok();
-      return status;
-    }
+    if (Status status = make_piece(piece); !status.ok()) return give_up(status);
     const auto parts = cutting.stretches(ConstBuffer(whole), piece);
     meter.follow(group.reduce_scatter_async(parts, cutting.stretch(output, cutting.own(i)),
                                             reduction, options));
   }
+  if (meanwhile)
+    if (Status status = meanwhile(); !status.ok()) return give_up(status);
   for (int i = 0; i < pieces; ++i) {
-    if (Status status = meter.wait(static_cast<Meter::Trip>(i)); !status.ok()) {
+    if (Status status = meter.wait(static_cast<ExchangeMeter::Trip>(i)); !status.ok()) {
       (void)meter.wait_for_all().ok();
       return cutting.annotate(status, "reduce_scatter", i);
     }

@@ -17,9 +17,9 @@
 #include <optional>
 #include <vector>
 
-#include "exchange/meter.hpp"
 #include "exchange/ring_shape.hpp"
 #include "exchange/slots.hpp"
+#include "tutti/exchange/meter.hpp"
 
 namespace tutti::exchange {
 
@@ -54,7 +54,7 @@ class RingRound {
     bool own = false;  // not a slot: the caller's arrays
   };
   struct Hop {
-    Meter::Trip trip = 0;
+    ExchangeMeter::Trip trip = 0;
     int source = 0;  // whose block or gradient comes
     int peer = 0;
   };
@@ -74,7 +74,7 @@ class RingRound {
 
   RingCall call_;
   RingShape shape_;
-  Meter meter_;
+  ExchangeMeter meter_;
   Slot own_, sum_;                        // the caller's block and gradients
   std::array<Slot, 2> inner_, outer_;     // blocks
   std::array<Slot, 2> part_, round_sum_;  // gradients: of a visit, of a round

@@ -59,10 +59,12 @@ Result<ExchangeTimes> gather_in_pieces(Group& group, RowCounts rows, ConstBuffer
                                        const CallOptions& options = {});
 
 // make_piece(i) fills its stretches of `whole`; their fold over all ranks becomes piece i of each rank's
-// `output`, beside the next call of make_piece.
+// `output`, beside the next call of make_piece. `meanwhile`, where given, is called when all of them are on
+// their way: compute that needs none of them.
 Result<ExchangeTimes> scatter_in_pieces(Group& group, RowCounts rows, Buffer whole, Buffer output,
                                         Reduction reduction, int pieces,
                                         const PieceCallback& make_piece,
+                                        const std::function<Status()>& meanwhile = {},
                                         const CallOptions& options = {});
 
 // What cutting is expected to give.

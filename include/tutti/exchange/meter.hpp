@@ -1,5 +1,11 @@
-// exchange/meter.hpp - the operations of one exchange: follows each from its start to its end, and counts
+// tutti/exchange/meter.hpp - follows the operations of an exchange from their start to their end, and counts
 // what the caller waited.
+//
+//   ExchangeMeter meter(Device::cpu);
+//   const auto sum = meter.follow(group->all_reduce_async(values, ReduceOp::sum));
+//   compute_something_else();
+//   if (auto status = meter.wait(sum); !status.ok()) return status;
+//   report(meter.times());
 //
 // Thread-safety  one thread; ends are noted in whichever thread completes the operation.
 #pragma once
@@ -13,11 +19,12 @@
 #include "tutti/exchange/times.hpp"
 
 namespace tutti::exchange {
+inline namespace [[gnu::visibility("default")]] v1 {
 
-class Meter {
+class ExchangeMeter {
  public:
   // On a GPU it is the stream that waits, not this thread.
-  Meter(Device device, void* stream);
+  explicit ExchangeMeter(Device device, void* stream = nullptr);
 
   using Trip = std::size_t;
   // Of an operation that was started just now.
@@ -42,4 +49,5 @@ class Meter {
   std::vector<Followed> followed_;
 };
 
+}  // namespace v1
 }  // namespace tutti::exchange
