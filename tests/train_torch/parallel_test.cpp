@@ -9,7 +9,7 @@ namespace {
 
 using namespace tutti::libtorch;  // NOLINT: the subject of this file
 
-constexpr std::int64_t kBatch = 2, kSequence = 8, kWidth = 6, kWide = 10;
+constexpr std::int64_t kRows = 2, kSequence = 8, kWidth = 6, kWide = 10;
 
 // How a pair of layers is split.
 struct Split {
@@ -62,7 +62,7 @@ std::vector<Split> splits() {
 // Wholes that every rank can make.
 struct Wholes {
   explicit Wholes(const Split& split) {
-    const std::int64_t b = kBatch, s = split.sequence;
+    const std::int64_t b = kRows, s = split.sequence;
     const Shape shape = split.options.sequence_dim == 0 ? Shape{s, b, kWidth} : Shape{b, s, kWidth};
     x = draw(shape, 1, split.type);
     seed = draw(shape, 2, split.type);
@@ -411,6 +411,7 @@ TEST(SplitFailure, leaves_forward_and_backward_with_its_status) {
     auto ranks = std::make_shared<TensorParallel>(group);
     const auto x = leaf(torch::ones({4}));
     const auto y = copy_to_ranks(ranks, x);
+    (void)group->barrier().ok();  // all have joined before it ends
     if (group->rank() == 1) {
       group->abort("enough");
       return;
