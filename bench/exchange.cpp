@@ -9,7 +9,10 @@
 //   compute    the callbacks alone
 //   together   both
 //   hidden     1 − (together − compute) / wire
-//   saved      wire + compute − together
+//   saved      wire + compute − together; of pieces: against one piece, together
+//   predicted  by exchange::plan_pieces, from Group::predict
+//   measured   what the wire as measured here lets one expect: of a ring all of it but the last gradient's hop, of
+//              pieces by exchange::seconds_in_pieces
 #include "tutti/exchange.hpp"
 
 #include <time.h>
@@ -61,7 +64,8 @@ struct Words {
                                           {"--ratio", 2},
                                           {"--piece-ratio", 1},
                                           {"--window", 0},
-                                          {"--repeats", 9}};
+                                          {"--repeats", 9},
+                                          {"--pieces", 0}};
   std::string out;
 
   Words(int count, char** words) {
@@ -99,8 +103,9 @@ class Bench {
     if (group.rank() != 0) return;
     file_ = words.out.empty() ? stdout : std::fopen(words.out.c_str(), "a");
     if (file_ == nullptr) give_up(2, "cannot write " + words.out);
-    std::fprintf(file_, "# %-14s %8s %8s %8s %8s %7s %7s %8s %9s\n", "times in ms", "wire",
-                 "compute", "together", "exposed", "hidden", "meter", "saved", "predicted");
+    std::fprintf(file_, "# %-14s %8s %8s %8s %8s %7s %7s %8s %9s %9s\n", "times in ms", "wire",
+                 "compute", "together", "exposed", "hidden", "meter", "saved", "predicted",
+                 "measured");
   }
   ~Bench() {
     if (file_ != nullptr && file_ != stdout) std::fclose(file_);
@@ -129,10 +134,12 @@ class Bench {
     const double wire_s = seconds_of(forward, 0);
     const double hop_s = wire_s / (group_.size() - 1);
     // Compute of a visit: ratio times a hop. Nothing of the wire should be left.
-    print("ring", measure(forward, ratio * hop_s * group_.size()), wire_s);
+    const Measured ahead = measure(forward, ratio * hop_s * group_.size());
+    print("ring", ahead, ahead.saved_s(), 0, wire_s);
     // There a block and a gradient cross the wire beside each visit; the last gradient has nothing to hide behind.
     const double back_s = seconds_of(back, 0);
-    print("ring back", measure(back, ratio * back_s), back_s - hop_s);
+    const Measured returning = measure(back, ratio * back_s);
+    print("ring back", returning, returning.saved_s(), 0, back_s - hop_s);
   }
 
   void pieces(Collective collective, const char* name) {
@@ -160,10 +167,12 @@ class Bench {
         tutti::exchange::plan_pieces(group_, collective, rows * ranks * sizeof(float), compute_s));
     Measured measured = measure(cut, compute_s);  // in one piece: what it is compared with
     const double whole_s = measured.together_s;
-    pieces = plan.pieces;
+    pieces = words_["--pieces"] > 0 ? static_cast<int>(words_["--pieces"]) : plan.pieces;
     measured.together_s = seconds_of(cut, compute_s, &measured.meter_hidden);
-    print((std::string(name) + " /" + std::to_string(pieces)).c_str(), measured, plan.saved_s(),
-          whole_s - measured.together_s);
+    const double by_wire_s =
+        whole_s - tutti::exchange::seconds_in_pieces(pieces, measured.wire_s / pieces, compute_s);
+    print(std::string(name) + " /" + std::to_string(pieces), measured,
+          whole_s - measured.together_s, plan.saved_s(), by_wire_s);
   }
 
  private:
@@ -197,15 +206,18 @@ class Bench {
     return measured;
   }
 
-  void print(const char* name, const Measured& measured, double predicted_s) {
-    print(name, measured, predicted_s, measured.saved_s());
-  }
-  void print(const char* name, const Measured& measured, double predicted_s, double saved_s) {
+  void print(const std::string& name, const Measured& measured, double saved_s, double predicted_s,
+             double by_wire_s) {
     if (file_ == nullptr) return;
-    std::fprintf(file_, "  %-14s %8.2f %8.2f %8.2f %8.2f %6.1f%% %6.1f%% %8.2f %9.2f\n", name,
+    std::fprintf(file_, "  %-14s %8.2f %8.2f %8.2f %8.2f %6.1f%% %6.1f%% %8.2f", name.c_str(),
                  1e3 * measured.wire_s, 1e3 * measured.compute_s, 1e3 * measured.together_s,
                  1e3 * (measured.together_s - measured.compute_s), 1e2 * measured.hidden(),
-                 1e2 * measured.meter_hidden, 1e3 * saved_s, 1e3 * predicted_s);
+                 1e2 * measured.meter_hidden, 1e3 * saved_s);
+    if (predicted_s > 0)
+      std::fprintf(file_, " %9.2f", 1e3 * predicted_s);
+    else
+      std::fprintf(file_, " %9s", "-");
+    std::fprintf(file_, " %9.2f\n", 1e3 * by_wire_s);
     std::fflush(file_);
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 
@@ -11,6 +12,10 @@
 namespace tutti::exchange {
 
 namespace {
+
+// What a collective that nobody waits for yet costs beyond its prediction: its start wakes the progress thread, its
+// end the thread that computes, on every rank. 30 to 50 µs each on virtual machines (docs/thread_model.md).
+constexpr double kWakeUpsS = 100e-6;
 
 // One call, checked, and the pieces it is cut into.
 class Cutting {
@@ -143,13 +148,16 @@ Result<ExchangeTimes> scatter_in_pieces(Group& group, RowCounts rows, Buffer who
   return meter.times();
 }
 
+double seconds_in_pieces(int pieces, double piece_s, double compute_s) {
+  const double part_s = compute_s / pieces;
+  return piece_s + (pieces - 1) * std::max(piece_s, part_s) + part_s;
+}
+
 PiecePlan plan_pieces(const TimeOfBytes& time, std::size_t bytes, double compute_s, int most) {
   PiecePlan best{1, time(bytes) + compute_s, time(bytes) + compute_s};
   for (int pieces = 2; pieces <= most; ++pieces) {
-    const double wire_s =
-        time((bytes + static_cast<std::size_t>(pieces) - 1) / static_cast<std::size_t>(pieces));
-    const double part_s = compute_s / pieces;
-    const double seconds = wire_s + (pieces - 1) * std::max(wire_s, part_s) + part_s;
+    const auto parts = static_cast<std::size_t>(pieces);
+    const double seconds = seconds_in_pieces(pieces, time((bytes + parts - 1) / parts), compute_s);
     if (seconds < 0.99 * best.seconds) {
       best.pieces = pieces;
       best.seconds = seconds;
@@ -163,7 +171,7 @@ Result<PiecePlan> plan_pieces(Group& group, Collective collective, std::size_t b
   Status failure;
   const auto time = [&](std::size_t part) {
     const auto predicted = group.predict(collective, part);
-    if (predicted.ok()) return std::chrono::duration<double>(predicted->time).count();
+    if (predicted.ok()) return std::chrono::duration<double>(predicted->time).count() + kWakeUpsS;
     failure = predicted.status();
     return 0.0;
   };

@@ -25,7 +25,7 @@ from . import _C, _futures, _slurm
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "grow", "hand_over", "join", "monitored_barrier", "shrink", "waiting"]
+           "grow", "hand_over", "join", "monitored_barrier", "shrink", "tensor_parallel", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -252,4 +252,4 @@ def abort(group=None):
     _C.abort(_backend(group))
 
 
-from . import hand_over  # noqa: E402  (it uses what is above)
+from . import hand_over, tensor_parallel  # noqa: E402  (they use what is above)

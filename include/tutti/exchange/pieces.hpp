@@ -78,13 +78,16 @@ struct PiecePlan {
 // How long the collective takes for so many bytes.
 using TimeOfBytes = std::function<double(std::size_t bytes)>;
 
-// The number of pieces, at most `most`, with which collective and compute together take least:
+// Of collective and compute together, when a piece of the collective takes piece_s:
 //
-//   t(bytes / k) + (k − 1) · max(t(bytes / k), compute / k) + compute / k
+//   piece + (k − 1) · max(piece, compute / k) + compute / k
 //
-// Pure. Of numbers that are equally good within 1 % the smallest.
+double seconds_in_pieces(int pieces, double piece_s, double compute_s);
+
+// The number of pieces, at most `most`, with which that is least. Pure. A larger number is taken only if it gains
+// 1 % over the smaller ones.
 PiecePlan plan_pieces(const TimeOfBytes& time, std::size_t bytes, double compute_s, int most = 16);
-// The same by Group::predict. All ranks get the same answer if they say the same compute_s. `bytes` is the
+// The same by Group::predict, and 0.1 ms for each piece that threads take to wake up. All ranks get the same answer if they say the same compute_s. `bytes` is the
 // whole array.
 Result<PiecePlan> plan_pieces(Group& group, Collective collective, std::size_t bytes,
                               double compute_s, int most = 16);
