@@ -55,18 +55,20 @@ TUTTI_WIDE void apply(const std::uint32_t* words, std::uint32_t threshold, doubl
   for (std::size_t i = 0; i < count; ++i) out[i] = words[i] >= threshold ? in[i] * scale : 0.0;
 }
 
-// To the nearest, ties to even; a NaN stays one.
-std::uint16_t rounded(float value) {
+// To the nearest, ties to even; a NaN stays one. Without branches, or loops would not be vectorised.
+inline std::uint32_t rounded(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (value != value) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  const std::uint32_t nearest = bits + 0x7FFF + (bits >> 16 & 1);
+  const bool nan = (bits & 0x7FFFFFFF) > 0x7F800000;
+  return (nan ? bits | 0x400000 : nearest) >> 16;
 }
 
 TUTTI_WIDE void apply(const std::uint32_t* words, std::uint32_t threshold, float scale,
                       std::size_t count, const std::uint16_t* in, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = std::bit_cast<float>(std::uint32_t{in[i]} << 16);
-    out[i] = words[i] >= threshold ? rounded(value * scale) : std::uint16_t{0};
+    const std::uint32_t kept = rounded(value * scale);
+    out[i] = static_cast<std::uint16_t>(words[i] >= threshold ? kept : 0);
   }
 }
 

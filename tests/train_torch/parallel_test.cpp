@@ -14,7 +14,7 @@ constexpr std::int64_t kRows = 2, kSequence = 8, kWidth = 6, kWide = 10;
 // How a pair of layers is split.
 struct Split {
   int ranks = 1;
-  TensorParallelOptions options;
+  TensorParallelOptions options{};
   torch::ScalarType type = torch::kDouble;
   std::int64_t sequence = kSequence;
   double tolerance = 1e-12;
@@ -424,6 +424,54 @@ TEST(SplitFailure, leaves_forward_and_backward_with_its_status) {
       EXPECT_NE(error.status().message().find("enough"), std::string::npos);
     }
     EXPECT_THROW((void)reduce_from_ranks(ranks, torch::ones({4})), ParallelError);
+  });
+}
+
+// ---- on the training layer
+
+torch::Tensor loss_of(const torch::Tensor& y, const Wholes& whole, int replica) {
+  return (y * whole.seed).sum() * (replica + 1);
+}
+
+// Two replicas of a block that two ranks share: each wraps its part, and trains it with its like.
+TEST(SplitTraining, gives_the_weights_of_the_unsplit_model) {
+  constexpr int kSteps = 3;
+  const Split split{.ranks = 2, .type = torch::kFloat};
+  const Wholes whole(split);
+  Tensors unsplit = {leaf(whole.first_weight), leaf(whole.first_bias),  leaf(whole.second_weight),
+                     leaf(whole.second_bias),  leaf(whole.norm_weight), leaf(whole.norm_bias)};
+  torch::optim::AdamW optimizer(unsplit,
+                                torch::optim::AdamWOptions(adapter_test::kLr).weight_decay(0));
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    for (int replica = 0; replica < 2; ++replica) {
+      const auto wide =
+          torch::linear(norm(whole.x, unsplit[4], unsplit[5]), unsplit[0], unsplit[1]);
+      const auto y = whole.x + torch::linear(torch::gelu(wide), unsplit[2], unsplit[3]);
+      (loss_of(y, whole, replica) / 2).backward();
+    }
+    optimizer.step();
+  }
+  adapter_test::on_ranks(4, [&](std::shared_ptr<Group> world) {
+    const int replica = world->rank() / 2;
+    auto shared = world->split(replica, world->rank()),
+         like = world->split(world->rank() % 2, replica);
+    ASSERT_TRUE(shared.ok() && like.ok());
+    auto ranks = std::make_shared<TensorParallel>(*shared, TensorParallelOptions{.overlap = true});
+    auto block = std::make_shared<Block>(ranks, whole);
+    auto model = adapter_test::wrap(block, *like);
+    for (int step = 0; step < kSteps; ++step) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      adapter_test::step(*model, loss_of(block->forward(whole.x), whole, replica));
+    }
+    ASSERT_TRUE(model->parameters_ready().ok());
+    const Tensors trained = {block->first->weight, block->first->bias, block->second->weight,
+                             block->second->bias,  block->norm_weight, block->norm_bias};
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      const auto wanted = box_of(unsplit[i].detach(), ranks->placed(trained[i])).contiguous();
+      expect_close(trained[i].detach(), wanted.view(trained[i].sizes()), 1e-5,
+                   "parameter " + std::to_string(i));
+    }
   });
 }
 
