@@ -13,7 +13,7 @@ target_link_libraries(tutti PRIVATE fmt::fmt OpenSSL::SSL OpenSSL::Crypto PkgCon
                                     ${CMAKE_DL_LIBS})
 target_compile_features(tutti PUBLIC cxx_std_20)
 foreach(room core reduce cuda trace topology store schedule cost tuner pipeline plan transport engine group mesh train
-             checkpoint hand_over pipeline_run capi)
+             checkpoint hand_over pipeline_run exchange capi)
   get_target_property(type room_${room} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")
     target_sources(tutti PRIVATE $<TARGET_OBJECTS:room_${room}>)

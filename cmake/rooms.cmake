@@ -46,6 +46,7 @@ tutti_room(train ROOMS group)
 tutti_room(checkpoint ROOMS train)
 tutti_room(hand_over ROOMS group)
 tutti_room(pipeline_run ROOMS pipeline train)
+tutti_room(exchange ROOMS group)
 tutti_room(capi ROOMS group)
 
 # The folds and the optimizer's kernels are compiled once more for wider vectors and dispatched at run

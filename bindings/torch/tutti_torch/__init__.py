@@ -26,7 +26,7 @@ __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "Mesh", "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
            "grow", "hand_over", "join", "monitored_barrier", "partial", "redistribute", "replicate", "shard",
-           "shrink", "waiting"]
+           "shrink", "tensor_parallel", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -254,5 +254,5 @@ def abort(group=None):
     _C.abort(_backend(group))
 
 
-from . import hand_over, mesh  # noqa: E402  (they use what is above)
+from . import hand_over, mesh, tensor_parallel  # noqa: E402  (they use what is above)
 from .mesh import Mesh, partial, redistribute, replicate, shard  # noqa: E402
