@@ -2,7 +2,7 @@
 //
 // A bucket holds parameters of one dtype whose gradients become ready one after the other. Each
 // starts on a 64-element boundary; the end is padded to 128 · ranks elements in every mode, so that
-// no shard's border cuts a 64-element block. Buckets are numbered in the order in which they become
+// shards are aligned, too. Buckets are numbered in the order in which they become
 // ready, and launched in that order on all ranks.
 //
 //   backward ──▶   │ head, block 3 │ block 2 │ block 1 │ block 0 │ norm │ tied embedding │

@@ -42,7 +42,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
 }
 
 // The norm of one bucket is summed while the next is still on its way. Every rank sums its shard, in every
-// mode. Blocks begin at multiples of 64 elements, as parameters and shards do; padding is zero.
+// mode; padding is zero.
 Status Replica::await_reductions(ExactSum& norm) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     if (Status status = watch_.await(buckets_[index]->reduction); !status.ok())
@@ -63,9 +63,8 @@ void Replica::take_findings(ExactSum& norm) {
       control_.set_gradient_fault(parameter_at(index, *all[index].not_finite), false);
   for (std::size_t index = 0; index < all.size(); ++index) {
     norm.add_limbs(all[index].squares.limbs());
-    if (const auto block = all[index].not_finite_block)
-      control_.set_gradient_fault(parameter_at(index, buckets_[index]->shard().first + *block),
-                                  true);
+    if (const auto bad = all[index].not_finite_squared)
+      control_.set_gradient_fault(parameter_at(index, buckets_[index]->shard().first + *bad), true);
   }
 }
 
