@@ -9,7 +9,10 @@
 //                     bucket 0          1         2         3       4         5 = the tail
 //
 // Nothing hides the bucket that is ready last, so it is kept small. A tied parameter is ready last
-// whatever its size: it gets a bucket of its own, so that the others need not wait for it.
+// whatever its size: it gets a bucket of its own, so that the others need not wait for it. So do
+// parameters whose gradients are added up over ranks of other data groups first (ParameterPlace::sum):
+// theirs come last, and lie by name, as on those ranks. What does not count for the norm here
+// (ParameterPlace::counted) shares no bucket with what does.
 //
 // Pure: same input, same layout.
 #pragma once
@@ -42,6 +45,8 @@ struct BucketPlan {
   Dtype dtype = Dtype::f32;             // of the parameters; gradients are f32
   std::vector<std::size_t> parameters;  // by offset
   std::size_t elements = 0;             // with padding
+  int sum = -1;                         // as all its parameters have it
+  bool counted = true;
   bool operator==(const BucketPlan&) const = default;
 };
 
