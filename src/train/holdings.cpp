@@ -24,13 +24,38 @@ std::string name_text(const std::string& name) { return fmt::format("{}:{} ", na
 std::string text_of(const Parameter& parameter, const std::vector<const StatePiece*>& pieces) {
   const TensorBox box = box_of(parameter);
   std::string text = name_text(parameter.name);
-  text += fmt::format("{} {} ", static_cast<int>(parameter.value.dtype), parameter.aliases.size());
+  text += fmt::format("{} {} {} ", static_cast<int>(parameter.value.dtype),
+                      int{parameter.place.counted}, parameter.aliases.size());
   for (const std::string& alias : parameter.aliases) text += name_text(alias);
   text += list_text(whole_shape_of(parameter));
   for (const auto* numbers : {&box.whole, &box.first, &box.extent}) text += list_text(*numbers);
   text += fmt::format("{} ", pieces.size());
   for (const StatePiece* piece : pieces)
     text += fmt::format("{} {} ", piece->first, piece->values.count);
+  return text;
+}
+
+// The lowest rank of this rank's data group, among everyone.
+Result<int> share_speaker(DataParallel& model) {
+  int speaker = model.everyone().rank();
+  Status status = model.group().all_reduce(Buffer::of(&speaker, 1), ReduceOp::min);
+  if (!status.ok()) return status;
+  return speaker;
+}
+
+// A rank lists what it has a piece of, and the speaker all of its data group: also what does not count
+// here, without holdings, because that must count somewhere.
+std::string text_of(DataParallel& model, int speaker) {
+  const std::vector<Parameter>& parameters = model.parameters();
+  const std::vector<StatePiece> pieces = model.weights();
+  std::vector<std::vector<const StatePiece*>> by_parameter(parameters.size());
+  for (const StatePiece& piece : pieces)
+    if (piece.values.count > 0 && parameters[piece.parameter].place.counted)
+      by_parameter[piece.parameter].push_back(&piece);
+  std::string text = fmt::format("{} ", speaker);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!by_parameter[i].empty() || model.everyone().rank() == speaker)
+      text += text_of(parameters[i], by_parameter[i]);
   return text;
 }
 
@@ -68,10 +93,11 @@ class HoldingReader {
 };
 
 // One tensor, as one rank describes it.
-HeldTensor read_tensor(HoldingReader& reader, std::vector<Holding>& holdings) {
+HeldTensor read_tensor(HoldingReader& reader, int speaker, std::vector<Holding>& holdings) {
   HeldTensor tensor;
   tensor.name = reader.name();
   tensor.dtype = static_cast<Dtype>(reader.number<int>());
+  if (reader.number<int>() != 0) tensor.owners = {speaker};
   for (auto left = reader.number<std::size_t>(); left > 0 && !reader.failed(); --left)
     tensor.aliases.push_back(reader.name());
   tensor.shape = reader.list();
@@ -146,25 +172,20 @@ bool HeldTensor::is_cut() const {
   });
 }
 
-Result<std::vector<HeldTensor>> exchange_holdings(Group& group,
-                                                  const std::vector<Parameter>& parameters,
-                                                  const std::vector<StatePiece>& pieces) {
-  std::vector<std::vector<const StatePiece*>> by_parameter(parameters.size());
-  for (const StatePiece& piece : pieces)
-    if (piece.values.count > 0 && parameters[piece.parameter].place.counted)
-      by_parameter[piece.parameter].push_back(&piece);
-  std::string mine;
-  // Those that do not count here are listed as well, without holdings: they must count somewhere.
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    mine += text_of(parameters[i], by_parameter[i]);
-  const auto texts = exchange_texts(group, mine);
+Result<std::vector<HeldTensor>> exchange_holdings(DataParallel& model) {
+  const auto speaker = share_speaker(model);
+  if (!speaker.ok()) return speaker.status();
+  const auto texts = exchange_texts(model.everyone(), text_of(model, *speaker));
   if (!texts.ok()) return texts.status();
   std::map<std::string, HeldTensor> tensors;
+  std::map<int, std::vector<int>> data_groups;  // by speaker
   for (std::size_t rank = 0; rank < texts->size(); ++rank) {
     HoldingReader reader((*texts)[rank]);
+    const int said = reader.number<int>();
+    data_groups[said].push_back(static_cast<int>(rank));
     while (!reader.at_end()) {
       std::vector<Holding> holdings;
-      HeldTensor tensor = read_tensor(reader, holdings);
+      HeldTensor tensor = read_tensor(reader, said, holdings);
       if (reader.failed()) return Status(Code::internal, "a list of holdings cannot be read");
       if (Status status =
               add_tensor(std::move(tensor), std::move(holdings), rank, texts->size(), tensors);
@@ -175,6 +196,10 @@ Result<std::vector<HeldTensor>> exchange_holdings(Group& group,
   std::vector<HeldTensor> all;
   for (auto& [name, tensor] : tensors) {
     if (Status status = check_covered(tensor); !status.ok()) return status;
+    std::vector<int> owners;
+    for (const int said : tensor.owners)
+      owners.insert(owners.end(), data_groups[said].begin(), data_groups[said].end());
+    tensor.owners = std::move(owners);
     all.push_back(std::move(tensor));
   }
   return all;

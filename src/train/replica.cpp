@@ -213,7 +213,7 @@ Status Replica::start() {
   workplace_->synchronize();  // their own memory may go now
   if (Status status = workplace_->status(); !status.ok() || !norm_group_) return status;
   // Whether the places make up a model is better said now than in the first checkpoint.
-  return exchange_holdings(everyone(), parameters_, weights()).status();
+  return exchange_holdings(*this).status();
 }
 
 Status Replica::agree(Group& group, const DataParallelOptions& options) const {

@@ -81,8 +81,14 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
 
 Status Replica::adopt_parameters() {
   if (Status status = parameters_ready(); !status.ok()) return status;
-  for (const auto& bucket : buckets_) bucket->widen_values();
-  return {};
+  for (const auto& bucket : buckets_) {
+    const Buffer values = bucket->values();
+    Status status = group_->all_gather(bucket->values(bucket->shard()), values, call_on(values));
+    if (!status.ok()) return fail(status);
+    bucket->widen_values();
+  }
+  if (Status status = broadcast_frozen(*group_); !status.ok()) return fail(status);
+  return workplace_->status();
 }
 
 Status Replica::adopt_state(std::int64_t step) {
@@ -122,7 +128,7 @@ Digest::Value Replica::digest_of_weights() {
 // Tensor by tensor, on rank 0 of everyone.
 Result<Digest::Value> Replica::digest_of_the_whole() {
   const std::vector<StatePiece> pieces = weights();
-  const auto tensors = exchange_holdings(everyone(), parameters_, pieces);
+  const auto tensors = exchange_holdings(*this);
   if (!tensors.ok()) return tensors.status();
   const bool is_root = everyone().rank() == 0;
   Digest digest;

@@ -1,5 +1,6 @@
 #include "train/cut_model.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -137,6 +138,21 @@ void CutModel::add_gradient(std::size_t index, int number, const Pass& pass) {
                noise(tensor.parameter.name, tensor.elements[i], number + 1, d_);
   if (tensor.parameter.name == pass.poisoned) into[0] = std::numeric_limits<float>::quiet_NaN();
   layer_->ready(index);
+}
+
+std::string CutModel::state() {
+  std::string text;
+  for (const train::StatePiece& piece : layer_->state()) {
+    const Tensor& tensor = tensors_[piece.parameter];
+    const auto* bits = static_cast<const std::uint32_t*>(piece.values.data);
+    for (std::size_t i = 0; i < piece.values.count; ++i)
+      text += fmt::format("{} {} {} {:x}\n", tensor.parameter.name, piece.name,
+                          tensor.elements[piece.first + i], bits[i]);
+  }
+  const auto counts = layer_->step_counts();
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    text += fmt::format("{} steps 0 {}\n", tensors_[i].parameter.name, counts[i]);
+  return text;
 }
 
 Result<train::StepReport> CutModel::step(int number, const Pass& pass) {

@@ -56,6 +56,8 @@ class CutModel {
     std::string poisoned{};    // one whose gradient is NaN here
     std::int64_t tokens = 64;  // of this data rank
   };
+  // The whole state, as far as this rank keeps it, in lines: tensor, kind, element of the whole tensor, bits.
+  std::string state();
   // One step whose gradients are those of `number`.
   Result<train::StepReport> step(int number, const Pass& pass);
   Result<train::StepReport> step(int number) { return step(number, Pass()); }

@@ -54,7 +54,7 @@ class FakeReplica final : public train::DataParallel {
     return list_buffers_ ? list_buffers_() : std::vector<train::ModuleBuffer>();
   }
   std::vector<train::StatePiece> state() override;
-  std::vector<train::StatePiece> weights() override { return {}; }
+  std::vector<train::StatePiece> weights() override;
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
   Status adopt_parameters() override;
@@ -88,6 +88,8 @@ class FakeReplica final : public train::DataParallel {
     std::vector<float> values;
   };
   void keep(std::size_t parameter, std::size_t first, std::size_t count);
+  // The elements of a parameter that this rank answers for.
+  Buffer part_of(std::size_t parameter, int rank, std::size_t& first);
 
   Group& group_;
   train::DataParallelOptions options_;

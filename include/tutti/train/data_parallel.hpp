@@ -173,6 +173,8 @@ class DataParallel {
   // partly old: whoever reads plain memory then is found out only when the gradient comes.
   virtual Buffer parameter(std::size_t index) const = 0;
   virtual Buffer gradient(std::size_t index) const = 0;
+  // Whether parameter() is whole behind parameters_ready, in memory that is kept anyway.
+  virtual bool keeps_whole_weights() const { return true; }
   // Called when all views have moved, and the contents with them.
   virtual void on_layout(std::function<void()> callback) = 0;
   // Called for each parameter when it may not be read any more (closed: its next value is on its
@@ -241,7 +243,7 @@ class DataParallel {
   // How often each parameter was updated; the optimizer's own step count.
   virtual std::vector<std::int64_t> step_counts() const = 0;
   virtual Status set_step_counts(std::span<const std::int64_t> counts) = 0;
-  // After parameter() values were overwritten from outside, alike on all ranks: main weights follow.
+  // Collective: after weights() were overwritten from outside, copies of them and main weights follow.
   // To be called before main weights are restored, where a checkpoint has them.
   virtual Status adopt_parameters() = 0;
   // Collective, when state() and the step counts were overwritten too: they are those after this step,
