@@ -13,6 +13,7 @@
 
 #include "support/captured_graph.hpp"
 #include "support/worlds.hpp"
+#include "tutti/symmetric_pool.hpp"
 
 namespace tutti::test {
 namespace {
@@ -265,6 +266,52 @@ TEST(DeviceMemory, that_is_symmetric_is_on_the_device) {
     all.device = Device::cuda;
     ASSERT_TRUE(here.group->all_reduce(all, stream.buffer(), ReduceOp::sum, stream.options()).ok());
     stream.expect(0);
+  });
+}
+
+// Larger than what is staged without asking for memory, and there is none left to stage it in: ranks
+// work on the pieces where they lie.
+TEST_P(OnDevice, pieces_of_a_pool_at_different_places_are_copied_nowhere) {
+  run(device_world(GetParam()), [](Context& here) {
+    constexpr std::size_t kCount = 1 << 20;
+    constexpr std::size_t kEmulatedBytes = 1 << 30;
+    DeviceVector helper(0);
+    auto pool = SymmetricPool::create(here.group, 8 * kCount, Device::cuda);
+    ASSERT_TRUE(pool.ok()) << pool.status().to_string();
+    auto before = pool->take(1000 * static_cast<std::size_t>(here.rank + 1));
+    auto piece = pool->take(4 * kCount);
+    ASSERT_TRUE(before.ok() && piece.ok()) << piece.status().to_string();
+    cuda::Device& device = helper.device();
+    const auto address = reinterpret_cast<std::uintptr_t>(piece->data);
+    ASSERT_TRUE(device.fill(address, 1, 4 * kCount, helper.stream()).ok());
+    std::vector<cuda::Memory> hoard;
+    const bool emulated = device.facts().memory_bytes <= kEmulatedBytes;
+    for (std::size_t bytes = kEmulatedBytes; emulated && bytes >= kCount;) {
+      auto memory = device.allocate(bytes);
+      if (memory.ok())
+        hoard.push_back(*std::move(memory));
+      else
+        bytes /= 2;
+    }
+    Buffer all{piece->data, 4 * kCount, Dtype::u8};
+    all.device = Device::cuda;
+    const Status status = here.group->all_reduce(all, ReduceOp::sum, helper.options());
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    std::vector<std::uint8_t> sums(4 * kCount);
+    ASSERT_TRUE(device
+                    .copy(reinterpret_cast<std::uintptr_t>(sums.data()), address, sums.size(),
+                          helper.stream())
+                    .ok());
+    ASSERT_TRUE(device.synchronize(helper.stream()).ok());
+    EXPECT_EQ(std::count(sums.begin(), sums.end(), here.size),
+              static_cast<std::ptrdiff_t>(sums.size()));
+    if (!emulated) return (void)here.group->barrier();
+    // What has to be staged, because it is in two parts, is refused.
+    Buffer halves[2] = {all, all};
+    halves[0].count = halves[1].count = 2 * kCount - 64;
+    halves[1].data = static_cast<std::byte*>(piece->data) + 2 * kCount;
+    const Status staged = here.group->all_reduce(halves, ReduceOp::sum, helper.options());
+    EXPECT_EQ(staged.code(), Code::out_of_memory) << staged.to_string();
   });
 }
 
