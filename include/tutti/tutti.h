@@ -343,9 +343,13 @@ typedef struct tutti_call_options {
   /* Where the memory is that the functions named after an operation get. In tutti_call and
    * tutti_transfer each buffer says so itself, and this is not looked at. */
   tutti_device device;
+  /* Works, of any groups, that the operation begins after: it takes its place in its group's queue now, and
+   * no thread waits for them. Lent for the call; if one fails, the group does (CallOptions::after). */
+  const tutti_work* const* after;
+  size_t after_count;
 } tutti_call_options;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL, TUTTI_CPU }
+  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL, TUTTI_CPU, NULL, 0 }
 
 /* An input is only read. */
 typedef struct tutti_buffer {

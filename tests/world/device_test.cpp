@@ -125,6 +125,60 @@ TEST_P(OnDevice, calls_follow_each_other_in_their_stream) {
 }
 
 // Where streams of a process share a queue too: see CMakeLists.txt.
+// In a stream of its own: nothing but the work orders the two calls.
+TEST_P(OnDevice, a_call_begins_after_a_work_of_another_group_and_blocks_nobody) {
+  run(device_world(GetParam()), [](Context& here) {
+    auto other = here.group->duplicate();
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    DeviceVector values(1), elsewhere(0);
+    const auto call = [&](Group& group, DeviceVector& stream, const Work& before) {
+      return group.all_reduce_async(values.buffer(), ReduceOp::sum, stream.options().after(before));
+    };
+    ASSERT_TRUE(call(*here.group, values, {}).wait().ok());
+    ASSERT_TRUE(call(**other, elsewhere, {}).wait().ok());
+    values.put(1);
+    Work first, second, third;
+    {
+      Barred bar(values.device(), values.stream());
+      first = call(*here.group, values, {});
+      second = call(**other, elsewhere, first);
+      meet(here);
+      EXPECT_FALSE(first.done() || second.done());
+    }
+    // Of CPU memory: the host holds the call back until it has come.
+    std::int32_t come = 0;
+    const Work message = here.group->irecv(Buffer::of(&come, 1), here.rank);
+    third = call(*here.group, values, message);
+    EXPECT_TRUE(second.wait().ok());
+    EXPECT_FALSE(third.done());
+    EXPECT_TRUE(here.group->send(ConstBuffer::of(&come, 1), here.rank).ok());
+    EXPECT_TRUE(third.wait_on(values.stream()).ok());
+    values.expect(static_cast<float>(here.size * here.size * here.size));
+    EXPECT_TRUE(first.wait().ok() && third.wait().ok());
+  });
+}
+
+TEST_P(OnDevice, a_call_fails_with_the_work_that_it_comes_after) {
+  run(device_world(GetParam()), [](Context& here) {
+    auto doomed = here.group->duplicate();
+    ASSERT_TRUE(doomed.ok()) << doomed.status().to_string();
+    DeviceVector values(1), elsewhere(1);
+    for (Group* group : {here.group.get(), doomed->get()})
+      ASSERT_TRUE(group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    values.put(1);
+    Barred bar(values.device(), values.stream());
+    Work first = (*doomed)->all_reduce_async(values.buffer(), ReduceOp::sum, values.options());
+    Work second = here.group->all_reduce_async(elsewhere.buffer(), ReduceOp::sum,
+                                               elsewhere.options().after(first));
+    meet(here);
+    if (here.rank == 0) (*doomed)->abort("as a test");
+    bar.open();
+    EXPECT_EQ(first.wait().code(), Code::aborted);
+    const Status status = second.wait();
+    EXPECT_EQ(status.code(), Code::aborted) << status.to_string();
+  });
+}
+
 TEST_P(OnDevice, groups_may_be_used_in_different_orders_by_different_ranks) {
   run(device_world(GetParam()), [](Context& here) {
     DeviceVector a(1), b(2);
