@@ -8,6 +8,7 @@
 #include "dlpack.hpp"
 #include "group.hpp"
 #include "store.hpp"
+#include "symmetric.hpp"
 #include "tutti/dtypes.hpp"
 #include "tutti/version.h"
 #include "work.hpp"
@@ -57,7 +58,9 @@ PYBIND11_MODULE(_tutti, module) {
   GroupClass group(module, "Group");
   bind_group(group);
   bind_calls(group);
+  bind_symmetric_calls(group);
   bind_device_calls(group);
+  bind_pool(module);
   bind_device_memory(module);
   module.def("from_dlpack", &from_dlpack);
   module.def("from_dlpack_on_gpu", &from_dlpack_on_gpu);

@@ -7,6 +7,7 @@
 #include "tutti/group.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
+#include "tutti/symmetric_pool.hpp"
 #include "tutti/trace.hpp"
 #include "tutti/types.hpp"
 #include "tutti/version.h"

@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
-constexpr std::uint64_t kVersion = 5;
+constexpr std::uint64_t kVersion = 6;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
 constexpr int kMaxRanks = 1 << 20;
 // Set beside a wait status, which may be zero.
@@ -49,6 +49,7 @@ std::string_view to_string(BoardState state) noexcept {
     case BoardState::running: return "running";
     case BoardState::done: return "done";
     case BoardState::failed: return "failed";
+    case BoardState::waiting: return "waiting";
   }
   return "?";
 }

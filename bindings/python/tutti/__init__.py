@@ -33,4 +33,5 @@ else:
     from .default import *
     from .device import DeviceArray
     from .groups import Group, Prediction
+    from .pools import Pool
     from .work import Work
