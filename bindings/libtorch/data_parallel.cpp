@@ -77,8 +77,8 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
     if (!options_.layer.stream) options_.layer.stream = [device] { return current_stream(device); };
     (void)options_.layer.stream();  // throws at once where torch cannot say
   }
-  auto layer =
-      train::DataParallel::create(groups, binding_->parameters(options_.group_of), options_.layer);
+  auto layer = train::DataParallel::create(
+      groups, binding_->parameters(options_.group_of, options_.place_of), options_.layer);
   if (!layer.ok()) return layer.status();
   layer_ = *std::move(layer);
   binding_->attach(*layer_);

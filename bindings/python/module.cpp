@@ -9,6 +9,7 @@
 #include "group.hpp"
 #include "mesh.hpp"
 #include "store.hpp"
+#include "symmetric.hpp"
 #include "tutti/dtypes.hpp"
 #include "tutti/version.h"
 #include "work.hpp"
@@ -58,7 +59,9 @@ PYBIND11_MODULE(_tutti, module) {
   GroupClass group(module, "Group");
   bind_group(group);
   bind_calls(group);
+  bind_symmetric_calls(group);
   bind_device_calls(group);
+  bind_pool(module);
   bind_device_memory(module);
   bind_mesh(module);
   module.def("from_dlpack", &from_dlpack);

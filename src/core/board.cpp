@@ -50,6 +50,7 @@ std::string_view to_string(BoardState state) noexcept {
     case BoardState::running: return "running";
     case BoardState::done: return "done";
     case BoardState::failed: return "failed";
+    case BoardState::waiting: return "waiting";
   }
   return "?";
 }

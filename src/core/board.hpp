@@ -23,7 +23,8 @@
 
 namespace tutti {
 
-enum class BoardState : std::uint8_t { nothing, running, done, failed };
+// waiting: it has called the operation, which comes after another one that is not done.
+enum class BoardState : std::uint8_t { nothing, running, done, failed, waiting };
 std::string_view to_string(BoardState state) noexcept;
 
 struct BoardNote {

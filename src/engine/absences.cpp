@@ -39,9 +39,9 @@ void Absences::note_lost(int peer, std::uint64_t polls, const Status& why) {
   gone_at_ = polls;
 }
 
-void Absences::note_report(int peer, const ActivityReport& report) {
+void Absences::note_report(int peer, const ActivityReport& report, std::string_view held_for) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
-  state.report = describe(report);
+  state.report = describe(report, held_for);
   state.reported = report.sequence;
   state.waits = report.running != 0;
 }

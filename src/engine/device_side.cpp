@@ -377,18 +377,19 @@ bool DeviceSide::has_entered(int peer, std::uint64_t ticket) const {
   return of(peer).entered.load(std::memory_order_acquire) >= ticket;
 }
 
-Status DeviceSide::wait_on(cuda::StreamHandle stream, std::uint64_t ticket,
-                           const std::function<Status()>& until_launched) {
-  if (is_done(ticket)) return {};
-  if (!is_launched(ticket)) {
-    if (context().may_gate()) {
-      const cuda::MemoryOperation gate{cuda::MemoryOperation::Kind::wait, address_of(&own().done),
-                                       ticket};
-      return device().operate({&gate, 1}, stream);
-    }
-    if (Status status = until_launched(); !status.ok()) return status;
+Result<bool> DeviceSide::try_wait_on(cuda::StreamHandle stream, std::uint64_t ticket) {
+  if (is_done(ticket)) return true;
+  Status status;
+  if (is_launched(ticket)) {
+    status = device().wait(stream, after(ticket));
+  } else if (context().may_gate()) {
+    const cuda::MemoryOperation gate{cuda::MemoryOperation::Kind::wait, address_of(&own().done),
+                                     ticket};
+    status = device().operate({&gate, 1}, stream);
+  } else {
+    return false;
   }
-  return device().wait(stream, after(ticket));
+  return status.ok() ? Result<bool>(true) : status;
 }
 
 DeviceSide::Finding DeviceSide::finding() const {

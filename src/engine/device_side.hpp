@@ -17,7 +17,6 @@
 
 #include <array>
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +25,7 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "engine/dependencies.hpp"
 #include "engine/device_board.hpp"
 #include "engine/device_context.hpp"
 #include "engine/device_plan.hpp"
@@ -131,10 +131,10 @@ class DeviceSide {
   bool is_done(std::uint64_t ticket) const;
   // Whether the own stream has come to a collective; a peer's.
   bool has_entered(int peer, std::uint64_t ticket) const;
-  // Makes a stream wait for a collective. `until_launched` blocks until it is; it is called only where
-  // nothing else helps.
-  Status wait_on(cuda::StreamHandle stream, std::uint64_t ticket,
-                 const std::function<Status()>& until_launched);
+  // Makes a stream wait for a collective. False: nothing may wait for it before it is launched.
+  Result<bool> try_wait_on(cuda::StreamHandle stream, std::uint64_t ticket);
+  // Makes the group's own stream wait for works that a collective comes after. False: not for all yet.
+  Result<bool> follow(Dependencies& works) { return works.put_before(stream_.get()); }
   // What a kernel has found, and in which collective; none: nothing.
   struct Finding {
     cuda::Fault fault = cuda::Fault::none;

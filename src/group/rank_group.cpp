@@ -134,6 +134,12 @@ Result<Work> RankGroup::start_on_device(const Call& call) {
   const auto capturing = channel_->device()->device().is_capturing(launch->stream);
   if (!capturing.ok()) return capturing.status();
   if (!*capturing) return Work(channel_->start(*std::move(launch), false));
+  if (launch->after)
+    return Status(
+        Code::unsupported,
+        fmt::format("{} cannot be captured in a CUDA graph: it comes after {}, which is no "
+                    "part of the graph",
+                    to_string(call.collective), launch->after->describe()));
   if (Status status = channel_->capture(*launch); !status.ok()) return status;
   return Work();
 }
@@ -226,7 +232,8 @@ Work RankGroup::transfer(std::span<const Transfer> transfers, const CallOptions&
   auto work = guarded([&]() -> Result<Work> {
     auto postings = postings_of(transfers, options);
     if (!postings.ok()) return postings.status();
-    return Work(channel_->post(*std::move(postings), false));
+    return Work(channel_->post(*std::move(postings), false,
+                               engine::Dependencies::of(options.dependencies)));
   });
   return work.ok() ? *std::move(work) : Work::finished(work.status());
 }
@@ -237,7 +244,8 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
   return guarded([&]() -> Result<Received> {
     auto postings = postings_of(transfers, options);
     if (!postings.ok()) return postings.status();
-    const auto work = channel_->post(*std::move(postings), true);
+    const auto work =
+        channel_->post(*std::move(postings), true, engine::Dependencies::of(options.dependencies));
     if (Status status = channel_->finish(*work, options.interrupted); !status.ok()) return status;
     return work->received();
   });

@@ -153,8 +153,8 @@ int World::write_dump(std::string_view reason) const noexcept {
 
 void World::on_activity(const engine::Activity& activity) {
   if (!board_) return;
-  BoardNote note = BoardNote::of(activity.collective, activity.group, activity.sequence,
-                                 activity.running ? BoardState::running : BoardState::done);
+  BoardNote note =
+      BoardNote::of(activity.collective, activity.group, activity.sequence, activity.state);
   note.dtype = activity.dtype;
   note.size = activity.bytes;
   note.calls = engine_->calls();

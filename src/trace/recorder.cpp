@@ -116,6 +116,7 @@ std::string_view to_string(Event event) noexcept {
     case Event::group_made: return "group_made";
     case Event::group_gone: return "group_gone";
     case Event::note: return "note";
+    case Event::waiting: return "waiting";
   }
   return "?";
 }

@@ -30,7 +30,8 @@ enum class Event : std::uint8_t {
   peer_down,
   group_made,
   group_gone,
-  note
+  note,
+  waiting,  // for another operation, before it begins; the label names that
 };
 std::string_view to_string(Event event) noexcept;
 

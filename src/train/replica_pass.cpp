@@ -29,8 +29,15 @@ void Replica::set_open(std::size_t index, bool open) {
   if (on_gate_) on_gate_(index, open);
 }
 
+std::size_t Replica::first_sum() const {
+  const auto& buckets = layout_.buckets;
+  return static_cast<std::size_t>(
+      std::find_if(buckets.begin(), buckets.end(), [](const auto& plan) { return plan.sum >= 0; }) -
+      buckets.begin());
+}
+
 void Replica::expect_gradients() {
-  next_ = 0;
+  next_ = sums_launched_ = 0;
   for (const auto& bucket : buckets_) {
     bucket->missing = static_cast<std::size_t>(
         std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
@@ -91,7 +98,6 @@ Status Replica::take_gradient(std::size_t index) {
                         "the last step: forward may have read old values. Call need before it is "
                         "read, or parameters_ready before forward",
                         parameter.name)};
-  if (!used_[index]) control_.set_used(index);
   used_[index] = true;
   if (learning_) seen_order_.backward.push_back(index);
   const bool complete = counts_.add(index);
@@ -108,20 +114,45 @@ Status Replica::take_gradient(std::size_t index) {
   return {};
 }
 
+// Buckets with sums are the last ones.
 void Replica::launch_reductions_that_are_ready() {
   if (!calls_.is_last() || !options_.overlap_grad_reduce) return;
-  while (next_ < buckets_.size() && buckets_[next_]->missing == 0) launch_reduction(next_++);
+  const auto is_ready = [&](std::size_t index) { return buckets_[index]->missing == 0; };
+  while (next_ < first_sum() && is_ready(next_)) launch_reduction(next_++);
+  while (next_sum() < buckets_.size() && is_ready(next_sum())) launch_sum(next_sum());
 }
 
 void Replica::launch_all_reductions() {
-  while (next_ < buckets_.size()) launch_reduction(next_++);
+  while (next_ < first_sum()) launch_reduction(next_++);
+  while (next_sum() < buckets_.size()) launch_sum(next_sum());
+}
+
+// Added up in place, by all ranks of the sum.
+void Replica::launch_sum(std::size_t index) {
+  ++sums_launched_;
+  Bucket& bucket = *buckets_[index];
+  const Buffer gradients = bucket.gradients();
+  look_at_gradients(index);
+  Group& group = sum_groups_[static_cast<std::size_t>(bucket.plan().sum)]->group();
+  const auto start = [&] {
+    return group.all_reduce_async(gradients, ReduceOp::sum,
+                                  call_on(gradients, bucket.name.c_str()));
+  };
+  watch_.launch(bucket.sum, Stopwatch::Side::workplace, Collective::all_reduce,
+                static_cast<int>(index), gradients.bytes(), start);
+}
+
+// This rank's own, as long as they are.
+void Replica::look_at_gradients(std::size_t index) {
+  if (!options_.check_for_nan) return;
+  const Buffer gradients = buckets_[index]->gradients();
+  workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
 }
 
 void Replica::launch_reduction(std::size_t index) {
   Bucket& bucket = *buckets_[index];
   const Buffer gradients = bucket.gradients();
-  if (options_.check_for_nan)
-    workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
+  if (bucket.plan().sum < 0) look_at_gradients(index);
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   const auto start = [&] {
@@ -150,9 +181,8 @@ Status Replica::end_backward() {
 
 Status Replica::discard_gradients() {
   if (!status_.ok()) return status_;
-  launch_all_reductions();
   ExactSum ignored;
-  if (Status status = await_reductions(ignored); !status.ok()) return fail(status);
+  if (Status status = complete_reductions(ignored); !status.ok()) return fail(status);
   if (Status status = parameters_ready(); !status.ok()) return status;
   for (const auto& bucket : buckets_) bucket->zero_gradients();
   end_step(std::nullopt);

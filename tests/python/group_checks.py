@@ -54,6 +54,33 @@ def check_an_exchange_cannot_deadlock(group):
     raises(tutti.InvalidArgument, lambda: tutti.exchange([large]), "tutti.Send")
 
 
+def check_one_group_after_another(group):
+    sums = group.duplicate("sums")
+    after, before = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+    total = group.size * (group.size + 1) // 2
+    for blocking in (False, True):
+        come = np.zeros(1000, int)
+        gate = np.empty(1)
+        received = group.irecv(come, before, tag=31)
+        opened = group.irecv(gate, group.rank, tag=32)
+        works = [received, opened]
+        if not blocking:
+            work = sums.all_reduce_async(come, out=come, after=works)
+            sent = sums.isend(come, after, tag=33, after=work)
+            last = sums.irecv(np.empty(1000, int), before, tag=33, after=[])
+            assert not work.done()  # the gate is shut
+        group.send(np.ones(1), group.rank, tag=32)
+        group.send(np.full(1000, group.rank + 1), after, tag=31)
+        if blocking:
+            sums.all_reduce(come, out=come, after=works)
+        else:
+            assert last.wait().source == before and sent.wait() is None
+        assert (come == total).all()
+    sums.barrier(after=received)
+    raises(tutti.InvalidArgument, lambda: sums.barrier(after=[7]), "tutti.Work")
+    sums.close()
+
+
 def check_split(group):
     half = group.split(group.rank % 2, key=-group.rank, name="halves")
     members = [rank for rank in range(group.size) if rank % 2 == group.rank % 2][::-1]

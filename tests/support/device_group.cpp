@@ -213,6 +213,11 @@ class MirroredWork final : public Work::State {
     work_.on_complete(std::move(callback));
   }
   Received received() const override { return work_.received(); }
+  Result<bool> try_wait_on(void* stream) override {
+    return work_.state() ? work_.state()->try_wait_on(stream) : true;
+  }
+  bool help() override { return work_.state() && work_.state()->help(); }
+  std::string describe() const override { return work_.state()->describe(); }
 
  private:
   void bring_back() {

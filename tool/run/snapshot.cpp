@@ -21,7 +21,9 @@ bool same_group(const BoardNote& a, const BoardNote& b) {
 // Whether `other` has yet to come to the call that `self` is in.
 bool is_awaited(const BoardNote& self, const RankView& other) {
   if (!other.note) return true;
-  if (same_group(self, *other.note)) return other.note->sequence < self.sequence;
+  const bool is_there = other.note->state != BoardState::waiting;
+  if (same_group(self, *other.note))
+    return other.note->sequence < self.sequence + (is_there ? 0 : 1);
   return std::strncmp(self.group, kWorld, sizeof self.group) == 0;
 }
 

@@ -68,6 +68,9 @@ std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds
   const std::string doing = name_doing(*note);
   switch (note->state) {
     case BoardState::running: return fmt::format("it was {}, for {:.1f} s", doing, ago);
+    case BoardState::waiting:
+      return fmt::format("it was {}, which waited for another operation to end, for {:.1f} s",
+                         doing, ago);
     case BoardState::done:
       return fmt::format("it was last {}, which was done {:.1f} s earlier", doing, ago);
     case BoardState::failed:

@@ -34,4 +34,5 @@ else:
     from .device import DeviceArray
     from .groups import Group, Prediction
     from .meshes import Mesh
+    from .pools import Pool
     from .work import Work

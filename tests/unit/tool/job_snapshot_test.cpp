@@ -33,6 +33,13 @@ TEST(JobSnapshot, those_in_a_call_wait_for_those_who_have_not_come) {
             (Lists{{1}, {}, {1}}));
 }
 
+TEST(JobSnapshot, who_has_a_call_to_begin_after_another_one_has_not_come) {
+  EXPECT_EQ(waits_for(view_of({rank(0, "world", 7, BoardState::running),
+                               rank(1, "world", 7, BoardState::waiting),
+                               rank(2, "world", 8, BoardState::waiting)})),
+            (Lists{{1}, {}, {}}));
+}
+
 TEST(JobSnapshot, a_call_that_has_just_begun_is_no_wait) {
   EXPECT_EQ(waits_for(view_of({rank(0, "world", 7, BoardState::running, kNow - 1'000'000),
                                rank(1, "world", 6, BoardState::done)})),

@@ -23,6 +23,9 @@ TEST(RunVerdict, names_the_last_operation) {
   EXPECT_EQ(
       words(Collective::barrier, 2, BoardState::done, 0),
       "it was last in barrier, the 2nd operation of group 'dp', which was done 1.5 s earlier");
+  EXPECT_EQ(words(Collective::all_gather, 3, BoardState::waiting, 0),
+            "it was in all_gather, the 3rd operation of group 'dp', which waited for another "
+            "operation to end, for 1.5 s");
   EXPECT_EQ(words(Collective::broadcast, 111, BoardState::failed, 3),
             "it was last in broadcast (3 B, bf16), the 111th operation of group 'dp', which failed "
             "1.5 s earlier");

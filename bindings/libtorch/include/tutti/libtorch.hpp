@@ -38,6 +38,10 @@ struct Options {
   train::DataParallelOptions layer;
   // The parameter group of a parameter, by name; null: 0 for all.
   std::function<int(const std::string& name, const torch::Tensor& value)> group_of;
+  // Which box of which tensor a parameter is, where the model is cut over ranks, by name; null: each is a
+  // whole tensor.
+  std::function<train::ParameterPlace(const std::string& name, const torch::Tensor& value)>
+      place_of;
   // Rank 0's module buffers (running means and the like) reach every rank before each step.
   bool broadcast_buffers = true;
 };
