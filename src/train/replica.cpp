@@ -165,6 +165,7 @@ Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
       sum_groups_(std::move(groups.sums)),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
+      calls_(options_.pipelined),
       counts_(parameters_.size()),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
@@ -205,6 +206,7 @@ Status Replica::start() {
   auto buckets = make_buckets(*group_, layout_);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
+  expect_gradients();
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index] && parameters_[index].count() > 0)
       workplace_->copy(parameter(index).data, parameters_[index].value.data,

@@ -67,6 +67,8 @@ class Replica final : public DataParallel {
   Status begin_micro_batch(bool last) override;
   Status need(std::size_t index) override;
   void begin_backward() override;
+  void begin_backward(bool last) override;
+  void end_forward() override { watch_.end_forward(); }
   void ready(std::size_t index) override;
   Status end_backward() override;
   Result<StepReport> step(const StepInput& input) override;
@@ -122,6 +124,7 @@ class Replica final : public DataParallel {
 
   // ---- replica_pass.cpp
   void expect_gradients();
+  Status end_passes();
   Status await_gather(Bucket& bucket);
   void set_open(std::size_t index, bool open);
   Status take_gradient(std::size_t index);

@@ -13,7 +13,6 @@ Status Replica::begin_micro_batch(bool last) {
   if (!status_.ok()) return status_;
   if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
   watch_.begin_micro_batch();
-  expect_gradients();
   // Nobody will ask for these.
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout_.place[index] || asked_[index]) continue;
@@ -37,6 +36,7 @@ std::size_t Replica::first_sum() const {
 }
 
 void Replica::expect_gradients() {
+  counts_.begin_step();
   next_ = sums_launched_ = 0;
   for (const auto& bucket : buckets_) {
     bucket->missing = static_cast<std::size_t>(
@@ -77,8 +77,13 @@ void Replica::begin_backward() {
   if (!status_.ok()) return;
   if (Status status = calls_.begin_backward(); !status.ok()) return (void)fail(status);
   watch_.begin_backward();
-  counts_.begin_backward();
   seen_order_.backward.clear();
+}
+
+void Replica::begin_backward(bool last) {
+  if (!status_.ok()) return;
+  if (Status status = calls_.begin_backward(last); !status.ok()) return (void)fail(status);
+  watch_.begin_backward();
 }
 
 void Replica::ready(std::size_t index) {
@@ -99,7 +104,8 @@ Status Replica::take_gradient(std::size_t index) {
                         "read, or parameters_ready before forward",
                         parameter.name)};
   used_[index] = true;
-  if (learning_) seen_order_.backward.push_back(index);
+  if (learning_ && (calls_.is_last() || !options_.pipelined)) seen_order_.backward.push_back(index);
+  if (!calls_.is_last()) return {};
   const bool complete = counts_.add(index);
   if (parameter.count() == 0) return {};
   if (layout_.place[index]->bucket < next_)
@@ -116,7 +122,7 @@ Status Replica::take_gradient(std::size_t index) {
 
 // Buckets with sums are the last ones.
 void Replica::launch_reductions_that_are_ready() {
-  if (!calls_.is_last() || !options_.overlap_grad_reduce) return;
+  if (!options_.overlap_grad_reduce) return;
   const auto is_ready = [&](std::size_t index) { return buckets_[index]->missing == 0; };
   while (next_ < first_sum() && is_ready(next_)) launch_reduction(next_++);
   while (next_sum() < buckets_.size() && is_ready(next_sum())) launch_sum(next_sum());
@@ -170,13 +176,22 @@ Status Replica::end_backward() {
   if (!status_.ok()) return status_;
   if (Status status = calls_.end_backward(); !status.ok()) return fail(status);
   watch_.end_backward();
+  // Other micro-batches' graphs refer to the memory as it lies, and more gradients may come.
+  if (options_.pipelined) return {};
+  if (calls_.is_last()) counts_.learn();
   if (learning_)
     if (Status status = learn_order(); !status.ok()) return fail(status);
   if (!calls_.is_last()) return {};
-  counts_.learn();
   // What did not come is not used by this rank: its zeros are its contribution.
   if (options_.overlap_grad_reduce) launch_all_reductions();
   return {};
+}
+
+// All backwards of a step are over.
+Status Replica::end_passes() {
+  if (!options_.pipelined) return {};
+  counts_.learn();
+  return learning_ ? learn_order() : Status();
 }
 
 Status Replica::discard_gradients() {

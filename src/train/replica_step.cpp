@@ -11,6 +11,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (Status status = calls_.step(); !status.ok()) return fail(status);
   if (input.tokens < 0)
     return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
+  if (Status status = end_passes(); !status.ok()) return fail(status);
   watch_.begin_update();
   ExactSum norm;
   if (Status status = complete_reductions(norm); !status.ok()) return fail(status);
