@@ -197,14 +197,6 @@ std::vector<int> RankGroup::mapped_members() const {
   return mapped;
 }
 
-bool RankGroup::shares_process() const {
-  transport::Endpoint& endpoint = world_->engine().endpoint();
-  for (int peer = 0; peer < endpoint.size(); ++peer)
-    if (const transport::Link* link = endpoint.link(peer))
-      if (link->shares_memory() && link->process() == 0) return true;
-  return false;
-}
-
 Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes, Device device) {
   return guarded([&]() -> Result<SymmetricMemory> {
     if (device == Device::cuda) return allocate_on_device(bytes);
