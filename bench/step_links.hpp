@@ -111,7 +111,7 @@ class LinkMeter {
     auto alone = group_->split(group_->rank(), 0);
     keep(alone.status());
     if (!failure_.ok()) return;
-    std::vector<float> values(4 * kLong);
+    std::vector<float> values(16 * kLong);  // more than a cache holds
     train::Parameter weights;
     weights.name = "weights";
     weights.shape = {static_cast<std::int64_t>(values.size())};

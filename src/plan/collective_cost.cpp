@@ -110,6 +110,10 @@ int GroupSeats::hosts(const Cluster& cluster) const {
          1;
 }
 
+int GroupSeats::groups_on_host(const Cluster& cluster) const {
+  return std::max(1, cluster.ranks_per_host / per_host(cluster));
+}
+
 std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collective collective,
                                                Algorithm algorithm, const GroupSeats& members) {
   AlgorithmCost made(cluster, collective, algorithm, members);
@@ -150,12 +154,17 @@ std::size_t AlgorithmCost::ops() const {
 }
 
 std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
-                                          const GroupSeats& members) {
+                                          const GroupSeats& members, ReductionOrder order) {
   std::vector<Algorithm> names = schedule::algorithms_for(collective);
+  const bool ordered = order == ReductionOrder::rank && has_reduction(collective);
+  if (ordered)
+    std::erase_if(names,
+                  [&](Algorithm name) { return !schedule::find(collective, name)->rank_ordered; });
   std::sort(names.begin(), names.end());
   const bool has_levels = members.hosts(cluster) > 1 && members.per_host(cluster) > 1;
   if (!has_levels) std::erase(names, Algorithm::hierarchical);
-  if (switches_fold(cluster, collective, members)) names.push_back(Algorithm::automatic);
+  if (switches_fold(cluster, collective, members) && !ordered)
+    names.push_back(Algorithm::automatic);
   std::vector<AlgorithmCost> algorithms;
   for (const Algorithm name : names)
     if (auto made = AlgorithmCost::of(cluster, collective, name, members))
@@ -188,13 +197,16 @@ std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collect
 }
 
 double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes) {
-  const bool within = members.stride < cluster.ranks_per_host;
+  const bool within = members.hosts(cluster) == 1;
+  const Wire& wire = within ? cluster.within : cluster.between;
+  double seconds = wire.latency + bytes / wire.bandwidth;
   if (cluster.machine) {
     const auto& link = within ? cluster.machine->memory : cluster.machine->tcp;
-    return link.latency_s + link.message_s + link.bytes.seconds(bytes);
+    seconds = link.latency_s + link.message_s + link.bytes.seconds(bytes);
   }
-  const Wire& wire = within ? cluster.within : cluster.between;
-  return wire.latency + bytes / wire.bandwidth;
+  if (within || cluster.host_bandwidth <= 0) return seconds;
+  const double beside = std::min(members.stride, cluster.ranks_per_host) * bytes;
+  return seconds + std::max(0.0, beside / cluster.host_bandwidth - bytes / wire.bandwidth);
 }
 
 }  // namespace tutti::plan
