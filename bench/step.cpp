@@ -76,7 +76,7 @@ class StepWords {
                                            {"--global-batch", 16},
                                            {"--sequence-parallel", 1},
                                            {"--flops-per-s", 40e9},
-                                           {"--bucket-bytes", 4 << 20},
+                                           {"--bucket-bytes", 1 << 20},
                                            {"--steps", 5},
                                            {"--links", 0}};
   std::string out_;
@@ -247,9 +247,8 @@ std::map<std::string, double> link_figures(const std::shared_ptr<Group>& group) 
   return {{"within_latency_s", figures.within_latency_s},
           {"within_bandwidth", figures.within_bandwidth},
           {"between_latency_s", figures.between_latency_s},
-          {"between_bandwidth", figures.between_bandwidth},
-          {"memory_bandwidth", figures.memory_bandwidth},
-          {"reduce_bandwidth", figures.reduce_bandwidth}};
+          {"host_bandwidth", figures.host_bandwidth},
+          {"memory_bandwidth", figures.memory_bandwidth}};
 }
 
 void write(const std::string& path, const std::map<std::string, double>& figures) {

@@ -161,27 +161,32 @@ class ContextVisits {
   double seconds_ = 0;
 };
 
-// The parameters of a rank's places: two of each layer, and those of the ends.
+// The parameters of a rank's places: the matrices of each layer, in the order of use, and of the ends.
 class PlayedParameters {
  public:
   PlayedParameters(const PlayedLayout& layout, int stage, const std::string& part)
-      : each_(static_cast<int>(layout.model.layers) / layout.places()), part_(part) {
+      : layers_(static_cast<int>(layout.model.layers) / layout.places()), part_(part) {
     const plan::ParameterCount count = plan::count_parameters(layout.model);
+    const std::int64_t projection = layout.model.query_width() * layout.model.hidden;
     if (stage == 0) embedding_ = add("embedding", count.embedding / layout.tp);
-    for (int i = 0; i < each_ * layout.virtual_stages; ++i) {
-      add("attention " + std::to_string(i), count.attention / layout.tp);
-      add("mlp " + std::to_string(i), count.mlp / layout.tp);
+    for (int i = 0; i < layers_ * layout.virtual_stages; ++i) {
+      const std::string layer = "layer " + std::to_string(i);
+      add(layer + " qkv", (count.attention - projection) / layout.tp);
+      add(layer + " projection", projection / layout.tp);
+      add(layer + " into mlp", count.mlp / 2 / layout.tp);
+      add(layer + " out of mlp", count.mlp / 2 / layout.tp);
     }
     if (stage == layout.pp - 1) head_ = add("head", count.head / layout.tp);
   }
-  int layers_of_place() const { return each_; }
+  int layers_of_place() const { return layers_; }
   std::size_t embedding() const { return embedding_; }
+  // The first of two matrices.
   std::size_t attention(int virtual_stage, int layer) const {
     const std::size_t first = embedding_ == kNone ? 0 : 1;
-    return first + 2 * static_cast<std::size_t>(virtual_stage * each_ + layer);
+    return first + 4 * static_cast<std::size_t>(virtual_stage * layers_ + layer);
   }
   std::size_t mlp(int virtual_stage, int layer) const {
-    return attention(virtual_stage, layer) + 1;
+    return attention(virtual_stage, layer) + 2;
   }
   std::size_t head() const { return head_; }
 
@@ -205,7 +210,7 @@ class PlayedParameters {
     return names_.size() - 1;
   }
 
-  int each_;
+  int layers_;
   std::string part_;
   std::size_t embedding_ = kNone, head_ = kNone;
   std::vector<std::string> names_;
@@ -231,12 +236,12 @@ class SleepingGpt : public pipeline::StageCompute {
       keep(tensor_.sum());
     }
     for (int layer = 0; layer < parameters_.layers_of_place(); ++layer) {
-      need(parameters_.attention(pass.virtual_stage, layer));
+      need_two(parameters_.attention(pass.virtual_stage, layer));
       keep(tensor_.gather());
       sleep_for(seconds_.attention);
       keep(context_.forward(seconds_.scores));
       keep(tensor_.sum());
-      need(parameters_.mlp(pass.virtual_stage, layer));
+      need_two(parameters_.mlp(pass.virtual_stage, layer));
       keep(tensor_.gather());
       sleep_for(seconds_.mlp);
       keep(tensor_.sum());
@@ -264,12 +269,12 @@ class SleepingGpt : public pipeline::StageCompute {
       for (int i = 0; i < 2; ++i) keep(tensor_.gather());
       sleep_for(2 * seconds_.mlp);
       keep(tensor_.sum());
-      ready(parameters_.mlp(pass.virtual_stage, layer));
+      ready_two(parameters_.mlp(pass.virtual_stage, layer));
       for (int i = 0; i < 2; ++i) keep(tensor_.gather());
       keep(context_.backward(2 * seconds_.scores));
       sleep_for(2 * seconds_.attention);
       keep(tensor_.sum());
-      ready(parameters_.attention(pass.virtual_stage, layer));
+      ready_two(parameters_.attention(pass.virtual_stage, layer));
     }
     if (pass.is_first_place) {
       keep(tensor_.gather());
@@ -288,6 +293,15 @@ class SleepingGpt : public pipeline::StageCompute {
   }
   void ready(std::size_t parameter) {
     if (gates_ != nullptr) gates_->ready(parameter);
+  }
+
+  void need_two(std::size_t first) {
+    need(first);
+    need(first + 1);
+  }
+  void ready_two(std::size_t first) {
+    ready(first + 1);
+    ready(first);
   }
 
   PlayedSeconds seconds_;

@@ -15,9 +15,8 @@ namespace tutti::bench {
 
 struct LinkFigures {
   double within_latency_s = 0, within_bandwidth = 0;
-  double between_latency_s = 0, between_bandwidth = 0;  // 0: there is one host
-  double memory_bandwidth = 0;                          // by the bytes that an update counts
-  double reduce_bandwidth = 0;                          // 0: folds cost nothing that shows
+  double between_latency_s = 0, host_bandwidth = 0;  // 0: there is one host
+  double memory_bandwidth = 0;                       // by the bytes that an update counts
 };
 
 // Collective. Ranks of a host are neighbours, as many on each.
@@ -36,73 +35,64 @@ class LinkMeter {
   }
 
  private:
-  static constexpr std::size_t kShort = 256, kLong = 1 << 18;  // elements of the whole
-  static constexpr int kRepeats = 25;
+  static constexpr std::size_t kLong = 1 << 18;  // elements of the whole
+  static constexpr int kRepeats = 9, kRow = 5;
 
   void keep(const Status& status) {
     if (failure_.ok()) failure_ = status;
   }
-  // Of the slowest rank, median of many; all ranks begin at once.
+  // Of the slowest rank, median of many. Some calls follow each other: who leaves the barrier late is not counted.
   double seconds_of(const std::function<Status()>& call) {
     std::vector<double> times;
     for (int i = 0; i < kRepeats && failure_.ok(); ++i) {
       keep(group_->barrier());
       const double begin = now_us();
-      keep(call());
-      double seconds = (now_us() - begin) * 1e-6;
+      for (int call_of_row = 0; call_of_row < kRow && failure_.ok(); ++call_of_row) keep(call());
+      double seconds = (now_us() - begin) * 1e-6 / kRow;
       keep(group_->all_reduce(Buffer::of(&seconds, 1), ReduceOp::max));
       times.push_back(seconds);
     }
     return median_of(times);
   }
 
-  // Every host at once, as tensor parallelism does it.
-  void measure_within(LinkFigures& figures) {
-    const auto ranks = static_cast<std::size_t>(host_->size());
-    if (ranks == 1) return;
-    auto memory = host_->allocate(2 * kLong * sizeof(float));
+  // A gather's time alone, and what each byte adds: all groups at once.
+  struct GatherTimes {
+    double brief_s = 0, long_s = 0, moved_bytes = 0;
+    double bandwidth() const { return moved_bytes / std::max(1e-9, long_s - brief_s); }
+  };
+  GatherTimes gathering(Group& group, std::size_t elements) {
+    const auto ranks = static_cast<std::size_t>(group.size());
+    auto memory = group.allocate(2 * elements * sizeof(float));
     keep(memory.status());
-    if (!failure_.ok()) return;
+    if (!failure_.ok()) return {};
     auto* values = static_cast<float*>(memory->data);
-    const auto gathering = [&](std::size_t count) {
+    const auto gather = [&](std::size_t count) {
       return seconds_of([&] {
-        return host_->all_gather(Buffer::of(values, count / ranks),
-                                 Buffer::of(values + kLong, count));
+        return group.all_gather(Buffer::of(values, count / ranks),
+                                Buffer::of(values + elements, count));
       });
     };
-    const double brief = gathering(kShort), gather = gathering(kLong);
-    const double scatter = seconds_of([&] {
-      return host_->reduce_scatter(Buffer::of(values + kLong, kLong),
-                                   Buffer::of(values, kLong / ranks), ReduceOp::sum);
-    });
-    const double moved =
-        kLong * sizeof(float) * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-    figures.within_latency_s = brief;
-    figures.within_bandwidth = moved / std::max(1e-9, gather - brief);
-    if (scatter > gather) figures.reduce_bandwidth = moved / (scatter - gather);
+    const double brief_s = gather(ranks), long_s = gather(elements);
+    return {brief_s, long_s, static_cast<double>((elements - elements / ranks) * sizeof(float))};
   }
 
-  // A message there and back, the first rank of the first host and of the last.
+  // Every host at once, as tensor parallelism does it.
+  void measure_within(LinkFigures& figures) {
+    if (host_->size() == 1) return;
+    const GatherTimes times = gathering(*host_, kLong);
+    figures.within_latency_s = times.brief_s;
+    figures.within_bandwidth = times.bandwidth();
+  }
+
+  // Every rank and its like on the next host, both ways at once: what a host sends and receives under such load.
   void measure_between(LinkFigures& figures) {
-    const int other = group_->size() - host_->size();
-    if (other == 0) return;
-    std::vector<float> values(8 * kLong);
-    const auto there_and_back = [&](std::size_t count) {
-      const Buffer message = Buffer::of(values.data(), count);
-      return seconds_of([&]() -> Status {
-        const int rank = group_->rank();
-        if (rank != 0 && rank != other) return {};
-        const int peer = rank == 0 ? other : 0;
-        if (rank == 0)
-          if (Status status = group_->send(message, peer); !status.ok()) return status;
-        if (Status status = group_->recv(message, peer).status(); !status.ok()) return status;
-        return rank == 0 ? Status() : group_->send(message, peer);
-      });
-    };
-    const double brief = there_and_back(1), whole = there_and_back(values.size());
-    figures.between_latency_s = brief / 2;
-    figures.between_bandwidth =
-        static_cast<double>(values.size() * sizeof(float)) / ((whole - brief) / 2);
+    if (host_->size() == group_->size()) return;
+    auto pair = group_->split(host_->rank(), 0);
+    keep(pair.status());
+    if (!failure_.ok()) return;
+    const GatherTimes times = gathering(**pair, 2 * kLong);
+    figures.between_latency_s = times.brief_s;
+    figures.host_bandwidth = times.bandwidth() * host_->size();
   }
 
   // AdamW on f32, every rank its own weights: reads a gradient and 8 bytes of state, writes state and weight.
