@@ -171,9 +171,8 @@ void add_inner_traffic(StepPlan& plan) {
   }
   if (layout.cp > 1) {
     const ContextTraffic& each = plan.stage.context;
-    const double hops = each.seconds.both() > 0 ? m * (plan.model.layers / layout.pp) * each.hops *
-                                                      (layout.recompute == Recompute::full ? 4 : 3)
-                                                : 0;
+    const double rounds = layout.recompute == Recompute::full ? 4 : 3;
+    const double hops = m * (plan.model.layers / layout.pp) * (rounds * each.hops + 1);
     plan.traffic.push_back({"context", "keys and values round a ring", layout.cp, hops,
                             each.hop_bytes, hops * each.hop_bytes, m * each.seconds.both(),
                             "attention of a block", m * each.hider.both(), plan.context_s});

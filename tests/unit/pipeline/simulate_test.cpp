@@ -89,6 +89,20 @@ TEST(PipelineTransfers, between_two_ranks_go_one_after_the_other) {
     EXPECT_NEAR(timeline.ranks[1][static_cast<std::size_t>(i)].begin_s, 1 + 10.0 * (i + 1), 1e-9);
 }
 
+TEST(PipelineSimulation, each_boundary_takes_its_own_time) {
+  for (const bool overlap : {true, false}) {
+    PipelineDurations durations{.places = {{1, 1, 1}}, .overlap = overlap};
+    durations.boundaries_s = {0.25, 4};
+    const PipelineTimeline timeline = play(PipelineKind::one_f_one_b, {3, 1}, durations);
+    EXPECT_NEAR(timeline.step_s, 3 * 3 + 2 * 4.25,
+                1e-9);  // one micro-batch goes down and comes back
+  }
+  const auto programs = build_pipeline(PipelineKind::one_f_one_b, {3, 1});
+  PipelineDurations short_list{.places = {{1, 1, 1}}};
+  short_list.boundaries_s = {1};
+  EXPECT_EQ(simulate_pipeline(*programs, short_list).status().code(), Code::invalid_argument);
+}
+
 TEST(PipelineSimulation, keeps_to_the_order_and_to_what_ops_depend_on) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> seconds(0.1, 2);

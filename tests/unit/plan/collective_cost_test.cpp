@@ -139,6 +139,14 @@ TEST(CollectiveCost, one_rank_costs_nothing_and_a_message_what_its_wire_costs) {
   EXPECT_DOUBLE_EQ(send_seconds(h100, {.ranks = 2, .stride = 1}, 450e9), 1 + 1e-6);
 }
 
+TEST(CollectiveCost, messages_of_a_host_share_its_way_out) {
+  const Cluster hosts = *preset_cluster("cpu-ethernet-1g");  // 4 ranks, 0.125 GB/s a host
+  EXPECT_NEAR(send_seconds(hosts, {.ranks = 2, .stride = 4}, 125e6), 4, 1e-3);
+  EXPECT_NEAR(send_seconds(hosts, {.ranks = 8, .stride = 1}, 125e6), 1,
+              1e-3);  // one of four leaves
+  EXPECT_LT(send_seconds(hosts, {.ranks = 4, .stride = 1}, 125e6), 0.1);
+}
+
 TEST(CollectiveCost, corrections_lie_between_measured_sizes_and_ranks) {
   Cluster here = *preset_cluster("cpu-ethernet-1g");
   here.ranks_per_host = 8;
