@@ -45,6 +45,7 @@ struct DeviceSideOptions {
   bool reaches_all = false;           // every device reaches every other one's memory
   bool streams_are_apart = false;     // on all ranks: DeviceContext::streams_are_apart
   bool is_only = false;               // on all ranks: of the groups and ranks of a process
+  Urgency urgency = Urgency::normal;  // of the group: which priority its streams have
   std::vector<DeviceBoard*> boards;   // of each rank, as mapped here; null: it is not
   std::shared_ptr<void> board_owner;  // keeps them
   cuda::Meeting meeting{};            // of all ranks; entered is null: none
@@ -61,6 +62,11 @@ class DeviceSide {
   const std::vector<int>& members() const { return options_.members; }
   std::uint32_t channel() const { return options_.channel; }
   DeviceContext& context() const { return *options_.context; }
+  // Its streams go before compute, and before those of groups that are less urgent.
+  Result<cuda::Stream> make_stream() const {
+    return device().make_stream(static_cast<int>(Urgency::urgent) -
+                                static_cast<int>(options_.urgency));
+  }
   cuda::Device& device() const { return options_.context->device(); }
   DeviceBoard& own() const { return *board(rank()); }
   const DeviceBoard& of(int peer) const { return *board(peer); }

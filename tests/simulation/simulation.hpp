@@ -5,6 +5,7 @@
 // before that, the run hangs, which is what must never be.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <random>
 #include <string>
@@ -123,6 +124,7 @@ class Simulation {
   std::vector<std::string> left_too_soon_;
   bool woke_in_vain_ = false;
   std::vector<Step> script_;
+  std::array<Urgency, 2> urgencies_{};  // of the two groups
   std::unique_ptr<transport::VirtualNetwork> network_;
   std::unique_ptr<Delay> delay_;
   std::vector<std::unique_ptr<LateMemory>> host_memory_;  // of each group
