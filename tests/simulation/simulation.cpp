@@ -389,6 +389,7 @@ Outcome Simulation::judge(bool hung) {
       group->end({Code::aborted, "the simulation is over"});
       rank.engine->close_channel(*group);
     }
+  for (const Rank& rank : world_) outcome.left_open |= rank.engine->has_more_urgent(Urgency::bulk);
   return outcome;
 }
 

@@ -67,6 +67,7 @@ struct Outcome {
   std::size_t started_by_victim = 0;       // steps, when it did
   std::vector<std::string> left_too_soon;  // ends of collectives that not all had come to, in words
   bool woke_in_vain = false;               // a rank wanted to wake for a deadline that was over
+  bool left_open = false;                  // groups were still given way to after their end
   std::vector<Step> script;
   std::vector<std::vector<Status>> statuses;  // per rank, per step
   std::vector<std::vector<bool>> right;
