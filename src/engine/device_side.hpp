@@ -151,8 +151,7 @@ class DeviceSide {
   void settle(Nanoseconds patience);
 
  private:
-  explicit DeviceSide(DeviceSideOptions options) : options_(std::move(options)) {
-  }
+  explicit DeviceSide(DeviceSideOptions options) : options_(std::move(options)) {}
   Status open();
   DeviceBoard* board(int rank) const { return options_.boards[static_cast<std::size_t>(rank)]; }
   static std::uint64_t address_of(const void* word) {
