@@ -9,8 +9,6 @@
 // the steps counts.
 #include "tutti/pipeline.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +17,7 @@
 #include <vector>
 
 #include "bench/protocol.hpp"
+#include "bench/sleep.hpp"
 #include "core/words.hpp"
 #include "tutti/tutti.hpp"
 
@@ -91,16 +90,6 @@ PipelineBench read(int count, char** words) {
 }
 
 // ---- what is measured
-
-void sleep_for(double seconds) {
-  timespec until{};
-  ::clock_gettime(CLOCK_MONOTONIC, &until);
-  const auto ns = static_cast<std::int64_t>(seconds * 1e9) + until.tv_nsec;
-  until.tv_sec += ns / 1'000'000'000;
-  until.tv_nsec = ns % 1'000'000'000;
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
-  }
-}
 
 class SleepingStages : public StageCompute {
  public:

@@ -11,6 +11,8 @@
 //   silent_s   the same sleeps and schedule with nothing to send and nothing to train
 //   update_s   the optimizer's part of step_s; exposed_s = step_s − silent_s − update_s
 //   tensor_s, context_s, pipeline_s, bubble_s, data_s      what the ranks' own meters say, on average
+#include <sys/prctl.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <map>

@@ -9,14 +9,14 @@
 // Each of them may be left out: then nothing is sent, and the sleeps are the same.
 #pragma once
 
-#include <sys/prctl.h>
-#include <time.h>
-
+#include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/protocol.hpp"
+#include "bench/sleep.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/pipeline.hpp"
 #include "tutti/plan.hpp"
@@ -61,16 +61,6 @@ struct PlayedSeconds {
   }
 };
 
-inline void sleep_for(double seconds) {
-  timespec until{};
-  ::clock_gettime(CLOCK_MONOTONIC, &until);
-  const auto ns = static_cast<std::int64_t>(seconds * 1e9) + until.tv_nsec;
-  until.tv_sec += ns / 1'000'000'000;
-  until.tv_nsec = ns % 1'000'000'000;
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
-  }
-}
-
 // Activations that ranks of a tensor-parallel group hand each other. Without a group it does nothing.
 class TensorCalls {
  public:
@@ -86,7 +76,6 @@ class TensorCalls {
     part_ = Buffer::of(values + elements, elements / static_cast<std::size_t>(group_->size()));
     return {};
   }
-  bool by_sequence() const { return by_sequence_; }
   // What a column needs of the others' parts of the sequence.
   Status gather() {
     if (!by_sequence_) return {};

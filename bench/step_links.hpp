@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/protocol.hpp"
-#include "tutti/mesh.hpp"
+#include "tutti/group.hpp"
 #include "tutti/train.hpp"
 
 namespace tutti::bench {
