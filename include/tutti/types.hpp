@@ -34,7 +34,7 @@ std::optional<Dtype> parse_dtype(std::string_view word) noexcept;
 // Numerics: integers wrap; bool sum is or, bool prod is and; avg divides by the size of the group (in
 // scans too), integer avg truncates toward zero;
 // min and max propagate NaN and take -0 < +0; f8e4m3 saturates, f8e5m2 overflows to infinity.
-// 16- and 8-bit floats are folded in f32 and rounded once per fold.
+// 16- and 8-bit floats are folded in f32 and rounded once per fold, or not at all where the output is f32.
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, premul_sum, user };
 inline constexpr int kReduceOps = 10;
 

@@ -57,17 +57,18 @@ struct Copy {
 };
 
 // Operands are folded left to right, as reduce::fold does, and written to every target; a target may be
-// an operand. set_reduction (cuda/reduction.hpp) fills in the last four.
+// an operand, unless the fold widens. set_reduction (cuda/reduction.hpp) fills in the last five.
 struct Fold {
   Place operands[kMostRanks];
   Place targets[kMostRanks];  // of a peer: behind its target
   std::int32_t operand_count;
   std::int32_t target_count;
-  std::uint64_t bytes;
+  std::uint64_t bytes;  // of an operand; a target of a fold that widens has more
   double scalar;        // premul_sum
   std::int32_t ranks;   // avg divides by it
   std::uint8_t op;      // ReduceOp as the kernel is to do it: reduce::kernel_op
   std::uint8_t copies;  // the one operand is copied bit by bit
+  std::uint8_t widens;  // targets are of the accumulation type
 };
 
 enum class Enter : std::uint8_t { resolved, posted, met, meet };

@@ -50,7 +50,8 @@ void fold_without_kernel(const Kernels& kernels, const Folding& folding,
 Kernel kernel_of(const Kernels& kernels, const Folding& folding,
                  std::span<const Operand> operands) {
   const auto op = static_cast<std::size_t>(kernel_op(folding, operands));
-  const Kernel kernel = kernels.folds[static_cast<std::size_t>(folding.dtype)][op];
+  const KernelTable& table = folding.widens ? kernels.widening_folds : kernels.folds;
+  const Kernel kernel = table[static_cast<std::size_t>(folding.dtype)][op];
   TUTTI_CHECK(kernel != nullptr);  // is_sensible(op, dtype) was the caller's to ask
   return kernel;
 }
@@ -75,7 +76,7 @@ void fold_streaming(const Kernels& kernels, const Folding& folding,
                     std::span<void* const> destinations, std::span<const Operand> operands,
                     std::size_t count) {
   TUTTI_CHECK(!operands.empty());
-  const Streams streams = streams_of(destinations, operands, size_of(folding.dtype));
+  const Streams streams = streams_of(destinations, operands, folding.result_bytes());
   const OperandPlaces places{destinations.data(), destinations.size(), streams.places};
   if (!needs_kernel(folding, operands)) {
     fold_without_kernel(kernels, folding, places, operands, count);
@@ -113,7 +114,8 @@ ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
 }
 
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
-  if (operands.size() != 1 || info_of(folding.dtype).kind == DtypeKind::truth) return false;
+  if (operands.size() != 1 || folding.widens || info_of(folding.dtype).kind == DtypeKind::truth)
+    return false;
   const ReduceOp op = folding.reduction.op;
   if (op == ReduceOp::avg) return !folding.finish;
   if (op == ReduceOp::premul_sum) return !operands[0].raw;

@@ -6,9 +6,10 @@
 // itself) and rounded once, into dst. Raw operands are multiplied by the scalar first (premul_sum);
 // `finish` divides by `ranks` (avg). Numerics as tutti/types.hpp says; all code paths agree to the
 // bit. A NaN that is computed is the canonical quiet one; one that is merely copied stays as it is.
+// A fold that `widens` leaves the rounding out: dst holds elements of the accumulation type.
 //
-// Buffers        no alignment is assumed. dst may be one of the operands; partial overlap is not
-//                allowed.
+// Buffers        no alignment is assumed. dst may be one of the operands, unless the fold widens;
+//                partial overlap is not allowed.
 // Thread-safety  pure.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <span>
 
 #include "reduce/copy.hpp"
+#include "tutti/dtypes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::reduce {
@@ -29,7 +31,11 @@ struct Folding {
   Dtype dtype = Dtype::f32;
   Reduction reduction;
   bool finish = false;
-  int ranks = 1;  // avg's divisor
+  int ranks = 1;        // avg's divisor
+  bool widens = false;  // 16- and 8-bit floats into f32; not with a function of the user's
+
+  // Of an element of dst.
+  std::size_t result_bytes() const { return size_of(widens ? accumulation_of(dtype) : dtype); }
 };
 
 // k ≥ 1, and is_sensible(op, dtype). A single operand is copied, multiplied or divided as it must

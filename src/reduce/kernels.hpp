@@ -43,6 +43,7 @@ using StreamKernel = void (*)(char* dst, const char* src, std::size_t bytes);
 
 struct Kernels {
   KernelTable folds;
+  KernelTable widening_folds;  // null but for the types that are not their own accumulation type
   StreamKernel stream;
 };
 

@@ -135,11 +135,11 @@ TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const FoldJob& 
   const char* from = static_cast<const char*>(operand.data) + offset;
   if (ahead != 0)
 #pragma GCC unroll 4
-    for (int line = 0; line < U * kVectorBytes; line += static_cast<int>(kLineBytes))
+    for (std::size_t line = 0; line < U * sizeof(Memory); line += kLineBytes)
       __builtin_prefetch(from + ahead + line);
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
-    const char* at = from + u * kVectorBytes;
+    const char* at = from + u * sizeof(Memory);
     const Memory memory = Partial ? load_some<Memory>(at, some) : load<Memory>(at);
 #pragma GCC unroll 4
     for (int part = 0; part < E::kParts; ++part) {
@@ -177,27 +177,29 @@ TUTTI_INLINE void fold_strip(const FoldJob& job, std::size_t offset, std::size_t
   take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some, ahead);
   for (std::size_t j = 1; j < job.operand_count; ++j)
     take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some, ahead);
-  typename E::Memory closed[U];
+  using Result = decltype(E::close(acc[0]));
+  Result closed[U];
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
 #pragma GCC unroll 4
     for (int part = 0; part < E::kParts; ++part) acc[u][part] = Op::leave(acc[u][part], job);
     closed[u] = E::close(acc[u]);
   }
-  put<typename E::Memory, U, Partial>(closed, job.places, offset, some);
+  put<Result, U, Partial>(closed, job.places, offset * E::kGrowth, some * E::kGrowth);
 }
 
 template <class E, class Op>
 void fold_all(const FoldJob& given) {
   const FoldJob job = given;  // a copy, which no place can alias
   constexpr int kWide = 4 / E::kParts;
-  constexpr std::size_t kStrip = kWide * kVectorBytes;
+  constexpr std::size_t kVector = sizeof(typename E::Memory);
+  constexpr std::size_t kStrip = kWide * kVector;
   const std::size_t end = job.end * E::kBytes;
   std::size_t at = job.begin * E::kBytes;
   const std::size_t far = end - at >= kLongBytes ? end - kAheadBytes - kStrip : 0;
   for (; end - at >= kStrip; at += kStrip)
     fold_strip<E, Op, kWide, false>(job, at, 0, at < far ? kAheadBytes : 0);
-  for (; end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0, 0);
+  for (; end - at >= kVector; at += kVector) fold_strip<E, Op, 1, false>(job, at, 0, 0);
   if (at < end) fold_strip<E, Op, 1, true>(job, at, end - at, 0);
 }
 
@@ -241,10 +243,28 @@ constexpr Row row_of() {
     return float_row<typename FloatOf<Exp, Man, Kind == DtypeKind::real>::type>();
 }
 
+// Into the accumulation type; of types that are their own there is no such fold.
+template <DtypeKind Kind, int Bytes, int Exp, int Man>
+constexpr Row widening_row_of() {
+  if constexpr ((Kind == DtypeKind::real || Kind == DtypeKind::finite) && Bytes < sizeof(float))
+    return float_row<typename FloatOf<Exp, Man, Kind == DtypeKind::real>::widened>();
+  else
+    return {};
+}
+
 constexpr KernelTable make_folds() {
   return {
 #define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
   row_of<DtypeKind::kind, bytes, exponent, mantissa>(),
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
+  };
+}
+
+constexpr KernelTable make_widening_folds() {
+  return {
+#define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
+  widening_row_of<DtypeKind::kind, bytes, exponent, mantissa>(),
 #include "tutti/dtypes.def"
 #undef TUTTI_DTYPE
   };
@@ -269,7 +289,7 @@ void stream_all(char* dst, const char* src, std::size_t bytes) {
   copy_some(dst + at, src + at, bytes - at);
 }
 
-constexpr Kernels make_kernels() { return {make_folds(), stream_all}; }
+constexpr Kernels make_kernels() { return {make_folds(), make_widening_folds(), stream_all}; }
 
 }  // namespace
 }  // namespace tutti::reduce

@@ -132,6 +132,7 @@ void narrow_element(const Folding& folding, void* dst, std::span<const Operand> 
       folding, operands,
       [&](const void* data) { return to_f32<Exp, Man, Infinite>(load<Storage>(data, i)); },
       [&](float value) {
+        if (folding.widens) return store(dst, i, value);
         store(dst, i, static_cast<Storage>(from_f32<Exp, Man, Infinite>(value)));
       });
 }

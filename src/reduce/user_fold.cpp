@@ -15,7 +15,7 @@ constexpr std::size_t kFoldBlockBytes = 4096;
 void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandPlaces& places,
                   std::span<const Operand> operands, std::size_t count) {
   const UserReduction* user = folding.reduction.user;
-  TUTTI_CHECK(user != nullptr && user->function != nullptr);
+  TUTTI_CHECK(user != nullptr && user->function != nullptr && !folding.widens);
   alignas(64) char buffers[2][kFoldBlockBytes];
   const std::size_t element = size_of(folding.dtype);
   const std::size_t block = kFoldBlockBytes / element;

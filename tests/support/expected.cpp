@@ -54,7 +54,7 @@ Bytes cut_out(const Bytes& whole, const std::vector<std::size_t>& counts, int in
 Bytes fold_ranks(const Case& what, int first, int last, int divisor) {
   std::vector<Bytes> inputs;
   for (int rank = first; rank < last; ++rank) inputs.push_back(input_of(what, divisor, rank));
-  return fold_in_order(what.dtype, what.reduction, inputs, divisor);
+  return fold_in_order(what.dtype, what.reduction, inputs, divisor, result_dtype(what));
 }
 
 Bytes gathered(const Case& what, int size) {
@@ -74,7 +74,7 @@ Bytes reduced_part(const Case& what, int size, int rank) {
   std::vector<Bytes> slices;
   for (int from = 0; from < size; ++from)
     slices.push_back(make_values(recipe, from, first, parts[static_cast<std::size_t>(rank)]));
-  return fold_in_order(what.dtype, what.reduction, slices, size);
+  return fold_in_order(what.dtype, what.reduction, slices, size, result_dtype(what));
 }
 
 Bytes exchanged(const Case& what, int size, int rank) {
@@ -88,6 +88,8 @@ Bytes exchanged(const Case& what, int size, int rank) {
 }
 
 }  // namespace
+
+Dtype result_dtype(const Case& what) { return what.widens ? Dtype::f32 : what.dtype; }
 
 bool exists(const Case& what) {
   if (what.shape == Shape::even) return true;

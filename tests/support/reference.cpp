@@ -105,19 +105,20 @@ T combine_floats(ReduceOp op, T a, T b) {
 // T: the accumulation type, float or double.
 template <class T>
 Bytes fold_floats(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                  int divisor) {
+                  int divisor, Dtype result_dtype) {
   const std::size_t width = size_of(dtype);
-  Bytes result(inputs.front().size());
+  const std::size_t count = inputs.front().size() / width;
+  Bytes result(count * size_of(result_dtype));
   const bool premultiply = reduction.op == ReduceOp::premul_sum;
-  for (std::size_t at = 0; at < result.size(); at += width) {
+  for (std::size_t i = 0; i < count; ++i) {
     T folded{};
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      T value = static_cast<T>(decode(dtype, inputs[r].data() + at));
+      T value = static_cast<T>(decode(dtype, inputs[r].data() + i * width));
       if (premultiply) value *= static_cast<T>(reduction.scalar);
       folded = r == 0 ? value : combine_floats(reduction.op, folded, value);
     }
     if (reduction.op == ReduceOp::avg) folded /= static_cast<T>(divisor);
-    encode(dtype, static_cast<double>(folded), result.data() + at);
+    encode(result_dtype, static_cast<double>(folded), result.data() + i * size_of(result_dtype));
   }
   return result;
 }
@@ -208,7 +209,7 @@ void encode(Dtype dtype, double value, std::byte* element) {
 }
 
 Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                    int divisor) {
+                    int divisor, Dtype result) {
   if (reduction.op == ReduceOp::user) return fold_by_user(*reduction.user, dtype, inputs);
   switch (dtype) {
     case Dtype::i8: return fold_integers<std::int8_t>(reduction.op, inputs, divisor);
@@ -220,12 +221,12 @@ Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<B
     case Dtype::i64: return fold_integers<std::int64_t>(reduction.op, inputs, divisor);
     case Dtype::u64: return fold_integers<std::uint64_t>(reduction.op, inputs, divisor);
     case Dtype::boolean: return fold_booleans(reduction.op, inputs);
-    case Dtype::f64: return fold_floats<double>(dtype, reduction, inputs, divisor);
+    case Dtype::f64: return fold_floats<double>(dtype, reduction, inputs, divisor, result);
     case Dtype::f16:
     case Dtype::bf16:
     case Dtype::f32:
     case Dtype::f8e4m3:
-    case Dtype::f8e5m2: return fold_floats<float>(dtype, reduction, inputs, divisor);
+    case Dtype::f8e5m2: return fold_floats<float>(dtype, reduction, inputs, divisor, result);
   }
   return {};
 }

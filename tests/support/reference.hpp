@@ -33,9 +33,14 @@ struct Recipe {
 // `count` elements of rank `rank`, from index `first` on.
 Bytes make_values(const Recipe& recipe, int rank, std::size_t first, std::size_t count);
 
-// The fold of inputs[0] … inputs.back() in that order; `divisor` is avg's.
+// The fold of inputs[0] … inputs.back() in that order; `divisor` is avg's. Of type `result`, which is
+// `dtype` or, of 16- and 8-bit floats, f32.
 Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                    int divisor);
+                    int divisor, Dtype result);
+inline Bytes fold_in_order(Dtype dtype, const Reduction& reduction,
+                           const std::vector<Bytes>& inputs, int divisor) {
+  return fold_in_order(dtype, reduction, inputs, divisor, dtype);
+}
 
 // Where and how `got` differs; any NaN is as good as any other. Absent when it does not.
 std::optional<std::string> difference(Dtype dtype, const Bytes& expected, const std::byte* got);

@@ -7,8 +7,9 @@
 // Two operands are in flight at once, whatever their number. Bandwidth is the limit, and this reaches
 // 95 % of a plain copy's (H200, 132 to 528 blocks).
 //
-// Vectors are used where all places lie alike within 16 bytes, as chunks of aligned buffers do; else
-// everything is done element by element. No alignment is assumed, not even an element's own.
+// Vectors are used where all places lie alike within 16 bytes, as chunks of aligned buffers do (where a
+// fold widens: at multiples of 16); else everything is done element by element. No alignment is
+// assumed, not even an element's own.
 #pragma once
 
 #include <type_traits>
@@ -73,7 +74,9 @@ template <class E, class Op>
 struct FoldLoop {
   using Bits = typename E::Bits;
   using Number = typename E::Number;
+  using Result = decltype(E::close(Number{}));
   static constexpr int kPerVector = sizeof(Quad) / sizeof(Bits);
+  static constexpr int kGrowth = sizeof(Result) / sizeof(Bits);  // bytes of a target per operand's
   static constexpr int kUnroll = Op::kLong && E::kVectors > 1 ? E::kVectors / 2 : E::kVectors;
 
   const Fold& fold;
@@ -102,18 +105,25 @@ struct FoldLoop {
   template <int U>
   TUTTI_DEVICE void put(const Number (&sums)[U][kPerVector], std::uint64_t at,
                         std::uint64_t apart) const {
-    Quad quads[U];
+    constexpr int kPerQuad = kPerVector / kGrowth;
+    Quad quads[U][kGrowth];
     TUTTI_UNROLL
     for (int u = 0; u < U; ++u) {
-      quads[u] = {};
       TUTTI_UNROLL
-      for (int i = 0; i < kPerVector; ++i) place(quads[u], i, E::close(op.leave(sums[u][i])));
+      for (int g = 0; g < kGrowth; ++g) quads[u][g] = {};
+      TUTTI_UNROLL
+      for (int i = 0; i < kPerVector; ++i)
+        place(quads[u][i / kPerQuad], i % kPerQuad, E::close(op.leave(sums[u][i])));
     }
     TUTTI_ROLLED
     for (int t = 0; t < fold.target_count; ++t) {
-      const std::uint64_t to = shared.targets[t] + at;
+      const std::uint64_t to = shared.targets[t] + at * kGrowth;
       TUTTI_UNROLL
-      for (int u = 0; u < U; ++u) store(to + u * apart, quads[u]);
+      for (int u = 0; u < U; ++u) {
+        TUTTI_UNROLL
+        for (int g = 0; g < kGrowth; ++g)
+          store(to + u * apart * kGrowth + g * sizeof(Quad), quads[u][g]);
+      }
     }
   }
 
@@ -145,9 +155,9 @@ struct FoldLoop {
           op.enter(E::open(load_bits<Bits>(shared.operands[k] + at)), fold.operands[k].raw != 0);
       sum = k == 0 ? x : op.combine(sum, x);
     }
-    const Bits bits = E::close(op.leave(sum));
+    const Result bits = E::close(op.leave(sum));
     TUTTI_ROLLED
-    for (int t = 0; t < fold.target_count; ++t) store_bits(shared.targets[t] + at, bits);
+    for (int t = 0; t < fold.target_count; ++t) store_bits(shared.targets[t] + at * kGrowth, bits);
   }
 
   TUTTI_DEVICE void run(const Cut& cut, const Worker& worker) const {

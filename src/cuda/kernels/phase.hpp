@@ -50,8 +50,15 @@ TUTTI_DEVICE void run_fold_phase(const Phase& phase, Shared& shared, const Worke
   run_between(phase, shared, worker, [&](bool alike) {
     run_copies(phase, shared, worker);
     const Fold& fold = phase.fold;
-    const bool whole = alike && shared.operands[0] % sizeof(typename E::Bits) == 0;
-    const Cut cut = cut_of(shared.operands[0], fold.bytes, whole);
+    const std::uint64_t first = shared.operands[0];
+    if constexpr (!std::is_integral_v<typename E::Number> && sizeof(typename E::Bits) < 4) {
+      if (fold.widens != 0) {
+        const Cut cut = cut_of(first, fold.bytes, alike && first % sizeof(Quad) == 0);
+        return fold_numbers<WidenedElement<E>>(fold, shared, cut, worker);
+      }
+    }
+    const bool whole = alike && first % sizeof(typename E::Bits) == 0;
+    const Cut cut = cut_of(first, fold.bytes, whole);
     if constexpr (std::is_same_v<E, TruthElement>)
       fold_truths(fold, shared, cut, worker);
     else
