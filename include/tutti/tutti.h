@@ -99,6 +99,7 @@ typedef enum tutti_algorithm {
 typedef enum tutti_reduction_order {
   TUTTI_ORDER_ANY,
   TUTTI_ORDER_RANK,
+  TUTTI_ORDER_TREE,
   TUTTI_ORDER_WIDTH = 0x7fffffff
 } tutti_reduction_order;
 typedef enum tutti_urgency {

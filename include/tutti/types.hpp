@@ -114,8 +114,13 @@ std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;
 //         pick the order
 //   rank  x0 ∘ x1 ∘ … ∘ xn-1, folded left to right in the accumulation type and rounded once:
 //         same bits whatever the algorithm, transport, memory or chunking
-enum class ReductionOrder : std::uint8_t { any, rank };
+//   tree  the same promise for a tree that is balanced by rank number: fold(0, n), where
+//         fold(lo, hi) = fold(lo, mid) ∘ fold(mid, hi) and mid - lo is the largest power of two below
+//         hi - lo. Hosts with contiguous ranks, as many on each and a power of two, fold theirs first
+enum class ReductionOrder : std::uint8_t { any, rank, tree };
+inline constexpr int kReductionOrders = 3;
 std::string_view to_string(ReductionOrder order) noexcept;
+std::optional<ReductionOrder> parse_reduction_order(std::string_view word) noexcept;
 
 // Which of a rank's groups goes first where several want the same link or core.
 //   bulk    gives way to all others: buckets of gradients and weights

@@ -207,7 +207,7 @@ void DevicePlan::bind_fold() {
   fold.targets[fold.target_count++] = {to.address, kLocal, 0};
   for (const HostFold::Put& put : form->puts) fold.targets[fold.target_count++] = {0, put.peer, 0};
   cuda::set_reduction(fold, {launch_->dtype, launch_->reduction, form->finish,
-                             static_cast<int>(forms_.size()), launch_->widens});
+                             static_cast<int>(forms_.size()), launch_->widens, form->balanced});
 }
 
 }  // namespace tutti::engine

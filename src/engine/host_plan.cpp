@@ -70,6 +70,7 @@ class Binder {
     bound.to = offset_of(fold.to);
     bound.bytes = bytes_of(extent_of(form_.frame, fold.to.space(), fold.to.index));
     bound.finish = fold.finish;
+    bound.balanced = fold.balanced;
     bound.keeps_result = fold.keeps_result;
     bound.operands.clear();
     for (const HostFold::Operand& operand : fold.operands) {

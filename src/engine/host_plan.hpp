@@ -47,6 +47,7 @@ struct BoundFold {
   std::vector<Put> puts;
   bool keeps_result = false;
   bool finish = false;
+  bool balanced = false;
 };
 
 struct BoundPhase {

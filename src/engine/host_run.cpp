@@ -497,8 +497,8 @@ void HostRun::fold_range(const BoundFold& fold, std::size_t begin, std::size_t e
 void HostRun::fold_untraced(const BoundFold& fold, std::size_t begin, std::size_t end,
                             std::byte* result) {
   const std::size_t element = size_of(launch_->dtype);
-  const reduce::Folding folding{launch_->dtype, launch_->reduction, fold.finish, memory_.size(),
-                                launch_->widens};
+  const reduce::Folding folding{launch_->dtype, launch_->reduction, fold.finish,
+                                memory_.size(), launch_->widens,    fold.balanced};
   const Side& to = side(fold.to_space);
   const std::size_t operands = fold.operands.size();
   for (std::size_t position = begin; position < end;) {

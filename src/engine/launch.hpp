@@ -28,6 +28,7 @@ struct Launch {
   int shots = 2;
   int root = 0;
   bool in_place = false;
+  ReductionOrder order = ReductionOrder::any;
 
   Dtype dtype = Dtype::u8;  // of the input, and of what is sent of it
   bool widens = false;      // the output is of the accumulation type: folds are not rounded

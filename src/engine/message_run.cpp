@@ -379,8 +379,8 @@ std::size_t MessageRun::fold_piece(std::size_t index, std::size_t limit) {
     bytes = std::min<std::size_t>(bytes, queue.front().bytes - queue.front().used);
   }
   const std::size_t count = bytes / element;
-  const reduce::Folding folding{launch_->dtype, launch_->reduction, op.finish,
-                                compiled_.program.size, launch_->widens};
+  const reduce::Folding folding{launch_->dtype,         launch_->reduction, op.finish,
+                                compiled_.program.size, launch_->widens,    op.balanced};
   reduce::fold(folding, to.data, operands, count);
   return count * running.element;
 }

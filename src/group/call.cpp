@@ -202,9 +202,15 @@ class Resolver {
     facts.bytes = agreed_bytes();
     facts.catalog = setting_.catalog;
     const Reduction& reduction = launch_.reduction;
-    const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
-    facts.order = ordered ? ReductionOrder::rank : setting_.order;
-    facts.whole_folds = launch_.widens;
+    const bool is_user = reduction.op == ReduceOp::user;
+    facts.order = setting_.order;
+    // A tree keeps the ranks' order, too.
+    if (is_user && !reduction.user->commutative && facts.order == ReductionOrder::any)
+      facts.order = ReductionOrder::rank;
+    if (shape_.folds()) launch_.order = facts.order;
+    // Functions of the user's round at each application, wherever that is.
+    const bool rounds = accumulation_of(launch_.dtype) != launch_.dtype && !is_user;
+    facts.whole_folds = launch_.widens || (rounds && facts.order != ReductionOrder::any);
     Algorithm forced = call_.options.algorithm;
     // On one GPU, or on several that reach each other, nothing beats working where the data lies.
     const bool direct = launch_.on_device && setting_.device_reaches_all;

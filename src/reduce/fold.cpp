@@ -60,7 +60,7 @@ Kernel kernel_of(const Kernels& kernels, const Folding& folding,
 // for the stores, which took longer than a small fold itself.
 void fold_cached(const Kernels& kernels, const Folding& folding, void* const* places,
                  std::size_t place_count, std::span<const Operand> operands, std::size_t count) {
-  TUTTI_CHECK(!operands.empty());
+  TUTTI_CHECK(!operands.empty() && operands.size() <= kMaxOperands);
   if (!needs_kernel(folding, operands))
     return fold_without_kernel(kernels, folding, {places, place_count, 0}, operands, count);
   kernel_of(kernels, folding, operands)({{places, place_count, 0},
@@ -69,13 +69,14 @@ void fold_cached(const Kernels& kernels, const Folding& folding, void* const* pl
                                          0,
                                          count,
                                          folding.reduction.scalar,
-                                         folding.ranks});
+                                         folding.ranks,
+                                         folding.balanced});
 }
 
 void fold_streaming(const Kernels& kernels, const Folding& folding,
                     std::span<void* const> destinations, std::span<const Operand> operands,
                     std::size_t count) {
-  TUTTI_CHECK(!operands.empty());
+  TUTTI_CHECK(!operands.empty() && operands.size() <= kMaxOperands);
   const Streams streams = streams_of(destinations, operands, folding.result_bytes());
   const OperandPlaces places{destinations.data(), destinations.size(), streams.places};
   if (!needs_kernel(folding, operands)) {
@@ -84,7 +85,7 @@ void fold_streaming(const Kernels& kernels, const Folding& folding,
     const Kernel kernel = kernel_of(kernels, folding, operands);
     const std::size_t head = std::min(streams.head, count);
     FoldJob job{{places.data, places.count, 0}, operands.data(), operands.size(), 0, head,
-                folding.reduction.scalar,       folding.ranks};
+                folding.reduction.scalar,       folding.ranks,   folding.balanced};
     kernel(job);
     job.places = places;
     job.begin = head;
@@ -111,6 +112,10 @@ ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
       std::none_of(operands.begin(), operands.end(), [](const Operand& x) { return x.raw; }))
     return ReduceOp::sum;
   return op;
+}
+
+bool depends_on_shape(Dtype dtype, ReduceOp op) {
+  return is_float(dtype) && op != ReduceOp::min && op != ReduceOp::max;
 }
 
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {

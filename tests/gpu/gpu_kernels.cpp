@@ -17,7 +17,7 @@ constexpr std::size_t kCapacity = 16 << 20;
 class KernelOnGpu : public testing::TestWithParam<reduce::Case> {};
 
 std::vector<reduce::Case> cases_with_kernels() {
-  std::vector<reduce::Case> cases = reduce::all_cases();
+  std::vector<reduce::Case> cases = reduce::shaped_cases();
   std::erase_if(cases, [](const reduce::Case& pair) { return pair.op == ReduceOp::user; });
   return cases;
 }

@@ -103,6 +103,7 @@ Trial::Trial(Group& group, const Case& what, Arena* arena)
       size_(group.size()),
       input_counts_(input_parts(what, size_, rank_)),
       output_counts_(output_parts(what, size_, rank_)) {
+  what_.order = group.reduction_order();
   if (what_.collective == Collective::broadcast) what_.in_place = true;
   if (what_.in_place)
     lay_out_in_place(arena);

@@ -38,6 +38,8 @@ struct Case {
   std::size_t misalign = 0;  // bytes by which buffers miss a 64-byte boundary
   Values values = Values::exact;
   std::uint64_t seed = 1;
+  // That the reference folds in, where it is tree; a Trial has its group's.
+  ReductionOrder order = ReductionOrder::rank;
 };
 std::string describe(const Case& what);
 

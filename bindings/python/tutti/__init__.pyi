@@ -16,7 +16,7 @@ Array = Any  # numpy array, buffer, DLPack, __cuda_array_interface__, number, li
 Out = Any  # the same, writable, and no number; a list of arrays: one per rank
 Stream = Any  # a handle, or an object with __cuda_stream__ or cuda_stream; None: the default stream
 Op = Literal["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_sum"]
-Order = Literal["any", "rank"]
+Order = Literal["any", "rank", "tree"]
 Urgency = Literal["bulk", "normal", "urgent"]
 Counts = Optional[Sequence[int]]
 

@@ -97,12 +97,6 @@ struct NarrowElement<5, 2, true> {
 };
 #endif
 
-// A narrow float whose fold is not rounded: closed as the f32 that it was folded in.
-template <class E>
-struct WidenedElement : E {
-  TUTTI_DEVICE static std::uint32_t close(float x) { return WholeElement<float>::close(x); }
-};
-
 // The element of a row of tutti/dtypes.def.
 template <DtypeKind Kind, int Bytes, int Exp, int Man>
 constexpr auto element_of() {

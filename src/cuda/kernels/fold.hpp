@@ -7,9 +7,8 @@
 // Two operands are in flight at once, whatever their number. Bandwidth is the limit, and this reaches
 // 95 % of a plain copy's (H200, 132 to 528 blocks).
 //
-// Vectors are used where all places lie alike within 16 bytes, as chunks of aligned buffers do (where a
-// fold widens: at multiples of 16); else everything is done element by element. No alignment is
-// assumed, not even an element's own.
+// Vectors are used where all places lie alike within 16 bytes, as chunks of aligned buffers do; else
+// everything is done element by element. No alignment is assumed, not even an element's own.
 #pragma once
 
 #include <type_traits>
@@ -33,24 +32,24 @@ TUTTI_DEVICE Cut cut_of(std::uint64_t address, std::uint64_t bytes, bool vectors
 
 // ---- bits in vectors and in memory
 
-template <class Bits>
-TUTTI_DEVICE Bits pick(const Quad& quad, int i) {
+template <class Bits, class Vector>
+TUTTI_DEVICE Bits pick(const Vector& vector, int i) {
   if constexpr (sizeof(Bits) == 8) {
-    return static_cast<Bits>(quad.words[2 * i + 1]) << 32 | quad.words[2 * i];
+    return static_cast<Bits>(vector.words[2 * i + 1]) << 32 | vector.words[2 * i];
   } else {
     constexpr int kPerWord = 4 / sizeof(Bits);
-    return static_cast<Bits>(quad.words[i / kPerWord] >> (8 * sizeof(Bits) * (i % kPerWord)));
+    return static_cast<Bits>(vector.words[i / kPerWord] >> (8 * sizeof(Bits) * (i % kPerWord)));
   }
 }
 // Into a vector that was zero there.
-template <class Bits>
-TUTTI_DEVICE void place(Quad& quad, int i, Bits bits) {
+template <class Bits, class Vector>
+TUTTI_DEVICE void place(Vector& vector, int i, Bits bits) {
   if constexpr (sizeof(Bits) == 8) {
-    quad.words[2 * i] = static_cast<std::uint32_t>(bits);
-    quad.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+    vector.words[2 * i] = static_cast<std::uint32_t>(bits);
+    vector.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
   } else {
     constexpr int kPerWord = 4 / sizeof(Bits);
-    quad.words[i / kPerWord] |= std::uint32_t{bits} << (8 * sizeof(Bits) * (i % kPerWord));
+    vector.words[i / kPerWord] |= std::uint32_t{bits} << (8 * sizeof(Bits) * (i % kPerWord));
   }
 }
 template <class Bits>
@@ -74,9 +73,7 @@ template <class E, class Op>
 struct FoldLoop {
   using Bits = typename E::Bits;
   using Number = typename E::Number;
-  using Result = decltype(E::close(Number{}));
   static constexpr int kPerVector = sizeof(Quad) / sizeof(Bits);
-  static constexpr int kGrowth = sizeof(Result) / sizeof(Bits);  // bytes of a target per operand's
   static constexpr int kUnroll = Op::kLong && E::kVectors > 1 ? E::kVectors / 2 : E::kVectors;
 
   const Fold& fold;
@@ -105,25 +102,18 @@ struct FoldLoop {
   template <int U>
   TUTTI_DEVICE void put(const Number (&sums)[U][kPerVector], std::uint64_t at,
                         std::uint64_t apart) const {
-    constexpr int kPerQuad = kPerVector / kGrowth;
-    Quad quads[U][kGrowth];
+    Quad quads[U];
     TUTTI_UNROLL
     for (int u = 0; u < U; ++u) {
+      quads[u] = {};
       TUTTI_UNROLL
-      for (int g = 0; g < kGrowth; ++g) quads[u][g] = {};
-      TUTTI_UNROLL
-      for (int i = 0; i < kPerVector; ++i)
-        place(quads[u][i / kPerQuad], i % kPerQuad, E::close(op.leave(sums[u][i])));
+      for (int i = 0; i < kPerVector; ++i) place(quads[u], i, E::close(op.leave(sums[u][i])));
     }
     TUTTI_ROLLED
     for (int t = 0; t < fold.target_count; ++t) {
-      const std::uint64_t to = shared.targets[t] + at * kGrowth;
+      const std::uint64_t to = shared.targets[t] + at;
       TUTTI_UNROLL
-      for (int u = 0; u < U; ++u) {
-        TUTTI_UNROLL
-        for (int g = 0; g < kGrowth; ++g)
-          store(to + u * apart * kGrowth + g * sizeof(Quad), quads[u][g]);
-      }
+      for (int u = 0; u < U; ++u) store(to + u * apart, quads[u]);
     }
   }
 
@@ -155,9 +145,9 @@ struct FoldLoop {
           op.enter(E::open(load_bits<Bits>(shared.operands[k] + at)), fold.operands[k].raw != 0);
       sum = k == 0 ? x : op.combine(sum, x);
     }
-    const Result bits = E::close(op.leave(sum));
+    const Bits bits = E::close(op.leave(sum));
     TUTTI_ROLLED
-    for (int t = 0; t < fold.target_count; ++t) store_bits(shared.targets[t] + at * kGrowth, bits);
+    for (int t = 0; t < fold.target_count; ++t) store_bits(shared.targets[t] + at, bits);
   }
 
   TUTTI_DEVICE void run(const Cut& cut, const Worker& worker) const {

@@ -54,7 +54,7 @@ TEST_P(FoldOverOperands, may_write_over_any_of_its_operands) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fold, FoldEveryPair, testing::ValuesIn(all_cases()),
+INSTANTIATE_TEST_SUITE_P(Fold, FoldEveryPair, testing::ValuesIn(shaped_cases()),
                          [](const auto& test) { return name_of(test.param); });
 INSTANTIATE_TEST_SUITE_P(Fold, FoldOverOperands, testing::ValuesIn(sensible_cases()),
                          [](const auto& test) { return name_of(test.param); });
@@ -94,6 +94,31 @@ TEST(Fold, what_is_not_rounded_keeps_what_the_narrow_type_would_lose) {
   fold({Dtype::bf16, ReduceOp::sum, true, 2}, &rounded, both, 1);
   EXPECT_EQ(sum, 1.00390625F);
   EXPECT_EQ(rounded, 0x3f80);
+}
+
+// ((a b) (c d)) e, where from the left (((a b) c) d) e would be.
+TEST(Fold, a_balanced_fold_puts_the_largest_power_of_two_together_first) {
+  const float x[] = {1e8F, 1, -1e8F, 1, 4};
+  float from_left = 0;
+  float as_tree = 0;
+  std::vector<Operand> operands;
+  for (const float& each : x) operands.push_back({&each, true});
+  fold({Dtype::f32, ReduceOp::sum, true, 5}, &from_left, operands, 1);
+  fold({Dtype::f32, ReduceOp::sum, true, 5, false, true}, &as_tree, operands, 1);
+  EXPECT_EQ(from_left, 5);
+  EXPECT_EQ(as_tree, 4);
+
+  const UserReduction twice{"twice_and_one",
+                            [](const void* in, void* inout, std::size_t, Dtype, void*) {
+                              auto& right = *static_cast<std::int64_t*>(inout);
+                              right += 2 * *static_cast<const std::int64_t*>(in);
+                            },
+                            nullptr, false};
+  const std::int64_t one = 1;
+  std::int64_t result = 0;
+  const std::vector<Operand> ones(5, Operand{&one, true});
+  fold({Dtype::i64, Reduction::by(twice), true, 5, false, true}, &result, ones, 1);
+  EXPECT_EQ(result, 2 * (2 * 3 + 3) + 1);
 }
 
 TEST(Fold, user_functions_see_bounded_blocks_in_order_with_the_lower_rank_as_in) {
