@@ -139,7 +139,8 @@ void Binding::index_modules(torch::nn::Module& module) {
   }
 }
 
-std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of) const {
+std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of,
+                                                  const PlaceOf& place_of) const {
   std::vector<train::Parameter> parameters;
   for (const Entry& entry : entries_) {
     const Member& first = entry.members[0];
@@ -152,6 +153,7 @@ std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of) const
     parameter.value = buffer_of(first.tensor);
     parameter.frozen = entry.frozen;
     if (group_of) parameter.group = group_of(first.name, first.tensor);
+    if (place_of) parameter.place = place_of(first.name, first.tensor);
     parameters.push_back(std::move(parameter));
   }
   return parameters;

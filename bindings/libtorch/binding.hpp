@@ -28,13 +28,14 @@ namespace tutti::libtorch {
 class Binding {
  public:
   using GroupOf = std::function<int(const std::string&, const torch::Tensor&)>;
+  using PlaceOf = std::function<train::ParameterPlace(const std::string&, const torch::Tensor&)>;
 
   // invalid_argument names a parameter that cannot be flattened.
   static Result<std::unique_ptr<Binding>> collect(torch::nn::Module& module);
   ~Binding();
 
   // What the layer is created from, one for each entry.
-  std::vector<train::Parameter> parameters(const GroupOf& group_of) const;
+  std::vector<train::Parameter> parameters(const GroupOf& group_of, const PlaceOf& place_of) const;
   // From here on tensors are views of the layer's memory, and hooks tell it of gradients.
   void attach(train::DataParallel& layer);
   // After the layer moved its memory.

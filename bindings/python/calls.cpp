@@ -80,8 +80,9 @@ bool check_devices(bool any_cpu, bool any_gpu, void* stream) {
   return any_gpu;
 }
 
+// `after`: None, or a tuple of the extension's works.
 tutti::CallOptions options_of(double timeout_s, int algorithm, const std::string& name,
-                              void* stream) {
+                              void* stream, py::handle after) {
   tutti::CallOptions options;
   options.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(std::clamp(timeout_s, 0.0, 1e9)));
@@ -89,6 +90,8 @@ tutti::CallOptions options_of(double timeout_s, int algorithm, const std::string
   options.name = name.c_str();
   options.stream = stream;
   options.interrupted = &was_interrupted;
+  if (after.is_none()) return options;
+  for (py::handle work : after) options.after(work.cast<PendingWork&>().work());
   return options;
 }
 
@@ -135,6 +138,7 @@ enum Argument {
   kAlgorithm,
   kName,
   kStream,
+  kAfter,
   kArguments,
 };
 
@@ -184,8 +188,8 @@ py::object run(HeldGroup& self, PyObject* const* arguments) {
   call.root = integer(arguments[kRoot]);
   call.uneven = arguments[kUneven] == Py_True;
   void* const stream = stream_of(arguments[kStream]);
-  call.options =
-      options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name, stream);
+  call.options = options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name,
+                            stream, arguments[kAfter]);
   const bool on_device = check_devices(
       input.is_on(tutti::Device::cpu) || (output.is_on(tutti::Device::cpu) && !only_says_type),
       input.is_on(tutti::Device::cuda) || output.is_on(tutti::Device::cuda), stream);
@@ -251,10 +255,11 @@ std::vector<tutti::Transfer> transfers_of(const py::list& transfers) {
 // Returns what the last receive learned, or the Work of an asynchronous call. Takes no turn: the
 // other side of a message may be waited for by a thread that is in a collective.
 py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, double timeout_s,
-                    py::handle name, py::handle stream) {
+                    py::handle name, py::handle stream, py::handle after) {
   auto held_name = std::make_unique<std::string>(text(name.ptr()));
   const std::vector<tutti::Transfer> list = transfers_of(transfers);
-  const tutti::CallOptions options = options_of(timeout_s, 0, *held_name, stream_of(stream.ptr()));
+  const tutti::CallOptions options =
+      options_of(timeout_s, 0, *held_name, stream_of(stream.ptr()), after);
   const bool on_device = check_devices(
       false,
       std::any_of(
@@ -273,7 +278,7 @@ py::object exchange(HeldGroup& self, const py::list& transfers, bool is_async, d
   return py::make_tuple(received->source, received->tag, received->bytes);
 }
 
-// Plain functions of C: pybind11 would take longer to match fourteen arguments than a small
+// Plain functions of C: pybind11 would take longer to match sixteen arguments than a small
 // collective takes.
 constexpr const char* kGroupInside = "tutti.held_group";
 

@@ -2,8 +2,6 @@
 
 #include <pybind11/numpy.h>
 
-#include <memory>
-
 #include "driver.hpp"
 #include "failure.hpp"
 
@@ -11,23 +9,6 @@ namespace py = pybind11;
 
 namespace tutti_python {
 namespace {
-
-// (address, owner) of symmetric memory on a GPU.
-py::tuple allocate_on_gpu(HeldGroup& self, std::size_t bytes) {
-  const std::shared_ptr<tutti::Group> group = self.for_turn();
-  auto memory = [&] {
-    const py::gil_scoped_release unlocked;
-    const Turn turn(self);
-    return group->allocate(bytes, tutti::Device::cuda);
-  }();
-  auto owned = std::make_unique<tutti::SymmetricMemory>(unwrap(std::move(memory)));
-  const auto address = reinterpret_cast<std::uintptr_t>(owned->data);
-  const py::capsule owner(owned.release(), [](void* pointer) {
-    const py::gil_scoped_release unlocked;
-    delete static_cast<tutti::SymmetricMemory*>(pointer);
-  });
-  return py::make_tuple(address, owner);
-}
 
 void forget(HeldGroup& self, std::uintptr_t allocation) {
   const std::shared_ptr<tutti::Group> group = self.get();
@@ -55,8 +36,6 @@ void bind_device_memory(py::module_& module) {
   module.def("copy_on_gpu", &copy_on_gpu);
 }
 
-void bind_device_calls(GroupClass& group) {
-  group.def("allocate_on_gpu", &allocate_on_gpu).def("forget", &forget);
-}
+void bind_device_calls(GroupClass& group) { group.def("forget", &forget); }
 
 }  // namespace tutti_python

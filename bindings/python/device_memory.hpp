@@ -23,7 +23,7 @@ const DeviceMemory* device_memory(pybind11::handle object);
 
 // Binds the class, and what the driver does for such memory.
 void bind_device_memory(pybind11::module_& module);
-// Symmetric memory on a GPU, and the end of a peer's view of plain memory.
+// The end of a peer's view of memory that is not symmetric.
 void bind_device_calls(GroupClass& group);
 
 }  // namespace tutti_python

@@ -1,6 +1,5 @@
 #include "group.hpp"
 
-#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -82,23 +81,6 @@ std::shared_ptr<HeldGroup> made_from(HeldGroup& parent, F&& make) {
     const Turn turn(parent);
     return make(*group);
   });
-}
-
-// Bytes of symmetric memory, as an array that keeps them alive.
-py::array_t<std::uint8_t> allocate(HeldGroup& self, std::size_t bytes) {
-  const std::shared_ptr<Group> group = self.for_turn();
-  auto memory = [&] {
-    const py::gil_scoped_release unlocked;
-    const Turn turn(self);
-    return group->allocate(bytes);
-  }();
-  auto owned = std::make_unique<tutti::SymmetricMemory>(unwrap(std::move(memory)));
-  auto* data = static_cast<std::uint8_t*>(owned->data);
-  const py::capsule owner(owned.release(), [](void* pointer) {
-    const py::gil_scoped_release unlocked;
-    delete static_cast<tutti::SymmetricMemory*>(pointer);
-  });
-  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(bytes), data, owner);
 }
 
 py::tuple predict(HeldGroup& self, int collective, std::size_t bytes) {
@@ -196,12 +178,15 @@ void bind_group(GroupClass& group) {
   bind_making(group);
   group.def("rank", [](HeldGroup& self) { return self.get()->rank(); })
       .def("hosts", [](HeldGroup& self) { return self.get()->hosts(); })
+      .def("label_ranks",
+           [](HeldGroup& self, const std::vector<std::string>& labels) {
+             check(self.get()->label_ranks(labels));
+           })
       .def("size", [](HeldGroup& self) { return self.get()->size(); })
       .def("name", [](HeldGroup& self) { return self.get()->name(); })
       .def("reduction_order",
            [](HeldGroup& self) { return std::string(to_string(self.get()->reduction_order())); })
       .def("describe", [](HeldGroup& self) { return self.get()->describe(); })
-      .def("allocate", &allocate)
       .def("predict", &predict)
       .def("abort",
            [](HeldGroup& self, const std::string& reason) {

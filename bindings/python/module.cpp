@@ -7,7 +7,9 @@
 #include "device_memory.hpp"
 #include "dlpack.hpp"
 #include "group.hpp"
+#include "mesh.hpp"
 #include "store.hpp"
+#include "symmetric.hpp"
 #include "tutti/dtypes.hpp"
 #include "tutti/version.h"
 #include "work.hpp"
@@ -67,8 +69,11 @@ PYBIND11_MODULE(_tutti, module) {
   GroupClass group(module, "Group");
   bind_group(group);
   bind_calls(group);
+  bind_symmetric_calls(group);
   bind_device_calls(group);
+  bind_pool(module);
   bind_device_memory(module);
+  bind_mesh(module);
   module.def("from_dlpack", &from_dlpack);
   module.def("from_dlpack_on_gpu", &from_dlpack_on_gpu);
   module.def("to_dlpack", &to_dlpack);

@@ -17,6 +17,8 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tutti/buffer.hpp"
 #include "tutti/status.hpp"
@@ -37,6 +39,20 @@ struct CallOptions {
   // A blocking call that has to wait asks this some ten times a second, in its own thread; true
   // aborts the group. For callers with a Ctrl-C of their own, such as interpreters.
   bool (*interrupted)() = nullptr;
+  // What the operation begins after; see `after`.
+  std::vector<Work> dependencies{};
+
+  // The operation takes its place in its group's queue now, and begins when `work` is done, whatever group
+  // that is of; no thread waits for it, and blocking calls drive it. What follows in the queue waits, too;
+  // of messages, those of the same peer and tag. On a GPU the group's stream waits for the work, the
+  // host only where Work::wait_on would. The deadline counts from the call. If the work fails, so does
+  // this operation, and its group with it: the other ranks must not wait for this one.
+  //   group->all_gather(weights, all, CallOptions{}.after(update).after(barrier));
+  CallOptions& after(Work work) & {
+    dependencies.push_back(std::move(work));
+    return *this;
+  }
+  CallOptions after(Work work) && { return std::move(after(std::move(work))); }
 };
 
 // One collective call, spelled out. The named methods of Group fill one in; bindings may do so too.

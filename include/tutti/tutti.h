@@ -3,7 +3,7 @@
  *
  * Status         every function that can fail returns a tutti_status*: NULL means ok. A failure is
  *                read with tutti_status_code / _message and given back with tutti_status_free.
- * Handles        tutti_group, _work, _store, _memory, _user_reduction are opaque; each has a
+ * Handles        tutti_group, _work, _store, _memory, _pool, _user_reduction are opaque; each has a
  *                function that ends it, which takes NULL too.
  * Structs        begin with their size (start from the TUTTI_..._INIT macros), so that programs
  *                built against another version's header go on working.
@@ -268,6 +268,21 @@ TUTTI_API void* tutti_memory_data(const tutti_memory* memory);
 TUTTI_API size_t tutti_memory_bytes(const tutti_memory* memory);
 TUTTI_API void tutti_memory_free(tutti_memory* memory);
 
+/* Symmetric memory in pieces: made by all ranks together, then taken by each as it likes, without the
+ * others (tutti/symmetric_pool.hpp). A piece goes back by tutti_memory_free, the memory itself when the pool
+ * and all its pieces are gone. TUTTI_OUT_OF_MEMORY: no free stretch is large enough. */
+typedef struct tutti_pool tutti_pool;
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_pool_create(tutti_group* group, size_t bytes,
+                                                          tutti_device device, tutti_pool** pool);
+TUTTI_API TUTTI_NODISCARD tutti_status* tutti_pool_take(tutti_pool* pool, size_t bytes,
+                                                        tutti_memory** memory);
+/* For reports; 0 for NULL. */
+TUTTI_API size_t tutti_pool_bytes(const tutti_pool* pool);
+TUTTI_API size_t tutti_pool_bytes_free(const tutti_pool* pool);
+TUTTI_API size_t tutti_pool_largest_free(const tutti_pool* pool); /* that can be taken now */
+TUTTI_API size_t tutti_pool_peak_bytes(const tutti_pool* pool);   /* that were taken at one time */
+TUTTI_API void tutti_pool_free(tutti_pool* pool);
+
 typedef struct tutti_prediction {
   size_t size;
   int64_t time_ns;
@@ -329,9 +344,13 @@ typedef struct tutti_call_options {
   /* Where the memory is that the functions named after an operation get. In tutti_call and
    * tutti_transfer each buffer says so itself, and this is not looked at. */
   tutti_device device;
+  /* Works, of any groups, that the operation begins after: it takes its place in its group's queue now, and
+   * no thread waits for them. Lent for the call; if one fails, the group does (CallOptions::after). */
+  const tutti_work* const* after;
+  size_t after_count;
 } tutti_call_options;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL, TUTTI_CPU }
+  { sizeof(tutti_call_options), 0, TUTTI_AUTOMATIC, NULL, NULL, TUTTI_CPU, NULL, 0 }
 
 /* An input is only read. */
 typedef struct tutti_buffer {

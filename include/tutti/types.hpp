@@ -48,7 +48,7 @@ using ReduceFunction = void (*)(const void* in, void* inout, std::size_t count, 
                                 void* context);
 
 // A reduction written by the user. It must give the same answer on every rank; its name is part of
-// the fingerprint that ranks compare. One that is not commutative is folded in rank order only.
+// the fingerprint that ranks compare. One that is not commutative is folded in rank or tree order only.
 struct UserReduction {
   std::string name;
   ReduceFunction function = nullptr;

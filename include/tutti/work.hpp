@@ -15,6 +15,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "tutti/status.hpp"
 
@@ -41,6 +42,12 @@ class Work {
     virtual Received received() const = 0;
     // Operations on CPU memory know of no streams.
     virtual Status wait_on(void* /*stream*/) { return wait(std::chrono::nanoseconds::max()); }
+    // The same as far as it takes no blocking: true when it is done, or the stream waits for it.
+    virtual Result<bool> try_wait_on(void* /*stream*/) { return done(); }
+    // Moves it on a little in this thread, unless another one does; never blocks. True if anything moved.
+    virtual bool help() { return false; }
+    // "all_reduce #3 of group 'a'", while it is not done.
+    virtual std::string describe() const { return "another operation"; }
   };
 
   // A Work without an operation is done and ok.
@@ -71,6 +78,9 @@ class Work {
 
   // Calls back on completion; at once, in this thread, when that has been.
   void on_complete(std::function<void(const Status&)> callback);
+
+  // What is behind it, for the library itself; null: it is done and ok.
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
   std::shared_ptr<State> state_;

@@ -24,6 +24,11 @@ Result<GivenOptions> options_of(const tutti_call_options* from) {
   options.call.algorithm = static_cast<Algorithm>(given.algorithm);
   options.call.stream = given.stream;
   if (given.name != nullptr) options.call.name = given.name;
+  if (given.after == nullptr && given.after_count > 0) return null_argument("options.after");
+  for (std::size_t i = 0; i < given.after_count; ++i) {
+    if (given.after[i] == nullptr) return null_argument("a work of options.after");
+    options.call.after(given.after[i]->work);
+  }
   return options;
 }
 

@@ -27,6 +27,9 @@ struct tutti_group {
 struct tutti_memory {
   tutti::SymmetricMemory memory;
 };
+struct tutti_pool {
+  tutti::SymmetricPool pool;
+};
 struct tutti_store {
   std::shared_ptr<tutti::Store> store;
 };

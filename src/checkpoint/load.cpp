@@ -2,18 +2,16 @@
 //
 // Nothing of the model is touched before everything has been looked at: rank 0 finds the checkpoint
 // and tells all what its manifest says, each rank hashes some of the files, and all compare the
-// headers with the model. Then rank 0 reads the weights and sends them, and each rank reads from
-// all state files those elements that it keeps itself.
+// headers with the model. Then each rank reads those weights that it answers for, which the layer hands on
+// to whoever has copies of them, and those elements of the state that it keeps itself.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
+#include <optional>
 
+#include "checkpoint/archive.hpp"
 #include "checkpoint/folder.hpp"
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/model_tensors.hpp"
-#include "checkpoint/safetensors/safetensors.hpp"
 #include "checkpoint/state_ranges.hpp"
 #include "train/agreement.hpp"
 #include "tutti/train/checkpoint.hpp"
@@ -24,11 +22,10 @@ namespace {
 using train::agree;
 using train::CheckpointInfo;
 using train::DataParallel;
+using train::ModuleBuffer;
 using train::Parameter;
 using train::share_text;
 using train::StatePiece;
-
-constexpr std::string_view kMainWeights = "main";
 
 CheckpointInfo info_of(const Manifest& manifest) {
   return {manifest.iteration, manifest.ranks, manifest.extra, manifest.order, {}};
@@ -51,17 +48,17 @@ std::vector<FileFacts> share_of(std::vector<FileFacts> files, int rank, int rank
 class Loading {
  public:
   Loading(DataParallel& model, const std::string& path)
-      : model_(model), group_(model.group()), path_(path) {}
+      : model_(model), group_(model.everyone()), path_(path) {}
 
   Result<CheckpointInfo> run() {
     if (Status status = find(); !status.ok()) return status;
     if (Status status = agree(group_, verify()); !status.ok()) return status;
-    if (Status status = agree(group_, look_at_headers()); !status.ok()) return status;
+    if (Status status = agree(group_, open_archive()); !status.ok()) return status;
+    if (Status status = compare_models(folder_, archive_->tensors(), ours(), group_); !status.ok())
+      return status;
+    if (Status status = agree(group_, check_stored()); !status.ok()) return status;
     if (Status status = agree(group_, read_weights()); !status.ok()) return status;
-    // Waited for on the host, also where they lie on a device.
-    for (const ModelTensor& tensor : tensors_)
-      if (Status status = group_.broadcast_async(tensor.value, 0).wait(); !status.ok())
-        return status;
+    if (Status status = model_.adopt_parameters(); !status.ok()) return status;
     if (Status status = agree(group_, restore_state()); !status.ok()) return status;
     if (Status status = model_.adopt_state(manifest_.iteration); !status.ok()) return status;
     CheckpointInfo info = info_of(manifest_);
@@ -112,32 +109,27 @@ class Loading {
     return {};
   }
 
-  Status look_at_headers() {
-    auto weights = SafetensorsFile::open(path_of(kModel));
-    if (!weights.ok()) return weights.status();
-    tensors_ = model_tensors(model_);
-    if (!manifest_.buffers) leave_buffers_out();
-    if (Status status = compare_models(*weights, tensors_); !status.ok()) return status;
-    weights_.emplace(*std::move(weights));
-    for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-      const std::string& name = model_.parameters()[i].name;
-      if (!manifest_.step_counts.contains(name))
-        return {Code::corrupt,
-                fmt::format("{}: has no step count of '{}'", path_of(kManifest), name)};
-      index_of_[name] = i;
-    }
-    if (Status status = index_states(); !status.ok()) return status;
-    for (const StatePiece& piece : model_.state())
-      if (Status status = check_stored(piece); !status.ok()) return status;
+  Status open_archive() {
+    auto archive = Archive::open(folder_, manifest_);
+    if (!archive.ok()) return archive.status();
+    archive_.emplace(*std::move(archive));
+    buffers_ = model_.buffers();
     return {};
   }
 
+  std::vector<ModelTensor> ours() {
+    std::vector<ModelTensor> tensors = model_tensors(model_);
+    if (manifest_.version == 1) leave_buffers_out(tensors);
+    return tensors;
+  }
+
   // They stay as they are.
-  void leave_buffers_out() {
+  void leave_buffers_out(std::vector<ModelTensor>& tensors) {
     std::vector<std::string> names;
-    for (const ModelTensor& tensor : tensors_)
+    for (const ModelTensor& tensor : tensors)
       if (tensor.is_buffer) names.push_back("'" + tensor.name + "'");
-    std::erase_if(tensors_, [](const ModelTensor& tensor) { return tensor.is_buffer; });
+    std::erase_if(tensors, [](const ModelTensor& tensor) { return tensor.is_buffer; });
+    buffers_.clear();
     if (names.empty()) return;
     warnings_.push_back(
         fmt::format("{} is of version 1, which holds no module buffers: {} {} not "
@@ -145,86 +137,60 @@ class Loading {
                     folder_, fmt::join(names, ", "), names.size() == 1 ? "was" : "were"));
   }
 
-  Status index_states() {
-    for (int rank = 0; rank < manifest_.ranks; ++rank) {
-      auto file = SafetensorsFile::open(path_of(state_file_name(rank, manifest_.ranks)));
-      if (!file.ok()) return file.status();
-      files_.push_back(*std::move(file));
-      for (std::size_t i = 0; i < files_.back().header().tensors.size(); ++i)
-        if (Status status = index_piece(files_.size() - 1, i); !status.ok()) return status;
-    }
-    for (auto& [key, state] : stored_)
-      if (!state.finish())
-        return {Code::corrupt, fmt::format("{}: elements of {} of '{}' are stored twice", folder_,
-                                           key.second, key.first)};
+  Wanted wanted(const StatePiece& piece) const {
+    const Parameter& parameter = model_.parameters()[piece.parameter];
+    return {parameter.name, std::string(piece.name), train::box_of(parameter),
+            piece.first,    piece.values.count,      piece.values.dtype};
+  }
+  static Wanted wanted(const ModuleBuffer& buffer) {
+    const auto count = static_cast<std::int64_t>(buffer.value.count);
+    return {buffer.name, std::string(kBufferState), {{count}, {0}, {count}},
+            0,           buffer.value.count,        buffer.value.dtype};
+  }
+
+  Status check_stored() {
+    for (const Parameter& parameter : model_.parameters())
+      if (!manifest_.step_counts.contains(parameter.name))
+        return {Code::corrupt,
+                fmt::format("{}: has no step count of '{}'", path_of(kManifest), parameter.name)};
+    for (const StatePiece& piece : model_.weights())
+      if (Status status = archive_->check(wanted(piece)); !status.ok()) return status;
+    for (const StatePiece& piece : model_.state())
+      if (Status status = check_state(piece); !status.ok()) return status;
+    for (const ModuleBuffer& buffer : buffers_)
+      if (Status status = archive_->check(wanted(buffer)); !status.ok()) return status;
     return {};
   }
 
-  Status index_piece(std::size_t file, std::size_t tensor) {
-    const TensorEntry& entry = files_[file].header().tensors[tensor];
-    const auto name = parse_piece_name(entry.name);
-    const auto index = name ? index_of_.find(name->parameter) : index_of_.end();
-    const bool fits = index != index_of_.end() &&
-                      name->first + name->count <= model_.parameters()[index->second].count() &&
-                      entry.bytes == name->count * size_of(entry.dtype);
-    if (!fits)
-      return {Code::corrupt, fmt::format("{}: '{}' is no piece of the state of this model",
-                                         files_[file].path(), entry.name)};
-    stored_[{name->parameter, name->state}].add({name->first, name->count, file, tensor});
-    return {};
-  }
-
-  const StoredState* stored(const StatePiece& piece) const {
-    const auto at =
-        stored_.find({model_.parameters()[piece.parameter].name, std::string(piece.name)});
-    return at == stored_.end() ? nullptr : &at->second;
-  }
-
-  Status check_stored(const StatePiece& piece) const {
-    const std::string& name = model_.parameters()[piece.parameter].name;
-    const StoredState* state = stored(piece);
-    if (piece.values.count == 0) return {};
-    if (state == nullptr) {
-      // Main weights follow the weights; what was never updated has a state of zeros.
-      if (piece.name == kMainWeights || manifest_.step_counts.at(name) == 0) return {};
-      return {Code::mismatch, fmt::format("{}: has no {} of parameter '{}': it was saved with "
-                                          "another optimizer",
-                                          folder_, piece.name, name)};
-    }
-    if (!state->covers(piece.first, piece.values.count))
-      return {Code::corrupt, fmt::format("{}: elements of {} of parameter '{}' are missing",
-                                         folder_, piece.name, name)};
-    for (const Stored& part : state->overlapping(piece.first, piece.values.count))
-      if (tensor_of(part).dtype != piece.values.dtype)
-        return {Code::mismatch,
-                fmt::format("{}: {} of parameter '{}' is {} there and {} here",
-                            files_[part.file].path(), piece.name, name,
-                            to_string(tensor_of(part).dtype), to_string(piece.values.dtype))};
-    return {};
+  Status check_state(const StatePiece& piece) const {
+    const Wanted mine = wanted(piece);
+    if (mine.count == 0) return {};
+    if (archive_->has(mine.tensor, mine.state)) return archive_->check(mine);
+    // Main weights follow the weights; what was never updated has a state of zeros.
+    if (piece.name == kMainState || manifest_.step_counts.at(mine.tensor) == 0) return {};
+    return {Code::mismatch, fmt::format("{}: has no {} of parameter '{}': it was saved with "
+                                        "another optimizer",
+                                        folder_, piece.name, mine.tensor)};
   }
 
   Status read_weights() {
-    if (group_.rank() != 0) return {};
-    for (const ModelTensor& tensor : tensors_) {
-      const TensorEntry& stored = *weights_->header().find(tensor.name);
-      if (Status status = read_into(*weights_, stored, 0, tensor.value); !status.ok())
-        return status;
-    }
+    for (const StatePiece& piece : model_.weights())
+      if (Status status = read_into(wanted(piece), piece.values); !status.ok()) return status;
+    for (const ModuleBuffer& buffer : buffers_)
+      if (Status status = read_into(wanted(buffer), buffer.value); !status.ok()) return status;
     return {};
   }
 
-  // Bytes of a stored tensor, from `first` on, into memory of the model's wherever that lies.
-  Status read_into(const SafetensorsFile& file, const TensorEntry& stored, std::size_t first,
-                   const Buffer& into) const {
-    if (into.device == Device::cpu) return file.read(stored, first, into.data, into.bytes());
+  // Into memory of the model's, wherever that lies.
+  Status read_into(const Wanted& wanted, const Buffer& into) const {
+    if (into.device == Device::cpu)
+      return archive_->read(wanted, static_cast<std::byte*>(into.data));
     std::vector<std::byte> here(into.bytes());
-    if (Status status = file.read(stored, first, here.data(), here.size()); !status.ok())
-      return status;
+    if (Status status = archive_->read(wanted, here.data()); !status.ok()) return status;
     return model_.write(into, here.data());
   }
 
   Status restore_state() {
-    if (Status status = model_.adopt_parameters(); !status.ok()) return status;
     std::vector<std::int64_t> counts;
     for (const Parameter& parameter : model_.parameters())
       counts.push_back(manifest_.step_counts.at(parameter.name));
@@ -235,29 +201,13 @@ class Loading {
   }
 
   Status restore(const StatePiece& piece) const {
-    const StoredState* state = stored(piece);
-    if (state == nullptr) {
-      if (piece.name == kMainWeights || piece.values.count == 0) return {};
-      return model_.write(piece.values, std::vector<std::byte>(piece.values.bytes()).data());
-    }
-    const std::size_t size = size_of(piece.values.dtype);
-    for (const Stored& part : state->overlapping(piece.first, piece.values.count)) {
-      const std::size_t first = std::max(part.first, piece.first);
-      const std::size_t end = std::min(part.first + part.count, piece.first + piece.values.count);
-      Buffer into = piece.values;
-      into.data = static_cast<std::byte*>(into.data) + (first - piece.first) * size;
-      into.count = end - first;
-      Status status =
-          read_into(files_[part.file], tensor_of(part), (first - part.first) * size, into);
-      if (!status.ok()) return status;
-    }
-    return {};
+    const Wanted mine = wanted(piece);
+    if (archive_->has(mine.tensor, mine.state)) return read_into(mine, piece.values);
+    if (piece.name == kMainState || mine.count == 0) return {};
+    return model_.write(piece.values, std::vector<std::byte>(piece.values.bytes()).data());
   }
 
   std::string path_of(std::string_view name) const { return fmt::format("{}/{}", folder_, name); }
-  const TensorEntry& tensor_of(const Stored& part) const {
-    return files_[part.file].header().tensors[part.tensor];
-  }
 
   DataParallel& model_;
   Group& group_;
@@ -265,11 +215,8 @@ class Loading {
   std::string folder_;
   Manifest manifest_;
   std::vector<std::string> warnings_;
-  std::vector<ModelTensor> tensors_;  // of the model, where they are loaded to
-  std::optional<SafetensorsFile> weights_;
-  std::vector<SafetensorsFile> files_;  // by rank that wrote them
-  std::map<std::string, std::size_t, std::less<>> index_of_;
-  std::map<std::pair<std::string, std::string>, StoredState> stored_;  // (parameter, state)
+  std::optional<Archive> archive_;
+  std::vector<ModuleBuffer> buffers_;  // of the model, where they are loaded to
 };
 
 Result<CheckpointInfo> inspect(const std::string& path) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <optional>
+#include <algorithm>
 
 #include "checkpoint/safe_file.hpp"
 #include "core/json.hpp"
@@ -12,9 +12,11 @@ namespace tutti::checkpoint {
 namespace {
 
 constexpr std::string_view kFormat = "tutti checkpoint";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr int kFirstVersion = 1;  // that can still be read
 constexpr int kFirstWithBuffers = 2;
+constexpr int kFirstWithTensors = 3;
+constexpr std::string_view kModelPrefix = "model";
 constexpr std::size_t kMostBytes = 256 << 20;
 constexpr std::string_view kSealBefore = "  \"sha256\": \"";
 constexpr std::string_view kSealAfter = "\"\n}\n";
@@ -34,6 +36,15 @@ std::string file_text(const FileFacts& file) {
                      file.bytes, json_quoted(file.sha256));
 }
 
+std::string tensor_text(const ModelTensor& tensor) {
+  std::string text =
+      fmt::format("{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}]", json_quoted(tensor.name),
+                  safetensors_word(tensor.dtype), fmt::join(tensor.shape, ", "));
+  if (tensor.is_buffer) text += ", \"buffer\": true";
+  if (!tensor.aliases.empty()) text += ", \"aliases\": " + Json(tensor.aliases).dump();
+  return text + "}";
+}
+
 // ---- reading
 
 Result<const Json*> field(const Json& json, std::string_view name, Json::Kind kind) {
@@ -41,6 +52,17 @@ Result<const Json*> field(const Json& json, std::string_view name, Json::Kind ki
   if (found == nullptr || found->kind() != kind)
     return corrupt(fmt::format("'{}' is missing or not of its kind", name));
   return found;
+}
+
+// Before version 3 the model is in one file.
+std::vector<std::string> expected_files(const Manifest& manifest) {
+  std::vector<std::string> expected;
+  const int files = manifest.version < kFirstWithTensors ? 1 : manifest.model_files();
+  for (int file = 0; file < files; ++file) expected.push_back(model_file_name(file, files));
+  if (files > 1) expected.emplace_back(kIndex);
+  for (int rank = 0; rank < manifest.ranks; ++rank)
+    expected.push_back(state_file_name(rank, manifest.ranks));
+  return expected;
 }
 
 Status read_files(const Json& list, Manifest& manifest) {
@@ -51,9 +73,7 @@ Status read_files(const Json& list, Manifest& manifest) {
       return corrupt("an entry of 'files' lacks its name, bytes or sha256");
     manifest.files.push_back({item["name"].string(), static_cast<std::uint64_t>(bytes), digest});
   }
-  std::vector<std::string> expected{std::string(kModel)};
-  for (int rank = 0; rank < manifest.ranks; ++rank)
-    expected.push_back(state_file_name(rank, manifest.ranks));
+  const std::vector<std::string> expected = expected_files(manifest);
   for (std::size_t i = 0; i < std::max(expected.size(), manifest.files.size()); ++i)
     if (i >= manifest.files.size() || i >= expected.size() || manifest.files[i].name != expected[i])
       return corrupt(fmt::format("'files' are not those of {} ranks: {}", manifest.ranks,
@@ -94,6 +114,30 @@ Status read_numbers(const Json& document, Manifest& manifest) {
   return {};
 }
 
+Status read_tensors(const Json& document, Manifest& manifest) {
+  const auto tensors = field(document, "tensors", Json::Kind::array);
+  if (!tensors.ok()) return tensors.status();
+  for (const Json& item : (*tensors)->items()) {
+    ModelTensor tensor;
+    tensor.name = item["name"].string();
+    const auto dtype = dtype_of_safetensors_word(item["dtype"].string());
+    std::int64_t elements = 1;
+    bool is_good = dtype && !tensor.name.empty() && item["shape"].kind() == Json::Kind::array;
+    for (const Json& extent : item["shape"].items()) {
+      tensor.shape.push_back(extent.whole().value_or(-1));
+      is_good = is_good && tensor.shape.back() >= 0 &&
+                !__builtin_mul_overflow(elements, std::max<std::int64_t>(tensor.shape.back(), 1),
+                                        &elements);
+    }
+    if (!is_good) return corrupt("an entry of 'tensors' lacks its name, dtype or shape");
+    tensor.dtype = *dtype;
+    tensor.is_buffer = item["buffer"].boolean();
+    for (const Json& alias : item["aliases"].items()) tensor.aliases.push_back(alias.string());
+    manifest.tensors.push_back(std::move(tensor));
+  }
+  return {};
+}
+
 Status read_lists(const Json& document, Manifest& manifest) {
   const auto files = field(document, "files", Json::Kind::array);
   if (!files.ok()) return files.status();
@@ -109,11 +153,13 @@ Status read_lists(const Json& document, Manifest& manifest) {
   const auto order = field(document, "order", Json::Kind::array);
   if (!order.ok()) return order.status();
   for (const Json& name : (*order)->items()) manifest.order.push_back(name.string());
-  if (manifest.buffers) {
+  if (manifest.version == kFirstWithBuffers) {
     const auto buffers = field(document, "buffers", Json::Kind::array);
     if (!buffers.ok()) return buffers.status();
-    for (const Json& name : (*buffers)->items()) manifest.buffers->push_back(name.string());
+    for (const Json& name : (*buffers)->items()) manifest.buffers.push_back(name.string());
   }
+  if (manifest.version >= kFirstWithTensors)
+    if (Status status = read_tensors(document, manifest); !status.ok()) return status;
   const auto extra = field(document, "extra", Json::Kind::object);
   if (!extra.ok()) return extra.status();
   for (const auto& [name, value] : (*extra)->fields()) manifest.extra[name] = value.string();
@@ -121,6 +167,17 @@ Status read_lists(const Json& document, Manifest& manifest) {
 }
 
 }  // namespace
+
+std::string model_file_name(int file, int files) {
+  if (files == 1) return fmt::format("{}.safetensors", kModelPrefix);
+  return fmt::format("{}-{:05d}-of-{:05d}.safetensors", kModelPrefix, file + 1, files);
+}
+
+int Manifest::model_files() const {
+  return static_cast<int>(std::count_if(files.begin(), files.end(), [](const FileFacts& file) {
+    return file.name.starts_with(kModelPrefix) && file.name != kIndex;
+  }));
+}
 
 std::string state_file_name(int rank, int ranks) {
   return fmt::format("state_{:05d}_of_{:05d}.safetensors", rank, ranks);
@@ -136,11 +193,11 @@ std::string to_json(const Manifest& manifest) {
   };
   std::string text = fmt::format(
       "{{\n  \"format\": \"{}\", \"version\": {},\n  \"iteration\": {}, \"ranks\": {},\n"
-      "  \"files\": [{}\n  ],\n  \"step_counts\": {{{}\n  }},\n  \"order\": [{}\n  ],\n"
-      "  \"buffers\": [{}\n  ],\n  \"extra\": {{{}\n  }},\n",
+      "  \"files\": [{}\n  ],\n  \"tensors\": [{}\n  ],\n  \"step_counts\": {{{}\n  }},\n"
+      "  \"order\": [{}\n  ],\n  \"extra\": {{{}\n  }},\n",
       kFormat, kVersion, manifest.iteration, manifest.ranks, joined(manifest.files, file_text),
-      joined(manifest.step_counts, pair), joined(manifest.order, quoted),
-      joined(manifest.buffers.value(), quoted), joined(manifest.extra, quoted_pair));
+      joined(manifest.tensors, tensor_text), joined(manifest.step_counts, pair),
+      joined(manifest.order, quoted), joined(manifest.extra, quoted_pair));
   return text + std::string(kSealBefore) + sha256_of(text) + std::string(kSealAfter);
 }
 
@@ -151,7 +208,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
   const auto version = read_version(*document);
   if (!version.ok()) return version.status();
   Manifest manifest;
-  if (*version < kFirstWithBuffers) manifest.buffers.reset();
+  manifest.version = *version;
   if (Status status = read_numbers(*document, manifest); !status.ok()) return status;
   if (Status status = read_lists(*document, manifest); !status.ok()) return status;
   return manifest;

@@ -2,56 +2,83 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
+#include <map>
+
+#include "train/agreement.hpp"
+#include "train/tensor_box.hpp"
 
 namespace tutti::checkpoint {
 namespace {
 
-std::string in_words(Dtype dtype, const std::vector<std::int64_t>& shape) {
-  return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
+using ByName = std::map<std::string_view, const ModelTensor*>;
+
+std::string in_words(const ModelTensor& tensor) {
+  return fmt::format("{} {}", to_string(tensor.dtype), train::to_text(tensor.shape));
 }
 
-// How `tensor` differs from what the file has of it; empty: not at all.
-std::string difference(const ModelTensor& tensor, const SafetensorsHeader& header) {
-  const TensorEntry* theirs = header.find(tensor.name);
-  if (theirs == nullptr) {
-    const auto tied = header.metadata.find(tensor.name);
-    return tied == header.metadata.end()
-               ? "is not in it"
-               : fmt::format("is another name of '{}' there", tied->second);
+// How our tensor differs from what they have of it; empty: not at all.
+std::string difference(const ModelTensor& ours, const ByName& theirs, const ByName& aliases) {
+  const auto found = theirs.find(ours.name);
+  if (found == theirs.end()) {
+    const auto tied = aliases.find(ours.name);
+    return tied == aliases.end() ? "is not in it"
+                                 : fmt::format("is another name of '{}' there", tied->second->name);
   }
-  if (theirs->dtype == tensor.value.dtype && theirs->shape == tensor.shape) return "";
-  return fmt::format("is {} there and {} here", in_words(theirs->dtype, theirs->shape),
-                     in_words(tensor.value.dtype, tensor.shape));
+  if (found->second->dtype == ours.dtype && found->second->shape == ours.shape) return "";
+  return fmt::format("is {} there and {} here", in_words(*found->second), in_words(ours));
 }
 
 }  // namespace
 
 std::vector<ModelTensor> model_tensors(const train::DataParallel& model) {
   std::vector<ModelTensor> tensors;
-  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
-    const train::Parameter& parameter = model.parameters()[i];
-    tensors.push_back({parameter.name, parameter.shape, model.parameter(i), false});
-  }
-  for (train::ModuleBuffer& buffer : model.buffers())
-    tensors.push_back({std::move(buffer.name), std::move(buffer.shape), buffer.value, true});
+  for (const train::Parameter& parameter : model.parameters())
+    tensors.push_back({parameter.name, parameter.value.dtype, train::whole_shape_of(parameter),
+                       parameter.aliases, false});
+  for (const train::ModuleBuffer& buffer : model.buffers())
+    tensors.push_back({buffer.name, buffer.value.dtype, buffer.shape, {}, true});
   return tensors;
 }
 
-Status compare_models(const SafetensorsFile& file, const std::vector<ModelTensor>& ours) {
+std::vector<ModelTensor> tensors_of(const SafetensorsFile& file,
+                                    const std::vector<std::string>& buffers) {
+  std::vector<ModelTensor> tensors;
+  for (const TensorEntry& entry : file.header().tensors) {
+    const bool is_buffer = std::find(buffers.begin(), buffers.end(), entry.name) != buffers.end();
+    tensors.push_back({entry.name, entry.dtype, entry.shape, {}, is_buffer});
+    for (const auto& [alias, name] : file.header().metadata)
+      if (name == entry.name) tensors.back().aliases.push_back(alias);
+  }
+  return tensors;
+}
+
+Status compare_models(const std::string& path, std::span<const ModelTensor> theirs,
+                      std::span<const ModelTensor> ours, Group& everyone) {
   const auto differs = [&](std::string_view kind, const std::string& name, std::string_view how) {
     return Status(Code::mismatch,
-                  fmt::format("{}: is of another model: {} '{}' {}", file.path(), kind, name, how));
+                  fmt::format("{}: is of another model: {} '{}' {}", path, kind, name, how));
   };
-  std::set<std::string_view> names;
-  for (const ModelTensor& tensor : ours) {
-    names.insert(tensor.name);
-    if (const std::string how = difference(tensor, file.header()); !how.empty())
-      return differs(tensor.is_buffer ? "buffer" : "parameter", tensor.name, how);
+  ByName by_name, aliases;
+  for (const ModelTensor& tensor : theirs) {
+    by_name[tensor.name] = &tensor;
+    for (const std::string& alias : tensor.aliases) aliases[alias] = &tensor;
   }
-  for (const TensorEntry& theirs : file.header().tensors)
-    if (!names.contains(theirs.name))
-      return differs("tensor", theirs.name, "is in it and not here");
+  Status mine;
+  std::vector<std::uint8_t> found(theirs.size(), 0);
+  for (const ModelTensor& tensor : ours) {
+    const std::string how = difference(tensor, by_name, aliases);
+    if (how.empty())
+      found[static_cast<std::size_t>(by_name[tensor.name] - theirs.data())] = 1;
+    else if (mine.ok())
+      mine = differs(tensor.is_buffer ? "buffer" : "parameter", tensor.name, how);
+  }
+  if (Status status = train::agree(everyone, mine); !status.ok()) return status;
+  // A stage has some of them, and another one the others.
+  if (Status status = everyone.all_reduce(Buffer::of(found), ReduceOp::max); !status.ok())
+    return status;
+  for (std::size_t i = 0; i < theirs.size(); ++i)
+    if (found[i] == 0) return differs("tensor", theirs[i].name, "is in it and not here");
   return {};
 }
 

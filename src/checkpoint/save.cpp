@@ -89,7 +89,7 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
                        int keep) {
   checkpoint::Saving saving(folder, info, keep);
   Status status = saving.prepare(model);
-  if (status.ok()) status = saving.finish(model.group());
+  if (status.ok()) status = saving.finish(model.everyone());
   return status.annotate("saving a checkpoint");
 }
 

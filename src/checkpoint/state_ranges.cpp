@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 namespace tutti::checkpoint {
 namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1}
+                                       << 56;  // of a tensor; products stay whole numbers
 
 std::optional<std::size_t> number(std::string_view text) {
   std::size_t value = 0;
@@ -15,6 +19,51 @@ std::optional<std::size_t> number(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return {};
   if (text.size() > 1 && text.front() == '0') return {};  // each number has one spelling
   return value;
+}
+
+// What is behind the last '|', which goes with it.
+std::optional<std::string_view> take_last(std::string_view& text) {
+  const std::size_t bar = text.rfind('|');
+  if (bar == text.npos) return {};
+  const std::string_view last = text.substr(bar + 1);
+  text = text.substr(0, bar);
+  return last;
+}
+
+// "[3,120]", from the beginning of `text`, which it goes from.
+std::optional<std::vector<std::int64_t>> take_list(std::string_view& text) {
+  std::vector<std::int64_t> numbers;
+  const std::size_t end = text.find(']');
+  if (!text.starts_with('[') || end == text.npos) return {};
+  for (std::string_view rest = text.substr(1, end - 1);;) {
+    const std::size_t comma = rest.find(',');
+    const auto value = number(rest.substr(0, comma));
+    if (!value || *value > static_cast<std::size_t>(kMostElements)) return {};
+    numbers.push_back(static_cast<std::int64_t>(*value));
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  text.remove_prefix(end + 1);
+  return numbers;
+}
+
+std::optional<train::TensorBox> parse_box(std::string_view text) {
+  auto whole = take_list(text);
+  auto first = whole ? take_list(text) : whole;
+  auto extent = first ? take_list(text) : first;
+  if (!extent || !text.empty()) return {};
+  return train::TensorBox{*std::move(whole), *std::move(first), *std::move(extent)};
+}
+
+// Whether the box can be, and has the elements of the piece.
+bool fits(const train::TensorBox& box, const PieceName& piece) {
+  if (box.first.size() != box.whole.size() || box.extent.size() != box.whole.size()) return false;
+  std::int64_t elements = 1;
+  for (std::size_t d = 0; d < box.whole.size(); ++d)
+    if (box.whole[d] == 0 || box.first[d] + box.extent[d] > box.whole[d] ||
+        __builtin_mul_overflow(elements, box.whole[d], &elements) || elements > kMostElements)
+      return false;
+  return piece.first + piece.count <= train::count_of(box.extent);
 }
 
 // A range that one rank keeps.
@@ -61,23 +110,37 @@ Status share_state(const Key& key, const std::vector<KeptRange>& kept, std::size
 
 }  // namespace
 
-std::string piece_name(std::string_view parameter, std::string_view state, std::size_t first,
-                       std::size_t count) {
-  return fmt::format("{}|{}|{}:{}", parameter, state, first, count);
+std::string to_text(const PieceName& name) {
+  std::string box;
+  if (!name.box.whole.empty())
+    box = fmt::format("[{}][{}][{}]|", fmt::join(name.box.whole, ","),
+                      fmt::join(name.box.first, ","), fmt::join(name.box.extent, ","));
+  return fmt::format("{}|{}|{}{}:{}", name.tensor, name.state, box, name.first, name.count);
 }
 
-// From the right: a parameter's name may have any letters.
+// From the right: a tensor's name may have any letters. A state's has letters and underlines, so that a
+// box cannot be taken for one.
 std::optional<PieceName> parse_piece_name(std::string_view name) {
-  const std::size_t colon = name.rfind(':');
-  const std::size_t range = name.rfind('|');
-  if (colon == name.npos || range == name.npos || range == 0 || colon < range) return {};
-  const std::size_t state = name.rfind('|', range - 1);
-  if (state == name.npos || state == 0 || state + 1 == range) return {};
-  const auto first = number(name.substr(range + 1, colon - range - 1));
-  const auto count = number(name.substr(colon + 1));
+  PieceName piece;
+  const auto range = take_last(name);
+  const std::size_t colon = range ? range->find(':') : std::string_view::npos;
+  if (colon == std::string_view::npos) return {};
+  const auto first = number(range->substr(0, colon));
+  const auto count = number(range->substr(colon + 1));
   if (!first || !count || *first + *count < *first) return {};
-  return PieceName{std::string(name.substr(0, state)),
-                   std::string(name.substr(state + 1, range - state - 1)), *first, *count};
+  piece.first = *first;
+  piece.count = *count;
+  auto state = take_last(name);
+  if (state && state->starts_with('[')) {
+    auto box = parse_box(*state);
+    if (!box || !fits(*box, piece)) return {};
+    piece.box = *std::move(box);
+    state = take_last(name);
+  }
+  if (!state || state->empty() || name.empty()) return {};
+  piece.state = *state;
+  piece.tensor = name;
+  return piece;
 }
 
 std::string to_text(std::span<const StateRange> ranges) {
@@ -121,30 +184,6 @@ Result<std::vector<std::vector<StateRange>>> share_out(
     if (Status status = share_state(key, ranges, parameter_counts[key.first], shares); !status.ok())
       return status;
   return shares;
-}
-
-bool StoredState::finish() {
-  std::sort(pieces_.begin(), pieces_.end(),
-            [](const Stored& a, const Stored& b) { return a.first < b.first; });
-  for (std::size_t i = 1; i < pieces_.size(); ++i)
-    if (pieces_[i].first < pieces_[i - 1].first + pieces_[i - 1].count) return false;
-  return true;
-}
-
-std::vector<Stored> StoredState::overlapping(std::size_t first, std::size_t count) const {
-  std::vector<Stored> found;
-  for (const Stored& piece : pieces_)
-    if (piece.first < first + count && first < piece.first + piece.count) found.push_back(piece);
-  return found;
-}
-
-bool StoredState::covers(std::size_t first, std::size_t count) const {
-  std::size_t covered = first;
-  for (const Stored& piece : overlapping(first, count)) {
-    if (piece.first > covered) return false;
-    covered = piece.first + piece.count;
-  }
-  return covered >= first + count;
 }
 
 }  // namespace tutti::checkpoint

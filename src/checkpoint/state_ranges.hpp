@@ -1,26 +1,27 @@
-// checkpoint/state_ranges.hpp - which rank stores which elements of the optimizer's state, and
-// where a rank finds those that it needs again.
+// checkpoint/state_ranges.hpp - which rank of a data group stores which elements of the optimizer's state,
+// and what a piece of it is called in a file.
 //
 // Everything is by parameter, state name and element range of the unpadded parameter, so that
 // neither buckets nor the number of ranks matter. Pure: no files, no group.
-//
-//   saved on 3 ranks    |  rank 0  |  rank 1  |  rank 2  |
-//   wanted on 2         |    rank 0     |    rank 1      |      each takes the overlaps
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "train/tensor_box.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::checkpoint {
+
+// Kinds of state beside the optimizer's own: weights, the f32 ones behind bf16 ones, and module buffers.
+inline constexpr std::string_view kWeightState = "weight";
+inline constexpr std::string_view kMainState = "main";
+inline constexpr std::string_view kBufferState = "buffer";
 
 // Elements [first, first + count) of one kind of state of one parameter.
 struct StateRange {
@@ -32,15 +33,17 @@ struct StateRange {
   bool operator==(const StateRange&) const = default;
 };
 
-// "PARAMETER|STATE|FIRST:COUNT": a piece's name in a state file.
-std::string piece_name(std::string_view parameter, std::string_view state, std::size_t first,
-                       std::size_t count);
+// A piece's name in a state file: "TENSOR|STATE|FIRST:COUNT", elements of the whole tensor, or
+// "TENSOR|STATE|[WHOLE][FIRST][EXTENT]|FIRST:COUNT", elements of a box of it.
 struct PieceName {
-  std::string parameter;
+  std::string tensor;
   std::string state;
+  train::TensorBox box;  // empty: the whole
   std::size_t first = 0;
   std::size_t count = 0;
+  bool operator==(const PieceName&) const = default;
 };
+std::string to_text(const PieceName& name);
 std::optional<PieceName> parse_piece_name(std::string_view name);
 
 // What ranks tell each other: a line for each range.
@@ -52,26 +55,5 @@ Result<std::vector<StateRange>> parse_ranges(std::string_view text);
 // that nobody keeps though others of the same state are kept.
 Result<std::vector<std::vector<StateRange>>> share_out(
     std::span<const std::vector<StateRange>> kept, std::span<const std::size_t> parameter_counts);
-
-// Where a stored piece lies.
-struct Stored {
-  std::size_t first = 0;
-  std::size_t count = 0;
-  std::size_t file = 0;
-  std::size_t tensor = 0;  // index in that file's header
-};
-// All stored pieces of one state of one parameter.
-class StoredState {
- public:
-  void add(const Stored& piece) { pieces_.push_back(piece); }
-  // Sorts. False when two pieces overlap.
-  bool finish();
-  // Those with elements of [first, first + count), in order.
-  std::vector<Stored> overlapping(std::size_t first, std::size_t count) const;
-  bool covers(std::size_t first, std::size_t count) const;
-
- private:
-  std::vector<Stored> pieces_;
-};
 
 }  // namespace tutti::checkpoint

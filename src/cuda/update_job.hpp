@@ -48,12 +48,10 @@ struct ConvertJob {
 // What is found out about gradients. To be zero before; several launches may add to one.
 struct GradientFindings {
   std::uint64_t limbs[reduce::kLimbs];  // the sum of squares: reduce/fixed_point.hpp
-  // count − i where element i (sums: the block of 64 that begins there) is the first that is not
-  // finite; 0: there is none.
+  // count − i where element i is the first that is not finite; 0: there is none.
   std::uint64_t not_finite;
 };
-// f32. Sums: the squares of each block of 64, in train::block_squares' order, which are then added
-// exactly; such blocks as are not finite are left out.
+// f32. Sums: the squares of those that are finite, added exactly.
 struct InspectJob {
   std::uint64_t values;
   std::uint64_t count;

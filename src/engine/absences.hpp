@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -28,7 +29,7 @@ class Absences {
   // A peer is gone, in good order or (`why`) not; `polls` is the engine's count at this moment.
   void note_left(int peer, std::uint64_t polls);
   void note_lost(int peer, std::uint64_t polls, const Status& why);
-  void note_report(int peer, const ActivityReport& report);
+  void note_report(int peer, const ActivityReport& report, std::string_view held_for);
 
   // Somebody is gone, but the cause of it all may still be on its way: a poll that is under way may
   // have passed the link on which it waits; the one after it has not.

@@ -1,5 +1,7 @@
 #include "engine/call_log.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "core/ticks.hpp"
@@ -20,6 +22,19 @@ bool is_own(const Operation& operation) { return number_of(operation.sequence) =
 
 // ---- from the queue
 
+void CallLog::waits(const Operation& operation, const std::string& for_what) {
+  {
+    std::scoped_lock lock(lock_);
+    held_for_ = for_what;
+  }
+  held_.store(true, std::memory_order_relaxed);
+  trace::Record record = record_of(trace::Event::waiting, operation);
+  std::fill(std::begin(record.label), std::end(record.label), '\0');
+  for_what.copy(record.label, sizeof record.label);
+  engine_.recorder().note(tickets_, record);
+  tell_board(operation, BoardState::waiting);
+}
+
 void CallLog::begun(Operation& operation) {
   remember(operation);
   if (engine_.tracer() != nullptr) operation.begun = engine_.clock().now();
@@ -27,7 +42,7 @@ void CallLog::begun(Operation& operation) {
   const trace::Record record = record_of(trace::Event::started, operation);
   engine_.recorder().note(tickets_, record);
   engine_.count_call(record.bytes);
-  tell_board(operation, true);
+  tell_board(operation, BoardState::running);
 }
 
 void CallLog::ended(const Operation& operation, const Status& status, bool mapped) {
@@ -36,7 +51,7 @@ void CallLog::ended(const Operation& operation, const Status& status, bool mappe
       record_of(status.ok() ? trace::Event::finished : trace::Event::failed, operation);
   record.code = static_cast<std::uint8_t>(status.code());
   engine_.recorder().note(tickets_, record);
-  tell_board(operation, false);
+  tell_board(operation, BoardState::done);
   trace(operation, status, mapped);
   stop();
 }
@@ -58,7 +73,7 @@ void CallLog::begun_at_once(Operation& operation) {
   told_ = engine_.failures() != nullptr && began_ticks_ - last_told_ticks_ > kTellEveryTicks;
   if (!told_) return;
   last_told_ticks_ = began_ticks_;
-  tell_board(operation, true);
+  tell_board(operation, BoardState::running);
 }
 
 void CallLog::ended_at_once(const Operation& operation, bool mapped) {
@@ -66,14 +81,14 @@ void CallLog::ended_at_once(const Operation& operation, bool mapped) {
   record_.sequence = number_of(operation.sequence);
   engine_.recorder().note_span(tickets_, record_, began_ticks_, ticks());
   trace(operation, {}, mapped);
-  if (told_) tell_board(operation, false);
+  if (told_) tell_board(operation, BoardState::done);
   stop();
 }
 
 void CallLog::took_longer(const Operation& operation) {
   if (is_own(operation)) return;
   engine_.recorder().note(tickets_, record_of(trace::Event::started, operation));
-  if (!told_) tell_board(operation, true);
+  if (!told_) tell_board(operation, BoardState::running);
 }
 
 // ---- what all of them tell
@@ -86,6 +101,7 @@ void CallLog::remember(const Operation& operation) {
     last_hash_ = launch.call_hash;
   }
   last_sequence_.store(operation.sequence, std::memory_order_relaxed);
+  held_.store(false, std::memory_order_relaxed);
   running_.store(true, std::memory_order_relaxed);
 }
 
@@ -95,8 +111,14 @@ ActivityReport CallLog::report() const {
   report.call = last_call_;
   report.sequence = last_sequence_.load(std::memory_order_relaxed);
   report.running = running_.load(std::memory_order_relaxed);
+  report.held = held_.load(std::memory_order_relaxed);
   report.posted = open_messages_.load(std::memory_order_relaxed);
   return report;
+}
+
+std::string CallLog::held_for() const {
+  std::scoped_lock lock(lock_);
+  return held_for_;
 }
 
 trace::Record CallLog::record_of(trace::Event event, const Operation& operation) const {
@@ -141,12 +163,12 @@ CallLog::~CallLog() {
   if (times_) times_->tell(*engine_.tracer());
 }
 
-void CallLog::tell_board(const Operation& operation, bool running) {
+void CallLog::tell_board(const Operation& operation, BoardState state) {
   if (engine_.failures() == nullptr) return;
   const Launch& launch = *operation.launch;
   engine_.failures()->on_activity({members_.name(), number_of(operation.sequence),
                                    launch.collective, launch.dtype,
-                                   launch.fingerprint.count * size_of(launch.dtype), running});
+                                   launch.fingerprint.count * size_of(launch.dtype), state});
 }
 
 }  // namespace tutti::engine

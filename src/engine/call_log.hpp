@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "core/board.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/device_times.hpp"
 #include "engine/fingerprint.hpp"
@@ -33,6 +35,8 @@ class CallLog {
   // Knows when collectives ran on a device.
   void time_with(std::shared_ptr<DeviceTimes> times) { times_ = std::move(times); }
 
+  // An operation at the head of the queue waits for other works, by name.
+  void waits(const Operation& operation, const std::string& for_what);
   // An operation from the queue. Fills in when it began, if there is a trace.
   void begun(Operation& operation);
   // `mapped`: all its buffers were where every rank can reach them.
@@ -50,6 +54,8 @@ class CallLog {
   }
   // The last collective that was begun, and whether it is under way.
   ActivityReport report() const;
+  // What the next one waits for, in words.
+  std::string held_for() const;
   // Another one is still under way: on the device several can be.
   void go_on() { running_.store(true, std::memory_order_relaxed); }
   // Nothing is under way any more.
@@ -59,17 +65,19 @@ class CallLog {
   trace::Record record_of(trace::Event event, const Operation& operation) const;
   void remember(const Operation& operation);
   void trace(const Operation& operation, const Status& status, bool mapped);
-  void tell_board(const Operation& operation, bool running);
+  void tell_board(const Operation& operation, BoardState state);
 
   Engine& engine_;
   const Members& members_;
   std::shared_ptr<DeviceTimes> times_;  // null: nothing is traced there
 
-  mutable SpinLock lock_;  // of last_call_
+  mutable SpinLock lock_;  // of last_call_ and held_for_
   Fingerprint last_call_;
+  std::string held_for_;
   std::uint32_t last_hash_ = 0;  // of last_call_; written by the baton's holder only
   std::atomic<std::uint64_t> last_sequence_{0};
   std::atomic<bool> running_{false};
+  std::atomic<bool> held_{false};  // the next one waits for other works
   std::atomic<std::uint32_t> open_messages_{0};
 
   // Of a blocking call in its caller's hands.

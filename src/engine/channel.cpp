@@ -40,9 +40,7 @@ class CollectiveGate final : public StreamGate {
   CollectiveGate(std::shared_ptr<DeviceSide> side, std::uint64_t ticket)
       : side_(std::move(side)), ticket_(ticket) {}
   bool is_launched() const override { return side_->is_launched(ticket_); }
-  Status wait_on(void* stream, const std::function<Status()>& until_launched) override {
-    return side_->wait_on(stream, ticket_, until_launched);
-  }
+  Result<bool> try_wait_on(void* stream) override { return side_->try_wait_on(stream, ticket_); }
 
  private:
   std::shared_ptr<DeviceSide> side_;
@@ -54,11 +52,7 @@ class MessageGate final : public StreamGate {
  public:
   explicit MessageGate(std::shared_ptr<GateKeeper> keeper) : keeper_(std::move(keeper)) {}
   bool is_launched() const override { return false; }
-  Status wait_on(void* stream, const std::function<Status()>& until_launched) override {
-    const auto waits = keeper_->wait_on(stream);
-    if (!waits.ok() || *waits) return waits.status();
-    return until_launched();
-  }
+  Result<bool> try_wait_on(void* stream) override { return keeper_->wait_on(stream); }
 
  private:
   std::shared_ptr<GateKeeper> keeper_;
@@ -124,7 +118,7 @@ void Channel::end_set_up() {
 // First in its caller's own hands, then, if it takes longer, like any other.
 Status Channel::run(const Launch& launch, bool (*interrupted)()) {
   std::shared_ptr<WorkState> work;
-  if (memory_ && baton_.try_lock()) {
+  if (memory_ && !launch.after && baton_.try_lock()) {
     bool ended = false;
     const Status exhausted = with_baton([&] {
       const bool begun = begin_at_once(launch);
@@ -157,7 +151,7 @@ Status Channel::run(const Launch& launch, bool (*interrupted)()) {
 // Only with nothing before it in the queue, and only where ranks meet in memory: there a call can be
 // over before it is worth an allocation, a lock or the progress thread's attention.
 bool Channel::begin_at_once(const Launch& launch) {
-  if (torn_down_ || current_ || inbox_.has_queued() || inbox_.has_failed()) return false;
+  if (torn_down_ || current_ || held_ || inbox_.has_queued() || inbox_.has_failed()) return false;
   PreparedRun& prepared = runs_.find(launch);
   if (!prepared.on_host) return false;
   // Everything else can be done while the others are on their way.
@@ -212,7 +206,7 @@ void Channel::give_back(const Launch& launch) {
 // It takes longer: the same operation, with somebody to wait for it.
 std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work = std::make_shared<WorkState>(shared_from_this());
-  current_->work->set_number(number_of(current_->sequence));
+  current_->work->set_call(current_->launch->collective, number_of(current_->sequence));
   current_->deadline = deadline_after(engine_->clock().now(), current_->launch->timeout);
   log_.took_longer(*current_);
   return current_->work;
@@ -256,6 +250,7 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
   operation.deadline = deadline_after(now, operation.launch->timeout);
   operation.work = work;
   operation.counted = !caller_drives;
+  if (operation.launch->after) await(operation.launch->after);
   const bool on_device = operation.launch->on_device;
   if (on_device) {
     work->set_gate(std::make_shared<CollectiveGate>(device(), inbox_.last_ticket() + 1));
@@ -283,7 +278,7 @@ Status Channel::capture(const Launch& launch) {
     if (!baton_.try_lock()) return false;
     captured = false;
     const Status exhausted = with_baton([&] {
-      if (torn_down_ || current_ || inbox_.has_queued() || inbox_.has_failed()) return;
+      if (torn_down_ || current_ || held_ || inbox_.has_queued() || inbox_.has_failed()) return;
       PreparedRun& prepared = runs_.find(launch);
       captured = prepared.on_device
                      ? prepared.on_device->capture(launch)
@@ -305,8 +300,11 @@ Status Channel::capture(const Launch& launch) {
   return captured.status();
 }
 
-std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives) {
+std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives,
+                                         std::shared_ptr<Dependencies> after) {
   auto batch = std::make_shared<Batch>();
+  if (after) await(after);
+  batch->after = std::move(after);
   batch->work = std::make_shared<WorkState>(shared_from_this());
   batch->open = postings.size();
   batch->counted = !caller_drives;
@@ -428,7 +426,14 @@ bool Channel::run_operations() {
 
 bool Channel::begin_next() {
   Operation next;
-  if (!inbox_.take_next(next)) return false;
+  if (!held_) {
+    if (!inbox_.take_next(next)) return false;
+    if (next.launch->after) held_.emplace(std::move(next));
+  }
+  if (held_) {
+    if (!may_begin(*held_)) return false;
+    next = *std::exchange(held_, std::nullopt);
+  }
   // First here, where a failure finds it: what follows takes memory.
   prepared_ = nullptr;
   current_.emplace(std::move(next));
@@ -461,6 +466,7 @@ bool Channel::step_device() {
 void Channel::look_for_device_trouble() {
   const Operation& oldest = launched_.oldest();
   const DeviceSide& side = *device();
+  if (oldest.launch->after && fails_with(*oldest.launch->after, oldest)) return;
   const DeviceSide::Finding finding = side.finding();
   const bool found = finding.fault == cuda::Fault::differs && finding.ticket == oldest.ticket;
   const int peer = found ? finding.peer : side.find_difference(oldest.ticket);
@@ -524,6 +530,7 @@ void Channel::update_deadline() {
   Nanoseconds next = point_to_point_.next_deadline();
   if (const Operation* operation = watched())
     next = std::min(next, absences_.next_deadline(*operation));
+  if (held_) next = std::min(next, end_of_patience(*held_));
   if (!launched_.empty() || is_on_device() || point_to_point_.asks_device())
     next = std::min(next, engine_->clock().now() + kLookAtDevice);
   next_deadline_.store(next.count(), std::memory_order_relaxed);
@@ -678,7 +685,7 @@ void Channel::tear_down() {
   point_to_point_.refuse(rest_.postings, status);
   point_to_point_.refuse(posting_, status);  // that came, and could not be taken up
   point_to_point_.abandon(status);
-  completions_.reserve(completions_.size() + rest_.operations.size() + launched_.size() + 1);
+  completions_.reserve(completions_.size() + rest_.operations.size() + launched_.size() + 2);
   for (Operation operation; launched_.take_any(operation);) end(operation, status);
   if (current_) {
     if (prepared_) prepared_->run().abandon();
@@ -687,10 +694,13 @@ void Channel::tear_down() {
     current_.reset();
   }
   // They were never begun: nobody was told of them.
-  for (Operation& operation : rest_.operations) {
+  const auto drop = [&](Operation& operation) {
     if (operation.counted) busy_.fetch_sub(1);
     if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
-  }
+  };
+  if (held_) drop(*held_);
+  held_.reset();
+  for (Operation& operation : rest_.operations) drop(operation);
   rest_.operations.clear();
   log_.stop();
   // Nothing is due any more; a deadline left standing would wake the progress thread for ever.

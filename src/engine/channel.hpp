@@ -6,6 +6,7 @@
 // whoever polls the links, and looked at by the holder of the baton.
 //
 //   start, run ─▶ Inbox ─▶ Operation ─▶ RunCache ─▶ Run: step, step, …     CallLog tells of it
+//                             └ held while Dependencies are not done (channel_held.cpp)
 //   on_message ─▶ Inbox ─▶ Arrivals (who came, with which call), Absences (who is gone or late),
 //                          MessageRun, PointToPoint
 //
@@ -30,6 +31,7 @@
 #include "engine/absences.hpp"
 #include "engine/arrivals.hpp"
 #include "engine/call_log.hpp"
+#include "engine/dependencies.hpp"
 #include "engine/group_view.hpp"
 #include "engine/host_memory.hpp"
 #include "engine/inbox.hpp"
@@ -79,15 +81,21 @@ class Channel final : public GroupView,
   std::shared_ptr<WorkState> start(Launch launch, bool caller_drives);
   // The same on device memory, whose stream is being captured: nothing runs now.
   Status capture(const Launch& launch);
-  std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives);
+  // `after`: works that they wait for, all of them; null: none.
+  std::shared_ptr<WorkState> post(std::vector<Posting> postings, bool caller_drives,
+                                  std::shared_ptr<Dependencies> after = nullptr);
   // Waits for a work that the caller drives.
   Status finish(WorkState& work, bool (*interrupted)());
 
   void drive(const WorkState& work, Nanoseconds timeout) override;
   void drive_to_device(const WorkState& work) override;
+  bool help() override;
   bool goes_on_alone() const override;
+  const std::string& group_name() const override { return members_.name(); }
   // Steps once if nobody else does. True if anything moved.
   bool try_step();
+  // Moves on what its operations wait for in other groups, likewise.
+  bool step_awaited() { return awaited_.help(); }
   // Whether there is anything that the progress thread should step for: asynchronous works, and
   // nobody who drives them.
   bool busy() const {
@@ -134,6 +142,7 @@ class Channel final : public GroupView,
   int world_rank(int peer) const override {
     return options().members[static_cast<std::size_t>(peer)];
   }
+  std::string where(int peer) const override { return members_.where(peer); }
   trace::Tracer* tracer() override;
 
  private:
@@ -149,6 +158,7 @@ class Channel final : public GroupView,
   bool begin_at_once(const Launch& launch);
   bool watch();
   std::shared_ptr<WorkState> hand_over();
+  void await(const std::shared_ptr<Dependencies>& works);
 
   // Stepping, in the hands of the baton's holder.
   bool step();
@@ -158,6 +168,10 @@ class Channel final : public GroupView,
   bool drain_inbox();
   bool run_operations();
   bool begin_next();
+  bool may_begin(Operation& operation);
+  bool fails_with(const Dependencies& works, const Operation& operation);
+  Status look_for_held() const;
+  static Nanoseconds end_of_patience(const Operation& held);
   void begin_by_message();
   bool step_current();
   void finish_current();
@@ -169,6 +183,7 @@ class Channel final : public GroupView,
   void handle_data(Incoming& message);
   bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
+  void answer(int peer) const;
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();
@@ -202,6 +217,7 @@ class Channel final : public GroupView,
   Survivors survivors_;
   std::atomic<int> busy_{0};    // asynchronous works that are not done
   std::atomic<int> driven_{0};  // threads that wait here
+  AwaitedWorks awaited_;
   WaitPattern wait_pattern_;
   std::atomic<std::int64_t> next_deadline_{Nanoseconds::max().count()};
   std::atomic<std::int64_t> device_since_{
@@ -217,6 +233,7 @@ class Channel final : public GroupView,
   CallLog log_;
   RunCache runs_;
   PointToPoint point_to_point_;
+  std::optional<Operation> held_;  // the next one, while it waits for other works
   std::optional<Operation> current_;
   PreparedRun* prepared_ = nullptr;  // of current_; null: it could not be made
   Launched launched_;

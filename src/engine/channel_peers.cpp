@@ -21,6 +21,8 @@ namespace {
 // Messages of one peer for collectives that this rank has not begun: more than the steps of any schedule
 // towards one rank.
 constexpr int kMostEarly = 1 << 14;
+// Of what the next operation waits for, in a report.
+constexpr std::size_t kMostOfReport = 1000;
 
 // A control message's payload; nothing when it is not that long.
 template <class T>
@@ -80,12 +82,18 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
   }
   if (header.kind == MessageKind::goodbye) survivors_.leave(peer);
   if (header.kind == MessageKind::query) {
-    const ActivityReport report = log_.report();
-    members_.send(peer, MessageKind::report, &report, sizeof report);
-    return;
+    return answer(peer);
   }
   if (!inbox_.put({peer, header, Segment::keep(header, payload)}) && payload.lease != 0)
     link_to(peer).release(payload.lease);
+}
+
+// Names of groups are as long as their makers like; a report is a control message.
+void Channel::answer(int peer) const {
+  const ActivityReport report = log_.report();
+  std::string told(reinterpret_cast<const char*>(&report), sizeof report);
+  if (report.held != 0) told += log_.held_for().substr(0, kMostOfReport);
+  members_.send(peer, MessageKind::report, told.data(), told.size());
 }
 
 void Channel::hear_of_device_memory(int peer, const Header& header, const Payload& payload) {
@@ -124,10 +132,11 @@ void Channel::on_down(int peer, const Status& reason) {
   survivors_.lose(peer);
   // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
   if (reason.code() == Code::corrupt)
-    fail({Code::corrupt,
-          fmt::format("group '{}' cannot go on: {}", members_.name(), reason.message()),
-          {members_.rank(), peer, 0}},
-         true);
+    fail(
+        {Code::corrupt,
+         fmt::format("group '{}' cannot go on: {}", members_.name(), members_.retell(peer, reason)),
+         {members_.rank(), peer, 0}},
+        true);
   // Through the inbox: what the peer sent before it went away is looked at first.
   Incoming message;
   message.peer = peer;
@@ -174,10 +183,14 @@ void Channel::handle(Incoming& message) {
             engine_->why_down(options().members[static_cast<std::size_t>(message.peer)]));
       break;
     case MessageKind::report: {
-      const auto report = payload_of<ActivityReport>(message);
-      if (!report) return refuse(message);
-      absences_.note_report(message.peer, *report);
-      arrivals_.on_report(message.peer, *report);
+      ActivityReport report;
+      if (message.segment.bytes < sizeof report) return refuse(message);
+      std::memcpy(&report, message.segment.data(), sizeof report);
+      const std::string_view words(reinterpret_cast<const char*>(message.segment.data()),
+                                   message.segment.bytes);
+      absences_.note_report(message.peer, report, words.substr(sizeof report));
+      arrivals_.on_report(message.peer, report);
+      release(message);
       break;
     }
     default: {
@@ -234,6 +247,8 @@ void Channel::fail_as_run_says() {
     note_device_mismatch(*current_, failure.peer());
   else if (failure.code() == Code::mismatch)
     arrivals_.note_mismatch(failure.peer());
+  else if (!failure.ok() && failure.peer() >= 0)
+    fail(failure.annotate(members_.where(failure.peer())), true);
   else if (!failure.ok())
     fail(failure, true);
 }
@@ -258,6 +273,7 @@ bool Channel::look_for_absent() {
   const Operation* operation = watched();
   Status status = absences_.verdict(operation, needs);
   if (status.ok()) status = launched_.trouble();
+  if (status.ok()) status = look_for_held();
   bool asked = false;
   if (status.ok() && operation != nullptr) status = look_for_late(*operation, asked);
   if (!status.ok()) fail(status, true);

@@ -64,7 +64,6 @@ Status DeviceSide::open() {
 
 // Whatever is under way ends by itself, or was aborted; memory goes when nobody waits any more.
 DeviceSide::~DeviceSide() {
-  context().count_group(-1);
   for (cuda::Memory* memory : {&private_, &staging_})
     context().put_away(std::make_shared<cuda::Memory>(std::move(*memory)));
   for (cuda::Memory& memory : captured_)
@@ -377,18 +376,19 @@ bool DeviceSide::has_entered(int peer, std::uint64_t ticket) const {
   return of(peer).entered.load(std::memory_order_acquire) >= ticket;
 }
 
-Status DeviceSide::wait_on(cuda::StreamHandle stream, std::uint64_t ticket,
-                           const std::function<Status()>& until_launched) {
-  if (is_done(ticket)) return {};
-  if (!is_launched(ticket)) {
-    if (context().may_gate()) {
-      const cuda::MemoryOperation gate{cuda::MemoryOperation::Kind::wait, address_of(&own().done),
-                                       ticket};
-      return device().operate({&gate, 1}, stream);
-    }
-    if (Status status = until_launched(); !status.ok()) return status;
+Result<bool> DeviceSide::try_wait_on(cuda::StreamHandle stream, std::uint64_t ticket) {
+  if (is_done(ticket)) return true;
+  Status status;
+  if (is_launched(ticket)) {
+    status = device().wait(stream, after(ticket));
+  } else if (context().may_gate()) {
+    const cuda::MemoryOperation gate{cuda::MemoryOperation::Kind::wait, address_of(&own().done),
+                                     ticket};
+    status = device().operate({&gate, 1}, stream);
+  } else {
+    return false;
   }
-  return device().wait(stream, after(ticket));
+  return status.ok() ? Result<bool>(true) : status;
 }
 
 DeviceSide::Finding DeviceSide::finding() const {

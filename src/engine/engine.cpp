@@ -280,8 +280,7 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
   unsigned busy_rounds = 0;
   while (!over()) {
     // Polled before the first step: a failure that is already here counts.
-    const bool polled = poll_once();
-    if (channel.try_step() || polled) {
+    if (help(channel)) {
       if (idle > 0 && idle <= looks) spin_budget_->was_rewarded();
       idle = 0;
       // Something else may move without end.
@@ -302,9 +301,15 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
     }
     // What is published in host memory is nobody's message: look at that, too, before falling asleep.
     doze(time_to_sleep(std::min(deadline, channel.next_deadline())), false, over,
-         [&] { return channel.try_step(); });
+         [&] { return channel.try_step() || channel.step_awaited(); });
   }
   drivers_.fetch_sub(1);
+}
+
+bool Engine::help(Channel& channel) {
+  const bool polled = poll_once();
+  const bool stepped = channel.try_step();
+  return channel.step_awaited() || stepped || polled;
 }
 
 Nanoseconds Engine::time_to_sleep(Nanoseconds deadline) {

@@ -23,6 +23,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/board.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/spin_lock.hpp"
@@ -49,7 +50,7 @@ struct Activity {
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::u8;
   std::uint64_t bytes = 0;  // of the rank's own argument
-  bool running = false;     // else it is done
+  BoardState state = BoardState::done;
 };
 
 // Told once per failed group, from whatever thread found out; implemented by the group room.
@@ -88,6 +89,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   // that wait use drive().
   bool step();
   void drive(Channel& channel, const std::function<bool()>& over, Nanoseconds timeout);
+  // One round of it: polls, steps the group and what it waits for. True if anything moved.
+  bool help(Channel& channel);
 
   // Something has happened that a sleeping thread may wait for.
   void notify();

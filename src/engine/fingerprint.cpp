@@ -47,7 +47,7 @@ std::string describe(const Fingerprint& call) {
   return text + fmt::format(", {})", to_string(call.algorithm));
 }
 
-std::string describe(const ActivityReport& report) {
+std::string describe(const ActivityReport& report, std::string_view held_for) {
   std::string text = "it has not started any collective of this group";
   if (number_of(report.sequence) != 0)
     text = fmt::format("it {} {}", report.running ? "is at" : "has finished",
@@ -55,6 +55,9 @@ std::string describe(const ActivityReport& report) {
   if (report.posted != 0)
     text += fmt::format(" and waits in {} send{} or receive{}", report.posted,
                         report.posted == 1 ? "" : "s", report.posted == 1 ? "" : "s");
+  if (report.held != 0)
+    text += fmt::format("; its next call there waits for {}",
+                        held_for.empty() ? "another operation" : held_for);
   return text;
 }
 

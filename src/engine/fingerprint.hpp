@@ -33,10 +33,12 @@ struct Fingerprint {
 };
 static_assert(sizeof(Fingerprint) == 56 && sizeof(Fingerprint) <= transport::kInlineBytes);
 
-// A rank's answer to "what are you doing?": its last collective in the group.
+// A rank's answer to "what are you doing?": its last collective in the group. If the next one waits for
+// other works, their names follow.
 struct ActivityReport {
   Fingerprint call;
-  std::uint32_t running = 0;
+  std::uint16_t running = 0;
+  std::uint16_t held = 0;      // its next one waits for other works (CallOptions::after)
   std::uint32_t posted = 0;    // point-to-point operations that wait
   std::uint64_t sequence = 0;  // 0: none yet
 };
@@ -46,8 +48,9 @@ static_assert(sizeof(ActivityReport) <= transport::kInlineBytes);
 bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept;
 // "all_reduce(1024 x f32, sum, ring)", with just the words in which the two can differ.
 std::string describe(const Fingerprint& call);
-// "it is at broadcast(…) #7", for an error about a rank that does something else.
-std::string describe(const ActivityReport& report);
+// "it is at broadcast(…) #7", for an error about a rank that does something else; `held_for`: what its
+// next one waits for.
+std::string describe(const ActivityReport& report, std::string_view held_for = {});
 
 // "all_reduce #7"; just the call where tutti itself made it.
 std::string numbered(std::string_view call, std::uint64_t sequence);

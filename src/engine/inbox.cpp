@@ -24,7 +24,7 @@ Status Inbox::put(Operation operation) {
   std::scoped_lock lock(lock_);
   if (!failure_.ok()) return failure_;
   operation.sequence = take_sequence();
-  operation.work->set_number(number_of(operation.sequence));
+  operation.work->set_call(operation.launch->collective, number_of(operation.sequence));
   if (operation.launch->on_device)
     operation.ticket = last_ticket_.fetch_add(1, std::memory_order_relaxed) + 1;
   operations_.push_back(std::move(operation));

@@ -21,6 +21,8 @@ class Event;
 
 namespace tutti::engine {
 
+class Dependencies;
+
 struct Launch {
   // Which program. Together they are the key under which compiled programs are kept.
   Collective collective = Collective::barrier;
@@ -62,6 +64,7 @@ struct Launch {
   std::shared_ptr<cuda::Event> before;  // where that stream was when it was called
   std::vector<void*> ready;
 
+  std::shared_ptr<Dependencies> after;  // works that it waits for before it begins; null: none
   Nanoseconds timeout{0};
   std::string name;
 };

@@ -32,6 +32,9 @@ bool Launched::take_done(Operation& operation) {
   if (operations_.empty() || side_->is_aborted()) return false;
   const std::uint64_t ticket = operations_.front().ticket;
   if (!side_->is_done(ticket)) return false;
+  // A work that failed lets go whoever waits for it on the device.
+  const auto& works = operations_.front().launch->after;
+  if (works && !works->all_clear()) return false;
   // A launch that found something wrong has done nothing, and says so before it says that it is done.
   const DeviceSide::Finding finding = side_->finding();
   if (finding.fault != cuda::Fault::none && finding.ticket <= ticket) return false;

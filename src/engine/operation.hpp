@@ -24,6 +24,7 @@ struct Operation {
   Nanoseconds deadline = Nanoseconds::max();
   std::shared_ptr<WorkState> work;
   cuda::DeviceTraffic::Flight flight;  // on a device
+  bool told_to_wait = false;           // for the works that it comes after
   bool counted = false;                // among those that the progress thread takes care of
 };
 

@@ -44,7 +44,9 @@ bool PointToPoint::matches(const Posting& posting, int peer, const Header& heade
 
 void PointToPoint::post(Posting&& posting) {
   if (posting.device && posting.batch) ++on_device_;
+  some_wait_ |= waits(posting);
   if (!posting.is_send) {
+    if (some_wait_) return posted_.push_back(std::move(posting));
     for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
       if (!matches(posting, at->peer, at->header)) continue;
       Unexpected message = *at;
@@ -57,18 +59,24 @@ void PointToPoint::post(Posting&& posting) {
   }
   Sending& sending = sends_.emplace_back();
   sending.posting = std::move(posting);
-  sending.id = next_id_++;
 }
 
 bool PointToPoint::step(Nanoseconds now) {
-  bool moved = false;
+  bool moved = some_wait_ && admit();
   // A peer's messages leave in order: once one has to wait, those behind it do too.
   std::vector<bool> held(credits_.size(), false);
+  std::vector<std::pair<int, std::uint32_t>> waiting;  // likewise with one tag, for other works
+  const auto is_behind = [&](const Posting& posting) {
+    return !posting.internal && std::find(waiting.begin(), waiting.end(),
+                                          std::pair(posting.peer, posting.tag)) != waiting.end();
+  };
   for (auto at = sends_.begin(); at != sends_.end();) {
     Sending& sending = *at;
     const auto peer = static_cast<std::size_t>(sending.posting.peer);
     bool over = false;
-    if (sending.state == State::fresh && !held[peer]) {
+    if (sending.state == State::fresh && waits(sending.posting))
+      waiting.emplace_back(sending.posting.peer, sending.posting.tag);
+    if (sending.state == State::fresh && !held[peer] && !is_behind(sending.posting)) {
       over = start(sending);
       if (!over && sending.state == State::fresh) held[peer] = true;
       moved |= sending.state != State::fresh || over;
@@ -85,6 +93,54 @@ bool PointToPoint::step(Nanoseconds now) {
   }
   if (!moved) moved = expire(now);
   return moved;
+}
+
+// Receives that wait no longer, and those that waited behind them, meet what has come meanwhile.
+bool PointToPoint::admit() {
+  bool moved = false;
+  some_wait_ = false;
+  for (const Sending& sending : sends_) {
+    if (sending.state == State::fresh) look_for_failed_works(sending.posting);
+    some_wait_ |= sending.state == State::fresh && waits(sending.posting);
+  }
+  for (auto at = posted_.begin(); at != posted_.end();) {
+    look_for_failed_works(*at);
+    some_wait_ |= waits(*at);
+    const auto met = waits(*at) ? unexpected_.end() : first_for(at);
+    if (met == unexpected_.end()) {
+      ++at;
+      continue;
+    }
+    Posting posting = std::move(*at);
+    Unexpected message = std::move(*met);
+    at = posted_.erase(at);
+    unexpected_.erase(met);
+    match(std::move(posting), std::move(message));
+    moved = true;
+  }
+  return moved;
+}
+
+// The first message for a receive that is not for one before it.
+std::list<PointToPoint::Unexpected>::iterator PointToPoint::first_for(
+    std::list<Posting>::iterator posting) {
+  return std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Unexpected& message) {
+    const auto first = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& each) {
+      return matches(each, message.peer, message.header);
+    });
+    return first == posting;
+  });
+}
+
+void PointToPoint::look_for_failed_works(const Posting& posting) {
+  if (!posting.batch || !posting.batch->after) return;
+  const Status failure = posting.batch->after->failure();
+  if (failure.ok() || !failure_.ok()) return;
+  failure_ = {
+      failure.code(),
+      fmt::format("a {} of rank {} on group '{}' comes after an operation that failed: {}",
+                  posting.is_send ? "send" : "receive", rank_, group_name_, failure.message()),
+      {rank_, -1, 0}};
 }
 
 // Whether a message on device memory can leave: the caller's stream has come to it, and it is on the host
@@ -117,6 +173,7 @@ bool PointToPoint::fetch(Sending& sending) {
 bool PointToPoint::start(Sending& sending) {
   if (!prepare(sending)) return false;
   const Posting& posting = sending.posting;
+  if (sending.id == 0) sending.id = next_id_++;
   Header header = header_for(MessageKind::request, group_.channel(), sending.id);
   header.tag = posting.tag;
   header.extra = posting.bytes;
@@ -334,13 +391,17 @@ void PointToPoint::deliver_bulk(int peer, const Header& header, const Segment& s
   active_.find({peer, header.sequence})->second.queue.push(segment);
 }
 
+std::list<Posting>::iterator PointToPoint::receive_for(int peer, const Header& header) {
+  if (some_wait_) return posted_.end();
+  return std::find_if(posted_.begin(), posted_.end(),
+                      [&](const Posting& posting) { return matches(posting, peer, header); });
+}
+
 void PointToPoint::deliver_eager(int peer, const Header& header, Segment segment) {
   ++kept_[static_cast<std::size_t>(peer)];
   last_id_[static_cast<std::size_t>(peer)] = header.sequence;
   Unexpected message{peer, header, segment, {}, nullptr};
-  const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
-    return matches(posting, peer, header);
-  });
+  const auto at = receive_for(peer, header);
   if (at != posted_.end()) {
     Posting posting = std::move(*at);
     posted_.erase(at);
@@ -369,9 +430,7 @@ void PointToPoint::deliver_request(int peer, const Header& header, const Segment
   if (peer == rank_)
     for (Sending& sending : sends_)
       if (sending.id == header.sequence) message.local = &sending;
-  const auto at = std::find_if(posted_.begin(), posted_.end(), [&](const Posting& posting) {
-    return matches(posting, peer, header);
-  });
+  const auto at = receive_for(peer, header);
   if (at == posted_.end()) {
     unexpected_.push_back(std::move(message));
     return;
@@ -471,8 +530,8 @@ void PointToPoint::on_ready(const Header& header) {
     if (header.flags & transport::kRefuse) {
       finish(at->posting,
              {Code::invalid_argument,
-              fmt::format("rank {}'s receive buffer is smaller than the {} bytes of this message",
-                          at->posting.peer, at->posting.bytes)});
+              fmt::format("the receive buffer of {} is smaller than the {} bytes of this message",
+                          group_.where(at->posting.peer), at->posting.bytes)});
       sends_.erase(at);
     }
     return;
@@ -608,22 +667,23 @@ Nanoseconds PointToPoint::next_deadline() const {
 }
 
 Status PointToPoint::too_small(const Posting& posting, int peer, std::size_t bytes) const {
-  return {
-      Code::invalid_argument,
-      fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
-                  "{} bytes; make it as large as the message",
-                  rank_, bytes, peer, posting.tag, posting.bytes),
-      {rank_, peer, 0}};
+  return {Code::invalid_argument,
+          fmt::format("rank {} received a message of {} bytes (tag {}) from {} into a buffer of "
+                      "{} bytes; make it as large as the message",
+                      rank_, bytes, posting.tag, group_.where(peer), posting.bytes),
+          {rank_, peer, 0}};
 }
 
 Status PointToPoint::expired(const Posting& posting) const {
-  const std::string whom = posting.peer < 0 ? "any rank" : fmt::format("rank {}", posting.peer);
+  const std::string whom = posting.peer < 0 ? "any rank" : group_.where(posting.peer);
+  const std::string what =
+      waits(posting)
+          ? fmt::format("waited for {} and did not begin", posting.batch->after->describe())
+          : fmt::format("did not meet its {}", posting.is_send ? "receive" : "send");
   return {Code::timed_out,
-          fmt::format("rank {}: {} {} (tag {}, {} bytes) on group '{}' did not meet its {} within "
-                      "{:g} s",
-                      rank_, posting.is_send ? "send to" : "recv from", whom, posting.tag,
-                      posting.bytes, group_name_, posting.is_send ? "receive" : "send",
-                      in_seconds(posting.timeout)),
+          fmt::format("rank {}: {} {}, tag {}, {} bytes on group '{}' {} within {:g} s", rank_,
+                      posting.is_send ? "send to" : "recv from", whom, posting.tag, posting.bytes,
+                      group_name_, what, in_seconds(posting.timeout)),
           {rank_, posting.peer, 0}};
 }
 

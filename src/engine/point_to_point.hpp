@@ -11,6 +11,9 @@
 //          ◀──────  ready
 //   bulk, bulk, … ──────▶
 //
+// A transfer that comes after other works (CallOptions::after) takes its place at once and waits there:
+// those behind it with the same peer, or source, and the same tag wait too.
+//
 // Device memory is sent and received through pinned host memory. Between ranks of one host a request
 // offers it instead: a receiver that can map it takes it from there, and says so (ready, kTaken); one
 // that cannot has it sent.
@@ -27,6 +30,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "engine/dependencies.hpp"
 #include "engine/device_end.hpp"
 #include "engine/group_view.hpp"
 #include "engine/segments.hpp"
@@ -38,6 +42,8 @@ namespace tutti::engine {
 // Several transfers that complete as one work.
 struct Batch {
   std::shared_ptr<WorkState> work;
+  std::shared_ptr<Dependencies>
+      after;             // what its transfers wait for before they begin; null: nothing
   bool counted = false;  // for the progress thread
   std::size_t open = 0;
   Status status;
@@ -108,7 +114,7 @@ class PointToPoint {
   enum class State : std::uint8_t { fresh, requested, fetching, streaming };
   struct Sending {
     Posting posting;
-    std::uint64_t id = 0;
+    std::uint64_t id = 0;  // 0: nothing of it has left
     State state = State::fresh;
     std::size_t issued = 0;
     std::atomic<std::uint32_t> in_flight{0};
@@ -154,6 +160,14 @@ class PointToPoint {
   bool start_eagerly(Sending& sending, transport::Header header);
   bool stream(Sending& sending);
   bool receive(const Key& key, Receiving& receiving);
+  static bool waits(const Posting& posting) {
+    return posting.batch && posting.batch->after && !posting.batch->after->all_clear();
+  }
+  bool admit();
+  void look_for_failed_works(const Posting& posting);
+  // Of those posted, the one that a message is for; end: none, or admit() is to say.
+  std::list<Posting>::iterator receive_for(int peer, const transport::Header& header);
+  std::list<Unexpected>::iterator first_for(std::list<Posting>::iterator posting);
   void match(Posting posting, Unexpected message);
   void accept(Posting posting, const Unexpected& message);
   void take_eager(const Posting& posting, Unexpected& message);
@@ -185,6 +199,9 @@ class PointToPoint {
   std::vector<int> kept_;     // eager messages that came and were not credited back, per peer
   std::vector<std::uint64_t> last_id_;  // of the newest message of each peer
   std::vector<std::shared_ptr<Batch>> ended_;
+  // Some transfers wait, or did at the last look: messages meet their receives in admit() alone, so that
+  // none gets ahead of another.
+  bool some_wait_ = false;
   int on_device_ = 0;  // postings on device memory that are open
   Status failure_;
 };

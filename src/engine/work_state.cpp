@@ -1,5 +1,7 @@
 #include "engine/work_state.hpp"
 
+#include <fmt/format.h>
+
 namespace tutti::engine {
 
 Status WorkState::wait(std::chrono::nanoseconds timeout) {
@@ -37,7 +39,41 @@ Status WorkState::wait_on(void* stream) {
   // A stream that waits for what only a caller drives would wait for good.
   if (driver && !driver->goes_on_alone())
     if (Status status = until_launched(); !status.ok() || done()) return status;
-  return gate->wait_on(stream, until_launched);
+  const auto waits = gate->try_wait_on(stream);
+  if (!waits.ok() || *waits) return waits.status();
+  if (Status status = until_launched(); !status.ok() || done()) return status;
+  return gate->try_wait_on(stream).status();
+}
+
+Result<bool> WorkState::try_wait_on(void* stream) {
+  std::shared_ptr<Driver> driver;
+  std::shared_ptr<StreamGate> gate;
+  {
+    std::scoped_lock lock(mutex_);
+    driver = driver_;
+    gate = gate_;
+  }
+  if (done()) return true;
+  if (!gate) return false;
+  if (driver && !driver->goes_on_alone() && !gate->is_launched()) return false;
+  return gate->try_wait_on(stream);
+}
+
+bool WorkState::help() {
+  std::shared_ptr<Driver> driver;
+  {
+    std::scoped_lock lock(mutex_);
+    driver = driver_;
+  }
+  return !done() && driver && driver->help();
+}
+
+std::string WorkState::describe() const {
+  std::scoped_lock lock(mutex_);
+  std::string what = !collective_   ? "a message"
+                     : number_ == 0 ? std::string(to_string(*collective_))
+                                    : fmt::format("{} #{}", to_string(*collective_), number_);
+  return driver_ ? fmt::format("{} of group '{}'", what, driver_->group_name()) : what;
 }
 
 Status WorkState::status() const {

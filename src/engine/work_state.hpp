@@ -8,9 +8,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "tutti/types.hpp"
 #include "tutti/work.hpp"
 
 namespace tutti::engine {
@@ -25,8 +28,11 @@ class Driver {
   virtual void drive(const WorkState& work, Nanoseconds timeout) = 0;
   // The same until it is on the device, and a stream can wait for it there.
   virtual void drive_to_device(const WorkState& work) = 0;
+  // One round of that, for somebody who waits for something else. True if anything moved.
+  virtual bool help() = 0;
   // Whether anybody drives while no caller does.
   virtual bool goes_on_alone() const = 0;
+  virtual const std::string& group_name() const = 0;
 };
 
 // How a stream is made to wait for a work on device memory.
@@ -34,8 +40,8 @@ class StreamGate {
  public:
   virtual ~StreamGate() = default;
   virtual bool is_launched() const = 0;
-  // `until_launched` blocks until it is; called only where nothing else helps.
-  virtual Status wait_on(void* stream, const std::function<Status()>& until_launched) = 0;
+  // Puts a wait for it into the stream; false: nothing can wait there before it is launched.
+  virtual Result<bool> try_wait_on(void* stream) = 0;
 };
 
 class WorkState final : public Work::State {
@@ -43,7 +49,10 @@ class WorkState final : public Work::State {
   explicit WorkState(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
 
   // Of the collective in its group, for traces; 0: messages. Set before anybody else has it.
-  void set_number(std::uint64_t number) { number_ = number; }
+  void set_call(Collective collective, std::uint64_t number) {
+    collective_ = collective;
+    number_ = number;
+  }
   std::uint64_t number() const { return number_; }
 
   // Of a work on device memory. Set before anybody else has it.
@@ -53,6 +62,9 @@ class WorkState final : public Work::State {
 
   Status wait(std::chrono::nanoseconds timeout) override;
   Status wait_on(void* stream) override;
+  Result<bool> try_wait_on(void* stream) override;
+  bool help() override;
+  std::string describe() const override;
   bool done() const override { return done_.load(std::memory_order_seq_cst); }
   Status status() const override;
   void on_complete(std::function<void(const Status&)> callback) override;
@@ -63,6 +75,7 @@ class WorkState final : public Work::State {
 
  private:
   std::shared_ptr<Driver> driver_;
+  std::optional<Collective> collective_;  // absent: messages
   std::uint64_t number_ = 0;
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "engine/dependencies.hpp"
 #include "group/pieces.hpp"
 
 namespace tutti::group {
@@ -29,6 +30,7 @@ class Resolver {
     launch_.timeout =
         call_.options.timeout.count() > 0 ? call_.options.timeout : setting_.config->timeout;
     launch_.name = call_.options.name ? call_.options.name : "";
+    launch_.after = engine::Dependencies::of(call_.options.dependencies);
     for (auto step : {&Resolver::check_types, &Resolver::check_root, &Resolver::check_reduction,
                       &Resolver::take_sides, &Resolver::check_sizes, &Resolver::find_in_place})
       if (Status status = (this->*step)(); !status.ok())

@@ -134,6 +134,12 @@ Result<Work> RankGroup::start_on_device(const Call& call) {
   const auto capturing = channel_->device()->device().is_capturing(launch->stream);
   if (!capturing.ok()) return capturing.status();
   if (!*capturing) return Work(channel_->start(*std::move(launch), false));
+  if (launch->after)
+    return Status(
+        Code::unsupported,
+        fmt::format("{} cannot be captured in a CUDA graph: it comes after {}, which is no "
+                    "part of the graph",
+                    to_string(call.collective), launch->after->describe()));
   if (Status status = channel_->capture(*launch); !status.ok()) return status;
   return Work();
 }
@@ -226,7 +232,8 @@ Work RankGroup::transfer(std::span<const Transfer> transfers, const CallOptions&
   auto work = guarded([&]() -> Result<Work> {
     auto postings = postings_of(transfers, options);
     if (!postings.ok()) return postings.status();
-    return Work(channel_->post(*std::move(postings), false));
+    return Work(channel_->post(*std::move(postings), false,
+                               engine::Dependencies::of(options.dependencies)));
   });
   return work.ok() ? *std::move(work) : Work::finished(work.status());
 }
@@ -237,7 +244,8 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
   return guarded([&]() -> Result<Received> {
     auto postings = postings_of(transfers, options);
     if (!postings.ok()) return postings.status();
-    const auto work = channel_->post(*std::move(postings), true);
+    const auto work =
+        channel_->post(*std::move(postings), true, engine::Dependencies::of(options.dependencies));
     if (Status status = channel_->finish(*work, options.interrupted); !status.ok()) return status;
     return work->received();
   });
@@ -245,7 +253,7 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
 
 // ---- the rest
 
-Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
+tuner::CallFacts RankGroup::facts_of(Collective collective, std::size_t bytes) const {
   tuner::CallFacts facts;
   facts.collective = collective;
   facts.bytes = bytes;
@@ -254,18 +262,48 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   facts.machine_of = setting_.machine_of;
   facts.order = setting_.order;
   facts.catalog = setting_.catalog;
-  const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
-  auto choice = chooser_.choose(facts, forced);
+  return facts;
+}
+
+Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
+  return predict_by(facts_of(collective, bytes), chooser_);
+}
+
+Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes,
+                                      std::span<const int> ranks) {
+  std::vector<int> hosts, machines;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size())
+      return Status(Code::invalid_argument,
+                    fmt::format("predict: {} is not a rank of a group of {}", rank, size()));
+    const auto index = static_cast<std::size_t>(rank);
+    hosts.push_back(setting_.host_of[index]);
+    if (!setting_.machine_of.empty()) machines.push_back(setting_.machine_of[index]);
+  }
+  tuner::CallFacts facts = facts_of(collective, bytes);
+  facts.ranks = static_cast<int>(ranks.size());
+  facts.host_of = hosts;
+  facts.machine_of = machines;
+  // What it remembers holds for one set of ranks.
+  Chooser chooser;
+  chooser.use(world_->machine(), Log());
+  return predict_by(facts, chooser);
+}
+
+Result<Prediction> RankGroup::predict_by(tuner::CallFacts facts, Chooser& chooser) const {
+  const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(facts.collective)];
+  auto choice = chooser.choose(facts, forced);
   if (!choice.ok()) return choice.status();
   // Choices are made for powers of two; the time is asked for these bytes.
-  auto exact = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
+  auto exact = tuner::choose_forced(facts, choice->algorithm, chooser.machine());
   if (!exact.ok()) return exact.status();
   if (exact->predicted == tuner::kUnknownTime)
-    return Status(Code::unsupported,
-                  fmt::format("predict: {} by {} of {} ranks is too large to be played",
-                              to_string(collective), to_string(choice->algorithm), size()));
+    return Status(
+        Code::unsupported,
+        fmt::format("predict: {} by {} of {} ranks is too large to be played",
+                    to_string(facts.collective), to_string(choice->algorithm), facts.ranks));
   facts.symmetric = true;
-  auto shared = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
+  auto shared = tuner::choose_forced(facts, choice->algorithm, chooser.machine());
   if (!shared.ok()) return shared.status();
   return Prediction{exact->predicted, std::min(exact->predicted, shared->predicted),
                     exact->algorithm};

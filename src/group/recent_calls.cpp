@@ -15,7 +15,7 @@ bool is_plain(const ConstBuffer& buffer) {
 bool RecentCalls::is_simple(const Call& call) {
   return call.input.size() <= 1 && call.output.size() <= 1 && call.input_counts.empty() &&
          call.output_counts.empty() && !call.uneven && call.reduction.op != ReduceOp::user &&
-         call.options.stream == nullptr &&
+         call.options.stream == nullptr && call.options.dependencies.empty() &&
          (call.options.name == nullptr || *call.options.name == '\0');
 }
 

@@ -109,6 +109,17 @@ std::string World::describe() const {
   return text;
 }
 
+void World::label(const std::map<int, std::string>& labels) {
+  std::scoped_lock lock(labels_mutex_);
+  labels_.resize(static_cast<std::size_t>(size_));
+  for (const auto& [rank, label] : labels) {
+    labels_[static_cast<std::size_t>(rank)] = label;
+    engine_->endpoint().label(rank, label);
+  }
+  engine_->recorder().set_labels(labels_);
+  if (board_) board_->board.say_label(board_->rank, labels_[static_cast<std::size_t>(rank_)]);
+}
+
 void World::on_failure(const engine::Channel& channel, const Status& status) {
   const auto& members = channel.options().members;
   const bool known = status.peer() >= 0 && status.peer() < channel.size();
@@ -142,8 +153,8 @@ int World::write_dump(std::string_view reason) const noexcept {
 
 void World::on_activity(const engine::Activity& activity) {
   if (!board_) return;
-  BoardNote note = BoardNote::of(activity.collective, activity.group, activity.sequence,
-                                 activity.running ? BoardState::running : BoardState::done);
+  BoardNote note =
+      BoardNote::of(activity.collective, activity.group, activity.sequence, activity.state);
   note.dtype = activity.dtype;
   note.size = activity.bytes;
   note.calls = engine_->calls();

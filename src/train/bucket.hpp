@@ -57,6 +57,7 @@ class Bucket {
 
   // ---- this step
   std::size_t missing = 0;  // gradients that have not come yet
+  Pending sum;              // over ranks of other data groups, before the reduction
   Pending reduction;
   Pending gather;
   // Which update the values should have, and which has landed here.

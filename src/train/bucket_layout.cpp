@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 namespace tutti::train {
 namespace {
@@ -40,8 +41,9 @@ class Cutter {
 
   void take(std::size_t index) {
     const Parameter& parameter = parameters_[index];
+    if (parameter.place.sum >= 0) return;  // append_sums does
     if (!parameter.aliases.empty()) return make(index);
-    Open& open = open_[parameter.value.dtype == Dtype::f32 ? 0 : 1];
+    Open& open = open_[parameter.value.dtype == Dtype::f32][parameter.place.counted];
     const std::size_t bytes = parameter.count() * sizeof(float);
     // The tail ends before it would grow too large, other buckets when they have reached their size.
     // What is small joins them even so: a bias is ready with the weight that comes after it (here:
@@ -71,11 +73,15 @@ class Cutter {
     std::size_t bytes = 0;
     bool is_tail = true;
   };
-  void make(std::size_t index) { buckets_.push_back({parameters_[index].value.dtype, {index}, 0}); }
+  void make(std::size_t index) {
+    const Parameter& parameter = parameters_[index];
+    buckets_.push_back(
+        {parameter.value.dtype, {index}, 0, parameter.place.sum, parameter.place.counted});
+  }
 
   std::span<const Parameter> parameters_;
   std::size_t bucket_bytes_;
-  Open open_[2];  // f32 and bf16
+  Open open_[2][2];  // by bf16 or f32, and by whether it counts
   std::vector<BucketPlan> buckets_;
 };
 
@@ -92,6 +98,28 @@ void sort_by_readiness(std::vector<BucketPlan>& buckets, std::span<const std::si
   std::stable_sort(buckets.begin(), buckets.end(), [&](const BucketPlan& a, const BucketPlan& b) {
     return ready_at(a) < ready_at(b);
   });
+}
+
+// One bucket for each sum, type and whether it counts, in an order that all ranks of a sum find alike.
+void append_sums(std::span<const Parameter> parameters, std::vector<BucketPlan>& buckets) {
+  std::vector<std::size_t> summed;
+  for (std::size_t index = 0; index < parameters.size(); ++index)
+    if (parameters[index].place.sum >= 0 && !parameters[index].frozen) summed.push_back(index);
+  const auto key = [&](std::size_t index) {
+    const Parameter& parameter = parameters[index];
+    return std::tuple(parameter.place.sum, parameter.value.dtype, std::string_view(parameter.name));
+  };
+  std::sort(summed.begin(), summed.end(),
+            [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+  const std::size_t first = buckets.size();
+  for (const std::size_t index : summed) {
+    const Parameter& parameter = parameters[index];
+    BucketPlan plan{parameter.value.dtype, {}, 0, parameter.place.sum, parameter.place.counted};
+    const bool fits = buckets.size() > first && buckets.back().sum == plan.sum &&
+                      buckets.back().dtype == plan.dtype;
+    if (!fits) buckets.push_back(std::move(plan));
+    buckets.back().parameters.push_back(index);
+  }
 }
 
 void place_parameters(std::span<const Parameter> parameters, int ranks, BucketLayout& layout) {
@@ -158,6 +186,7 @@ BucketLayout make_layout(std::span<const Parameter> parameters, const Order& ord
   BucketLayout layout;
   layout.buckets = std::move(cutter).result();
   sort_by_readiness(layout.buckets, ready, parameters.size());
+  append_sums(parameters, layout.buckets);
   place_parameters(parameters, ranks, layout);
   layout.forward = forward_order(layout, order.forward);
   return layout;

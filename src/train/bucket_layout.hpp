@@ -2,14 +2,17 @@
 //
 // A bucket holds parameters of one dtype whose gradients become ready one after the other. Each
 // starts on a 64-element boundary; the end is padded to 128 · ranks elements in every mode, so that
-// no shard's border cuts a 64-element block. Buckets are numbered in the order in which they become
+// shards are aligned, too. Buckets are numbered in the order in which they become
 // ready, and launched in that order on all ranks.
 //
 //   backward ──▶   │ head, block 3 │ block 2 │ block 1 │ block 0 │ norm │ tied embedding │
 //                     bucket 0          1         2         3       4         5 = the tail
 //
 // Nothing hides the bucket that is ready last, so it is kept small. A tied parameter is ready last
-// whatever its size: it gets a bucket of its own, so that the others need not wait for it.
+// whatever its size: it gets a bucket of its own, so that the others need not wait for it. So do
+// parameters whose gradients are added up over ranks of other data groups first (ParameterPlace::sum):
+// theirs come last, and lie by name, as on those ranks. What does not count for the norm here
+// (ParameterPlace::counted) shares no bucket with what does.
 //
 // Pure: same input, same layout.
 #pragma once
@@ -42,6 +45,8 @@ struct BucketPlan {
   Dtype dtype = Dtype::f32;             // of the parameters; gradients are f32
   std::vector<std::size_t> parameters;  // by offset
   std::size_t elements = 0;             // with padding
+  int sum = -1;                         // as all its parameters have it
+  bool counted = true;
   bool operator==(const BucketPlan&) const = default;
 };
 

@@ -237,7 +237,7 @@ std::vector<Findings> CudaWorkplace::take_findings(std::size_t count) {
     const GradientFindings& summed = found[2 * bucket + 1];
     if (asked.not_finite != 0) all[bucket].not_finite = asked_[2 * bucket] - asked.not_finite;
     if (summed.not_finite != 0)
-      all[bucket].not_finite_block = asked_[2 * bucket + 1] - summed.not_finite;
+      all[bucket].not_finite_squared = asked_[2 * bucket + 1] - summed.not_finite;
     std::array<std::int64_t, ExactSum::kLimbs> limbs;
     std::copy(std::begin(summed.limbs), std::end(summed.limbs), limbs.begin());
     all[bucket].squares.add_limbs(limbs);

@@ -25,10 +25,12 @@ void put_carries_away(std::array<std::int64_t, ExactSum::kLimbs>& limbs) {
 
 void ExactSum::add(double x) {
   if (x == 0) return;
-  const auto place = reduce::limb_parts(std::bit_cast<std::uint64_t>(x));
+  const auto place = reduce::limb_parts(std::bit_cast<std::uint64_t>(std::fabs(x)));
   TUTTI_CHECK(place.limb >= 0 && place.limb + 2 < static_cast<int>(kLimbs));
-  for (std::size_t i = 0; i < 3; ++i)
-    limbs_[static_cast<std::size_t>(place.limb) + i] += static_cast<std::int64_t>(place.parts[i]);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto part = static_cast<std::int64_t>(place.parts[i]);
+    limbs_[static_cast<std::size_t>(place.limb) + i] += x < 0 ? -part : part;
+  }
   if (++pending_ < kCarryEvery) return;
   put_carries_away(limbs_);
   pending_ = 0;

@@ -1,11 +1,9 @@
 // The processor that this program runs on.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/clock.hpp"
-#include "train/bucket_layout.hpp"
 #include "train/workplace.hpp"
 
 namespace tutti::train {
@@ -74,17 +72,16 @@ class HostWorkplace final : public Workplace {
 
 void HostWorkplace::sum_squares(std::size_t bucket, const float* values, std::size_t count) {
   Findings& findings = findings_of(bucket);
-  constexpr std::size_t kChunk = 64 * kBlock;
-  double sums[kChunk / kBlock];
-  for (std::size_t at = 0; at < count; at += kChunk) {
-    const std::size_t some = std::min(kChunk, count - at);
-    block_squares(values + at, some, sums);
-    for (std::size_t block = 0; block < (some + kBlock - 1) / kBlock; ++block) {
-      if (std::isfinite(sums[block]))
-        findings.squares.add(sums[block]);
-      else if (!findings.not_finite_block)
-        findings.not_finite_block = at + block * kBlock;
+  for (std::size_t at = 0; at < count; at += kMostSquares) {
+    const std::size_t some = std::min(kMostSquares, count - at);
+    double sums[2];
+    if (square_sums(values + at, some, sums)) {
+      for (const double sum : sums) findings.squares.add(sum);
+      continue;
     }
+    add_squares(values + at, some, findings.squares);
+    const std::size_t bad = first_not_finite(values + at, some);
+    if (bad < some && !findings.not_finite_squared) findings.not_finite_squared = at + bad;
   }
 }
 

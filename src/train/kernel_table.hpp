@@ -14,7 +14,7 @@ struct UpdateKernels {
   decltype(&train::narrow) narrow;
   decltype(&train::widen) widen;
   decltype(&train::first_not_finite) first_not_finite;
-  decltype(&train::block_squares) block_squares;
+  decltype(&train::square_sums) square_sums;
 };
 
 // Null when this build has no code for the level; does not ask the processor.

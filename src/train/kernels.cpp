@@ -1,6 +1,8 @@
 // Picks the kernels that this processor runs best, by the level that reduce finds.
 #include "train/kernels.hpp"
 
+#include <cmath>
+
 #include "core/check.hpp"
 #include "train/kernel_table.hpp"
 
@@ -52,8 +54,13 @@ std::size_t first_not_finite(const float* values, std::size_t count) {
   return best().first_not_finite(values, count);
 }
 
-void block_squares(const float* values, std::size_t count, double* sums) {
-  best().block_squares(values, count, sums);
+bool square_sums(const float* values, std::size_t count, double* high_low) {
+  return best().square_sums(values, count, high_low);
+}
+
+void add_squares(const float* values, std::size_t count, ExactSum& sum) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::isfinite(values[i])) sum.add(double{values[i]} * double{values[i]});
 }
 
 }  // namespace tutti::train

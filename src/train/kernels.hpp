@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "reduce/update_formulas.hpp"
+#include "train/exact_sum.hpp"
 
 namespace tutti::train {
 
@@ -31,9 +32,12 @@ void widen(const std::uint16_t* from, float* to, std::size_t count);
 // The index of the first element that is NaN or infinite; count when there is none.
 std::size_t first_not_finite(const float* values, std::size_t count);
 
-// Σ x² of each block of 64 elements, in f64 and in one fixed order that does not depend on the vector
-// width; `sums` has ⌈count/64⌉ places. Not finite exactly where an element is not.
-void block_squares(const float* values, std::size_t count, double* sums);
+// Σ x² of at most kMostSquares elements, exactly: the two numbers in `high_low` add up to it. False where
+// it does not fit into two f64, because elements differ by a factor of 2^19 and more, or is not finite.
+inline constexpr std::size_t kMostSquares = 1024;
+bool square_sums(const float* values, std::size_t count, double* high_low);
+// The same of any numbers, one by one; those that are not finite are left out.
+void add_squares(const float* values, std::size_t count, ExactSum& sum);
 
 // The same, one element at a time in plain code: what the fast ones are tested against.
 namespace reference {
@@ -44,7 +48,6 @@ void sgd(const SgdFactors& factors, float* weights, const float* gradient, float
 void narrow(const float* from, std::uint16_t* to, std::size_t count);
 void widen(const std::uint16_t* from, float* to, std::size_t count);
 std::size_t first_not_finite(const float* values, std::size_t count);
-void block_squares(const float* values, std::size_t count, double* sums);
 }  // namespace reference
 
 }  // namespace tutti::train

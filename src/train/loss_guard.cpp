@@ -18,7 +18,8 @@ constexpr double kSpike = 10;           // times that
 // Where a model is cut over ranks, a rank's number alone does not say who it is.
 std::string data_group_of(const Fault& fault) {
   if (fault.data_group < 0) return "";
-  return fmt::format(" of the data group that rank {} of the norm group is in", fault.data_group);
+  if (!fault.part.empty()) return fmt::format(" of the data group of {}", fault.part);
+  return fmt::format(" of the data group that rank {} of everyone is in", fault.data_group);
 }
 
 // "rank 2: gradient of 'decoder.weight' (bucket 3)"

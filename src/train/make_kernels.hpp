@@ -171,16 +171,9 @@ std::size_t first_not_finite(const float* values, std::size_t count) {
   return at;
 }
 
-// A block is eight rows of eight; each column is a partial sum, whatever number of vectors holds the
-// eight. Columns are then added j and j + 4, j and j + 2, 0 and 1.
-//
-//   x0  x1  x2  x3  x4  x5  x6  x7        ↓ added downwards, one row after the other
-//   x8  x9  …
-constexpr std::size_t kBlock = 64;
-constexpr std::size_t kColumns = 8;
 using Doubles = Vector<double>;
+using DoubleBits = Vector<std::uint64_t>;
 constexpr std::size_t kDoubles = kVectorBytes / sizeof(double);
-constexpr std::size_t kParts = kColumns / kDoubles;
 
 // g++ 12 makes two halves of the general form's conversion for AVX-512.
 TUTTI_INLINE Doubles to_doubles(HalfVector<float> x) {
@@ -191,53 +184,92 @@ TUTTI_INLINE Doubles to_doubles(HalfVector<float> x) {
 #endif
 }
 
-TUTTI_INLINE double add_lanes(Doubles x) {
-#if defined(__AVX512F__)
-  const auto four =
-      __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
-#else
-  const auto four = x;
-#endif
-#if defined(__AVX2__)
-  const auto two =
-      __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
-#else
-  const auto two = four;
-#endif
-  return two[0] + two[1];
+TUTTI_INLINE std::int32_t largest_magnitude(const float* values, std::size_t count) {
+  Magnitudes largest{};
+  in_pieces(
+      count, [&](std::size_t at, auto piece) __attribute__((always_inline)) {
+        const auto x = as<Magnitudes>(piece.load(values + at)) & 0x7fffffff;
+        largest = x > largest ? x : largest;
+      });
+  std::int32_t top = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) top = largest[i] > top ? largest[i] : top;
+  return top;
 }
 
-TUTTI_INLINE double squares_of_block(const float* values) {
-  Doubles columns[kParts] = {};
-#pragma GCC unroll 8
-  for (std::size_t row = 0; row < kBlock / kColumns; ++row)
+// One of many sums that begin at `base`, so large that what is added is rounded to a multiple of its last
+// bit, always the same: then sums are exact, in any order, and what was cut off is known exactly, too.
+struct GridSum {
+  Doubles sum;
+  // Returns what was cut off.
+  TUTTI_INLINE Doubles add(Doubles x) {
+    const Doubles next = sum + x;
+    const Doubles rest = x - (next - sum);
+    sum = next;
+    return rest;
+  }
+};
+
+// Squares have 48 bits. With E the exponent of the largest, the sum of 1024 is below 2^(E+11): its upper 53
+// bits are a sum on the grid 2^(E−42). What that cuts off is at most 2^(E−43) each and goes to the grid
+// 2^(E−85). Bits below that are those of elements that are less than 2^-19 of the largest.
+//
+//   E+11        E−42         E−85
+//     [  53 bits  ]
+//                 [  53 bits, signed  ]
+constexpr int kHighBase = 10;  // a base has the exponent of its grid's last bit, and 52 more
+constexpr int kLowBase = -33;
+constexpr std::size_t kSums = 4;  // at once: an addition takes four cycles
+
+TUTTI_INLINE double three_halves(std::uint64_t exponent) {  // biased
+  return as<double>(exponent << 52 | std::uint64_t{1} << 51);
+}
+
+TUTTI_INLINE double add_above(const GridSum (&sums)[kSums], double base) {
+  double total = 0;
+  for (const GridSum& one : sums)
+    for (std::size_t i = 0; i < kDoubles; ++i) total += one.sum[i] - base;
+  return total;
+}
+
+bool square_sums(const float* values, std::size_t count, double* high_low) {
+  high_low[0] = high_low[1] = 0;
+  const std::int32_t top = largest_magnitude(values, count);
+  if (top >= kInfinity) return false;
+  if (top == 0) return true;
+  const double largest = as<float>(top);
+  const std::uint64_t exponent = as<std::uint64_t>(largest * largest) >> 52;
+  const double high_base = three_halves(exponent + kHighBase);
+  const double low_base = three_halves(exponent + kLowBase);
+  GridSum high[kSums], low[kSums];
+  for (std::size_t i = 0; i < kSums; ++i) high[i].sum = Doubles{} + high_base;
+  for (std::size_t i = 0; i < kSums; ++i) low[i].sum = Doubles{} + low_base;
+  DoubleBits lost{};
+  const auto add_strip = [&](const float* from) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (std::size_t part = 0; part < kParts; ++part) {
-      const auto* from = values + row * kColumns + part * kDoubles;
-      const Doubles x =
-          to_doubles(reduce::load<HalfVector<float>>(reinterpret_cast<const char*>(from)));
-      columns[part] += x * x;
+    for (std::size_t i = 0; i < kSums; ++i) {
+      const Doubles x = to_doubles(
+          reduce::load<HalfVector<float>>(reinterpret_cast<const char*>(from + i * kDoubles)));
+      const Doubles rest = low[i].add(high[i].add(x * x));
+      lost |= as<DoubleBits>(rest) << 1;  // without the sign: there is a zero below zero
     }
-#pragma GCC unroll 2
-  for (std::size_t half = kParts / 2; half != 0; half /= 2)
-#pragma GCC unroll 2
-    for (std::size_t part = 0; part < half; ++part) columns[part] += columns[part + half];
-  const double sum = add_lanes(columns[0]);
-  return sum == sum ? sum : __builtin_nan("");
-}
-
-// Zeros that fill up the last block add nothing: all sums are ≥ 0.
-void block_squares(const float* values, std::size_t count, double* sums) {
+  };
+  constexpr std::size_t kStrip = kSums * kDoubles;
   std::size_t at = 0;
-  for (; count - at >= kBlock; at += kBlock) *sums++ = squares_of_block(values + at);
-  if (at == count) return;
-  float last[kBlock] = {};
-  __builtin_memcpy(last, values + at, (count - at) * sizeof(float));
-  *sums = squares_of_block(last);
+  for (; count - at >= kStrip; at += kStrip) add_strip(values + at);
+  if (at < count) {
+    float last[kStrip] = {};
+    __builtin_memcpy(last, values + at, (count - at) * sizeof(float));
+    add_strip(last);
+  }
+  for (std::size_t i = 0; i < kDoubles; ++i)
+    if (lost[i] != 0) return false;
+  high_low[0] = add_above(high, high_base);
+  high_low[1] = add_above(low, low_base);
+  return true;
 }
 
 constexpr UpdateKernels make_kernels() {
-  return {adamw, sgd, narrow, widen, first_not_finite, block_squares};
+  return {adamw, sgd, narrow, widen, first_not_finite, square_sums};
 }
 
 }  // namespace

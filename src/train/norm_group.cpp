@@ -23,20 +23,6 @@ Result<std::uint64_t> share_key(Group& data) {
   return key;
 }
 
-// Replicas that sum other norms would clip differently and drift apart.
-Status compare_within(Group& data, std::vector<std::uint64_t> keys) {
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  Digest digest;
-  digest.add(keys.data(), keys.size() * sizeof keys[0]);
-  const auto others = ranks_that_differ(data, digest.value());
-  if (!others.ok()) return others.status();
-  if (others->empty()) return {};
-  return {Code::mismatch, fmt::format("the norm group of rank {} holds other data groups than that "
-                                      "of rank 0 does; replicas must sum the norm of one model",
-                                      others->front())};
-}
-
 // A name may have any letters: its length stands before it.
 std::string text_of(const std::vector<Fault>& faults) {
   std::string text;
@@ -66,22 +52,32 @@ Status append_faults(std::string_view text, int data_group, std::vector<Fault>& 
 
 }  // namespace
 
-Result<std::unique_ptr<NormGroup>> NormGroup::create(Group& data, Group& norm) {
+Result<std::unique_ptr<NormGroup>> NormGroup::create(Group& data, Group& everyone,
+                                                     const std::string& part) {
   const auto key = share_key(data);
   if (!key.ok()) return key.status();
-  std::vector<std::uint64_t> keys(static_cast<std::size_t>(norm.size()));
-  Status status = norm.all_gather(ConstBuffer::of(&*key, 1), Buffer::of(keys));
-  if (!status.ok()) return status.annotate("norm group");
-  if (status = agree(norm, compare_within(data, keys)); !status.ok()) return status;
-  if (std::count(keys.begin(), keys.end(), *key) == norm.size())
-    return std::unique_ptr<NormGroup>();
-  auto group = norm.duplicate({norm.name() + "/norm", ReductionOrder::rank, Urgency::urgent});
+  std::vector<std::uint64_t> keys(static_cast<std::size_t>(everyone.size()));
+  Status status = everyone.all_gather(ConstBuffer::of(&*key, 1), Buffer::of(keys));
+  if (!status.ok()) return status.annotate("Groups::everyone");
+  const auto found = std::count(keys.begin(), keys.end(), *key);
+  if (found != data.size())
+    status = {Code::invalid_argument,
+              fmt::format("Groups::everyone holds {} of the {} ranks of this rank's data group; it "
+                          "must hold all ranks of all of them",
+                          found, data.size())};
+  if (status = agree(everyone, status); !status.ok()) return status;
+  if (found == everyone.size()) return std::unique_ptr<NormGroup>();
+  auto parts = exchange_texts(everyone, part);
+  if (!parts.ok()) return parts.status();
+  auto group =
+      everyone.duplicate({everyone.name() + "/norm", ReductionOrder::rank, Urgency::urgent});
   if (!group.ok()) return group.status();
-  return std::unique_ptr<NormGroup>(new NormGroup(*std::move(group), keys));
+  return std::unique_ptr<NormGroup>(new NormGroup(*std::move(group), keys, *std::move(parts)));
 }
 
-NormGroup::NormGroup(std::shared_ptr<Group> group, const std::vector<std::uint64_t>& keys)
-    : group_(std::move(group)) {
+NormGroup::NormGroup(std::shared_ptr<Group> group, const std::vector<std::uint64_t>& keys,
+                     std::vector<std::string> parts)
+    : group_(std::move(group)), parts_(std::move(parts)) {
   std::unordered_map<std::uint64_t, std::size_t> known;
   for (int rank = 0; rank < group_->size(); ++rank)
     if (known.emplace(keys[static_cast<std::size_t>(rank)], speakers_.size()).second)
@@ -110,14 +106,19 @@ double NormGroup::norm_squared() const {
   return ExactSum::from_limbs(limbs).value();
 }
 
+std::string NormGroup::name_of(std::size_t data_group) const {
+  const int speaker = speakers_[data_group];
+  const std::string& part = parts_[static_cast<std::size_t>(speaker)];
+  return fmt::format("the data group of rank {}{}", speaker, part.empty() ? "" : " (" + part + ")");
+}
+
 Status NormGroup::check_tokens() const {
   for (std::size_t i = 1; i < speakers_.size(); ++i)
     if (words_[kFirstTokens + i] != words_[kFirstTokens])
-      return {
-          Code::mismatch,
-          fmt::format("the data group of rank {} of the norm group has {} tokens in this step, "
-                      "and that of rank {} has {}: all parts of a model must see one batch",
-                      speakers_[0], words_[kFirstTokens], speakers_[i], words_[kFirstTokens + i])};
+      return {Code::mismatch,
+              fmt::format("{} has {} tokens in this step, and {} has {}: all parts of a model must "
+                          "see one batch",
+                          name_of(0), words_[kFirstTokens], name_of(i), words_[kFirstTokens + i])};
   return {};
 }
 
@@ -129,6 +130,7 @@ Result<std::vector<Fault>> NormGroup::faults(const std::vector<Fault>& mine) {
     if (!text.ok()) return text.status();
     if (Status status = append_faults(*text, speakers_[i], all); !status.ok()) return status;
   }
+  for (Fault& fault : all) fault.part = parts_[static_cast<std::size_t>(fault.data_group)];
   return all;
 }
 

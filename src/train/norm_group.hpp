@@ -4,11 +4,10 @@
 // it. The norm that clips is that of the whole model's gradient; what is wrong in one part skips
 // the step in all of them.
 //
-//      data groups          norm groups
-//      {0 2}   {1 3}        {0 1 2 3}  or  {0 1} and {2 3}
+//      data groups {0 2} and {1 3}        everyone {0 1 2 3}
 //
-// Each data group counts once, however many of its ranks are in the norm group, so both ways of
-// drawing it give the same sum. Tokens must agree: every part sees the same batch.
+// Each data group counts once: its lowest rank among everyone speaks for it. Tokens must agree: every
+// part sees the same batch.
 #pragma once
 
 #include <memory>
@@ -22,11 +21,12 @@ namespace tutti::train {
 
 class NormGroup {
  public:
-  // Collective on both groups. Null when the norm group holds ranks of this data group alone: then
-  // there is nothing to add. mismatch names a rank whose norm group holds other data groups than
-  // rank 0's does.
-  static Result<std::unique_ptr<NormGroup>> create(Group& data, Group& norm);
+  // Collective on both groups. Null when everyone is this data group: then there is nothing to add.
+  // invalid_argument: not all ranks of some data group are among everyone. `part`: Groups::part.
+  static Result<std::unique_ptr<NormGroup>> create(Group& data, Group& everyone,
+                                                   const std::string& part);
 
+  Group& group() const { return *group_; }
   // Collective: what this rank's data group has agreed on. The memory is this object's.
   Work start(const ExactSum& norm, std::int64_t tokens, bool has_faults, bool stop);
   std::size_t bytes() const noexcept { return words_.size() * sizeof(std::int64_t); }
@@ -41,11 +41,14 @@ class NormGroup {
   Result<std::vector<Fault>> faults(const std::vector<Fault>& mine);
 
  private:
-  NormGroup(std::shared_ptr<Group> group, const std::vector<std::uint64_t>& keys);
+  NormGroup(std::shared_ptr<Group> group, const std::vector<std::uint64_t>& keys,
+            std::vector<std::string> parts);
+  std::string name_of(std::size_t data_group) const;
 
   std::shared_ptr<Group> group_;
-  std::vector<int> speakers_;  // the lowest rank of each data group
-  std::size_t mine_ = 0;       // this rank's data group
+  std::vector<int> speakers_;       // the lowest rank of each data group
+  std::vector<std::string> parts_;  // what each of them is called, by rank; perhaps nothing
+  std::size_t mine_ = 0;            // this rank's data group
   // [ norm limbs | tokens of each data group | whether it has faults | how many want to stop ]
   std::vector<std::int64_t> words_;
 };

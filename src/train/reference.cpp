@@ -1,6 +1,5 @@
 // The update's arithmetic in the plainest words. No formula is shared with the vector kernels, so
 // that a mistake in one shows against the other.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -53,19 +52,6 @@ std::size_t first_not_finite(const float* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (!std::isfinite(values[i])) return i;
   return count;
-}
-
-void block_squares(const float* values, std::size_t count, double* sums) {
-  for (std::size_t first = 0; first < count; first += 64) {
-    double column[8] = {};
-    for (std::size_t i = first; i < std::min(count, first + 64); ++i) {
-      const double x = values[i];
-      column[i % 8] += x * x;
-    }
-    const double even = (column[0] + column[4]) + (column[2] + column[6]);
-    const double odd = (column[1] + column[5]) + (column[3] + column[7]);
-    *sums++ = canonical(even + odd);
-  }
 }
 
 }  // namespace tutti::train::reference

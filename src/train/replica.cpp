@@ -20,9 +20,34 @@ Status check_options(const DataParallelOptions& options) {
     return wrong(
         "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
   if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
+  if (options.reduction_order == ReductionOrder::any)
+    return wrong(
+        "reduction_order must be rank or tree: any promises no bits from one mode to another");
   if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
   if (options.stream && options.device == Device::cpu)
     return wrong("stream: a stream of a GPU needs device = cuda");
+  return {};
+}
+
+Status check_sums(const std::vector<Parameter>& parameters,
+                  const std::vector<std::shared_ptr<Group>>& sums) {
+  std::vector<const Parameter*> first(sums.size(), nullptr);
+  for (const Parameter& parameter : parameters) {
+    const int sum = parameter.place.sum;
+    if (sum < 0) continue;
+    const auto index = static_cast<std::size_t>(sum);
+    if (index >= sums.size() || !sums[index])
+      return wrong(
+          fmt::format("the gradient of parameter {} is to be added up over sums[{}], and "
+                      "there is no such group",
+                      parameter.name, sum));
+    if (first[index] == nullptr) first[index] = &parameter;
+    if (first[index]->place.counted != parameter.place.counted)
+      return wrong(
+          fmt::format("of parameters {} and {}, both of sums[{}], one counts here and the "
+                      "other does not; a data group counts all of them or none",
+                      first[index]->name, parameter.name, sum));
+  }
   return {};
 }
 
@@ -40,6 +65,7 @@ Status check_parameters(const std::vector<Parameter>& parameters, std::size_t gr
     if (parameter.group < 0 || static_cast<std::size_t>(parameter.group) >= groups)
       return wrong(fmt::format("parameter {} is in group {}, but there are {}", parameter.name,
                                parameter.group, groups));
+    if (Status status = check_place(parameter); !status.ok()) return status;
   }
   return {};
 }
@@ -54,10 +80,15 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
     digest.add_number(static_cast<std::int64_t>(parameter.value.dtype));
     digest.add_number(parameter.frozen * 2 + (parameter.aliases.empty() ? 0 : 1));
     digest.add_number(parameter.group);
+    const TensorBox box = box_of(parameter);
+    for (const auto* numbers : {&box.whole, &box.first, &box.extent})
+      for (const std::int64_t number : *numbers) digest.add_number(number);
+    digest.add_number(parameter.place.sum * 2 + parameter.place.counted);
   }
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
                     16 * options.buddy + 32 * static_cast<int>(options.device));
+  digest.add_number(static_cast<std::int64_t>(options.reduction_order));
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -66,12 +97,6 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
              options.optimizer);
   for (const std::string& name : options.order_hint) digest.add_text(name);
   return digest.value();
-}
-
-// Null where the norm is the data group's own.
-Result<std::unique_ptr<NormGroup>> make_norm_group(Group& data, const Groups& groups) {
-  if (!groups.norm || groups.norm == groups.data) return std::unique_ptr<NormGroup>();
-  return NormGroup::create(data, *groups.norm);
 }
 
 }  // namespace
@@ -86,8 +111,8 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
   return "?";
 }
 
-GroupSpec bucket_group_of(const Group& data) {
-  return {data.name() + "/buckets", ReductionOrder::rank, Urgency::bulk};
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order) {
+  return {data.name() + "/buckets", order, Urgency::bulk};
 }
 
 Status DataParallel::read(const ConstBuffer& view, void* to) {
@@ -99,6 +124,29 @@ Status DataParallel::write(const Buffer& view, const void* from) {
   return {};
 }
 
+Result<ReplicaGroups> ReplicaGroups::create(const Groups& groups,
+                                            const std::vector<Parameter>& parameters,
+                                            ReductionOrder order) {
+  ReplicaGroups made;
+  auto data = groups.data->duplicate(bucket_group_of(*groups.data, order));
+  if (!data.ok()) return data.status();
+  made.data = *std::move(data);
+  if (groups.everyone && groups.everyone != groups.data) {
+    auto norm = NormGroup::create(*made.data, *groups.everyone, groups.part);
+    if (!norm.ok()) return norm.status();
+    made.norm = *std::move(norm);
+  }
+  for (std::size_t i = 0; i < groups.sums.size(); ++i) {
+    made.sums.emplace_back();
+    if (!groups.sums[i]) continue;
+    auto sum =
+        SumGroup::create(*groups.sums[i], parameters, static_cast<int>(i), made.data->size());
+    if (!sum.ok()) return sum.status();
+    made.sums.back() = *std::move(sum);
+  }
+  return made;
+}
+
 Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
                                                            std::vector<Parameter> parameters,
                                                            DataParallelOptions options) {
@@ -106,22 +154,23 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
   if (Status status = check_options(options); !status.ok()) return status;
   if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
     return status;
-  auto group = groups.data->duplicate(bucket_group_of(*groups.data));
-  if (!group.ok()) return group.status();
-  auto norm = make_norm_group(**group, groups);
-  if (!norm.ok()) return norm.status();
-  auto replica = std::make_unique<Replica>(*std::move(group), *std::move(norm),
-                                           std::move(parameters), std::move(options));
+  if (Status status = check_sums(parameters, groups.sums); !status.ok()) return status;
+  auto own = ReplicaGroups::create(groups, parameters, options.reduction_order);
+  if (!own.ok()) return own.status();
+  auto replica =
+      std::make_unique<Replica>(*std::move(own), std::move(parameters), std::move(options));
   if (Status status = replica->start(); !status.ok()) return status;
   return std::unique_ptr<DataParallel>(std::move(replica));
 }
 
-Replica::Replica(std::shared_ptr<Group> group, std::unique_ptr<NormGroup> norm,
-                 std::vector<Parameter> parameters, DataParallelOptions options)
-    : group_(std::move(group)),
-      norm_group_(std::move(norm)),
+Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
+                 DataParallelOptions options)
+    : group_(std::move(groups.data)),
+      norm_group_(std::move(groups.norm)),
+      sum_groups_(std::move(groups.sums)),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
+      calls_(options_.pipelined),
       counts_(parameters_.size()),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
@@ -135,7 +184,8 @@ Replica::~Replica() { settle_everything(); }
 
 void Replica::settle_everything() {
   for (const auto& bucket : buckets_)
-    for (Pending* pending : {&bucket->reduction, &bucket->gather}) (void)pending->work.wait().ok();
+    for (Pending* pending : {&bucket->sum, &bucket->reduction, &bucket->gather})
+      (void)pending->work.wait().ok();
   (void)watch_.settle().ok();
   if (workplace_->device() != Device::cpu) workplace_->synchronize();
 }
@@ -161,13 +211,16 @@ Status Replica::start() {
   auto buckets = make_buckets(*group_, layout_);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
+  expect_gradients();
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index] && parameters_[index].count() > 0)
       workplace_->copy(parameter(index).data, parameters_[index].value.data,
                        parameters_[index].value.bytes());
   if (Status status = broadcast_weights(); !status.ok()) return status;
   workplace_->synchronize();  // their own memory may go now
-  return workplace_->status();
+  if (Status status = workplace_->status(); !status.ok() || !norm_group_) return status;
+  // Whether the places make up a model is better said now than in the first checkpoint.
+  return exchange_holdings(*this).status();
 }
 
 Status Replica::agree(Group& group, const DataParallelOptions& options) const {

@@ -7,8 +7,8 @@
 //     first time: rank 0's order becomes the layout ─────────────────┘           │
 //     rest of the reductions, control all_reduce, update, gathers ───────────────┘
 //
-// Sequence on the wire, the same on all ranks: reductions by bucket number, the control all_reduce,
-// gathers in the order of forward. Files: replica.cpp (making, views), replica_order.cpp (learning),
+// Sequence on the wire, the same on all ranks of the data group: reductions by bucket number, the control
+// all_reduce, gathers in the order of forward. Buckets that are added up over a sum group first come last. Files: replica.cpp (making, views), replica_order.cpp (learning),
 // replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
 // (checkpoints, hashes), replica_recover.cpp (going on without a lost rank, and with it again).
 #pragma once
@@ -24,8 +24,10 @@
 #include "train/control.hpp"
 #include "train/digest.hpp"
 #include "train/gradient_counts.hpp"
+#include "train/holdings.hpp"
 #include "train/norm_group.hpp"
 #include "train/stopwatch.hpp"
+#include "train/sum_group.hpp"
 #include "train/update.hpp"
 #include "train/workplace.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -33,13 +35,21 @@
 namespace tutti::train {
 
 // Of the copy that carries the buckets.
-GroupSpec bucket_group_of(const Group& data);
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order);
+
+// The layer's own copies of train::Groups.
+struct ReplicaGroups {
+  static Result<ReplicaGroups> create(const Groups& groups,
+                                      const std::vector<Parameter>& parameters,
+                                      ReductionOrder order);
+  std::shared_ptr<Group> data;
+  std::unique_ptr<NormGroup> norm;              // null where everyone is the data group
+  std::vector<std::unique_ptr<SumGroup>> sums;  // null where this rank is in none
+};
 
 class Replica final : public DataParallel {
  public:
-  // `norm` is null where the norm is the data group's own.
-  Replica(std::shared_ptr<Group> group, std::unique_ptr<NormGroup> norm,
-          std::vector<Parameter> parameters, DataParallelOptions options);
+  Replica(ReplicaGroups groups, std::vector<Parameter> parameters, DataParallelOptions options);
   ~Replica() override;
   // Collective: memory, and rank 0's weights.
   Status start();
@@ -47,6 +57,7 @@ class Replica final : public DataParallel {
   const std::vector<Parameter>& parameters() const override { return parameters_; }
   const DataParallelOptions& options() const override { return options_; }
   Group& group() const override { return *group_; }
+  Group& everyone() const override { return norm_group_ ? norm_group_->group() : *group_; }
   Buffer parameter(std::size_t index) const override;
   Buffer gradient(std::size_t index) const override;
   void on_layout(std::function<void()> callback) override { on_layout_ = std::move(callback); }
@@ -57,6 +68,8 @@ class Replica final : public DataParallel {
   Status begin_micro_batch(bool last) override;
   Status need(std::size_t index) override;
   void begin_backward() override;
+  void begin_backward(bool last) override;
+  void end_forward() override { watch_.end_forward(); }
   void ready(std::size_t index) override;
   Status end_backward() override;
   Result<StepReport> step(const StepInput& input) override;
@@ -74,6 +87,7 @@ class Replica final : public DataParallel {
     return list_buffers_ ? list_buffers_() : std::vector<ModuleBuffer>();
   }
   std::vector<StatePiece> state() override;
+  std::vector<StatePiece> weights() override;
   Status read(const ConstBuffer& view, void* to) override;
   Status write(const Buffer& view, const void* from) override;
   MemoryUse memory() const override;
@@ -111,14 +125,21 @@ class Replica final : public DataParallel {
 
   // ---- replica_pass.cpp
   void expect_gradients();
+  Status end_passes();
   Status await_gather(Bucket& bucket);
   void set_open(std::size_t index, bool open);
   Status take_gradient(std::size_t index);
   void launch_reduction(std::size_t bucket);
+  void launch_sum(std::size_t bucket);
+  void look_at_gradients(std::size_t bucket);
   void launch_reductions_that_are_ready();
   void launch_all_reductions();
+  std::size_t first_sum() const;  // of the buckets
+  std::size_t next_sum() const { return first_sum() + sums_launched_; }
 
   // ---- replica_step.cpp
+  Status complete_reductions(ExactSum& norm);
+  Status await_sums();
   Status await_reductions(ExactSum& norm);
   void take_findings(ExactSum& norm);
   Status exchange_control(const StepInput& input, const ExactSum& norm);
@@ -162,10 +183,16 @@ class Replica final : public DataParallel {
                    std::int64_t step);
 
   // ---- replica_state.cpp
+  std::vector<std::size_t> by_name() const;
+  void add_values(std::size_t index, Digest& digest);
   Digest::Value digest_of_weights();
+  Result<Digest::Value> digest_of_the_whole();
+  Status read_pieces(const std::vector<const StatePiece*>& pieces, std::vector<std::byte>& bytes);
+  Status compare_data_groups();
 
   std::shared_ptr<Group> group_;
   std::unique_ptr<NormGroup> norm_group_;
+  std::vector<std::unique_ptr<SumGroup>> sum_groups_;
   std::shared_ptr<Workplace> workplace_ = make_host_workplace();  // until start() has made its own
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
@@ -193,6 +220,7 @@ class Replica final : public DataParallel {
   std::vector<std::int64_t> steps_;
   std::int64_t number_ = 0;  // of the last step that is over
   std::size_t next_ = 0;     // bucket whose reduction is launched next
+  std::size_t sums_launched_ = 0;
 };
 
 }  // namespace tutti::train

@@ -34,7 +34,9 @@ Status Replica::learn_order() {
     layout_ = std::move(layout);
     return {};
   }
-  return move_to(std::move(layout));
+  Status status = move_to(std::move(layout));
+  expect_gradients();
+  return status;
 }
 
 Result<Order> Replica::share_order(Group& group, const Order& mine) const {

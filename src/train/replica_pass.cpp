@@ -13,7 +13,6 @@ Status Replica::begin_micro_batch(bool last) {
   if (!status_.ok()) return status_;
   if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
   watch_.begin_micro_batch();
-  expect_gradients();
   // Nobody will ask for these.
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout_.place[index] || asked_[index]) continue;
@@ -29,8 +28,16 @@ void Replica::set_open(std::size_t index, bool open) {
   if (on_gate_) on_gate_(index, open);
 }
 
+std::size_t Replica::first_sum() const {
+  const auto& buckets = layout_.buckets;
+  return static_cast<std::size_t>(
+      std::find_if(buckets.begin(), buckets.end(), [](const auto& plan) { return plan.sum >= 0; }) -
+      buckets.begin());
+}
+
 void Replica::expect_gradients() {
-  next_ = 0;
+  counts_.begin_step();
+  next_ = sums_launched_ = 0;
   for (const auto& bucket : buckets_) {
     bucket->missing = static_cast<std::size_t>(
         std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
@@ -70,8 +77,13 @@ void Replica::begin_backward() {
   if (!status_.ok()) return;
   if (Status status = calls_.begin_backward(); !status.ok()) return (void)fail(status);
   watch_.begin_backward();
-  counts_.begin_backward();
   seen_order_.backward.clear();
+}
+
+void Replica::begin_backward(bool last) {
+  if (!status_.ok()) return;
+  if (Status status = calls_.begin_backward(last); !status.ok()) return (void)fail(status);
+  watch_.begin_backward();
 }
 
 void Replica::ready(std::size_t index) {
@@ -91,9 +103,9 @@ Status Replica::take_gradient(std::size_t index) {
                         "the last step: forward may have read old values. Call need before it is "
                         "read, or parameters_ready before forward",
                         parameter.name)};
-  if (!used_[index]) control_.set_used(index);
   used_[index] = true;
-  if (learning_) seen_order_.backward.push_back(index);
+  if (learning_ && (calls_.is_last() || !options_.pipelined)) seen_order_.backward.push_back(index);
+  if (!calls_.is_last()) return {};
   const bool complete = counts_.add(index);
   if (parameter.count() == 0) return {};
   if (layout_.place[index]->bucket < next_)
@@ -108,20 +120,45 @@ Status Replica::take_gradient(std::size_t index) {
   return {};
 }
 
+// Buckets with sums are the last ones.
 void Replica::launch_reductions_that_are_ready() {
-  if (!calls_.is_last() || !options_.overlap_grad_reduce) return;
-  while (next_ < buckets_.size() && buckets_[next_]->missing == 0) launch_reduction(next_++);
+  if (!options_.overlap_grad_reduce) return;
+  const auto is_ready = [&](std::size_t index) { return buckets_[index]->missing == 0; };
+  while (next_ < first_sum() && is_ready(next_)) launch_reduction(next_++);
+  while (next_sum() < buckets_.size() && is_ready(next_sum())) launch_sum(next_sum());
 }
 
 void Replica::launch_all_reductions() {
-  while (next_ < buckets_.size()) launch_reduction(next_++);
+  while (next_ < first_sum()) launch_reduction(next_++);
+  while (next_sum() < buckets_.size()) launch_sum(next_sum());
+}
+
+// Added up in place, by all ranks of the sum.
+void Replica::launch_sum(std::size_t index) {
+  ++sums_launched_;
+  Bucket& bucket = *buckets_[index];
+  const Buffer gradients = bucket.gradients();
+  look_at_gradients(index);
+  Group& group = sum_groups_[static_cast<std::size_t>(bucket.plan().sum)]->group();
+  const auto start = [&] {
+    return group.all_reduce_async(gradients, ReduceOp::sum,
+                                  call_on(gradients, bucket.name.c_str()));
+  };
+  watch_.launch(bucket.sum, Stopwatch::Side::workplace, Collective::all_reduce,
+                static_cast<int>(index), gradients.bytes(), start);
+}
+
+// This rank's own, as long as they are.
+void Replica::look_at_gradients(std::size_t index) {
+  if (!options_.check_for_nan) return;
+  const Buffer gradients = buckets_[index]->gradients();
+  workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
 }
 
 void Replica::launch_reduction(std::size_t index) {
   Bucket& bucket = *buckets_[index];
   const Buffer gradients = bucket.gradients();
-  if (options_.check_for_nan)
-    workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
+  if (bucket.plan().sum < 0) look_at_gradients(index);
   const Collective collective =
       options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
   const auto start = [&] {
@@ -139,20 +176,28 @@ Status Replica::end_backward() {
   if (!status_.ok()) return status_;
   if (Status status = calls_.end_backward(); !status.ok()) return fail(status);
   watch_.end_backward();
+  // Other micro-batches' graphs refer to the memory as it lies, and more gradients may come.
+  if (options_.pipelined) return {};
+  if (calls_.is_last()) counts_.learn();
   if (learning_)
     if (Status status = learn_order(); !status.ok()) return fail(status);
   if (!calls_.is_last()) return {};
-  counts_.learn();
   // What did not come is not used by this rank: its zeros are its contribution.
   if (options_.overlap_grad_reduce) launch_all_reductions();
   return {};
 }
 
+// All backwards of a step are over.
+Status Replica::end_passes() {
+  if (!options_.pipelined) return {};
+  counts_.learn();
+  return learning_ ? learn_order() : Status();
+}
+
 Status Replica::discard_gradients() {
   if (!status_.ok()) return status_;
-  launch_all_reductions();
   ExactSum ignored;
-  if (Status status = await_reductions(ignored); !status.ok()) return fail(status);
+  if (Status status = complete_reductions(ignored); !status.ok()) return fail(status);
   if (Status status = parameters_ready(); !status.ok()) return status;
   for (const auto& bucket : buckets_) bucket->zero_gradients();
   end_step(std::nullopt);

@@ -2,12 +2,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "train/agreement.hpp"
 #include "train/replica.hpp"
 
 namespace tutti::train {
+namespace {
+
+// What a tensor's values are in a hash of weights.
+void add_heading(const std::string& name, Dtype dtype, std::size_t count, Digest& digest) {
+  digest.add_text(name);
+  digest.add_text(to_string(dtype));
+  digest.add_number(static_cast<std::int64_t>(count * size_of(dtype)));
+}
+
+}  // namespace
 
 std::vector<StatePiece> Replica::state() {
   learning_ = false;  // whoever holds pieces of the state holds the layout as well
@@ -28,6 +39,22 @@ std::vector<StatePiece> Replica::state() {
       for (std::size_t m = 0; m < names.size(); ++m)
         add(names[m], bucket->moment(static_cast<int>(m)));
     }
+  }
+  return pieces;
+}
+
+// Shards, in every mode. Frozen ones lie outside of buckets: they are the first rank's.
+std::vector<StatePiece> Replica::weights() {
+  std::vector<StatePiece> pieces;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    if (!layout_.place[index]) {
+      if (group_->rank() == 0) pieces.push_back({index, 0, "weight", parameters_[index].value});
+      continue;
+    }
+    const Range whole = range_of(index);
+    const Range part = overlap_of(whole, bucket_of(index).shard());
+    if (part.count > 0)
+      pieces.push_back({index, part.first - whole.first, "weight", bucket_of(index).values(part)});
   }
   return pieces;
 }
@@ -54,8 +81,14 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
 
 Status Replica::adopt_parameters() {
   if (Status status = parameters_ready(); !status.ok()) return status;
-  for (const auto& bucket : buckets_) bucket->widen_values();
-  return {};
+  for (const auto& bucket : buckets_) {
+    const Buffer values = bucket->values();
+    Status status = group_->all_gather(bucket->values(bucket->shard()), values, call_on(values));
+    if (!status.ok()) return fail(status);
+    bucket->widen_values();
+  }
+  if (Status status = broadcast_frozen(*group_); !status.ok()) return fail(status);
+  return workplace_->status();
 }
 
 Status Replica::adopt_state(std::int64_t step) {
@@ -64,33 +97,82 @@ Status Replica::adopt_state(std::int64_t step) {
   return {};
 }
 
-// By name: the order in which a model defines its parameters is no part of its weights.
-Digest::Value Replica::digest_of_weights() {
-  std::vector<std::size_t> by_name(parameters_.size());
-  std::iota(by_name.begin(), by_name.end(), std::size_t{0});
-  std::sort(by_name.begin(), by_name.end(), [&](std::size_t a, std::size_t b) {
+// The order in which a model defines its parameters is no part of its weights.
+std::vector<std::size_t> Replica::by_name() const {
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return parameters_[a].name < parameters_[b].name;
   });
+  return order;
+}
+
+void Replica::add_values(std::size_t index, Digest& digest) {
+  const Buffer values = parameter(index);
+  if (values.device == Device::cpu) return digest.add(values.data, values.bytes());
+  std::vector<std::byte> bytes(values.bytes());
+  workplace_->copy_now(bytes.data(), values.data, values.bytes());
+  digest.add(bytes.data(), bytes.size());
+}
+
+Digest::Value Replica::digest_of_weights() {
   Digest digest;
-  std::vector<std::byte> bytes;
-  for (const std::size_t index : by_name) {
-    const Buffer values = parameter(index);
-    digest.add_text(parameters_[index].name);
-    digest.add_text(to_string(values.dtype));
-    digest.add_number(static_cast<std::int64_t>(values.bytes()));
-    if (values.device == Device::cpu) {
-      digest.add(values.data, values.bytes());
-      continue;
-    }
-    bytes.resize(values.bytes());
-    workplace_->copy_now(bytes.data(), values.data, values.bytes());
-    digest.add(bytes.data(), bytes.size());
+  for (const std::size_t index : by_name()) {
+    add_heading(parameters_[index].name, parameters_[index].value.dtype, parameters_[index].count(),
+                digest);
+    add_values(index, digest);
   }
   return digest.value();
 }
 
+// Tensor by tensor, on rank 0 of everyone.
+Result<Digest::Value> Replica::digest_of_the_whole() {
+  const std::vector<StatePiece> pieces = weights();
+  const auto tensors = exchange_holdings(*this);
+  if (!tensors.ok()) return tensors.status();
+  const bool is_root = everyone().rank() == 0;
+  Digest digest;
+  std::vector<std::byte> mine, whole;
+  for (const HeldTensor& tensor : *tensors) {
+    std::vector<const StatePiece*> parts;
+    for (const StatePiece& piece : pieces)
+      if (parameters_[piece.parameter].name == tensor.name &&
+          parameters_[piece.parameter].place.counted)
+        parts.push_back(&piece);
+    if (Status status = read_pieces(parts, mine); !status.ok()) return status;
+    if (is_root) whole.resize(tensor.count() * size_of(tensor.dtype));
+    Status status = train::collect(everyone(), tensor,
+                                   {mine.data(), mine.size() / size_of(tensor.dtype), tensor.dtype},
+                                   0, {whole.data(), is_root ? tensor.count() : 0, tensor.dtype});
+    if (!status.ok()) return status;
+    if (!is_root) continue;
+    add_heading(tensor.name, tensor.dtype, tensor.count(), digest);
+    digest.add(whole.data(), whole.size());
+  }
+  Digest::Value value = digest.value();
+  Status status = everyone().broadcast(Buffer::of(value), 0);
+  if (!status.ok()) return status;
+  return value;
+}
+
+Status Replica::read_pieces(const std::vector<const StatePiece*>& pieces,
+                            std::vector<std::byte>& bytes) {
+  bytes.clear();
+  for (const StatePiece* piece : pieces) {
+    const std::size_t at = bytes.size();
+    bytes.resize(at + piece->values.bytes());
+    if (Status status = read(piece->values, bytes.data() + at); !status.ok()) return status;
+  }
+  return {};
+}
+
 Result<std::string> Replica::weight_hash() {
   if (Status status = parameters_ready(); !status.ok()) return status;
+  if (norm_group_) {
+    const auto digest = digest_of_the_whole();
+    if (!digest.ok()) return fail(digest.status());
+    return to_hex(*digest);
+  }
   const Digest::Value digest = digest_of_weights();
   if (Status status = workplace_->status(); !status.ok()) return fail(status);
   return to_hex(digest);
@@ -100,11 +182,57 @@ Status Replica::check_weights() {
   if (Status status = parameters_ready(); !status.ok()) return status;
   auto others = ranks_that_differ(*group_, digest_of_weights());
   if (!others.ok()) return fail(others.status());
-  if (others->empty()) return {};
-  return fail(Status(Code::mismatch,
-                     fmt::format("weights differ from rank 0's on rank{} {}; resume from the last "
-                                 "checkpoint",
-                                 others->size() > 1 ? "s" : "", fmt::join(*others, ", "))));
+  Status mine;
+  if (!others->empty())
+    mine = {Code::mismatch,
+            fmt::format("weights differ from rank 0's on rank{} {}; resume from the "
+                        "last checkpoint",
+                        others->size() > 1 ? "s" : "", fmt::join(*others, ", "))};
+  if (norm_group_) {
+    if (Status status = train::agree(everyone(), mine); !status.ok()) return fail(status);
+    mine = compare_data_groups();
+  }
+  return mine.ok() ? mine : fail(mine);
+}
+
+// Boxes that several data groups have: whoever drifts apart there trains another model.
+Status Replica::compare_data_groups() {
+  // Of each parameter: which box of which tensor, and its values.
+  std::string mine;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    Digest which, values;
+    which.add_text(parameters_[index].name);
+    const TensorBox box = box_of(parameters_[index]);
+    for (const auto* numbers : {&box.whole, &box.first, &box.extent})
+      which.add_text(to_text(*numbers));
+    add_values(index, values);
+    for (Digest* digest : {&which, &values}) {
+      const Digest::Value value = digest->value();
+      mine.append(reinterpret_cast<const char*>(value.data()), value.size());
+    }
+  }
+  const auto texts = exchange_texts(everyone(), mine);
+  if (!texts.ok()) return texts.status();
+  constexpr std::size_t kDigest = sizeof(Digest::Value);
+  std::map<std::string_view, std::pair<std::string_view, std::size_t>>
+      here;  // values, and parameter
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string_view pair = std::string_view(mine).substr(2 * kDigest * i, 2 * kDigest);
+    here[pair.substr(0, kDigest)] = {pair.substr(kDigest), i};
+  }
+  Status verdict;
+  for (std::size_t rank = 0; rank < texts->size() && verdict.ok(); ++rank)
+    for (std::size_t at = 0; at < (*texts)[rank].size(); at += 2 * kDigest) {
+      const std::string_view pair = std::string_view((*texts)[rank]).substr(at, 2 * kDigest);
+      const auto same = here.find(pair.substr(0, kDigest));
+      if (same == here.end() || same->second.first == pair.substr(kDigest)) continue;
+      verdict = {
+          Code::mismatch,
+          fmt::format("parameter {} has other values on rank {}, which holds the same part of "
+                      "it; resume from the last checkpoint",
+                      parameters_[same->second.second].name, rank)};
+    }
+  return train::agree(everyone(), verdict);
 }
 
 }  // namespace tutti::train

@@ -11,10 +11,10 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (Status status = calls_.step(); !status.ok()) return fail(status);
   if (input.tokens < 0)
     return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
+  if (Status status = end_passes(); !status.ok()) return fail(status);
   watch_.begin_update();
-  launch_all_reductions();
   ExactSum norm;
-  if (Status status = await_reductions(norm); !status.ok()) return fail(status);
+  if (Status status = complete_reductions(norm); !status.ok()) return fail(status);
   // Before the ranks agree: then all know that each of them has its neighbour's last shard.
   if (buddy_)
     if (Status status = buddy_->finish(); !status.ok()) return fail(status);
@@ -41,8 +41,28 @@ Result<StepReport> Replica::step(const StepInput& input) {
   return report;
 }
 
+Status Replica::complete_reductions(ExactSum& norm) {
+  launch_all_reductions();
+  if (Status status = await_sums(); !status.ok()) return status.annotate("adding up gradients");
+  return await_reductions(norm);
+}
+
+// Then their reductions can go. What a rank of a sum has used counts as used on all of them: they update
+// it alike.
+Status Replica::await_sums() {
+  for (const auto& group : sum_groups_)
+    if (group) group->start_uses(used_);
+  for (; next_ < buckets_.size(); ++next_) {
+    if (Status status = watch_.await(buckets_[next_]->sum); !status.ok()) return status;
+    launch_reduction(next_);
+  }
+  for (const auto& group : sum_groups_)
+    if (Status status = group ? group->take_uses(used_) : Status(); !status.ok()) return status;
+  return {};
+}
+
 // The norm of one bucket is summed while the next is still on its way. Every rank sums its shard, in every
-// mode. Blocks begin at multiples of 64 elements, as parameters and shards do; padding is zero.
+// mode; padding is zero.
 Status Replica::await_reductions(ExactSum& norm) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     if (Status status = watch_.await(buckets_[index]->reduction); !status.ok())
@@ -62,16 +82,17 @@ void Replica::take_findings(ExactSum& norm) {
     if (all[index].not_finite)
       control_.set_gradient_fault(parameter_at(index, *all[index].not_finite), false);
   for (std::size_t index = 0; index < all.size(); ++index) {
-    norm.add_limbs(all[index].squares.limbs());
-    if (const auto block = all[index].not_finite_block)
-      control_.set_gradient_fault(parameter_at(index, buckets_[index]->shard().first + *block),
-                                  true);
+    if (layout_.buckets[index].counted) norm.add_limbs(all[index].squares.limbs());
+    if (const auto bad = all[index].not_finite_squared)
+      control_.set_gradient_fault(parameter_at(index, buckets_[index]->shard().first + *bad), true);
   }
 }
 
 Status Replica::exchange_control(const StepInput& input, const ExactSum& norm) {
   control_.set_norm(norm);
   control_.set_tokens(input.tokens);
+  for (std::size_t index = 0; index < used_.size(); ++index)
+    if (used_[index]) control_.set_used(index);
   if (!input.loss_is_finite) control_.set_loss_fault();
   if (input.stop) control_.set_stop();
   if (input.meet) control_.set_meet();

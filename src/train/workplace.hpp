@@ -47,9 +47,9 @@ struct UpdateArrays {
 
 // What was found out about the gradients of one bucket in this step.
 struct Findings {
-  std::optional<std::size_t> not_finite;        // of those asked about: the first element
-  ExactSum squares;                             // of those that were summed
-  std::optional<std::size_t> not_finite_block;  // where the first block begins that is not in it
+  std::optional<std::size_t> not_finite;          // of those asked about: the first element
+  ExactSum squares;                               // of those that were summed and are finite
+  std::optional<std::size_t> not_finite_squared;  // the first of them that is not
 };
 
 class Workplace {

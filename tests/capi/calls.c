@@ -208,6 +208,32 @@ static void remember(const tutti_status* status, void* context) {
   *(tutti_code*)context = tutti_status_code(status);
 }
 
+/* What comes round on one group is added up on another; nobody waits in between. */
+static void check_after(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int sent = rank + 1, come = 0;
+  tutti_group* sums = NULL;
+  const tutti_work* works[3] = {NULL, NULL, NULL};
+  tutti_call_options options = TUTTI_CALL_OPTIONS_INIT;
+  tutti_work *receive, *send;
+  CHECK_OK(tutti_group_duplicate(group, NULL, &sums));
+  works[0] = receive = tutti_irecv(group, &come, 1, TUTTI_I32, previous, 78, NULL);
+  works[1] = send = tutti_isend(group, &sent, 1, TUTTI_I32, next, 78, NULL);
+  options.after = works;
+  options.after_count = 3;
+  CHECK_CODE(tutti_all_reduce(sums, &come, &come, 1, TUTTI_I32, TUTTI_SUM, &options),
+             TUTTI_INVALID_ARGUMENT);
+  options.after_count = 2;
+  CHECK_OK(tutti_all_reduce(sums, &come, &come, 1, TUTTI_I32, TUTTI_SUM, &options));
+  CHECK(come == ranks * (ranks + 1) / 2);
+  options.after = NULL;
+  CHECK_CODE(tutti_barrier(sums, &options), TUTTI_INVALID_ARGUMENT);
+  tutti_work_free(receive);
+  tutti_work_free(send);
+  tutti_group_destroy(sums);
+}
+
 void check_works(tutti_group* group) {
   const int64_t a_moment_ns = 1000000;
   int never = 0;
@@ -228,4 +254,5 @@ void check_works(tutti_group* group) {
   CHECK_CODE(tutti_work_wait(work, -1), TUTTI_TIMED_OUT);
   CHECK_CODE(tutti_work_status(work), TUTTI_TIMED_OUT);
   tutti_work_free(work);
+  check_after(group);
 }

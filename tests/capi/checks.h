@@ -41,6 +41,7 @@ void check_transfers(tutti_group* group);
 void check_older_programs(tutti_group* group);
 void check_works(tutti_group* group);
 void check_memory(tutti_group* group);
+void check_pool(tutti_group* group);
 void check_late_rank(tutti_group* group);
 void check_abort(tutti_group* group);
 void check_devices(tutti_group* group);

@@ -101,6 +101,36 @@ void check_memory(tutti_group* group) {
              TUTTI_INVALID_ARGUMENT);
 }
 
+/* Ranks take pieces of different sizes: theirs lie elsewhere in the pool than the others'. */
+void check_pool(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
+  const size_t count = 40000, before = 1000 * (size_t)(rank + 1);
+  tutti_pool* pool = NULL;
+  tutti_memory *first = NULL, *second = NULL, *none = NULL;
+  float* x;
+  size_t i;
+  int wrong = 0;
+
+  CHECK_CODE(tutti_pool_create(NULL, 1 << 20, TUTTI_CPU, &pool), TUTTI_INVALID_ARGUMENT);
+  CHECK_OK(tutti_pool_create(group, 1 << 20, TUTTI_CPU, &pool));
+  CHECK(tutti_pool_bytes(pool) == 1 << 20 && tutti_pool_bytes_free(pool) == 1 << 20);
+  CHECK_OK(tutti_pool_take(pool, before, &first));
+  CHECK_OK(tutti_pool_take(pool, count * sizeof(float), &second));
+  CHECK(tutti_pool_largest_free(pool) == tutti_pool_bytes_free(pool));
+  CHECK_CODE(tutti_pool_take(pool, 1 << 20, &none), TUTTI_OUT_OF_MEMORY);
+  CHECK(none == NULL);
+  tutti_memory_free(first);
+  tutti_pool_free(pool); /* the piece keeps the memory */
+  CHECK(tutti_pool_bytes(NULL) == 0 && tutti_pool_peak_bytes(NULL) == 0);
+  x = tutti_memory_data(second);
+  for (i = 0; i < count; ++i) x[i] = (float)(i % 100);
+  CHECK_OK(tutti_all_reduce(group, x, x, count, TUTTI_F32, TUTTI_SUM, NULL));
+  for (i = 0; i < count; ++i) wrong += x[i] != (float)(i % 100) * (float)ranks;
+  CHECK(wrong == 0);
+  CHECK_OK(tutti_barrier(group, NULL)); /* nobody lets go while another is in the call */
+  tutti_memory_free(second);
+}
+
 /* An abort ends this group alone: the one it was duplicated from goes on. */
 void check_abort(tutti_group* group) {
   tutti_group *doomed = NULL, *rest = NULL, *again = NULL;

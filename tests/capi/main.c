@@ -87,6 +87,7 @@ static void check_group(tutti_group* group) {
   check_older_programs(group);
   check_works(group);
   check_memory(group);
+  check_pool(group);
   check_groups(group);
   check_meeting(group);
   check_late_rank(group);

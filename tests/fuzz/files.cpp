@@ -27,7 +27,7 @@ void manifest(Input input) {
   std::string text(text_of(input));
   text += "  \"sha256\": \"" + checkpoint::sha256_of(text) + "\"\n}\n";
   const auto read = checkpoint::parse_manifest(text);
-  if (!read.ok() || !read->buffers) return;
+  if (!read.ok() || read->version < 3) return;
   const auto again = checkpoint::parse_manifest(checkpoint::to_json(*read));
   TUTTI_CHECK(again.ok() && checkpoint::to_json(*again) == checkpoint::to_json(*read));
 }

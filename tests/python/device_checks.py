@@ -277,6 +277,22 @@ def check_symmetric_memory_on_a_gpu(group):
     raises(TypeError, lambda: np.asarray(flat), "GPU")
 
 
+def check_pools_on_a_gpu(group):
+    stream = stream_of(group)
+    pool = group.pool(1 << 20, device="cuda")
+    before = pool.empty(100 * (group.rank + 1), "u1")
+    x = pool.empty((4, 3), "f4")
+    assert isinstance(x, tutti.DeviceArray) and x.shape == (4, 3) and x.address % 256 == 0
+    mine = Spoken(np.full((4, 3), group.rank + 1, "f4"), stream)
+    copy(x.address, mine.address, x.nbytes, stream.handle)
+    tutti.all_reduce(x, out=x, stream=stream)
+    stream.synchronize()
+    same(contents_of(x), np.full((4, 3), group.size * (group.size + 1) // 2, "f4"))
+    raises(tutti.OutOfMemory, lambda: pool.empty(1 << 20), "free")
+    group.barrier()
+    del x, before
+
+
 def check_symmetric_memory_speaks_dlpack(group):
     import dlpack_producer
     x = tutti.empty((2, 3), "c8", device="cuda")

@@ -321,6 +321,30 @@ def check_symmetric_memory(group):
     assert (mixed == group.size).all()
 
 
+def check_pools(group):
+    pool = group.pool(1 << 20)
+    before = pool.empty(1000 * (group.rank + 1), "i8")  # the next lies elsewhere on each rank
+    x = pool.empty((100, 301), "f4")
+    assert x.shape == (100, 301) and x.dtype == np.float32 and x.flags.writeable
+    x[:] = group.rank + 1
+    part = x[1:]  # a view keeps the piece
+    free = pool.bytes_free
+    del x
+    gc.collect()
+    assert pool.bytes_free == free and pool.bytes == 1 << 20
+    assert tutti.all_reduce(part, out=part) is part
+    assert (part == group.size * (group.size + 1) // 2).all()
+    error = raises(tutti.OutOfMemory, lambda: pool.empty(1 << 20), "free")
+    assert isinstance(error, MemoryError) and group.health is None
+    assert pool.peak_bytes >= before.nbytes + 100 * 301 * 4
+    group.barrier()
+    del part, before
+    gc.collect()
+    assert pool.largest_free == pool.bytes_free == pool.bytes
+    assert pool.empty((0, 4)).shape == (0, 4)
+    raises(tutti.InvalidArgument, lambda: group.pool(5, device="tpu"), "'tpu'")
+
+
 def check_large_arrays(group):
     x = np.arange(300_000, dtype="f8")
     same(tutti.all_reduce(x), np.arange(300_000, dtype="f8") * group.size)

@@ -79,13 +79,19 @@ std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps, b
   return script;
 }
 
+void add_dependencies(std::mt19937_64& random, std::vector<Step>& script) {
+  for (std::size_t i = 1; i < script.size(); ++i)
+    if (random() % 3 == 0) script[i].after = static_cast<int>(random() % i);
+}
+
 std::string to_string(const Step& step) {
-  if (step.shift) return fmt::format("shift({})", step.count);
+  const std::string after = step.after < 0 ? "" : fmt::format(", after step {}", step.after);
+  if (step.shift) return fmt::format("shift({}, group {}{})", step.count, step.group, after);
   static const char* const kMemories[] = {"", ", shared memory", ", mixed memory"};
-  return fmt::format("{}({}, root {}, {}{}{}, group {})", tutti::to_string(step.collective),
+  return fmt::format("{}({}, root {}, {}{}{}, group {}{})", tutti::to_string(step.collective),
                      step.count, step.root, tutti::to_string(step.algorithm),
                      step.in_place ? ", in place" : "", kMemories[static_cast<int>(step.memory)],
-                     step.group);
+                     step.group, after);
 }
 
 namespace {

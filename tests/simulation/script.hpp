@@ -27,12 +27,15 @@ struct Step {
   std::size_t count = 0;  // elements per rank (of one block, where there are blocks)
   int root = 0;
   bool in_place = false;
-  int group = 0;  // 0 or 1: two groups with the same members
+  int group = 0;   // 0 or 1: two groups with the same members
+  int after = -1;  // the step whose work it waits for, an earlier one; -1: none
   Memory memory = Memory::plain;
 };
 
 // `shared`: whether there is memory that all ranks have mapped.
 std::vector<Step> random_script(std::mt19937_64& random, int ranks, int steps, bool shared);
+// Lets every third step or so wait for an earlier one.
+void add_dependencies(std::mt19937_64& random, std::vector<Step>& script);
 std::string to_string(const Step& step);
 
 // What one rank's buffers of all steps need at most, of memory that all ranks have mapped.

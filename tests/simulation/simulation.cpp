@@ -30,6 +30,12 @@ std::unique_ptr<transport::VirtualNetwork> make_network(Links links, transport::
   return std::make_unique<transport::SimNetwork>(options, clock);
 }
 
+// Where one rank calls something else, only its group fails; and who is late because it waits for another
+// is not the one that does nothing any more.
+static bool may_wait_for_others(Fault fault) {
+  return fault != Fault::mismatch && fault != Fault::freeze;
+}
+
 Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
     : random_(seed), fault_(fault), links_(links) {
   ranks_ = static_cast<int>(2 + random_() % 7);
@@ -49,6 +55,8 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
     odd_step_ = script_.size() - 1 - random_() % 2;
   strike_after_ = random_() % script_.size();
   strike_rounds_ = random_() % 4;
+  // Drawn apart: a seed means what it meant before steps could wait.
+  if (std::mt19937_64 apart(~seed); may_wait_for_others(fault)) add_dependencies(apart, script_);
   make_ranks();
 }
 
@@ -169,6 +177,8 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
     memory = make_buffers(step, static_cast<int>(index), rank, ranks_, me.arena);
   }
   engine::Channel& channel = *me.groups[static_cast<std::size_t>(step.group)];
+  std::vector<Work> after;
+  if (step.after >= 0) after.emplace_back(me.works[static_cast<std::size_t>(step.after)]);
   if (step.shift) {
     engine::Posting send;
     send.is_send = true;
@@ -181,7 +191,7 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
     recv.is_send = false;
     recv.data = reinterpret_cast<std::byte*>(memory.output.data());
     recv.peer = (rank + ranks_ - 1) % ranks_;
-    return channel.post({send, recv}, false);
+    return channel.post({send, recv}, false, engine::Dependencies::of(after));
   }
   const auto buffer_of = [](std::span<std::int64_t> values) {
     return Buffer{values.data(), values.size(), Dtype::i64};
@@ -193,6 +203,7 @@ std::shared_ptr<engine::WorkState> Simulation::start(int rank, std::size_t index
   call.collective = step.collective;
   call.root = step.root;
   call.options.algorithm = step.algorithm;
+  call.options.dependencies = after;
   if (step.collective != Collective::barrier) {
     if (step.collective != Collective::broadcast) call.input = {&const_in, 1};
     call.output = {&out, 1};

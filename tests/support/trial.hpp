@@ -61,6 +61,7 @@ class Arena {
  public:
   // Collective.
   Arena(Group& group, std::size_t bytes);
+  explicit Arena(SymmetricMemory memory) : memory_(std::move(memory)) {}
   std::byte* take(std::size_t bytes);  // null when it is used up
   std::size_t room() const { return memory_.bytes - used_; }
   void reset() { used_ = 0; }

@@ -126,18 +126,12 @@ testing::AssertionResult check_conversions(KernelRunner& runner, std::size_t cou
   return arena.matches("narrow and widen");
 }
 
-// The sum of those blocks that are finite, and where the first one begins that is not.
+// The sum of those that are finite, and which is the first that is not.
 GradientFindings expected_squares(const float* values, std::size_t count) {
-  std::vector<double> sums((count + 63) / 64);
-  train::reference::block_squares(values, count, sums.data());
   GradientFindings findings{};
   train::ExactSum exact;
-  for (std::size_t i = sums.size(); i-- > 0;) {
-    if (std::isfinite(sums[i]))
-      exact.add(sums[i]);
-    else
-      findings.not_finite = count - 64 * i;
-  }
+  train::add_squares(values, count, exact);
+  findings.not_finite = count - train::reference::first_not_finite(values, count);
   const auto limbs = exact.limbs();
   std::copy(limbs.begin(), limbs.end(), findings.limbs);
   return findings;

@@ -2,6 +2,7 @@
 // by name where something is wrong, and never half there.
 #include "tutti/train/checkpoint.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include <random>
+#include <set>
+#include <sstream>
 
 #include "checkpoint/safe_file.hpp"
 #include "support/worlds.hpp"
@@ -170,7 +173,7 @@ TEST(Checkpoint, the_newest_whole_one_is_found_by_every_rank) {
   overwrite(folder / ".tmp_latest", "torn");
   expect_newest(folder.path(), folder / "iter_0000002");  // by `latest`, not by number
   EXPECT_EQ(folder.names().count(".tmp_latest"), 0u);
-  std::filesystem::remove(folder / "iter_0000002/model.safetensors");
+  std::filesystem::remove(folder / "iter_0000002/model-00002-of-00002.safetensors");
   expect_newest(folder.path(), folder / "iter_0000009");
   overwrite(folder / "iter_0000009/checkpoint.json", "{");
   expect_newest(folder.path(), folder / "iter_0000005");
@@ -199,8 +202,9 @@ class Damage : public testing::Test {
 };
 
 TEST_F(Damage, of_any_file_is_refused_with_its_name) {
-  for (const std::string name : {"model.safetensors", "state_00000_of_00004.safetensors",
-                                 "state_00003_of_00004.safetensors"}) {
+  for (const std::string name :
+       {"model-00003-of-00004.safetensors", "model.safetensors.index.json",
+        "state_00000_of_00004.safetensors", "state_00003_of_00004.safetensors"}) {
     const std::string good = bytes_of(file(name));
     flip_bit(file(name));
     expect_refused(folder_.path(), Code::corrupt, AllOf(HasSubstr(name), HasSubstr("rank ")));
@@ -344,11 +348,15 @@ TEST(ModuleBuffers, that_differ_are_refused_by_name_and_leave_the_model_alone) {
 
 // ---- other versions
 
-// tests/train/version_1 was written by the build before version 2.
-TEST(OlderVersion, is_loaded_and_what_it_lacks_is_told) {
+std::string of_version(int version) {
   const char* source = std::getenv("TUTTI_SOURCE_DIR");
-  if (source == nullptr) GTEST_SKIP() << "TUTTI_SOURCE_DIR says where the checkpoint lies";
-  const std::string path = std::string(source) + "/tests/train/version_1";
+  return source == nullptr ? "" : fmt::format("{}/tests/train/version_{}", source, version);
+}
+
+// tests/train/version_1 and version_2 were written by the builds before versions 2 and 3.
+TEST(OlderVersion, is_loaded_and_what_it_lacks_is_told) {
+  const std::string path = of_version(1);
+  if (path.empty()) GTEST_SKIP() << "TUTTI_SOURCE_DIR says where the checkpoint lies";
   run(World{.kind = WorldKind::threads, .size = 3}, [&](Context& here) {
     expect_loads(here, path, 7);
     FakeReplica replica(*here.group, Split::scattered, fake_parameters());
@@ -361,6 +369,24 @@ TEST(OlderVersion, is_loaded_and_what_it_lacks_is_told) {
     EXPECT_THAT(info->warnings,
                 ElementsAre(AllOf(HasSubstr("version 1"), HasSubstr("'norm.running_mean'"))));
   });
+}
+
+TEST(OlderVersion, with_buffers_is_loaded_with_them) {
+  const std::string path = of_version(2);
+  if (path.empty()) GTEST_SKIP() << "TUTTI_SOURCE_DIR says where the checkpoint lies";
+  for (const int ranks : {1, 2, 3})
+    run(World{.kind = WorldKind::threads, .size = ranks}, [&](Context& here) {
+      for (const Split split : {Split::everything, Split::shards, Split::scattered}) {
+        FakeReplica replica(*here.group, split, fake_parameters());
+        Buffers buffers(90 + here.rank);
+        replica.set_buffers([&] { return buffers.list(); });
+        const auto info = train::load_checkpoint(replica, path);
+        ASSERT_TRUE(info.ok()) << info.status().to_string();
+        EXPECT_EQ(replica.wrong(4), 0);
+        EXPECT_EQ(buffers, Buffers(40));
+        EXPECT_THAT(info->warnings, testing::IsEmpty());
+      }
+    });
 }
 
 // ---- saves that fail
@@ -465,22 +491,25 @@ TEST(FailedSave, by_kill_at_any_moment_leaves_a_complete_checkpoint) {
 
 // ---- other readers
 
-TEST(ModelFile, is_read_by_a_reader_that_knows_nothing_of_tutti) {
-  const char* source = std::getenv("TUTTI_SOURCE_DIR");
-  if (source == nullptr) GTEST_SKIP() << "TUTTI_SOURCE_DIR says where the reader lies";
-  Folder folder;
-  save_in_world(folder.path(), 4, 2);
+// What the reader says of a checkpoint's model, by name.
+std::multiset<std::string> listed(const std::string& file, const Folder& folder) {
   const std::string output = folder / "listing";
-  const std::string command = std::string("python3 ") + source +
-                              "/tests/train/read_safetensors.py " +
-                              (folder / "iter_0000004/model.safetensors") + " > " + output;
-  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string command = fmt::format("python3 {}/tests/train/read_safetensors.py {} > {}",
+                                          std::getenv("TUTTI_SOURCE_DIR"), file, output);
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::multiset<std::string> lines;
+  std::istringstream text(bytes_of(output));
+  for (std::string line; std::getline(text, line);) lines.insert(line);
+  return lines;
+}
+
+std::multiset<std::string> expected_listing() {
+  const Folder folder;
   run(World{.kind = WorldKind::threads, .size = 1}, [&](Context& here) {
     FakeReplica replica(*here.group, Split::shards, fake_parameters());
     replica.fill(4);
-    std::string list = "format pt\nhead.weight embedding.weight\n";
-    for (std::size_t i = 0; i < replica.parameters().size(); ++i) {
-      const train::Parameter& parameter = replica.parameters()[i];
+    std::string list = "head.weight embedding.weight\n";
+    for (const train::Parameter& parameter : replica.parameters()) {
       std::string shape;
       for (const std::int64_t extent : parameter.shape) shape += " " + std::to_string(extent);
       const std::string_view bytes(static_cast<const char*>(parameter.value.data),
@@ -488,8 +517,35 @@ TEST(ModelFile, is_read_by_a_reader_that_knows_nothing_of_tutti) {
       list += parameter.name + "\t" + (parameter.value.dtype == Dtype::f32 ? "F32" : "BF16") +
               shape + "\t" + checkpoint::sha256_of(bytes) + "\n";
     }
-    EXPECT_EQ(bytes_of(output), list);
+    overwrite(folder / "expected", list);
   });
+  std::multiset<std::string> lines;
+  std::istringstream text(bytes_of(folder / "expected"));
+  for (std::string line; std::getline(text, line);) lines.insert(line);
+  return lines;
+}
+
+TEST(ModelFile, is_read_by_a_reader_that_knows_nothing_of_tutti) {
+  if (std::getenv("TUTTI_SOURCE_DIR") == nullptr)
+    GTEST_SKIP() << "TUTTI_SOURCE_DIR says where the reader lies";
+  for (const int ranks : {1, 3}) {
+    Folder folder;
+    save_in_world(folder.path(), 4, ranks);
+    const std::string model = folder / "iter_0000004/model.safetensors";
+    auto lines = listed(ranks == 1 ? model : model + ".index.json", folder);
+    EXPECT_EQ(lines.erase("format pt"), static_cast<std::size_t>(ranks)) << "in each file";
+    EXPECT_EQ(lines, expected_listing());
+  }
+}
+
+TEST(ModelFile, shares_of_several_ranks_are_of_about_one_size) {
+  Folder folder;
+  save_in_world(folder.path(), 4, 3);
+  // The largest tensor has 4000 bytes, all of them 6300.
+  for (int file = 1; file <= 3; ++file) {
+    const std::string name = fmt::format("iter_0000004/model-0000{}-of-00003.safetensors", file);
+    EXPECT_LT(bytes_of(folder / name).size(), 4700u) << name;
+  }
 }
 
 }  // namespace

@@ -141,8 +141,33 @@ Status FakeReplica::set_step_counts(std::span<const std::int64_t> counts) {
   return {};
 }
 
-// Overwrites main weights, as the real one does: they must be restored after it.
+Buffer FakeReplica::part_of(std::size_t parameter, int rank, std::size_t& first) {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  Buffer part = parameters_[parameter].value;
+  first = part.count * static_cast<std::size_t>(rank) / ranks;
+  part.count = part.count * static_cast<std::size_t>(rank + 1) / ranks - first;
+  part.data = static_cast<std::byte*>(part.data) + first * size_of(part.dtype);
+  return part;
+}
+
+std::vector<train::StatePiece> FakeReplica::weights() {
+  std::vector<train::StatePiece> list;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    std::size_t first = 0;
+    const Buffer part = part_of(p, group_.rank(), first);
+    if (part.count > 0) list.push_back({p, first, "weight", part});
+  }
+  return list;
+}
+
+// Copies follow. Overwrites main weights, as the real one does: they must be restored after it.
 Status FakeReplica::adopt_parameters() {
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      std::size_t first = 0;
+      const Buffer part = part_of(p, rank, first);
+      if (Status status = group_.broadcast(part, rank); !status.ok()) return status;
+    }
   for (Piece& piece : pieces_)
     if (piece.name == "main") std::fill(piece.values.begin(), piece.values.end(), -1.0F);
   return {};

@@ -45,6 +45,7 @@ class FakeReplica final : public train::DataParallel {
   const std::vector<train::Parameter>& parameters() const override { return parameters_; }
   const train::DataParallelOptions& options() const override { return options_; }
   Group& group() const override { return group_; }
+  Group& everyone() const override { return group_; }
   Buffer parameter(std::size_t index) const override { return parameters_[index].value; }
   void set_buffers(std::function<std::vector<train::ModuleBuffer>()> list) override {
     list_buffers_ = std::move(list);
@@ -53,6 +54,7 @@ class FakeReplica final : public train::DataParallel {
     return list_buffers_ ? list_buffers_() : std::vector<train::ModuleBuffer>();
   }
   std::vector<train::StatePiece> state() override;
+  std::vector<train::StatePiece> weights() override;
   std::vector<std::int64_t> step_counts() const override { return steps_; }
   Status set_step_counts(std::span<const std::int64_t> counts) override;
   Status adopt_parameters() override;
@@ -86,6 +88,8 @@ class FakeReplica final : public train::DataParallel {
     std::vector<float> values;
   };
   void keep(std::size_t parameter, std::size_t first, std::size_t count);
+  // The elements of a parameter that this rank answers for.
+  Buffer part_of(std::size_t parameter, int rank, std::size_t& first);
 
   Group& group_;
   train::DataParallelOptions options_;

@@ -295,8 +295,9 @@ TEST(CheckpointWriter, saves_the_state_of_the_step_that_it_was_started_after) {
     ASSERT_TRUE((*writer)->wait().ok());
     EXPECT_TRUE((*writer)->done());
   });
-  for (const char* name : {"model.safetensors", "state_00000_of_00002.safetensors",
-                           "state_00001_of_00002.safetensors", "checkpoint.json"})
+  for (const char* name :
+       {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+        "state_00000_of_00002.safetensors", "state_00001_of_00002.safetensors", "checkpoint.json"})
     for (const char* step : {"iter_0000003/", "iter_0000004/"})
       EXPECT_EQ(bytes_of(folder / "beside/" + step + name),
                 bytes_of(folder / "at_once/" + step + name));

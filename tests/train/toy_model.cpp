@@ -78,7 +78,10 @@ void ToyModel::define(const std::string& name, std::vector<std::int64_t> shape, 
 
 std::vector<train::Parameter> ToyModel::parameters() const {
   std::vector<train::Parameter> list;
-  for (const auto& tensor : tensors_) list.push_back(tensor->parameter);
+  for (const auto& tensor : tensors_) {
+    list.push_back(tensor->parameter);
+    list.back().name = options_.prefix + list.back().name;
+  }
   return list;
 }
 

@@ -22,6 +22,7 @@ struct ToyOptions {
   int width = 24;
   bool shuffled_definition = false;  // layers are defined in another order than they run
   unsigned seed = 1;
+  std::string prefix{};  // of the names that the layer gets to know
 };
 
 class ToyModel {

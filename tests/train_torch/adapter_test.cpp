@@ -366,6 +366,35 @@ TEST(Adapter, module_buffers_are_saved_and_loaded_with_the_weights) {
   std::filesystem::remove_all(name);
 }
 
+// Two ranks with two rows each, and the bias on both.
+TEST(Adapter, module_that_is_cut_over_ranks_has_the_hash_of_the_whole) {
+  on_ranks(2, [](auto world) {
+    auto alone = world->split(world->rank(), 0);
+    ASSERT_TRUE(alone.ok());
+    auto whole = wrap(std::make_shared<Net>(Names{"a"}), *alone);
+    auto part = std::make_shared<Net>(Names{"a"});
+    const std::int64_t row = 2 * world->rank();
+    part->layers.at("a")->weight.set_data(
+        part->layers.at("a")->weight.detach().slice(0, row, row + 2).clone());
+    Options options;
+    options.place_of = [&](const std::string& name, const torch::Tensor&) {
+      tutti::train::ParameterPlace place;
+      if (name == "a.weight") {
+        place.whole_shape = {4, 4};
+        place.box = {{4, 4}, {row, 0}, {2, 4}};
+      } else {
+        place.counted = world->rank() == 0;
+      }
+      return place;
+    };
+    auto model = DataParallel::create(part, {*alone, world}, options);
+    ASSERT_TRUE(model.ok()) << model.status().to_string();
+    const auto hash = (*model)->layer().weight_hash();
+    ASSERT_TRUE(hash.ok()) << hash.status().to_string();
+    EXPECT_EQ(*hash, *whole->layer().weight_hash());
+  });
+}
+
 TEST(Adapter, sequential_is_gated_child_by_child) {
   on_ranks(2, [](auto group) {
     torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Tanh(),

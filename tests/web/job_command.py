@@ -77,6 +77,17 @@ class JobTest(LaunchTest):
         self.open_gate()
         self.assertEqual(job.wait(LIMIT), 0)
 
+    def test_a_call_that_comes_after_another_waits(self):
+        job = self.start("run", "-n", "2", PROGRAM, "5", self.gate, "held")
+        view = self.wait_for_waiting()
+        self.assertEqual(view["ranks"][0]["waits_for"], [1])
+        held = view["ranks"][1]
+        self.assertEqual((held["state"], held["operation"], held["sequence"], held["waits_for"]),
+                         ("waiting", "all_reduce", view["ranks"][0]["sequence"], []))
+        self.assertRegex(self.tutti("show", "job", "--once").stdout, r"waiting +[\d.]+ m?s +all_reduce #6")
+        self.open_gate()
+        self.assertEqual(job.wait(LIMIT), 0)
+
     def test_a_busy_job_shows_its_throughput(self):
         job = self.start_job(ranks=2, calls=1000000000)
         wait_until(self.sockets, "the launcher listens")

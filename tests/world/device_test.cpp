@@ -13,6 +13,7 @@
 
 #include "support/captured_graph.hpp"
 #include "support/worlds.hpp"
+#include "tutti/symmetric_pool.hpp"
 
 namespace tutti::test {
 namespace {
@@ -100,7 +101,8 @@ TEST_P(OnDevice, a_call_neither_blocks_its_caller_nor_begins_before_its_stream_i
 
     Barred bar(values.device(), values.stream());
     Work work = here.group->all_reduce_async(values.buffer(), ReduceOp::sum, values.options());
-    ASSERT_TRUE(work.wait_on(values.stream()).ok());
+    const Status on_stream = work.wait_on(values.stream());
+    ASSERT_TRUE(on_stream.ok()) << on_stream.to_string();
     meet(here);  // nobody's host waits for a GPU
     EXPECT_FALSE(work.done());
     bar.open();
@@ -124,6 +126,60 @@ TEST_P(OnDevice, calls_follow_each_other_in_their_stream) {
 }
 
 // Where streams of a process share a queue too: see CMakeLists.txt.
+// In a stream of its own: nothing but the work orders the two calls.
+TEST_P(OnDevice, a_call_begins_after_a_work_of_another_group_and_blocks_nobody) {
+  run(device_world(GetParam()), [](Context& here) {
+    auto other = here.group->duplicate();
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    DeviceVector values(1), elsewhere(0);
+    const auto call = [&](Group& group, DeviceVector& stream, const Work& before) {
+      return group.all_reduce_async(values.buffer(), ReduceOp::sum, stream.options().after(before));
+    };
+    ASSERT_TRUE(call(*here.group, values, {}).wait().ok());
+    ASSERT_TRUE(call(**other, elsewhere, {}).wait().ok());
+    values.put(1);
+    Work first, second, third;
+    {
+      Barred bar(values.device(), values.stream());
+      first = call(*here.group, values, {});
+      second = call(**other, elsewhere, first);
+      meet(here);
+      EXPECT_FALSE(first.done() || second.done());
+    }
+    // Of CPU memory: the host holds the call back until it has come.
+    std::int32_t come = 0;
+    const Work message = here.group->irecv(Buffer::of(&come, 1), here.rank);
+    third = call(*here.group, values, message);
+    EXPECT_TRUE(second.wait().ok());
+    EXPECT_FALSE(third.done());
+    EXPECT_TRUE(here.group->send(ConstBuffer::of(&come, 1), here.rank).ok());
+    EXPECT_TRUE(third.wait_on(values.stream()).ok());
+    values.expect(static_cast<float>(here.size * here.size * here.size));
+    EXPECT_TRUE(first.wait().ok() && third.wait().ok());
+  });
+}
+
+TEST_P(OnDevice, a_call_fails_with_the_work_that_it_comes_after) {
+  run(device_world(GetParam()), [](Context& here) {
+    auto doomed = here.group->duplicate();
+    ASSERT_TRUE(doomed.ok()) << doomed.status().to_string();
+    DeviceVector values(1), elsewhere(1);
+    for (Group* group : {here.group.get(), doomed->get()})
+      ASSERT_TRUE(group->all_reduce(values.buffer(), ReduceOp::sum, values.options()).ok());
+    values.put(1);
+    Barred bar(values.device(), values.stream());
+    Work first = (*doomed)->all_reduce_async(values.buffer(), ReduceOp::sum, values.options());
+    Work second = here.group->all_reduce_async(elsewhere.buffer(), ReduceOp::sum,
+                                               elsewhere.options().after(first));
+    meet(here);
+    if (here.rank == 0) (*doomed)->abort("as a test");
+    bar.open();
+    EXPECT_EQ(first.wait().code(), Code::aborted);
+    const Status status = second.wait();
+    EXPECT_EQ(status.code(), Code::aborted) << status.to_string();
+  });
+}
+
 TEST_P(OnDevice, groups_may_be_used_in_different_orders_by_different_ranks) {
   run(device_world(GetParam()), [](Context& here) {
     DeviceVector a(1), b(2);
@@ -143,6 +199,26 @@ TEST_P(OnDevice, groups_may_be_used_in_different_orders_by_different_ranks) {
     }
     a.expect(1);
     b.expect(2);
+  });
+}
+
+// A rank that has called both may be waited for in the one that it called last.
+TEST(OneQueue, a_wait_in_one_group_holds_up_no_other) {
+  run(device_world("auto"), [](Context& here) {
+    DeviceVector a(1), b(2);
+    ASSERT_TRUE(here.group->all_reduce(a.buffer(), ReduceOp::max, a.options()).ok());
+    auto other = here.group->duplicate();
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    for (int i = 0; i < 3; ++i) {
+      Work early;
+      if (here.rank == 1)
+        early = here.group->all_reduce_async(a.buffer(), ReduceOp::max, a.options());
+      ASSERT_TRUE((*other)->all_reduce(b.buffer(), ReduceOp::max, b.options()).ok());
+      b.expect(2);
+      if (here.rank != 1)
+        early = here.group->all_reduce_async(a.buffer(), ReduceOp::max, a.options());
+      ASSERT_TRUE(early.wait().ok());
+    }
   });
 }
 
@@ -265,6 +341,52 @@ TEST(DeviceMemory, that_is_symmetric_is_on_the_device) {
     all.device = Device::cuda;
     ASSERT_TRUE(here.group->all_reduce(all, stream.buffer(), ReduceOp::sum, stream.options()).ok());
     stream.expect(0);
+  });
+}
+
+// Larger than what is staged without asking for memory, and there is none left to stage it in: ranks
+// work on the pieces where they lie.
+TEST_P(OnDevice, pieces_of_a_pool_at_different_places_are_copied_nowhere) {
+  run(device_world(GetParam()), [](Context& here) {
+    constexpr std::size_t kCount = 1 << 20;
+    constexpr std::size_t kEmulatedBytes = 1 << 30;
+    DeviceVector helper(0);
+    auto pool = SymmetricPool::create(here.group, 8 * kCount, Device::cuda);
+    ASSERT_TRUE(pool.ok()) << pool.status().to_string();
+    auto before = pool->take(1000 * static_cast<std::size_t>(here.rank + 1));
+    auto piece = pool->take(4 * kCount);
+    ASSERT_TRUE(before.ok() && piece.ok()) << piece.status().to_string();
+    cuda::Device& device = helper.device();
+    const auto address = reinterpret_cast<std::uintptr_t>(piece->data);
+    ASSERT_TRUE(device.fill(address, 1, 4 * kCount, helper.stream()).ok());
+    std::vector<cuda::Memory> hoard;
+    const bool emulated = device.facts().memory_bytes <= kEmulatedBytes;
+    for (std::size_t bytes = kEmulatedBytes; emulated && bytes >= kCount;) {
+      auto memory = device.allocate(bytes);
+      if (memory.ok())
+        hoard.push_back(*std::move(memory));
+      else
+        bytes /= 2;
+    }
+    Buffer all{piece->data, 4 * kCount, Dtype::u8};
+    all.device = Device::cuda;
+    const Status status = here.group->all_reduce(all, ReduceOp::sum, helper.options());
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    std::vector<std::uint8_t> sums(4 * kCount);
+    ASSERT_TRUE(device
+                    .copy(reinterpret_cast<std::uintptr_t>(sums.data()), address, sums.size(),
+                          helper.stream())
+                    .ok());
+    ASSERT_TRUE(device.synchronize(helper.stream()).ok());
+    EXPECT_EQ(std::count(sums.begin(), sums.end(), here.size),
+              static_cast<std::ptrdiff_t>(sums.size()));
+    if (!emulated) return (void)here.group->barrier();
+    // What has to be staged, because it is in two parts, is refused.
+    Buffer halves[2] = {all, all};
+    halves[0].count = halves[1].count = 2 * kCount - 64;
+    halves[1].data = static_cast<std::byte*>(piece->data) + 2 * kCount;
+    const Status staged = here.group->all_reduce(halves, ReduceOp::sum, helper.options());
+    EXPECT_EQ(staged.code(), Code::out_of_memory) << staged.to_string();
   });
 }
 

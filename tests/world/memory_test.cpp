@@ -1,8 +1,11 @@
 // Symmetric memory, alone and mixed with plain memory on other ranks.
 #include <cstring>
+#include <random>
+#include <thread>
 
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
+#include "tutti/symmetric_pool.hpp"
 
 namespace tutti::test {
 namespace {
@@ -106,6 +109,121 @@ TEST_P(Memory, of_zero_bytes_is_no_error) {
   });
 }
 
+class Pool : public WorldTest {};
+
+SymmetricPool made_pool(const Context& here, std::size_t bytes) {
+  auto pool = SymmetricPool::create(here.group, bytes);
+  EXPECT_TRUE(pool.ok()) << pool.status().to_string();
+  return pool.ok() ? *pool : SymmetricPool();
+}
+
+SymmetricMemory taken(const SymmetricPool& pool, std::size_t bytes) {
+  auto piece = pool.take(bytes);
+  EXPECT_TRUE(piece.ok()) << piece.status().to_string();
+  return piece.ok() ? *piece : SymmetricMemory();
+}
+
+TEST_P(Pool, gives_pieces_that_lie_elsewhere_on_each_rank_and_serve_every_collective) {
+  in_world([](Context& here) {
+    const SymmetricPool pool = made_pool(here, kArenaBytes + (1 << 20));
+    const SymmetricMemory before = taken(pool, 4000 * static_cast<std::size_t>(here.rank + 1));
+    Arena arena(taken(pool, kArenaBytes));
+    for (std::size_t count : {1, 4099, 50'021})
+      try_all_collectives(*here.group, &arena, count, count);
+  });
+}
+
+// Ranks take what they like in any order, and use what they have in calls that all make.
+TEST_P(Pool, serves_ranks_that_take_and_give_back_differently) {
+  in_world([](Context& here) {
+    const SymmetricPool pool = made_pool(here, 1 << 20);
+    std::mt19937 random(static_cast<unsigned>(here.rank));
+    std::vector<SymmetricMemory> kept;
+    for (int turn = 0; turn < 20; ++turn) {
+      for (std::size_t i = 0; i < random() % 4; ++i)
+        if (auto piece = pool.take(1 + random() % 20'000); piece.ok()) kept.push_back(*piece);
+      if (kept.size() > 3) kept.erase(kept.begin() + static_cast<long>(random() % kept.size()));
+      constexpr std::size_t kCount = 6007;
+      const SymmetricMemory piece = taken(pool, 4 * kCount);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.data) % SymmetricPool::kAlignmentBytes, 0U);
+      const std::span values(static_cast<std::int32_t*>(piece.data), kCount);
+      std::fill(values.begin(), values.end(), here.rank + turn);
+      const Status status = here.group->all_reduce(Buffer::of(values), ReduceOp::sum);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      const int expected = here.size * turn + here.size * (here.size - 1) / 2;
+      ASSERT_EQ(std::count(values.begin(), values.end(), expected), kCount) << "turn " << turn;
+    }
+    EXPECT_LE(pool.peak_bytes(), pool.bytes());
+    kept.clear();
+    EXPECT_EQ(pool.largest_free(), pool.bytes());
+    EXPECT_TRUE(here.group->barrier().ok());
+  });
+}
+
+TEST_P(Pool, keeps_a_piece_until_its_last_copy_is_gone_and_itself_until_the_last_piece_is) {
+  in_world([](Context& here) {
+    SymmetricPool pool = made_pool(here, 10'000);
+    EXPECT_EQ(pool.bytes() % SymmetricPool::kAlignmentBytes, 0U);
+    SymmetricMemory piece = taken(pool, 5000);
+    auto copy = std::make_unique<SymmetricMemory>(piece);
+    piece = {};
+    EXPECT_LT(pool.bytes_free(), pool.bytes());
+    const auto none = pool.take(pool.bytes());
+    EXPECT_EQ(none.status().code(), Code::out_of_memory) << none.status().to_string();
+    EXPECT_TRUE(here.group->health().ok());
+    pool = {};
+    std::memset(copy->data, here.rank, copy->bytes);
+    const Buffer values = Buffer::of(static_cast<std::int8_t*>(copy->data), copy->bytes);
+    EXPECT_TRUE(here.group->all_reduce(values, ReduceOp::max).ok());
+    EXPECT_EQ(static_cast<std::int8_t*>(copy->data)[4999], here.size - 1);
+    EXPECT_TRUE(here.group->barrier().ok());
+    EXPECT_TRUE(taken(made_pool(here, 0), 0).data == nullptr);
+  });
+}
+
+TEST_P(Pool, gives_nothing_any_more_when_its_group_has_failed_or_is_gone) {
+  in_world([](Context& here) {
+    auto copy = here.group->duplicate();
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    auto pool = SymmetricPool::create(*copy, 1000);
+    ASSERT_TRUE(pool.ok()) << pool.status().to_string();
+    SymmetricMemory piece = taken(*pool, 100);
+    meet(here);
+    if (here.rank == 0) (*copy)->abort("as a test");
+    EXPECT_EQ((*copy)->barrier().code(), Code::aborted);
+    piece = {};
+    EXPECT_EQ(pool->bytes_free(), pool->bytes());
+    EXPECT_EQ(pool->take(100).status().code(), Code::aborted);
+    copy->reset();
+    const Status gone = pool->take(100).status();
+    EXPECT_EQ(gone.code(), Code::aborted);
+    EXPECT_NE(gone.message().find("destroyed"), std::string::npos) << gone.to_string();
+  });
+}
+
+TEST_P(Pool, gives_each_of_many_threads_memory_of_its_own) {
+  in_world([](Context& here) {
+    const SymmetricPool pool = made_pool(here, 1 << 18);
+    const auto use = [&](std::uint8_t sign) {
+      std::mt19937 random(sign);
+      for (int turn = 0; turn < 200; ++turn) {
+        const auto piece = pool.take(1 + random() % 30'000);
+        if (!piece.ok()) continue;  // the others have it all
+        std::memset(piece->data, sign, piece->bytes);
+        const std::span bytes(static_cast<std::uint8_t*>(piece->data), piece->bytes);
+        EXPECT_EQ(std::count(bytes.begin(), bytes.end(), sign),
+                  static_cast<std::ptrdiff_t>(bytes.size()));
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) threads.emplace_back(use, static_cast<std::uint8_t>(t + 1));
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(pool.bytes_free(), pool.bytes());
+    EXPECT_TRUE(here.group->barrier().ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(World, Pool, testing::ValuesIn(one_world_of_each()), name_of);
 INSTANTIATE_TEST_SUITE_P(World, Memory, testing::ValuesIn(one_world_of_each()), name_of);
 
 }  // namespace

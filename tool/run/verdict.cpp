@@ -55,8 +55,8 @@ std::string signal_name(int signal) {
 }
 
 std::string describe(const Ending& ending) {
-  const std::string who =
-      fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
+  const std::string who = fmt::format("rank {} ({}{}host {}, pid {})", ending.rank, ending.label,
+                                      ending.label.empty() ? "" : "; ", ending.host, ending.pid);
   return fmt::format("{} {}{} after {:.1f} s{}", who, describe_ending(ending.wait_status),
                      WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
                      in_seconds(ending.after), ending.why);
@@ -68,6 +68,9 @@ std::string describe_operation(const std::optional<BoardNote>& note, Nanoseconds
   const std::string doing = name_doing(*note);
   switch (note->state) {
     case BoardState::running: return fmt::format("it was {}, for {:.1f} s", doing, ago);
+    case BoardState::waiting:
+      return fmt::format("it was {}, which waited for another operation to end, for {:.1f} s",
+                         doing, ago);
     case BoardState::done:
       return fmt::format("it was last {}, which was done {:.1f} s earlier", doing, ago);
     case BoardState::failed:

@@ -22,7 +22,7 @@ import math
 from . import _tutti, arrays, device
 from .arrays import is_list, read, write
 from .errors import InvalidArgument
-from .work import Target, Work
+from .work import Target, Work, works_of
 
 any_source = -1
 
@@ -156,12 +156,13 @@ def _async(method):
 
 class Collectives:
     """What a Group can do. Every operation takes `timeout` (seconds; ends the group when it
-    passes), `algorithm` (a word of `tutti show`), `name` (for traces) and, for arrays on a GPU,
+    passes), `algorithm` (a word of `tutti show`), `name` (for traces), `after` (a Work or several, of
+    any groups: it takes its place now and begins when they are done) and, for arrays on a GPU,
     `stream`, and has a twin that ends in _async and returns a Work."""
 
     def _call(self, collective, kind, inputs, target, *, in_counts=None, out_counts=None, op=_SUM,
               scalar=1.0, root=0, uneven=False, async_=False, timeout=None, algorithm=None,
-              name=None, stream=None, result=None):
+              name=None, stream=None, result=None, after=None):
         number = 0
         if algorithm is not None:
             number = _tutti.ALGORITHMS.get(algorithm)
@@ -172,7 +173,7 @@ class Collectives:
         result = result or (kind if target is None else target.kind)
         work = self._run(_NUMBER[collective], kind.code, result.code, inputs, outputs, in_counts,
                          out_counts, op, scalar, root, uneven, async_, timeout or 0.0, number, name,
-                         stream or 0)
+                         stream or 0, works_of(after))
         finish = None if target is None else target.finish
         if async_:
             return Work(work, finish)
@@ -370,7 +371,7 @@ class Collectives:
         cannot deadlock. Returns what the last receive of the list got."""
         return self._exchange(transfers, async_, **options)
 
-    def _exchange(self, transfers, async_, timeout=None, name=None, stream=None):
+    def _exchange(self, transfers, async_, timeout=None, name=None, stream=None, after=None):
         rows, targets, stream = [], [], device.handle_of(stream)
         for each in transfers:
             if isinstance(each, Recv):
@@ -389,7 +390,7 @@ class Collectives:
                 target.finish()
             return Received(*received) if targets else None
 
-        answer = self._group.exchange(rows, async_, timeout or 0.0, name, stream)
+        answer = self._group.exchange(rows, async_, timeout or 0.0, name, stream, works_of(after))
         return Work(answer, lambda work: finish(work.received())) if async_ else finish(answer)
 
 

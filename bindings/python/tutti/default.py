@@ -93,7 +93,8 @@ def _on_default(method):
 
 _operations = [name for name, value in vars(Collectives).items()
                if callable(value) and not name.startswith("_")]
-_of_group = ["split", "subgroup", "duplicate", "empty", "forget", "predict", "abort", "describe"]
+_of_group = ["split", "subgroup", "duplicate", "empty", "pool", "forget", "predict", "abort",
+             "describe"]
 for _name in _operations + _of_group:
     globals()[_name] = _on_default(getattr(Group, _name))
 del _name

@@ -3,9 +3,7 @@
 import collections
 import weakref
 
-import numpy as np
-
-from . import _tutti, arrays, device as devices
+from . import _tutti, arrays, device as devices, pools
 from .collectives import Collectives
 from .errors import Error, InvalidArgument
 
@@ -74,6 +72,11 @@ class Group(Collectives):
         """The host of each rank, as numbers from 0 in the order of ranks."""
         return self._group.hosts()
 
+    def label_ranks(self, labels):
+        """What the program calls each rank, such as "dp 1, tp 0": errors, logs and `tutti show job`
+        print it beside host and pid. Local; all ranks say the same."""
+        self._group.label_ranks([str(label) for label in labels])
+
     def split(self, color, key=0, name="", *, reduction_order=None, urgency="normal"):
         """One new group per color, called by all ranks. A negative color gets None; the others are
         ordered by key, ties by rank. Where groups want the same link or core, 'urgent' ones go before
@@ -110,18 +113,14 @@ class Group(Collectives):
         """An array in symmetric memory, zeros at first; collectives on it copy nothing. All ranks
         of the group call it alike. With device="cuda" a DeviceArray, on the GPU that this rank's
         groups use already, else on the thread's current one."""
-        if device not in ("cpu", "cuda"):
-            raise InvalidArgument(f"device is 'cpu' or 'cuda', not {device!r}")
-        dtype = np.dtype(dtype)
-        kind = arrays.kind_of(dtype)
-        shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
-        count = int(np.prod(shape, dtype=np.int64))
-        if device == "cuda":
-            address, owner = self._group.allocate_on_gpu(count * dtype.itemsize)
-            return devices.DeviceArray(address, shape, kind, owner, dtype.itemsize)
-        if count == 0:
-            return np.empty(shape, dtype)
-        return self._group.allocate(count * dtype.itemsize).view(dtype).reshape(shape)
+        gpu = pools.on_gpu(device)
+        return pools.array_in(lambda bytes: self._group.allocate(bytes, gpu), shape, dtype, gpu)
+
+    def pool(self, bytes, *, device="cpu"):
+        """Symmetric memory to take arrays from without the other ranks: a Pool. All ranks of the
+        group call it alike, once."""
+        gpu = pools.on_gpu(device)
+        return pools.Pool(self._group.pool(bytes, gpu), gpu)
 
     def forget(self, x):
         """Memory of a GPU that this rank is about to free: ranks that have mapped it let go of it.

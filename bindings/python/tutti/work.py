@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from .device import handle_of
-from .errors import TimedOut
+from .errors import InvalidArgument, TimedOut
 
 
 class Work:
@@ -62,6 +62,16 @@ class Work:
 
     def __repr__(self):
         return f"<tutti.Work, {'done' if self.done() else 'under way'}>"
+
+
+def works_of(after):
+    """What `after=` names, as the extension wants it."""
+    if after is None:
+        return None
+    works = [after] if isinstance(after, Work) else list(after)
+    if not all(isinstance(work, Work) for work in works):
+        raise InvalidArgument("after= takes a tutti.Work, or a list of them")
+    return tuple(work._work for work in works)
 
 
 class Target:

@@ -1,13 +1,17 @@
-// tutti/train/checkpoint.hpp - training state on disk, whatever the number of ranks.
+// tutti/train/checkpoint.hpp - training state on disk, whatever the number of ranks and the way in which
+// the model is cut over them.
 //
-//   DIR/iter_0000020/model.safetensors         the whole model, names as in its modules; rank 0's
-//                                              module buffers with it
-//                    state_00000_of_00004.safetensors   what rank 0 keeps of the optimizer's state
-//                    checkpoint.json           sizes and SHA-256 of the files, step counts, order,
-//                                              and what the trainer adds (data position, seed)
+//   DIR/iter_0000020/model-00001-of-00004.safetensors   whole tensors, shared out over the ranks, names as
+//                    …                                  in the model's modules; module buffers with them
+//                    model.safetensors.index.json       which is where, as other tools want it
+//                    state_00000_of_00004.safetensors   rank 0's share of the optimizer's state
+//                    checkpoint.json           sizes and SHA-256 of the files, tensors, step counts,
+//                                              order, and what the trainer adds (data position, seed)
 //   DIR/latest                                 the newest complete one; written last
 //
-// State is stored by parameter and element range, so a run saved on 4 ranks resumes on 3, 1 or 8.
+// State is stored by tensor and range of elements, so a run saved on 4 ranks resumes on 3, 1 or 8. Where
+// tensors are cut over ranks (ParameterPlace) weights are stored in boxes, in the state files, and any
+// layout of the model loads what any other has saved.
 // Files are written under a temporary name, synced and renamed; a folder is complete when its
 // checkpoint.json is there. docs/formats/checkpoint.md.
 //
@@ -35,15 +39,15 @@ struct CheckpointInfo {
   std::vector<std::string> warnings;
 };
 
-// Collective. Keeps the newest `keep` checkpoints of `folder`; 0: all.
+// Collective among everyone of the model (DataParallel::everyone), as all that takes one. Keeps the newest `keep` checkpoints of `folder`; 0: all.
 Status save_checkpoint(DataParallel& model, const std::string& folder, const CheckpointInfo& info,
                        int keep = 0);
 
 // Saves beside training: the step is held up while this rank's share is copied, a thread writes it,
 // and `latest` names it when every rank's files are whole. One at most is under way.
 //
-// Buffers        a copy of the share is kept for the next one, too: of the state a rank stores, and on
-//                rank 0 of the model.
+// Buffers        a copy of the share is kept for the next one, too: of the state and of the weights that a
+//                rank stores.
 // Failure        of writing: told by wait(), with the same verdict on every rank, though done() may
 //                be true on one rank earlier than on another. Training is not disturbed.
 //
@@ -52,7 +56,7 @@ Status save_checkpoint(DataParallel& model, const std::string& folder, const Che
 //   if (auto status = writer->wait(); !status.ok()) return status;
 class CheckpointWriter {
  public:
-  // Collective: makes a copy of `group`, which must be the models' or hold the same ranks.
+  // Collective: makes a copy of `group`, which must be everyone of the models or hold the same ranks.
   static Result<std::unique_ptr<CheckpointWriter>> create(Group& group);
   // Waits for what is under way.
   virtual ~CheckpointWriter() = default;

@@ -56,8 +56,15 @@ struct DataParallelOptions {
   // Of gradients, in a bucket; 0: from Group::predict.
   std::size_t bucket_bytes = 0;
   double clip_grad = 0;  // largest global norm; 0: any
+  // In which gradients are summed over the data group: rank or tree; bits are promised, so any is refused.
+  // All modes agree in either; with one rank that goes through as many micro-batches, rank alone does.
+  ReductionOrder reduction_order = ReductionOrder::rank;
   Optimizer optimizer = AdamW{};
   std::vector<ParameterGroup> groups = {ParameterGroup{}};
+  // Several micro-batches are under way at once, as in a stage of a pipeline: their forwards and backwards
+  // come in any order, begin_backward(last) says which backwards complete gradients, and what was learned of
+  // the order of use counts from the second step on.
+  bool pipelined = false;
   // Gradients are looked at before they are reduced, so that the rank at fault can be named, and a
   // step with one that is not finite is `rejected` instead of `skipped`.
   bool check_for_nan = false;
@@ -76,14 +83,22 @@ struct DataParallelOptions {
   std::vector<std::string> order_hint{};
 };
 
-// The ranks that train the same parameters on different data, and those whose gradients one norm is
-// summed over: ranks of all data groups that train parts of one model (tensor and pipeline
-// parallelism). Each data group counts once, so the norm group may hold all ranks of the model's
-// replicas or one rank of each part. Norm, clipping and faults are the norm group's; tokens and use
-// are the data group's. The layer makes copies of both for itself, which fold in rank order.
+// Who trains what. Ranks of `data` train the same parameters on different tokens. Where a model is cut
+// over ranks there are several data groups, one for each part; `everyone` is all ranks of all of them.
+//
+//   dp × cp 2, tp 2       data {0 2} and {1 3}       everyone {0 1 2 3}       sums[0] {0 1} and {2 3}
+//
+// Uses and tokens are the data group's, and each data group must count the same tokens. Norm, clipping,
+// faults, checkpoints and hashes are everyone's. Ranks of sums[i] add the gradients of parameters with
+// ParameterPlace::sum = i before the data groups do; null where this rank has none of them. The layer
+// makes copies of all of them for itself; all but the data group's fold in rank order.
 struct Groups {
   std::shared_ptr<Group> data{};
-  std::shared_ptr<Group> norm{};  // null: data
+  std::shared_ptr<Group> everyone{};  // null: data
+  std::vector<std::shared_ptr<Group>> sums{};
+  // What this rank's part of the model is called in messages, such as "pp 0, tp 1": the same on all ranks
+  // of its data group.
+  std::string part{};
 };
 
 struct StepInput {
@@ -116,7 +131,8 @@ struct Fault {
   bool is_loss = false;   // else a gradient
   std::string parameter;  // of the gradient
   int bucket = -1;
-  int data_group = -1;  // the lowest of its ranks in the norm group; -1: there is one data group
+  int data_group = -1;  // the lowest of its ranks among everyone; -1: there is one data group
+  std::string part{};   // Groups::part of that data group
 };
 
 struct StepReport {
@@ -136,8 +152,8 @@ struct MemoryUse {
   std::size_t optimizer = 0;  // main weights behind bf16 ones, and moments
 };
 
-// A part of the optimizer's state that this rank keeps: elements [first, first + count) of one
-// parameter. Names: "main" (f32 weights behind bf16 ones), "exp_avg", "exp_avg_sq", "momentum".
+// A part of what this rank keeps of a parameter: elements [first, first + count) of it. Names: "weight",
+// "main" (f32 weights behind bf16 ones), "exp_avg", "exp_avg_sq", "momentum".
 struct StatePiece {
   std::size_t parameter = 0;
   std::size_t first = 0;
@@ -155,13 +171,17 @@ class DataParallel {
 
   virtual const std::vector<Parameter>& parameters() const = 0;
   virtual const DataParallelOptions& options() const = 0;
-  virtual Group& group() const = 0;  // the copy that carries the buckets
+  virtual Group& group() const = 0;  // the copy of the data group that carries the buckets
+  virtual Group& everyone()
+      const = 0;  // the copy of Groups::everyone; the same where there is one data group
 
   // Views; of a frozen parameter there is no gradient (null data). Gradients are f32 whatever the
   // parameter is, and zero when a step begins. Between step() and its gate a parameter's values are
   // partly old: whoever reads plain memory then is found out only when the gradient comes.
   virtual Buffer parameter(std::size_t index) const = 0;
   virtual Buffer gradient(std::size_t index) const = 0;
+  // Whether parameter() is whole behind parameters_ready, in memory that is kept anyway.
+  virtual bool keeps_whole_weights() const { return true; }
   // Called when all views have moved, and the contents with them.
   virtual void on_layout(std::function<void()> callback) = 0;
   // Called for each parameter when it may not be read any more (closed: its next value is on its
@@ -176,6 +196,11 @@ class DataParallel {
   // The gate: returns when the parameter has the value of the last step.
   virtual Status need(std::size_t index) = 0;
   virtual void begin_backward() = 0;
+  // With options.pipelined, of any micro-batch that was begun. `last`: the gradients that it brings are
+  // complete with it; of a step there may be several such backwards, of different parameters.
+  virtual void begin_backward(bool last) = 0;
+  // What follows is no forward any more, for the times that are reported; may be left out.
+  virtual void end_forward() = 0;
   // A gradient was added to gradient(index). Mostly once in a backward; where forward is recomputed
   // in segments, or tensors share memory, as often as one was added. How often is learned in the
   // first step; once more than ever before, when the bucket has gone, is an error. So is a gradient
@@ -192,9 +217,12 @@ class DataParallel {
   // Gradients of an unfinished step become zero, and are waited for if they are on their way.
   // Collective: a step that is begun again is begun again everywhere.
   virtual Status discard_gradients() = 0;
-  // SHA-256 of names, types and values, as hex; whatever the layout. Waits for parameters.
+  // Collective among everyone, with the same answer. SHA-256 of names, types and values of the whole
+  // tensors, by name, as hex: buckets, shards and cuts of the model leave no trace in it. Waits for
+  // parameters. A tensor that no rank has the whole of is put together on one rank.
   virtual Result<std::string> weight_hash() = 0;
-  // Collective. mismatch names the ranks whose weights differ from rank 0's.
+  // Collective among everyone. mismatch names ranks whose weights differ from rank 0's of their data
+  // group, or two data groups that have the same box with other values.
   virtual Status check_weights() = 0;
   // What the last complete step's collectives did; see overlap.hpp.
   virtual StepTimes take_times() = 0;
@@ -216,6 +244,9 @@ class DataParallel {
   virtual void set_buffers(std::function<std::vector<ModuleBuffer>()> list) = 0;
   virtual std::vector<ModuleBuffer> buffers() const = 0;
   virtual std::vector<StatePiece> state() = 0;
+  // The weights that this rank answers for: of a data group each element is one rank's, whoever has
+  // copies. They are up to date behind parameters_ready.
+  virtual std::vector<StatePiece> weights() = 0;
   // Values of a view (parameter, gradient, buffers, state) into host memory and back, when what was put
   // into the stream before has been done; on the CPU they are copied.
   virtual Status read(const ConstBuffer& view, void* to);
@@ -224,7 +255,7 @@ class DataParallel {
   // How often each parameter was updated; the optimizer's own step count.
   virtual std::vector<std::int64_t> step_counts() const = 0;
   virtual Status set_step_counts(std::span<const std::int64_t> counts) = 0;
-  // After parameter() values were overwritten from outside, alike on all ranks: main weights follow.
+  // Collective: after weights() were overwritten from outside, copies of them and main weights follow.
   // To be called before main weights are restored, where a checkpoint has them.
   virtual Status adopt_parameters() = 0;
   // Collective, when state() and the step counts were overwritten too: they are those after this step,

@@ -14,14 +14,45 @@
 namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
 
-// One tensor of the model. A tied one is listed once, with its other names as aliases.
+// A box of a tensor: in each dimension `extent` of `whole` elements, from `first` on. All three are of one
+// length; the box's own elements lie in row-major order. Empty: the tensor itself.
+struct TensorBox {
+  std::vector<std::int64_t> whole{};
+  std::vector<std::int64_t> first{};
+  std::vector<std::int64_t> extent{};
+  bool operator==(const TensorBox&) const = default;
+};
+
+// What a parameter is of a model that is cut over ranks (tensor, pipeline and context parallelism). Left
+// as it is: this rank has the whole tensor, and other data groups (train::Groups) have others.
+//
+// `box` may be in another shape than the tensor's, if that has the same elements in the same order. A
+// fused qkv weight [3h, h] that is cut by heads is one box of [3, heads, d, h] only:
+//
+//   whole_shape {3h, h}     box.whole {3, heads, d, h}, first {0, heads/2, 0, 0}, extent {3, heads/2, d, h}
+struct ParameterPlace {
+  std::vector<std::int64_t> whole_shape{};  // in a model that is not cut; empty: Parameter::shape
+  TensorBox box{};                          // this rank's part of it
+  // False: another data group has the same box, and there it counts, for the norm, in checkpoints and in
+  // hashes. Here it is updated like the other one, from the same gradients.
+  bool counted = true;
+  // Index into Groups::sums, whose ranks have the same box: each one's gradient is a part of a sum over
+  // them. (Norms on a split sequence; an embedding that the first and the last pipeline stage share.)
+  // -1: gradients are whole.
+  int sum = -1;
+  bool operator==(const ParameterPlace&) const = default;
+};
+
+// One tensor of the model, or this rank's box of it. A tied one is listed once, with its other names as
+// aliases.
 struct Parameter {
-  std::string name;                  // as in the module tree; no two alike
+  std::string name;                  // as in the tree of the whole model; no two alike
   std::vector<std::string> aliases;  // other names of the same tensor
-  std::vector<std::int64_t> shape;
-  Buffer value;         // f32 or bf16; its contents are where training starts
-  int group = 0;        // index into DataParallelOptions::groups
-  bool frozen = false;  // has no gradient and stays where it is, in `value`
+  std::vector<std::int64_t> shape;   // here
+  Buffer value;                      // f32 or bf16; its contents are where training starts
+  int group = 0;                     // index into DataParallelOptions::groups
+  bool frozen = false;               // has no gradient and stays where it is, in `value`
+  ParameterPlace place{};
 
   std::size_t count() const noexcept { return value.count; }
 };

@@ -173,21 +173,24 @@ TUTTI_DEVICE void report_not_finite(const InspectJob& job, std::uint64_t index) 
   fetch_max(&findings->not_finite, job.count - index);
 }
 
+inline constexpr std::uint32_t kInfinity = 0x7f800000;
+
+// Zeros where there are less.
+TUTTI_DEVICE Quad load_bits(std::uint64_t from, int count, bool alike) {
+  if (alike && count == kGroupOfFour) return load<Quad>(from);
+  Quad bits{};
+  TUTTI_UNROLL
+  for (int i = 0; i < kGroupOfFour; ++i)
+    if (i < count) bits.words[i] = load<std::uint32_t>(from + sizeof(float) * i);
+  return bits;
+}
+
 TUTTI_DEVICE void run_find_not_finite(const InspectJob& job, const Worker& worker) {
-  constexpr std::uint32_t kInfinity = 0x7f800000;
   const bool alike = job.values % sizeof(Quad) == 0;
   std::uint64_t first = job.count;
   std::uint64_t turn = worker.block;
   in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
-    const std::uint64_t from = job.values + at * sizeof(float);
-    Quad bits{};
-    if (alike && count == kGroupOfFour) {
-      bits = load<Quad>(from);
-    } else {
-      TUTTI_UNROLL
-      for (int i = 0; i < kGroupOfFour; ++i)
-        if (i < count) bits.words[i] = load<std::uint32_t>(from + sizeof(float) * i);
-    }
+    const Quad bits = load_bits(job.values + at * sizeof(float), count, alike);
     TUTTI_UNROLL
     for (int i = kGroupOfFour; i-- > 0;)
       if ((bits.words[i] & 0x7fffffff) >= kInfinity && at + i < first) first = at + i;
@@ -195,91 +198,79 @@ TUTTI_DEVICE void run_find_not_finite(const InspectJob& job, const Worker& worke
   if (first < job.count) report_not_finite(job, first);
 }
 
-inline constexpr int kSquaresBlock = 64;
-
-// Σ x² of up to 64 elements, in f64: eight columns, each added downwards, then j and j + 4, j and j + 2,
-// 0 and 1. train::reference::block_squares says the same.
-TUTTI_DEVICE double squares_of_block(std::uint64_t values, int count) {
-  double columns[8] = {};
-  if (count == kSquaresBlock && values % sizeof(Quad) == 0) {
-    TUTTI_ROLLED
-    for (int row = 0; row < 8; ++row) {
-      const Quad halves[2] = {load<Quad>(values + 32 * row), load<Quad>(values + 32 * row + 16)};
-      TUTTI_UNROLL
-      for (int i = 0; i < 8; ++i) {
-        const double x = Single::open(halves[i / 4].words[i % 4]);
-        columns[i] += x * x;
-      }
-    }
-  } else {
-    TUTTI_ROLLED
-    for (int row = 0; row < 8; ++row) {
-      TUTTI_UNROLL
-      for (int i = 0; i < 8; ++i) {
-        if (8 * row + i >= count) continue;
-        const double x = Single::open(load<std::uint32_t>(values + sizeof(float) * (8 * row + i)));
-        columns[i] += x * x;
-      }
-    }
-  }
-  const double even = (columns[0] + columns[4]) + (columns[2] + columns[6]);
-  const double odd = (columns[1] + columns[5]) + (columns[3] + columns[7]);
-  return even + odd;
-}
-
 // Limbs of a block of threads.
 struct SharedLimbs {
   std::uint64_t limbs[reduce::kLimbs];
 };
 
-// Adds to three limbs at once for as long as the same three are hit, as squares of like size do.
-class LimbAdder {
+// Σ x² of one thread, exactly, in 128 bits for as long as exponents stay in a window of 32, as those of
+// gradients mostly do. A square has 48 bits, and its exponent moves it by 64 at most.
+//
+//   x = m · 2^(e − 150), m < 2^24           sum_ = Σ m² << 2(e − lowest_)
+class SquareAdder {
  public:
-  TUTTI_DEVICE explicit LimbAdder(SharedLimbs& shared) : shared_(shared) {}
-  TUTTI_DEVICE void add(const reduce::LimbParts& more) {
-    if (more.limb != held_.limb) {
+  TUTTI_DEVICE explicit SquareAdder(SharedLimbs& shared) : shared_(shared) {}
+  // Of one that is finite, by its bits.
+  TUTTI_DEVICE void add(std::uint32_t bits) {
+    const std::uint32_t field = bits >> 23 & 0xff;
+    const std::uint64_t mantissa = (bits & 0x7fffff) | (field != 0 ? 0x800000 : 0);
+    if (mantissa == 0) return;
+    const int exponent = field != 0 ? static_cast<int>(field) : 1;
+    if (exponent < lowest_ || exponent > lowest_ + kWindow || added_ == kMost) {
       flush();
-      held_.limb = more.limb;
+      lowest_ = exponent > kWindow / 2 ? exponent - kWindow / 2 : 1;
     }
-    TUTTI_UNROLL
-    for (int i = 0; i < 3; ++i) held_.parts[i] += more.parts[i];
+    ++added_;
+    const std::uint64_t square = mantissa * mantissa;
+    const int shift = 2 * (exponent - lowest_);
+    const std::uint64_t low = shift < 64 ? square << shift : 0;
+    const std::uint64_t high = shift == 0 ? 0 : shift < 64 ? square >> (64 - shift) : square;
+    sum_[0] += low;
+    sum_[1] += high + (sum_[0] < low ? 1 : 0);
   }
   TUTTI_DEVICE void flush() {
+    const int place = 2 * (lowest_ - 150) - reduce::kLowestBit;
+    const int shift = place % reduce::kLimbBits;
+    const auto carried = [&](std::uint64_t word) { return shift == 0 ? 0 : word >> (64 - shift); };
+    const std::uint64_t words[3] = {sum_[0] << shift, sum_[1] << shift | carried(sum_[0]),
+                                    carried(sum_[1])};
     TUTTI_UNROLL
-    for (int i = 0; i < 3; ++i) {
-      if (held_.parts[i] != 0) fetch_add(&shared_.limbs[held_.limb + i], held_.parts[i]);
-      held_.parts[i] = 0;
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t part = words[i / 2] >> reduce::kLimbBits * (i % 2) & 0xffffffff;
+      if (part != 0) fetch_add(&shared_.limbs[place / reduce::kLimbBits + i], part);
     }
+    sum_[0] = sum_[1] = 0;
+    added_ = 0;
   }
 
  private:
+  static constexpr int kWindow = 32;
+  static constexpr int kMost = 1 << 15;  // squares of 112 bits, in 128
+
   SharedLimbs& shared_;
-  reduce::LimbParts held_{0, {0, 0, 0}};
+  int lowest_ = 1;  // exponent, biased
+  int added_ = 0;
+  std::uint64_t sum_[2] = {0, 0};
 };
 
 TUTTI_DEVICE void run_sum_squares(const InspectJob& job, SharedLimbs& shared,
                                   const Worker& worker) {
   for (int i = worker.index; i < reduce::kLimbs; i += worker.count) shared.limbs[i] = 0;
   worker.sync();
-  LimbAdder adder(shared);
+  SquareAdder adder(shared);
   std::uint64_t first = job.count;
-  const auto width = static_cast<std::uint64_t>(worker.count);
-  const std::uint64_t blocks = (job.count + kSquaresBlock - 1) / kSquaresBlock;
-  TUTTI_ROLLED
-  for (std::uint64_t block = worker.block * width + worker.index; block < blocks;
-       block += width * worker.blocks) {
-    const std::uint64_t at = block * kSquaresBlock;
-    const std::uint64_t left = job.count - at;
-    const double sum =
-        squares_of_block(job.values + at * sizeof(float),
-                         left < kSquaresBlock ? static_cast<int>(left) : kSquaresBlock);
-    if (sum == 0) continue;
-    if (!(sum - sum == 0)) {  // NaN or infinite
-      if (at < first) first = at;
-      continue;
+  std::uint64_t turn = worker.block;
+  const bool alike = job.values % sizeof(Quad) == 0;
+  in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
+    const Quad bits = load_bits(job.values + at * sizeof(float), count, alike);
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i) {
+      if ((bits.words[i] & kInfinity) != kInfinity)
+        adder.add(bits.words[i]);
+      else if (at + i < first)
+        first = at + i;
     }
-    adder.add(reduce::limb_parts(reduce::lanes::as<std::uint64_t>(sum)));
-  }
+  });
   adder.flush();
   worker.sync();
   auto* findings = reinterpret_cast<GradientFindings*>(job.findings);

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/safe_file.hpp"
 #include "checkpoint/state_ranges.hpp"
+#include "checkpoint/stored_pieces.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -100,7 +102,9 @@ Manifest example() {
   manifest.step_counts = {{"a \"b\"", 20}, {"c", 0}};
   manifest.order = {"c", "a \"b\""};
   manifest.extra = {{"seed", "1"}, {"text", "with\nlines"}};
-  manifest.buffers = {"norm.running_mean", "odd \"name\""};
+  manifest.tensors = {{"a \"b\"", Dtype::f32, {3, 0, 4}, {"tied", "odd \"name\""}, false},
+                      {"c", Dtype::bf16, {}, {}, false},
+                      {"norm.running_mean", Dtype::i64, {7}, {}, true}};
   return manifest;
 }
 
@@ -119,31 +123,49 @@ TEST(ManifestText, reads_back_as_it_was_written) {
   bare.step_counts.clear();
   bare.order.clear();
   bare.extra.clear();
-  bare.buffers->clear();
+  bare.tensors.clear();
   EXPECT_EQ(*parse_manifest(to_json(bare)), bare);
+  // The model in the states, or in several files and what lists them.
+  bare.files.erase(bare.files.begin());
+  EXPECT_EQ(*parse_manifest(to_json(bare)), bare);
+  for (const char* name : {"model.safetensors.index.json", "model-00002-of-00002.safetensors",
+                           "model-00001-of-00002.safetensors"})
+    bare.files.insert(bare.files.begin(), {name, 13, std::string(64, 'd')});
+  EXPECT_EQ(*parse_manifest(to_json(bare)), bare);
+  EXPECT_EQ(bare.model_files(), 2);
 }
 
-TEST(ManifestText, of_version_1_has_no_list_of_buffers) {
+// What the builds before wrote: no tensors, and the second version buffers instead.
+TEST(ManifestText, of_older_versions_is_read) {
   Manifest older = example();
-  older.buffers = std::vector<std::string>();
-  const std::string text = with(with(to_json(older), "\"version\": 2", "\"version\": 1"),
-                                "  \"buffers\": [\n  ],\n", "");
-  const auto manifest = parse_manifest(text);
-  ASSERT_TRUE(manifest.ok()) << manifest.status().to_string();
-  older.buffers.reset();
-  EXPECT_EQ(*manifest, older);
+  older.tensors.clear();
+  const std::string none = "  \"tensors\": [\n  ],\n";
+  for (const int version : {1, 2}) {
+    const std::string buffers = version == 1 ? "" : "  \"buffers\": [\n    \"mean\"\n  ],\n";
+    const auto manifest = parse_manifest(
+        with(with(to_json(older), "\"version\": 3", "\"version\": " + std::to_string(version)),
+             none, buffers));
+    ASSERT_TRUE(manifest.ok()) << manifest.status().to_string();
+    older.version = version;
+    older.buffers.assign(static_cast<std::size_t>(version - 1), "mean");
+    EXPECT_EQ(*manifest, older);
+  }
 }
 
 TEST(ManifestText, of_another_version_is_refused_with_its_number) {
-  for (const std::string other : {"0", "3", "-1", "2.5", "\"2\""}) {
+  for (const std::string other : {"0", "4", "-1", "2.5", "\"3\""}) {
     const auto manifest =
-        parse_manifest(with(to_json(example()), "\"version\": 2", "\"version\": " + other));
+        parse_manifest(with(to_json(example()), "\"version\": 3", "\"version\": " + other));
     EXPECT_EQ(manifest.status().code(), Code::corrupt);
-    EXPECT_THAT(manifest.status().message(), HasSubstr("this build reads 1 to 2"));
+    EXPECT_THAT(manifest.status().message(), HasSubstr("this build reads 1 to 3"));
   }
-  EXPECT_THAT(
-      parse_manifest(with(to_json(example()), "\"buffers\"", "\"others\"")).status().message(),
-      HasSubstr("'buffers'"));
+  for (const char* damage : {"\"others\"", "\"tensors\": 3, \"x\""})
+    EXPECT_THAT(parse_manifest(with(to_json(example()), "\"tensors\"", damage)).status().message(),
+                HasSubstr("'tensors'"));
+  for (const char* damage : {"[-1]", "[7.5]", "7", "[9223372036854775807, 2]"})
+    EXPECT_THAT(parse_manifest(with(to_json(example()), "[7]", damage)).status().message(),
+                HasSubstr("'tensors'"))
+        << damage;
 }
 
 TEST(ManifestText, is_refused_when_any_bit_has_flipped_or_any_end_is_missing) {
@@ -167,22 +189,47 @@ TEST(ManifestText, lists_exactly_the_files_of_its_ranks) {
   manifest = example();
   manifest.files[1].name = "../state";
   EXPECT_EQ(parse_manifest(to_json(manifest)).status().code(), Code::corrupt);
+  for (const char* name : {"model-00001-of-00002.safetensors", "model.safetensors/../x"}) {
+    manifest = example();
+    manifest.files[0].name = name;
+    EXPECT_EQ(parse_manifest(to_json(manifest)).status().code(), Code::corrupt) << name;
+  }
 }
 
 // ---- ranges
 
-TEST(PieceNameText, leads_back_also_with_odd_letters) {
-  const std::string name = piece_name("a|b:c|", "exp_avg", 10, 20);
-  EXPECT_EQ(name, "a|b:c||exp_avg|10:20");
-  const auto piece = parse_piece_name(name);
-  ASSERT_TRUE(piece);
-  EXPECT_EQ(piece->parameter, "a|b:c|");
-  EXPECT_EQ(piece->state, "exp_avg");
-  EXPECT_EQ(piece->first, 10u);
-  EXPECT_EQ(piece->count, 20u);
-  for (const char* bad :
-       {"", "a", "a|b", "a|b|", "a|b|1", "a|b|1:", "a|b|:1", "a|b|1:-1", "a|b|01:1", "a|b|1:2x",
-        "|b|1:2", "a||1:2", "a|b|18446744073709551615:2", "a|b|99999999999999999999:2"})
+TEST(PieceNameText, leads_back_also_with_odd_letters_and_boxes) {
+  const PieceName whole{"a|b:c|", "exp_avg", {}, 10, 20};
+  EXPECT_EQ(to_text(whole), "a|b:c||exp_avg|10:20");
+  EXPECT_EQ(parse_piece_name(to_text(whole)), whole);
+  const PieceName box{"a|[1]|", "weight", {{3, 120}, {0, 60}, {3, 60}}, 90, 90};
+  EXPECT_EQ(to_text(box), "a|[1]||weight|[3,120][0,60][3,60]|90:90");
+  EXPECT_EQ(parse_piece_name(to_text(box)), box);
+  for (const char* bad : {"",
+                          "a",
+                          "a|b",
+                          "a|b|",
+                          "a|b|1",
+                          "a|b|1:",
+                          "a|b|:1",
+                          "a|b|1:-1",
+                          "a|b|01:1",
+                          "a|b|1:2x",
+                          "|b|1:2",
+                          "a||1:2",
+                          "a|b|18446744073709551615:2",
+                          "a|b|99999999999999999999:2",
+                          "a|b|[3][0][4]|0:1",
+                          "a|b|[3][1][3]|0:1",
+                          "a|b|[3][0][2]|1:2",
+                          "a|b|[3][0]|0:1",
+                          "a|b|[3,3][0][2]|0:1",
+                          "a|b|[3][0][2]x|0:1",
+                          "a|b|[3,][0,][2,]|0:1",
+                          "a|b|[][][]|0:1",
+                          "a|b|[0][0][0]|0:0",
+                          "a|[3][0][2]|0:1",
+                          "a|b|[9223372036854775807,9][0,0][1,1]|0:1"})
     EXPECT_FALSE(parse_piece_name(bad)) << bad;
 }
 
@@ -231,24 +278,61 @@ TEST(Sharing, notices_elements_that_nobody_keeps) {
   EXPECT_TRUE(share_out(nothing, counts).ok()) << "a frozen parameter has no state";
 }
 
-TEST(StoredPieces, are_found_by_overlap) {
-  StoredState state;
-  state.add({6, 4, 1, 0});
-  state.add({0, 3, 0, 0});
-  state.add({3, 3, 2, 0});
-  ASSERT_TRUE(state.finish());
-  const auto found = state.overlapping(2, 5);
-  ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(found[1].file, 2u);
-  EXPECT_EQ(state.overlapping(3, 3).size(), 1u);
-  EXPECT_TRUE(state.covers(0, 10));
-  EXPECT_TRUE(state.covers(9, 1));
-  EXPECT_FALSE(state.covers(9, 2));
-  state.add({12, 2, 3, 0});
-  ASSERT_TRUE(state.finish());
-  EXPECT_FALSE(state.covers(8, 5));
-  state.add({13, 5, 4, 0});
-  EXPECT_FALSE(state.finish()) << "two pieces with element 13";
+// A tensor that is stored in boxes of one cut and wanted in those of another: what is copied piece by piece
+// is what the tensor has there.
+TEST(StoredPieces, are_found_by_overlap_however_either_side_is_cut) {
+  constexpr std::int64_t kRows = 6, kColumns = 10;
+  std::vector<std::size_t> tensor(kRows * kColumns);
+  std::iota(tensor.begin(), tensor.end(), std::size_t{0});
+  const auto values_of = [&](const train::TensorBox& box, std::size_t first, std::size_t count) {
+    std::vector<std::size_t> values;
+    for (const auto& run : train::runs_of(box, first, count))
+      for (std::size_t i = 0; i < run.count; ++i) values.push_back(run.tensor + i);
+    return values;
+  };
+  // By columns, 4 and 6 of them, each in three ranges; stored and wanted in other shapes.
+  const std::vector<train::TensorBox> by_columns{{{kRows, kColumns}, {0, 0}, {kRows, 4}},
+                                                 {{kRows, kColumns}, {0, 4}, {kRows, 6}}};
+  const std::vector<train::TensorBox> by_thirds{{{3, 2 * kColumns}, {0, 0}, {1, 2 * kColumns}},
+                                                {{3, 2 * kColumns}, {1, 0}, {2, 7}},
+                                                {{3, 2 * kColumns}, {1, 7}, {2, 13}},
+                                                {{60}, {0}, {60}}};
+  StoredPieces stored;
+  std::vector<std::vector<std::size_t>> contents;
+  for (const train::TensorBox& box : by_columns) {
+    const std::size_t count = train::count_of(box.extent);
+    for (const auto& [first, end] :
+         {std::pair(count / 2, count), std::pair(std::size_t{0}, count / 3),
+          std::pair(count / 3, count / 2)}) {
+      contents.push_back(values_of(box, first, end - first));
+      stored.add({box, first, end - first, contents.size(), 0});
+    }
+  }
+  for (const train::TensorBox& box : by_thirds)
+    for (const std::size_t first : {0, 1, 5}) {
+      const std::size_t count = train::count_of(box.extent) - first - 2;
+      const auto overlaps = stored.overlaps(box, first, count);
+      EXPECT_EQ(coverage_of(overlaps, count), Coverage::complete);
+      EXPECT_EQ(coverage_of(overlaps, count + 1), Coverage::missing);
+      std::vector<std::size_t> found(count);
+      for (const PieceOverlap& overlap : overlaps)
+        std::copy_n(contents[overlap.piece].begin() + static_cast<std::ptrdiff_t>(overlap.from),
+                    overlap.count, found.begin() + static_cast<std::ptrdiff_t>(overlap.into));
+      EXPECT_EQ(found, values_of(box, first, count));
+    }
+  stored.add({{{60}, {0}, {60}}, 30, 1, 7, 0});
+  EXPECT_EQ(coverage_of(stored.overlaps({{60}, {0}, {60}}, 0, 60), 60), Coverage::twice);
+  EXPECT_EQ(coverage_of(stored.overlaps({{60}, {0}, {60}}, 0, 30), 30), Coverage::complete);
+}
+
+TEST(StoredPieces, with_a_hole_are_noticed_also_where_another_element_is_there_twice) {
+  StoredPieces stored;
+  const train::TensorBox whole{{10}, {0}, {10}};
+  stored.add({whole, 0, 6, 0, 0});
+  stored.add({whole, 5, 4, 0, 0});
+  EXPECT_EQ(coverage_of(stored.overlaps(whole, 0, 10), 10), Coverage::twice);
+  EXPECT_EQ(coverage_of(stored.overlaps(whole, 6, 4), 4), Coverage::missing);
+  EXPECT_EQ(coverage_of(stored.overlaps(whole, 6, 3), 3), Coverage::complete);
 }
 
 }  // namespace

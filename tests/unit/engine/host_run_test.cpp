@@ -75,6 +75,40 @@ TEST(HostRun, serves_every_collective_by_direct) {
       }
 }
 
+// As pieces of a pool do: what all can reach is found wherever each rank has it.
+TEST(HostRun, copies_nothing_where_ranks_have_their_mapped_memory_at_different_places) {
+  constexpr int kSize = 3;
+  constexpr std::size_t kCount = 60'000;
+  std::vector<Task> tasks;
+  for (Collective collective : kAll)
+    for (int shots : {1, 2})
+      for (bool in_place : {false, true}) {
+        if (collective == Collective::barrier || (in_place && !can_be_in_place(collective)))
+          continue;
+        Task task;
+        task.collective = collective;
+        task.shots = shots;
+        task.in_place = in_place;
+        task.root = has_root(collective) ? 1 : 0;
+        task.symmetric = true;
+        task.count = kCount;
+        tasks.push_back(task);
+      }
+  const auto ranks_mapped = [&](bool apart) {
+    for (Task& task : tasks) task.apart = apart;
+    HostWorld world(kSize, true, kCount * 2 * kSize + kSize * HostWorld::kApart, 7);
+    EXPECT_EQ(world.run(tasks), "");
+    return world.mapped();
+  };
+  const std::vector<int> together = ranks_mapped(false);
+  EXPECT_EQ(ranks_mapped(true), together);
+  for (std::size_t t = 0; t < tasks.size(); ++t)
+    if (tasks[t].collective == Collective::all_reduce ||
+        tasks[t].collective == Collective::all_gather)
+      EXPECT_EQ(together[t], kSize)
+          << to_string(tasks[t].collective) << ", " << tasks[t].shots << " shots";
+}
+
 TEST(Fingerprint, hashes_differ_where_calls_do) {
   Fingerprint call;
   call.count = 10;

@@ -23,6 +23,7 @@ struct Task {
   bool symmetric = false;  // both sides in memory that the others have mapped
   bool mixed = false;      //   but for rank 0
   bool scattered = false;  // the message in several pieces
+  bool apart = false;      // each rank's memory begins elsewhere
   std::size_t count = 1;   // elements of the message, or of a block
 };
 
@@ -163,6 +164,8 @@ class Sides {
 
 class HostWorld {
  public:
+  static constexpr std::size_t kApart = 1009;  // elements from one rank's beginning to the next's
+
   // `readable`: the kernel may read the others' memory (which is this process's own).
   HostWorld(int size, bool readable, std::size_t most_elements, std::uint64_t seed)
       : size_(size), random_(seed) {
@@ -190,9 +193,13 @@ class HostWorld {
     }
   }
 
+  // How many ranks ran each of the tasks in mapped memory.
+  const std::vector<int>& mapped() const { return mapped_; }
+
   // Everything that is wrong, in words; empty when all is right.
   std::string run(const std::vector<Task>& tasks) {
     tasks_ = &tasks;
+    mapped_.assign(tasks.size(), 0);
     at_.assign(static_cast<std::size_t>(size_), 0);
     states_.clear();
     states_.resize(static_cast<std::size_t>(size_));
@@ -288,8 +295,8 @@ class HostWorld {
       // Now and then one rank has plain memory where the others hope for better.
       const bool plain = !task.symmetric || (task.mixed && rank == 0);
       auto& memory = plain ? heap_[rank] : arena_[rank];
-      state.sides =
-          std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_, memory.data());
+      state.sides = std::make_unique<Sides>(task, at_[rank], static_cast<int>(rank), size_,
+                                            memory.data() + (task.apart ? rank * kApart : 0));
       state.launch = state.sides->launch();
       runs_[rank]->begin(state.launch, at_[rank] + 1);
     }
@@ -297,6 +304,7 @@ class HostWorld {
     if (runs_[rank]->failed()) return words(runs_[rank]->failure().to_string().c_str());
     if (!runs_[rank]->done()) return {};
     if (!state.sides->right()) return words("wrong result");
+    mapped_[at_[rank]] += runs_[rank]->was_mapped();
     state.sides->scribble();
     state.sides.reset();
     ++at_[rank];
@@ -313,6 +321,7 @@ class HostWorld {
   std::vector<std::unique_ptr<HostMemory>> hosts_;
   std::vector<std::unique_ptr<HostRun>> runs_;
   const std::vector<Task>* tasks_ = nullptr;
+  std::vector<int> mapped_;
   std::vector<std::size_t> at_;
   std::vector<State> states_;
 };

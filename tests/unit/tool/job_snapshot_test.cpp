@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "support/parsed_json.hpp"
+#include "tool/fitted_table.hpp"
 #include "tool/run/snapshot.hpp"
+#include "tool/show/job_view.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -29,6 +31,13 @@ TEST(JobSnapshot, those_in_a_call_wait_for_those_who_have_not_come) {
                                rank(1, "world", 6, BoardState::done),
                                rank(2, "world", 7, BoardState::running)})),
             (Lists{{1}, {}, {1}}));
+}
+
+TEST(JobSnapshot, who_has_a_call_to_begin_after_another_one_has_not_come) {
+  EXPECT_EQ(waits_for(view_of({rank(0, "world", 7, BoardState::running),
+                               rank(1, "world", 7, BoardState::waiting),
+                               rank(2, "world", 8, BoardState::waiting)})),
+            (Lists{{1}, {}, {}}));
 }
 
 TEST(JobSnapshot, a_call_that_has_just_begun_is_no_wait) {
@@ -72,6 +81,19 @@ TEST(JobSnapshot, whatever_a_rank_writes_stays_one_line_of_json) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   const Json document = parsed(text);
   EXPECT_EQ(document["ranks"][0]["group"], "a\"b???[2J");
+}
+
+TEST(JobSnapshot, labels_get_a_column_where_there_are_any) {
+  auto view =
+      view_of({rank(0, "world", 7, BoardState::done), rank(1, "world", 7, BoardState::done)});
+  const std::string without = job_table(parsed(to_json(view)), 10, kAnyWidth);
+  EXPECT_EQ(without.find("label"), std::string::npos) << without;
+  view.ranks[1].label = "dp 1, tp 0\x1b";
+  const Json document = parsed(to_json(view));
+  EXPECT_EQ(document["ranks"][0].find("label"), nullptr);
+  EXPECT_EQ(document["ranks"][1]["label"], "dp 1, tp 0?");
+  const std::string with = job_table(document, 10, kAnyWidth);
+  EXPECT_NE(with.find("   1  dp 1, tp 0?"), std::string::npos) << with;
 }
 
 }  // namespace

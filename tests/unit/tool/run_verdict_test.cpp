@@ -23,9 +23,21 @@ TEST(RunVerdict, names_the_last_operation) {
   EXPECT_EQ(
       words(Collective::barrier, 2, BoardState::done, 0),
       "it was last in barrier, the 2nd operation of group 'dp', which was done 1.5 s earlier");
+  EXPECT_EQ(words(Collective::all_gather, 3, BoardState::waiting, 0),
+            "it was in all_gather, the 3rd operation of group 'dp', which waited for another "
+            "operation to end, for 1.5 s");
   EXPECT_EQ(words(Collective::broadcast, 111, BoardState::failed, 3),
             "it was last in broadcast (3 B, bf16), the 111th operation of group 'dp', which failed "
             "1.5 s earlier");
+}
+
+TEST(RunVerdict, names_a_rank_by_its_label_too) {
+  Ending ending{2, "a", 4182, 9, kEnded, kEnded};
+  EXPECT_EQ(describe(ending),
+            "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 10.0 s");
+  ending.label = "dp 1, tp 0";
+  EXPECT_EQ(describe(ending),
+            "rank 2 (dp 1, tp 0; host a, pid 4182) was killed by signal 9 (SIGKILL) after 10.0 s");
 }
 
 TEST(RunVerdict, has_words_where_there_was_no_operation) {

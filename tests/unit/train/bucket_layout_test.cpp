@@ -130,5 +130,26 @@ TEST(layout, places_every_parameter_once_without_overlap_whatever_the_order) {
   }
 }
 
+TEST(layout, puts_sums_last_and_by_name_whatever_the_order_and_what_does_not_count_by_itself) {
+  std::vector<Parameter> parameters;
+  for (const char* name : {"z", "a", "m", "x", "b"}) parameters.push_back(parameter(name, 100));
+  parameters[0].place.sum = parameters[1].place.sum = 0;
+  parameters[2].place.sum = 1;
+  parameters[3].place.counted = false;
+  for (const std::vector<std::size_t>& backward :
+       {std::vector<std::size_t>{0, 1, 2, 3, 4}, std::vector<std::size_t>{4, 3, 1, 2, 0}}) {
+    const auto layout = make_layout(parameters, {backward, {}}, 1 << 20, 2);
+    ASSERT_EQ(layout.buckets.size(), 4u);
+    for (const BucketPlan& bucket : layout.buckets)
+      EXPECT_EQ(bucket.counted, bucket.parameters[0] != 3) << "by itself";
+    EXPECT_THAT(layout.buckets[2].parameters, ElementsAre(1, 0));
+    EXPECT_EQ(layout.buckets[2].sum, 0);
+    EXPECT_THAT(layout.buckets[3].parameters, ElementsAre(2));
+    EXPECT_EQ(layout.buckets[3].sum, 1);
+    EXPECT_EQ(layout.buckets[0].sum, -1);
+    EXPECT_EQ(layout.buckets[1].sum, -1);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::train

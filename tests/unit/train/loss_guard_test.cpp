@@ -205,7 +205,11 @@ TEST(LossGuard, says_which_data_group_a_rank_belongs_to_where_there_are_several)
   Fault fault = kGradient;
   fault.data_group = 6;
   EXPECT_THAT(guard.judge(7, report(Outcome::rejected, {fault})).text,
-              HasSubstr("rank 2 of the data group that rank 6 of the norm group is in"));
+              HasSubstr("rank 2 of the data group that rank 6 of everyone is in"));
+  fault.part = "pp 1, tp 0";
+  LossGuard other({.check_for_nan = true});
+  EXPECT_THAT(other.judge(7, report(Outcome::rejected, {fault})).text,
+              HasSubstr("rank 2 of the data group of pp 1, tp 0"));
 }
 
 }  // namespace
