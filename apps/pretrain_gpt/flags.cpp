@@ -186,6 +186,10 @@ void add_overlap(CLI::App& app, Flags& flags) {
   app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")
       ->check(whole(0, std::int64_t{1} << 40))
       ->group(group);
+  app.add_option("--reduction-order", flags.reduction_order,
+                 "In which gradients are summed over replicas: rank or tree")
+      ->check(CLI::IsMember({"rank", "tree"}))
+      ->group(group);
   app.add_flag("--use-distributed-optimizer", flags.use_distributed_optimizer,
                "Each rank updates a shard")
       ->group(group);

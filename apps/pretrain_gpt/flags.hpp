@@ -84,6 +84,7 @@ struct Flags {
 
   // Overlap.
   std::size_t bucket_size = 0;
+  std::string reduction_order = "rank";
   bool use_distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;

@@ -44,6 +44,7 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
   options.layer.use_distributed_optimizer = flags.use_distributed_optimizer;
   options.layer.overlap_param_gather = flags.overlap_param_gather;
   options.layer.bucket_bytes = flags.bucket_size;
+  options.layer.reduction_order = *tutti::parse_reduction_order(flags.reduction_order);
   options.layer.clip_grad = flags.clip_grad;
   options.layer.check_for_nan = flags.check_for_nan;
   options.layer.buddy = flags.buddy;

@@ -77,6 +77,7 @@ struct Device::State {
 
   std::vector<CUmodule> modules;
   std::array<CUfunction, kDtypes> folds{};
+  std::array<CUfunction, kDtypes> shaped_folds{};  // null but for floats
   CUfunction copy = nullptr;
   CUfunction meet = nullptr;
   std::array<CUfunction, kUpdateKernels> updates{};

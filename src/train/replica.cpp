@@ -20,6 +20,9 @@ Status check_options(const DataParallelOptions& options) {
     return wrong(
         "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
   if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
+  if (options.reduction_order == ReductionOrder::any)
+    return wrong(
+        "reduction_order must be rank or tree: any promises no bits from one mode to another");
   if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
   if (options.stream && options.device == Device::cpu)
     return wrong("stream: a stream of a GPU needs device = cuda");
@@ -85,6 +88,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
                     16 * options.buddy + 32 * static_cast<int>(options.device));
+  digest.add_number(static_cast<std::int64_t>(options.reduction_order));
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -107,8 +111,8 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
   return "?";
 }
 
-GroupSpec bucket_group_of(const Group& data) {
-  return {data.name() + "/buckets", ReductionOrder::rank, Urgency::bulk};
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order) {
+  return {data.name() + "/buckets", order, Urgency::bulk};
 }
 
 Status DataParallel::read(const ConstBuffer& view, void* to) {
@@ -121,9 +125,10 @@ Status DataParallel::write(const Buffer& view, const void* from) {
 }
 
 Result<ReplicaGroups> ReplicaGroups::create(const Groups& groups,
-                                            const std::vector<Parameter>& parameters) {
+                                            const std::vector<Parameter>& parameters,
+                                            ReductionOrder order) {
   ReplicaGroups made;
-  auto data = groups.data->duplicate(bucket_group_of(*groups.data));
+  auto data = groups.data->duplicate(bucket_group_of(*groups.data, order));
   if (!data.ok()) return data.status();
   made.data = *std::move(data);
   if (groups.everyone && groups.everyone != groups.data) {
@@ -150,7 +155,7 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
   if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
     return status;
   if (Status status = check_sums(parameters, groups.sums); !status.ok()) return status;
-  auto own = ReplicaGroups::create(groups, parameters);
+  auto own = ReplicaGroups::create(groups, parameters, options.reduction_order);
   if (!own.ok()) return own.status();
   auto replica =
       std::make_unique<Replica>(*std::move(own), std::move(parameters), std::move(options));

@@ -35,12 +35,13 @@
 namespace tutti::train {
 
 // Of the copy that carries the buckets.
-GroupSpec bucket_group_of(const Group& data);
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order);
 
 // The layer's own copies of train::Groups.
 struct ReplicaGroups {
   static Result<ReplicaGroups> create(const Groups& groups,
-                                      const std::vector<Parameter>& parameters);
+                                      const std::vector<Parameter>& parameters,
+                                      ReductionOrder order);
   std::shared_ptr<Group> data;
   std::unique_ptr<NormGroup> norm;              // null where everyone is the data group
   std::vector<std::unique_ptr<SumGroup>> sums;  // null where this rank is in none

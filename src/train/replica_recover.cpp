@@ -330,7 +330,8 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
                   "a model that is cut over ranks cannot go on on another number of them");
   if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
   settle_everything();
-  auto group = survivors.data->duplicate(bucket_group_of(*survivors.data));
+  auto group =
+      survivors.data->duplicate(bucket_group_of(*survivors.data, options_.reduction_order));
   if (!group.ok()) return group.status();
   auto remains = choose_remains(**group);
   if (!remains.ok()) return remains.status();

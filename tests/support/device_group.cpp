@@ -110,7 +110,7 @@ class Mirrors {
 
   void add(const void* data, std::size_t bytes) {
     auto* begin = static_cast<std::byte*>(const_cast<void*>(data));
-    if (bytes > 0) ranges_.push_back({begin, begin + bytes});
+    if (data != nullptr && bytes > 0) ranges_.push_back({begin, begin + bytes});
   }
   void upload() {
     std::sort(ranges_.begin(), ranges_.end());
@@ -126,7 +126,8 @@ class Mirrors {
   Buffer there(const Buffer& buffer) const {
     Buffer moved = buffer;
     moved.device = Device::cuda;
-    if (buffer.bytes() > 0) moved.data = reinterpret_cast<void*>(find(buffer.data));
+    if (buffer.data != nullptr && buffer.bytes() > 0)
+      moved.data = reinterpret_cast<void*>(find(buffer.data));
     return moved;
   }
   // Waits for the stream, and brings back what is there now.

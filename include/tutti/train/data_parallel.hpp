@@ -56,6 +56,9 @@ struct DataParallelOptions {
   // Of gradients, in a bucket; 0: from Group::predict.
   std::size_t bucket_bytes = 0;
   double clip_grad = 0;  // largest global norm; 0: any
+  // In which gradients are summed over the data group: rank or tree; bits are promised, so any is refused.
+  // All modes agree in either; with one rank that goes through as many micro-batches, rank alone does.
+  ReductionOrder reduction_order = ReductionOrder::rank;
   Optimizer optimizer = AdamW{};
   std::vector<ParameterGroup> groups = {ParameterGroup{}};
   // Several micro-batches are under way at once, as in a stage of a pipeline: their forwards and backwards
@@ -88,7 +91,7 @@ struct DataParallelOptions {
 // Uses and tokens are the data group's, and each data group must count the same tokens. Norm, clipping,
 // faults, checkpoints and hashes are everyone's. Ranks of sums[i] add the gradients of parameters with
 // ParameterPlace::sum = i before the data groups do; null where this rank has none of them. The layer
-// makes copies of all of them for itself, which fold in rank order.
+// makes copies of all of them for itself; all but the data group's fold in rank order.
 struct Groups {
   std::shared_ptr<Group> data{};
   std::shared_ptr<Group> everyone{};  // null: data
