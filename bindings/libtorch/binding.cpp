@@ -152,6 +152,10 @@ std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of,
     parameter.shape = first.tensor.sizes().vec();
     parameter.value = buffer_of(first.tensor);
     parameter.frozen = entry.frozen;
+    parameter.gradients = static_cast<int>(
+        std::count_if(entry.members.begin(), entry.members.end(), [](const Member& member) {
+          return !member.is_alias_object && member.tensor.requires_grad();
+        }));
     if (group_of) parameter.group = group_of(first.name, first.tensor);
     if (place_of) parameter.place = place_of(first.name, first.tensor);
     parameters.push_back(std::move(parameter));
@@ -180,9 +184,15 @@ void Binding::add_hooks(std::size_t index) {
 void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
   if (!defined) return;
   Entry& entry = entries_[index];
-  if (entry.gradient.defined()) {
-    torch::NoGradGuard no_grad;
-    torch::Tensor& grad = member.tensor.mutable_grad();
+  torch::NoGradGuard no_grad;
+  torch::Tensor& grad = member.tensor.mutable_grad();
+  if (!keeps_gradients()) {
+    // Null where the layer has failed: end_backward tells.
+    const Buffer slot = layer_->gradient(index);
+    if (slot.data != nullptr && grad.defined())
+      view_of(slot, member.tensor, torch::kFloat).view(-1).add_(grad.to_dense().reshape(-1));
+    grad = torch::Tensor();
+  } else if (entry.gradient.defined()) {
     // Not the preset view: bf16, or the user dropped it before this backward.
     if (grad.defined() && grad.data_ptr() != entry.gradient.data_ptr()) {
       entry.gradient.view(-1).add_(grad.to_dense().reshape(-1));
@@ -192,9 +202,12 @@ void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
   layer_->ready(index);
 }
 
+// Else they are the layer's only until they were reduced.
+bool Binding::keeps_gradients() const { return layer_->options().zero.value_or(0) < 2; }
+
 void Binding::preset_gradient(const Entry& entry, Member& member) {
   if (!member.tensor.requires_grad()) return;
-  const bool in_place = member.tensor.scalar_type() == torch::kFloat;
+  const bool in_place = member.tensor.scalar_type() == torch::kFloat && keeps_gradients();
   member.tensor.mutable_grad() =
       in_place ? entry.gradient.view(member.tensor.sizes()) : torch::Tensor();
 }
@@ -203,7 +216,7 @@ void Binding::set_view(std::size_t index) {
   Entry& entry = entries_[index];
   const torch::Tensor& first = entry.members[0].tensor;
   if (first.numel() == 0 || entry.frozen) return;  // a frozen one keeps its memory
-  entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  if (keeps_gradients()) entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
   entry.nan = torch::full({}, std::numeric_limits<double>::quiet_NaN(), first.options());
   for (Member& member : entry.members) {
     if (member.is_alias_object) continue;
@@ -274,7 +287,7 @@ Status Binding::check_entry(std::size_t index) {
     const torch::Tensor& grad = member.tensor.grad();
     if (!grad.defined()) {
       preset_gradient(entry, member);
-    } else if (grad.data_ptr() != entry.gradient.data_ptr()) {
+    } else if (!keeps_gradients() || grad.data_ptr() != entry.gradient.data_ptr()) {
       return refuse(member.name, "was given another .grad; gradients belong to the layer");
     }
   }

@@ -2,7 +2,8 @@
 //
 //   module tensor  --set_data-->  view of parameter(i)
 //   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
-//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32
+//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32. zero 2: the
+//                                                               layer has them until they are reduced
 //
 // While a parameter's next value is on its way its tensor is *closed*: of the same shape, one NaN
 // in all places. Nobody can read an old value, or one that has half landed.
@@ -87,6 +88,7 @@ class Binding {
   void set_view(std::size_t index);
   void preset_gradient(const Entry& entry, Member& member);
   Status check_entry(std::size_t index);
+  bool keeps_gradients() const;
 
   std::vector<Entry> entries_;
   std::unordered_map<const void*, std::size_t> by_object_;  // TensorImpl

@@ -25,10 +25,16 @@ class CallOrder {
   Status end_backward();
   Status step() const;
   // A step is over, or begun again.
-  void restart() { at_ = At::step_begins; }
+  void restart() {
+    at_ = At::step_begins;
+    micro_batches_ = 0;
+  }
 
   // Of the micro-batch that was begun last.
   bool is_last() const noexcept { return last_; }
+  bool in_backward() const noexcept { return at_ == At::backward; }
+  // How many were begun in this step.
+  int micro_batches() const noexcept { return micro_batches_; }
 
  private:
   enum class At : std::uint8_t { step_begins, forward, backward, between, complete };
@@ -36,6 +42,7 @@ class CallOrder {
 
   At at_ = At::step_begins;
   bool last_ = false;
+  int micro_batches_ = 0;
 };
 
 }  // namespace tutti::train

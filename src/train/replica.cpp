@@ -14,11 +14,40 @@ namespace {
 
 Status wrong(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
-Status check_options(const DataParallelOptions& options) {
-  if (options.overlap_param_gather &&
-      !(options.use_distributed_optimizer && options.overlap_grad_reduce))
+constexpr int kMostZero = 2;
+// How many reductions may be on their way while the next bucket's gradients come: slots are there for
+// them. One that is being reduced, and one that was just launched.
+constexpr std::size_t kReductionsBehind = 2;
+
+Status check_zero(const DataParallelOptions& options) {
+  const int zero = options.zero.value_or(options.use_distributed_optimizer ? 1 : 0);
+  if (zero < 0 || zero > kMostZero)
+    return wrong(fmt::format("zero is {}; there are 0 to {}", zero, kMostZero));
+  if (options.use_distributed_optimizer && zero != 1)
+    return wrong(fmt::format("use_distributed_optimizer means zero = 1, and zero is {}", zero));
+  if (zero >= 2 && !options.overlap_grad_reduce)
+    return wrong(
+        fmt::format("zero = {} needs overlap_grad_reduce: gradients that were not reduced "
+                    "as they come would all be there at once",
+                    zero));
+  if (options.reduce_every_micro_batch && zero == 0)
+    return wrong("reduce_every_micro_batch needs zero = 1 or more: sums are kept in shards");
+  if (options.overlap_param_gather && !(zero >= 1 && options.overlap_grad_reduce))
     return wrong(
         "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
+  return {};
+}
+
+// What follows from `zero` is said in one way from here on.
+DataParallelOptions spelled_out(DataParallelOptions options) {
+  options.zero = options.zero.value_or(options.use_distributed_optimizer ? 1 : 0);
+  options.use_distributed_optimizer = *options.zero >= 1;
+  options.reduce_every_micro_batch = options.reduce_every_micro_batch || *options.zero >= 2;
+  return options;
+}
+
+Status check_options(const DataParallelOptions& options) {
+  if (Status status = check_zero(options); !status.ok()) return status;
   if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
   if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
   if (options.stream && options.device == Device::cpu)
@@ -84,7 +113,8 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   }
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
-                    16 * options.buddy + 32 * static_cast<int>(options.device));
+                    16 * options.buddy + 32 * static_cast<int>(options.device) +
+                    256 * options.zero.value_or(0) + 1024 * options.reduce_every_micro_batch);
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -120,6 +150,20 @@ Status DataParallel::write(const Buffer& view, const void* from) {
   return {};
 }
 
+namespace {
+
+// Not known, or what there must be memory for.
+std::vector<std::uint32_t> guessed_counts(const std::vector<Parameter>& parameters,
+                                          const DataParallelOptions& options) {
+  std::vector<std::uint32_t> counts(parameters.size(), 0);
+  if (!keeps_of(options).whole_gradients)
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      counts[i] = static_cast<std::uint32_t>(parameters[i].gradients);
+  return counts;
+}
+
+}  // namespace
+
 Result<ReplicaGroups> ReplicaGroups::create(const Groups& groups,
                                             const std::vector<Parameter>& parameters) {
   ReplicaGroups made;
@@ -153,7 +197,7 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
   auto own = ReplicaGroups::create(groups, parameters);
   if (!own.ok()) return own.status();
   auto replica =
-      std::make_unique<Replica>(*std::move(own), std::move(parameters), std::move(options));
+      std::make_unique<Replica>(*std::move(own), std::move(parameters), spelled_out(options));
   if (Status status = replica->start(); !status.ok()) return status;
   return std::unique_ptr<DataParallel>(std::move(replica));
 }
@@ -165,7 +209,7 @@ Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
       sum_groups_(std::move(groups.sums)),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
-      counts_(parameters_.size()),
+      counts_(guessed_counts(parameters_, options_)),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
       open_(parameters_.size(), true),
@@ -205,6 +249,7 @@ Status Replica::start() {
   auto buckets = make_buckets(*group_, layout_);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
+  if (Status status = make_slots(); !status.ok()) return status;
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index] && parameters_[index].count() > 0)
       workplace_->copy(parameter(index).data, parameters_[index].value.data,
@@ -262,15 +307,39 @@ Order Replica::hinted_order() const {
   return order;
 }
 
-Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
+Result<Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
-    auto bucket = Bucket::create(group, plan, options_.use_distributed_optimizer, workplace_);
+    auto bucket = Bucket::create(group, plan, keeps_of(options_), workplace_);
     if (!bucket.ok()) return bucket.status();
     (*bucket)->name = fmt::format("bucket {}", buckets.size());
     buckets.push_back(*std::move(bucket));
   }
   return buckets;
+}
+
+// Collective on the group that the replica is in now.
+Status Replica::make_slots() {
+  if (!options_.reduce_every_micro_batch) return {};
+  auto beside = group_->duplicate({.name = group_->name() + "/beside", .urgency = Urgency::urgent});
+  if (!beside.ok()) return beside.status();
+  beside_ = *std::move(beside);
+  if (keeps_whole_gradients()) return {};
+  std::size_t largest = 0;
+  for (const auto& bucket : buckets_) largest = std::max(largest, bucket->gradient_bytes());
+  gradient_slots_ = std::make_shared<Slots>(group_, workplace_, largest * (kReductionsBehind + 1));
+  reducer_.set_slots(gradient_slots_);
+  reducer_.set_may_go_again(!counts_known_);
+  late_.assign(buckets_.size(), false);
+  return learning_ ? Status() : make_pools();
+}
+
+// When the order of use is known.
+Status Replica::make_pools() {
+  if (!gradient_slots_) return {};
+  late_.assign(buckets_.size(), false);
+  return gradient_slots_->make_pool(
+      gradients_at_once(parameters_, layout_, order_.backward, kReductionsBehind));
 }
 
 Status Replica::broadcast_weights() {
@@ -299,11 +368,6 @@ Buffer Replica::parameter(std::size_t index) const {
   return bucket_of(index).values(range_of(index));
 }
 
-Buffer Replica::gradient(std::size_t index) const {
-  if (!layout_.place[index]) return {};
-  return bucket_of(index).gradients(range_of(index));
-}
-
 // The last one that begins at or before it; padding belongs to the one before.
 std::size_t Replica::parameter_at(std::size_t bucket, std::size_t offset) const {
   const auto& members = layout_.buckets[bucket].parameters;
@@ -323,6 +387,7 @@ MemoryUse Replica::memory() const {
   }
   for (const Parameter& parameter : parameters_)
     if (parameter.frozen) use.weights += parameter.value.bytes();
+  if (gradient_slots_) use.pool += gradient_slots_->bytes();
   return use;
 }
 

@@ -30,11 +30,11 @@ Status Replica::learn_order() {
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
   BucketLayout layout = make_layout(parameters_, order_, options_.bucket_bytes, group_->size());
-  if (layout.buckets == layout_.buckets) {
+  if (layout.buckets == layout_.buckets)
     layout_ = std::move(layout);
-    return {};
-  }
-  return move_to(std::move(layout));
+  else if (Status status = move_to(std::move(layout)); !status.ok())
+    return status;
+  return make_pools();
 }
 
 Result<Order> Replica::share_order(Group& group, const Order& mine) const {
@@ -61,8 +61,12 @@ Status Replica::move_to(BucketLayout layout) {
     const Bucket& target = *(*buckets)[layout.place[index]->bucket];
     const Range range{layout.place[index]->offset, parameters_[index].count()};
     workplace_->copy(target.values(range).data, parameter(index).data, parameter(index).bytes());
-    workplace_->copy(target.gradients(range).data, gradient(index).data, gradient(index).bytes());
+    if (!keeps_whole_gradients()) continue;
+    const Buffer from = bucket_of(index).gradients(range_of(index));
+    workplace_->copy(target.gradients(range).data, from.data, from.bytes());
   }
+  if (!keeps_whole_gradients())
+    if (Status status = move_sums(layout, *buckets); !status.ok()) return status;
   workplace_->synchronize();
   if (Status status = workplace_->status(); !status.ok()) return status;
   // The old memory goes after the views have been set anew.
@@ -70,6 +74,31 @@ Status Replica::move_to(BucketLayout layout) {
   layout_ = std::move(layout);
   if (on_layout_) on_layout_();
   return {};
+}
+
+// Of the first micro-batch's gradients there are sums in shards already. Each bucket's is gathered for a
+// moment, and every rank takes what belongs to its new shards.
+Status Replica::move_sums(const BucketLayout& layout, const Buckets& buckets) {
+  for (const auto& bucket : buckets_) {
+    auto slot = gradient_slots_->take(bucket->gradient_bytes());
+    if (!slot.ok()) return slot.status();
+    bucket->set_gradients(*std::move(slot));
+    const Buffer whole = bucket->gradients();
+    Status status = group_->all_gather(bucket->reduced(bucket->shard()), whole, call_on(whole));
+    if (!status.ok()) return status;
+    for (const std::size_t index : bucket->plan().parameters) {
+      const Bucket& target = *buckets[layout.place[index]->bucket];
+      const Range there{layout.place[index]->offset, parameters_[index].count()};
+      const Range part = overlap_of(there, target.shard());
+      if (part.count == 0) continue;
+      const std::size_t at = range_of(index).first + (part.first - there.first);
+      workplace_->copy(target.reduced(part).data, bucket->gradients({at, part.count}).data,
+                       part.count * sizeof(float));
+    }
+    workplace_->synchronize();
+    bucket->set_gradients({});
+  }
+  return workplace_->status();
 }
 
 std::vector<std::string> Replica::order() const {

@@ -275,8 +275,8 @@ Result<std::vector<std::int64_t>> Replica::counts_of(const Remains& remains, Gro
   return counts;
 }
 
-Result<Replica::Buckets> Replica::assemble(const Remains& remains, Group& survivors,
-                                           const BucketLayout& layout) {
+Result<Buckets> Replica::assemble(const Remains& remains, Group& survivors,
+                                  const BucketLayout& layout) {
   auto buckets = make_buckets(survivors, layout);
   if (!buckets.ok()) return buckets.status();
   const int kinds = 1 + static_cast<int>(moment_names(options_.optimizer).size());
@@ -353,6 +353,7 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   begin_again(*std::move(group), std::move(layout), *std::move(buckets), remains->step);
   learning_ = learning != 0;
   order_ = *std::move(order);
+  if (Status status = make_slots(); !status.ok()) return fail(status);
   // A pristine one needs no copies, and is yet to learn its layout.
   if (!is_pristine_)
     if (Status status = copy_shard_now(); !status.ok()) return fail(status);
@@ -378,7 +379,7 @@ void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buc
   seen_order_ = {};
   number_ = step;
   is_newcomer_ = false;
-  expect_gradients();
+  reducer_.end_step();
 }
 
 }  // namespace tutti::train

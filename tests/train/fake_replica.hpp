@@ -63,7 +63,7 @@ class FakeReplica final : public train::DataParallel {
   std::vector<std::string> order() const override { return {"last", "first"}; }
 
   // ---- not for checkpoints
-  Buffer gradient(std::size_t) const override { return {}; }
+  Buffer gradient(std::size_t) override { return {}; }
   void on_layout(std::function<void()>) override {}
   Status begin_micro_batch(bool) override { return {}; }
   Status need(std::size_t) override { return {}; }

@@ -113,6 +113,7 @@ Status ToyModel::gate(const std::string& name, const Pass& pass) const {
 void ToyModel::add_gradient(const std::string& name, const std::vector<float>& gradient) const {
   const std::size_t index = index_of(name);
   const Buffer view = layer_->gradient(index);
+  if (view.data == nullptr && !gradient.empty()) return;  // the layer has failed, and will say so
   std::vector<float> here(view.device == Device::cpu ? 0 : view.count);
   auto* into = here.empty() ? static_cast<float*>(view.data) : here.data();
   // What fails here shows in the layer's next call.

@@ -138,4 +138,11 @@ inline Options all_overlaps() {
   return options;
 }
 
+inline Options zero(int stage) {
+  Options options;
+  options.layer.zero = stage;
+  options.layer.overlap_grad_reduce = true;
+  return options;
+}
+
 }  // namespace adapter_test

@@ -26,6 +26,19 @@ TEST(Adapter, trains_as_torch_does) {
   });
 }
 
+TEST(Adapter, trains_as_torch_does_where_gradients_are_kept_in_shards) {
+  const Uses uses = {{"a", "b"}, {"a", "b", "a"}, {"b"}, {"a", "b"}};
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {uses, uses});
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group, zero(2));
+    train(*net, *model, uses);
+    expect_same(*net, wanted);
+    for (const auto& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
+  });
+}
+
 TEST(Adapter, parameter_that_is_never_used_stays_and_is_told_once) {
   on_ranks(2, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "idle"});

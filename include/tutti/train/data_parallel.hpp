@@ -11,6 +11,11 @@
 //   … + overlap_grad_reduce       reduce_scatter during         own shard      all_gather, waited for
 //   … + overlap_param_gather      reduce_scatter during         own shard      all_gather during the
 //                                                                              next forward
+//   zero = 2                      reduce_scatter during every   own shard      as use_distributed_optimizer
+//                                 micro-batch's backward
+//
+// use_distributed_optimizer is ZeRO's first stage: of the optimizer's state each rank keeps a shard. With
+// the second one a rank keeps gradients only until they are reduced, and their sum in its shard.
 //
 // Ordering       create, step and every method that says so are collective: all ranks call them in
 //                the same order. need and ready are not; ranks may even use different parameters.
@@ -53,6 +58,14 @@ struct DataParallelOptions {
   bool overlap_grad_reduce = false;
   bool use_distributed_optimizer = false;
   bool overlap_param_gather = false;  // needs the other two
+  // What of the replica a rank keeps as a shard (ZeRO's stages): 0 nothing, 1 the optimizer's state, 2 also
+  // gradients. Absent: 1 with use_distributed_optimizer, else 0; another number beside that flag is an
+  // error. 2 needs overlap_grad_reduce: gradients that were not reduced as they come would all be there
+  // at once. All ranks then have as many micro-batches in a step.
+  std::optional<int> zero{};
+  // Gradients are reduced in every micro-batch's backward, and summed in the shard: with zero = 2 they
+  // are in any case. With zero = 1 it costs more, and gives the bits of zero = 2.
+  bool reduce_every_micro_batch = false;
   // Of gradients, in a bucket; 0: from Group::predict.
   std::size_t bucket_bytes = 0;
   double clip_grad = 0;  // largest global norm; 0: any
@@ -143,6 +156,8 @@ struct MemoryUse {
   std::size_t weights = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // main weights behind bf16 ones, and moments
+  std::size_t pool =
+      0;  // for what is whole only for a while: docs/algorithms/zero.md says how much
 };
 
 // A part of what this rank keeps of a parameter: elements [first, first + count) of it. Names: "weight",
@@ -172,7 +187,10 @@ class DataParallel {
   // parameter is, and zero when a step begins. Between step() and its gate a parameter's values are
   // partly old: whoever reads plain memory then is found out only when the gradient comes.
   virtual Buffer parameter(std::size_t index) const = 0;
-  virtual Buffer gradient(std::size_t index) const = 0;
+  // With zero = 2 there is one in backward alone, from when it is asked for, zero at first, until it was
+  // reduced: ask each time when a gradient is to be added. May wait for earlier reductions then. Null data
+  // otherwise, and after a failure, which end_backward tells.
+  virtual Buffer gradient(std::size_t index) = 0;
   // Whether parameter() is whole behind parameters_ready, in memory that is kept anyway.
   virtual bool keeps_whole_weights() const { return true; }
   // Called when all views have moved, and the contents with them.
@@ -203,7 +221,8 @@ class DataParallel {
   // Every parameter has the value of the last step: call before any read that is not behind need.
   virtual Status parameters_ready() = 0;
   // Gradients of an unfinished step become zero, and are waited for if they are on their way.
-  // Collective: a step that is begun again is begun again everywhere.
+  // Collective: a step that is begun again is begun again everywhere. With reduce_every_micro_batch all
+  // ranks must have begun as many micro-batches.
   virtual Status discard_gradients() = 0;
   // Collective among everyone, with the same answer. SHA-256 of names, types and values of the whole
   // tensors, by name, as hex: buckets, shards and cuts of the model leave no trace in it. Waits for
