@@ -14,7 +14,7 @@ namespace {
 
 Status wrong(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
-constexpr int kMostZero = 2;
+constexpr int kMostZero = 3;
 // How many reductions may be on their way while the next bucket's gradients come: slots are there for
 // them. One that is being reduced, and one that was just launched.
 constexpr std::size_t kReductionsBehind = 2;
@@ -30,6 +30,11 @@ Status check_zero(const DataParallelOptions& options) {
         fmt::format("zero = {} needs overlap_grad_reduce: gradients that were not reduced "
                     "as they come would all be there at once",
                     zero));
+  if (zero == 3 && options.buddy)
+    return wrong("buddy needs zero below 3: weights of a lost rank have no copy");
+  if (zero == 3 && options.device != Device::cpu)
+    return Status(Code::unsupported, "zero = 3 is for the CPU; on a GPU there is zero = 2");
+  if (options.prefetch_units < 0) return wrong("prefetch_units must not be negative");
   if (options.reduce_every_micro_batch && zero == 0)
     return wrong("reduce_every_micro_batch needs zero = 1 or more: sums are kept in shards");
   if (options.overlap_param_gather && !(zero >= 1 && options.overlap_grad_reduce))
@@ -106,6 +111,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
     digest.add_number(static_cast<std::int64_t>(parameter.value.dtype));
     digest.add_number(parameter.frozen * 2 + (parameter.aliases.empty() ? 0 : 1));
     digest.add_number(parameter.group);
+    digest.add_number(parameter.unit);
     const TensorBox box = box_of(parameter);
     for (const auto* numbers : {&box.whole, &box.first, &box.extent})
       for (const std::int64_t number : *numbers) digest.add_number(number);
@@ -114,7 +120,8 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
                     16 * options.buddy + 32 * static_cast<int>(options.device) +
-                    256 * options.zero.value_or(0) + 1024 * options.reduce_every_micro_batch);
+                    256 * options.zero.value_or(0) + 1024 * options.reduce_every_micro_batch +
+                    2048 * options.prefetch_units);
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -213,9 +220,13 @@ Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
       open_(parameters_.size(), true),
+      passed_(parameters_.size(), false),
       used_(parameters_.size(), false),
       told_(parameters_.size(), false),
-      steps_(parameters_.size(), 0) {}
+      steps_(parameters_.size(), 0) {
+  if (keeps_whole_weights())
+    for (Parameter& parameter : parameters_) parameter.unit = -1;
+}
 
 // Memory is lent to what is under way: it may not go before that has ended.
 Replica::~Replica() { settle_everything(); }
@@ -250,11 +261,7 @@ Status Replica::start() {
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
   if (Status status = make_slots(); !status.ok()) return status;
-  for (std::size_t index = 0; index < parameters_.size(); ++index)
-    if (layout_.place[index] && parameters_[index].count() > 0)
-      workplace_->copy(parameter(index).data, parameters_[index].value.data,
-                       parameters_[index].value.bytes());
-  if (Status status = broadcast_weights(); !status.ok()) return status;
+  if (Status status = fill_buckets(); !status.ok()) return status;
   workplace_->synchronize();  // their own memory may go now
   if (Status status = workplace_->status(); !status.ok() || !norm_group_) return status;
   // Whether the places make up a model is better said now than in the first checkpoint.
@@ -324,6 +331,11 @@ Status Replica::make_slots() {
   auto beside = group_->duplicate({.name = group_->name() + "/beside", .urgency = Urgency::urgent});
   if (!beside.ok()) return beside.status();
   beside_ = *std::move(beside);
+  if (!keeps_whole_weights()) {
+    auto gathers = group_->duplicate({.name = group_->name() + "/weights"});
+    if (!gathers.ok()) return gathers.status();
+    gatherer_.set_up(*gathers, std::make_shared<Slots>(*gathers, workplace_, 0));
+  }
   if (keeps_whole_gradients()) return {};
   std::size_t largest = 0;
   for (const auto& bucket : buckets_) largest = std::max(largest, bucket->gradient_bytes());
@@ -342,11 +354,26 @@ Status Replica::make_pools() {
       gradients_at_once(parameters_, layout_, order_.backward, kReductionsBehind));
 }
 
-Status Replica::broadcast_weights() {
-  for (const auto& bucket : buckets_)
-    if (Status status = group_->broadcast(bucket->values(), 0, call_on(bucket->values()));
-        !status.ok())
-      return status;
+// Rank 0's weights; of a bucket that is not kept whole, by way of a slot.
+Status Replica::fill_buckets() {
+  for (const auto& bucket : buckets_) {
+    if (!keeps_whole_weights()) {
+      auto slot = gatherer_.slots()->take(bucket->value_bytes());
+      if (!slot.ok()) return slot.status();
+      bucket->set_values(*std::move(slot));
+      workplace_->zero(bucket->values().data, bucket->value_bytes());
+    }
+    for (const std::size_t index : bucket->plan().parameters)
+      if (parameters_[index].count() > 0)
+        workplace_->copy(parameter(index).data, parameters_[index].value.data,
+                         parameters_[index].value.bytes());
+    const Buffer values = bucket->values();
+    if (Status status = group_->broadcast(values, 0, call_on(values)); !status.ok()) return status;
+    if (keeps_whole_weights()) continue;
+    bucket->keep_shard();
+    bucket->set_values({});
+  }
+  if (!keeps_whole_weights()) std::fill(open_.begin(), open_.end(), false);
   return broadcast_frozen(*group_);
 }
 
@@ -365,6 +392,8 @@ Range Replica::range_of(std::size_t index) const {
 
 Buffer Replica::parameter(std::size_t index) const {
   if (!layout_.place[index]) return parameters_[index].value;
+  if (!bucket_of(index).has_values())
+    return {nullptr, parameters_[index].count(), parameters_[index].value.dtype};
   return bucket_of(index).values(range_of(index));
 }
 
@@ -388,7 +417,17 @@ MemoryUse Replica::memory() const {
   for (const Parameter& parameter : parameters_)
     if (parameter.frozen) use.weights += parameter.value.bytes();
   if (gradient_slots_) use.pool += gradient_slots_->bytes();
+  if (gatherer_.is_set_up()) use.pool += gatherer_.slots()->bytes();
   return use;
+}
+
+std::string Replica::describe() const {
+  std::string text = train::describe(parameters_, layout_);
+  if (!gatherer_.is_set_up() || gatherer_.is_learning()) return text;
+  return text + fmt::format(
+                    "weights: {} gathers in a micro-batch, {} ahead; foreseen: {:.3f} ms exposed\n",
+                    gatherer_.plan().buckets.size(), gatherer_.plan().depth,
+                    gatherer_.predicted_exposed_s() * 1e3);
 }
 
 Status Replica::fail(Status status) {

@@ -8,7 +8,8 @@
 //     rest of the reductions, control all_reduce, update, gathers ───────────────┘
 //
 // Sequence on the wire, the same on all ranks of the data group: reductions by bucket number, the control
-// all_reduce, gathers in the order of forward. Buckets that are added up over a sum group first come last. Files: replica.cpp (making, views), replica_order.cpp (learning),
+// all_reduce, gathers in the order of forward. Buckets that are added up over a sum group first come last.
+// Files: replica.cpp (making, views), replica_order.cpp (learning),
 // replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
 // (checkpoints, hashes), replica_recover.cpp (going on without a lost rank, and with it again).
 #pragma once
@@ -23,6 +24,7 @@
 #include "train/call_order.hpp"
 #include "train/control.hpp"
 #include "train/digest.hpp"
+#include "train/gatherer.hpp"
 #include "train/gradient_counts.hpp"
 #include "train/holdings.hpp"
 #include "train/norm_group.hpp"
@@ -59,6 +61,7 @@ class Replica final : public DataParallel {
   Group& everyone() const override { return norm_group_ ? norm_group_->group() : *group_; }
   Buffer parameter(std::size_t index) const override;
   Buffer gradient(std::size_t index) override;
+  bool keeps_whole_weights() const override { return keeps_of(options_).whole_weights; }
   void on_layout(std::function<void()> callback) override { on_layout_ = std::move(callback); }
   void on_gate(std::function<void(std::size_t, bool)> callback) override {
     on_gate_ = std::move(callback);
@@ -66,6 +69,7 @@ class Replica final : public DataParallel {
 
   Status begin_micro_batch(bool last) override;
   Status need(std::size_t index) override;
+  void done(std::size_t index) override;
   void begin_backward() override;
   void ready(std::size_t index) override;
   Status end_backward() override;
@@ -93,7 +97,7 @@ class Replica final : public DataParallel {
   Status adopt_parameters() override;
   Status adopt_state(std::int64_t step) override;
   std::vector<std::string> order() const override;
-  std::string describe() const override { return train::describe(parameters_, layout_); }
+  std::string describe() const override;
   Result<std::int64_t> recover(Groups survivors) override;
   Result<std::int64_t> join(Groups others) override;
 
@@ -108,7 +112,7 @@ class Replica final : public DataParallel {
   Result<Buckets> make_buckets(Group& group, const BucketLayout& layout) const;
   Status make_slots();
   Status make_pools();
-  Status broadcast_weights();
+  Status fill_buckets();
   Status broadcast_frozen(Group& group) const;
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
@@ -120,9 +124,14 @@ class Replica final : public DataParallel {
   Result<Order> share_order(Group& group, const Order& mine) const;  // rank 0's
   Status move_to(BucketLayout layout);
   Status move_sums(const BucketLayout& layout, const Buckets& buckets);
+  Status move_shards(const BucketLayout& layout, const Buckets& buckets);
+  template <class Take>
+  void each_kept(const Bucket& bucket, const BucketLayout& layout, const Buckets& buckets,
+                 const Take& take) const;
 
   // ---- replica_pass.cpp
   Status await_gather(Bucket& bucket);
+  Status end_gathers();
   void set_open(std::size_t index, bool open);
   Status take_gradient(std::size_t index);
   Status take_late_gradient(std::size_t index);
@@ -177,8 +186,8 @@ class Replica final : public DataParallel {
 
   // ---- replica_state.cpp
   std::vector<std::size_t> by_name() const;
-  void add_values(std::size_t index, Digest& digest);
-  Digest::Value digest_of_weights();
+  Status add_values(std::size_t index, Digest& digest);
+  Result<Digest::Value> digest_of_weights();
   Result<Digest::Value> digest_of_the_whole();
   Status read_pieces(const std::vector<const StatePiece*>& pieces, std::vector<std::byte>& bytes);
   Status compare_data_groups();
@@ -202,6 +211,7 @@ class Replica final : public DataParallel {
   std::shared_ptr<Group> beside_;
   Stopwatch watch_{workplace_};
   Reducer reducer_{{group_, sum_groups_, workplace_, options_, parameters_, buckets_, watch_}};
+  Gatherer gatherer_{{parameters_, layout_, buckets_, watch_}};  // where weights are not kept whole
   std::shared_ptr<Slots> gradient_slots_;  // where gradients are not kept whole
   std::vector<bool> late_;                 // buckets that a gradient came for when they had gone
   std::unique_ptr<Buddy> buddy_;           // from the first step or load on, where it is wanted
@@ -213,10 +223,11 @@ class Replica final : public DataParallel {
   bool is_pristine_ = true;    // never updated, and no state was asked for
   bool is_newcomer_ = false;   // its state is yet to come
   Order seen_order_;
-  std::vector<bool> asked_;  // forward went through a gate for it, ever
-  std::vector<bool> open_;   // its last update was waited for: it may be read
-  std::vector<bool> used_;   // its gradient came, in this step
-  std::vector<bool> told_;   // was reported as unused
+  std::vector<bool> asked_;   // forward went through a gate for it, ever
+  std::vector<bool> open_;    // its last update was waited for: it may be read
+  std::vector<bool> passed_;  // where weights are not kept whole: was open in this micro-batch
+  std::vector<bool> used_;    // its gradient came, in this step
+  std::vector<bool> told_;    // was reported as unused
   std::vector<std::int64_t> steps_;
   std::int64_t number_ = 0;  // of the last step that is over
 };

@@ -14,6 +14,11 @@ Status Replica::begin_micro_batch(bool last) {
   if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
   watch_.begin_micro_batch();
   reducer_.begin_micro_batch(last);
+  if (!keeps_whole_weights()) {
+    gatherer_.begin_micro_batch();
+    std::fill(passed_.begin(), passed_.end(), false);
+    return {};
+  }
   // Nobody will ask for these.
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout_.place[index] || asked_[index]) continue;
@@ -34,9 +39,25 @@ Status Replica::need(std::size_t index) {
   if (!layout_.place[index]) return {};
   if (learning_ && !asked_[index]) seen_order_.forward.push_back(index);
   asked_[index] = true;
+  passed_[index] = true;
+  if (!keeps_whole_weights())
+    if (Status status = gatherer_.need(index); !status.ok()) return fail(status);
   if (Status status = await_gather(bucket_of(index)); !status.ok()) return fail(status);
   set_open(index, true);
   return {};
+}
+
+void Replica::done(std::size_t index) {
+  if (!status_.ok() || keeps_whole_weights()) return;
+  if (gatherer_.done(index)) set_open(index, false);
+}
+
+// Of a micro-batch: nothing is whole any more.
+Status Replica::end_gathers() {
+  if (keeps_whole_weights()) return {};
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    if (layout_.place[index]) set_open(index, false);
+  return gatherer_.end_pass();
 }
 
 Status Replica::await_gather(Bucket& bucket) {
@@ -48,7 +69,7 @@ Status Replica::await_gather(Bucket& bucket) {
 }
 
 Status Replica::parameters_ready() {
-  if (!status_.ok()) return status_;
+  if (!status_.ok() || !keeps_whole_weights()) return status_;
   for (std::size_t bucket : layout_.forward)
     if (Status status = await_gather(*buckets_[bucket]); !status.ok()) return fail(status);
   for (std::size_t index = 0; index < open_.size(); ++index) set_open(index, true);
@@ -63,6 +84,8 @@ void Replica::begin_backward() {
   // Gradients that are kept whole are added in place: the micro-batch before must have been taken out.
   if (reducer_.in_every_micro_batch() && keeps_whole_gradients())
     if (Status status = reducer_.settle_all(); !status.ok()) return (void)fail(status);
+  if (!keeps_whole_weights())
+    if (Status status = gatherer_.begin_backward(); !status.ok()) return (void)fail(status);
   watch_.begin_backward();
   counts_.begin_backward();
   seen_order_.backward.clear();
@@ -91,7 +114,7 @@ Status Replica::take_gradient(std::size_t index) {
   if (!layout_.place[index]) return {};
   // Gated once, it is no longer waited for before forward begins. Whether its gather happened to be
   // done when forward read it is a matter of luck.
-  if (!open_[index])
+  if (!open_[index] && (keeps_whole_weights() || !passed_[index]))
     return {Code::invalid_argument,
             fmt::format("the gradient of parameter '{}' came, and its gate was not passed since "
                         "the last step: forward may have read old values. Call need before it is "
@@ -138,6 +161,7 @@ Status Replica::end_backward() {
   if (!status_.ok()) return status_;
   if (Status status = calls_.end_backward(); !status.ok()) return fail(status);
   watch_.end_backward();
+  if (Status status = end_gathers(); !status.ok()) return fail(status);
   // What did not come is not used by this rank: its zeros are its contribution.
   const bool goes = calls_.is_last() || reducer_.in_every_micro_batch();
   const bool overlaps = options_.overlap_grad_reduce || reducer_.in_every_micro_batch();
@@ -146,6 +170,8 @@ Status Replica::end_backward() {
     if (Status status = reduce_late_gradients(); !status.ok()) return fail(status);
   if (learning_)
     if (Status status = learn_order(); !status.ok()) return fail(status);
+  if (!keeps_whole_weights() && gatherer_.is_learning())
+    if (Status status = gatherer_.learn(options_.prefetch_units); !status.ok()) return fail(status);
   if (!goes) return {};
   counts_.learn();
   counts_known_ = true;
@@ -157,6 +183,7 @@ Status Replica::end_backward() {
 Status Replica::discard_gradients() {
   if (!status_.ok()) return status_;
   if (Status status = complete_rounds(); !status.ok()) return fail(status);
+  if (Status status = end_gathers(); !status.ok()) return fail(status);
   if (Status status = parameters_ready(); !status.ok()) return status;
   (void)workplace_->take_findings(buckets_.size());
   zero_gradients();
@@ -166,6 +193,7 @@ Status Replica::discard_gradients() {
 
 // What other ranks may have launched, because they are further on in the same micro-batch.
 Status Replica::complete_rounds() {
+  gatherer_.launch_rest();
   const int rounds = reducer_.in_every_micro_batch() ? calls_.micro_batches() : 1;
   if (reducer_.rounds() < rounds) reducer_.launch_rest();
   if (Status status = reducer_.settle_all(); !status.ok()) return status;

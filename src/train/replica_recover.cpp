@@ -328,6 +328,10 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   if (is_cut)
     return Status(Code::unsupported,
                   "a model that is cut over ranks cannot go on on another number of them");
+  if (!keeps_whole_weights())
+    return Status(Code::unsupported,
+                  "zero = 3 cannot go on on another number of ranks: a lost rank's weights have no "
+                  "copy; load a checkpoint there");
   if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
   settle_everything();
   auto group = survivors.data->duplicate(bucket_group_of(*survivors.data));

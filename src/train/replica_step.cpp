@@ -185,13 +185,13 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
     update.grad_scale *= std::min(1.0, options_.clip_grad / (report.grad_norm + 1e-6));
   for (std::size_t index : layout_.forward) {
     update_bucket(index, update);
-    if (options_.use_distributed_optimizer)
+    if (options_.use_distributed_optimizer && keeps_whole_weights())
       launch_gather(index);
     else
       buckets_[index]->landed = buckets_[index]->generation;
   }
   zero_gradients();  // when the gathers are on their way: nobody waits for zeros
-  if (!options_.overlap_param_gather) return parameters_ready();
+  if (!options_.overlap_param_gather || !keeps_whole_weights()) return parameters_ready();
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index]) set_open(index, false);
   return {};
@@ -243,6 +243,7 @@ void Replica::end_step(std::optional<std::int64_t> number) {
   control_.clear();
   std::fill(used_.begin(), used_.end(), false);
   reducer_.end_step();
+  if (!keeps_whole_weights()) gatherer_.start_ahead();
 }
 
 }  // namespace tutti::train

@@ -75,14 +75,18 @@ std::vector<Mode> five_modes() {
 }
 
 std::vector<Mode> zero_modes() {
-  std::vector<Mode> modes(2);
+  std::vector<Mode> modes(4);
   modes[0].name = "zero 2";
   modes[1].name = "zero 2+overlap-param-gather";
+  modes[2].name = "zero 3";
+  modes[3].name = "zero 3, three units ahead";
   for (Mode& mode : modes) {
     mode.options.zero = 2;
     mode.options.overlap_grad_reduce = true;
   }
   modes[1].options.overlap_param_gather = true;
+  modes[2].options.zero = modes[3].options.zero = 3;
+  modes[3].options.prefetch_units = 3;
   return modes;
 }
 
