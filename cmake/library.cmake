@@ -12,8 +12,8 @@ target_include_directories(tutti PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/in
 target_link_libraries(tutti PRIVATE fmt::fmt OpenSSL::SSL OpenSSL::Crypto PkgConfig::hwloc Threads::Threads
                                     ${CMAKE_DL_LIBS})
 target_compile_features(tutti PUBLIC cxx_std_20)
-foreach(room core reduce cuda trace topology store schedule cost tuner plan transport engine group train checkpoint
-             hand_over capi)
+foreach(room core reduce cuda trace topology store schedule cost tuner pipeline plan transport engine group mesh train
+             checkpoint hand_over pipeline_run exchange capi)
   get_target_property(type room_${room} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")
     target_sources(tutti PRIVATE $<TARGET_OBJECTS:room_${room}>)

@@ -124,6 +124,63 @@ void add_update(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+void add_split(CLI::App& app, Flags& flags) {
+  const char* group = "Splitting the model";
+  app.add_option("--tensor-model-parallel-size", flags.tensor_parallel,
+                 "Ranks that share each layer: heads, features and vocabulary")
+      ->check(whole(1, 1 << 16))
+      ->group(group);
+  app.add_flag(
+         "--sequence-parallel", flags.sequence_parallel,
+         "Norms, dropout and what lies between the layers are cut by sequence over these ranks")
+      ->group(group);
+  app.add_flag("--tp-comm-overlap", flags.tp_comm_overlap,
+               "Their collectives in pieces, beside the matrix products; needs --sequence-parallel")
+      ->group(group);
+  app.add_option("--pipeline-model-parallel-size", flags.pipeline_parallel,
+                 "Stages, each with some of the layers")
+      ->check(whole(1, 1 << 16))
+      ->group(group);
+  app.add_option(
+         "--pipeline-schedule", flags.pipeline_schedule,
+         "gpipe, 1f1b, interleaved or zb-h1; without it 1f1b, interleaved with virtual stages")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
+      ->group(group);
+  app.add_option("--num-layers-per-virtual-pipeline-stage", flags.layers_per_virtual_stage,
+                 "A rank gets several stages of so many layers; 0: one stage")
+      ->check(whole(0, 10000))
+      ->group(group);
+  app.add_option("--decoder-first-pipeline-num-layers", flags.first_stage_layers,
+                 "Layers of the first stage, which has the embedding; 0: as the others")
+      ->check(whole(0, 10000))
+      ->group(group);
+  app.add_option("--decoder-last-pipeline-num-layers", flags.last_stage_layers,
+                 "Layers of the last stage, which has the head; 0: as the others")
+      ->check(whole(0, 10000))
+      ->group(group);
+  app.add_option("--context-parallel-size", flags.context_parallel,
+                 "Ranks that share each sequence")
+      ->check(whole(1, 1 << 16))
+      ->group(group);
+  app.add_option(
+         "--cp-comm-type", flags.cp_comm_type,
+         "How attention gets the others' keys and values: p2p (a ring), allgather, a2a (heads "
+         "for tokens), a2a+p2p")
+      ->check(CLI::IsMember({"p2p", "allgather", "a2a", "a2a+p2p"}))
+      ->group(group);
+  app.add_option("--hierarchical-context-parallel-sizes", flags.hierarchical_cp_sizes,
+                 "Of a2a+p2p: how many exchange heads, and how many such groups form the ring")
+      ->expected(2)
+      ->check(whole(1, 1 << 16))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("")
+      ->group(group);
+  app.add_option("--cp-window-size", flags.cp_window_size,
+                 "Of p2p: a ring of rings, so many ranks in each inner one; 0: one ring")
+      ->check(whole(0, 1 << 16))
+      ->group(group);
+}
+
 void add_overlap(CLI::App& app, Flags& flags) {
   const char* group = "Overlap";
   app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")
@@ -280,6 +337,7 @@ Parsed parse_flags(int argc, const char* const* argv) {
   add_model(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);
+  add_split(app, parsed.flags);
   add_overlap(app, parsed.flags);
   add_checks(app, parsed.flags);
   add_logs(app, parsed.flags);

@@ -68,6 +68,20 @@ struct Flags {
   double adam_eps = 1e-8;
   double sgd_momentum = 0.9;
 
+  // Splitting the model. What is left of the ranks trains copies of it: data parallel.
+  int tensor_parallel = 1;
+  bool sequence_parallel = false;
+  bool tp_comm_overlap = false;
+  int pipeline_parallel = 1;
+  std::string pipeline_schedule;     // empty: 1f1b, or interleaved with virtual stages
+  int layers_per_virtual_stage = 0;  // 0: one virtual stage a rank
+  int first_stage_layers = 0;        // 0: as the others
+  int last_stage_layers = 0;
+  int context_parallel = 1;
+  std::string cp_comm_type = "p2p";
+  std::vector<int> hierarchical_cp_sizes;  // of a2a+p2p: inner, outer
+  int cp_window_size = 0;                  // ranks of an inner ring; 0: one ring
+
   // Overlap.
   std::size_t bucket_size = 0;
   bool use_distributed_optimizer = false;

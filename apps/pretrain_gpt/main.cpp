@@ -11,6 +11,7 @@
 #include "flags.hpp"
 #include "outputs.hpp"
 #include "returns.hpp"
+#include "split.hpp"
 #include "trainer.hpp"
 #include "tutti/group.hpp"
 
@@ -70,9 +71,10 @@ int main(int argc, char** argv) {
     return 1;
   }
   const int rank = (*group)->rank();
-  if (auto status = pretrain::check_batches(flags, (*group)->size()); !status.ok()) {
+  const auto sizes = pretrain::split_sizes(flags, (*group)->size());
+  if (!sizes.ok()) return refuse(sizes.status().message(), 2);
+  if (auto status = pretrain::check_batches(flags, sizes->dp); !status.ok())
     return refuse(status.message(), 2);
-  }
   pretrain::Returns returns(std::move(options), full_size((*group)->size()));
   const auto ending =
       pretrain::train(*std::move(group), flags, *std::move(data), std::move(returns));

@@ -1,20 +1,26 @@
-// apps/pretrain_gpt/model.hpp - a GPT whose forward says which weights it is about to read.
+// apps/pretrain_gpt/model.hpp - a GPT, or a rank's share of one, whose forward says which weights it is about to
+// read.
 //
 //   embedding.word_embeddings + position_embeddings
 //   decoder.layers.i: x += linear_proj(attention(linear_qkv(input_layernorm(x))))
 //                     x += mlp.linear_fc2(gelu(mlp.linear_fc1(pre_mlp_layernorm(x))))
 //   decoder.final_layernorm, output_layer (tied to the word embedding unless told otherwise)
 //
-// Shapes: b sequences, s tokens of each, h hidden.
+// However it is split, a parameter has the name that it has in the whole model, and its part of the values.
+//
+// Shapes: b sequences, s tokens of each that this rank has, h hidden.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <memory>
+#include <vector>
 
 #include "data.hpp"
 #include "flags.hpp"
+#include "split.hpp"
 #include "tutti/libtorch.hpp"
+#include "tutti/libtorch/parallel.hpp"
 
 namespace pretrain {
 
@@ -22,34 +28,79 @@ using tutti::libtorch::DataParallel;
 
 class Block;
 
+// What of the model a rank has, and who shares its layers and sequences with it.
+struct ModelShare {
+  std::vector<LayerRange> stages;  // by virtual stage
+  bool embeds = true;              // the first of them begins with tokens
+  bool predicts = true;            // the last of them ends with the head
+  tutti::libtorch::SharedTensorParallel tensor;
+  std::shared_ptr<tutti::libtorch::ContextParallel> context;  // null: whole sequences
+};
+// All of it, on one rank.
+ModelShare whole_share(const Flags& flags);
+// Collective.
+tutti::Result<ModelShare> share_of(const Flags& flags, const Split& split);
+
+// What a forward is about.
+struct PassFacts {
+  DataParallel* gates = nullptr;  // null: weights are just read
+  std::int64_t step = 0;
+  std::uint32_t micro_batch = 0;  // among all of the step; dropout goes by both
+};
+
 class Gpt : public torch::nn::Module {
  public:
-  explicit Gpt(const Flags& flags);
+  Gpt(const Flags& flags, ModelShare share);
 
-  // Logits [b, s, vocabulary] of tokens [b, s]. `gates` may be null: then weights are just read.
-  torch::Tensor forward(const torch::Tensor& tokens, DataParallel* gates);
+  // [b, s] → [b, s, h], or this rank's part of the sequence.
+  torch::Tensor embed(const torch::Tensor& tokens, const PassFacts& pass);
+  // The layers of one virtual stage.
+  torch::Tensor transform(int virtual_stage, torch::Tensor x, const PassFacts& pass);
+  // Cross entropy of each token, f32 or f64: [b, s].
+  torch::Tensor losses(const torch::Tensor& x, const torch::Tensor& labels, const PassFacts& pass);
+
+  const ModelShare& share() const { return share_; }
   torch::Device device() const { return mask_.device(); }
   // With all it has; before it is wrapped.
   void move_to(torch::Device device);
+  // Weight gradients of linear layers wait there; null: they do not.
+  void queue_weights(tutti::libtorch::WeightQueue* queue);
+  // What train::Parameter is told of one of its parameters.
+  tutti::train::ParameterPlace place_of(const torch::Tensor& parameter) const;
 
  private:
-  torch::Tensor embed(const torch::Tensor& tokens, DataParallel* gates);
+  torch::Tensor logits(const torch::Tensor& x, const PassFacts& pass);
 
+  ModelShare share_;
   double dropout_;
+  std::uint64_t seed_;
+  bool is_tied_;
+  std::vector<tutti::exchange::IndexRun> tokens_;  // of a sequence, that this rank's layers see
+  std::int64_t seq_length_;
   std::shared_ptr<torch::nn::Module> embedding_;
-  torch::nn::Embedding words_{nullptr}, positions_{nullptr};
+  std::shared_ptr<tutti::libtorch::VocabParallelEmbedding> words_;
+  torch::nn::Embedding positions_{nullptr};
   std::shared_ptr<torch::nn::Module> output_layer_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::vector<std::shared_ptr<Block>>> stages_;
   torch::nn::LayerNorm final_layernorm_{nullptr};
   torch::Tensor head_;
   torch::Tensor mask_;  // [s, s], true above the diagonal
+  tutti::libtorch::WeightQueue* queue_ = nullptr;
 };
 
-// With weights that depend on the seed and their names alone, not on the order of definition.
-std::shared_ptr<Gpt> make_model(const Flags& flags);
+// With weights that depend on the seed and their names alone, not on order or split.
+std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share);
 
-// Sum of the cross entropies of all tokens that count, f32.
-torch::Tensor loss_sum(Gpt& model, const TokenBatch& batch, int sequences, DataParallel* gates);
+// A batch as the model wants it: of each sequence the tokens that this rank has.
+struct ModelBatch {
+  torch::Tensor tokens, labels;  // [b, s]
+  torch::Tensor loss_mask;       // [b, s]
+  std::int64_t counted = 0;      // tokens that are not masked
+};
+ModelBatch cut_batch(const Gpt& model, const TokenBatch& batch, int sequences);
+
+// Sum of the cross entropies of all tokens that count: of a model that is not cut into stages.
+torch::Tensor loss_sum(Gpt& model, const ModelBatch& batch, const PassFacts& pass);
 
 // 0: decays; 1: biases and norms, which do not.
 int parameter_group(const std::string& name, const torch::Tensor& value);

@@ -45,7 +45,7 @@ class Solo {
   Result<std::vector<SoloStep>> run(tutti::libtorch::Options options) {
     auto alone = group_.split(group_.rank(), 0, {"rehearsal"});
     if (!alone.ok()) return alone.status();
-    net_ = make_model(flags_);
+    net_ = make_model(flags_, whole_share(flags_));
     auto model = DataParallel::create(net_, {*alone, *alone}, std::move(options));
     if (!model.ok()) return model.status();
     model_ = *model;
@@ -79,8 +79,9 @@ class Solo {
       if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok())
         return status;
       const auto index = static_cast<std::uint64_t>(number * batches + micro);
-      const TokenBatch batch = data_.training(index * static_cast<std::uint64_t>(size), size);
-      const torch::Tensor loss = loss_sum(*net_, batch, size, model_.get());
+      const ModelBatch batch =
+          cut_batch(*net_, data_.training(index * static_cast<std::uint64_t>(size), size), size);
+      const torch::Tensor loss = loss_sum(*net_, batch, {model_.get()});
       (void)loss.item<float>();
       tokens += batch.counted;
       step.backward_begin = now_ns();

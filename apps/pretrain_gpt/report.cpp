@@ -59,6 +59,14 @@ std::string json_of(const RankOverlap& times) {
   return "{" + out + "\"hidden\":" + number(times.hidden) + "}";
 }
 
+std::string json_of(const AxisWaits& waits) {
+  std::string out;
+  for (const AxisField& field : kAxes)
+    out += fmt::format("{}\"{}_s\":{}", out.empty() ? "" : ",", field.name,
+                       number(waits.*field.seconds));
+  return "{" + out + "}";
+}
+
 std::string with_line_end(const std::string& text) {
   return text.empty() || text.back() == '\n' ? text : text + "\n";
 }
@@ -66,10 +74,10 @@ std::string with_line_end(const std::string& text) {
 std::string json_of(const StepLine& line) {
   return fmt::format(
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
-      "\"outcome\":\"{}\",\"mean\":{},\"max\":{}}}",
+      "\"outcome\":\"{}\",\"mean\":{},\"max\":{},\"axes\":{}}}",
       line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
       number(line.tokens_per_s()), tutti::train::to_string(line.outcome),
-      json_of(line.overlap.mean), json_of(line.overlap.max));
+      json_of(line.overlap.mean), json_of(line.overlap.max), json_of(line.waits));
 }
 
 const char* remark(Outcome outcome) {

@@ -18,6 +18,7 @@
 
 #include "event_file.hpp"
 #include "flags.hpp"
+#include "pass_sums.hpp"
 #include "prediction.hpp"
 #include "tutti/plan.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -33,6 +34,7 @@ struct StepLine {
   std::int64_t tokens = 0;
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;
+  AxisWaits waits;  // mean over the ranks
 
   // By the slowest rank.
   double tokens_per_s() const {

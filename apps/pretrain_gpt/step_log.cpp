@@ -22,11 +22,13 @@ void trace_counters(tutti::trace::Sink& trace, const StepLine& line) {
 
 }  // namespace
 
-tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, bool asynchronous,
+tutti::Result<std::unique_ptr<StepLog>> StepLog::create(const Split& split, bool asynchronous,
                                                         TrainingReport* report, LossGuard* guard) {
+  tutti::Group& group = *split.everyone();
   auto log = std::make_unique<StepLog>();
   log->rank_ = group.rank();
   log->ranks_ = group.size();
+  log->tells_loss_ = split.tells_loss();
   log->asynchronous_ = asynchronous;
   log->report_ = report;
   if (report != nullptr) log->trace_ = group.trace();
@@ -34,7 +36,8 @@ tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, boo
   auto bus = tutti::train::MetricsBus::create(group, asynchronous);
   if (!bus.ok()) return bus.status();
   log->bus_ = *std::move(bus);
-  auto meter = tutti::train::OverlapMeter::create(group);
+  // Those who train the same parameters have the same buckets to compare.
+  auto meter = tutti::train::OverlapMeter::create(*split.groups().data);
   if (!meter.ok()) return meter.status();
   log->meter_ = *std::move(meter);
   return log;
@@ -42,11 +45,12 @@ tutti::Result<std::unique_ptr<StepLog>> StepLog::create(tutti::Group& group, boo
 
 Status StepLog::publish(const StepFacts& facts) {
   now_ = facts.step;
-  bus_->add("loss_sum", facts.loss_sum);
-  bus_->add("tokens", static_cast<double>(facts.tokens));
+  bus_->add("loss_sum", facts.sums.loss_sum);
+  bus_->add("tokens", tells_loss_ ? static_cast<double>(facts.sums.tokens) : 0);
   for (int rank = 0; rank < ranks_; ++rank) {
-    bus_->add(fault_name(rank), rank == rank_ && !std::isfinite(facts.loss_sum) ? 1 : 0);
+    bus_->add(fault_name(rank), rank == rank_ && !std::isfinite(facts.sums.loss_sum) ? 1 : 0);
   }
+  for (const AxisField& field : kAxes) bus_->add(field.name, facts.sums.waits.*field.seconds);
   if (auto status = bus_->publish(facts.step); !status.ok()) return status;
   if (auto status = meter_->publish(facts.step, facts.times); !status.ok()) return status;
   StepLine line;
@@ -77,6 +81,8 @@ Status StepLog::tell_oldest() {
   // Of a batch that is masked as a whole there is no loss, and nothing to judge.
   if (tokens > 0) line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
   line.overlap = **overlap;
+  for (const AxisField& field : kAxes)
+    line.waits.*field.seconds = (*metrics)->find(field.name).value_or(0) / ranks_;
   if (report_ != nullptr) report_->step(line);
   if (trace_ != nullptr) trace_counters(*trace_, line);
   if (tokens == 0) return {};

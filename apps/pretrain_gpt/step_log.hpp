@@ -12,7 +12,9 @@
 #include <deque>
 #include <memory>
 
+#include "pass_sums.hpp"
 #include "report.hpp"
+#include "split.hpp"
 #include "tutti/train/loss_guard.hpp"
 #include "tutti/train/metrics_bus.hpp"
 #include "tutti/train/overlap.hpp"
@@ -22,8 +24,7 @@ namespace pretrain {
 // What this rank knows when a step is over.
 struct StepFacts {
   std::int64_t step = 0;
-  double loss_sum = 0;
-  std::int64_t tokens = 0;
+  PassSums sums;
   double lr = 0;
   tutti::train::StepReport report;
   tutti::train::StepTimes times;
@@ -32,7 +33,7 @@ struct StepFacts {
 class StepLog {
  public:
   // `report` is null but on rank 0; both are lent.
-  static tutti::Result<std::unique_ptr<StepLog>> create(tutti::Group& group, bool asynchronous,
+  static tutti::Result<std::unique_ptr<StepLog>> create(const Split& split, bool asynchronous,
                                                         TrainingReport* report,
                                                         tutti::train::LossGuard* guard);
   tutti::Status publish(const StepFacts& facts);
@@ -46,6 +47,7 @@ class StepLog {
 
   int rank_ = 0;
   int ranks_ = 1;
+  bool tells_loss_ = true;
   bool asynchronous_ = false;
   TrainingReport* report_ = nullptr;
   tutti::trace::Sink* trace_ = nullptr;  // rank 0's

@@ -13,8 +13,10 @@
 #include "checkpoints.hpp"
 #include "device.hpp"
 #include "model.hpp"
+#include "passes.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
+#include "split.hpp"
 #include "step_log.hpp"
 #include "stop_request.hpp"
 #include "tutti/libtorch.hpp"
@@ -52,6 +54,7 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
     options.layer.optimizer = train_::AdamW{
         .beta1 = flags.adam_beta1, .beta2 = flags.adam_beta2, .epsilon = flags.adam_eps};
   }
+  options.layer.pipelined = flags.pipeline_parallel > 1;
   options.group_of = parameter_group;
   return options;
 }
@@ -77,6 +80,7 @@ class Trainer {
         schedule_(flags.schedule()) {}
 
   Status set_up();
+  const Split& split() const { return *split_; }
   // Instead of set_up, where the others train already.
   Status catch_up();
   Status run();
@@ -90,6 +94,8 @@ class Trainer {
 
  private:
   Status make_net();
+  Status make_split();
+  tutti::libtorch::Options wrapping() const;
   Status find_latest();
   Status resume();
   Status open_report();
@@ -103,8 +109,6 @@ class Trainer {
   Status look_ahead();
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
-  Status micro_batch(std::int64_t step, int number, int micro);
-  torch::Tensor plant(torch::Tensor loss, std::int64_t step, int number) const;
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
   Status save();
@@ -116,7 +120,7 @@ class Trainer {
   Flags flags_;
   Data data_;
   Returns returns_;
-  BatchShare share_;  // of each step's micro-batches
+  std::optional<Split> split_;
   LossGuard guard_;
   bool common_decision_ = false;  // all ranks end alike
   bool begins_anew_ = false;      // --load latest found nothing
@@ -126,6 +130,7 @@ class Trainer {
   bool is_newcomer_ = false;
   std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
+  std::unique_ptr<Passes> passes_;
   std::shared_ptr<tutti::Group> validation_group_;
   std::unique_ptr<TrainingReport> report_;  // rank 0
   std::unique_ptr<StepLog> log_;
@@ -135,15 +140,22 @@ class Trainer {
   bool has_shrunk_ = false;
   train_::LearningRate schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
-  std::vector<torch::Tensor> losses_;  // of this step's micro-batches
-  double loss_sum_ = 0;                // of this step and rank
-  std::int64_t tokens_ = 0;
+  PassSums sums_;                      // of this step
 };
+
+Status Trainer::make_split() {
+  auto split = Split::create(group_, flags_);
+  if (!split.ok()) return split.status();
+  split_ = *std::move(split);
+  return {};
+}
 
 Status Trainer::make_net() {
   set_threads(flags_.threads);
   try {
-    net_ = make_model(flags_);
+    auto share = share_of(flags_, *split_);
+    if (!share.ok()) return share.status();
+    net_ = make_model(flags_, *std::move(share));
     return {};
   } catch (const c10::Error& error) {
     return {Code::invalid_argument,
@@ -152,16 +164,26 @@ Status Trainer::make_net() {
   }
 }
 
-Status Trainer::set_up() {
-  if (auto status = make_net(); !status.ok()) return status;
+tutti::libtorch::Options Trainer::wrapping() const {
   auto options = wrap_options(flags_);
+  if (!split_->sizes().is_whole())
+    options.place_of = [net = net_](const std::string&, const torch::Tensor& parameter) {
+      return net->place_of(parameter);
+    };
+  return options;
+}
+
+Status Trainer::set_up() {
+  if (auto status = make_split(); !status.ok()) return status;
+  if (auto status = make_net(); !status.ok()) return status;
+  auto options = wrapping();
   if (auto status = find_latest(); !status.ok()) return status;
   if (!flags_.load.empty()) {
     auto info = train_::inspect_checkpoint(flags_.load);
     if (!info.ok()) return info.status().annotate("--load " + flags_.load);
     options.layer.order_hint = info->order;
   }
-  auto model = DataParallel::create(net_, {group_, group_}, std::move(options));
+  auto model = DataParallel::create(net_, split_->groups(), std::move(options));
   if (!model.ok()) return model.status();
   model_ = *model;
   if (!flags_.load.empty()) {
@@ -180,6 +202,7 @@ Status Trainer::set_up() {
 
 Status Trainer::catch_up() {
   is_newcomer_ = true;
+  if (auto status = make_split(); !status.ok()) return status;
   if (auto status = make_net(); !status.ok()) return status;
   const int self = group_->rank();
   auto alone = group_->subgroup({&self, 1}, 0, {"newcomer"});
@@ -208,11 +231,13 @@ Status Trainer::open_report() {
 
 // All that hangs on the group besides the model.
 Status Trainer::open_channels() {
-  share_ = share_of_batch(flags_, group_->rank(), group_->size());
+  auto passes = Passes::create(flags_, *split_, data_, *net_, *model_);
+  if (!passes.ok()) return passes.status();
+  passes_ = *std::move(passes);
   auto copy = group_->duplicate({"validation", tutti::ReductionOrder::rank});
   if (!copy.ok()) return copy.status();
   validation_group_ = *copy;
-  auto log = StepLog::create(*group_, flags_.async_log_all_reduce, report_.get(), &guard_);
+  auto log = StepLog::create(*split_, flags_.async_log_all_reduce, report_.get(), &guard_);
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
   auto checkpoints = Checkpoints::create(*group_, flags_, report_.get());
@@ -254,64 +279,15 @@ Status Trainer::look_ahead() {
   return {};
 }
 
-torch::Tensor Trainer::plant(torch::Tensor loss, std::int64_t step, int number) const {
-  const int rank = group_->rank();
-  if (flags_.inject_nan && flags_.inject_nan->hits(step, rank, number)) {
-    loss = loss * std::numeric_limits<float>::quiet_NaN();
-  }
-  if (flags_.inject_loss_nan && flags_.inject_loss_nan->hits(step, rank, number)) {
-    loss = loss + (loss * std::numeric_limits<float>::quiet_NaN()).detach();
-  }
-  if (flags_.inject_inf && flags_.inject_inf->hits(step, rank, number)) {
-    loss.register_hook([](const torch::Tensor& gradient) {
-      return gradient * std::numeric_limits<float>::infinity();
-    });
-  }
-  if (flags_.delayed_rank == rank) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.delay_ms));
-  }
-  return loss;
-}
-
-// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
-Status Trainer::micro_batch(std::int64_t step, int number, int micro) {
-  if (auto status = model_->begin_micro_batch(micro + 1 == share_.count); !status.ok()) {
-    return status;
-  }
-  const auto index = static_cast<std::uint64_t>(share_.first + micro);
-  const auto size = flags_.micro_batch_size;
-  const TokenBatch batch =
-      data_.training(at_.sequences + index * static_cast<std::uint64_t>(size), size);
-  // Dropout depends on nothing that a checkpoint does not hold.
-  torch::manual_seed(mix(mix(flags_.seed, static_cast<std::uint64_t>(step)), index));
-  const torch::Tensor loss = plant(loss_sum(*net_, batch, size, model_.get()), step, number);
-  losses_.push_back(loss.detach());
-  tokens_ += batch.counted;
-  return model_->backward(loss);
-}
-
 tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
-  losses_.clear();
-  loss_sum_ = 0;
-  tokens_ = 0;
-  for (int micro = 0; micro < share_.count; ++micro) {
-    try {
-      if (auto status = micro_batch(step, number, micro); !status.ok()) return status;
-      // Not before the last: on a GPU reading one waits for it.
-      if (micro + 1 < share_.count) continue;
-      for (const torch::Tensor& loss : losses_)
-        loss_sum_ += static_cast<double>(loss.item<float>());
-    } catch (const tutti::libtorch::GateError& error) {
-      return error.status();
-    } catch (const c10::Error& error) {
-      return Status(Code::internal, std::string("forward: ") + error.what_without_backtrace());
-    }
-  }
+  auto sums = passes_->train({step, number, at_.sequences});
+  if (!sums.ok()) return sums.status();
+  sums_ = *sums;
   if (flags_.die && !has_shrunk_ && flags_.die->hits(step, group_->rank(), number))
     ::raise(SIGKILL);
   return model_->step({.lr = schedule_.at(at_.updates + 1),
-                       .tokens = tokens_,
-                       .loss_is_finite = !flags_.strict_loss_check || std::isfinite(loss_sum_),
+                       .tokens = sums_.tokens,
+                       .loss_is_finite = !flags_.strict_loss_check || std::isfinite(sums_.loss_sum),
                        .number = step,
                        .stop = stop_.asked() || checkpoints_->failed(),
                        .meet = group_->rank() == 0 && returns_.somebody_waits(group_->size())});
@@ -339,7 +315,7 @@ Status Trainer::one_step(std::int64_t step) {
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
            at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
     whereabouts_.note(at_, guard_.state());
-    return log_->publish({step, loss_sum_, tokens_, lr, *report, times});
+    return log_->publish({step, sums_, lr, *report, times});
   }
 }
 
@@ -349,13 +325,10 @@ Status Trainer::validate(std::int64_t step) {
   net_->eval();
   double sums[2] = {0, 0};
   for (int round = 0; round < flags_.eval_iters; ++round) {
-    for (int micro = 0; micro < share_.count; ++micro) {
-      const auto index = static_cast<std::uint64_t>(round * share_.total + share_.first + micro);
-      const TokenBatch batch =
-          data_.validation(index * flags_.micro_batch_size, flags_.micro_batch_size);
-      sums[0] += loss_sum(*net_, batch, flags_.micro_batch_size, nullptr).item<float>();
-      sums[1] += static_cast<double>(batch.counted);
-    }
+    const auto more = passes_->evaluate(round);
+    if (!more.ok()) return more.status();
+    sums[0] += more->loss_sum;
+    sums[1] += split_->tells_loss() ? static_cast<double>(more->tokens) : 0;
   }
   net_->train();
   auto status = validation_group_->all_reduce(tutti::Buffer::of(sums, 2), tutti::ReduceOp::sum);
@@ -415,7 +388,7 @@ Status Trainer::run() {
     report_->stopped(at_.steps, checkpoints_->last() == at_.steps);
   if (report_) report_->memory(memory());
   if (report_) report_->end(at_.steps, guard_.skipped(), guard_.transient(), hash);
-  return model_->layer().group().barrier();  // nobody leaves while others still need it
+  return model_->layer().everyone().barrier();  // nobody leaves while others still need it
 }
 
 // ---- without those that are lost, and with those that came back
@@ -444,6 +417,7 @@ Status Trainer::go_on(const Status& why) {
 
 // What hangs on the old group ends now: whoever is lost is lost to all of it.
 void Trainer::move_to(std::shared_ptr<tutti::Group> group) {
+  passes_.reset();
   log_.reset();
   checkpoints_.reset();
   validation_group_.reset();
@@ -475,8 +449,9 @@ Status Trainer::recover() {
   if (!agreed.ok()) return agreed;
   if (has_model == 0)
     return start_over({Code::peer_lost, "a rank was lost while others started over"});
+  if (auto status = make_split(); !status.ok()) return status;
   const auto step =
-      is_newcomer_ ? model_->join({group_, group_}) : model_->recover({group_, group_});
+      is_newcomer_ ? model_->join(split_->groups()) : model_->recover(split_->groups());
   if (!step.ok()) return start_over(step.status());
   is_newcomer_ = false;
   if (auto status = stand_at(*step); !status.ok()) return status;

@@ -45,6 +45,8 @@ class DataParallel::State {
   Status set_up(const train::Groups& groups);
   Status begin_micro_batch(bool last);
   Status backward(const torch::Tensor& loss_sum);
+  Status backward(const torch::Tensor& output, const torch::Tensor& gradient, bool last);
+  Status add_gradients(const std::function<Status()>& compute, bool last);
   Result<train::StepReport> step(const train::StepInput& input);
   Status discard_gradients();
   Result<std::int64_t> recover(const train::Groups& survivors);
@@ -54,6 +56,7 @@ class DataParallel::State {
   train::DataParallel& layer() { return *layer_; }
 
  private:
+  Status check_gates(const torch::Tensor& output);
   Status copy_group_for_buffers(Group& group);
   Result<std::int64_t> go_on_in(const train::Groups& groups, Result<std::int64_t> step);
 
@@ -111,12 +114,33 @@ Status DataParallel::State::begin_micro_batch(bool last) {
   return layer_->begin_micro_batch(last);
 }
 
+Status DataParallel::State::check_gates(const torch::Tensor& output) {
+  if (!gates_) return {};
+  const std::string early = gates_->early_read(output, *binding_);
+  if (early.empty()) return {};
+  return {Code::invalid_argument, early + "; put a Gate before it, or call parameters_ready()"};
+}
+
+Status DataParallel::State::backward(const torch::Tensor& output, const torch::Tensor& gradient,
+                                     bool last) {
+  if (Status status = check_gates(output); !status.ok()) return status;
+  return add_gradients(
+      [&] {
+        if (output.requires_grad()) output.backward(gradient);
+        return Status();
+      },
+      last);
+}
+
+Status DataParallel::State::add_gradients(const std::function<Status()>& compute, bool last) {
+  layer_->begin_backward(last);
+  Status status = guarded("backward failed", compute);
+  const Status layer_status = layer_->end_backward();
+  return status.ok() ? layer_status : status;
+}
+
 Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
-  if (gates_) {
-    if (const std::string early = gates_->early_read(loss_sum, *binding_); !early.empty()) {
-      return {Code::invalid_argument, early + "; put a Gate before it, or call parameters_ready()"};
-    }
-  }
+  if (Status status = check_gates(loss_sum); !status.ok()) return status;
   layer_->begin_backward();
   Status status = guarded("backward failed", [&] {
     // A rank may have used no parameter at all: then they all count as zero here.
@@ -167,6 +191,17 @@ DataParallel::~DataParallel() = default;
 
 Status DataParallel::begin_micro_batch(bool last) { return state_->begin_micro_batch(last); }
 Status DataParallel::backward(const torch::Tensor& loss_sum) { return state_->backward(loss_sum); }
+Status DataParallel::backward(const torch::Tensor& output, const torch::Tensor& gradient,
+                              bool last) {
+  return state_->backward(output, gradient, last);
+}
+Status DataParallel::add_gradients(const std::function<Status()>& compute, bool last) {
+  return state_->add_gradients(compute, last);
+}
+Status DataParallel::end_forward() {
+  state_->layer().end_forward();
+  return {};
+}
 Result<train::StepReport> DataParallel::step(const train::StepInput& input) {
   return state_->step(input);
 }

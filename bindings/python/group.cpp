@@ -178,6 +178,10 @@ void bind_group(GroupClass& group) {
   bind_making(group);
   group.def("rank", [](HeldGroup& self) { return self.get()->rank(); })
       .def("hosts", [](HeldGroup& self) { return self.get()->hosts(); })
+      .def("label_ranks",
+           [](HeldGroup& self, const std::vector<std::string>& labels) {
+             check(self.get()->label_ranks(labels));
+           })
       .def("size", [](HeldGroup& self) { return self.get()->size(); })
       .def("name", [](HeldGroup& self) { return self.get()->name(); })
       .def("reduction_order",

@@ -7,6 +7,7 @@
 #include "device_memory.hpp"
 #include "dlpack.hpp"
 #include "group.hpp"
+#include "mesh.hpp"
 #include "store.hpp"
 #include "symmetric.hpp"
 #include "tutti/dtypes.hpp"
@@ -62,6 +63,7 @@ PYBIND11_MODULE(_tutti, module) {
   bind_device_calls(group);
   bind_pool(module);
   bind_device_memory(module);
+  bind_mesh(module);
   module.def("from_dlpack", &from_dlpack);
   module.def("from_dlpack_on_gpu", &from_dlpack_on_gpu);
   module.def("to_dlpack", &to_dlpack);

@@ -49,6 +49,7 @@ for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI"):
     if value is not None:
         definitions.append(f'PYBIND11_{name}=\\"{value}\\"')
 
+print(f'set(TORCH_PYTHON_ROOT "{root}")')
 print(f'set(TORCH_PYTHON_VERSION "{torch.__version__}")')
 print(f'set(TORCH_PYTHON_INCLUDES "{";".join(includes)}")')
 print(f'set(TORCH_PYTHON_LIBRARIES "{";".join(libraries)}")')

@@ -104,6 +104,11 @@ class Group : public Collectives {
   // The host of each rank: those that share one have the same number; they are counted from 0 in
   // the order of ranks.
   virtual std::vector<int> hosts() const = 0;
+  // What the program calls each rank, such as its place in a mesh: "dp 1, tp 0". Errors, logs, `tutti
+  // run`, `tutti show job` and dumps print it beside host and pid, in every group of these ranks, until
+  // they get other ones. Local; all ranks say the same. A label has up to 80 printable letters and no
+  // parentheses; empty: none.
+  virtual Status label_ranks(std::span<const std::string> labels) = 0;
 
   // New groups on the same links. `split` is called by all ranks: a negative color gets none (a
   // null group), others are ordered by key, ties by old rank. `subgroup` is called by its members
@@ -140,6 +145,9 @@ class Group : public Collectives {
   virtual void forget(const void* allocation) = 0;
   // `bytes` is the whole array, as nccl-tests count it.
   virtual Result<Prediction> predict(Collective collective, std::size_t bytes) = 0;
+  // The same in a group of these ranks, which need not exist. Every rank gets the same answer.
+  virtual Result<Prediction> predict(Collective collective, std::size_t bytes,
+                                     std::span<const int> ranks) = 0;
   // Ends all pending and later operations on every rank with Code::aborted and this reason.
   virtual void abort(const std::string& reason) = 0;
   // ok, or the failure that ended this group.

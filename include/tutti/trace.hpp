@@ -35,6 +35,9 @@ class Sink {
   virtual ~Sink() = default;
   // This thread has computed something, from `begin` to `end`.
   virtual void compute(std::string_view name, std::int64_t begin, std::int64_t end) noexcept = 0;
+  // This thread had nothing to do, because what `missing` names had not been computed elsewhere yet: the
+  // bubble of a pipeline.
+  virtual void bubble(std::string_view missing, std::int64_t begin, std::int64_t end) noexcept = 0;
   // A training step of this rank.
   virtual void step(std::int64_t number, std::int64_t begin, std::int64_t end) noexcept = 0;
   // A number that belongs to a step, such as its loss.

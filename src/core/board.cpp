@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kBoardMagic = 0x4452414f42495454;  // "TTIBOARD" in memory
 constexpr std::uint64_t kVersion = 6;
 constexpr int kWords = sizeof(BoardNote) / sizeof(std::uint64_t);
+constexpr int kLabelWords = 11;
 constexpr int kMaxRanks = 1 << 20;
 // Set beside a wait status, which may be zero.
 constexpr std::uint64_t kEnded = std::uint64_t{1} << 32;
@@ -40,7 +41,7 @@ struct Board::Line {
   std::atomic<std::uint64_t> ending{0};    // the launcher's alone
   std::atomic<std::uint64_t> survives{0};  // the rank's alone
   std::atomic<std::uint64_t> takes_back{0};
-  std::uint64_t spare[3] = {};
+  std::array<std::atomic<std::uint64_t>, kLabelWords> label{};  // likewise
 };
 
 std::string_view to_string(BoardState state) noexcept {
@@ -107,7 +108,7 @@ Result<Board> Board::attach(int descriptor) {
 }
 
 Result<Board> Board::map(Descriptor descriptor, std::size_t bytes) {
-  static_assert(sizeof(Line) == 192 && std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(sizeof(Line) == 256 && std::atomic<std::uint64_t>::is_always_lock_free);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
   if (memory == MAP_FAILED) return errno_status("cannot map the status board");
   // Fresh pages are zero, and an all-zero Line is a valid, empty one.
@@ -169,6 +170,7 @@ void Board::begin_again(int rank) noexcept {
   if (const std::uint64_t version = line.version.load(); version % 2 != 0)
     line.version.store(version + 1);
   note(rank, BoardNote());
+  say_label(rank, "");
   line.takes_back.store(0);
   line.ending.store(0);
 }
@@ -187,6 +189,24 @@ void Board::say_takes_back(int rank) noexcept {
 
 bool Board::takes_back(int rank) const noexcept {
   return rank >= 0 && rank < ranks_ && lines_[1 + rank].takes_back.load() == 1;
+}
+
+// Said once or twice in a rank's life: a reader that comes in between sees some of each.
+void Board::say_label(int rank, std::string_view label) noexcept {
+  if (rank < 0 || rank >= ranks_) return;
+  std::array<std::uint64_t, kLabelWords> words{};
+  copy_text(reinterpret_cast<char*>(words.data()), sizeof words, label);
+  for (std::size_t i = 0; i < words.size(); ++i) lines_[1 + rank].label[i].store(words[i]);
+}
+
+std::string Board::label(int rank) const {
+  if (rank < 0 || rank >= ranks_) return {};
+  std::array<char, kLabelWords * sizeof(std::uint64_t)> text{};
+  for (std::size_t i = 0; i < kLabelWords; ++i) {
+    const std::uint64_t word = lines_[1 + rank].label[i].load();
+    std::memcpy(text.data() + i * sizeof word, &word, sizeof word);
+  }
+  return {text.data(), ::strnlen(text.data(), text.size())};
 }
 
 std::string describe_ending(int wait_status) {

@@ -1,6 +1,6 @@
 // core/board.hpp - the launcher's status board: what each rank did last, readable after its death.
 //
-// Anonymous shared memory, one line of 192 bytes per rank (docs/formats/board.md). The launcher
+// Anonymous shared memory, one line of 256 bytes per rank (docs/formats/board.md). The launcher
 // creates it and hands the descriptor down; a rank attaches and notes its operations; the launcher
 // reads a dead rank's line for its verdict, and notes there that it is dead, for those who would
 // wait for it. A rank that can do without the others, or takes lost ones back, says so there too.
@@ -89,6 +89,9 @@ class Board {
   bool survives_losses(int rank) const noexcept;
   void say_takes_back(int rank) noexcept;
   bool takes_back(int rank) const noexcept;
+  // What the program calls the rank (Group::label_ranks), cut off at 87 bytes; empty: nothing.
+  void say_label(int rank, std::string_view label) noexcept;
+  std::string label(int rank) const;
 
  private:
   struct Line;

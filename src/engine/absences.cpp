@@ -21,14 +21,6 @@ constexpr Nanoseconds kQuiet = 30s;
 // One of the first so many ranks of a group names who is slow.
 constexpr int kSpeakers = 8;
 
-// Links speak of ranks of the world: "rank 7 (host b, pid 4182) is silent". What is said of it holds for
-// the group too, which has a number of its own for that rank.
-std::string predicate_of(const Status& why) {
-  const std::string& text = why.message();
-  const auto subject = text.rfind("rank ", 0) == 0 ? text.find(") ") : std::string::npos;
-  return subject == std::string::npos ? "is gone: " + text : text.substr(subject + 2);
-}
-
 }  // namespace
 
 Absences::Absences(const Members& members)
@@ -70,12 +62,12 @@ Status Absences::verdict(const Operation* operation,
     // A rank that stood still itself has lost all others, and nobody else is to blame.
     const bool own = lost && state.lost.peer() >= 0 && state.lost.peer() == state.lost.rank();
     const int culprit = own ? members_.rank() : peer;
-    return {
-        lost ? state.lost.code() : Code::peer_lost,
-        fmt::format("{} {}; group '{}' ends{}; restart the job or go on with a group without it",
-                    members_.where(culprit), lost ? predicate_of(state.lost) : "has left",
-                    members_.name(), during),
-        {members_.rank(), culprit, number_of(sequence)}};
+    return {lost ? state.lost.code() : Code::peer_lost,
+            fmt::format(
+                "{}; group '{}' ends{}; restart the job or go on with a group without it",
+                lost ? members_.retell(culprit, state.lost) : members_.where(culprit) + " has left",
+                members_.name(), during),
+            {members_.rank(), culprit, number_of(sequence)}};
   }
   return {};
 }

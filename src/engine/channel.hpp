@@ -142,6 +142,7 @@ class Channel final : public GroupView,
   int world_rank(int peer) const override {
     return options().members[static_cast<std::size_t>(peer)];
   }
+  std::string where(int peer) const override { return members_.where(peer); }
   trace::Tracer* tracer() override;
 
  private:

@@ -132,10 +132,11 @@ void Channel::on_down(int peer, const Status& reason) {
   survivors_.lose(peer);
   // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
   if (reason.code() == Code::corrupt)
-    fail({Code::corrupt,
-          fmt::format("group '{}' cannot go on: {}", members_.name(), reason.message()),
-          {members_.rank(), peer, 0}},
-         true);
+    fail(
+        {Code::corrupt,
+         fmt::format("group '{}' cannot go on: {}", members_.name(), members_.retell(peer, reason)),
+         {members_.rank(), peer, 0}},
+        true);
   // Through the inbox: what the peer sent before it went away is looked at first.
   Incoming message;
   message.peer = peer;
@@ -246,6 +247,8 @@ void Channel::fail_as_run_says() {
     note_device_mismatch(*current_, failure.peer());
   else if (failure.code() == Code::mismatch)
     arrivals_.note_mismatch(failure.peer());
+  else if (!failure.ok() && failure.peer() >= 0)
+    fail(failure.annotate(members_.where(failure.peer())), true);
   else if (!failure.ok())
     fail(failure, true);
 }

@@ -63,8 +63,6 @@ class DeviceContext {
   // kernels are loaded at the start (CUDA_MODULE_LOADING=EAGER).
   bool may_gate() const { return may_gate_; }
   // Groups that work on the device.
-  int groups() const { return groups_; }
-  void count_group(int more) { groups_ += more; }
   // For copies of messages. Nothing in it ever waits.
   cuda::StreamHandle message_stream() const { return message_stream_.get(); }
 
@@ -102,7 +100,6 @@ class DeviceContext {
   DeviceReach reach_;
   bool streams_are_apart_ = false;
   bool may_gate_ = false;
-  std::atomic<int> groups_{0};
   cuda::Stream message_stream_;
   cuda::Memory gate_words_;
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();

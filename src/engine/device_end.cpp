@@ -46,7 +46,7 @@ Status DeviceEnd::store(std::size_t bytes) {
 }
 
 Status DeviceEnd::take(int peer, const DeviceNote& note, std::size_t bytes) {
-  const auto from = context_->reach().accept(peer, note);
+  const auto from = context_->reach().accept(peer, note, bytes);
   return from.ok() ? copy(address(), *from, bytes) : from.status();
 }
 

@@ -1,5 +1,7 @@
 #include "engine/device_reach.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -218,14 +220,25 @@ std::optional<DeviceNote> DeviceReach::offer(int peer, std::uint32_t channel,
   return note;
 }
 
-Result<std::uint64_t> DeviceReach::accept(int peer, const DeviceNote& note) {
+Result<std::uint64_t> place_of(const DeviceNote& note, const cuda::Allocation& mapped,
+                               std::size_t bytes) {
+  if (note.base <= mapped.bytes && bytes <= mapped.bytes - note.base)
+    return mapped.base + note.base;
+  return Status(Code::corrupt,
+                fmt::format("a peer offered {} bytes from {} on in an allocation of {}", bytes,
+                            note.base, mapped.bytes));
+}
+
+// How large the memory is says the driver, not the peer.
+Result<std::uint64_t> DeviceReach::accept(int peer, const DeviceNote& note, std::size_t bytes) {
   {
     std::scoped_lock lock(mutex_);
     if (same_process_[static_cast<std::size_t>(peer)]) return note.base;
   }
   const auto base = import(peer, note);
   if (!base.ok()) return base;
-  return *base + note.base;
+  const auto mapped = device_->allocation_of(*base);
+  return mapped.ok() ? place_of(note, *mapped, bytes) : mapped.status();
 }
 
 void DeviceReach::note_answer(const Incoming& incoming) {

@@ -42,6 +42,11 @@ struct DeviceNote {
   cuda::IpcHandle handle{};
 };
 
+// Where in an allocation, as this rank has mapped it, a message of `bytes` lies that a peer has offered. corrupt: it
+// would reach beyond.
+Result<std::uint64_t> place_of(const DeviceNote& note, const cuda::Allocation& mapped,
+                               std::size_t bytes);
+
 class DeviceReach {
  public:
   DeviceReach(std::shared_ptr<cuda::Device> device, transport::Endpoint& endpoint);
@@ -70,8 +75,8 @@ class DeviceReach {
   void show(View& view, std::span<const int> peers, std::uint32_t channel);
   // For one message: what its receiver maps the memory by; absent: it cannot.
   std::optional<DeviceNote> offer(int peer, std::uint32_t channel, std::uint64_t address);
-  // Where this rank sees what a peer has offered.
-  Result<std::uint64_t> accept(int peer, const DeviceNote& note);
+  // Where this rank sees the `bytes` that a peer has offered.
+  Result<std::uint64_t> accept(int peer, const DeviceNote& note, std::size_t bytes);
   // Memory that is about to be freed: peers close it. Waits until they have, at most so long.
   void forget(std::uint64_t base, Nanoseconds patience);
 

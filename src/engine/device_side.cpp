@@ -64,7 +64,6 @@ Status DeviceSide::open() {
 
 // Whatever is under way ends by itself, or was aborted; memory goes when nobody waits any more.
 DeviceSide::~DeviceSide() {
-  context().count_group(-1);
   for (cuda::Memory* memory : {&private_, &staging_})
     context().put_away(std::make_shared<cuda::Memory>(std::move(*memory)));
   for (cuda::Memory& memory : captured_)

@@ -44,7 +44,6 @@ struct DeviceSideOptions {
   std::vector<int> members;           // world rank of each rank
   bool reaches_all = false;           // every device reaches every other one's memory
   bool streams_are_apart = false;     // on all ranks: DeviceContext::streams_are_apart
-  bool is_only = false;               // on all ranks: of the groups and ranks of a process
   std::vector<DeviceBoard*> boards;   // of each rank, as mapped here; null: it is not
   std::shared_ptr<void> board_owner;  // keeps them
   cuda::Meeting meeting{};            // of all ranks; entered is null: none
@@ -68,9 +67,8 @@ class DeviceSide {
   bool has_board(int peer) const { return board(peer) != nullptr; }
   // Whether ranks can work on each other's memory: all share a host, and their devices reach each other.
   bool reaches_all() const { return options_.reaches_all; }
-  // Whether its streams may wait on the device for other ranks; else what those ranks need may stand
-  // behind the wait, in a queue that streams of one process share.
-  bool may_wait() const { return options_.streams_are_apart || options_.is_only; }
+  // Whether its streams may wait on the device for other ranks; else what those ranks need, in this group
+  // or in another one, may stand behind the wait, in a queue that streams of one process share.
   bool streams_are_apart() const { return options_.streams_are_apart; }
   bool can_meet_in_kernels() const { return options_.meeting.entered != nullptr; }
   DeviceMeeting way() const { return way_; }
@@ -154,7 +152,6 @@ class DeviceSide {
 
  private:
   explicit DeviceSide(DeviceSideOptions options) : options_(std::move(options)) {
-    context().count_group(1);
   }
   Status open();
   DeviceBoard* board(int rank) const { return options_.boards[static_cast<std::size_t>(rank)]; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "trace/tracer.hpp"
 #include "transport/link.hpp"
@@ -17,6 +18,8 @@ class GroupView {
   virtual bool all_have_arrived() const = 0;
   virtual std::uint32_t channel() const = 0;
   virtual int world_rank(int peer) const { return peer; }
+  // For messages: "rank 3 (host b, pid 4182)".
+  virtual std::string where(int peer) const { return "rank " + std::to_string(peer); }
   virtual trace::Tracer* tracer() { return nullptr; }  // null: nothing is traced
 };
 

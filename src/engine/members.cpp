@@ -23,6 +23,13 @@ std::string Members::where(int peer) const {
   return fmt::format("rank {} ({})", peer, endpoint_.whereabouts(member));
 }
 
+std::string Members::retell(int peer, const Status& why) const {
+  const std::string& text = why.message();
+  const auto subject = text.rfind("rank ", 0) == 0 ? text.find(") ") : std::string::npos;
+  return subject == std::string::npos ? fmt::format("{} is gone: {}", where(peer), text)
+                                      : fmt::format("{} {}", where(peer), text.substr(subject + 2));
+}
+
 void Members::send(int peer, transport::MessageKind kind, const void* payload,
                    std::size_t bytes) const {
   (void)link_to(peer).send(transport::header_for(kind, channel(), 0), payload, bytes, 0);

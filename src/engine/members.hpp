@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/endpoint.hpp"
+#include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::engine {
@@ -40,6 +41,9 @@ class Members {
   int group_rank(int world_rank) const;
   // "rank 3 (host b, pid 4182)"
   std::string where(int peer) const;
+  // What a link says of a rank of the world ("rank 7 (host b, pid 4182) is silent") holds for the
+  // group too, which has a number of its own for that rank.
+  std::string retell(int peer, const Status& why) const;
   // A control message; what a link does not take is lost, as if the peer were gone.
   void send(int peer, transport::MessageKind kind, const void* payload, std::size_t bytes) const;
 

@@ -530,8 +530,8 @@ void PointToPoint::on_ready(const Header& header) {
     if (header.flags & transport::kRefuse) {
       finish(at->posting,
              {Code::invalid_argument,
-              fmt::format("rank {}'s receive buffer is smaller than the {} bytes of this message",
-                          at->posting.peer, at->posting.bytes)});
+              fmt::format("the receive buffer of {} is smaller than the {} bytes of this message",
+                          group_.where(at->posting.peer), at->posting.bytes)});
       sends_.erase(at);
     }
     return;
@@ -667,22 +667,21 @@ Nanoseconds PointToPoint::next_deadline() const {
 }
 
 Status PointToPoint::too_small(const Posting& posting, int peer, std::size_t bytes) const {
-  return {
-      Code::invalid_argument,
-      fmt::format("rank {} received a message of {} bytes from rank {} (tag {}) into a buffer of "
-                  "{} bytes; make it as large as the message",
-                  rank_, bytes, peer, posting.tag, posting.bytes),
-      {rank_, peer, 0}};
+  return {Code::invalid_argument,
+          fmt::format("rank {} received a message of {} bytes (tag {}) from {} into a buffer of "
+                      "{} bytes; make it as large as the message",
+                      rank_, bytes, posting.tag, group_.where(peer), posting.bytes),
+          {rank_, peer, 0}};
 }
 
 Status PointToPoint::expired(const Posting& posting) const {
-  const std::string whom = posting.peer < 0 ? "any rank" : fmt::format("rank {}", posting.peer);
+  const std::string whom = posting.peer < 0 ? "any rank" : group_.where(posting.peer);
   const std::string what =
       waits(posting)
           ? fmt::format("waited for {} and did not begin", posting.batch->after->describe())
           : fmt::format("did not meet its {}", posting.is_send ? "receive" : "send");
   return {Code::timed_out,
-          fmt::format("rank {}: {} {} (tag {}, {} bytes) on group '{}' {} within {:g} s", rank_,
+          fmt::format("rank {}: {} {}, tag {}, {} bytes on group '{}' {} within {:g} s", rank_,
                       posting.is_send ? "send to" : "recv from", whom, posting.tag, posting.bytes,
                       group_name_, what, in_seconds(posting.timeout)),
           {rank_, posting.peer, 0}};

@@ -172,19 +172,16 @@ Status RankGroup::prepare_device(int ordinal, std::chrono::nanoseconds patience)
   DeviceCard own = DeviceCard::of(device, *setting_.config);
   own.is_beside_all = static_cast<int>(mapped_members().size()) == size() - 1;
   own.streams_are_apart = context.ok() && (*context)->streams_are_apart();
-  own.is_alone = context.ok() && (*context)->groups() == 0 && !shares_process();
   auto cards = gather_all(*this, own, first);
   if (!cards.ok()) return cards.status();
   if (Status status = check_cards(*cards); !status.ok()) return status;
   bool near = size() <= cuda::kMostRanks;
   for (const DeviceCard& card : *cards) near = near && card.is_beside_all && card.may_reach;
-  // A wait must not hold up what another rank waits for: of this process, or in another group.
-  const auto all = [&](auto has) { return std::all_of(cards->begin(), cards->end(), has); };
   engine::DeviceSideOptions options;
   options.context = *context;
-  options.streams_are_apart =
-      all([](const DeviceCard& card) { return card.streams_are_apart != 0; });
-  options.is_only = all([](const DeviceCard& card) { return card.is_alone != 0; });
+  options.streams_are_apart = std::all_of(cards->begin(), cards->end(), [](const DeviceCard& card) {
+    return card.streams_are_apart != 0;
+  });
   auto side = make_device_side(std::move(options), near, call);
   if (!side.ok()) return side.status();
   if (size() == 1)
@@ -208,7 +205,7 @@ Status RankGroup::inherit_device(const RankGroup& parent) {
   if (!side.ok()) return side.status();
   if ((*side)->reaches_all()) {
     const bool by_kernel = theirs->way() == DeviceMeeting::kernel;
-    if (!(*side)->may_wait())
+    if (!(*side)->streams_are_apart())
       (*side)->use(DeviceMeeting::host);
     else
       (*side)->use(by_kernel && size() == 1 ? DeviceMeeting::memops : theirs->way());
@@ -361,7 +358,7 @@ namespace {
 bool can_meet(DeviceMeeting way, const DeviceSide& side, const std::vector<DeviceCard>& cards,
               bool found) {
   if (way == DeviceMeeting::host) return !found;
-  if (!side.may_wait()) return false;
+  if (!side.streams_are_apart()) return false;
   if (way == DeviceMeeting::kernel) return side.can_meet_in_kernels();
   return std::all_of(cards.begin(), cards.end(),
                      [](const DeviceCard& card) { return card.memory_operations != 0; });
@@ -391,9 +388,9 @@ Status RankGroup::choose_meeting(DeviceSide& side, const std::vector<DeviceCard>
             fmt::format(
                 "ranks of group '{}' cannot meet on their GPUs as TUTTI_CUDA_MEET={} demands:{}{}",
                 name(), setting_.config->cuda_meet, tried,
-                side.may_wait() ? ""
-                                : " streams of a process hold each other up; "
-                                  "CUDA_DEVICE_MAX_CONNECTIONS=32 sets them apart")};
+                side.streams_are_apart() ? ""
+                                         : " streams of a process hold each other up; "
+                                           "CUDA_DEVICE_MAX_CONNECTIONS=32 sets them apart")};
   side.use(*best);
   tried.pop_back();
   if (rank() == 0)

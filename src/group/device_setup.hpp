@@ -25,7 +25,6 @@ struct DeviceCard {
   std::uint8_t forced = 0;         // TUTTI_CUDA_MEET: 1 + DeviceMeeting; 0: none
   std::uint8_t memory_operations = 0;
   std::uint8_t streams_are_apart = 0;
-  std::uint8_t is_alone = 0;  // in its process, and has no other group on its GPU
   std::int32_t ordinal = 0;
   std::array<std::byte, 16> uuid{};
   char trouble[200] = {};  // why it is not usable

@@ -71,6 +71,34 @@ std::vector<int> RankGroup::hosts() const {
   return hosts;
 }
 
+Status RankGroup::label_ranks(std::span<const std::string> labels) {
+  constexpr std::size_t kLongest = 80;
+  if (Status status = check_process(); !status.ok()) return status;
+  const auto refuse = [](std::string what) {
+    return Status(Code::invalid_argument, "label_ranks: " + std::move(what));
+  };
+  if (labels.size() != static_cast<std::size_t>(size()))
+    return refuse(fmt::format("{} labels for a group of {}", labels.size(), size()));
+  const auto is_odd = [](char letter) {
+    return letter < 0x20 || letter > 0x7e || letter == '(' || letter == ')';
+  };
+  std::map<int, std::string> by_member;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::string& label = labels[i];
+    if (label.size() > kLongest)
+      return refuse(
+          fmt::format("that of rank {} has {} letters; {} is the most", i, label.size(), kLongest));
+    if (std::any_of(label.begin(), label.end(), is_odd))
+      return refuse(
+          fmt::format("that of rank {} has letters that are not printable ASCII, or "
+                      "parentheses",
+                      i));
+    by_member.emplace(channel_->options().members[i], label);
+  }
+  world_->label(by_member);
+  return {};
+}
+
 GroupSpec RankGroup::completed(GroupSpec spec) const {
   if (!spec.reduction_order) spec.reduction_order = setting_.order;
   return spec;
@@ -167,14 +195,6 @@ std::vector<int> RankGroup::mapped_members() const {
     if (link != nullptr && link->shares_memory()) mapped.push_back(member);
   }
   return mapped;
-}
-
-bool RankGroup::shares_process() const {
-  transport::Endpoint& endpoint = world_->engine().endpoint();
-  for (int peer = 0; peer < endpoint.size(); ++peer)
-    if (const transport::Link* link = endpoint.link(peer))
-      if (link->shares_memory() && link->process() == 0) return true;
-  return false;
 }
 
 Result<SymmetricMemory> RankGroup::allocate(std::size_t bytes, Device device) {

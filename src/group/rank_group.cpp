@@ -253,7 +253,7 @@ Result<Received> RankGroup::exchange(std::span<const Transfer> transfers,
 
 // ---- the rest
 
-Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
+tuner::CallFacts RankGroup::facts_of(Collective collective, std::size_t bytes) const {
   tuner::CallFacts facts;
   facts.collective = collective;
   facts.bytes = bytes;
@@ -262,18 +262,48 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) 
   facts.machine_of = setting_.machine_of;
   facts.order = setting_.order;
   facts.catalog = setting_.catalog;
-  const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(collective)];
-  auto choice = chooser_.choose(facts, forced);
+  return facts;
+}
+
+Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes) {
+  return predict_by(facts_of(collective, bytes), chooser_);
+}
+
+Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes,
+                                      std::span<const int> ranks) {
+  std::vector<int> hosts, machines;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size())
+      return Status(Code::invalid_argument,
+                    fmt::format("predict: {} is not a rank of a group of {}", rank, size()));
+    const auto index = static_cast<std::size_t>(rank);
+    hosts.push_back(setting_.host_of[index]);
+    if (!setting_.machine_of.empty()) machines.push_back(setting_.machine_of[index]);
+  }
+  tuner::CallFacts facts = facts_of(collective, bytes);
+  facts.ranks = static_cast<int>(ranks.size());
+  facts.host_of = hosts;
+  facts.machine_of = machines;
+  // What it remembers holds for one set of ranks.
+  Chooser chooser;
+  chooser.use(world_->machine(), Log());
+  return predict_by(facts, chooser);
+}
+
+Result<Prediction> RankGroup::predict_by(tuner::CallFacts facts, Chooser& chooser) const {
+  const Algorithm forced = setting_.config->algorithm[static_cast<std::size_t>(facts.collective)];
+  auto choice = chooser.choose(facts, forced);
   if (!choice.ok()) return choice.status();
   // Choices are made for powers of two; the time is asked for these bytes.
-  auto exact = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
+  auto exact = tuner::choose_forced(facts, choice->algorithm, chooser.machine());
   if (!exact.ok()) return exact.status();
   if (exact->predicted == tuner::kUnknownTime)
-    return Status(Code::unsupported,
-                  fmt::format("predict: {} by {} of {} ranks is too large to be played",
-                              to_string(collective), to_string(choice->algorithm), size()));
+    return Status(
+        Code::unsupported,
+        fmt::format("predict: {} by {} of {} ranks is too large to be played",
+                    to_string(facts.collective), to_string(choice->algorithm), facts.ranks));
   facts.symmetric = true;
-  auto shared = tuner::choose_forced(facts, choice->algorithm, chooser_.machine());
+  auto shared = tuner::choose_forced(facts, choice->algorithm, chooser.machine());
   if (!shared.ok()) return shared.status();
   return Prediction{exact->predicted, std::min(exact->predicted, shared->predicted),
                     exact->algorithm};

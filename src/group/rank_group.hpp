@@ -33,6 +33,7 @@ class RankGroup final : public Group {
   ReductionOrder reduction_order() const override { return setting_.order; }
   Urgency urgency() const override { return channel_->options().urgency; }
   std::vector<int> hosts() const override;
+  Status label_ranks(std::span<const std::string> labels) override;
 
   Status run(const Call& call) override;
   Work start(const Call& call) override;
@@ -53,6 +54,8 @@ class RankGroup final : public Group {
   Result<SymmetricMemory> allocate(std::size_t bytes, Device device) override;
   void forget(const void* allocation) override;
   Result<Prediction> predict(Collective collective, std::size_t bytes) override;
+  Result<Prediction> predict(Collective collective, std::size_t bytes,
+                             std::span<const int> ranks) override;
   void abort(const std::string& reason) override;
   Status health() const override { return channel_->health(); }
   std::string describe() const override;
@@ -97,6 +100,8 @@ class RankGroup final : public Group {
     std::uint64_t id = 0;
     SymmetricMemory memory;
   };
+  tuner::CallFacts facts_of(Collective collective, std::size_t bytes) const;
+  Result<Prediction> predict_by(tuner::CallFacts facts, Chooser& chooser) const;
   void take_machine();
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
@@ -143,7 +148,6 @@ class RankGroup final : public Group {
   Status share_staging(engine::DeviceSide& side, const CallOptions& call);
   Status show_to_all(engine::DeviceSide& side, std::uint64_t address, const CallOptions& call);
   std::vector<int> mapped_members() const;
-  bool shares_process() const;  // with another rank, of whatever group
   std::uint64_t region_id(std::uint32_t number) const {
     return static_cast<std::uint64_t>(channel_->options().id) << 32 | number;
   }

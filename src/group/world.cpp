@@ -109,6 +109,17 @@ std::string World::describe() const {
   return text;
 }
 
+void World::label(const std::map<int, std::string>& labels) {
+  std::scoped_lock lock(labels_mutex_);
+  labels_.resize(static_cast<std::size_t>(size_));
+  for (const auto& [rank, label] : labels) {
+    labels_[static_cast<std::size_t>(rank)] = label;
+    engine_->endpoint().label(rank, label);
+  }
+  engine_->recorder().set_labels(labels_);
+  if (board_) board_->board.say_label(board_->rank, labels_[static_cast<std::size_t>(rank_)]);
+}
+
 void World::on_failure(const engine::Channel& channel, const Status& status) {
   const auto& members = channel.options().members;
   const bool known = status.peer() >= 0 && status.peer() < channel.size();

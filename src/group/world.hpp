@@ -4,7 +4,9 @@
 // it down: progress thread, sockets, windows, descriptors.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +43,8 @@ class World final : public engine::FailureSink {
   // True in a child of fork(), where nothing of this may be used.
   bool is_foreign() const { return fork_guard_.crossed(); }
   std::string describe() const;
+  // What the program calls some of the ranks, by their number in this world.
+  void label(const std::map<int, std::string>& labels);
   // To the launcher, once there is a group that a lost rank can come back to.
   void say_takes_back();
 
@@ -63,6 +67,8 @@ class World final : public engine::FailureSink {
   std::vector<int> machine_of_;
   std::unique_ptr<StoreServer> server_;
   std::optional<LauncherBoard> board_;
+  std::mutex labels_mutex_;
+  std::vector<std::string> labels_;  // by rank
   int rank_ = 0;
   int size_ = 0;
   std::string dump_path_;  // of the flight recorder; empty: stderr

@@ -1,7 +1,5 @@
 #include "plan/memory.hpp"
 
-#include <algorithm>
-
 #include "tutti/plan/memory.hpp"
 
 namespace tutti::plan {
@@ -60,13 +58,10 @@ double bytes_per_parameter(const Precision& precision, int zero, int data_ranks)
          precision.optimizer / (zero >= 1 ? d : 1);
 }
 
-// 1F1B: as many as there are stages from here on. Interleaved, in pieces of 1/v of a stage: twice
-// the stages behind, the other pieces' pp each, and the one at work.
 double micro_batches_in_flight(const ModelLayout& layout, int stage) {
-  const int behind = layout.pp - 1 - stage;
-  const int v = layout.virtual_stages;
-  const double pieces = v == 1 ? behind + 1 : 2 * behind + (v - 1) * layout.pp + 1;
-  return std::min(pieces / v, static_cast<double>(layout.micro_batches()));
+  return static_cast<double>(
+             pipeline::activation_bound(layout.schedule(), layout.pipeline_shape(), stage)) /
+         layout.virtual_stages;
 }
 
 Memory stage_memory(const Model& model, const ModelLayout& layout, const PipelineStage& stage) {

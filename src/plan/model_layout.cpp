@@ -93,6 +93,16 @@ std::optional<Precision> parse_precision(std::string_view word) noexcept {
   return std::nullopt;
 }
 
+pipeline::PipelineKind ModelLayout::schedule() const {
+  return virtual_stages > 1 ? pipeline::PipelineKind::interleaved
+                            : pipeline::PipelineKind::one_f_one_b;
+}
+
+pipeline::PipelineShape ModelLayout::pipeline_shape() const {
+  constexpr std::int64_t kMost = 1'000'000'000;  // a step of more has no bubble to speak of
+  return {pp, static_cast<int>(std::min(micro_batches(), kMost)), virtual_stages};
+}
+
 // Megatron: 40 million elements, or a million a rank where that is more, so that large rings still
 // have pieces worth sending.
 double ModelLayout::gradient_bucket_bytes() const {

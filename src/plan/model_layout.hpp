@@ -11,6 +11,7 @@
 
 #include "plan/cluster.hpp"
 #include "plan/collective_cost.hpp"
+#include "tutti/pipeline/schedule.hpp"
 #include "tutti/plan/model.hpp"
 
 namespace tutti::plan {
@@ -56,6 +57,9 @@ struct ModelLayout {
   GroupSeats tensor_group() const { return {tp, 1}; }
   GroupSeats data_group() const { return {data_ranks(), tp}; }
   GroupSeats pipeline_neighbours() const { return {2, tp * cp * dp}; }
+  // 1F1B; interleaved where ranks hold several pieces.
+  pipeline::PipelineKind schedule() const;
+  pipeline::PipelineShape pipeline_shape() const;
   double gradient_bucket_bytes() const;
 };
 

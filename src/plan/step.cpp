@@ -54,12 +54,10 @@ StageTime time_pipeline(const Stages& stages, Prices& prices, StepPlan& plan) {
     if (whole(middle) > whole(plan.stage)) plan.stage = middle;
   }
   plan.pipeline = pipeline_traffic(plan.model, layout, prices);
-  const double messages = plan.pipeline.exposed_s;
   plan.compute_s = m * plan.stage.compute.both();
   plan.tensor_s = m * plan.stage.tensor.exposed.both();
   plan.context_s = m * plan.stage.context.exposed.both();
-  // The pipeline fills and drains through pp − 1 borders, whatever computes meanwhile.
-  plan.pipeline_s = m * messages + 2 * (layout.pp - 1) * plan.pipeline.message_s;
+  plan.pipeline_s = plan.pipeline.exposed_s;
   plan.bubble_s = (all - whole(plan.stage)) / layout.virtual_stages;
   return first;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tutti/pipeline/simulate.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -127,9 +129,11 @@ PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, 
   traffic.message_s = prices.send(layout.pipeline_neighbours(), traffic.message_bytes);
   const int v = layout.virtual_stages;
   traffic.calls = 2.0 * v * static_cast<double>(layout.micro_batches());
-  // 1F1B waits for its neighbours in every micro-batch, once each way (it sends and receives at
-  // once). Interleaved, another piece computes meanwhile.
-  traffic.exposed_s = v == 1 ? 2 * traffic.message_s : 0;
+  // 1F1B waits for its neighbours in nearly every micro-batch, once each way. Interleaved, another
+  // piece computes meanwhile.
+  traffic.exposed_s =
+      pipeline::uniform_exposed_messages(layout.schedule(), layout.pipeline_shape()).value_or(0) *
+      traffic.message_s;
   return traffic;
 }
 

@@ -57,8 +57,8 @@ ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
 struct PipelineTraffic {
   double message_bytes = 0;
   double message_s = 0;
-  double calls = 0;      // of a rank in the middle, a step: both ways
-  double exposed_s = 0;  // in every micro-batch, both ways
+  double calls = 0;  // of a rank in the middle, a step: both ways
+  double exposed_s = 0;
 };
 PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, Prices& prices);
 

@@ -44,8 +44,9 @@ enum class Kind : std::uint8_t {
   counter,     // text `name` was `value` at step `sequence`, noted at `begin`
   clock,       // add `begin` to this rank's clock to get rank 0's
   device,      // a collective was in a stream of GPU `origin`; else as there
+  bubble,      // thread `origin` had nothing to do: what text `name` says was not computed yet
 };
-inline constexpr std::uint8_t kKinds = 11;
+inline constexpr std::uint8_t kKinds = 12;
 
 // In Entry::flags.
 inline constexpr std::uint8_t kBlocking = 1;  // the caller did nothing else meanwhile

@@ -153,7 +153,7 @@ class Analyst {
     RankTotals totals;
     totals.rank = rank.rank;
     totals.has_compute = !rank.compute.empty();
-    Stretches blocked, computed, under_way;
+    Stretches blocked, computed, under_way, bubble;
     const std::size_t first_wait = result_.waits.size();
     for (const TraceEntry& wait : rank.waits) {
       blocked.push_back({wait.begin, wait.end});
@@ -163,17 +163,20 @@ class Analyst {
       if (lane.kind != LaneKind::compute) continue;
       for (const Slice& slice : lane.slices) computed.push_back({slice.begin, slice.end});
     }
+    for (const TraceEntry& each : rank.bubbles) bubble.push_back({each.begin, each.end});
     for (const TraceEntry& each : rank.collectives) under_way.push_back({each.begin, each.end});
     for (const TraceEntry& each : rank.folds)
       totals.fold_ns += static_cast<double>(each.end - each.begin);
-    blocked = union_of(std::move(blocked));
+    bubble = union_of(std::move(bubble));
+    blocked = without(union_of(std::move(blocked)), bubble);
     computed = union_of(std::move(computed));
     under_way = union_of(std::move(under_way));
     totals.wait_ns = static_cast<double>(length_of(blocked));
+    totals.bubble_ns = static_cast<double>(length_of(bubble));
     totals.compute_ns = static_cast<double>(length_of(computed));
     totals.communication_ns = static_cast<double>(length_of(under_way));
     totals.overlapped_ns = static_cast<double>(length_of(common_of(computed, under_way)));
-    judge_steps(rank, blocked, computed, under_way, first_wait);
+    judge_steps(rank, {blocked, computed, under_way, bubble}, first_wait);
     result_.ranks.push_back(totals);
   }
 
@@ -218,8 +221,12 @@ class Analyst {
     return result_.steps.back();
   }
 
-  void judge_steps(const RankTrace& rank, const Stretches& blocked, const Stretches& computed,
-                   const Stretches& under_way, std::size_t first_wait) {
+  // What a rank's time went to, each a union.
+  struct Whereabouts {
+    const Stretches &blocked, &computed, &under_way, &bubble;
+  };
+
+  void judge_steps(const RankTrace& rank, const Whereabouts& time, std::size_t first_wait) {
     std::vector<std::pair<std::int64_t, RankStep>> steps;
     steps.reserve(rank.steps.size());
     for (const TraceEntry& entry : rank.steps) {
@@ -227,12 +234,13 @@ class Analyst {
       step.rank = rank.rank;
       step.begin = entry.begin;
       step.end = entry.end;
-      const Stretches mine = within(computed, entry);
-      const Stretches communication = within(under_way, entry);
+      const Stretches mine = within(time.computed, entry);
+      const Stretches communication = within(time.under_way, entry);
       step.compute_ns = static_cast<double>(length_of(mine));
       step.communication_ns = static_cast<double>(length_of(communication));
       step.overlapped_ns = static_cast<double>(length_of(common_of(mine, communication)));
-      step.wait_ns = static_cast<double>(length_of(within(blocked, entry)));
+      step.wait_ns = static_cast<double>(length_of(within(time.blocked, entry)));
+      step.bubble_ns = static_cast<double>(length_of(within(time.bubble, entry)));
       steps.emplace_back(static_cast<std::int64_t>(entry.sequence), step);
     }
     for (std::size_t i = first_wait; i < result_.waits.size(); ++i) {

@@ -12,6 +12,7 @@
 //     joined by the first … by the last │ begun by the last │ expected time │ … ended here
 //     └────────── straggler ───────────┘└── queued behind ─┘└─ late ready ─┘└─ slow link ─┘
 //
+// The bubble of a pipeline, in which a neighbour had not computed what this rank needed, is no wait.
 // Exposed is all but the straggler's share, as tutti/train/overlap.hpp has it. Overlap is HTA's:
 // the share of the time with communication under way in which this rank computed.
 #pragma once
@@ -62,6 +63,7 @@ struct RankStep {
   std::int64_t begin = 0, end = 0;
   double compute_ns = 0, communication_ns = 0, overlapped_ns = 0;
   double wait_ns = 0;
+  double bubble_ns = 0;  // no part of wait_ns
   Causes causes{};
   double exposed_ns() const { return wait_ns - causes[0]; }
 };
@@ -75,6 +77,7 @@ struct Step {
 struct RankTotals {
   int rank = 0;
   double compute_ns = 0, communication_ns = 0, overlapped_ns = 0, wait_ns = 0, fold_ns = 0;
+  double bubble_ns = 0;  // no part of wait_ns
   bool has_compute = false;
   // HTA: |compute ∩ communication| / |∪ communication|; -1 where nothing says what was computed.
   double overlap() const {

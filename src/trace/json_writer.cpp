@@ -10,6 +10,8 @@ void JsonWriter::close(char bracket) { bracket == '}' ? writer_.EndObject() : wr
 
 void JsonWriter::key(std::string_view name) { put(name); }
 
+void JsonWriter::value(std::string_view text) { put(text); }
+
 void JsonWriter::field(std::string_view name, std::int64_t number) {
   key(name);
   writer_.Int64(number);

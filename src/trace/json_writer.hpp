@@ -26,6 +26,7 @@ class JsonWriter {
   void open(char bracket);
   void close(char bracket);
   void key(std::string_view name);
+  void value(std::string_view text);
   void field(std::string_view name, std::int64_t number);
   // Bytes that are not ASCII become '?', so that the output is always JSON.
   void field(std::string_view name, std::string_view text);

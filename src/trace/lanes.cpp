@@ -15,6 +15,7 @@ std::string_view to_string(LaneKind kind) noexcept {
     case LaneKind::step: return "step";
     case LaneKind::compute: return "compute";
     case LaneKind::wait: return "wait";
+    case LaneKind::bubble: return "bubble";
     case LaneKind::communication: return "communication";
     case LaneKind::device: return "device";
     case LaneKind::reduce: return "reduce";
@@ -142,32 +143,37 @@ class Sorter {
       by_sequence_[{each.channel, each.sequence}] = &each;
     std::vector<std::uint64_t> threads;  // in order of appearance
     std::unordered_set<std::uint64_t> known;
-    std::map<std::uint64_t, std::vector<const TraceEntry*>> compute, waits;
+    std::map<std::uint64_t, std::vector<const TraceEntry*>> compute, waits, bubbles;
     for (const TraceEntry& each : rank_.compute) compute[each.origin].push_back(&each);
     for (const TraceEntry& each : rank_.waits) waits[each.origin].push_back(&each);
-    for (const auto* entries : {&rank_.compute, &rank_.waits})
+    for (const TraceEntry& each : rank_.bubbles) bubbles[each.origin].push_back(&each);
+    for (const auto* entries : {&rank_.compute, &rank_.waits, &rank_.bubbles})
       for (const TraceEntry& each : *entries)
         if (known.insert(each.origin).second) threads.push_back(each.origin);
     for (std::size_t i = 0; i < threads.size(); ++i) {
       const std::string suffix = i == 0 ? "" : fmt::format(" of thread {}", i + 1);
-      add_compute("compute" + suffix, compute[threads[i]], waits[threads[i]]);
-      std::vector<Slice> slices;
-      for (const TraceEntry* wait : waits[threads[i]])
-        slices.push_back({wait->begin, wait->end, name_of_wait(*wait), wait});
-      add(LaneKind::wait, "wait" + suffix, 0, std::move(slices));
+      const auto own_name = [&](const TraceEntry& each) { return rank_.text(each.name); };
+      const auto wait_name = [&](const TraceEntry& each) { return name_of_wait(each); };
+      const auto& empty = bubbles[threads[i]];
+      add_cut(LaneKind::compute, suffix, compute[threads[i]], waits[threads[i]], own_name);
+      add_cut(LaneKind::wait, suffix, waits[threads[i]], empty, wait_name);
+      add_cut(LaneKind::bubble, suffix, empty, {}, own_name);
     }
   }
 
-  void add_compute(const std::string& name, const std::vector<const TraceEntry*>& spans,
-                   const std::vector<const TraceEntry*>& waits) {
-    Stretches blocked;
-    for (const TraceEntry* wait : waits) blocked.push_back({wait->begin, wait->end});
-    blocked = union_of(std::move(blocked));
+  // One thread's lane of a kind: its spans without what lies in `others`.
+  template <class NameOf>
+  void add_cut(LaneKind kind, const std::string& suffix,
+               const std::vector<const TraceEntry*>& spans,
+               const std::vector<const TraceEntry*>& others, NameOf name_of_span) {
+    Stretches apart;
+    for (const TraceEntry* other : others) apart.push_back({other->begin, other->end});
+    apart = union_of(std::move(apart));
     std::vector<Slice> slices;
     for (const TraceEntry* span : spans)
-      for (const Stretch& piece : without({{span->begin, span->end}}, around(blocked, *span)))
-        slices.push_back({piece.begin, piece.end, rank_.text(span->name), span});
-    add(LaneKind::compute, name, 0, std::move(slices));
+      for (const Stretch& piece : without({{span->begin, span->end}}, around(apart, *span)))
+        slices.push_back({piece.begin, piece.end, name_of_span(*span), span});
+    add(kind, std::string(to_string(kind)) + suffix, 0, std::move(slices));
   }
 
   // The stretches that may touch a span: there are many, and spans are short.

@@ -2,7 +2,7 @@
 //
 // A lane is a row. On a row slices lie beside or within each other, never across: whatever would
 // overlap gets a row of its own. Compute is what its thread did while it was not blocked: spans are
-// cut where a wait lies.
+// cut where a wait lies, and waits where a bubble does.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tutti::trace {
 
-enum class LaneKind { step, compute, wait, communication, device, reduce };
+enum class LaneKind { step, compute, wait, bubble, communication, device, reduce };
 std::string_view to_string(LaneKind kind) noexcept;
 
 struct Slice {

@@ -221,6 +221,13 @@ void Recorder::note_group(std::uint32_t channel, std::string_view name,
   group_count_.store(at + 1, std::memory_order_release);
 }
 
+void Recorder::set_labels(std::vector<std::string> labels) {
+  auto kept = std::make_unique<const std::vector<std::string>>(std::move(labels));
+  std::scoped_lock lock(groups_lock_);
+  labels_.store(kept.get(), std::memory_order_release);
+  all_labels_.push_back(std::move(kept));
+}
+
 std::vector<Record> Recorder::snapshot() const {
   std::vector<Record> records;
   for_each(mask_ + 1, [&](const Record& record) { records.push_back(record); });
@@ -249,6 +256,12 @@ void Recorder::write(JsonWriter& out, int rank, std::string_view reason) const {
     out.close('}');
   }
   out.close(']');
+  if (const auto* labels = labels_.load(std::memory_order_acquire)) {
+    out.key("labels");
+    out.open('[');
+    for (const std::string& label : *labels) out.value(label);
+    out.close(']');
+  }
   out.key("records");
   out.open('[');
   for_each(mask_ + 1, [&](const Record& record) { write_record(out, record); });

@@ -83,6 +83,8 @@ class Recorder {
   // `ranks`: the world ranks of the group, as text; both are cut off if they must be.
   void set_ranks(int ranks) noexcept { ranks_.store(ranks, std::memory_order_relaxed); }
   void note_group(std::uint32_t channel, std::string_view name, std::string_view ranks) noexcept;
+  // What the program calls the ranks of the job, by rank.
+  void set_labels(std::vector<std::string> labels);
   // Oldest first.
   std::vector<Record> snapshot() const;
   // One JSON object; `rank` and `reason` go into its head.
@@ -120,6 +122,9 @@ class Recorder {
   SpinLock groups_lock_;  // of those who write; readers go by the count
   std::array<GroupNote, 64> groups_;
   std::atomic<std::size_t> group_count_{0};
+  // A dump may be reading the ones before: they are kept.
+  std::vector<std::unique_ptr<const std::vector<std::string>>> all_labels_;
+  std::atomic<const std::vector<std::string>*> labels_{nullptr};
 };
 
 }  // namespace tutti::trace

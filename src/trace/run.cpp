@@ -74,7 +74,7 @@ Status check_ranks(const std::vector<RankTrace>& traces) {
 
 void shift(RankTrace& trace, std::int64_t by) {
   for (auto* entries : {&trace.collectives, &trace.waits, &trace.folds, &trace.compute,
-                        &trace.steps, &trace.counters, &trace.device})
+                        &trace.steps, &trace.counters, &trace.device, &trace.bubbles})
     for (TraceEntry& entry : *entries) {
       entry.begin += by;
       entry.end += by;
@@ -88,7 +88,7 @@ void find_extent(TracedRun& run) {
   run.end_ns = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& trace : run.ranks)
     for (const auto* entries : {&trace.collectives, &trace.waits, &trace.folds, &trace.compute,
-                                &trace.steps, &trace.device})
+                                &trace.steps, &trace.device, &trace.bubbles})
       for (const TraceEntry& entry : *entries) {
         run.begin_ns = std::min(run.begin_ns, entry.begin);
         run.end_ns = std::max(run.end_ns, entry.end);

@@ -109,6 +109,7 @@ class Parser {
       case Kind::counter: trace_.counters.push_back(entry); break;
       case Kind::clock: trace_.clock_offset = entry.begin; break;
       case Kind::device: trace_.device.push_back(entry); break;
+      case Kind::bubble: trace_.bubbles.push_back(entry); break;
     }
     return {};
   }

@@ -33,7 +33,7 @@ struct RankTrace {
   std::int64_t time_ns = 0;
   bool cut_off = false;  // it did not end in good order
 
-  std::vector<TraceEntry> collectives, waits, folds, compute, steps, counters, device;
+  std::vector<TraceEntry> collectives, waits, folds, compute, steps, counters, device, bubbles;
   std::unordered_map<std::uint32_t, std::string> texts;
   std::map<std::uint32_t, GroupOfTrace> groups;  // by channel
   std::optional<std::int64_t> clock_offset;      // to rank 0's, where the job has measured it

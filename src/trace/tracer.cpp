@@ -172,13 +172,22 @@ std::uint32_t Tracer::text_locked(std::string_view text) {
   return number;
 }
 
-void Tracer::compute(std::string_view name, std::int64_t begin, std::int64_t end) noexcept {
+void Tracer::append_of_thread(Kind kind, std::string_view name, std::int64_t begin,
+                              std::int64_t end) noexcept {
   TraceEntry entry;
   entry.name = text(name);
   entry.begin = begin;
   entry.end = end;
   entry.origin = this_thread();
-  append(Kind::compute, entry);
+  append(kind, entry);
+}
+
+void Tracer::compute(std::string_view name, std::int64_t begin, std::int64_t end) noexcept {
+  append_of_thread(Kind::compute, name, begin, end);
+}
+
+void Tracer::bubble(std::string_view missing, std::int64_t begin, std::int64_t end) noexcept {
+  append_of_thread(Kind::bubble, missing, begin, end);
 }
 
 void Tracer::step(std::int64_t number, std::int64_t begin, std::int64_t end) noexcept {

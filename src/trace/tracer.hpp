@@ -41,6 +41,7 @@ class Tracer final : public Sink {
 
   // Sink
   void compute(std::string_view name, std::int64_t begin, std::int64_t end) noexcept override;
+  void bubble(std::string_view missing, std::int64_t begin, std::int64_t end) noexcept override;
   void step(std::int64_t number, std::int64_t begin, std::int64_t end) noexcept override;
   void counter(std::string_view name, std::int64_t step, double value) noexcept override;
   void clock_offset(std::int64_t ns) noexcept override;
@@ -63,6 +64,8 @@ class Tracer final : public Sink {
   Tracer() = default;
   bool map_part() noexcept;
   void append(Kind kind, TraceEntry entry) noexcept;
+  void append_of_thread(Kind kind, std::string_view name, std::int64_t begin,
+                        std::int64_t end) noexcept;
   void append_locked(Kind kind, TraceEntry entry) noexcept;
   std::uint32_t text_locked(std::string_view text);
   std::uint32_t text(std::string_view text) noexcept;

@@ -5,7 +5,8 @@
 namespace tutti::train {
 
 Status CallOrder::begin_micro_batch(bool last) {
-  if (at_ != At::step_begins && at_ != At::between)
+  if (pipelined_ && at_ == At::complete) return {};
+  if (at_ != At::step_begins && at_ != At::between && !(pipelined_ && at_ == At::forward))
     return refuse(last ? "begin_micro_batch(true)" : "begin_micro_batch(false)");
   at_ = At::forward;
   last_ = last;
@@ -19,6 +20,14 @@ Status CallOrder::begin_backward() {
   return {};
 }
 
+Status CallOrder::begin_backward(bool last) {
+  if (at_ == At::step_begins || at_ == At::backward) return refuse("begin_backward(last)");
+  at_ = At::backward;
+  last_ = last;
+  is_complete_ |= last;
+  return {};
+}
+
 Status CallOrder::ready(std::string_view parameter) const {
   if (at_ != At::backward) return refuse(fmt::format("ready('{}')", parameter));
   return {};
@@ -26,7 +35,7 @@ Status CallOrder::ready(std::string_view parameter) const {
 
 Status CallOrder::end_backward() {
   if (at_ != At::backward) return refuse("end_backward()");
-  at_ = last_ ? At::complete : At::between;
+  at_ = last_ || is_complete_ ? At::complete : At::between;
   return {};
 }
 

@@ -4,7 +4,7 @@
 
 namespace tutti::train {
 
-void GradientCounts::begin_backward() { std::fill(came_.begin(), came_.end(), 0); }
+void GradientCounts::begin_step() { std::fill(came_.begin(), came_.end(), 0); }
 
 // The larger number, not the latest: where they take turns, the smaller one would let a bucket go
 // too early every other time.

@@ -1,4 +1,4 @@
-// train/gradient_counts.hpp - how often each parameter's gradient comes in one backward.
+// train/gradient_counts.hpp - how often each parameter's gradient comes in the backward that completes it.
 //
 // Mostly once. More often where several tensors share its memory, or where forward is recomputed in
 // segments whose backwards each bring a gradient of it. Its bucket may go only when the last one is
@@ -28,7 +28,7 @@ class GradientCounts {
   explicit GradientCounts(std::vector<std::uint32_t> guess)
       : came_(guess.size(), 0), learned_(std::move(guess)) {}
 
-  void begin_backward();
+  void begin_step();
   // Another gradient of it is in. True when that was the last one, as far as is known.
   bool add(std::size_t parameter) { return ++came_[parameter] == learned_[parameter]; }
   // After the backward of a last micro-batch.

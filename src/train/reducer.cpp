@@ -4,8 +4,7 @@
 
 namespace tutti::train {
 
-void Reducer::begin_micro_batch(bool last) {
-  last_ = last;
+void Reducer::begin_round() {
   next_ = 0;
   for (const auto& bucket : parts_.buckets) {
     const auto& members = bucket->plan().parameters;
@@ -44,7 +43,7 @@ Result<Buffer> Reducer::open(std::size_t index) {
 
 void Reducer::complete(std::size_t bucket) {
   if (--parts_.buckets[bucket]->missing > 0) return;
-  if (!goes_now() || !parts_.options.overlap_grad_reduce) return;
+  if (!parts_.options.overlap_grad_reduce) return;
   while (next_ < parts_.buckets.size() && parts_.buckets[next_]->missing == 0) launch(next_++);
 }
 
@@ -128,11 +127,6 @@ Status Reducer::settle_all() {
   for (std::size_t index = 0; index < parts_.buckets.size(); ++index)
     if (Status status = settle(index); !status.ok()) return status;
   return {};
-}
-
-void Reducer::end_step() {
-  rounds_ = 0;
-  begin_micro_batch(false);
 }
 
 }  // namespace tutti::train

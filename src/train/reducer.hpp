@@ -44,7 +44,8 @@ class Reducer {
   void set_slots(std::shared_ptr<Slots> slots) { slots_ = std::move(slots); }
   bool in_every_micro_batch() const { return parts_.options.reduce_every_micro_batch; }
 
-  void begin_micro_batch(bool last);
+  // No gradient of a round is in yet.
+  void begin_round();
   // Where gradients of a bucket are added up. Those of the micro-batch before have been reduced.
   Result<Buffer> open(std::size_t bucket);
   // All gradients of one of its parameters are in: buckets go that are complete.
@@ -62,12 +63,10 @@ class Reducer {
   // Its reduction is over: what comes next finds the result.
   Status settle(std::size_t bucket);
   Status settle_all();
-  // Everything is as when a step begins.
-  void end_step();
+  void end_step() { rounds_ = 0; }
 
  private:
   Result<SymmetricMemory> take_slot(std::size_t bucket);
-  bool goes_now() const { return last_ || in_every_micro_batch(); }
   void launch(std::size_t bucket);
   void launch_sum(Bucket& bucket, std::size_t index);
   void launch_reduction(Bucket& bucket, std::size_t index);
@@ -79,7 +78,6 @@ class Reducer {
   std::size_t next_ = 0;              // bucket that goes next
   std::deque<std::size_t> launched_;  // and not settled yet, those that went first in front
   int rounds_ = 0;
-  bool last_ = false;
   bool may_go_again_ = false;
 };
 

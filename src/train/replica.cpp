@@ -30,6 +30,11 @@ Status check_zero(const DataParallelOptions& options) {
         fmt::format("zero = {} needs overlap_grad_reduce: gradients that were not reduced "
                     "as they come would all be there at once",
                     zero));
+  if (options.pipelined && (zero >= 2 || options.reduce_every_micro_batch))
+    return wrong(
+        fmt::format("{} and pipelined do not go together: gradients of several micro-batches are under "
+                    "way at once",
+                    zero >= 2 ? fmt::format("zero = {}", zero) : "reduce_every_micro_batch"));
   if (zero == 3 && options.buddy)
     return wrong("buddy needs zero below 3: weights of a lost rank have no copy");
   if (zero == 3 && options.device != Device::cpu)
@@ -216,6 +221,7 @@ Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
       sum_groups_(std::move(groups.sums)),
       parameters_(std::move(parameters)),
       options_(std::move(options)),
+      calls_(options_.pipelined),
       counts_(guessed_counts(parameters_, options_)),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
@@ -260,6 +266,7 @@ Status Replica::start() {
   auto buckets = make_buckets(*group_, layout_);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
+  expect_gradients();
   if (Status status = make_slots(); !status.ok()) return status;
   if (Status status = fill_buckets(); !status.ok()) return status;
   workplace_->synchronize();  // their own memory may go now

@@ -71,6 +71,8 @@ class Replica final : public DataParallel {
   Status need(std::size_t index) override;
   void done(std::size_t index) override;
   void begin_backward() override;
+  void begin_backward(bool last) override;
+  void end_forward() override { watch_.end_forward(); }
   void ready(std::size_t index) override;
   Status end_backward() override;
   Result<StepReport> step(const StepInput& input) override;
@@ -130,6 +132,11 @@ class Replica final : public DataParallel {
                  const Take& take) const;
 
   // ---- replica_pass.cpp
+  void expect_gradients();
+  Status end_passes();
+  void learn_counts();
+  // Those of this backward cross the ranks.
+  bool gradients_go() const { return calls_.is_last() || reducer_.in_every_micro_batch(); }
   Status await_gather(Bucket& bucket);
   Status end_gathers();
   void set_open(std::size_t index, bool open);

@@ -34,6 +34,7 @@ Status Replica::learn_order() {
     layout_ = std::move(layout);
   else if (Status status = move_to(std::move(layout)); !status.ok())
     return status;
+  expect_gradients();
   return make_pools();
 }
 

@@ -13,7 +13,7 @@ Status Replica::begin_micro_batch(bool last) {
   if (!status_.ok()) return status_;
   if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
   watch_.begin_micro_batch();
-  reducer_.begin_micro_batch(last);
+  if (reducer_.in_every_micro_batch()) expect_gradients();
   if (!keeps_whole_weights()) {
     gatherer_.begin_micro_batch();
     std::fill(passed_.begin(), passed_.end(), false);
@@ -32,6 +32,11 @@ void Replica::set_open(std::size_t index, bool open) {
   if (open_[index] == open) return;
   open_[index] = open;
   if (on_gate_) on_gate_(index, open);
+}
+
+void Replica::expect_gradients() {
+  counts_.begin_step();
+  reducer_.begin_round();
 }
 
 Status Replica::need(std::size_t index) {
@@ -87,7 +92,6 @@ void Replica::begin_backward() {
   if (!keeps_whole_weights())
     if (Status status = gatherer_.begin_backward(); !status.ok()) return (void)fail(status);
   watch_.begin_backward();
-  counts_.begin_backward();
   seen_order_.backward.clear();
 }
 
@@ -101,6 +105,12 @@ Buffer Replica::gradient(std::size_t index) {
     }
   }
   return bucket_of(index).gradients(range_of(index));
+}
+
+void Replica::begin_backward(bool last) {
+  if (!status_.ok()) return;
+  if (Status status = calls_.begin_backward(last); !status.ok()) return (void)fail(status);
+  watch_.begin_backward();
 }
 
 void Replica::ready(std::size_t index) {
@@ -121,7 +131,8 @@ Status Replica::take_gradient(std::size_t index) {
                         "read, or parameters_ready before forward",
                         parameter.name)};
   used_[index] = true;
-  if (learning_) seen_order_.backward.push_back(index);
+  if (learning_ && (calls_.is_last() || !options_.pipelined)) seen_order_.backward.push_back(index);
+  if (!gradients_go()) return {};
   const bool complete = counts_.add(index);
   if (parameter.count() == 0) return {};
   if (reducer_.has_gone(layout_.place[index]->bucket)) return take_late_gradient(index);
@@ -161,23 +172,34 @@ Status Replica::end_backward() {
   if (!status_.ok()) return status_;
   if (Status status = calls_.end_backward(); !status.ok()) return fail(status);
   watch_.end_backward();
+  // Other micro-batches' graphs refer to the memory as it lies, and more gradients may come.
+  if (options_.pipelined) return {};
   if (Status status = end_gathers(); !status.ok()) return fail(status);
   // What did not come is not used by this rank: its zeros are its contribution.
-  const bool goes = calls_.is_last() || reducer_.in_every_micro_batch();
-  const bool overlaps = options_.overlap_grad_reduce || reducer_.in_every_micro_batch();
   if (!keeps_whole_gradients()) reducer_.launch_rest();
   if (!keeps_whole_gradients() && !counts_known_)
     if (Status status = reduce_late_gradients(); !status.ok()) return fail(status);
+  if (gradients_go()) learn_counts();
   if (learning_)
     if (Status status = learn_order(); !status.ok()) return fail(status);
   if (!keeps_whole_weights() && gatherer_.is_learning())
     if (Status status = gatherer_.learn(options_.prefetch_units); !status.ok()) return fail(status);
-  if (!goes) return {};
+  const bool overlaps = options_.overlap_grad_reduce || reducer_.in_every_micro_batch();
+  if (keeps_whole_gradients() && gradients_go() && overlaps) reducer_.launch_rest();
+  return {};
+}
+
+void Replica::learn_counts() {
   counts_.learn();
   counts_known_ = true;
   reducer_.set_may_go_again(false);
-  if (keeps_whole_gradients() && overlaps) reducer_.launch_rest();
-  return {};
+}
+
+// All backwards of a step are over.
+Status Replica::end_passes() {
+  if (!options_.pipelined) return {};
+  learn_counts();
+  return learning_ ? learn_order() : Status();
 }
 
 Status Replica::discard_gradients() {

@@ -384,6 +384,7 @@ void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buc
   number_ = step;
   is_newcomer_ = false;
   reducer_.end_step();
+  expect_gradients();
 }
 
 }  // namespace tutti::train

@@ -11,8 +11,9 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (Status status = calls_.step(); !status.ok()) return fail(status);
   if (input.tokens < 0)
     return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
+  if (Status status = end_passes(); !status.ok()) return fail(status);
   watch_.begin_update();
-  if (!options_.overlap_grad_reduce && !reducer_.in_every_micro_batch()) reducer_.launch_rest();
+  if (!reducer_.in_every_micro_batch()) reducer_.launch_rest();
   if (Status status = share_uses(); !status.ok()) return fail(status);
   ExactSum norm;
   if (Status status = await_reductions(norm); !status.ok()) return fail(status);
@@ -243,6 +244,7 @@ void Replica::end_step(std::optional<std::int64_t> number) {
   control_.clear();
   std::fill(used_.begin(), used_.end(), false);
   reducer_.end_step();
+  expect_gradients();
   if (!keeps_whole_weights()) gatherer_.start_ahead();
 }
 

@@ -37,6 +37,7 @@ void Stopwatch::open_phase(StepPhase phase) {
 
 void Stopwatch::begin_micro_batch() { open_phase(StepPhase::forward); }
 void Stopwatch::begin_backward() { open_phase(StepPhase::backward); }
+void Stopwatch::end_forward() { close_phase(); }
 void Stopwatch::end_backward() { close_phase(); }
 void Stopwatch::begin_update() { open_phase(StepPhase::update); }
 

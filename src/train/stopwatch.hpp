@@ -23,6 +23,7 @@ class Stopwatch {
   void trace_to(trace::Sink* sink) { sink_ = sink; }
   void begin_micro_batch();
   void begin_backward();
+  void end_forward();
   void end_backward();
   void begin_update();
   // Ends the step. The trace shows it under this number; one that is to be computed again has none.

@@ -9,7 +9,7 @@
 // Thread-safety  poll, forget, allocate_region and free_region by one thread at a time (the holder
 //                of the engine's poll lock). sleep by one thread at a time too, but it may run
 //                BESIDE a poll in another thread: it only waits (and empties the bell), poll
-//                dispatches. wake, link, region_has_come and whereabouts by any thread.
+//                dispatches. wake, link, region_has_come, label and whereabouts by any thread.
 #pragma once
 
 #include <chrono>
@@ -82,8 +82,10 @@ class Endpoint {
   // gave any.
   virtual void all_have_joined() {}
 
-  // "host a, pid 4182", for messages; of any rank.
+  // "host a, pid 4182", for messages; of any rank. What the program calls it stands before:
+  // "dp 1, tp 0; host a, pid 4182".
   virtual std::string whereabouts(int rank) const = 0;
+  virtual void label(int /*rank*/, std::string /*label*/) {}
 };
 
 struct OpeningOptions {

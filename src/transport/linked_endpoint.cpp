@@ -235,7 +235,19 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
 
 std::string LinkedEndpoint::whereabouts(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
-  return index < parts_.whereabouts.size() ? parts_.whereabouts[index] : "this process";
+  const std::string place =
+      index < parts_.whereabouts.size() ? parts_.whereabouts[index] : "this process";
+  std::scoped_lock lock(labels_mutex_);
+  const auto label = labels_.find(rank);
+  return label == labels_.end() ? place : fmt::format("{}; {}", label->second, place);
+}
+
+void LinkedEndpoint::label(int rank, std::string label) {
+  std::scoped_lock lock(labels_mutex_);
+  if (label.empty())
+    labels_.erase(rank);
+  else
+    labels_[rank] = std::move(label);
 }
 
 // The last messages (goodbye, abort) should get out, but a peer that takes nothing must not hold

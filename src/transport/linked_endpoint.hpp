@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,7 @@ class LinkedEndpoint final : public Endpoint {
   Nanoseconds standstill(int peer) const override;
   void all_have_joined() override;
   std::string whereabouts(int rank) const override;
+  void label(int rank, std::string label) override;
 
  private:
   LinkedEndpoint(Parts parts, Reactor reactor);
@@ -92,6 +94,8 @@ class LinkedEndpoint final : public Endpoint {
   std::map<int, std::string> seemed_gone_;  // at the last look, and why
   Nanoseconds dead_after_{0};
   std::unique_ptr<Pulse> pulse_;
+  mutable std::mutex labels_mutex_;
+  std::map<int, std::string> labels_;  // what the program calls ranks
   ForkGuard fork_guard_;
   Hook fork_hook_;  // last: it goes first
 };

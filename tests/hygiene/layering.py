@@ -12,7 +12,7 @@ from pathlib import Path
 VOCABULARY = {"cpp20.hpp", "status.hpp", "types.hpp", "dtypes.hpp", "shape.hpp", "buffer.hpp", "work.hpp", "config.hpp",
               "version.h",
               "algorithms.def", "collectives.def", "dtypes.def", "transports.def"}
-PURE_ROOMS = {"topology", "schedule", "tuner", "plan"}
+PURE_ROOMS = {"topology", "schedule", "tuner", "pipeline", "plan"}
 LOOKS_AT_THE_MACHINE = {"src/topology/discover.cpp", "src/topology/interfaces.cpp"}
 IMPURE_HEADERS = re.compile(
     r"thread|mutex|shared_mutex|condition_variable|fstream|filesystem|unistd\.h|sys/.*|fcntl\.h|"

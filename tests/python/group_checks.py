@@ -114,3 +114,29 @@ def check_what_a_group_tells(group):
     assert f"rank {group.rank}" in group.describe() and f"rank {group.rank} of" in repr(group)
     prediction = group.predict("all_reduce", 1 << 20)
     assert prediction.algorithm and 0 <= prediction.symmetric_seconds <= prediction.seconds < 1
+    group.label_ranks([f"seat {rank}" for rank in range(group.size)])
+    assert f"seat {group.rank}; host" in group.describe()
+    raises(tutti.InvalidArgument, lambda: group.label_ranks(["(" for _ in range(group.size)]))
+
+
+def check_a_mesh_and_redistribution_on_it(group):
+    rows = 2 if group.size % 2 == 0 else 1
+    mesh = tutti.Mesh(dp=rows, tp=group.size // rows)
+    assert mesh.rank_at(**mesh.coordinates) == group.rank and "mesh dp" in mesh.describe()
+    assert mesh.along("tp").size == group.size // rows and mesh.along("tp") is mesh.along("tp")
+    whole = np.arange(5 * 7, dtype="f4").reshape(5, 7)
+
+    def part(axis, dimension):
+        """By the chunk rule, not as numpy splits."""
+        size, at = mesh.axes[axis], mesh.coordinates[axis]
+        longest = -(-whole.shape[dimension] // size)
+        return np.take(whole, range(longest * at, min(longest * (at + 1), whole.shape[dimension])), dimension)
+
+    got = mesh.redistribute(part("dp", 0), ["shard(0)", "replicate"], "replicate,shard(1)", whole.shape)
+    same(got, part("tp", 1))
+    total = mesh.redistribute(whole, ["partial(sum)", "replicate"], ["replicate", "replicate"], whole.shape)
+    same(total, rows * whole)
+    assert "f32" in mesh.explain(whole.shape, "f4", ["shard(0)", "shard(0)"], ["replicate", "replicate"])
+    raises(tutti.InvalidArgument, lambda: mesh.redistribute(whole[:1], ["replicate"] * 2, ["shard(0)"] * 2, whole.shape))
+    raises(tutti.InvalidArgument, lambda: tutti.Mesh(dp=group.size + 1))
+    raises(tutti.Unsupported, lambda: mesh.redistribute(whole * 1j, ["replicate"] * 2, ["replicate"] * 2, whole.shape))

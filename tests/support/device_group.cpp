@@ -273,6 +273,9 @@ class DeviceGroup final : public Group {
   ReductionOrder reduction_order() const override { return group_->reduction_order(); }
   Urgency urgency() const override { return group_->urgency(); }
   std::vector<int> hosts() const override { return group_->hosts(); }
+  Status label_ranks(std::span<const std::string> labels) override {
+    return group_->label_ranks(labels);
+  }
   Result<std::shared_ptr<Group>> split(int color, int key, GroupSpec spec) override {
     return wrapped(group_->split(color, key, std::move(spec)));
   }
@@ -310,6 +313,10 @@ class DeviceGroup final : public Group {
   void forget(const void* allocation) override { group_->forget(allocation); }
   Result<Prediction> predict(Collective collective, std::size_t bytes) override {
     return group_->predict(collective, bytes);
+  }
+  Result<Prediction> predict(Collective collective, std::size_t bytes,
+                             std::span<const int> ranks) override {
+    return group_->predict(collective, bytes, ranks);
   }
   void abort(const std::string& reason) override { group_->abort(reason); }
   Status health() const override { return group_->health(); }

@@ -29,11 +29,10 @@ torch::optim::AdamW make_optimizer(Gpt& model, const Flags& flags) {
   return torch::optim::AdamW(groups, torch::optim::AdamWOptions(flags.lr));
 }
 
-double one_step(Gpt& model, torch::optim::AdamW& optimizer, const TokenBatch& batch,
+double one_step(Gpt& model, torch::optim::AdamW& optimizer, const ModelBatch& batch,
                 const Flags& flags, double lr) {
   optimizer.zero_grad();
-  const auto loss =
-      loss_sum(model, batch, flags.global_batch_size, nullptr) / static_cast<double>(batch.counted);
+  const auto loss = loss_sum(model, batch, {}) / static_cast<double>(batch.counted);
   loss.backward();
   if (flags.clip_grad > 0) {
     std::vector<torch::Tensor> all;
@@ -61,11 +60,12 @@ int main(int argc, char** argv) {
   auto data = Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
   if (!data.ok() || !check_batches(flags, 1).ok()) return 2;
   at::set_num_threads(1);
-  auto model = make_model(flags);
+  auto model = make_model(flags, whole_share(flags));
   auto optimizer = make_optimizer(*model, flags);
   for (std::int64_t step = 1; step <= flags.train_iters; ++step) {
     const auto first = static_cast<std::uint64_t>((step - 1) * flags.global_batch_size);
-    const TokenBatch batch = data->training(first, flags.global_batch_size);
+    const ModelBatch batch =
+        cut_batch(*model, data->training(first, flags.global_batch_size), flags.global_batch_size);
     const double loss = one_step(*model, optimizer, batch, flags, flags.schedule().at(step));
     fmt::print("{{\"step\":{},\"loss\":{:.17g}}}\n", step, loss);
   }

@@ -96,6 +96,24 @@ TEST_P(Arguments, a_stream_is_refused_because_nobody_would_wait_for_it) {
   });
 }
 
+TEST_P(Arguments, predictions_for_some_of_the_ranks_are_those_of_a_group_of_them) {
+  in_world([](Context& here) {
+    const std::vector<int> some{0, here.size - 1};
+    const auto foretold = here.group->predict(Collective::all_gather, 1 << 20, some);
+    ASSERT_TRUE(foretold.ok()) << foretold.status().to_string();
+    auto pair = here.group->split(here.rank == 0 || here.rank == here.size - 1 ? 0 : 1, 0);
+    ASSERT_TRUE(pair.ok());
+    const auto told = (*pair)->predict(Collective::all_gather, 1 << 20);
+    ASSERT_TRUE(told.ok());
+    if ((*pair)->size() == 2) {
+      EXPECT_EQ(foretold->time, told->time);
+    }
+    const std::vector<int> wrong{0, here.size};
+    EXPECT_EQ(here.group->predict(Collective::barrier, 0, wrong).status().code(),
+              Code::invalid_argument);
+  });
+}
+
 TEST_P(Arguments, predictions_are_sane) {
   in_world([](Context& here) {
     for (int c = 0; c < kCollectives; ++c) {

@@ -101,7 +101,8 @@ TEST_P(OnDevice, a_call_neither_blocks_its_caller_nor_begins_before_its_stream_i
 
     Barred bar(values.device(), values.stream());
     Work work = here.group->all_reduce_async(values.buffer(), ReduceOp::sum, values.options());
-    ASSERT_TRUE(work.wait_on(values.stream()).ok());
+    const Status on_stream = work.wait_on(values.stream());
+    ASSERT_TRUE(on_stream.ok()) << on_stream.to_string();
     meet(here);  // nobody's host waits for a GPU
     EXPECT_FALSE(work.done());
     bar.open();
@@ -198,6 +199,26 @@ TEST_P(OnDevice, groups_may_be_used_in_different_orders_by_different_ranks) {
     }
     a.expect(1);
     b.expect(2);
+  });
+}
+
+// A rank that has called both may be waited for in the one that it called last.
+TEST(OneQueue, a_wait_in_one_group_holds_up_no_other) {
+  run(device_world("auto"), [](Context& here) {
+    DeviceVector a(1), b(2);
+    ASSERT_TRUE(here.group->all_reduce(a.buffer(), ReduceOp::max, a.options()).ok());
+    auto other = here.group->duplicate();
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    for (int i = 0; i < 3; ++i) {
+      Work early;
+      if (here.rank == 1)
+        early = here.group->all_reduce_async(a.buffer(), ReduceOp::max, a.options());
+      ASSERT_TRUE((*other)->all_reduce(b.buffer(), ReduceOp::max, b.options()).ok());
+      b.expect(2);
+      if (here.rank != 1)
+        early = here.group->all_reduce_async(a.buffer(), ReduceOp::max, a.options());
+      ASSERT_TRUE(early.wait().ok());
+    }
   });
 }
 

@@ -96,6 +96,38 @@ TEST_P(Groups, know_which_ranks_share_a_host) {
   });
 }
 
+TEST_P(Groups, name_ranks_by_their_labels_in_all_groups_of_them) {
+  in_world([](Context& here) {
+    std::vector<std::string> labels;
+    for (int rank = 0; rank < here.size; ++rank)
+      labels.push_back("seat " + std::to_string(10 * rank));
+    const Status status = here.group->label_ranks(labels);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_NE(here.group->describe().find("seat 20; host "), std::string::npos)
+        << here.group->describe();
+    auto reversed = here.group->split(0, -here.rank, {"reversed"});
+    ASSERT_TRUE(reversed.ok());
+    std::vector<float> values(here.rank == 1 ? 7 : 8);
+    const Status differ = (*reversed)->all_reduce(Buffer::of(values), ReduceOp::sum);
+    EXPECT_EQ(differ.code(), Code::mismatch);
+    const std::string who = "rank " + std::to_string(here.size - 2) + " (seat 10; ";
+    EXPECT_NE(differ.message().find(who), std::string::npos) << differ.to_string();
+  });
+}
+
+TEST(Labels, that_cannot_be_printed_are_refused) {
+  run(World{.size = 2}, [](Context& here) {
+    const auto code_of = [&](std::vector<std::string> labels) {
+      return here.group->label_ranks(labels).code();
+    };
+    EXPECT_EQ(code_of({"a"}), Code::invalid_argument);
+    EXPECT_EQ(code_of({"a", "b (c)"}), Code::invalid_argument);
+    EXPECT_EQ(code_of({"a", "b\n"}), Code::invalid_argument);
+    EXPECT_EQ(code_of({"a", std::string(81, 'b')}), Code::invalid_argument);
+    EXPECT_EQ(code_of({"a", ""}), Code::ok);
+  });
+}
+
 TEST_P(Groups, give_none_to_a_negative_color) {
   in_world([](Context& here) {
     auto some = here.group->split(here.rank == 0 ? -1 : 5, 0);

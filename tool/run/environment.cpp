@@ -73,6 +73,8 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
   // An outer job's; the store above is what counts.
   variables.erase("TUTTI_RENDEZVOUS");
   variables.erase("TUTTI_SECRET_FILE");
+  // Under MPS streams of a process share two queues otherwise, and may not wait for other ranks.
+  variables.emplace("CUDA_DEVICE_MAX_CONNECTIONS", "32");
   // Ranks that each start a thread per core get in each other's way.
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (world.local_size > 1)

@@ -13,6 +13,7 @@
 
 #include "core/secret.hpp"
 #include "tool/command.hpp"
+#include "tool/run/snapshot.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -245,6 +246,7 @@ void Job::handle_death(Rank& rank) {
   ending.rank = rank.rank;
   ending.host = host_name();
   ending.pid = rank.pid;
+  ending.label = printable(board_->label(rank.rank));
   ending.at = now;
   ending.after = now - began_;
   const bool goes_on = ending.failed() && board_->survives_losses(rank.rank) && survivors_go_on();

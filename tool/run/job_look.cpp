@@ -25,8 +25,8 @@ std::string Job::snapshot() const {
   view.now = steady_clock().now();
   view.up = view.now - began_;
   for (const Rank& rank : ranks_)
-    view.ranks.push_back(
-        {rank.rank, rank.pid, rank.alive, rank.ending.exit_code(), board_->read(rank.rank)});
+    view.ranks.push_back({rank.rank, rank.pid, rank.alive, rank.ending.exit_code(),
+                          board_->read(rank.rank), board_->label(rank.rank)});
   return to_json(view);
 }
 

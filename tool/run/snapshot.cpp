@@ -27,17 +27,14 @@ bool is_awaited(const BoardNote& self, const RankView& other) {
   return std::strncmp(self.group, kWorld, sizeof self.group) == 0;
 }
 
-// A rank may write into its line what it likes; JSON must be UTF-8 all the same.
+// JSON must be UTF-8.
 std::string clean(const char* text, std::size_t room) {
-  std::string word(text, ::strnlen(text, room));
-  for (char& letter : word)
-    if (static_cast<unsigned char>(letter) < 0x20 || static_cast<unsigned char>(letter) > 0x7e)
-      letter = '?';
-  return word;
+  return printable(std::string(text, ::strnlen(text, room)));
 }
 
 Json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds now) {
   Json row = {{"rank", rank.rank}, {"pid", rank.pid}, {"alive", rank.alive}};
+  if (!rank.label.empty()) row["label"] = printable(rank.label);
   if (!rank.alive) row["exit_code"] = rank.exit_code;
   if (!rank.note) {
     row["state"] = rank.alive ? "starting" : "ended";
@@ -55,6 +52,13 @@ Json describe(const RankView& rank, const std::vector<int>& awaited, Nanoseconds
 }
 
 }  // namespace
+
+std::string printable(std::string text) {
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < 0x20 || static_cast<unsigned char>(letter) > 0x7e)
+      letter = '?';
+  return text;
+}
 
 Json note_fields(const BoardNote& note) {
   return {{"operation", clean(note.operation, sizeof note.operation)},

@@ -20,6 +20,7 @@ struct RankView {
   bool alive = true;
   int exit_code = 0;  // when not alive; 128 + signal
   std::optional<BoardNote> note;
+  std::string label{};  // what the program calls it
 };
 
 struct JobView {
@@ -40,6 +41,8 @@ struct JobView {
 // not be a member; it counts only where the group is the world.
 std::vector<std::vector<int>> waits_for(const JobView& view);
 
+// A rank may write into its line what it likes: what is not printable ASCII becomes '?'.
+std::string printable(std::string text);
 // The operation that a note tells of: its name, group, number, elements.
 Json note_fields(const BoardNote& note);
 

@@ -55,8 +55,8 @@ std::string signal_name(int signal) {
 }
 
 std::string describe(const Ending& ending) {
-  const std::string who =
-      fmt::format("rank {} (host {}, pid {})", ending.rank, ending.host, ending.pid);
+  const std::string who = fmt::format("rank {} ({}{}host {}, pid {})", ending.rank, ending.label,
+                                      ending.label.empty() ? "" : "; ", ending.host, ending.pid);
   return fmt::format("{} {}{} after {:.1f} s{}", who, describe_ending(ending.wait_status),
                      WCOREDUMP(ending.wait_status) ? ", core dumped," : "",
                      in_seconds(ending.after), ending.why);

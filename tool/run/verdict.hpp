@@ -24,6 +24,7 @@ struct Ending {
   Nanoseconds at{0};     // of steady_clock()
   Nanoseconds after{0};  // since the job began
   std::string why{};     // what more is known, for the end of the sentence
+  std::string label{};   // what the program calls it
 
   bool failed() const { return wait_status != 0; }
   int exit_code() const { return exit_code_of(wait_status); }
@@ -33,7 +34,8 @@ std::string host_name();
 // "SIGKILL".
 std::string signal_name(int signal);
 
-// "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 3.2 s".
+// "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 3.2 s"; with a label
+// "rank 2 (dp 1, tp 0; host a, pid 4182) …".
 std::string describe(const Ending& ending);
 // "it was in all_reduce (4 MiB, f32), the 17th operation of group 'world', for 1.3 s"; says so when
 // nothing was noted.

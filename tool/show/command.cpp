@@ -10,6 +10,8 @@
 #include "core/output_file.hpp"
 #include "tool/numbers.hpp"
 #include "tool/show/job_view.hpp"
+#include "tool/show/pipeline_view.hpp"
+#include "tool/show/redistribution.hpp"
 #include "tool/show/show.hpp"
 
 namespace tutti::tool {
@@ -24,6 +26,7 @@ constexpr const char* kShowFooter = R"(Examples:
   tutti show all_reduce -n 4 --form host --memory symmetric --svg host.svg
   tutti show broadcast --algorithm binomial_tree -n 6 --root 2 --json
   tutti show all_reduce --algorithm double_binary_tree -n 8 --html trees.html   # animated
+  tutti show pipeline --schedule 1f1b --stages 4 --micro-batches 8              # who computes what when
 )";
 
 constexpr const char* kJobFooter = R"(Examples:
@@ -31,6 +34,16 @@ constexpr const char* kJobFooter = R"(Examples:
   tutti show job --once --json
 
 Ranks of this host's launcher only; on several hosts, look on each.
+)";
+
+constexpr const char* kRedistributeFooter = R"(Examples:
+  tutti show redistribute --mesh dp=2,tp=4 --shape 1024x4096 --dtype bf16 \
+      --from 'shard(0),replicate' --to 'replicate,shard(1)'
+  tutti show redistribute --mesh dp=2,tp=4 --shape 1024x4096 --from 'partial,shard(0)' \
+      --to 'shard(0),shard(0)' --hosts 2 --html page.html
+
+A placement for each axis: shard(DIMENSION), replicate or partial(OP).
+Who stands where: the chattiest axis inside of a host, tp > cp > ep > dp > pp.
 )";
 
 Status check_outputs(const ShowOptions& options, int ranks) {
@@ -89,8 +102,9 @@ int show(const ShowOptions& options) {
   for (auto check : {check_gone, check_list})
     if (Status status = check(options); !status.ok()) return complain("show", status);
   if (options.collective.empty())
-    return complain("show", "say what to show: a collective, such as all_reduce, or job",
-                    kBadInput);
+    return complain(
+        "show", "say what to show: a collective, such as all_reduce, pipeline, redistribute or job",
+        kBadInput);
   const auto call = read_call(options);
   if (!call.ok()) return complain("show", call.status());
   if (Status status = check_outputs(options, call->request.size); !status.ok())
@@ -116,12 +130,33 @@ CLI::App* add_job_parser(CLI::App& show_parser, JobViewOptions& options) {
   return parser;
 }
 
+CLI::App* add_redistribute_parser(CLI::App& show_parser, RedistributionOptions& options) {
+  CLI::App* parser = show_parser.add_subcommand(
+      "redistribute", "the cheapest way of a tensor from one layout on a mesh to another");
+  parser->add_option("--mesh", options.mesh, "its axes: dp=2,tp=4")->required();
+  parser->add_option("--shape", options.shape, "of the whole tensor: 1024x4096")->required();
+  parser->add_option("--dtype", options.dtype, "of its elements")->capture_default_str();
+  parser->add_option("--from", options.from, "placements: 'shard(0),replicate'")->required();
+  parser->add_option("--to", options.to, "placements: 'replicate,shard(1)'")->required();
+  parser
+      ->add_option("--cluster", options.cluster,
+                   "whose prices: a preset's name, or a file (docs/formats/cluster.md)")
+      ->capture_default_str();
+  parser->add_option("--hosts", options.hosts, "on how many hosts (default: as the cluster's are)")
+      ->check(between(1, kMostRanksShown));
+  parser->add_option("--html", options.html, "write a page that draws every step into this file");
+  parser->add_flag("--json", options.json, "as JSON (docs/formats/redistribution.md)");
+  parser->footer(kRedistributeFooter);
+  return parser;
+}
+
 }  // namespace
 
 Command make_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* show_parser =
-      app.add_subcommand("show", "a schedule, verified: as text, page or drawing; a running job");
+  CLI::App* show_parser = app.add_subcommand(
+      "show",
+      "a schedule, verified: as text, page or drawing; a pipeline; a redistribution; a running job");
   show_parser->add_option("collective", options->collective, "all_reduce, broadcast, …");
   show_parser->add_option("-a,--algorithm", options->algorithm,
                           "ring, direct, … (default: what the tuner takes)");
@@ -157,8 +192,14 @@ Command make_show(CLI::App& app) {
   show_parser->add_option("--shots", options->shots)->group("");
   show_parser->footer(kShowFooter);
   auto job_options = std::make_shared<JobViewOptions>();
+  auto pipeline_options = std::make_shared<PipelineViewOptions>();
   CLI::App* job_parser = add_job_parser(*show_parser, *job_options);
-  return {show_parser, [options, job_parser, job_options] {
+  CLI::App* pipeline_parser = add_pipeline_parser(*show_parser, *pipeline_options);
+  auto redistribution = std::make_shared<RedistributionOptions>();
+  CLI::App* redistribute_parser = add_redistribute_parser(*show_parser, *redistribution);
+  return {show_parser, [=] {
+            if (pipeline_parser->parsed()) return show_pipeline(*pipeline_options);
+            if (redistribute_parser->parsed()) return show_redistribution(*redistribution);
             return job_parser->parsed() ? show_job(*job_options) : show(*options);
           }};
 }

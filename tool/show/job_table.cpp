@@ -46,9 +46,19 @@ std::string list(const std::set<int>& ranks) {
   return text;
 }
 
-FittedTable table_of(std::size_t width) {
+// As wide as the longest; 0: no rank has one.
+std::size_t width_of_labels(const Json& job) {
+  std::size_t width = 0;
+  for (const Json& rank : job["ranks"].items())
+    if (const Json* label = rank.find("label")) width = std::max(width, label->string().size());
+  return width;
+}
+
+FittedTable table_of(const Json& job, std::size_t width) {
   constexpr auto kSideLeft = TableColumn::Side::left;
+  const std::size_t labels = width_of_labels(job);
   return {{{"rank", "", 5, 100, TableColumn::Side::right, ""},
+           {labels > 0 ? "label" : "", "", labels, 88, kSideLeft, labels > 0 ? "  " : ""},
            {"pid", "", 8, 30},
            {"state", "", 10, 95, kSideLeft, "  "},
            {"for", "", 12, 80},
@@ -77,7 +87,9 @@ std::vector<std::string> cells_of(const Json& rank) {
     const Json* value = rank.find(name);
     return value != nullptr ? rate(value->number(), of_bytes) : std::string("-");
   };
+  const Json* label = rank.find("label");
   return {std::to_string(rank["rank"].integer()),
+          label != nullptr ? label->string() : "",
           std::to_string(rank["pid"].integer()),
           state,
           noted ? seconds(rank["for_s"].number()) : "-",
@@ -104,7 +116,7 @@ std::string findings(const Json& job) {
 }  // namespace
 
 std::string job_table(const Json& job, std::size_t rows, std::size_t width) {
-  const FittedTable table = table_of(width);
+  const FittedTable table = table_of(job, width);
   const std::int64_t nodes = job["nodes"].integer();
   std::string text = fmt::format(
       "job {}  {}  on {}  {}  up {}\n", job["job"].string(), job["program"].string(),

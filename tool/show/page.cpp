@@ -1,14 +1,14 @@
 // The page of `tutti show --html`: web/show.html with style, script and data in it.
+
 #include <fmt/format.h>
 
 #include <set>
 
-#include "core/check.hpp"
 #include "core/json.hpp"
-#include "tool/embedded.hpp"
 #include "tool/show/page_schedules.hpp"
 #include "tool/show/predictions.hpp"
 #include "tool/show/show.hpp"
+#include "tool/web_page.hpp"
 #include "tutti/version.h"
 
 namespace tutti::tool {
@@ -16,44 +16,12 @@ namespace {
 
 constexpr int kAlwaysDrawn = 16;  // groups of 2 … 16 are in every page
 constexpr int kAllPasses = 8;     // up to here also as built: two megabytes are enough
-constexpr const char* kScripts[] = {"show/run.js",   "show/host_run.js", "show/words.js",
-                                    "show/stage.js", "show/cost.js",     "show/page.js"};
-
-std::string_view part(std::string_view name) {
-  const std::string_view text = embedded_file(name);
-  TUTTI_CHECK(!text.empty());
-  return text;
-}
 
 // Sizes that the page offers: the small ones, and the one that was asked for.
 std::set<int> sizes_for(int asked) {
   std::set<int> sizes{asked};
   for (int n = 2; n <= kAlwaysDrawn; ++n) sizes.insert(n);
   return sizes;
-}
-
-std::string fill(std::string page, std::string_view mark, std::string_view text) {
-  const std::size_t at = page.find(mark);
-  TUTTI_CHECK(at != std::string::npos);
-  return page.replace(at, mark.size(), text);
-}
-
-// Nothing in it may end the script element that holds it.
-std::string harmless(std::string text) {
-  for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;)
-    text.replace(at, 1, "\\u003c");
-  return text;
-}
-
-std::string assemble(const std::string& title, const std::string& data) {
-  std::string script;
-  for (const char* name : kScripts) script += std::string(part(name)) + "\n";
-  std::string page(part("show.html"));
-  page = fill(std::move(page), "<!--TITLE-->", title);
-  page = fill(std::move(page), "/*STYLE*/",
-              std::string(part("style.css")) + std::string(part("show.css")));
-  page = fill(std::move(page), "/*DATA*/", harmless(data));
-  return fill(std::move(page), "/*SCRIPT*/", script);
 }
 
 }  // namespace
@@ -92,9 +60,13 @@ Result<std::string> make_page(const ShownCall& call) {
                {"predictions", predictions}};
   std::string data = head.dump();
   data.back() = ',';
-  return assemble(fmt::format("{} by {} on {} ranks", to_string(request.collective),
-                              to_string(call.algorithm), request.size),
-                  data + "\"schedules\":[" + schedules + "]}");
+  return assemble({.skeleton = "show.html",
+                   .title = fmt::format("{} by {} on {} ranks", to_string(request.collective),
+                                        to_string(call.algorithm), request.size),
+                   .styles = {"show.css"},
+                   .scripts = {"show/run.js", "show/host_run.js", "show/words.js", "show/stage.js",
+                               "show/cost.js", "show/page.js"},
+                   .data = data + "\"schedules\":[" + schedules + "]}"});
 }
 
 }  // namespace tutti::tool

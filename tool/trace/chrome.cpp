@@ -121,7 +121,8 @@ class Writer {
     const TraceEntry& entry = *slice.entry;
     switch (lane.kind) {
       case LaneKind::step: return fmt::format(R"("step":{})", entry.sequence);
-      case LaneKind::compute: return "";
+      case LaneKind::compute:
+      case LaneKind::bubble: return "";
       case LaneKind::wait:
         return fmt::format(R"("Process Group Name":{},"Sequence":{})",
                            quoted(rank.groups.at(entry.channel).name), entry.sequence);

@@ -72,6 +72,17 @@ class Inquest {
     return nullptr;
   }
 
+  // "rank 3 (dp 1, tp 1)", where somebody knows what the program calls it.
+  std::string who(const std::vector<int>& ranks) const {
+    const std::string words = rank_words(ranks);
+    if (ranks.size() != 1) return words;
+    const auto rank = static_cast<std::size_t>(ranks[0]);
+    for (const Flight& flight : flights_.ranks)
+      if (rank < flight.labels.size() && !flight.labels[rank].empty())
+        return fmt::format("{} ({})", words, flight.labels[rank]);
+    return words;
+  }
+
   // ---- some called something else
 
   std::optional<Divergence> first_mismatch() const {
@@ -135,7 +146,7 @@ class Inquest {
       return {tell_tie(group, sequence, parties[0].ranks, *parties[0].call, parties[1].ranks,
                        *parties[1].call),
               time};
-    found.text = fmt::format("{} diverged first: ", capital(rank_words(found.ranks)));
+    found.text = fmt::format("{} diverged first: ", capital(who(found.ranks)));
     for (std::size_t i = 1; i < parties.size(); ++i)
       found.text +=
           fmt::format("{}{} called {} #{}{}", i > 1 ? ", " : "",
@@ -260,7 +271,7 @@ class Inquest {
     found.text = fmt::format(
         "{} left no dump while {} did, and nobody had begun an operation "
         "without {}.",
-        capital(rank_words(dead_)), rank_words(found.others), dead_.size() == 1 ? "it" : "them");
+        capital(who(dead_)), rank_words(found.others), dead_.size() == 1 ? "it" : "them");
     for (const int rank : dead_) {
       const std::vector<int> losers = who_lost(rank);
       if (const Flight* flight = flight_of(rank)) found.text += latest_words(*flight, found);
@@ -316,7 +327,7 @@ class Inquest {
     found.sequence = wanted.sequence;
     found.from = wanted.call->collective;
     found.text = fmt::format("{} never reached {} #{}{} on group '{}', which {} had begun.",
-                             capital(rank_words(wanted.absent)), found.from, wanted.sequence,
+                             capital(who(wanted.absent)), found.from, wanted.sequence,
                              call_words(*wanted.call), found.group, rank_words(wanted.there));
     for (const int rank : wanted.absent) found.text += " " + last_of(rank, wanted);
     if (!wanted.spared.empty())

@@ -67,6 +67,7 @@ class Finder {
 
   std::vector<Finding> find() {
     headline();
+    bubble();
     hidden();
     straggler();
     main_cause();
@@ -100,6 +101,16 @@ class Finder {
                     time_words(summary_.step_ns), summary_.first_step, summary_.last_step,
                     time_words(summary_.causes[0]), percent(late), time_words(summary_.exposed_ns),
                     percent(exposed)));
+  }
+
+  void bubble() {
+    if (summary_.steps == 0 || summary_.bubble_ns <= 0) return;
+    add("note",
+        fmt::format("{} ({}) of a step is the pipeline's bubble: a rank had nothing to compute, "
+                    "because its neighbour had not either. More micro-batches, virtual stages "
+                    "or zb-h1 make it smaller (tutti show pipeline).",
+                    time_words(summary_.bubble_ns),
+                    percent(summary_.bubble_ns / summary_.step_ns)));
   }
 
   void hidden() {
@@ -259,6 +270,7 @@ Summary summarise(const Analysis& analysis) {
       longest = std::max(longest, static_cast<double>(rank.end - rank.begin));
       summary.compute_ns += rank.compute_ns;
       summary.wait_ns += rank.wait_ns;
+      summary.bubble_ns += rank.bubble_ns;
       summary.exposed_ns += rank.exposed_ns();
       overlapped += rank.overlapped_ns;
       communication += rank.communication_ns;
@@ -271,7 +283,8 @@ Summary summarise(const Analysis& analysis) {
   }
   if (ranks > 0) {
     summary.step_ns /= static_cast<double>(summary.steps);
-    for (double* field : {&summary.compute_ns, &summary.wait_ns, &summary.exposed_ns})
+    for (double* field :
+         {&summary.compute_ns, &summary.wait_ns, &summary.bubble_ns, &summary.exposed_ns})
       *field /= ranks;
     for (double& cause : summary.causes) cause /= ranks;
     summary.communication_ns = communication / ranks;

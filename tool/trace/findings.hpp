@@ -20,6 +20,7 @@ struct Summary {
   std::int64_t last_step = 0;
   double step_ns = 0;  // of the slowest rank
   double compute_ns = 0, communication_ns = 0, wait_ns = 0, exposed_ns = 0;
+  double bubble_ns = 0;
   tutti::trace::Causes causes{};
   double overlap = -1;  // HTA's; -1: nothing says what was computed
 };

@@ -43,6 +43,7 @@ class DumpReader {
       mine.name = text(group, "name");
       mine.ranks = tutti::trace::ranks_of_text(text(group, "ranks")).value_or(std::vector<int>());
     }
+    for (const Json& label : dump["labels"].items()) flight.labels.push_back(label.string());
     for (const Json& record : need(dump, "records", Json::Kind::array).items())
       take(record, flight);
     if (!wrong_.ok()) return wrong_;

@@ -34,6 +34,7 @@ struct Flight {
   std::string reason;                           // why it was dumped
   std::int64_t dumped_ns = 0;                   // wall clock
   std::vector<int> lost;                        // world ranks whose link broke
+  std::vector<std::string> labels;              // what the program calls each rank; empty: nothing
   std::map<std::uint32_t, FlightGroup> groups;  // by channel
 };
 

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/check.hpp"
 #include "core/json.hpp"
-#include "tool/embedded.hpp"
 #include "tool/trace/output.hpp"
 #include "tool/trace/report_data.hpp"
 #include "tool/trace/trace.hpp"
 #include "tool/trace/words.hpp"
+#include "tool/web_page.hpp"
 
 namespace tutti::tool::trace {
 namespace {
@@ -20,8 +19,6 @@ constexpr const char* kReportCommand = "trace report";
 // Slices on the page: about three megabytes, which a browser still draws at once.
 constexpr std::size_t kMostSlices = 100'000;
 constexpr std::size_t kMostRows = 12;  // in the terminal
-constexpr const char* kScripts[] = {"report/words.js", "report/timeline.js", "report/charts.js",
-                                    "report/page.js"};
 
 struct ReportOptions {
   std::string folder;
@@ -30,30 +27,12 @@ struct ReportOptions {
   bool json = false;
 };
 
-std::string part(std::string_view name) {
-  const std::string_view text = embedded_file(name);
-  TUTTI_CHECK(!text.empty());
-  return std::string(text);
-}
-
-void replace(std::string& text, std::string_view mark, std::string_view by) {
-  const std::size_t at = text.find(mark);
-  TUTTI_CHECK(at != std::string::npos);
-  text.replace(at, mark.size(), by);
-}
-
 std::string page_of(const Json& data) {
-  std::string page = part("report.html");
-  std::string script;
-  for (const char* name : kScripts) script += part(name) + "\n";
-  std::string text = data.dump_ascii();
-  // "</script" must not end the element that holds it.
-  for (std::size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3)
-    text.replace(at, 2, "<\\/");
-  replace(page, "/*STYLE*/", part("style.css") + part("report.css"));
-  replace(page, "/*SCRIPT*/", script);
-  replace(page, "/*DATA*/", text);
-  return page;
+  return assemble(
+      {.skeleton = "report.html",
+       .styles = {"report.css"},
+       .scripts = {"report/words.js", "report/timeline.js", "report/charts.js", "report/page.js"},
+       .data = data.dump_ascii()});
 }
 
 // As a terminal counts: bytes of UTF-8 that go on with a letter are none.

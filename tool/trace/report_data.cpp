@@ -55,6 +55,7 @@ Json step_json(const TracedRun& run, const Step& step) {
                      {"communication_us", micros(rank.communication_ns)},
                      {"overlapped_us", micros(rank.overlapped_ns)},
                      {"wait_us", micros(rank.wait_ns)},
+                     {"bubble_us", micros(rank.bubble_ns)},
                      {"exposed_us", micros(rank.exposed_ns())},
                      {"causes_us", causes_json(rank.causes)}});
   return {{"step", step.number}, {"straggler", step.straggler}, {"ranks", ranks}};
@@ -109,6 +110,7 @@ Json summary_json(const Summary& summary) {
           {"compute_us", micros(summary.compute_ns)},
           {"communication_us", micros(summary.communication_ns)},
           {"wait_us", micros(summary.wait_ns)},
+          {"bubble_us", micros(summary.bubble_ns)},
           {"exposed_us", micros(summary.exposed_ns)},
           {"causes_us", causes_json(summary.causes)},
           {"overlap", summary.overlap >= 0 ? Json(summary.overlap) : Json()}};
@@ -284,6 +286,7 @@ Json report_json(const TracedRun& run, const Analysis& analysis, const Summary& 
                      {"compute_us", micros(totals.compute_ns)},
                      {"communication_us", micros(totals.communication_ns)},
                      {"wait_us", micros(totals.wait_ns)},
+                     {"bubble_us", micros(totals.bubble_ns)},
                      {"reduce_us", micros(totals.fold_ns)},
                      {"overlap", totals.overlap() >= 0 ? Json(totals.overlap()) : Json()}});
   }

@@ -13,6 +13,7 @@ class Page {
     this.findings();
     this.timeline = new Timeline(data);
     legend($('lane-legend'), [['--compute', 'compute'], ['--communication', 'communication'], ['--reduce', 'reduction'],
+      ...(data.timeline.lanes.some((lane) => lane.kind === 'bubble') ? [['--c5', 'bubble']] : []),
       ...data.causes.map((cause, c) => [`--cause${c}`, `wait: ${cause}`])]);
     if (data.timeline.finest_us > 0) $('finest').textContent = `Neighbours shorter than ${time(data.timeline.finest_us)} are drawn as one.`;
     this.steps();
@@ -51,6 +52,7 @@ class Page {
       tiles.push([time(summary.step_us), `a step (mean of ${summary.first_step} … ${summary.last_step})`],
         [time(summary.compute_us), 'compute'], [time(summary.exposed_us), `communication not hidden, ${percent(summary.exposed_us / summary.step_us)} of a step`],
         [time(summary.causes_us[0]), 'waiting for late ranks']);
+      if (summary.bubble_us > 0) tiles.push([time(summary.bubble_us), `bubble, ${percent(summary.bubble_us / summary.step_us)} of a step`]);
     } else {
       const mean = (field) => data.ranks.reduce((sum, rank) => sum + rank[field], 0) / data.ranks.length;
       tiles.push([time(data.seconds * 1e6), 'the run'], [time(mean('communication_us')), 'communication under way, mean of ranks'],
@@ -104,9 +106,9 @@ class Page {
       each.name, {text: each.size, value: each.bytes}, {text: `${each.count}`, value: each.count}, timeCell(each.wait_us),
       timeCell(each.exposed_us), strip(each.causes_us, most, data.causes), rankCell(each.straggler)]));
     if (data.buckets.length === 0) $('buckets-card').remove();
-    table($('ranks'), ['rank', 'host', 'compute', 'communication', 'blocked', 'reducing', 'overlap'], data.ranks.map((rank) => [
+    table($('ranks'), ['rank', 'host', 'compute', 'communication', 'blocked', 'bubble', 'reducing', 'overlap'], data.ranks.map((rank) => [
       {text: `${rank.rank}${rank.cut_off ? ' (cut off)' : ''}`, value: rank.rank}, rank.host, timeCell(rank.compute_us), timeCell(rank.communication_us),
-      timeCell(rank.wait_us), timeCell(rank.reduce_us), {text: rank.overlap === null ? '–' : percent(rank.overlap), value: rank.overlap ?? -1}]));
+      timeCell(rank.wait_us), timeCell(rank.bubble_us), timeCell(rank.reduce_us), {text: rank.overlap === null ? '–' : percent(rank.overlap), value: rank.overlap ?? -1}]));
     table($('collectives'), ['collective', 'group', 'algorithm', 'type', 'size', 'ranks', 'count', 'predicted', 'measured', '95 %', '÷ predicted', 'busbw', 'blocked in all'],
       data.collectives.map((row) => [
         row.collective, row.group, row.algorithm, row.dtype, {text: row.size, value: row.bytes}, {text: `${row.ranks}`, value: row.ranks},

@@ -5,7 +5,7 @@ const GAP = 10;       // between ranks
 const AXIS = 24;
 const NARROW = 640;   // pixels: below, a rank's name stands above its lanes instead of beside them
 const NAME_FONT = '11px system-ui, sans-serif';
-const KINDS = {step: '--idle', compute: '--compute', wait: '--wait', communication: '--communication', device: '--communication', reduce: '--reduce'};
+const KINDS = {step: '--idle', compute: '--compute', wait: '--wait', bubble: '--c5', communication: '--communication', device: '--communication', reduce: '--reduce'};
 
 // How deep each slice lies in those before it, by their order.
 function depths(slices) {

@@ -33,5 +33,6 @@ else:
     from .default import *
     from .device import DeviceArray
     from .groups import Group, Prediction
+    from .meshes import Mesh
     from .pools import Pool
     from .work import Work

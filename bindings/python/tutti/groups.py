@@ -72,6 +72,11 @@ class Group(Collectives):
         """The host of each rank, as numbers from 0 in the order of ranks."""
         return self._group.hosts()
 
+    def label_ranks(self, labels):
+        """What the program calls each rank, such as "dp 1, tp 0": errors, logs and `tutti show job`
+        print it beside host and pid. Local; all ranks say the same."""
+        self._group.label_ranks([str(label) for label in labels])
+
     def split(self, color, key=0, name="", *, reduction_order=None, urgency="normal"):
         """One new group per color, called by all ranks. A negative color gets None; the others are
         ordered by key, ties by rank. Where groups want the same link or core, 'urgent' ones go before

@@ -9,6 +9,7 @@
 #include "callbacks.hpp"
 #include "errors.hpp"
 #include "hand_over.hpp"
+#include "mesh.hpp"
 #include "store.hpp"
 #include "tutti/version.h"
 
@@ -108,6 +109,35 @@ void define_hand_over(py::module_& m) {
       .def("close", &TensorReceiver::close, release);
 }
 
+void define_mesh(py::module_& m) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<TensorMesh>(m, "TensorMesh")
+      .def(py::init([](const Handle& group, const std::vector<std::pair<std::string, int>>& axes) {
+             return std::make_unique<TensorMesh>(backend_of(group), axes);
+           }),
+           release)
+      .def("coordinates", &TensorMesh::coordinates)
+      .def("rank_at", &TensorMesh::rank_at)
+      .def("describe", &TensorMesh::describe)
+      .def("whole_shape", &TensorMesh::whole_shape, release)
+      .def(
+          "redistribute",
+          [](TensorMesh& mesh, const at::Tensor& local, std::string from, std::string to,
+             std::vector<std::int64_t> shape) {
+            return mesh.redistribute(local, {std::move(from), std::move(to), std::move(shape)});
+          },
+          release)
+      .def(
+          "explain",
+          [](TensorMesh& mesh, std::string from, std::string to, std::vector<std::int64_t> shape,
+             const at::Tensor& like) {
+            return mesh.explain({std::move(from), std::move(to), std::move(shape)},
+                                like.scalar_type());
+          },
+          release)
+      .def("close", &TensorMesh::close, release);
+}
+
 // As torch does with the future of a function that raised.
 void fail_future(const PythonFuture& future, const std::string& message) {
   future->fut->setError(std::make_exception_ptr(std::runtime_error(message)));
@@ -168,6 +198,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("describe", [](const Handle& group) { return backend_of(group).group()->describe(); });
   define_work(m);
   define_hand_over(m);
+  define_mesh(m);
   m.def("fail_future", &fail_future, release);
   m.def("chain_depth", &chain_depth);
   m.def("set_chain_depth", &set_chain_depth);

@@ -24,8 +24,9 @@ from . import _C, _futures, _slurm
 
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
-           "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "grow", "hand_over", "join", "monitored_barrier", "shrink", "waiting"]
+           "Mesh", "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
+           "grow", "hand_over", "join", "monitored_barrier", "partial", "redistribute", "replicate", "shard",
+           "shrink", "tensor_parallel", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -35,6 +36,7 @@ def _end():
     """What is chained has no interpreter to run in from here on; then the other ranks hear goodbye."""
     _futures.end()
     hand_over._end()
+    mesh._end()
     _C.end_callbacks()
     _C.leave_all_groups()
     _futures.end()  # those that waited for operations have heard of their end
@@ -252,4 +254,5 @@ def abort(group=None):
     _C.abort(_backend(group))
 
 
-from . import hand_over  # noqa: E402  (it uses what is above)
+from . import hand_over, mesh, tensor_parallel  # noqa: E402  (they use what is above)
+from .mesh import Mesh, partial, redistribute, replicate, shard  # noqa: E402

@@ -77,6 +77,10 @@ struct DataParallelOptions {
   double clip_grad = 0;  // largest global norm; 0: any
   Optimizer optimizer = AdamW{};
   std::vector<ParameterGroup> groups = {ParameterGroup{}};
+  // Several micro-batches are under way at once, as in a stage of a pipeline: their forwards and backwards
+  // come in any order, begin_backward(last) says which backwards complete gradients, and what was learned of
+  // the order of use counts from the second step on.
+  bool pipelined = false;
   // Gradients are looked at before they are reduced, so that the rank at fault can be named, and a
   // step with one that is not finite is `rejected` instead of `skipped`.
   bool check_for_nan = false;
@@ -218,6 +222,11 @@ class DataParallel {
   // It is not read any more before the next need. Those that were not told are done when backward ends.
   virtual void done(std::size_t) {}
   virtual void begin_backward() = 0;
+  // With options.pipelined, of any micro-batch that was begun. `last`: the gradients that it brings are
+  // complete with it; of a step there may be several such backwards, of different parameters.
+  virtual void begin_backward(bool last) = 0;
+  // What follows is no forward any more, for the times that are reported; may be left out.
+  virtual void end_forward() = 0;
   // A gradient was added to gradient(index). Mostly once in a backward; where forward is recomputed
   // in segments, or tensors share memory, as often as one was added. How often is learned in the
   // first step; once more than ever before, when the bucket has gone, is an error. So is a gradient

@@ -4,11 +4,11 @@ import time
 
 from . import machine
 from .machine import Problem
-from .measuring import Collectives, HandOver, Machine, NotMeasured, Torch
+from .measuring import Collectives, HandOver, Machine, NotMeasured, Torch, Training
 from .targets import OTHERS, QUICK, Scale, every_row
 
 
-def measure(part, scale, collectives, hand_over, torch):
+def measure(part, scale, collectives, hand_over, training, torch):
     kind, ranks = part
     if kind == "collectives":
         collectives.measure(ranks, ["all_reduce"], scale.small[0], scale.large, ("symmetric", "plain"))
@@ -16,6 +16,8 @@ def measure(part, scale, collectives, hand_over, torch):
         collectives.measure(ranks, OTHERS, scale.large, scale.large, ("symmetric",))
     elif kind == "hand-over":
         hand_over.measure(scale.weights)
+    elif kind == "training":
+        training.measure()
     else:
         torch.measure(ranks, scale.gloo, ranks == (4 if 4 in scale.ranks else scale.ranks[0]))
 
@@ -38,7 +40,7 @@ def bench(options):
     logs = options.logs or machine.LOGS
     logs.mkdir(parents=True, exist_ok=True)
     runner = Machine(options.budget, {}, logs)
-    parts = Collectives(runner, scale), HandOver(runner), Torch(runner, scale)
+    parts = Collectives(runner, scale), HandOver(runner), Training(runner, scale), Torch(runner, scale)
     rows = [row for row in every_row(scale, options.mps, *parts)
             if not options.only or any(part in row.name for part in options.only)]
     if options.list:

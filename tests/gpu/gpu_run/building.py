@@ -106,11 +106,13 @@ def build_modules(jobs):
     where = shutil.which(python()) or python()
     run(["cmake", "-S", ROOT, "-B", MODULES, *common_flags(), f"-DTUTTI_PREBUILT={library}", f"-DTUTTI_PYTHON={where}"],
         stdout=subprocess.DEVNULL)
-    run(["ninja", "-C", MODULES, *(["-j", jobs] if jobs else []), "python_modules"])
+    trainer = ["pretrain_gpt"] if (MODULES / "apps/pretrain_gpt").is_dir() else []
+    run(["ninja", "-C", MODULES, *(["-j", jobs] if jobs else []), "python_modules", *trainer])
     # Where the modules look for it, relative to themselves.
-    beside = MODULES / "lib"
+    beside = MODULES / "lib" / library.name
+    beside.parent.mkdir(exist_ok=True)
     if not beside.exists():
-        beside.symlink_to(os.path.relpath(PROGRAMS / "lib", MODULES))
+        beside.symlink_to(os.path.relpath(library, beside.parent))
     environment = {**os.environ, "PYTHONPATH": str(MODULES / "python")}
     run([python(), "-c", "import tutti_torch; print('tutti_torch', tutti_torch.__version__, 'can be imported')"],
         env=environment)

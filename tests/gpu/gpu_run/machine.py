@@ -63,6 +63,19 @@ def module_path():
     return None
 
 
+def trainer():
+    """pretrain_gpt for the torch that is here; None where it was not built."""
+    for path in (MODULES / "bin/pretrain_gpt", PROGRAMS / "bin/pretrain_gpt"):
+        if path.is_file():
+            return path
+    return None
+
+
+def train_modes(*words):
+    """The command that trains in all modes."""
+    return [str(word) for word in (ROOT / "tests/gpu/train_modes", "--tool", PROGRAMS / "bin/tutti", "--program", trainer(), *words)]
+
+
 def gpus():
     """Their names; ([], why) where there are none."""
     done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, timeout=60, check=False)
@@ -107,7 +120,8 @@ def mps_daemon(wanted):
         if started.returncode:
             raise Problem(f"--mps: nvidia-cuda-mps-control -d ended with {started.returncode}: "
                           f"{Path(folder, 'start').read_text(encoding='utf-8').strip()}")
-        yield where
+        # Two queues are what a client has otherwise: streams would hold each other up.
+        yield {"CUDA_DEVICE_MAX_CONNECTIONS": "32", **where}
     finally:
         quit_daemon(control, own)
         shutil.rmtree(folder, ignore_errors=True)

@@ -120,6 +120,32 @@ class HandOver:
         return max(row["percent_of_ceiling"] for row in self.found["rows"])
 
 
+class Training:
+    """What share of the communication hides when gradients and weights travel beside compute, by dtype."""
+
+    def __init__(self, runner, scale):
+        self.runner = runner
+        self.scale = scale
+        self.hidden = {}
+        self.failed = "not asked for"
+
+    def measure(self):
+        if machine.trainer() is None:
+            self.failed = "pretrain_gpt was not built"
+            return
+        try:
+            found = self.runner.run("training", machine.train_modes("--steps", self.scale.steps, "--json"), 150)
+        except NotMeasured as why:
+            self.failed = str(why)
+            return
+        self.hidden = {row["dtype"]: row["hidden_percent"] for row in found["rows"] if row["mode"].endswith("overlap both")}
+
+    def percent(self, dtype):
+        if dtype not in self.hidden:
+            raise NotMeasured(self.failed)
+        return self.hidden[dtype]
+
+
 class Torch:
     """torch.distributed on tutti beside gloo, by ranks."""
 

@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass, field
 
 from .building import TESTS, device_examples
-from .machine import PROGRAMS, ROOT, module_path, python
+from .machine import PROGRAMS, ROOT, module_path, python, train_modes, trainer
 
 SHARES = 4  # of torch's own suite, at the same time
 
 COLLECTIVES = ("World/Collectives.*/{0}_2:World/Collectives.*/{0}_3:World/LargeMessages.*/{0}_2:World/Memory.*/{0}_3:"
                "World/Types.*/{0}_3")
+THREADS = "World/Collectives.*/threads_3:World/LargeMessages.*/threads_2:World/Memory.*/threads_3"
 EIGHT = "World/Collectives.give*/{0}_8:World/Collectives.may*/{0}_8"
 MESSAGES = "World/Messages.*/{0}_3"
 RANDOM = "World/RandomPrograms.*/{0}_3:World/RandomPrograms.*/{0}_5"
@@ -55,15 +56,16 @@ def of_processes(way, **environment):
 
 
 def of_threads(way, **environment):
-    # MPS gives a process two queues unless it is told otherwise: ranks of one process need more.
-    environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
-    yield world(f"collectives/{way}, threads", COLLECTIVES.format("threads"), **environment)
-    yield world(f"random/{way}, threads", RANDOM.format("threads"), **environment)
+    environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"  # a stream for each rank
+    # Kernels that wait burn the slices of time that other processes need.
+    alone = way == "kernel"
+    yield world(f"collectives/{way}, threads", THREADS, alone=alone, **environment)
+    yield world(f"random/{way}, threads", "World/RandomPrograms.*/threads_3", alone=alone, **environment)
 
 
 def streams(mps):
     yield Test("streams", [program("world_device"), f"--gtest_filter=*{'' if mps else '-*kernel*'}"])
-    yield Test("streams/one connection", [program("world_device"), "--gtest_filter=*orders*host*:*orders*memops*"],
+    yield Test("streams/one connection", [program("world_device"), "--gtest_filter=*orders*host:OneQueue.*"],
                {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
 
 
@@ -91,7 +93,8 @@ def kernels(mps):
     yield Test("kernels/graphs", [program("gpu_kernels"), "--gtest_filter=*meet_in_their_kernels*"])
     few = "*f32_sum*:*bf16_max*:Gpu.*:*RanksOnGpu.work*"
     yield Test("kernels/compute-sanitizer",
-               ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", program("gpu_kernels"),
+               ["compute-sanitizer", "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9",
+                program("gpu_kernels"),
                 f"--gtest_filter={few}"], limit_s=240, skip="it does not work under MPS" if mps else "",
                skipped_if="not supported|Unable to find|internal error|Failed to (initialize|attach)")
 
@@ -112,6 +115,11 @@ def interfaces():
     yield Test("C API", [tutti, "run", "-n", "3", program("capi_program"), "devices"], limit_s=60)
     yield Test("hand-over", [program("train_hand_over"), "--gtest_filter=*Gpu*"],
                {"TUTTI_TEST_DRIVER": "real", "TUTTI_TUNING": "fixed"}, 150, alone=True)
+
+
+def training():
+    skip = "" if trainer() else "pretrain_gpt was not built (tests/gpu/run build)"
+    yield Test("training, all modes", train_modes("--steps", "8", "--resume"), limit_s=200, skip=skip)
 
 
 def python_arrays(path, skip):
@@ -138,7 +146,7 @@ def torch():
 
 
 def every_test(mps, only):
-    tests = [*torch(), *kernels(mps), *streams(mps), *worlds(mps), *interfaces(), *tool()]
+    tests = [*torch(), *kernels(mps), *streams(mps), *worlds(mps), *interfaces(), *training(), *tool()]
     if not only:
         return tests
     return [test for test in tests if any(re.search(re.escape(part), test.name) for part in only)]

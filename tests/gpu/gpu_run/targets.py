@@ -20,10 +20,11 @@ class Scale:
     ranks: tuple = RANKS
     effort: tuple = ("--budget", "100ms")
     torch_budget: float = 0.1
+    steps: int = 20
 
 
 QUICK = Scale(small=(4 * KIB,), middle=16 * KIB, large=64 * KIB, weights=1 * MIB, gloo=(4 * KIB,), ranks=(2,), effort=("--iters", "3"),
-              torch_budget=0.01)
+              torch_budget=0.01, steps=6)
 
 
 @dataclass
@@ -87,7 +88,7 @@ def gloo_rows(n, scale, mps, torch):
               lambda: 1e6 * torch.get(n, "all_reduce", scale.gloo[-1], "tutti_host_s"), "µs", most=15)
 
 
-def every_row(scale, mps, collectives, hand_over, torch):
+def every_row(scale, mps, collectives, hand_over, training, torch):
     for n in scale.ranks:
         yield from all_reduce_rows(n, scale, mps, collectives)
     for n in scale.ranks:
@@ -95,6 +96,9 @@ def every_row(scale, mps, collectives, hand_over, torch):
             yield from other_rows(n, scale, mps, collectives)
     yield Row(f"hand-over of {words(scale.weights)} to one receiver", ("hand-over", 2), hand_over.percent, "%",
               85 if mps else None)
+    for dtype in ("fp32", "bf16"):
+        yield Row(f"training, {dtype}, 2 ranks: hidden", ("training", 2), lambda dtype=dtype: training.percent(dtype), "%",
+                  90 if mps else None)
     for n in scale.ranks:
         yield from gloo_rows(n, scale, mps, torch)
     with_ddp = 4 if 4 in scale.ranks else scale.ranks[0]

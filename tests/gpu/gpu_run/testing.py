@@ -53,7 +53,7 @@ class Runs:
         """The exit code of a process group of its own, of which nothing is left afterwards; None: it took too long."""
         with subprocess.Popen(["timeout", "-s", "KILL", f"{limit:.0f}", *test.command], stdin=subprocess.DEVNULL,
                               stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                              env=machine.environment(**self.environment, **test.environment)) as process:
+                              env=machine.environment(**{**self.environment, **test.environment})) as process:
             with self.lock:
                 self.groups.add(process.pid)
             began = time.monotonic()
@@ -91,6 +91,8 @@ def judge(test, code, seconds, text, limit):
     ran = re.findall(r"^\[==========\] (\d+) tests? from .* ran", text, re.MULTILINE)
     if ran and int(ran[-1]) == 0:
         return Outcome("failed", seconds, "its filter matches no test", tail)
+    if ran and (skipped := re.findall(r"^\[  SKIPPED \] (\d+) test", text, re.MULTILINE)) and skipped[-1] == ran[-1]:
+        return Outcome("skipped", seconds, f"all of its {ran[-1]} tests", tail)
     return Outcome("passed", seconds, counted(text, ran))
 
 

@@ -80,6 +80,22 @@ TEST(board, long_names_are_cut_and_wrong_ranks_ignored) {
   EXPECT_FALSE(board->read(-1));
 }
 
+TEST(board, a_rank_has_a_label_until_it_is_started_again) {
+  auto board = Board::create(2);
+  EXPECT_EQ(board->label(1), "");
+  board->say_label(1, "dp 1, tp 0");
+  board->say_label(2, "nobody");
+  EXPECT_EQ(board->label(1), "dp 1, tp 0");
+  EXPECT_EQ(board->label(0), "");
+  EXPECT_EQ(board->label(2), "");
+  board->say_label(1, std::string(200, 'x'));
+  EXPECT_EQ(board->label(1), std::string(87, 'x'));
+  board->say_label(1, "short");
+  EXPECT_EQ(board->label(1), "short");
+  board->begin_again(1);
+  EXPECT_EQ(board->label(1), "");
+}
+
 TEST(board, what_is_no_board_is_refused) {
   const int file = ::memfd_create("other", MFD_CLOEXEC);
   EXPECT_EQ(Board::attach(::dup(file)).status().code(), Code::corrupt);

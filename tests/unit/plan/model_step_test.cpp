@@ -5,6 +5,7 @@
 
 #include "plan/step.hpp"
 #include "plan/verdict.hpp"
+#include "tutti/pipeline/simulate.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -199,6 +200,27 @@ TEST(model_step, bubble_is_pp_minus_1_over_v_times_micro_batches) {
       layout.virtual_stages = v;
       const StepPlan plan = plan_of(model, layout, plain_cluster(1e15));
       EXPECT_NEAR(plan.bubble_s / plan.compute_s, 3.0 / (v * batches), 1e-3);
+    }
+}
+
+// The arithmetic is that of the schedules themselves, played in virtual time.
+TEST(model_step, a_pipeline_takes_as_long_as_its_schedule_does) {
+  Model model = square_model();
+  model.vocab = 1;  // stages are alike
+  for (const int v : {1, 2})
+    for (const int batches : {4, 8, 40}) {
+      ModelLayout layout = plain_layout(1, 1, 4, 0, 4096, 1, batches);
+      layout.virtual_stages = v;
+      const StepPlan plan = plan_of(model, layout, plain_cluster());
+      const auto programs = pipeline::build_pipeline(layout.schedule(), layout.pipeline_shape());
+      ASSERT_TRUE(programs.ok());
+      const TwoWays& each = plan.stage.compute;
+      const auto timeline = pipeline::simulate_pipeline(
+          *programs, {{{each.forward / v, each.backward / v / 2, each.backward / v / 2}},
+                      plan.pipeline.message_s});
+      ASSERT_TRUE(timeline.ok());
+      ASSERT_GT(plan.pipeline_s, 0);
+      EXPECT_NEAR((plan.compute_s + plan.bubble_s + plan.pipeline_s) / timeline->step_s, 1, 1e-5);
     }
 }
 

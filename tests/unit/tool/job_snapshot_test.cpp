@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "support/parsed_json.hpp"
+#include "tool/fitted_table.hpp"
 #include "tool/run/snapshot.hpp"
+#include "tool/show/job_view.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -79,6 +81,19 @@ TEST(JobSnapshot, whatever_a_rank_writes_stays_one_line_of_json) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   const Json document = parsed(text);
   EXPECT_EQ(document["ranks"][0]["group"], "a\"b???[2J");
+}
+
+TEST(JobSnapshot, labels_get_a_column_where_there_are_any) {
+  auto view =
+      view_of({rank(0, "world", 7, BoardState::done), rank(1, "world", 7, BoardState::done)});
+  const std::string without = job_table(parsed(to_json(view)), 10, kAnyWidth);
+  EXPECT_EQ(without.find("label"), std::string::npos) << without;
+  view.ranks[1].label = "dp 1, tp 0\x1b";
+  const Json document = parsed(to_json(view));
+  EXPECT_EQ(document["ranks"][0].find("label"), nullptr);
+  EXPECT_EQ(document["ranks"][1]["label"], "dp 1, tp 0?");
+  const std::string with = job_table(document, 10, kAnyWidth);
+  EXPECT_NE(with.find("   1  dp 1, tp 0?"), std::string::npos) << with;
 }
 
 }  // namespace

@@ -31,6 +31,15 @@ TEST(RunVerdict, names_the_last_operation) {
             "1.5 s earlier");
 }
 
+TEST(RunVerdict, names_a_rank_by_its_label_too) {
+  Ending ending{2, "a", 4182, 9, kEnded, kEnded};
+  EXPECT_EQ(describe(ending),
+            "rank 2 (host a, pid 4182) was killed by signal 9 (SIGKILL) after 10.0 s");
+  ending.label = "dp 1, tp 0";
+  EXPECT_EQ(describe(ending),
+            "rank 2 (dp 1, tp 0; host a, pid 4182) was killed by signal 9 (SIGKILL) after 10.0 s");
+}
+
 TEST(RunVerdict, has_words_where_there_was_no_operation) {
   EXPECT_EQ(describe_operation(std::nullopt, kEnded), "it had not called tutti");
   BoardNote note = BoardNote::of("creating group", "dp", 0, BoardState::running);

@@ -45,6 +45,17 @@ TEST(divergence, the_rank_that_called_something_else_is_named) {
       "had agreed.");
 }
 
+TEST(divergence, the_culprit_is_named_by_its_label_also_where_only_others_know_it) {
+  const std::vector<std::string> labels{"dp 0, tp 0", "dp 0, tp 1", "dp 1, tp 0", "dp 1, tp 1"};
+  std::vector<Flight> ranks{flight(0, {{7, call("all_reduce", false, 5)}}, {3}),
+                            flight(1, {{7, call("all_reduce", false, 6)}}, {3}),
+                            flight(2, {{7, call("all_reduce", false, 7)}}, {3})};
+  ranks[1].labels = labels;
+  const auto found = verdict(std::move(ranks));
+  EXPECT_EQ(found.text.rfind("Rank 3 (dp 1, tp 1) never reached all_reduce #7", 0), 0u)
+      << found.text;
+}
+
 TEST(divergence, one_against_one_blames_neither) {
   const auto found = verdict(
       {flight(0, {{4, call("scan", true)}}), flight(1, {{4, call("scan", true)}}),

@@ -116,6 +116,21 @@ TEST(exposure, a_wait_belongs_to_the_step_in_which_it_began) {
   EXPECT_EQ(analysis.waits[2].step, -1);
 }
 
+TEST(exposure, a_bubble_is_no_wait) {
+  const auto analysis = analysis_of({HandMade(0, 1)
+                                         .step(1, 0, 100)
+                                         .compute("forward 0", 0, 30)
+                                         .wait(0, 30, 90)
+                                         .bubble("recv_gradient 0 from stage 1", 30, 80)
+                                         .bubble("before the step", -20, 0)});
+  EXPECT_EQ(analysis.ranks[0].wait_ns, 10);
+  EXPECT_EQ(analysis.ranks[0].bubble_ns, 70);
+  const RankStep& step = analysis.steps.at(0).ranks.at(0);
+  EXPECT_EQ(step.wait_ns, 10);
+  EXPECT_EQ(step.exposed_ns(), 10);
+  EXPECT_EQ(step.bubble_ns, 50);
+}
+
 TEST(exposure, buckets_are_listed_by_what_of_them_was_exposed) {
   const auto one = [](int rank) {
     return HandMade(rank, 2)

@@ -52,6 +52,14 @@ class HandMade {
     trace_.compute.push_back(entry);
     return *this;
   }
+  HandMade& bubble(const std::string& missing, std::int64_t begin, std::int64_t end,
+                   std::uint64_t thread = 7) {
+    TraceEntry entry = of(Kind::bubble, begin, end);
+    entry.name = text(missing);
+    entry.origin = thread;
+    trace_.bubbles.push_back(entry);
+    return *this;
+  }
   HandMade& step(std::uint64_t number, std::int64_t begin, std::int64_t end) {
     TraceEntry entry = of(Kind::step, begin, end);
     entry.sequence = number;

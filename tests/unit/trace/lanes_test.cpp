@@ -82,6 +82,24 @@ TEST(lanes_of, compute_is_cut_where_its_own_thread_waits) {
   EXPECT_EQ(lanes.back().name, "world");
 }
 
+TEST(lanes_of, a_wait_is_cut_where_its_thread_had_nothing_to_do) {
+  const RankTrace rank = HandMade(0, 2)
+                             .compute("forward 0", 0, 20)
+                             .wait(0, 20, 100)
+                             .bubble("recv_gradient 0 from stage 1", 20, 90)
+                             .bubble("of another thread", 90, 100, /*thread=*/8);
+  const auto lanes = lanes_of(rank);
+  ASSERT_EQ(lanes.size(), 4u);
+  EXPECT_EQ(lanes[1].kind, LaneKind::wait);
+  ASSERT_EQ(lanes[1].slices.size(), 1u);
+  EXPECT_EQ(lanes[1].slices[0].begin, 90);
+  EXPECT_EQ(lanes[1].slices[0].end, 100);
+  EXPECT_EQ(lanes[2].kind, LaneKind::bubble);
+  EXPECT_EQ(lanes[2].name, "bubble");
+  EXPECT_EQ(lanes[2].slices.at(0).name, "recv_gradient 0 from stage 1");
+  EXPECT_EQ(lanes[3].name, "bubble of thread 2");
+}
+
 TEST(stretches, are_joined_cut_and_compared) {
   const Stretches a = union_of({{5, 10}, {0, 6}, {20, 30}, {7, 7}});
   ASSERT_EQ(a.size(), 2u);

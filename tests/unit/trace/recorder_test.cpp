@@ -126,6 +126,17 @@ TEST(recorder, json_dump_parses_whatever_the_label_holds) {
   EXPECT_EQ(dump["records"][1]["collective"], "point_to_point");
 }
 
+TEST(recorder, a_dump_has_the_labels_that_were_given_last) {
+  VirtualClock clock;
+  Recorder recorder(8, clock);
+  EXPECT_EQ(parsed(recorder.dump_json(0, "")).find("labels"), nullptr);
+  recorder.set_labels({"dp 0", "dp 1"});
+  recorder.set_labels({"tp 0", "tp 1"});
+  const Json dump = parsed(recorder.dump_json(0, ""));
+  ASSERT_EQ(dump["labels"].size(), 2u);
+  EXPECT_EQ(dump["labels"][1], "tp 1");
+}
+
 TEST(recorder, text_dump_names_the_operation_one_a_line) {
   VirtualClock clock;
   Recorder recorder(8, clock);

@@ -63,6 +63,7 @@ TEST_F(TracerTest, what_was_noted_is_read_back) {
   const std::string long_name(100, 'x');
   tracer->compute(long_name, 5, 9);
   tracer->wait(5, 2, 20, 30);
+  tracer->bubble("recv_gradient 0 from stage 1", 20, 25);
   tracer->fold(5, 2, 65536, 21, 22);
   tracer->step(7, 0, 400);
   tracer->counter("loss", 7, 1.25);
@@ -86,6 +87,9 @@ TEST_F(TracerTest, what_was_noted_is_read_back) {
   EXPECT_EQ(trace->text(trace->compute[0].name), long_name);
   ASSERT_EQ(trace->waits.size(), 1u);
   EXPECT_EQ(trace->waits[0].origin, trace->compute[0].origin) << "the same thread";
+  EXPECT_EQ(trace->text(trace->bubbles.at(0).name), "recv_gradient 0 from stage 1");
+  EXPECT_EQ(trace->bubbles[0].end, 25);
+  EXPECT_EQ(trace->bubbles[0].origin, trace->compute[0].origin);
   EXPECT_EQ(trace->folds.at(0).bytes, 65536u);
   EXPECT_EQ(trace->steps.at(0).sequence, 7u);
   EXPECT_EQ(trace->counters.at(0).value, 1.25);

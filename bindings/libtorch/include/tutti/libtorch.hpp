@@ -64,6 +64,13 @@ class DataParallel {
   Status begin_micro_batch(bool last);
   // Of a *sum*, not of a mean. Runs autograd to its end.
   Status backward(const torch::Tensor& loss_sum);
+  // With layer.pipelined, for a stage of a pipeline: backward of what a forward gave, by its gradient.
+  // `last`: gradients that it brings are complete with it.
+  Status backward(const torch::Tensor& output, const torch::Tensor& gradient, bool last);
+  // The same for gradients that were put off, such as those of a WeightQueue.
+  Status add_gradients(const std::function<Status()>& compute, bool last);
+  // As train::DataParallel::end_forward.
+  Status end_forward();
   Result<train::StepReport> step(const train::StepInput& input);
   // Collective: the step is begun again from its first micro-batch.
   Status discard_gradients();

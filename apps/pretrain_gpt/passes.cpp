@@ -1,0 +1,130 @@
+#include "passes.hpp"
+
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "stages.hpp"
+
+namespace pretrain {
+
+using tutti::Code;
+using tutti::Result;
+using tutti::Status;
+
+// ---- what both ways have in common
+
+MicroBatches::MicroBatches(const Flags& flags, const Split& split, Data& data, Gpt& net)
+    : flags_(flags),
+      rank_(split.everyone()->rank()),
+      share_(share_of_batch(flags, split.dp_rank(), split.sizes().dp)),
+      data_(data),
+      net_(net) {}
+
+// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
+ModelBatch MicroBatches::training(const StepPlace& place, int micro) {
+  const auto size = flags_.micro_batch_size;
+  const auto first = place.sequences +
+                     static_cast<std::uint64_t>(index_of(micro)) * static_cast<std::uint64_t>(size);
+  return cut_batch(net_, data_.training(first, size), size);
+}
+
+ModelBatch MicroBatches::validation(int round, int micro) {
+  const auto size = flags_.micro_batch_size;
+  const auto index = static_cast<std::uint64_t>(round * share_.total + index_of(micro));
+  return cut_batch(net_, data_.validation(index * static_cast<std::uint64_t>(size), size), size);
+}
+
+torch::Tensor MicroBatches::plant(torch::Tensor made, const StepPlace& place) const {
+  const auto hits = [&](const std::optional<Planted>& planted) {
+    return planted && planted->hits(place.step, rank_, place.attempt);
+  };
+  if (hits(flags_.inject_nan)) made = made * std::numeric_limits<float>::quiet_NaN();
+  if (hits(flags_.inject_loss_nan))
+    made = made + (made * std::numeric_limits<float>::quiet_NaN()).detach();
+  if (hits(flags_.inject_inf) && made.requires_grad())
+    made.register_hook([](const torch::Tensor& gradient) {
+      return gradient * std::numeric_limits<float>::infinity();
+    });
+  if (flags_.delayed_rank == rank_)
+    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.delay_ms));
+  return made;
+}
+
+AxisWaits take_waits(const Gpt& net) {
+  AxisWaits waits;
+  waits.tensor_s = net.share().tensor->take_times().wait_s;
+  if (net.share().context != nullptr) waits.context_s = net.share().context->take_times().wait_s;
+  return waits;
+}
+
+namespace {
+
+// Every stage is here.
+class WholePasses final : public Passes {
+ public:
+  WholePasses(MicroBatches batches, Gpt& net, DataParallel& model, bool tells_loss)
+      : batches_(std::move(batches)), net_(net), model_(model), tells_loss_(tells_loss) {}
+
+  Result<PassSums> train(const StepPlace& place) override {
+    PassSums sums;
+    std::vector<torch::Tensor> losses;
+    const Status status = as_status("forward", [&]() -> Status {
+      for (int micro = 0; micro < batches_.count(); ++micro)
+        if (Status made = train_one(place, micro, losses, sums); !made.ok()) return made;
+      // Not before the last: on a GPU reading one waits for it.
+      if (tells_loss_) sums.loss_sum = sum_of(losses);
+      return {};
+    });
+    if (!status.ok()) return status;
+    sums.waits = take_waits(net_);
+    return sums;
+  }
+
+  Result<PassSums> evaluate(int round) override {
+    PassSums sums;
+    std::vector<torch::Tensor> losses;
+    const Status status = as_status("validation", [&]() -> Status {
+      for (int micro = 0; micro < batches_.count(); ++micro) {
+        const ModelBatch batch = batches_.validation(round, micro);
+        losses.push_back(loss_sum(net_, batch, {}));
+        sums.tokens += batch.counted;
+      }
+      if (tells_loss_) sums.loss_sum = sum_of(losses);
+      return {};
+    });
+    if (!status.ok()) return status;
+    return sums;
+  }
+
+ private:
+  Status train_one(const StepPlace& place, int micro, std::vector<torch::Tensor>& losses,
+                   PassSums& sums) {
+    if (Status status = model_.begin_micro_batch(micro + 1 == batches_.count()); !status.ok())
+      return status;
+    const ModelBatch batch = batches_.training(place, micro);
+    const torch::Tensor loss =
+        batches_.plant(loss_sum(net_, batch, batches_.facts(&model_, place, micro)), place);
+    losses.push_back(loss.detach());
+    sums.tokens += batch.counted;
+    return model_.backward(loss);
+  }
+
+  MicroBatches batches_;
+  Gpt& net_;
+  DataParallel& model_;
+  bool tells_loss_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Passes>> Passes::create(const Flags& flags, const Split& split, Data& data,
+                                               Gpt& net, DataParallel& model) {
+  MicroBatches batches(flags, split, data, net);
+  if (split.pipeline() != nullptr) return make_stage_passes(flags, split, batches, net, model);
+  return std::unique_ptr<Passes>(
+      std::make_unique<WholePasses>(std::move(batches), net, model, split.tells_loss()));
+}
+
+}  // namespace pretrain

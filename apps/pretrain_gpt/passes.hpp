@@ -1,0 +1,38 @@
+// apps/pretrain_gpt/passes.hpp - a step's forwards and backwards on this rank: of the model, or of its stages.
+//
+// Ordering       train and evaluate are collective.
+// Failure        Status; what torch throws is one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data.hpp"
+#include "flags.hpp"
+#include "model.hpp"
+#include "pass_sums.hpp"
+#include "split.hpp"
+
+namespace pretrain {
+
+// Which step, and where its sequences begin.
+struct StepPlace {
+  std::int64_t step = 0;
+  int attempt = 0;  // 0, or how often the step was computed before
+  std::uint64_t sequences = 0;
+};
+
+class Passes {
+ public:
+  // Collective. All is lent.
+  static tutti::Result<std::unique_ptr<Passes>> create(const Flags& flags, const Split& split,
+                                                       Data& data, Gpt& net, DataParallel& model);
+  virtual ~Passes() = default;
+
+  // All micro-batches of a training step, up to their gradients.
+  virtual tutti::Result<PassSums> train(const StepPlace& place) = 0;
+  // Forwards of validation batch number `round`.
+  virtual tutti::Result<PassSums> evaluate(int round) = 0;
+};
+
+}  // namespace pretrain

@@ -1,0 +1,17 @@
+# pretrain_gpt for a libtutti that is there already, with the torch of TUTTI_PYTHON. CLI11 and {fmt} serve as headers:
+# CMAKE_INCLUDE_PATH in the environment says where they are, if not in the system's folders.
+find_path(TUTTI_CLI11_HEADERS CLI/CLI.hpp)
+find_path(TUTTI_FMT_HEADERS fmt/format.h)
+find_package(Torch QUIET HINTS ${TORCH_PYTHON_ROOT})
+if(NOT Torch_FOUND OR NOT TUTTI_CLI11_HEADERS OR NOT TUTTI_FMT_HEADERS)
+  message(STATUS "pretrain_gpt is left out: it needs libtorch, and the headers of CLI11 and {fmt}")
+  return()
+endif()
+add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
+target_include_directories(CLI11::CLI11 INTERFACE ${TUTTI_CLI11_HEADERS})
+add_library(fmt::fmt-header-only INTERFACE IMPORTED GLOBAL)
+target_include_directories(fmt::fmt-header-only INTERFACE ${TUTTI_FMT_HEADERS})
+target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_subdirectory(bindings/libtorch)
+add_subdirectory(apps/pretrain_gpt)
