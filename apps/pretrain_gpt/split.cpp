@@ -37,8 +37,9 @@ Status check_context(const Flags& flags) {
   const int cp = flags.context_parallel;
   if (cp == 1) return {};
   if (flags.seq_length % (2 * cp) != 0)
-    return unfit(fmt::format("--seq-length {} is not a multiple of {}, twice --context-parallel-size",
-                           flags.seq_length, 2 * cp));
+    return unfit(
+        fmt::format("--seq-length {} is not a multiple of {}, twice --context-parallel-size",
+                    flags.seq_length, 2 * cp));
   const auto& sizes = flags.hierarchical_cp_sizes;
   const bool hierarchical = flags.cp_comm_type == "a2a+p2p";
   if (hierarchical != !sizes.empty())
@@ -52,7 +53,7 @@ Status check_context(const Flags& flags) {
   const int heads = flags.num_attention_heads / flags.tensor_parallel;
   if (heads % exchanging != 0)
     return unfit(fmt::format("--cp-comm-type {}: {} heads cannot be shared out over {} ranks",
-                           flags.cp_comm_type, heads, exchanging));
+                             flags.cp_comm_type, heads, exchanging));
   if (flags.cp_window_size > 0 && (flags.cp_comm_type != "p2p" || cp % flags.cp_window_size != 0))
     return unfit(fmt::format(
         "--cp-window-size {} needs --cp-comm-type p2p, and must divide --context-parallel-size {}",
@@ -69,7 +70,7 @@ Status check_pipeline_layers(const Flags& flags) {
         "and no --decoder-first- or --decoder-last-pipeline-num-layers");
   if (each > 0 && flags.num_layers % (each * pp) != 0)
     return unfit(fmt::format("--num-layers {} are not stages of {} layers on {} ranks",
-                           flags.num_layers, each, pp));
+                             flags.num_layers, each, pp));
   const int ends = flags.first_stage_layers + flags.last_stage_layers;
   const int others = pp - (flags.first_stage_layers > 0) - (flags.last_stage_layers > 0);
   if (others == 0 ? ends != flags.num_layers : ends + others > flags.num_layers)

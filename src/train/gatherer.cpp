@@ -165,6 +165,11 @@ void Gatherer::launch_rest() {
     while (launched_ < plan_.buckets.size()) launch(launched_++);
 }
 
+void Gatherer::settle() {
+  for (const auto& bucket : parts_.buckets) (void)bucket->gather.work.wait().ok();
+  for (Spare& spare : spares_) (void)spare.pending.work.wait().ok();
+}
+
 Status Gatherer::end_pass() {
   launch_rest();
   Status first = status_;

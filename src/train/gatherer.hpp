@@ -52,6 +52,8 @@ class Gatherer {
   // Of a micro-batch, or of one that was left halfway: what other ranks start has been started here as
   // well, and nothing is whole any more.
   Status end_pass();
+  // Memory is lent to what is under way: waits for it.
+  void settle();
   // Weights have their values for the next micro-batch: its first gathers may begin.
   void start_ahead();
 

@@ -31,10 +31,10 @@ Status check_zero(const DataParallelOptions& options) {
                     "as they come would all be there at once",
                     zero));
   if (options.pipelined && (zero >= 2 || options.reduce_every_micro_batch))
-    return wrong(
-        fmt::format("{} and pipelined do not go together: gradients of several micro-batches are under "
-                    "way at once",
-                    zero >= 2 ? fmt::format("zero = {}", zero) : "reduce_every_micro_batch"));
+    return wrong(fmt::format(
+        "{} and pipelined do not go together: gradients of several micro-batches are under "
+        "way at once",
+        zero >= 2 ? fmt::format("zero = {}", zero) : "reduce_every_micro_batch"));
   if (zero == 3 && options.buddy)
     return wrong("buddy needs zero below 3: weights of a lost rank have no copy");
   if (zero == 3 && options.device != Device::cpu)
@@ -241,6 +241,7 @@ void Replica::settle_everything() {
   for (const auto& bucket : buckets_)
     for (Pending* pending : {&bucket->sum, &bucket->reduction, &bucket->gather})
       (void)pending->work.wait().ok();
+  gatherer_.settle();
   (void)watch_.settle().ok();
   if (workplace_->device() != Device::cpu) workplace_->synchronize();
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 
 #include "support/worlds.hpp"
 #include "train/cut_model.hpp"
@@ -346,6 +347,123 @@ TEST(Zero, names_a_gradient_that_comes_once_more_than_was_learned) {
   });
 }
 
+// ---- the third stage
+
+ToyRun third_stage() {
+  ToyRun toy;
+  toy.options = zero_modes()[2].options;
+  toy.options.bucket_bytes = 2000;
+  return toy;
+}
+
+TEST(Zero, gathers_units_whole_whatever_their_size) {
+  run(threads(2), [](Context& here) {
+    std::vector<std::string> hashes;
+    for (const bool in_units : {false, true}) {
+      ToyModel toy({.layers = 4});
+      train::DataParallelOptions options = third_stage().options;
+      options.groups = {{}, {}};
+      std::vector<train::Parameter> parameters = toy.parameters();
+      if (in_units)
+        for (train::Parameter& one : parameters)
+          if (one.name.starts_with("layers.")) one.unit = one.name[7] - '0';
+      auto layer = train::DataParallel::create({here.group, nullptr}, parameters, options);
+      ASSERT_TRUE(layer.ok()) << layer.status().to_string();
+      toy.attach(**layer);
+      for (int step = 0; step < 3; ++step) {
+        ASSERT_TRUE(toy.run(toy_sequence(step * 2 + here.rank), {}).ok());
+        ASSERT_TRUE((*layer)->step({.lr = 0.01, .tokens = 5}).ok());
+      }
+      if (in_units) {
+        EXPECT_THAT((*layer)->describe(), HasSubstr("layers.2.bias … layers.2.weight"));
+      }
+      hashes.push_back(*(*layer)->weight_hash());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  });
+}
+
+TEST(Zero, lists_the_same_collectives_on_all_ranks_with_the_waits_of_each_unit) {
+  run(threads(2), [](Context& here) {
+    ToyRun toy = third_stage();
+    toy.accumulation = 2;
+    auto meter = train::OverlapMeter::create(*here.group);
+    ASSERT_TRUE(meter.ok());
+    toy.look = [&](int step, train::DataParallel& layer, const train::StepReport&) {
+      const train::StepTimes times = layer.take_times();
+      std::set<int> gathered;
+      for (const train::CollectiveTimes& one : times.collectives)
+        if (one.collective == Collective::all_gather) gathered.insert(one.bucket);
+      EXPECT_GT(gathered.size(), 3U);
+      const auto exposed = train::exposed_by_bucket(times);
+      EXPECT_EQ(exposed.size(), gathered.size());
+      ASSERT_TRUE((*meter)->publish(step, times).ok());
+      const auto overlap = (*meter)->take(true);
+      EXPECT_TRUE(overlap.ok()) << overlap.status().to_string();
+    };
+    const auto outcome = train_toy(here.group, toy);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  });
+}
+
+TEST(Zero, names_what_ranks_need_where_they_differ_in_the_first_micro_batch) {
+  run(threads(2), [](Context& here) {
+    ToyRun toy = third_stage();
+    toy.change = [](int, int rank, int, ToyModel::Pass& pass) { pass.with_extra = rank == 0; };
+    const auto outcome = train_toy(here.group, toy);
+    EXPECT_EQ(outcome.status().code(), Code::mismatch) << outcome.status().to_string();
+    EXPECT_THAT(outcome.status().message(),
+                AllOf(HasSubstr("'extra'"), HasSubstr("'embedding.weight'")));
+  });
+}
+
+TEST(Zero, names_a_weight_that_is_needed_once_more_than_in_the_first_micro_batch) {
+  run(threads(2), [](Context& here) {
+    ToyModel toy({});
+    train::DataParallelOptions options = third_stage().options;
+    options.groups = {{}, {}};
+    auto layer = train::DataParallel::create({here.group, nullptr}, toy.parameters(), options);
+    ASSERT_TRUE(layer.ok()) << layer.status().to_string();
+    toy.attach(**layer);
+    ASSERT_TRUE(toy.run(toy_sequence(here.rank), {}).ok());
+    ASSERT_TRUE((*layer)->step({.lr = 0.01, .tokens = 5}).ok());
+    ASSERT_TRUE((*layer)->begin_micro_batch(true).ok());
+    const std::size_t scale = toy.index_of("scale");
+    Status status;
+    for (int i = 0; i < 9 && status.ok(); ++i) {
+      status = (*layer)->need(scale);
+      (*layer)->done(scale);
+    }
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("'scale'"));
+  });
+}
+
+TEST(Zero, names_a_weight_that_was_read_without_its_gate) {
+  run(threads(2), [](Context& here) {
+    ToyRun toy = third_stage();
+    toy.change = [](int step, int, int, ToyModel::Pass& pass) {
+      if (step == 1) pass.ungated = "layers.1.weight";
+    };
+    const auto outcome = train_toy(here.group, toy);
+    EXPECT_EQ(outcome.status().code(), Code::invalid_argument) << outcome.status().to_string();
+    EXPECT_THAT(outcome.status().message(), HasSubstr("'layers.1.weight'"));
+  });
+}
+
+TEST(Zero, of_the_third_stage_refuses_another_group_by_name) {
+  run(threads(2), [](Context& here) {
+    const ToyModel toy({});
+    train::DataParallelOptions options = third_stage().options;
+    options.groups = {{}, {}};
+    auto layer = train::DataParallel::create({here.group, nullptr}, toy.parameters(), options);
+    ASSERT_TRUE(layer.ok());
+    const auto step = (*layer)->recover({here.group, nullptr});
+    EXPECT_EQ(step.status().code(), Code::unsupported);
+    EXPECT_THAT(step.status().message(), HasSubstr("zero = 3"));
+  });
+}
+
 TEST(Zero, options_that_contradict_each_other_are_refused_by_name) {
   run(threads(1), [](Context& here) {
     const ToyModel toy({});
@@ -370,6 +488,15 @@ TEST(Zero, options_that_contradict_each_other_are_refused_by_name) {
         HasSubstr("zero is 0"));
     refused([](auto& options) { options.overlap_grad_reduce = false; },
             HasSubstr("needs overlap_grad_reduce"));
+    refused([](auto& options) { options.pipelined = true; },
+            AllOf(HasSubstr("zero = 2"), HasSubstr("pipelined")));
+    refused(
+        [](auto& options) {
+          options.zero = 3;
+          options.buddy = true;
+        },
+        HasSubstr("buddy"));
+    refused([](auto& options) { options.prefetch_units = -1; }, HasSubstr("prefetch_units"));
     refused(
         [](auto& options) {
           options.zero = 0;
