@@ -68,6 +68,8 @@ class FakeReplica final : public train::DataParallel {
   Status begin_micro_batch(bool) override { return {}; }
   Status need(std::size_t) override { return {}; }
   void begin_backward() override {}
+  void begin_backward(bool) override {}
+  void end_forward() override {}
   void ready(std::size_t) override {}
   Status end_backward() override { return {}; }
   Result<train::StepReport> step(const train::StepInput&) override { return train::StepReport(); }
