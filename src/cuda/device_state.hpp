@@ -35,8 +35,16 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-enum class UpdateKernel : std::uint8_t { adamw, sgd, narrow, widen, find_not_finite, sum_squares };
-inline constexpr std::size_t kUpdateKernels = 6;
+enum class UpdateKernel : std::uint8_t {
+  adamw,
+  sgd,
+  narrow,
+  widen,
+  add,
+  find_not_finite,
+  sum_squares
+};
+inline constexpr std::size_t kUpdateKernels = 7;
 
 struct Device::State {
   State(const CudaDriver& functions, int number) : driver(functions), ordinal(number) {}

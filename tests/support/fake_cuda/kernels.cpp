@@ -39,6 +39,7 @@ constexpr DriverKernel kKernels[] = {
     with_job<SgdJob, kernels::run_update>("tutti_sgd"),
     with_job<ConvertJob, kernels::run_narrow>("tutti_narrow"),
     with_job<ConvertJob, kernels::run_widen>("tutti_widen"),
+    with_job<AddJob, kernels::run_add>("tutti_add"),
     with_job<InspectJob, kernels::run_find_not_finite>("tutti_find_not_finite"),
     with_job<InspectJob, sum_squares>("tutti_sum_squares"),
 #define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...)                     \

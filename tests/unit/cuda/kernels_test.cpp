@@ -24,6 +24,9 @@ void run_on_host(const NarrowCall& job, kernels::SharedLimbs&, const kernels::Wo
 void run_on_host(const WidenCall& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
   kernels::run_widen(job, worker);
 }
+void run_on_host(const AddJob& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
+  kernels::run_add(job, worker);
+}
 void run_on_host(const FindCall& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
   kernels::run_find_not_finite(job, worker);
 }
