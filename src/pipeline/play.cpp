@@ -79,7 +79,7 @@ void Playback::hand_on(int rank, const PipelineOp& op, double done) {
   const int peer = sent ? peer_of(*sent, shape(), rank, op.virtual_stage) : kNobody;
   if (peer == kNobody) return;
   double& link = link_free_[static_cast<std::size_t>(rank * shape().stages + peer)];
-  link = std::max(link, done) + durations_.transfer_s;
+  link = std::max(link, done) + transfer(rank, *sent, op.virtual_stage);
   const int place = shape().place(rank, op.virtual_stage);
   if (sent == PipelineOpKind::send_activation)
     arrival(PipelineOpKind::recv_activation, place + 1, op.micro_batch) = link;
@@ -98,7 +98,8 @@ bool Playback::meet(int rank) {
   for (std::size_t i = cursor.at; i < end; ++i) {
     const double theirs = posted_by_peer(rank, ops[i]);
     if (theirs == kUnknown) return first_look;  // others may go on now
-    over = std::max(over, std::max(theirs, cursor.time) + durations_.transfer_s);
+    over = std::max(
+        over, std::max(theirs, cursor.time) + transfer(rank, ops[i].kind, ops[i].virtual_stage));
   }
   for (std::size_t i = cursor.at; i < end; ++i)
     if (ops[i].kind == PipelineOpKind::recv_activation ||
@@ -130,7 +131,16 @@ double Playback::duration(int rank, const PipelineOp& op) const {
     case PipelineOpKind::send_gradient:
     case PipelineOpKind::recv_gradient: break;
   }
-  return durations_.transfer_s;
+  return transfer(rank, op.kind, op.virtual_stage);
+}
+
+// A place has one boundary behind it, which activations leave by and gradients come in, and one before it.
+double Playback::transfer(int rank, PipelineOpKind kind, int virtual_stage) const {
+  if (durations_.boundaries_s.empty()) return durations_.transfer_s;
+  const int place = shape().place(rank, virtual_stage);
+  const bool behind =
+      kind == PipelineOpKind::send_activation || kind == PipelineOpKind::recv_gradient;
+  return durations_.boundaries_s[static_cast<std::size_t>(behind ? place : place - 1)];
 }
 
 double& Playback::arrival(PipelineOpKind received, int place, int micro_batch) {

@@ -36,6 +36,7 @@ class Playback {
   bool meet(int rank);
   std::size_t end_of_batch(int rank) const;
   double duration(int rank, const PipelineOp& op) const;
+  double transfer(int rank, PipelineOpKind kind, int virtual_stage) const;
   void hand_on(int rank, const PipelineOp& op, double done);
   double& arrival(PipelineOpKind received, int place, int micro_batch);
   double& posted(int rank, const PipelineOp& op);

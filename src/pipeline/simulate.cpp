@@ -16,7 +16,14 @@ Status check_durations(const PipelineShape& shape, const PipelineDurations& dura
     return {Code::invalid_argument,
             fmt::format("durations of {} places for a pipeline that has {}; one stands for all",
                         given, shape.places())};
-  bool fine = is_duration(durations.transfer_s);
+  const std::size_t boundaries = durations.boundaries_s.size();
+  if (boundaries != 0 && boundaries + 1 != static_cast<std::size_t>(shape.places()))
+    return {Code::invalid_argument,
+            fmt::format("durations of {} boundaries for a pipeline that has {}", boundaries,
+                        shape.places() - 1)};
+  bool fine =
+      is_duration(durations.transfer_s) &&
+      std::all_of(durations.boundaries_s.begin(), durations.boundaries_s.end(), is_duration);
   for (const PlaceDurations& place : durations.places)
     fine = fine && is_duration(place.forward_s) && is_duration(place.backward_input_s) &&
            is_duration(place.backward_weight_s);

@@ -39,9 +39,10 @@ std::vector<Transfer> reduction_transfers(const PipelineStage& stage,
       layout.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
   std::vector<Transfer> transfers;
   for (const PlannedBucket& bucket : buckets)
-    transfers.push_back({backward_s * (1 - before[bucket.first]),
-                         prices.collective(collective, layout.data_group(),
-                                           bucket.elements * layout.precision.gradient)});
+    transfers.push_back(
+        {backward_s * (1 - before[bucket.first]),
+         prices.collective(collective, layout.data_group(),
+                           bucket.elements * layout.precision.gradient, layout.gradient_order)});
   return transfers;
 }
 

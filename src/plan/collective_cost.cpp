@@ -124,6 +124,10 @@ int GroupSeats::hosts(const Cluster& cluster) const {
          1;
 }
 
+int GroupSeats::groups_on_host(const Cluster& cluster) const {
+  return std::max(1, cluster.ranks_per_host / per_host(cluster));
+}
+
 std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collective collective,
                                                Algorithm algorithm, const GroupSeats& members,
                                                ReductionOrder order) {
@@ -172,7 +176,9 @@ std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective col
   std::sort(names.begin(), names.end());
   const bool has_levels = members.hosts(cluster) > 1 && members.per_host(cluster) > 1;
   if (!has_levels) std::erase_if(names, schedule::wants_hosts);
-  if (switches_fold(cluster, collective, members)) names.push_back(Algorithm::automatic);
+  // Switches fold in an order of their own.
+  if (switches_fold(cluster, collective, members) && order == ReductionOrder::any)
+    names.push_back(Algorithm::automatic);
   std::vector<AlgorithmCost> algorithms;
   for (const Algorithm name : names)
     if (auto made = AlgorithmCost::of(cluster, collective, name, members, order))
@@ -205,13 +211,16 @@ std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collect
 }
 
 double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes) {
-  const bool within = members.stride < cluster.ranks_per_host;
+  const bool within = members.hosts(cluster) == 1;
+  const Wire& wire = within ? cluster.within : cluster.between;
+  double seconds = wire.latency + bytes / wire.bandwidth;
   if (cluster.machine) {
     const auto& link = within ? cluster.machine->memory : cluster.machine->tcp;
-    return link.latency_s + link.message_s + link.bytes.seconds(bytes);
+    seconds = link.latency_s + link.message_s + link.bytes.seconds(bytes);
   }
-  const Wire& wire = within ? cluster.within : cluster.between;
-  return wire.latency + bytes / wire.bandwidth;
+  if (within || cluster.host_bandwidth <= 0) return seconds;
+  const double beside = std::min(members.stride, cluster.ranks_per_host) * bytes;
+  return seconds + std::max(0.0, beside / cluster.host_bandwidth - bytes / wire.bandwidth);
 }
 
 }  // namespace tutti::plan

@@ -28,6 +28,8 @@ struct GroupSeats {
   // Members on the fullest host, and hosts.
   int per_host(const Cluster& cluster) const;
   int hosts(const Cluster& cluster) const;
+  // Groups like this one that a host has ranks of: they have their collectives at the same time.
+  int groups_on_host(const Cluster& cluster) const;
   friend auto operator<=>(const GroupSeats&, const GroupSeats&) = default;
 };
 
@@ -70,7 +72,8 @@ class AlgorithmCost {
   std::vector<cost::CollectiveTime> forms_;  // direct all_reduce has two
 };
 
-// All that there are, in the order of Algorithm; the switches' own last.
+// All that there are, in the order of Algorithm; the switches' own last. ReductionOrder::rank: those that
+// fold so.
 std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
                                           const GroupSeats& members,
                                           ReductionOrder order = ReductionOrder::any);
@@ -87,7 +90,8 @@ std::optional<CollectiveCost> cost_of(const Cluster& cluster, Collective collect
 // copying and meeting take there.
 double lower_bound(const Cluster& cluster, Collective collective, const GroupSeats& members,
                    double bytes);
-// One message from a rank to another `stride` ranks on.
+// One message from each rank to the next of its group, the slowest of them: one between hosts, where the group
+// leaves its host, which shares the way out with those of all groups beside it.
 double send_seconds(const Cluster& cluster, const GroupSeats& members, double bytes);
 
 }  // namespace tutti::plan

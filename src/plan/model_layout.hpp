@@ -47,6 +47,8 @@ struct ModelLayout {
   bool overlap_param_gather = true;
   bool overlap_tp = false;  // collectives in pieces beside the matrix product that they feed
   double bucket_bytes = 0;  // of gradients; 0: as Megatron chooses
+  // Of gradients. train::DataParallel folds in rank order, for the same bits whatever the layout of hosts.
+  ReductionOrder gradient_order = ReductionOrder::any;
   Precision precision{"bf16", 2, 4, 12};
 
   int ranks() const { return dp * tp * pp * cp; }
@@ -56,7 +58,8 @@ struct ModelLayout {
   int data_ranks() const { return dp * cp; }
   GroupSeats tensor_group() const { return {tp, 1}; }
   GroupSeats data_group() const { return {data_ranks(), tp}; }
-  GroupSeats pipeline_neighbours() const { return {2, tp * cp * dp}; }
+  GroupSeats context_group() const { return {cp, tp}; }
+  GroupSeats pipeline_group() const { return {pp, tp * cp * dp}; }
   // 1F1B; interleaved where ranks hold several pieces.
   pipeline::PipelineKind schedule() const;
   pipeline::PipelineShape pipeline_shape() const;

@@ -20,7 +20,8 @@ double Prices::at_power(const Key& key, int power) {
   }
   const auto [algorithms, is_unread] = ready_.try_emplace(key);
   if (is_unread) {
-    algorithms->second = all_algorithms(cluster_, key.first, key.second);
+    algorithms->second = all_algorithms(shared_by(key.members.groups_on_host(cluster_)),
+                                        key.collective, key.members, key.order);
     for (const AlgorithmCost& each : algorithms->second) ops_ += each.ops();
   }
   double& best = found->second;
@@ -30,11 +31,19 @@ double Prices::at_power(const Key& key, int power) {
   return best;
 }
 
-double Prices::collective(Collective collective, const GroupSeats& members, double bytes) {
+const Cluster& Prices::shared_by(int groups) {
+  if (groups == 1 || cluster_.host_bandwidth <= 0) return cluster_;
+  const auto [found, is_new] = shared_.try_emplace(groups, cluster_);
+  if (is_new) found->second.host_bandwidth /= groups;
+  return found->second;
+}
+
+double Prices::collective(Collective collective, const GroupSeats& members, double bytes,
+                          ReductionOrder order) {
   if (members.ranks < 2 || bytes <= 0) return 0;
   const int power = static_cast<int>(std::floor(std::log2(std::max(1.0, bytes))));
-  const double low = at_power({collective, members}, power);
-  const double high = std::max(low, at_power({collective, members}, power + 1));
+  const double low = at_power({collective, members, order}, power);
+  const double high = std::max(low, at_power({collective, members, order}, power + 1));
   const double way = std::max(0.0, bytes / std::exp2(power) - 1);
   return low + way * (high - low);
 }

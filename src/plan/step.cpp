@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/pipeline_time.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -40,25 +42,24 @@ double whole(const StageTime& time) { return time.forward_s() + time.backward_s(
 StageTime time_pipeline(const Stages& stages, Prices& prices, StepPlan& plan) {
   const ModelLayout& layout = plan.layout;
   const auto m = static_cast<double>(layout.micro_batches());
-  const StageTime first = time_stage(plan.model, layout, stages.first, prices);
-  plan.stage = first;
-  double all = whole(first);
-  if (layout.pp > 1) {
-    const StageTime last = time_stage(plan.model, layout, stages.last, prices);
-    all += whole(last);
-    if (whole(last) > whole(plan.stage)) plan.stage = last;
-  }
-  if (stages.middles > 0) {
-    const StageTime middle = time_stage(plan.model, layout, stages.middle, prices);
-    all += stages.middles * whole(middle);
-    if (whole(middle) > whole(plan.stage)) plan.stage = middle;
-  }
-  plan.pipeline = pipeline_traffic(plan.model, layout, prices);
+  std::vector<TwoWays> ways;
+  const auto add = [&](const PipelineStage& stage, int count) {
+    const StageTime time = time_stage(plan.model, layout, stage, prices);
+    ways.insert(ways.end(), static_cast<std::size_t>(count), {time.forward_s(), time.backward_s()});
+    if (whole(time) > whole(plan.stage)) plan.stage = time;
+    return time;
+  };
+  const StageTime first = add(stages.first, 1);
+  if (stages.middles > 0) add(stages.middle, stages.middles);
+  if (layout.pp > 1) add(stages.last, 1);
   plan.compute_s = m * plan.stage.compute.both();
   plan.tensor_s = m * plan.stage.tensor.exposed.both();
   plan.context_s = m * plan.stage.context.exposed.both();
-  plan.pipeline_s = plan.pipeline.exposed_s;
-  plan.bubble_s = (all - whole(plan.stage)) / layout.virtual_stages;
+  if (layout.pp == 1) return first;
+  plan.pipeline = pipeline_traffic(plan.model, layout, prices);
+  const PipelineTime time = pipeline_time(layout, ways, plan.pipeline);
+  plan.bubble_s = time.bubble_s;
+  plan.pipeline_s = time.messages_s;
   return first;
 }
 
@@ -136,7 +137,8 @@ void add_gathered_layers(const StageTime& first, const PipelineStage& stage, Pri
   const double gradient_bytes = elements * layout.precision.gradient;
   const GroupSeats group = layout.data_group();
   const double gather = prices.collective(Collective::all_gather, group, weight_bytes);
-  const double scatter = prices.collective(Collective::reduce_scatter, group, gradient_bytes);
+  const double scatter =
+      prices.collective(Collective::reduce_scatter, group, gradient_bytes, layout.gradient_order);
   const double share = ring_share(group.ranks);
   const auto with = [&](bool overlap) {
     return hide_gathered_layers(stage.layers, first.forward_s(), first.backward_s(), gather,

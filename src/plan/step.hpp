@@ -4,7 +4,7 @@
 //   step = m·T + bubble + exposed gradients + exposed weights + update
 //   T      forward and backward of the slowest stage, with what tensor, context and pipeline
 //          parallelism expose in it
-//   bubble (ΣTᵢ − T)/v: (pp − 1)/(v·m) of m·T when stages are alike
+//   bubble (ΣTᵢ − T)/v: (pp − 1)/(v·m) of m·T when stages are alike (plan/pipeline_time.hpp)
 //
 // Pure: same input, same plan.
 #pragma once

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tutti/pipeline/simulate.hpp"
-
 namespace tutti::plan {
 namespace {
 
@@ -56,6 +54,16 @@ void add_all_reduce(const ModelPart& part, const ModelLayout& layout, double sec
       layout.overlap_tp ? std::max(0.0, backward - 2 * product_s) : backward;
 }
 
+// Backward's ring: blocks on all visits but the last, gradients on all but the first and once more behind them.
+double exposed_on_way_back(int ranks, double hop_s, double visit_s) {
+  double exposed = hop_s;
+  for (int visit = 0; visit < ranks; ++visit) {
+    const double hops = (visit + 1 < ranks ? 1 : 0) + (visit > 0 ? 1 : 0);
+    exposed += std::max(0.0, hops * hop_s - visit_s);
+  }
+  return exposed;
+}
+
 }  // namespace
 
 TensorTraffic tensor_traffic(const Model& model, const ModelLayout& layout,
@@ -103,19 +111,20 @@ ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
   const double kv = static_cast<double>(model.kv_width()) / layout.tp;
   traffic.hop_bytes = 2 * layout.tokens() * kv * layout.precision.weight;
   traffic.hops = layout.cp - 1;
-  const double hop_s = prices.send({2, layout.tp}, traffic.hop_bytes);
+  const double hop_s = prices.send(layout.context_group(), traffic.hop_bytes);
+  const double again = layout.recompute == Recompute::full ? 1 : 0;  // the ring turns once more
   for (const ModelPart& part : stage.parts) {
     if (part.role != Role::scores) continue;
     const double block_s = part.flops / prices.flops_per_s() / layout.cp;
-    const double late = std::max(0.0, hop_s - block_s);
-    const double again = layout.recompute == Recompute::full ? 1 : 0;  // the ring turns once more
     const double hops = traffic.hops;
+    const double forward = hops * std::max(0.0, hop_s - block_s);
     traffic.seconds.forward += hops * hop_s;
     traffic.hider.forward += hops * block_s;
-    traffic.exposed.forward += hops * late;
-    traffic.seconds.backward += (2 + again) * hops * hop_s;
+    traffic.exposed.forward += forward;
+    traffic.seconds.backward += ((2 + again) * hops + 1) * hop_s;
     traffic.hider.backward += (2 + again) * hops * block_s;
-    traffic.exposed.backward += (2 + again) * hops * late;
+    traffic.exposed.backward +=
+        exposed_on_way_back(layout.cp, hop_s, 2 * block_s) + again * forward;
   }
   return traffic;
 }
@@ -126,14 +135,16 @@ PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, 
   traffic.message_bytes =
       layout.tokens() * static_cast<double>(model.hidden) * layout.precision.weight;
   if (layout.sequence_parallel) traffic.message_bytes /= layout.tp;
-  traffic.message_s = prices.send(layout.pipeline_neighbours(), traffic.message_bytes);
-  const int v = layout.virtual_stages;
-  traffic.calls = 2.0 * v * static_cast<double>(layout.micro_batches());
-  // 1F1B waits for its neighbours in nearly every micro-batch, once each way. Interleaved, another
-  // piece computes meanwhile.
-  traffic.exposed_s =
-      pipeline::uniform_exposed_messages(layout.schedule(), layout.pipeline_shape()).value_or(0) *
-      traffic.message_s;
+  const GroupSeats group = layout.pipeline_group();
+  const int host = prices.cluster().ranks_per_host;
+  const double near = prices.send({2, 1}, traffic.message_bytes);
+  const double far = prices.send(group, traffic.message_bytes);
+  for (int place = 0; place + 1 < layout.pp * layout.virtual_stages; ++place) {
+    const int from = place % layout.pp * group.stride, to = (place + 1) % layout.pp * group.stride;
+    traffic.boundaries_s.push_back(from / host == to / host ? near : far);
+  }
+  traffic.message_s = *std::max_element(traffic.boundaries_s.begin(), traffic.boundaries_s.end());
+  traffic.calls = 2.0 * layout.virtual_stages * static_cast<double>(layout.micro_batches());
   return traffic;
 }
 

@@ -43,11 +43,12 @@ struct TensorTraffic {
 TensorTraffic tensor_traffic(const Model& model, const ModelLayout& layout,
                              const PipelineStage& stage, Prices& prices);
 
-// Context parallelism of one stage for one micro-batch: keys and values go round a ring of cp
-// ranks, in backward with their gradients; each hop beside the attention of the block before.
+// Context parallelism of one stage for one micro-batch: keys and values go round a ring of cp ranks, each hop
+// beside the attention of the block before. In backward their gradients follow one visit behind
+// (tutti/exchange/ring.hpp); the last hop, to the block's owner, has nothing to hide behind.
 struct ContextTraffic {
   TwoWays seconds, exposed, hider;
-  double hops = 0;
+  double hops = 0;  // of a forward
   double hop_bytes = 0;
 };
 ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
@@ -56,9 +57,9 @@ ContextTraffic context_traffic(const Model& model, const ModelLayout& layout,
 // One message between neighbouring stages, one way.
 struct PipelineTraffic {
   double message_bytes = 0;
-  double message_s = 0;
-  double calls = 0;  // of a rank in the middle, a step: both ways
-  double exposed_s = 0;
+  double message_s = 0;              // of the slowest boundary
+  std::vector<double> boundaries_s;  // of each, in the model's order
+  double calls = 0;                  // of a rank in the middle, a step: both ways
 };
 PipelineTraffic pipeline_traffic(const Model& model, const ModelLayout& layout, Prices& prices);
 

@@ -66,6 +66,10 @@ void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& lay
   app.add_flag("--overlap-tp,!--no-overlap-tp", layout.overlap_tp,
                "tensor parallel collectives beside their matrix products (off)")
       ->group(group);
+  app.add_flag(
+         "--rank-ordered-gradients", words.rank_ordered,
+         "fold gradients in rank order, as tutti's training layer does (off: by any algorithm)")
+      ->group(group);
   app.add_option("--bucket-bytes", words.bucket_bytes,
                  "gradients of a bucket, with K, M or G (default: as Megatron chooses)")
       ->group(group);
@@ -123,6 +127,7 @@ Status read_precision(const ModelWords& words, planner::ModelLayout& layout) {
     return {Code::invalid_argument, unknown_word("precision", words.precision, known)};
   }
   layout.precision = *precision;
+  if (words.rank_ordered) layout.gradient_order = ReductionOrder::rank;
   if (words.bucket_bytes.empty()) return {};
   const auto bytes = read_size("--bucket-bytes", words.bucket_bytes);
   if (!bytes.ok()) return bytes.status();

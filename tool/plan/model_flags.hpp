@@ -21,6 +21,7 @@ struct ModelWords {
   bool glu = false, tied = false, bias = false, dropout = false;
   std::string precision = "bf16";
   std::string bucket_bytes;
+  bool rank_ordered = false;  // gradients
   std::string cluster = "h100-ib400";
   double efficiency = 0;  // 0: the cluster's
 };
@@ -33,7 +34,7 @@ void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& lay
 Result<planner::Model> read_model(const ModelWords& words);
 // With the efficiency that was said.
 Result<planner::Cluster> read_cluster(const ModelWords& words);
-// Fills the layout's precision and bucket size.
+// Fills the layout's precision, bucket size and order of gradients.
 Status read_precision(const ModelWords& words, planner::ModelLayout& layout);
 
 }  // namespace tutti::tool::plan

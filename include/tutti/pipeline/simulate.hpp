@@ -39,6 +39,8 @@ struct PipelineDurations {
   // Whether messages travel while their ranks compute: each leaves when it is there to be sent, one
   // after the other between two ranks. Else ranks stop at each batch until all of it has met.
   bool overlap = true;
+  // Of one message across each boundary, in the model's order; empty: all take transfer_s.
+  std::vector<double> boundaries_s{};
 };
 
 // What was computed when, since the step began.
