@@ -301,8 +301,9 @@ class DeviceGroup final : public Group {
     auto there = group_->allocate(bytes, Device::cuda);
     if (!there.ok() || bytes == 0) return there;
     SymmetricMemory here;
-    auto host = std::make_shared<std::vector<std::byte>>(bytes + 64);
-    auto* data = host->data() + (64 - address_of(host->data()) % 64) % 64;
+    constexpr std::size_t kAlignment = 256;  // as a pool's pieces have it
+    auto host = std::make_shared<std::vector<std::byte>>(bytes + kAlignment);
+    auto* data = host->data() + (kAlignment - address_of(host->data()) % kAlignment) % kAlignment;
     here.data = data;
     here.bytes = bytes;
     gpu_->keep(data, bytes, address_of(there->data));
