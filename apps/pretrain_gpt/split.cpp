@@ -191,6 +191,11 @@ Status Split::make_groups(const Flags& flags) {
   return made.status();
 }
 
+void Split::abort(const std::string& reason) const {
+  for (const auto& group : {pipeline_, context_, tensor_, ends_, data_, everyone_})
+    if (group && group->health().ok()) group->abort(reason);
+}
+
 tutti::train::Groups Split::groups() const {
   tutti::train::Groups groups;
   groups.data = data_;

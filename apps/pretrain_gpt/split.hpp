@@ -58,6 +58,8 @@ class Split {
   const std::shared_ptr<tutti::Group>& tensor() const { return tensor_; }
   const std::shared_ptr<tutti::Group>& context() const { return context_; }
   const std::shared_ptr<tutti::Group>& pipeline() const { return pipeline_; }
+  // Ends what other ranks wait for, along every axis.
+  void abort(const std::string& reason) const;
   // What DataParallel is told. `sums`: kTensorSum, kEndsSum.
   tutti::train::Groups groups() const;
   std::string describe() const { return mesh_->describe(); }

@@ -529,8 +529,9 @@ void Trainer::give_up(const Status& status) {
     (void)group_->barrier({.timeout = std::chrono::seconds(30)}).ok();
     return;
   }
-  tutti::Group& group = model_->layer().group();
-  if (group.health().ok()) group.abort(status.message());
+  for (tutti::Group* group : {&model_->layer().group(), &model_->layer().everyone()})
+    if (group->health().ok()) group->abort(status.message());
+  if (!split_->sizes().is_whole()) split_->abort(status.message());
 }
 
 }  // namespace

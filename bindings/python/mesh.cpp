@@ -30,6 +30,13 @@ struct Journey {
 };
 
 class HeldMesh {
+  template <class F>
+  auto in_turn(F&& body) {
+    const py::gil_scoped_release unlocked;
+    const Turn turn(*group_);
+    return body();
+  }
+
  public:
   HeldMesh(std::shared_ptr<HeldGroup> group, const Axes& axes) : group_(std::move(group)) {
     tutti::MeshAxes made;
@@ -72,13 +79,6 @@ class HeldMesh {
   }
 
  private:
-  template <class F>
-  auto in_turn(F&& body) {
-    const py::gil_scoped_release unlocked;
-    const Turn turn(*group_);
-    return body();
-  }
-
   std::shared_ptr<HeldGroup> group_;
   std::shared_ptr<tutti::Mesh> mesh_;
   std::map<std::tuple<std::string, std::string, std::vector<std::int64_t>, tutti::Dtype>,

@@ -67,6 +67,9 @@ struct Config {
   // Whether every frame on tcp carries checksums; off only where both sides say so.
   // TUTTI_TCP_CHECKSUM
   bool tcp_checksum = true;
+  // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
+  // so.  TUTTI_TCP_EXPRESS
+  bool tcp_express = true;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

@@ -264,6 +264,10 @@ const Row kRows[] = {
     {"TUTTI_TCP_CHECKSUM", "whether tcp's frames carry checksums; off only if both sides say so",
      [](Text text, Config& c) { return read_switch(text, c.tcp_checksum); },
      [](Filled c) { return std::string(c.tcp_checksum ? "1" : "0"); }},
+    {"TUTTI_TCP_EXPRESS",
+     "whether urgent groups have a tcp connection to themselves with each peer; if both sides say so",
+     [](Text text, Config& c) { return read_switch(text, c.tcp_express); },
+     [](Filled c) { return std::string(c.tcp_express ? "1" : "0"); }},
     {"TUTTI_CUDA_MEET", "how ranks on GPUs meet: auto (measured), host, memops or kernel",
      [](Text text, Config& c) {
        return read_word(text, c.cuda_meet, {"auto", "host", "memops", "kernel"});

@@ -105,9 +105,8 @@ Status Device::State::open_context() {
   if (result != CUDA_SUCCESS) return status_of(driver, result, "cuDevicePrimaryCtxRetain", ordinal);
   same_host_addresses =
       attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0;
-  int least = 0;
   return make("cuCtxGetStreamPriorityRange", [&](const CudaDriver& d) {
-    return d.cuCtxGetStreamPriorityRange(&least, &stream_priority);
+    return d.cuCtxGetStreamPriorityRange(&least_stream_priority, &stream_priority);
   });
 }
 

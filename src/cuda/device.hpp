@@ -176,7 +176,9 @@ class Device : public std::enable_shared_from_this<Device> {
   void sweep();
 
   // ---- streams and events
-  Result<Stream> make_stream();  // does not wait for the default stream; of the highest priority
+  // Does not wait for the default stream; of the highest priority there is, or so many levels below it, as
+  // long as that is above the priority of plain streams.
+  Result<Stream> make_stream(int levels_below = 0);
   Result<Event> make_event(bool with_time = false);
   Status record(EventHandle event, StreamHandle stream);
   Status wait(StreamHandle stream, EventHandle event);

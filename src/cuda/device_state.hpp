@@ -79,7 +79,8 @@ struct Device::State {
   const int ordinal;
   CUdevice device = 0;
   CUcontext context = nullptr;
-  int stream_priority = 0;
+  int stream_priority = 0;  // the highest
+  int least_stream_priority = 0;
   bool same_host_addresses = false;  // registered memory has the host's addresses on the device
 
   std::vector<CUmodule> modules;

@@ -43,10 +43,14 @@ void Device::destroy_event(EventHandle event) {
   state_->ask([&](const CudaDriver& d) { return d.cuEventDestroy_v2(of_event(event)); });
 }
 
-Result<Stream> Device::make_stream() {
+Result<Stream> Device::make_stream(int levels_below) {
   CUstream stream = nullptr;
+  // The higher the priority, the lower its number; plain streams have the least.
+  const int highest = state_->stream_priority;
+  const int priority =
+      std::min(highest + levels_below, std::max(highest, state_->least_stream_priority - 1));
   const Status status = state_->make("cuStreamCreateWithPriority", [&](const CudaDriver& d) {
-    return d.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, state_->stream_priority);
+    return d.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority);
   });
   if (!status.ok()) return status;
   return Stream(shared_from_this(), stream);

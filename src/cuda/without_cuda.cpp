@@ -40,7 +40,7 @@ void Device::close_import(Address) {}
 
 Stream::~Stream() = default;
 Event::~Event() = default;
-Result<Stream> Device::make_stream() { return no_cuda(); }
+Result<Stream> Device::make_stream(int) { return no_cuda(); }
 Result<Event> Device::make_event(bool) { return no_cuda(); }
 Status Device::record(EventHandle, StreamHandle) { return no_cuda(); }
 Status Device::wait(StreamHandle, EventHandle) { return no_cuda(); }

@@ -175,6 +175,7 @@ bool Channel::watch() {
   for (long idle = 0; !run.done();) {
     if (run.step()) {
       if (run.failed()) return false;
+      if (engine_->has_more_urgent(urgency())) engine_->attend_more_urgent(urgency());
       idle = 0;
       continue;
     }
@@ -182,12 +183,12 @@ bool Channel::watch() {
     if (++idle <= looks) {
       // A pause takes up to 140 cycles, half of what a line takes from core to core.
       if (idle > kAlert) pause_cpu();
-    } else if (idle <= looks + kYields) {
-      if (idle == looks + 1) spin_budget_.was_in_vain();
-      std::this_thread::yield();
-    } else {
-      return false;
+      continue;
     }
+    if (idle == looks + 1) spin_budget_.was_in_vain();
+    // Beside a progress thread at work a yield costs a slice.
+    if (idle > looks + kYields || engine_->is_progressing()) return false;
+    std::this_thread::yield();
   }
   spin_budget_.was_rewarded();
   return true;
@@ -209,6 +210,7 @@ std::shared_ptr<WorkState> Channel::hand_over() {
   current_->work->set_call(current_->launch->collective, number_of(current_->sequence));
   current_->deadline = deadline_after(engine_->clock().now(), current_->launch->timeout);
   log_.took_longer(*current_);
+  engine_->count_open(urgency(), 1);
   return current_->work;
 }
 
@@ -257,9 +259,11 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
     operation.flight = device()->context().begin_flight();
   }
   const int others = caller_drives ? 1 : busy_.fetch_add(1);
+  engine_->count_open(urgency(), 1);
   const Status refused = inbox_.put(std::move(operation));
   if (!refused.ok()) {
     if (!caller_drives) busy_.fetch_sub(1);
+    engine_->count_open(urgency(), -1);
     work->complete(refused);
   } else if (on_device) {
     // Launched here and now, if nothing stands before it: then only its end has to be noticed.
@@ -320,9 +324,11 @@ std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool cal
   if (batch->gate) batch->work->set_gate(std::make_shared<MessageGate>(batch->gate));
   const bool counted = batch->counted && !empty;
   if (counted) busy_.fetch_add(1);
+  engine_->count_open(urgency(), 1);
   const Status refused = inbox_.put(std::move(postings));
   if (!refused.ok() || empty) {
     if (counted) busy_.fetch_sub(1);
+    engine_->count_open(urgency(), -1);
     batch->work->complete(refused);
   } else if (!caller_drives) {
     leave_to_progress(now);
@@ -507,8 +513,14 @@ void Channel::end(Operation& operation, const Status& status) {
   (void)or_exhausted([&] { log_.ended(operation, status, operation.ticket == 0 && is_mapped()); });
   if (!launched_.empty()) log_.go_on();
   operation.flight = {};
+  leave_queue(operation, status);
+}
+
+void Channel::leave_queue(Operation& operation, const Status& status) {
   if (operation.counted) busy_.fetch_sub(1);
-  if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
+  if (!operation.work) return;
+  engine_->count_open(urgency(), -1);
+  completions_.push_back({std::move(operation.work), status, {}});
 }
 
 // The collective under way that has to end first.
@@ -585,6 +597,7 @@ void Channel::complete_all() {
   completions_.reserve(completions_.size() + ended.size());
   for (const auto& batch : ended) {
     if (batch->counted) busy_.fetch_sub(1);
+    engine_->count_open(urgency(), -1);
     batch->open_gate();
     completions_.push_back({batch->work, batch->status, batch->received});
   }
@@ -694,13 +707,9 @@ void Channel::tear_down() {
     current_.reset();
   }
   // They were never begun: nobody was told of them.
-  const auto drop = [&](Operation& operation) {
-    if (operation.counted) busy_.fetch_sub(1);
-    if (operation.work) completions_.push_back({std::move(operation.work), status, {}});
-  };
-  if (held_) drop(*held_);
+  if (held_) leave_queue(*held_, status);
   held_.reset();
-  for (Operation& operation : rest_.operations) drop(operation);
+  for (Operation& operation : rest_.operations) leave_queue(operation, status);
   rest_.operations.clear();
   log_.stop();
   // Nothing is due any more; a deadline left standing would wake the progress thread for ever.

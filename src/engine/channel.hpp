@@ -59,6 +59,7 @@ class Channel final : public GroupView,
 
   const ChannelOptions& options() const { return members_.options(); }
   int size() const { return members_.size(); }
+  Urgency urgency() const { return options().urgency; }
   int group_rank(int world_rank) const { return members_.group_rank(world_rank); }
 
   // From the next collective on, ranks meet there. To be called by all of them, between the same
@@ -179,6 +180,7 @@ class Channel final : public GroupView,
   void look_for_device_trouble();
   void note_device_mismatch(const Operation& operation, int peer);
   void end(Operation& operation, const Status& status);
+  void leave_queue(Operation& operation, const Status& status);
   void handle(Incoming& message);
   void handle_data(Incoming& message);
   bool keep_early(const Incoming& message);

@@ -42,7 +42,7 @@ Result<std::shared_ptr<DeviceSide>> DeviceSide::create(DeviceSideOptions options
 }
 
 Status DeviceSide::open() {
-  auto stream = device().make_stream();
+  auto stream = make_stream();
   if (!stream.ok()) return stream.status();
   stream_ = *std::move(stream);
   for (cuda::Event& event : after_) {

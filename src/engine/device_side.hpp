@@ -44,6 +44,7 @@ struct DeviceSideOptions {
   std::vector<int> members;           // world rank of each rank
   bool reaches_all = false;           // every device reaches every other one's memory
   bool streams_are_apart = false;     // on all ranks: DeviceContext::streams_are_apart
+  Urgency urgency = Urgency::normal;  // of the group: which priority its streams have
   std::vector<DeviceBoard*> boards;   // of each rank, as mapped here; null: it is not
   std::shared_ptr<void> board_owner;  // keeps them
   cuda::Meeting meeting{};            // of all ranks; entered is null: none
@@ -60,6 +61,11 @@ class DeviceSide {
   const std::vector<int>& members() const { return options_.members; }
   std::uint32_t channel() const { return options_.channel; }
   DeviceContext& context() const { return *options_.context; }
+  // Its streams go before compute, and before those of groups that are less urgent.
+  Result<cuda::Stream> make_stream() const {
+    return device().make_stream(static_cast<int>(Urgency::urgent) -
+                                static_cast<int>(options_.urgency));
+  }
   cuda::Device& device() const { return options_.context->device(); }
   DeviceBoard& own() const { return *board(rank()); }
   const DeviceBoard& of(int peer) const { return *board(peer); }
@@ -151,8 +157,7 @@ class DeviceSide {
   void settle(Nanoseconds patience);
 
  private:
-  explicit DeviceSide(DeviceSideOptions options) : options_(std::move(options)) {
-  }
+  explicit DeviceSide(DeviceSideOptions options) : options_(std::move(options)) {}
   Status open();
   DeviceBoard* board(int rank) const { return options_.boards[static_cast<std::size_t>(rank)]; }
   static std::uint64_t address_of(const void* word) {

@@ -20,6 +20,8 @@ namespace {
 // The longest sleep while something is under way: bounds the damage of a lost wake-up.
 constexpr Nanoseconds kLongestSleep = 50ms;
 constexpr Nanoseconds kLongestIdleSleep = 1s;
+// The same beside a progress thread that is at work, and wakes whoever waits.
+constexpr Nanoseconds kBesideProgress = 2ms;
 // While works are started and waited for at once, the idle progress thread looks this often for one
 // that was not, and goes back to sleep for good when none was started during so many looks.
 constexpr Nanoseconds kWatch = 2ms;
@@ -95,6 +97,7 @@ void Engine::shutdown() {
     std::scoped_lock lock(sleep_mutex_);
     activity_.notify_all();
     work_.notify_all();
+    ended_here_.notify_all();
   }
   if (!progress_.joinable()) return;
   // The last group may be dropped by a callback, in the progress thread itself.
@@ -112,10 +115,16 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   {
     std::scoped_lock lock(channels_mutex_);
     std::erase_if(channels_, [](const auto& weak) { return weak.expired(); });
-    channels_.push_back(channel);
+    const auto behind = std::find_if(channels_.begin(), channels_.end(), [&](const auto& weak) {
+      const auto other = weak.lock();
+      return other && other->urgency() < channel->urgency();
+    });
+    channels_.insert(behind, channel);
   }
-  between_polls([&](transport::Endpoint&) {
+  between_polls([&](transport::Endpoint& endpoint) {
     by_id_[id] = channel;
+    for (const int member : channel->options().members)
+      if (transport::Link* link = endpoint.link(member)) link->set_urgency(id, channel->urgency());
     for (const auto& early : early_.take(id)) on_message(early.peer, early.header, early.payload());
     for (int rank = 0; rank < endpoint_->size(); ++rank)
       if (const Status& down = down_[static_cast<std::size_t>(rank)]; !down.ok())
@@ -131,7 +140,10 @@ void Engine::close_channel(Channel& channel) {
     if (channel.survivors().is_decided())
       decisions_[channel.options().id] = channel.survivors().opinion();
     for (int member : channel.options().members)
-      if (transport::Link* link = endpoint.link(member)) link->forget(channel.options().id);
+      if (transport::Link* link = endpoint.link(member)) {
+        link->forget(channel.options().id);
+        link->set_urgency(channel.options().id, Urgency::normal);
+      }
   });
   std::scoped_lock lock(channels_mutex_);
   std::erase_if(channels_, [&](const auto& weak) {
@@ -259,16 +271,30 @@ std::vector<std::shared_ptr<Channel>> Engine::channels() {
   return alive;
 }
 
-bool Engine::step_channels(const Channel* only) {
+// The most urgent first, and again after every piece of one that gives way to them: what came for them
+// meanwhile does not wait until all others have had their turn.
+bool Engine::step_channels() {
   bool moved = false;
-  for (const auto& channel : channels())
-    if (only == nullptr || channel.get() == only) moved |= channel->try_step();
+  for (const auto& channel : channels()) {
+    const bool stepped = channel->try_step();
+    moved |= stepped;
+    if (stepped && has_more_urgent(channel->urgency())) attend_more_urgent(channel->urgency());
+  }
+  return moved;
+}
+
+bool Engine::attend_more_urgent(Urgency than) {
+  bool moved = poll_once();
+  for (const auto& channel : channels()) {
+    if (channel->urgency() <= than) break;
+    moved |= channel->try_step();
+  }
   return moved;
 }
 
 bool Engine::step() {
   const bool polled = poll_once();
-  return step_channels(nullptr) || polled;
+  return step_channels() || polled;
 }
 
 void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseconds timeout) {
@@ -295,6 +321,11 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
     }
     if (idle == looks + 1) spin_budget_->was_in_vain();
     if (deadline != Nanoseconds::max() && clock_->now() >= deadline) break;
+    if (is_progressing()) {
+      doze_beside_progress(over);
+      idle = 0;  // it may be in a callback that takes its time: this thread looks for itself again
+      continue;
+    }
     if (idle <= looks + kYields || channel.awaits_device_soon()) {
       std::this_thread::yield();
       continue;
@@ -307,7 +338,8 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
 }
 
 bool Engine::help(Channel& channel) {
-  const bool polled = poll_once();
+  const bool polled =
+      has_more_urgent(channel.urgency()) ? attend_more_urgent(channel.urgency()) : poll_once();
   const bool stepped = channel.try_step();
   return channel.step_awaited() || stepped || polled;
 }
@@ -345,7 +377,26 @@ void Engine::doze(Nanoseconds timeout, bool idle, const std::function<bool()>& o
   activity_.notify_all();
 }
 
+// The progress thread steps this group as well, and is as likely to need this core: to yield would cost a
+// slice of it, and every look at the links what the other thread does already. Woken when something ends,
+// or when that thread has nothing to do any more.
+void Engine::doze_beside_progress(const std::function<bool()>& over) {
+  std::unique_lock lock(sleep_mutex_);
+  beside_.fetch_add(1, std::memory_order_seq_cst);
+  if (!over() && is_progressing() && !stop_) ended_here_.wait_for(lock, kBesideProgress);
+  beside_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Engine::set_progressing(bool progressing) {
+  if (progressing_.exchange(progressing, std::memory_order_seq_cst) == progressing) return;
+  if (!progressing && beside_.load(std::memory_order_seq_cst) > 0) notify();
+}
+
 void Engine::notify() {
+  if (beside_.load(std::memory_order_seq_cst) > 0) {
+    std::scoped_lock lock(sleep_mutex_);
+    ended_here_.notify_all();
+  }
   if (sleeping_.load() && !sleeping_idle_.load()) endpoint_->wake();
   if (followers_.load() > 0) {
     std::scoped_lock lock(sleep_mutex_);
@@ -420,8 +471,9 @@ void Engine::progress_loop() {
     if (busy || drivers_.load() == 0) {
       allowance.begin();
       moved = poll_once();
-      moved |= step_channels(nullptr);
+      moved |= step_channels();
     }
+    set_progressing(moved && config_.max_core_share >= 1);  // else it rests in between
     if (moved) {
       allowance.end();
       idle = 0;
@@ -438,7 +490,7 @@ void Engine::progress_loop() {
       return std::any_of(all.begin(), all.end(), [](const auto& c) { return c->busy(); });
     };
     doze(busy ? time_to_sleep(deadline) : time_to_idle(), !busy, over,
-         [&] { return busy && step_channels(nullptr); });
+         [&] { return busy && step_channels(); });
   }
 }
 

@@ -3,7 +3,8 @@
 // One engine per rank (and per process, unless ranks are threads). All groups that were made from
 // one another share it, with its links and its progress thread. A thread that waits drives: it
 // polls and steps its own group, spins a little, yields, then sleeps. The progress thread takes
-// care of what was started asynchronously, and sleeps when that is nothing.
+// care of what was started asynchronously, and sleeps when that is nothing. Whoever steps gives groups
+// that are more urgent their turn between two pieces of a group that gives way to them.
 //
 // Without a progress thread and with a virtual clock the same code runs under simulation: call
 // step().
@@ -13,6 +14,7 @@
 //                order; the poll lock is never held while waiting for a baton.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -92,6 +94,22 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   // One round of it: polls, steps the group and what it waits for. True if anything moved.
   bool help(Channel& channel);
 
+  // Operations that are queued or under way in groups of that urgency.
+  void count_open(Urgency urgency, int more) {
+    open_[static_cast<std::size_t>(urgency)].fetch_add(more, std::memory_order_relaxed);
+  }
+  // Whether some are in groups that go before those of `than`. Costs a look or two at memory.
+  bool has_more_urgent(Urgency than) const {
+    for (auto each = static_cast<std::size_t>(than) + 1; each < open_.size(); ++each)
+      if (open_[each].load(std::memory_order_relaxed) > 0) return true;
+    return false;
+  }
+  // The progress thread is at work, and steps every group as it goes.
+  bool is_progressing() const { return progressing_.load(std::memory_order_seq_cst); }
+  // Gives those groups their turn, in this thread: to be called between bounded pieces of what gives way
+  // to them. True if anything moved.
+  bool attend_more_urgent(Urgency than);
+
   // Something has happened that a sleeping thread may wait for.
   void notify();
   // There is asynchronous work for the progress thread. `waited_for`: its starter is expected to
@@ -157,13 +175,15 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   void on_down(int peer, const Status& reason) override;
 
   bool poll_once(bool before_sleeping = false);
-  bool step_channels(const Channel* only);
+  bool step_channels();
   std::vector<std::shared_ptr<Channel>> channels();
   void progress_loop();
   Nanoseconds time_to_idle();
   // `last_try` is asked just before falling asleep, with the doorbell set and no lock held.
   void doze(Nanoseconds timeout, bool idle, const std::function<bool()>& over,
             const std::function<bool()>& last_try);
+  void doze_beside_progress(const std::function<bool()>& over);
+  void set_progressing(bool progressing);
   Nanoseconds time_to_sleep(Nanoseconds deadline);
   bool answer_for_ended(int peer, const transport::Header& header,
                         const transport::Payload& payload);
@@ -200,14 +220,18 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::atomic<bool> has_device_{false};
 
   std::mutex channels_mutex_;
-  std::vector<std::weak_ptr<Channel>> channels_;
-  std::atomic<std::uint32_t> proposals_{1};  // of ids; the first group's is 1
+  std::vector<std::weak_ptr<Channel>> channels_;  // the most urgent first
+  std::array<std::atomic<int>, 3> open_{};        // by urgency
+  std::atomic<std::uint32_t> proposals_{1};       // of ids; the first group's is 1
 
   // Sleeping: one thread at a time sleeps on the endpoint, the others on the condition variable.
   std::mutex sleep_mutex_;
   std::condition_variable activity_;
   std::condition_variable work_;  // for the progress thread while it leaves the field to a driver
+  std::condition_variable ended_here_;  // for drivers beside the progress thread at work
   std::atomic<int> followers_{0};
+  std::atomic<int> beside_{0};
+  std::atomic<bool> progressing_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> sleeping_idle_{false};
   std::atomic<int> drivers_{0};

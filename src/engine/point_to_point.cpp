@@ -24,7 +24,7 @@ namespace {
 constexpr int kCredits = 64;
 // With the credits it bounds what a receiver keeps for each peer.
 constexpr std::size_t kEagerBytes = 16 * 1024;
-constexpr std::size_t kMessageQuantumBytes = 1024 * 1024;
+constexpr std::size_t kMessageQuantumBytes = 256 * 1024;
 
 }  // namespace
 

@@ -20,7 +20,7 @@ Status Staging::open() {
   };
   Status status;
   for (Lane& lane : lanes_) {
-    auto stream = side_.device().make_stream();
+    auto stream = side_.make_stream();
     if (!stream.ok()) return stream.status();
     lane.stream = *std::move(stream);
     for (cuda::Event& event : lane.events)

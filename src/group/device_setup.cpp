@@ -267,6 +267,7 @@ Result<std::shared_ptr<DeviceSide>> RankGroup::make_device_side(engine::DeviceSi
                                                                 const CallOptions& call) {
   options.channel = channel_->options().id;
   options.rank = rank();
+  options.urgency = urgency();
   options.members = channel_->options().members;
   options.boards.resize(static_cast<std::size_t>(size()));
   if (near) {

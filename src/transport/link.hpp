@@ -1,7 +1,8 @@
 // transport/link.hpp - the way from this rank to one other rank.
 //
 // A link carries the messages of a channel in order: what was sent first arrives first. It is shared
-// by all groups that contain both ranks; a small message of one may pass large ones of another.
+// by all groups that contain both ranks; messages of a more urgent one pass those of others, and of one
+// as urgent a small message may pass large ones.
 // Memory links (inproc, shm) hand the receiver a view of the sender's memory instead of moving
 // bytes; message links (tcp) move them.
 //
@@ -20,6 +21,7 @@
 #include "transport/doorbell.hpp"
 #include "transport/message.hpp"
 #include "tutti/status.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::transport {
 
@@ -86,6 +88,9 @@ class Link {
   // Whether the view's owner has taken it back (forget): ask AFTER reading, before believing what
   // was read. The view must be released all the same. Message links own their views: never.
   virtual bool revoked(std::uint64_t) const { return false; }
+
+  // How urgent a channel's messages are from now on; normal, unless something else was said. Any thread.
+  virtual void set_urgency(std::uint32_t /*channel*/, Urgency) {}
 
   // Delivers what has come, within reason. True if anything happened.
   virtual bool poll(MessageSink& sink) = 0;

@@ -40,6 +40,14 @@ constexpr bool is_control(MessageKind kind) {
   return !may_be_split(kind) && kind != MessageKind::eager;
 }
 
+// What of a lane's slots, blocks or loans messages of such a channel may occupy: each level of urgency leaves
+// an eighth to those above it, so that they always find some.
+std::size_t share_of(std::size_t all, Urgency urgency) {
+  const auto levels = static_cast<std::size_t>(Urgency::urgent) - static_cast<std::size_t>(urgency);
+  const std::size_t left = levels * std::max<std::size_t>(1, all / 8);
+  return all > left ? all - left : 1;
+}
+
 // One poll takes at most this much, so that no peer starves the others.
 constexpr int kTakeAtOnce = 32;
 constexpr std::size_t kAcksPerBell = kInlineBytes / sizeof(std::uint64_t);
@@ -69,14 +77,16 @@ Sent MemoryLink::send(const Header& given, const void* payload, std::size_t byte
   header.flags &= static_cast<std::uint8_t>(~kHold);  // nothing is held back here
   if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
   std::lock_guard lock(lock_);
+  const Urgency urgency = urgencies_.differ() ? urgencies_.of(header.channel) : Urgency::urgent;
   // What was queued goes first: messages stay in order.
-  const bool clear = drain() && has_room();
+  const bool clear = drain() && has_room(share_of(kSlots, urgency));
   if (clear && bytes <= kInlineBytes) {
     publish(header, payload, bytes, bytes);
     return {true, false, bytes};
   }
   if (clear)
-    if (const Sent sent = send_large(header, payload, bytes, token); sent.accepted) return sent;
+    if (const Sent sent = send_large(header, payload, bytes, token, urgency); sent.accepted)
+      return sent;
   if (!is_control(header.kind)) return {};
   TUTTI_CHECK(bytes <= kMaxControlBytes);
   queue_.push_back({header, std::string(static_cast<const char*>(payload), bytes)});
@@ -85,14 +95,15 @@ Sent MemoryLink::send(const Header& given, const void* payload, std::size_t byte
 }
 
 Sent MemoryLink::send_large(const Header& header, const void* payload, std::size_t bytes,
-                            std::uint64_t token) {
+                            std::uint64_t token, Urgency urgency) {
   if (may_be_split(header.kind)) {
     const MemoryRef where = share(payload, bytes);
-    if (where.region != 0 && !free_loans_.empty()) return send_lent(header, where, bytes, token);
+    const bool may_lend = kLoans - free_loans_.size() < share_of(kLoans, urgency);
+    if (where.region != 0 && may_lend) return send_lent(header, where, bytes, token);
     bytes = std::min<std::size_t>(bytes, ends_.mine->shape().large_bytes);
   }
   TUTTI_CHECK(bytes <= ends_.mine->shape().large_bytes);
-  if (!send_copied(header, payload, bytes)) return {};
+  if (!send_copied(header, payload, bytes, urgency)) return {};
   return {true, false, bytes};
 }
 
@@ -107,8 +118,9 @@ Sent MemoryLink::send_lent(const Header& header, const MemoryRef& where, std::si
   return {true, true, bytes};
 }
 
-bool MemoryLink::send_copied(const Header& header, const void* payload, std::size_t bytes) {
-  const int block = take_block(bytes);
+bool MemoryLink::send_copied(const Header& header, const void* payload, std::size_t bytes,
+                             Urgency urgency) {
+  const int block = take_block(bytes, urgency);
   if (block < 0) return false;
   const auto index = static_cast<std::size_t>(block);
   const std::uint64_t lease = make_lease(kLoans + index, 0);
@@ -120,24 +132,37 @@ bool MemoryLink::send_copied(const Header& header, const void* payload, std::siz
 }
 
 // The first free block that is large enough; -1: none. Small ones come first.
-int MemoryLink::take_block(std::size_t bytes) {
-  for (std::size_t i = bytes <= kSmallBytes ? 0 : kSmallBlocks; i < block_leases_.size(); ++i)
-    if (block_leases_[i] == 0) return static_cast<int>(i);
-  return -1;
+int MemoryLink::take_block(std::size_t bytes, Urgency urgency) {
+  const auto find = [&](std::size_t first, std::size_t last) {
+    int found = -1;
+    std::size_t used = 0;
+    for (std::size_t i = first; i < last; ++i)
+      if (block_leases_[i] != 0)
+        ++used;
+      else if (found < 0)
+        found = static_cast<int>(i);
+    return used < share_of(last - first, urgency) ? found : -1;
+  };
+  const int small = bytes <= kSmallBytes ? find(0, kSmallBlocks) : -1;
+  return small >= 0 ? small : find(kSmallBlocks, block_leases_.size());
 }
 
-bool MemoryLink::has_room() {
-  if (tail_ - consumed_seen_ == kSlots) {
+// Whether fewer than `most` slots are in use.
+bool MemoryLink::has_room(std::size_t most) {
+  if (tail_ - consumed_seen_ >= most) {
     look_at_consumed();
-    if (tail_ - consumed_seen_ == kSlots) {
+    if (tail_ - consumed_seen_ >= most) {
       // Ask to be woken, then look again: the peer looks after it has taken something.
       out_.wants_room.exchange(1, std::memory_order_seq_cst);
       asked_for_room_.store(true, std::memory_order_relaxed);
+      asked_for_ = std::max(asked_for_, most);
       look_at_consumed();
-      if (tail_ - consumed_seen_ == kSlots) return false;
+      if (tail_ - consumed_seen_ >= most) return false;
     }
   }
-  if (asked_for_room_.load(std::memory_order_relaxed)) {
+  // Whoever asked may have asked for more.
+  if (asked_for_room_.load(std::memory_order_relaxed) && tail_ - consumed_seen_ < asked_for_) {
+    asked_for_ = 0;
     asked_for_room_.store(false, std::memory_order_relaxed);
     out_.wants_room.store(0, std::memory_order_relaxed);
   }
@@ -156,17 +181,17 @@ void MemoryLink::look_at_consumed() {
 bool MemoryLink::drain() {
   if (!backlog_.load(std::memory_order_relaxed)) return true;
   while (!acks_.empty()) {
-    if (!has_room()) return false;
+    if (!has_room(kSlots)) return false;
     const std::size_t count = std::min(acks_.size(), kAcksPerBell);
     send_bell(kLoansDone, acks_.data() + acks_.size() - count, count * sizeof(std::uint64_t));
     acks_.resize(acks_.size() - count);
   }
   for (; !queue_.empty(); queue_.pop_front()) {
-    if (!has_room()) return false;
+    if (!has_room(kSlots)) return false;
     const auto& [header, payload] = queue_.front();
     if (payload.size() <= kInlineBytes)
       publish(header, payload.data(), payload.size(), payload.size());
-    else if (!send_copied(header, payload.data(), payload.size()))
+    else if (!send_copied(header, payload.data(), payload.size(), Urgency::urgent))
       return false;
   }
   backlog_.store(false, std::memory_order_relaxed);
@@ -286,7 +311,12 @@ bool MemoryLink::end(MessageSink& sink, const Status& why) {
 
 bool MemoryLink::found_room() {
   std::lock_guard lock(lock_);
-  return has_room();
+  return asked_for_ > 0 && has_room(asked_for_);
+}
+
+void MemoryLink::set_urgency(std::uint32_t channel, Urgency urgency) {
+  std::lock_guard lock(lock_);
+  urgencies_.set(channel, urgency);
 }
 
 bool MemoryLink::take(MessageSink& sink) {

@@ -9,7 +9,8 @@
 // Up to kInlineBytes ride in the slot. Larger payloads that the peer can reach (same process, or
 // inside symmetric memory that it has mapped) are lent where they are; others are copied into a
 // block of the arena, as much as fits. A receiver that holds most of the blocks copies what comes
-// next out of the arena at once: no group can keep another's messages from passing.
+// next out of the arena at once: no group can keep another's messages from passing. Where channels differ
+// in urgency, those that give way leave some slots and blocks to the others.
 //
 // Thread-safety  as Link. The send lock covers everything that is written into the own lane but
 //                `consumed`, which belongs to poll.
@@ -28,6 +29,7 @@
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
 #include "transport/regions.hpp"
+#include "transport/urgencies.hpp"
 #include "transport/window.hpp"
 
 namespace tutti::transport {
@@ -65,6 +67,7 @@ class MemoryLink final : public Link {
   std::size_t eager_bytes() const override { return kSmallBytes; }
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override;
+  void set_urgency(std::uint32_t channel, Urgency urgency) override;
   void release(std::uint64_t lease) override;
   bool revoked(std::uint64_t lease) const override;
   bool poll(MessageSink& sink) override;
@@ -103,7 +106,7 @@ class MemoryLink final : public Link {
     std::string payload;
   };
 
-  bool has_room();
+  bool has_room(std::size_t most);
   void look_at_consumed();
   bool drain();
   void publish(Header header, const void* inlined, std::size_t bytes, std::size_t payload_bytes);
@@ -111,12 +114,12 @@ class MemoryLink final : public Link {
   void knock(bool urgent);
   void send_bell(std::uint32_t what, const void* payload, std::size_t bytes);
 
-  Sent send_large(const Header& header, const void* payload, std::size_t bytes,
-                  std::uint64_t token);
+  Sent send_large(const Header& header, const void* payload, std::size_t bytes, std::uint64_t token,
+                  Urgency urgency);
   Sent send_lent(const Header& header, const MemoryRef& where, std::size_t bytes,
                  std::uint64_t token);
-  bool send_copied(const Header& header, const void* payload, std::size_t bytes);
-  int take_block(std::size_t bytes);
+  bool send_copied(const Header& header, const void* payload, std::size_t bytes, Urgency urgency);
+  int take_block(std::size_t bytes, Urgency urgency);
 
   bool take(MessageSink& sink);
   void deliver(MessageSink& sink, const Slot& slot);
@@ -151,6 +154,8 @@ class MemoryLink final : public Link {
   std::vector<std::uint64_t> block_leases_;  // 0: free
   std::vector<std::uint64_t> acks_;
   std::deque<Queued> queue_;
+  Urgencies urgencies_;
+  std::size_t asked_for_ = 0;  // slots of which some have to be free for whoever was refused
 
   std::atomic<bool> backlog_{false};  // acks_ or queue_ hold something: poll looks without the lock
   std::atomic<bool> asked_for_room_{false};  // a send was refused, or waits in queue_

@@ -16,6 +16,7 @@ class Oracle {
     broken_.insert(broken_.end(), outcome_.left_too_soon.begin(), outcome_.left_too_soon.end());
     if (outcome_.woke_in_vain)
       broken_.push_back("a rank wants to wake for a deadline that is over");
+    if (outcome_.left_open) broken_.push_back("a rank gives way to groups that have ended");
     if (!outcome_.hung) judge_ends();
     return std::move(broken_);
   }

@@ -55,8 +55,10 @@ Simulation::Simulation(std::uint64_t seed, Fault fault, Links links)
     odd_step_ = script_.size() - 1 - random_() % 2;
   strike_after_ = random_() % script_.size();
   strike_rounds_ = random_() % 4;
-  // Drawn apart: a seed means what it meant before steps could wait.
-  if (std::mt19937_64 apart(~seed); may_wait_for_others(fault)) add_dependencies(apart, script_);
+  // Drawn apart: a seed means what it meant before steps could wait and groups were urgent.
+  std::mt19937_64 apart(~seed);
+  if (may_wait_for_others(fault)) add_dependencies(apart, script_);
+  for (Urgency& urgency : urgencies_) urgency = static_cast<Urgency>(apart() % 3);
   make_ranks();
 }
 
@@ -94,6 +96,7 @@ void Simulation::make_ranks() {
       channel.id = id;
       channel.name = fmt::format("group{}", id);
       channel.rank = rank;
+      channel.urgency = urgencies_[id - 1];
       channel.members.resize(static_cast<std::size_t>(ranks_));
       std::iota(channel.members.begin(), channel.members.end(), 0);
       channel.host_of.assign(static_cast<std::size_t>(ranks_), 0);
@@ -386,6 +389,7 @@ Outcome Simulation::judge(bool hung) {
       group->end({Code::aborted, "the simulation is over"});
       rank.engine->close_channel(*group);
     }
+  for (const Rank& rank : world_) outcome.left_open |= rank.engine->has_more_urgent(Urgency::bulk);
   return outcome;
 }
 

@@ -5,6 +5,7 @@
 // before that, the run hangs, which is what must never be.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <random>
 #include <string>
@@ -66,6 +67,7 @@ struct Outcome {
   std::size_t started_by_victim = 0;       // steps, when it did
   std::vector<std::string> left_too_soon;  // ends of collectives that not all had come to, in words
   bool woke_in_vain = false;               // a rank wanted to wake for a deadline that was over
+  bool left_open = false;                  // groups were still given way to after their end
   std::vector<Step> script;
   std::vector<std::vector<Status>> statuses;  // per rank, per step
   std::vector<std::vector<bool>> right;
@@ -123,6 +125,7 @@ class Simulation {
   std::vector<std::string> left_too_soon_;
   bool woke_in_vain_ = false;
   std::vector<Step> script_;
+  std::array<Urgency, 2> urgencies_{};  // of the two groups
   std::unique_ptr<transport::VirtualNetwork> network_;
   std::unique_ptr<Delay> delay_;
   std::vector<std::unique_ptr<LateMemory>> host_memory_;  // of each group

@@ -291,6 +291,30 @@ TEST_P(HandOverGpu, nothing_is_sent_before_the_callers_stream_has_come_to_it) {
   });
 }
 
+// The trainer's stream, and its host behind it, wait for receivers that come only with the next version.
+TEST_P(HandOverGpu, versions_come_while_a_collective_of_the_trainer_waits_for_their_receivers) {
+  in_world([](Context& here) {
+    constexpr std::size_t kCount = 20'000;
+    Gpu gpu;
+    GpuWeights weights(gpu, kCount);
+    const cuda::Memory memory = gpu.allocate(kCount * sizeof(float));
+    const Buffer values{memory.data(), kCount, Dtype::f32, Device::cuda};
+    auto sender = here.rank == kGpuTrainer ? gpu_sender(here) : nullptr;
+    auto receiver = here.rank == kGpuTrainer ? nullptr : gpu_receiver(here);
+    for (std::uint64_t version = 1; version <= 15; ++version) {
+      if (sender)
+        expect_fine(sender->send(version, weights.filled(version), {.stream = gpu.stream()}));
+      else
+        expect_fine(receiver->wait_for(version, 30s, gpu.stream()));
+      Work work = here.group->broadcast_async(values, kGpuTrainer, {.stream = gpu.stream()});
+      expect_fine(work.wait_on(gpu.stream()));
+      gpu.synchronize();
+      if (receiver) expect_whole_on(gpu, *receiver, Device::cuda, kCount);
+    }
+    meet(here);
+  });
+}
+
 TEST_P(HandOverGpu, a_version_that_a_stream_still_reads_is_not_written) {
   in_world([](Context& here) {
     Gpu gpu;

@@ -49,7 +49,7 @@ Status too_little(int local, std::string_view what) {
 RoomNeeds RoomNeeds::of(int local, int size, const Config& config, bool logs) {
   const auto beside = static_cast<std::uint64_t>(local);
   const auto elsewhere = static_cast<std::uint64_t>(size - local);
-  const auto streams = static_cast<std::uint64_t>(config.streams);
+  const auto streams = static_cast<std::uint64_t>(config.streams + (config.tcp_express ? 1 : 0));
   const bool shares = may_share_memory(config);
   RoomNeeds needs;
   needs.launcher_descriptors = (logs ? 6 : 4) * beside + kFewDescriptors;

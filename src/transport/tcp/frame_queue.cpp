@@ -23,58 +23,72 @@ ssize_t FrameQueue::write_one(ByteStreamRef stream, const WireHeader* header, co
   return stream.send(parts, count);
 }
 
-void FrameQueue::push_copy(const WireHeader& wire, const void* payload, std::size_t written) {
+void FrameQueue::push_copy(const WireHeader& wire, const void* payload, std::size_t written,
+                           Urgency urgency) {
   Frame frame;
   frame.wire = wire;
   frame.payload_bytes = wire.header.bytes;
   frame.copy.assign(static_cast<const char*>(payload), wire.header.bytes);
+  frame.urgency = urgency;
   push(std::move(frame), written);
 }
 
 void FrameQueue::push_lent(const WireHeader& wire, const void* payload, std::size_t written,
-                           std::uint64_t token) {
+                           std::uint64_t token, Urgency urgency) {
   Frame frame;
   frame.wire = wire;
   frame.payload_bytes = wire.header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
-  frame.lent = frame.large = frame.in_turn = true;
+  frame.lent = frame.large = true;
+  frame.urgency = urgency;
   push(std::move(frame), written);
 }
 
-void FrameQueue::push_header(const WireHeader& wire, std::size_t written) {
+FrameQueue::Frame FrameQueue::half_of(const WireHeader& wire, Urgency urgency) {
   Frame frame;
   frame.wire = wire;
-  frame.in_turn = true;  // payloads on the other socket follow the order of their headers
-  push(std::move(frame), written);
+  frame.in_turn = true;
+  frame.urgency = urgency;
+  return frame;
+}
+
+void FrameQueue::push_header(const WireHeader& wire, std::size_t written, Urgency urgency) {
+  push(half_of(wire, urgency), written);
 }
 
 void FrameQueue::push_payload(const WireHeader& wire, const void* payload, std::size_t written,
-                              std::uint64_t token) {
-  Frame frame;
-  frame.wire = wire;
+                              std::uint64_t token, Urgency urgency) {
+  Frame frame = half_of(wire, urgency);
   frame.header_bytes = 0;
   frame.payload_bytes = wire.header.bytes;
   frame.payload = static_cast<const std::byte*>(payload);
   frame.token = token;
-  frame.lent = frame.large = frame.in_turn = true;
+  frame.lent = frame.large = true;
   push(std::move(frame), written);
 }
 
 void FrameQueue::push(Frame frame, std::size_t written) {
   if (frames_.empty()) written_ = written;
-  bytes_ += frame.size() - written;
-  const std::size_t place = frame.in_turn ? frames_.size() : place_for_small(frame.channel());
+  bytes_[static_cast<std::size_t>(frame.urgency)] += frame.size() - written;
+  const std::size_t place = frame.in_turn ? frames_.size() : place_for(frame);
   frames_.insert(frames_.begin() + static_cast<std::ptrdiff_t>(place), std::move(frame));
 }
 
-// Before the first large frame behind everything of the same channel, and behind what is partly out.
-std::size_t FrameQueue::place_for_small(std::uint32_t channel) const {
+// Before the first frame that gives way, behind everything of the same channel and what is partly out.
+std::size_t FrameQueue::place_for(const Frame& frame) const {
   const std::size_t started = (written_ > 0 || is_held_up_) && !frames_.empty() ? 1 : 0;
   std::size_t place = frames_.size();
-  while (place > started && frames_[place - 1].channel() != channel) --place;
-  while (place < frames_.size() && !frames_[place].large) ++place;
+  while (place > started && frames_[place - 1].channel() != frame.channel()) --place;
+  while (place < frames_.size() && !frames_[place].gives_way_to(frame)) ++place;
   return place;
+}
+
+std::size_t FrameQueue::bytes_before(Urgency urgency) const {
+  std::size_t bytes = 0;
+  for (auto each = static_cast<std::size_t>(urgency); each < bytes_.size(); ++each)
+    bytes += bytes_[each];
+  return bytes;
 }
 
 FrameQueue::Written FrameQueue::write(ByteStreamRef stream, std::vector<Completion>& completed) {
@@ -101,11 +115,14 @@ FrameQueue::Written FrameQueue::write(ByteStreamRef stream, std::vector<Completi
 }
 
 void FrameQueue::advance(std::size_t written, std::vector<Completion>& completed) {
-  bytes_ -= written;
-  written_ += written;
-  while (!frames_.empty() && written_ >= frames_.front().size()) {
+  while (written > 0) {
     const Frame& frame = frames_.front();
-    written_ -= frame.size();
+    const std::size_t of_frame = std::min(written, frame.size() - written_);
+    bytes_[static_cast<std::size_t>(frame.urgency)] -= of_frame;
+    written -= of_frame;
+    written_ += of_frame;
+    if (written_ < frame.size()) return;
+    written_ = 0;
     if (frame.lent) completed.push_back({frame.channel(), frame.token});
     frames_.pop_front();
   }
@@ -121,7 +138,8 @@ void FrameQueue::forget(std::uint32_t channel) {
 
 void FrameQueue::clear() {
   frames_.clear();
-  written_ = bytes_ = 0;
+  written_ = 0;
+  bytes_ = {};
   is_held_up_ = false;
 }
 

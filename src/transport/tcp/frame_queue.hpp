@@ -4,8 +4,9 @@
 // With several connections to a peer a frame may be cut in two: its header leaves on the first one,
 // its payload on another.
 //
-// Small frames go ahead of the large ones of other channels: what a group says in a few bytes does
-// not wait for another group's megabytes. Within a channel the order is that of the pushes.
+// Frames of more urgent channels go ahead of others, and of channels that are as urgent small frames go
+// ahead of large ones: what a group says in a few bytes does not wait for another group's megabytes.
+// Within a channel the order is that of the pushes.
 //
 //   [large A, half out] [small B] [large A] [large A] [small A]     <- small B was pushed last
 //
@@ -14,6 +15,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,6 +24,7 @@
 
 #include "core/byte_stream.hpp"
 #include "transport/tcp/wire_header.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::transport {
 
@@ -36,20 +39,25 @@ class FrameQueue {
   enum class Written : std::uint8_t { all, some, failed };  // failed: errno says why
 
   bool empty() const { return frames_.empty(); }
-  std::size_t bytes() const { return bytes_; }
+  std::size_t bytes() const { return bytes_[0] + bytes_[1] + bytes_[2]; }
+  // Of frames that do not give way to those of `urgency`.
+  std::size_t bytes_before(Urgency urgency) const;
 
   // Writes one frame directly, or one of its halves (the other null); gives how many bytes went, or
   // -1 with errno.
   static ssize_t write_one(ByteStreamRef stream, const WireHeader* header, const void* payload,
                            std::size_t bytes);
   // Queues a frame of which `written` bytes are out already.
-  void push_copy(const WireHeader& header, const void* payload, std::size_t written);
+  void push_copy(const WireHeader& header, const void* payload, std::size_t written,
+                 Urgency urgency = Urgency::normal);
   void push_lent(const WireHeader& header, const void* payload, std::size_t written,
-                 std::uint64_t token);
-  // The halves of a frame, each for the queue of its own socket.
-  void push_header(const WireHeader& header, std::size_t written);
+                 std::uint64_t token, Urgency urgency = Urgency::normal);
+  // The halves of a frame, each for the queue of its own socket. Neither passes anybody: payloads on one
+  // socket follow the order of their headers on the other.
+  void push_header(const WireHeader& header, std::size_t written,
+                   Urgency urgency = Urgency::normal);
   void push_payload(const WireHeader& header, const void* payload, std::size_t written,
-                    std::uint64_t token);
+                    std::uint64_t token, Urgency urgency = Urgency::normal);
   // Writes as much as the socket takes, several frames a call.
   Written write(ByteStreamRef stream, std::vector<Completion>& completed);
   // Copies what is still lent for the channel; its tokens are dropped.
@@ -63,8 +71,9 @@ class FrameQueue {
     std::string copy;                    // when not
     std::uint64_t token = 0;
     bool lent = false;
-    bool large = false;                             // small ones of other channels may pass it
-    bool in_turn = false;                           // it passes nobody
+    bool large = false;    // small ones of other channels may pass it
+    bool in_turn = false;  // it passes nobody
+    Urgency urgency = Urgency::normal;
     std::size_t header_bytes = sizeof(WireHeader);  // 0: only the payload leaves here
     std::size_t payload_bytes = 0;
     std::uint32_t channel() const { return wire.header.channel; }
@@ -72,9 +81,13 @@ class FrameQueue {
     const std::byte* data() const {
       return lent ? payload : reinterpret_cast<const std::byte*>(copy.data());
     }
+    bool gives_way_to(const Frame& other) const {
+      return urgency < other.urgency || (urgency == other.urgency && large && !other.large);
+    }
   };
+  static Frame half_of(const WireHeader& header, Urgency urgency);
   void push(Frame frame, std::size_t written);
-  std::size_t place_for_small(std::uint32_t channel) const;
+  std::size_t place_for(const Frame& frame) const;
   void advance(std::size_t written, std::vector<Completion>& completed);
 
   std::deque<Frame> frames_;
@@ -82,7 +95,7 @@ class FrameQueue {
   // The stream took no more the last time. Under TLS it may hold the first byte of the first frame,
   // encrypted, of which nothing counts as written yet.
   bool is_held_up_ = false;
-  std::size_t bytes_ = 0;  // not written yet, headers and all
+  std::array<std::size_t, 3> bytes_{};  // not written yet, headers and all; by urgency
 };
 
 }  // namespace tutti::transport

@@ -216,13 +216,22 @@ void FrameReader::deliver(const Landing& landing, MessageSink& sink) {
   sink.on_message(peer_, landing.header, {landing.target, landing.lease, landing.lease == 0});
 }
 
+// Those that are here, and behind nothing of their channel that is not.
 void FrameReader::deliver_waiting(MessageSink& sink) {
-  for (; !waiting_.empty() && waiting_.front().here; waiting_.pop_front()) {
-    const Waiting& first = waiting_.front();
-    if (first.small)
-      sink.on_message(peer_, first.landing.header, {first.inline_bytes.data(), 0, false});
+  std::vector<std::uint32_t> held_up;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const std::uint32_t channel = at->landing.header.channel;
+    const bool is_behind = std::find(held_up.begin(), held_up.end(), channel) != held_up.end();
+    if (!at->here || is_behind) {
+      if (!is_behind) held_up.push_back(channel);
+      ++at;
+      continue;
+    }
+    if (at->small)
+      sink.on_message(peer_, at->landing.header, {at->inline_bytes.data(), 0, false});
     else
-      deliver(first.landing, sink);
+      deliver(at->landing, sink);
+    at = waiting_.erase(at);
   }
 }
 

@@ -6,8 +6,8 @@
 //   stream 0   [header|payload] [header ┄┄] [header|payload] …   the order of messages is its order
 //   stream 1                      [payload]                      a header's `spare` says: there
 //
-// With several streams, frames behind a payload of their channel that is still under way wait for it;
-// their number is bounded, then stream 0 rests.
+// With several streams, frames behind a payload of their channel that is still under way wait for it, and
+// no others do; their number is bounded, then stream 0 rests.
 //
 // Thread-safety  one thread at a time: whoever polls.
 #pragma once
@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -110,7 +111,7 @@ class FrameReader {
   Header& header_ = wire_.header;
   Landing current_;
 
-  std::deque<Waiting> waiting_;               // in order; an element stays where it is
+  std::list<Waiting> waiting_;                // in order; an element stays where it is
   std::vector<std::deque<Waiting*>> asides_;  // per stream: payloads in the order they come
 };
 

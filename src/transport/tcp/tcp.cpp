@@ -13,6 +13,7 @@
 namespace tutti::transport {
 namespace {
 
+constexpr std::string_view kExpress = " express";
 constexpr std::string_view kPlain = " plain";
 
 class Tcp final : public Transport {
@@ -20,16 +21,16 @@ class Tcp final : public Transport {
   std::string_view name() const override { return "tcp"; }
   Door door() const override { return Door::network; }
   bool keeps_connections() const override { return true; }
-  // The note is how many connections this rank wants with each peer, and "plain" if it can do without
-  // checksums.
+  // The note is how many connections this rank wants with each peer, whether one more for what is urgent,
+  // and "plain" if it can do without checksums.
   Result<std::string> viable(const Config& config) const override {
-    return fmt::format("{}{}", std::clamp(config.streams, 1, kMaxStreams),
-                       config.tcp_checksum ? "" : kPlain);
+    return fmt::format("{}{}{}", std::clamp(config.streams, 1, kMaxStreams),
+                       config.tcp_express ? kExpress : "", config.tcp_checksum ? "" : kPlain);
   }
   bool can_link(const Address&, const Address&) const override { return true; }
-  // As many as both want.
+  // As many as both want; the express is the last.
   int connections(const Address& a, const Address& b) const override {
-    return std::min(streams_of(a), streams_of(b));
+    return std::min(streams_of(a), streams_of(b)) + (have_express(a, b) ? 1 : 0);
   }
 
   Status link(LinkedEndpoint& endpoint, const Party& party, int peer,
@@ -49,13 +50,18 @@ class Tcp final : public Transport {
         peer, std::make_unique<TcpLink>(party.rank, peer, std::move(sockets),
                                         party.config.segment_bytes, party.of(peer).whereabouts(),
                                         !is_plain(party.self()) || !is_plain(party.of(peer)),
-                                        party.config.dead_after));
+                                        party.config.dead_after, steady_clock(),
+                                        have_express(party.self(), party.of(peer))));
   }
 
  private:
   int streams_of(const Address& address) const {
     const auto wanted = parse_integer(first_word(*address.note_of(name())));
     return static_cast<int>(std::clamp<std::int64_t>(wanted.ok() ? *wanted : 1, 1, kMaxStreams));
+  }
+  bool have_express(const Address& a, const Address& b) const {
+    return a.note_of(name())->find(kExpress) != std::string::npos &&
+           b.note_of(name())->find(kExpress) != std::string::npos;
   }
   // A link goes without checksums only if both sides do.
   bool is_plain(const Address& address) const { return address.note_of(name())->ends_with(kPlain); }

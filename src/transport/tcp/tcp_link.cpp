@@ -29,6 +29,7 @@ constexpr std::size_t kLeastFrame = 64 * 1024;
 // much in 2 ms; once a buffer was set the kernel does not choose any more.
 constexpr std::size_t kLeastSendBuffer = 256 * 1024;
 constexpr std::size_t kMostSendBuffer = 416 * 1024;
+constexpr std::size_t kExpressUnsent = 64 * 1024;
 // So many windows of Pace in a row make a connection a slow one: a core that was busy does not.
 constexpr int kSlowWindows = 5;
 // A longer way needs more bytes under way than that.
@@ -39,7 +40,8 @@ constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
 }  // namespace
 
 TcpLink::TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_t segment_bytes,
-                 std::string whereabouts, bool checked, Nanoseconds dead_after, const Clock& clock)
+                 std::string whereabouts, bool checked, Nanoseconds dead_after, const Clock& clock,
+                 bool has_express)
     : clock_(clock),
       self_(self),
       peer_(peer),
@@ -49,13 +51,17 @@ TcpLink::TcpLink(int self, int peer, std::vector<ByteStream> sockets, std::size_
           std::clamp<std::size_t>(2 * segment_bytes / 64 * 64, kCopyBytes, kMaxFrameBytes)),
       frame_now_(frame_bytes_),
       whereabouts_(std::move(whereabouts)),
-      reader_(peer, pool_, sockets.size(), checked) {
-  TUTTI_CHECK(!sockets.empty() && sockets.size() <= std::size_t{kMaxStreams});
+      reader_(peer, pool_, sockets.size() - (has_express ? 1 : 0), checked),
+      express_(peer, pool_, 1, checked),
+      plain_streams_(sockets.size() - (has_express ? 1 : 0)) {
+  TUTTI_CHECK(plain_streams_ >= 1 && plain_streams_ <= std::size_t{kMaxStreams});
   for (ByteStream& socket : sockets) {
     leave_silence_to_us(socket.get(), dead_after);
     streams_.emplace_back(std::move(socket));
   }
-  if (checked_ && streams_.size() == 1) tell_end();
+  // What has not left is to lie in the queue, where the other connections see it (gives_way).
+  if (has_express) bound_unsent(streams_.back().socket.get(), kExpressUnsent);
+  if (checked_ && plain_streams_ == 1) tell_end();
 }
 
 TcpLink::~TcpLink() {
@@ -96,38 +102,49 @@ Sent TcpLink::send(const Header& given, const void* payload, std::size_t bytes,
   header.spare = 0;
   const bool hold = (header.flags & kHold) != 0;
   header.flags &= static_cast<std::uint8_t>(~kHold);
-  const bool lend = splits && bytes > kCopyBytes;
+  Outgoing out{payload, token, splits && bytes > kCopyBytes};
 
   std::lock_guard lock(lock_);
-  if (!control && queued_bytes() >= kQueueBytes) return {};
-  if (hold && !lend) {
-    FrameQueue& queue = streams_.front().queue;
-    if (queue.empty()) held_.store(true, std::memory_order_release);
-    queue.push_copy(seal(header, payload), payload, 0);
+  out.urgency = urgencies_.of(header.channel);
+  // What gives way to it does not keep it from the queue.
+  if (!control && queued_bytes(out.urgency) >= kQueueBytes) return {};
+  Stream& whole = stream_for(out.urgency);
+  if (hold && !out.lend) {
+    if (whole.queue.empty()) held_.store(true, std::memory_order_release);
+    whole.queue.push_copy(seal(header, payload, &whole != &streams_.front()), payload, 0,
+                          out.urgency);
     return {true, false, bytes};
   }
-  const std::size_t stream = lend ? least_busy() : 0;
-  return stream == 0 ? send_whole(header, payload, token, lend)
-                     : send_apart(header, payload, token, stream);
+  // In two halves it would pass nobody.
+  const bool may_split = out.lend && out.urgency != Urgency::urgent;
+  const std::size_t stream = may_split ? least_busy() : 0;
+  return stream == 0 ? send_whole(whole, header, out) : send_apart(header, out, stream);
 }
 
-std::size_t TcpLink::queued_bytes() const {
+void TcpLink::set_urgency(std::uint32_t channel, Urgency urgency) {
+  std::lock_guard lock(lock_);
+  urgencies_.set(channel, urgency);
+  has_urgent_.store(urgencies_.any(Urgency::urgent), std::memory_order_relaxed);
+}
+
+std::size_t TcpLink::queued_bytes(Urgency least) const {
   std::size_t bytes = 0;
-  for (const Stream& stream : streams_) bytes += stream.queue.bytes();
+  for (const Stream& stream : streams_) bytes += stream.queue.bytes_before(least);
   return bytes;
 }
 
 // Ties go to the last, so that the first is free for what is small.
 std::size_t TcpLink::least_busy() const {
   std::size_t best = 0;
-  for (std::size_t i = 1; i < streams_.size(); ++i)
+  for (std::size_t i = 1; i < plain_streams_; ++i)
     if (streams_[i].queue.bytes() <= streams_[best].queue.bytes()) best = i;
   return best;
 }
 
-WireHeader TcpLink::seal(const Header& header, const void* payload) const {
+WireHeader TcpLink::seal(const Header& header, const void* payload, bool on_express) const {
   if (!checked_) return WireHeader(header);
-  return WireHeader::sealed(header, payload, !direct_.load(std::memory_order_relaxed));
+  return WireHeader::sealed(header, payload,
+                            on_express || !direct_.load(std::memory_order_relaxed));
 }
 
 // Nothing on the way within one kernel damages data, and there a checksum costs a fifth of the throughput.
@@ -160,51 +177,60 @@ bool TcpLink::try_write(Stream& stream, const WireHeader* header, const void* pa
   return true;
 }
 
-Sent TcpLink::send_whole(const Header& header, const void* payload, std::uint64_t token,
-                         bool lend) {
-  Stream& stream = streams_.front();
+Sent TcpLink::send_whole(Stream& stream, const Header& header, const Outgoing& out) {
   const std::size_t bytes = header.bytes;
-  const WireHeader wire = seal(header, payload);
+  const WireHeader wire = seal(header, out.payload, &stream != &streams_.front());
   std::size_t written = 0;
-  if (stream.queue.empty()) {
-    if (!try_write(stream, &wire, payload, bytes, written)) return {true, false, bytes};
+  if (stream.queue.empty() && !gives_way(stream)) {
+    if (!try_write(stream, &wire, out.payload, bytes, written)) return {true, false, bytes};
     if (written == sizeof wire + bytes) return {true, false, bytes};
   }
-  if (lend)
-    stream.queue.push_lent(wire, payload, written, token);
+  if (out.lend)
+    stream.queue.push_lent(wire, out.payload, written, out.token, out.urgency);
   else
-    stream.queue.push_copy(wire, payload, written);
+    stream.queue.push_copy(wire, out.payload, written, out.urgency);
   // Nothing waits for the socket: what was held goes now, in the same call.
-  if (held_.exchange(false)) write_queue(stream);
+  if (held_.exchange(false)) write_all();
   note_backlog();
-  return {true, lend, bytes};
+  return {true, out.lend, bytes};
 }
 
 // The header on the first stream, the payload on another.
-Sent TcpLink::send_apart(Header header, const void* payload, std::uint64_t token,
-                         std::size_t index) {
+Sent TcpLink::send_apart(Header header, const Outgoing& out, std::size_t index) {
   Stream& first = streams_.front();
   Stream& aside = streams_[index];
   const std::size_t bytes = header.bytes;
   header.spare = static_cast<std::uint16_t>(index);
-  const WireHeader wire = seal(header, payload);
+  const WireHeader wire = seal(header, out.payload);
   std::size_t written = 0;
   if (first.queue.empty() && !try_write(first, &wire, nullptr, 0, written))
     return {true, false, bytes};
-  if (written < sizeof wire) first.queue.push_header(wire, written);
-  if (held_.exchange(false)) write_queue(first);
+  if (written < sizeof wire) first.queue.push_header(wire, written, out.urgency);
+  if (held_.exchange(false)) write_all();
   written = 0;
-  if (aside.queue.empty() && !try_write(aside, nullptr, payload, bytes, written))
+  if (aside.queue.empty() && !gives_way(aside) &&
+      !try_write(aside, nullptr, out.payload, bytes, written))
     return {true, false, bytes};
-  if (written < bytes) aside.queue.push_payload(wire, payload, written, token);
+  if (written < bytes) aside.queue.push_payload(wire, out.payload, written, out.token, out.urgency);
   note_backlog();
   return {true, written < bytes, bytes};
+}
+
+// Connections that share a wire share it evenly: what is urgent has it to itself while there is some.
+bool TcpLink::gives_way(const Stream& stream) const {
+  return has_express() && &stream != &streams_.back() && !streams_.back().queue.empty();
+}
+
+// The express first, and the others when it has nothing left.
+void TcpLink::write_all() {
+  for (std::size_t i = streams_.size(); i-- > 0;)
+    if (!streams_[i].queue.empty() && !gives_way(streams_[i])) write_queue(streams_[i]);
 }
 
 void TcpLink::flush_held() {
   if (!held_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(lock_);
-  if (held_.exchange(false)) write_queue(streams_.front());
+  if (held_.exchange(false)) write_all();
   note_backlog();
 }
 
@@ -218,8 +244,8 @@ void TcpLink::write_queue(Stream& stream) {
   write_failed_.store(true, std::memory_order_release);
 }
 
-// What a small message of another group waits for at most: the frame that is half out, and what the
-// kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
+// What a small or urgent message of another group waits for at most: the frame that is half out, and what
+// the kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
 // fast one is through with them in no time, and bounds would only cost it wake-ups.
 void TcpLink::keep_pace(Stream& stream, std::size_t written) {
   if (!stream.pace.note(written, !stream.queue.empty(), clock_.now())) return;
@@ -247,8 +273,7 @@ bool TcpLink::write_queued() {
   const std::size_t before = queued_bytes();
   if (before == 0) return false;
   held_.store(false, std::memory_order_relaxed);
-  for (Stream& stream : streams_)
-    if (!stream.queue.empty()) write_queue(stream);
+  write_all();
   note_backlog();
   return queued_bytes() != before;
 }
@@ -282,7 +307,9 @@ bool TcpLink::ready() const {
 }
 
 void TcpLink::suppose_readable() {
-  for (Stream& stream : streams_) stream.readable = true;
+  const bool all = has_urgent_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < (all ? streams_.size() : plain_streams_); ++i)
+    streams_[i].readable = true;
 }
 
 bool TcpLink::poll(MessageSink& sink) {
@@ -313,7 +340,8 @@ bool TcpLink::complete(MessageSink& sink) {
 bool TcpLink::receive(MessageSink& sink) {
   const bool failed = write_failed_.load(std::memory_order_acquire);
   bool happened = false;
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
+  // The last one first: it is the express, or as good as any.
+  for (std::size_t i = streams_.size(); i-- > 0;) {
     Stream& stream = streams_[i];
     if (down_.load(std::memory_order_relaxed)) return true;
     if ((stream.readable || failed) && !stream.ended) happened |= receive(i, sink);
@@ -324,7 +352,9 @@ bool TcpLink::receive(MessageSink& sink) {
 
 bool TcpLink::receive(std::size_t index, MessageSink& sink) {
   Stream& stream = streams_[index];
-  const FrameReader::End end = reader_.read(index, stream.socket, sink);
+  const bool is_express = index == plain_streams_;
+  FrameReader& reader = is_express ? express_ : reader_;
+  const FrameReader::End end = reader.read(is_express ? 0 : index, stream.socket, sink);
   stream.rests.store(end == FrameReader::End::waiting, std::memory_order_relaxed);
   switch (end) {
     case FrameReader::End::more: return true;
@@ -340,7 +370,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
       go_down(sink, errno == EBADMSG ? Code::corrupt : Code::peer_lost, std::strerror(errno));
       return true;
     case FrameReader::End::corrupt:
-      go_down(sink, Code::corrupt, fmt::format("it sent {}", reader_.flaw()));
+      go_down(sink, Code::corrupt, fmt::format("it sent {}", reader.flaw()));
       return true;
   }
   return true;
@@ -360,7 +390,9 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
     // What lies on another stream before its header has come is of none when no header will come.
     const bool in_vain = i > 0 && stream.rests.load(std::memory_order_relaxed) && no_headers;
     more |= stream.readable && !stream.ended && !in_vain;
-    if (i == 0 || !reader_.expects(i)) continue;
+    // Of the express nobody knows what is still to come until it has ended.
+    if (i == plain_streams_) owed |= !stream.ended;
+    if (i == 0 || i == plain_streams_ || !reader_.expects(i)) continue;
     (stream.ended ? broken : owed) = true;
   }
   if (failed && more && !broken) return false;
@@ -431,6 +463,7 @@ bool TcpLink::is_cut() const { return is_hung_up(streams_.front().socket.get());
 
 void TcpLink::forget(std::uint32_t channel) {
   reader_.forget(channel);
+  express_.forget(channel);
   std::lock_guard lock(lock_);
   for (Stream& stream : streams_) stream.queue.forget(channel);
   std::erase_if(completed_, [channel](const Completion& done) { return done.channel == channel; });

@@ -71,6 +71,7 @@ struct Stream {
   std::shared_ptr<Channel> channel;
   std::shared_ptr<Capture> capture;  // null: none
   Clock clock;
+  int priority = 0;
 };
 
 struct Event {

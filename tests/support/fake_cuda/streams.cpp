@@ -79,8 +79,18 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
     return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(state_mutex());
   const std::shared_ptr<Stream> stream = make_stream(current_device());
+  stream->priority = priority;
   *handle = reinterpret_cast<CUstream>(stream.get());
   streams().made.emplace(*handle, stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) {
+  if (const CUresult result = begin_call_in_context(); result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(state_mutex());
+  const std::shared_ptr<Stream> stream = find_stream(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *priority = stream->priority;
   return CUDA_SUCCESS;
 }
 

@@ -54,8 +54,9 @@ void WireNetwork::make_endpoints(const WireOptions& options) {
     endpoints_.push_back(*LinkedEndpoint::create(std::move(parts)));
   }
   const auto add = [&](int self, int peer, std::vector<ByteStream> streams) {
+    const bool has_express = streams.size() > 1;  // then the last of them is it
     auto link = std::make_unique<TcpLink>(self, peer, std::move(streams), options.segment_bytes,
-                                          "simulated", true, Nanoseconds(0), clock_);
+                                          "simulated", true, Nanoseconds(0), clock_, has_express);
     const Status added =
         endpoints_[static_cast<std::size_t>(self)]->add_message(peer, std::move(link));
     TUTTI_CHECK(added.ok());

@@ -106,6 +106,7 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(Config().streams, 1);
   EXPECT_EQ(with("TUTTI_TCP_CONGESTION", "reno")->tcp_congestion, "reno");
   EXPECT_FALSE(with("TUTTI_TCP_CHECKSUM", "0")->tcp_checksum);
+  EXPECT_FALSE(with("TUTTI_TCP_EXPRESS", "0")->tcp_express);
   EXPECT_FALSE(with("TUTTI_PROGRESS_THREAD", "off")->progress_thread);
 }
 

@@ -1,4 +1,6 @@
 // Streams, events and memory operations; and which calls wait for all of them.
+#include <dlfcn.h>
+
 #include <functional>
 
 #include "unit/cuda/on_device.hpp"
@@ -93,6 +95,29 @@ TEST_F(EmulatedGpu, does_memory_operations_in_order_and_any_number_of_them) {
     EXPECT_OK(device->operate({}, stream.get()));
     EXPECT_OK(device->synchronize(stream.get()));
     for (std::size_t i = 0; i < 200; ++i) EXPECT_EQ(words.get(i), i + 1);
+  });
+}
+
+TEST_F(EmulatedGpu, has_streams_of_the_highest_priority_and_of_lower_ones) {
+  on_emulated_gpu({}, [] {
+    const auto device = open_device();
+    void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_NE(driver, nullptr);
+    const auto priority_of =
+        reinterpret_cast<int (*)(StreamHandle, int*)>(::dlsym(driver, "cuStreamGetPriority"));
+    ASSERT_NE(priority_of, nullptr);
+    void* context = nullptr;
+    const auto retain =
+        reinterpret_cast<int (*)(void**, int)>(::dlsym(driver, "cuDevicePrimaryCtxRetain"));
+    const auto push = reinterpret_cast<int (*)(void*)>(::dlsym(driver, "cuCtxPushCurrent_v2"));
+    ASSERT_EQ(retain(&context, 0), 0);
+    ASSERT_EQ(push(context), 0);
+    std::vector<int> priorities;
+    for (const int below : {0, 1, 2, 99}) {
+      const Stream stream = need(device->make_stream(below));
+      EXPECT_EQ(priority_of(stream.get(), &priorities.emplace_back()), 0);
+    }
+    EXPECT_EQ(priorities, (std::vector<int>{-5, -4, -3, -1}));  // plain streams have 0
   });
 }
 

@@ -102,11 +102,13 @@ TEST(HostRun, copies_nothing_where_ranks_have_their_mapped_memory_at_different_p
   };
   const std::vector<int> together = ranks_mapped(false);
   EXPECT_EQ(ranks_mapped(true), together);
-  for (std::size_t t = 0; t < tasks.size(); ++t)
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (tasks[t].collective == Collective::all_reduce ||
-        tasks[t].collective == Collective::all_gather)
+        tasks[t].collective == Collective::all_gather) {
       EXPECT_EQ(together[t], kSize)
           << to_string(tasks[t].collective) << ", " << tasks[t].shots << " shots";
+    }
+  }
 }
 
 TEST(Fingerprint, hashes_differ_where_calls_do) {

@@ -49,7 +49,9 @@ TEST(RunRoom, without_shared_memory_there_are_fewer_of_everything) {
   config.transport = "tcp";
   const RoomNeeds needs = RoomNeeds::of(100, 300, config, false);
   EXPECT_LT(needs.memory_bytes, std::uint64_t{1} << 30);
-  EXPECT_EQ(needs.rank_descriptors, 332u);
+  EXPECT_EQ(needs.rank_descriptors, 632u);  // two connections with each
+  config.tcp_express = false;
+  EXPECT_EQ(RoomNeeds::of(100, 300, config, false).rank_descriptors, 332u);
 }
 
 }  // namespace

@@ -75,12 +75,23 @@ TEST(Transports, tcp_takes_as_many_connections_as_both_want_and_can_be) {
   EXPECT_EQ(tcp.connections(few, many), 8);
 }
 
-TEST(Transports, tcp_says_when_it_can_do_without_checksums) {
+TEST(Transports, tcp_says_how_many_connections_it_wants_and_whether_without_checksums) {
   Config config;
   config.streams = 3;
-  EXPECT_EQ(*tcp_transport().viable(config), "3");
+  EXPECT_EQ(*tcp_transport().viable(config), "3 express");
   config.tcp_checksum = false;
+  EXPECT_EQ(*tcp_transport().viable(config), "3 express plain");
+  config.tcp_express = false;
   EXPECT_EQ(*tcp_transport().viable(config), "3 plain");
+}
+
+TEST(Transports, tcp_has_an_express_only_where_both_sides_want_one) {
+  Address wants = example(), does_not = example();
+  wants.ready = {{"tcp", "2 express"}};
+  does_not.ready = {{"tcp", "3"}};
+  EXPECT_EQ(tcp_transport().connections(wants, wants), 3);
+  EXPECT_EQ(tcp_transport().connections(wants, does_not), 2);
+  EXPECT_EQ(tcp_transport().connections(does_not, does_not), 3);
 }
 
 TEST(Transports, ask_where_two_ranks_are) {

@@ -163,6 +163,41 @@ TEST_F(Frames, small_ones_go_ahead_of_the_large_ones_of_other_channels_only) {
   EXPECT_EQ(queue.bytes(), 0u);
 }
 
+// The first large one of the bulk channel 1 is half out; channels 2 and 4 are as their urgencies say.
+TEST_F(Frames, of_more_urgent_channels_go_ahead_of_others_whatever_their_size) {
+  const std::string large(1 << 20, 'L');
+  const auto lent = [&](std::uint32_t channel, std::uint64_t sequence, Urgency urgency) {
+    Header header = frame(MessageKind::data, large.size(), channel);
+    header.sequence = sequence;
+    queue.push_lent(header, large.data(), 0, sequence, urgency);
+  };
+  const auto copied = [&](std::uint32_t channel, std::uint64_t sequence, Urgency urgency) {
+    Header header = frame(MessageKind::data, 5, channel);
+    header.sequence = sequence;
+    queue.push_copy(header, "small", 0, urgency);
+  };
+  for (std::uint64_t i = 1; i <= 3; ++i) lent(1, i, Urgency::bulk);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::some);
+  lent(2, 4, Urgency::normal);
+  copied(1, 5, Urgency::bulk);
+  EXPECT_EQ(queue.bytes_before(Urgency::urgent), 0u);
+  lent(3, 6, Urgency::urgent);
+  copied(4, 7, Urgency::bulk);
+  copied(3, 8, Urgency::urgent);
+  copied(2, 9, Urgency::normal);
+  EXPECT_EQ(queue.bytes_before(Urgency::urgent), large.size() + 5 + 2 * sizeof(WireHeader));
+  EXPECT_EQ(queue.bytes_before(Urgency::normal), 2 * (large.size() + 5 + 2 * sizeof(WireHeader)));
+  EXPECT_EQ(queue.bytes_before(Urgency::bulk), queue.bytes());
+  while (sink.headers.size() < 9) {
+    ASSERT_NE(queue.write(out.get(), completed), FrameQueue::Written::failed);
+    ASSERT_NE(reader.read(in.get(), sink), FrameReader::End::corrupt);
+  }
+  std::vector<std::uint64_t> sequences;
+  for (const Header& header : sink.headers) sequences.push_back(header.sequence);
+  EXPECT_EQ(sequences, (std::vector<std::uint64_t>{1, 6, 8, 4, 9, 7, 2, 3, 5}));
+  EXPECT_EQ(queue.bytes(), 0u);
+}
+
 // A TLS record that the socket did not take keeps its last byte back, here the first of the large frame:
 // nothing of that one counts as out, and yet nobody may come before it any more.
 TEST_F(Frames, under_tls_nobody_passes_a_frame_whose_first_byte_is_encrypted) {
@@ -319,6 +354,43 @@ TEST_F(Frames, many_large_ones_are_read_without_a_detour) {
     }
   }
   EXPECT_EQ(place, all);
+}
+
+// Headers on the first stream, payloads of two channels on two others; the one that was announced last is
+// here first.
+TEST_F(Frames, on_other_streams_wait_for_none_of_another_channel) {
+  FrameReader three(1, pool, 3);
+  const std::string first(50'000, '1'), second(50'000, '2');
+  Descriptor outs[2], ins[2];
+  for (int i = 0; i < 2; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    outs[i].reset(ends[0]);
+    ins[i].reset(ends[1]);
+  }
+  for (std::uint16_t stream : {1, 2}) {
+    Header header = frame(MessageKind::data, first.size(), stream);
+    header.spare = stream;
+    queue.push_header(header, 0);
+  }
+  queue.push_copy(frame(MessageKind::data, 4, 2), "more", 0);
+  ASSERT_EQ(queue.write(out.get(), completed), FrameQueue::Written::all);
+  ASSERT_NE(three.read(in.get(), sink), FrameReader::End::corrupt);
+  const auto bring = [&](int which, const std::string& text, std::size_t messages) {
+    std::size_t written = 0;
+    while (sink.headers.size() < messages) {
+      const auto left = static_cast<ssize_t>(text.size() - written);
+      const ssize_t went = ::write(outs[which].get(), text.data() + written, text.size() - written);
+      ASSERT_TRUE(went > 0 || left == 0);
+      written += static_cast<std::size_t>(std::max<ssize_t>(went, 0));
+      ASSERT_NE(three.read(static_cast<std::size_t>(which) + 1, ins[which].get(), sink),
+                FrameReader::End::corrupt);
+    }
+  };
+  bring(1, second, 2);
+  EXPECT_EQ(sink.texts, (std::vector<std::string>{second, "more"}));
+  bring(0, first, 3);
+  EXPECT_EQ(sink.texts.back(), first);
 }
 
 TEST_F(Frames, a_read_of_nothing_says_so) {

@@ -31,14 +31,20 @@ struct LinkMessages final : MessageSink {
   std::vector<Status> downs;
 };
 
-class Links : public testing::TestWithParam<int> {
+struct LinkShape {
+  int streams = 1;
+  bool has_express = false;
+};
+
+class Links : public testing::TestWithParam<LinkShape> {
  protected:
   static constexpr std::size_t kSegment = 32 * 1024;
 
   void SetUp() override {
     std::vector<ByteStream> ours;
     std::vector<ByteStream> theirs;
-    for (int i = 0; i < GetParam(); ++i) {
+    const auto [streams, has_express] = GetParam();
+    for (int i = 0; i < streams + (has_express ? 1 : 0); ++i) {
       int ends[2];
       ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
       spare.emplace_back(::dup(ends[0]));
@@ -50,8 +56,11 @@ class Links : public testing::TestWithParam<int> {
         ASSERT_TRUE(theirs.back().step().ok());
       }
     }
-    a = std::make_unique<TcpLink>(0, 1, std::move(ours), kSegment, "host a");
-    b = std::make_unique<TcpLink>(1, 0, std::move(theirs), kSegment, "host b");
+    constexpr Nanoseconds kNever{0};
+    a = std::make_unique<TcpLink>(0, 1, std::move(ours), kSegment, "host a", true, kNever,
+                                  steady_clock(), has_express);
+    b = std::make_unique<TcpLink>(1, 0, std::move(theirs), kSegment, "host b", true, kNever,
+                                  steady_clock(), has_express);
     auto made = Reactor::create();
     ASSERT_TRUE(made.ok());
     reactor = std::make_unique<Reactor>(std::move(*made));
@@ -256,8 +265,47 @@ TEST_P(Links, a_frame_that_does_not_fit_its_checksum_ends_the_link_by_name) {
   EXPECT_TRUE(at_b->headers.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(streams, EncryptedLinks, testing::Values(1, 4));
-INSTANTIATE_TEST_SUITE_P(Streams, Links, testing::Values(1, 2, 3, kMaxStreams));
+// More was sent before than the sockets take, and nobody has read anything.
+TEST_P(Links, what_is_urgent_passes_what_is_not_and_keeps_its_own_order) {
+  constexpr std::uint32_t kUrgentChannel = 9;
+  a->set_urgency(kUrgentChannel, Urgency::urgent);
+  const std::string bulk = text_of(1, 60'000);
+  std::uint64_t sent = 0;
+  while (a->send(header(MessageKind::data, sent), bulk.data(), bulk.size(), 0).accepted) ++sent;
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < 6; ++i) texts.push_back(text_of(i, i % 2 == 0 ? 30'000 : 50));
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    Header urgent = header(MessageKind::data, i);
+    urgent.channel = kUrgentChannel;
+    // The small ones wait for the next, as arrivals do.
+    if (i % 2 == 1) urgent.flags = kHold;
+    ASSERT_TRUE(a->send(urgent, texts[i].data(), texts[i].size(), 100 + i).accepted);
+  }
+  a->flush_held();
+  std::size_t before = 0;  // of the others, when the last urgent one came
+  std::vector<std::string> come;
+  ASSERT_TRUE(poll_until([&] {
+    come.clear();
+    for (std::size_t i = 0; i < at_b->headers.size(); ++i)
+      if (at_b->headers[i].channel == kUrgentChannel) come.push_back(at_b->texts[i]);
+    before = at_b->headers.size() - come.size();
+    return come.size() == texts.size();
+  }));
+  EXPECT_EQ(come, texts);
+  EXPECT_LE(before, GetParam().has_express ? sent / 2 : sent - 1);
+  ASSERT_TRUE(poll_until([&] { return at_b->headers.size() == sent + texts.size(); }));
+  // Both streams say goodbye.
+  spare.clear();
+  a.reset();
+  EXPECT_TRUE(poll_until([&] { return at_b->downs.size() == 1; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(streams, EncryptedLinks,
+                         testing::Values(LinkShape{1}, LinkShape{4}, LinkShape{1, true}));
+INSTANTIATE_TEST_SUITE_P(Streams, Links,
+                         testing::Values(LinkShape{1}, LinkShape{2}, LinkShape{3},
+                                         LinkShape{kMaxStreams}, LinkShape{1, true},
+                                         LinkShape{3, true}));
 
 // A connection over loopback, whose far end the test holds in its hands.
 class Loopback : public testing::Test {
