@@ -18,6 +18,7 @@ int nan_file() {
   const int file = ::memfd_create("nan", MFD_CLOEXEC);
   if (file < 0) return -1;
   const std::vector<std::uint32_t> piece(kPiece / sizeof(std::uint32_t), kNan);
+  // bounded: into memory
   if (::write(file, piece.data(), kPiece) == static_cast<ssize_t>(kPiece)) return file;
   ::close(file);
   return -1;

@@ -1,6 +1,6 @@
 // train/bucket.hpp - one bucket's memory, state and collectives under way.
 //
-// What of it is kept whole is the mode's to say (Keeps). What is not lies in a slot (slots.hpp) for as long
+// What of it is kept whole is the mode's to say (Keeps). What is not lies in a slot (bucket_slots.hpp) for as long
 // as it is whole, and of it this rank keeps its shard:
 //
 //               weights        gradients                       optimizer's state

@@ -14,7 +14,7 @@ constexpr std::size_t kMostAhead = 4;
 
 }  // namespace
 
-void Gatherer::set_up(std::shared_ptr<Group> group, std::shared_ptr<Slots> slots) {
+void Gatherer::set_up(std::shared_ptr<Group> group, std::shared_ptr<BucketSlots> slots) {
   group_ = std::move(group);
   slots_ = std::move(slots);
   users_.assign(parts_.parameters.size(), 0);

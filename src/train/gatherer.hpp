@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "train/bucket.hpp"
+#include "train/bucket_slots.hpp"
 #include "train/pass_plan.hpp"
-#include "train/slots.hpp"
 #include "train/stopwatch.hpp"
 
 namespace tutti::train {
@@ -37,9 +37,9 @@ class Gatherer {
   explicit Gatherer(const Parts& parts) : parts_(parts) {}
 
   // `group`: of its own; what others do in one of theirs must not come between.
-  void set_up(std::shared_ptr<Group> group, std::shared_ptr<Slots> slots);
+  void set_up(std::shared_ptr<Group> group, std::shared_ptr<BucketSlots> slots);
   bool is_set_up() const { return slots_ != nullptr; }
-  const std::shared_ptr<Slots>& slots() const { return slots_; }
+  const std::shared_ptr<BucketSlots>& slots() const { return slots_; }
 
   void begin_micro_batch();
   Status begin_backward();
@@ -87,7 +87,7 @@ class Gatherer {
 
   Parts parts_;
   std::shared_ptr<Group> group_;
-  std::shared_ptr<Slots> slots_;
+  std::shared_ptr<BucketSlots> slots_;
 
   std::vector<int> users_;   // by parameter
   std::vector<int> in_use_;  // by bucket: users of its parameters

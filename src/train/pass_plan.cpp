@@ -30,6 +30,15 @@ struct PassGathers {
   std::vector<std::size_t> used, unused;
 };
 
+// By parameter, in either pass.
+std::vector<bool> used_parameters(const BucketLayout& layout, std::span<const WeightUse> uses) {
+  std::vector<bool> used(layout.place.size(), false);
+  for (const WeightUse& use : uses) used[use.parameter] = true;
+  return used;
+}
+
+// A parameter that was not used at all may yet be, in a bucket that others have used: one more for each of
+// them, next to each other, so that all but the first are kept.
 PassGathers gathers_of(const BucketLayout& layout, std::span<const WeightUse> uses,
                        bool in_backward) {
   UseCounter counter(layout);
@@ -41,8 +50,14 @@ PassGathers gathers_of(const BucketLayout& layout, std::span<const WeightUse> us
     if (counter.take(use)) gathers.used.push_back(bucket);
     seen[bucket] = true;
   }
-  for (std::size_t bucket = 0; bucket < seen.size(); ++bucket)
-    if (!seen[bucket]) gathers.unused.push_back(bucket);
+  const std::vector<bool> used = used_parameters(layout, uses);
+  for (std::size_t bucket = 0; bucket < seen.size(); ++bucket) {
+    const auto& members = layout.buckets[bucket].parameters;
+    const auto unused = static_cast<std::size_t>(std::count_if(
+        members.begin(), members.end(), [&](std::size_t index) { return !used[index]; }));
+    gathers.unused.insert(gathers.unused.end(), std::max<std::size_t>(unused, !seen[bucket]),
+                          bucket);
+  }
   return gathers;
 }
 

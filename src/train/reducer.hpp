@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "train/bucket.hpp"
-#include "train/slots.hpp"
+#include "train/bucket_slots.hpp"
 #include "train/stopwatch.hpp"
 #include "train/sum_group.hpp"
 
@@ -41,7 +41,7 @@ class Reducer {
   explicit Reducer(const Parts& parts) : parts_(parts) {}
 
   // For gradients that are not kept whole.
-  void set_slots(std::shared_ptr<Slots> slots) { slots_ = std::move(slots); }
+  void set_slots(std::shared_ptr<BucketSlots> slots) { slots_ = std::move(slots); }
   bool in_every_micro_batch() const { return parts_.options.reduce_every_micro_batch; }
 
   // No gradient of a round is in yet.
@@ -74,7 +74,7 @@ class Reducer {
   CallOptions call_on(const Bucket& bucket) const;
 
   Parts parts_;
-  std::shared_ptr<Slots> slots_;
+  std::shared_ptr<BucketSlots> slots_;
   std::size_t next_ = 0;              // bucket that goes next
   std::deque<std::size_t> launched_;  // and not settled yet, those that went first in front
   int rounds_ = 0;

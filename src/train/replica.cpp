@@ -347,12 +347,13 @@ Status Replica::make_slots() {
   if (!keeps_whole_weights()) {
     auto gathers = group_->duplicate({.name = group_->name() + "/weights"});
     if (!gathers.ok()) return gathers.status();
-    gatherer_.set_up(*gathers, std::make_shared<Slots>(*gathers, workplace_, 0));
+    gatherer_.set_up(*gathers, std::make_shared<BucketSlots>(*gathers, workplace_, 0));
   }
   if (keeps_whole_gradients()) return {};
   std::size_t largest = 0;
   for (const auto& bucket : buckets_) largest = std::max(largest, bucket->gradient_bytes());
-  gradient_slots_ = std::make_shared<Slots>(group_, workplace_, largest * (kReductionsBehind + 1));
+  gradient_slots_ =
+      std::make_shared<BucketSlots>(group_, workplace_, largest * (kReductionsBehind + 1));
   reducer_.set_slots(gradient_slots_);
   reducer_.set_may_go_again(!counts_known_);
   late_.assign(buckets_.size(), false);

@@ -220,9 +220,9 @@ class Replica final : public DataParallel {
   Stopwatch watch_{workplace_};
   Reducer reducer_{{group_, sum_groups_, workplace_, options_, parameters_, buckets_, watch_}};
   Gatherer gatherer_{{parameters_, layout_, buckets_, watch_}};  // where weights are not kept whole
-  std::shared_ptr<Slots> gradient_slots_;  // where gradients are not kept whole
-  std::vector<bool> late_;                 // buckets that a gradient came for when they had gone
-  std::unique_ptr<Buddy> buddy_;           // from the first step or load on, where it is wanted
+  std::shared_ptr<BucketSlots> gradient_slots_;  // where gradients are not kept whole
+  std::vector<bool> late_;        // buckets that a gradient came for when they had gone
+  std::unique_ptr<Buddy> buddy_;  // from the first step or load on, where it is wanted
   Status status_;
 
   bool learning_ = true;       // until the end of the first backward

@@ -57,7 +57,8 @@ void train_and_save(const Plan& plan, const Folder& folder) {
     const Status status = train::save_checkpoint(training.layer(), folder / "checkpoints", info);
     ASSERT_TRUE(status.ok()) << status.to_string();
     write_down(training, here, folder / "saved");
-    if (here.rank == 0) overwrite(folder / "hash", training.hash());
+    const std::string hash = training.hash();
+    if (here.rank == 0) overwrite(folder / "hash", hash);
   });
 }
 

@@ -58,7 +58,8 @@ class Training {
     std::vector<double> losses;
     for (int step = from; step < to; ++step) {
       auto sums = compute(step);
-      EXPECT_TRUE(update().ok());
+      const Status status = update();
+      EXPECT_TRUE(status.ok()) << status.to_string();
       EXPECT_TRUE(group_->all_reduce(Buffer::of(sums.data(), 2), ReduceOp::sum).ok());
       losses.push_back(sums[0] / sums[1]);
     }
@@ -96,7 +97,11 @@ class Training {
   }
 
   train::DataParallel& layer() { return *layer_; }
-  std::string hash() { return *layer_->weight_hash(); }
+  std::string hash() {
+    const auto hash = layer_->weight_hash();
+    EXPECT_TRUE(hash.ok()) << hash.status().to_string();
+    return hash.ok() ? *hash : std::string();
+  }
 
  private:
   std::shared_ptr<Group> group_;

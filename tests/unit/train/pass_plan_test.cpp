@@ -48,6 +48,15 @@ TEST(pass_plan, gathers_what_was_not_used_between_the_passes) {
   EXPECT_EQ(plan.used_backward, 7u);
 }
 
+TEST(pass_plan, has_one_more_for_what_was_not_used_in_a_bucket_that_was) {
+  BucketLayout layout = layout_of(1);
+  layout.buckets[0].parameters = {0, 1, 2};
+  layout.place.assign(3, BucketPlace{0, 0});
+  const PassPlan plan = make_pass_plan(layout, uses_of({1}, {1}), 1);
+  EXPECT_THAT(plan.buckets, ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(plan.is_kept, ElementsAre(false, true, true, true, true, true));
+}
+
 TEST(pass_plan, counts_a_bucket_that_is_used_within_the_use_of_another_once) {
   std::vector<WeightUse> uses{{0, true}, {1, true}, {1, false}, {1, true}, {1, false}, {0, false}};
   const PassPlan plan = make_pass_plan(layout_of(2), uses, 1);

@@ -1,4 +1,4 @@
-// train/slots.hpp - memory for buckets that are whole only for a while.
+// train/bucket_slots.hpp - memory for buckets that are whole only for a while.
 //
 // Slots are pieces of a pool of symmetric memory. It is made when the order of use is known, and with that
 // how much is whole at once. Before that, and where a pass needs more than was foreseen, they are ordinary
@@ -15,14 +15,14 @@
 
 namespace tutti::train {
 
-class Slots {
+class BucketSlots {
  public:
   // `budget_bytes`: room, as long as there is no pool.
-  Slots(std::shared_ptr<Group> group, std::shared_ptr<Workplace> workplace,
-        std::size_t budget_bytes)
+  BucketSlots(std::shared_ptr<Group> group, std::shared_ptr<Workplace> workplace,
+              std::size_t budget_bytes)
       : group_(std::move(group)), workplace_(std::move(workplace)), budget_bytes_(budget_bytes) {}
 
-  // Collective: a pool of that size instead of the one before. Slots that were taken stay.
+  // Collective: a pool of that size instead of the one before. BucketSlots that were taken stay.
   Status make_pool(std::size_t bytes);
   bool has_room(std::size_t bytes) const;
   // Local, and never waits. Its contents are what was left there; it goes back with its last handle.
