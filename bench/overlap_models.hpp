@@ -18,6 +18,7 @@ namespace tutti::bench {
 
 using libtorch::DataParallel;
 using libtorch::Gate;
+using libtorch::WeightScope;
 
 inline void sleep_s(double time_s) {
   timespec left{
@@ -59,20 +60,32 @@ struct TimedShape {
   double backward_s = 0;
 };
 
+// A layer of its own, so that it can be gathered as a unit.
+class TimedLayer : public torch::nn::Module {
+ public:
+  explicit TimedLayer(std::int64_t count)
+      : weight(register_parameter("weight", torch::ones({count}))) {}
+  torch::Tensor weight;
+};
+
 class TimedNet : public Net {
  public:
   explicit TimedNet(const TimedShape& shape) : shape_(shape) {
     const std::int64_t count = shape.layer_bytes / 4;
     gradient_ = torch::full({count}, 1e-3F);
     for (int i = 0; i < shape.layers; ++i)
-      weights_.push_back(register_parameter("layer" + std::to_string(i), torch::ones({count})));
+      layers_.push_back(
+          register_module("layer" + std::to_string(i), std::make_shared<TimedLayer>(count)));
   }
   torch::Tensor forward(DataParallel* gates) override {
     torch::Tensor x = torch::ones({1});
-    for (const torch::Tensor& weight : weights_) {
-      Gate gate(gates, weight);
-      x = Sleep::apply(x, weight, gradient_, shape_.forward_s / shape_.layers,
-                       shape_.backward_s / shape_.layers);
+    x.requires_grad_(true);
+    for (const auto& layer : layers_) {
+      const WeightScope scope(gates, *layer);
+      Gate gate(gates, *layer);
+      x = scope.leave(Sleep::apply(scope.enter(x), layer->weight, gradient_,
+                                   shape_.forward_s / shape_.layers,
+                                   shape_.backward_s / shape_.layers));
     }
     return x.sum();
   }
@@ -80,7 +93,7 @@ class TimedNet : public Net {
  private:
   TimedShape shape_;
   torch::Tensor gradient_;
-  std::vector<torch::Tensor> weights_;
+  std::vector<std::shared_ptr<TimedLayer>> layers_;
 };
 
 class MlpBlock : public torch::nn::Module {
@@ -91,12 +104,14 @@ class MlpBlock : public torch::nn::Module {
         up(register_module("up", torch::nn::Linear(width, 4 * width))),
         down(register_module("down", torch::nn::Linear(4 * width, width))) {}
   torch::Tensor forward(DataParallel* gates, const torch::Tensor& x) {
+    const WeightScope scope(gates, *this);
+    const torch::Tensor in = scope.enter(x);
     Gate norm_gate(gates, *norm);
-    torch::Tensor y = norm(x);
+    torch::Tensor y = norm(in);
     Gate up_gate(gates, *up);
     y = torch::gelu(up(y));
     Gate down_gate(gates, *down);
-    return x + down(y);
+    return scope.leave(in + down(y));
   }
 
   torch::nn::LayerNorm norm;

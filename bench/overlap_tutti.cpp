@@ -67,6 +67,7 @@ class Words {
                                                 {"--tokens", "512"},
                                                 {"--optimizer", "sgd"},
                                                 {"--bucket-mib", "0"},
+                                                {"--zero", "1"},
                                                 {"--steps", "10"},
                                                 {"--warmup", "3"},
                                                 {"--repeats", "5"},
@@ -89,8 +90,12 @@ std::shared_ptr<tutti::bench::Net> make_net(const Words& words) {
 tutti::libtorch::Options options_of(const Words& words) {
   tutti::libtorch::Options options;
   options.layer.overlap_grad_reduce = true;
-  options.layer.use_distributed_optimizer = true;
+  options.layer.zero = words.whole("--zero");
   options.layer.overlap_param_gather = true;
+  options.is_unit = [](const torch::nn::Module& module) {
+    return dynamic_cast<const tutti::bench::TimedLayer*>(&module) != nullptr ||
+           dynamic_cast<const tutti::bench::MlpBlock*>(&module) != nullptr;
+  };
   options.layer.bucket_bytes = static_cast<std::size_t>(words.number("--bucket-mib") * (1 << 20));
   if (words.text("--optimizer") == "sgd")
     options.layer.optimizer = tutti::train::Sgd{};

@@ -1,4 +1,4 @@
-// cmake/room_headers.hpp - read once for all rooms of a build with a sanitizer (cmake/rooms.cmake); nobody
+// cmake/room_headers.hpp - read once for all rooms of a build (cmake/rooms.cmake); nobody
 // includes it, and every file still includes what it uses.
 #pragma once
 

@@ -1,10 +1,8 @@
-# Under a sanitizer more than half of a file's compile time would go into the standard library and fmt:
-# they are read once. Not in a plain build, which proves that every file includes what it uses.
-if(TUTTI_SANITIZE)
-  add_library(room_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/room_headers.cpp)
-  target_link_libraries(room_headers PRIVATE fmt::fmt Threads::Threads)
-  target_precompile_headers(room_headers PRIVATE ${CMAKE_SOURCE_DIR}/cmake/room_headers.hpp)
-endif()
+# Much of a file's compile time would go into the standard library and fmt, under a sanitizer more than half: they
+# are read once. That every file includes what it uses is a test's to prove (every_file_compiles_alone).
+add_library(room_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/room_headers.cpp)
+target_link_libraries(room_headers PRIVATE fmt::fmt Threads::Threads)
+target_precompile_headers(room_headers PRIVATE ${CMAKE_SOURCE_DIR}/cmake/room_headers.hpp)
 
 # Each room of src/ is a library of its own that links only the rooms it may include (docs/map.md). WITHOUT names
 # sources that this build does without.
@@ -18,9 +16,7 @@ function(tutti_room name)
     add_library(room_${name} STATIC ${sources})
     target_include_directories(room_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(room_${name} PUBLIC ${ROOM_ROOMS} ${ROOM_LIBS} fmt::fmt Threads::Threads)
-    if(TUTTI_SANITIZE)
-      target_precompile_headers(room_${name} REUSE_FROM room_headers)
-    endif()
+    target_precompile_headers(room_${name} REUSE_FROM room_headers)
   else()
     add_library(room_${name} INTERFACE)
     target_link_libraries(room_${name} INTERFACE ${ROOM_ROOMS} ${ROOM_LIBS})

@@ -186,8 +186,18 @@ void add_overlap(CLI::App& app, Flags& flags) {
   app.add_option("--bucket-size", flags.bucket_size, "Bytes of gradients; 0: chosen")
       ->check(whole(0, std::int64_t{1} << 40))
       ->group(group);
+  app.add_option("--reduction-order", flags.reduction_order,
+                 "In which gradients are summed over replicas: rank or tree")
+      ->check(CLI::IsMember({"rank", "tree"}))
+      ->group(group);
   app.add_flag("--use-distributed-optimizer", flags.use_distributed_optimizer,
-               "Each rank updates a shard")
+               "Each rank updates a shard: --zero-stage 1")
+      ->group(group);
+  app.add_option(
+         "--zero-stage", flags.zero_stage,
+         "Each rank keeps its shard of: 1 the optimizer's state, 2 gradients as well, 3 weights as "
+         "well; 2 and 3 reduce during every backward")
+      ->check(whole(0, 3))
       ->group(group);
   app.add_flag("--overlap-grad-reduce", flags.overlap_grad_reduce, "Reduce during backward")
       ->group(group);
@@ -364,6 +374,30 @@ Parsed parse_flags(int argc, const char* const* argv) {
   return parsed;
 }
 
+namespace {
+
+tutti::Status check_zero_stage(const Flags& flags) {
+  const int zero = flags.zero();
+  if (flags.use_distributed_optimizer && zero != 1)
+    return bad(
+        fmt::format("--use-distributed-optimizer is --zero-stage 1, and --zero-stage is {}", zero));
+  if (zero >= 2 && flags.pipeline_parallel > 1)
+    return bad(
+        fmt::format("--zero-stage {} and --pipeline-model-parallel-size {} do not go "
+                    "together: several micro-batches' gradients are under way at once",
+                    zero, flags.pipeline_parallel));
+  if (zero >= 2 && flags.predict)
+    return bad(fmt::format("--predict knows --zero-stage 0 and 1, not {}", zero));
+  if (zero == 3 && flags.on_failure == kShrink)
+    return bad(
+        "--on-failure shrink needs --zero-stage below 3: a lost rank's weights have no copy");
+  if (zero == 3 && flags.device == kCuda)
+    return bad("--zero-stage 3 is not there with --device cuda; 2 is");
+  return {};
+}
+
+}  // namespace
+
 tutti::Status check_flags(const Flags& flags) {
   if (flags.hidden_size % flags.num_attention_heads != 0) {
     return bad(fmt::format("--hidden-size {} is not a multiple of --num-attention-heads {}",
@@ -378,12 +412,12 @@ tutti::Status check_flags(const Flags& flags) {
                     "inverse-square-root",
                     flags.lr_decay_style));
   }
-  if (flags.overlap_param_gather &&
-      !(flags.use_distributed_optimizer && flags.overlap_grad_reduce)) {
+  if (flags.overlap_param_gather && !(flags.zero() >= 1 && flags.overlaps_reductions())) {
     return bad(
         "--overlap-param-gather needs --use-distributed-optimizer and "
         "--overlap-grad-reduce");
   }
+  if (tutti::Status status = check_zero_stage(flags); !status.ok()) return status;
   if (flags.strict_loss_check && !flags.check_for_nan) {
     return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");
   }
@@ -399,7 +433,7 @@ tutti::Status check_flags(const Flags& flags) {
   if (flags.on_failure == kRestart && (flags.save.empty() || flags.load != kLatest)) {
     return bad("--on-failure restart needs --save, and --load latest or none");
   }
-  if (flags.buddy && !(flags.use_distributed_optimizer && flags.on_failure == kShrink)) {
+  if (flags.buddy && !(flags.zero() >= 1 && flags.on_failure == kShrink)) {
     return bad("--buddy needs --use-distributed-optimizer and --on-failure shrink");
   }
   if (flags.predict && flags.device == kCuda) {

@@ -84,7 +84,9 @@ struct Flags {
 
   // Overlap.
   std::size_t bucket_size = 0;
+  std::string reduction_order = "rank";
   bool use_distributed_optimizer = false;
+  std::optional<int> zero_stage;  // absent: by the flag above
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool async_log_all_reduce = false;
@@ -118,6 +120,9 @@ struct Flags {
   int delay_ms = 0;
 
   tutti::train::LearningRate schedule() const;
+  int zero() const { return zero_stage.value_or(use_distributed_optimizer ? 1 : 0); }
+  // From the second stage on gradients cannot wait.
+  bool overlaps_reductions() const { return overlap_grad_reduce || zero() >= 2; }
 };
 
 // Either flags, or what to say and to exit with (also after --help).

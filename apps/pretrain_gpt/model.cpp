@@ -158,11 +158,14 @@ class Block : public nn::Module {
   }
 
   torch::Tensor forward(torch::Tensor x, const torch::Tensor& mask, const PassFacts& pass) {
+    const lt::WeightScope scope(pass.gates, *this);
+    x = scope.enter(x);
     Gate first(pass.gates, *input_layernorm);
     x = x + drop(self_attention->forward(input_layernorm->forward(x), mask, pass), Site::attention,
                  pass);
     Gate second(pass.gates, *pre_mlp_layernorm);
-    return x + drop(mlp->forward(pre_mlp_layernorm->forward(x), pass), Site::mlp, pass);
+    return scope.leave(x +
+                       drop(mlp->forward(pre_mlp_layernorm->forward(x), pass), Site::mlp, pass));
   }
 
   void queue_weights(lt::WeightQueue* queue) {
@@ -285,11 +288,12 @@ Gpt::Gpt(const Flags& flags, ModelShare share)
 }
 
 torch::Tensor Gpt::embed(const torch::Tensor& tokens, const PassFacts& pass) {
+  const lt::WeightScope scope(pass.gates, *embedding_);
   Gate gate(pass.gates, *embedding_);
   const auto places = torch::tensor(exchange::indices_of(tokens_), torch::kLong).to(device());
   const LayerSetting setting{nullptr, nullptr, dropout_, seed_, seq_length_, tokens_};
-  return drop_activations(setting, words_->forward(tokens) + positions_->forward(places),
-                          kEmbeddingSite, pass, is_training());
+  const auto x = scope.leave(words_->forward(tokens) + positions_->forward(places));
+  return drop_activations(setting, x, kEmbeddingSite, pass, is_training());
 }
 
 torch::Tensor Gpt::transform(int virtual_stage, torch::Tensor x, const PassFacts& pass) {
@@ -299,10 +303,12 @@ torch::Tensor Gpt::transform(int virtual_stage, torch::Tensor x, const PassFacts
 }
 
 torch::Tensor Gpt::logits(const torch::Tensor& x, const PassFacts& pass) {
+  const lt::WeightScope norm(pass.gates, *final_layernorm_);
   Gate norm_gate(pass.gates, *final_layernorm_);
-  const auto last = final_layernorm_->forward(x);
+  const auto last = norm.leave(final_layernorm_->forward(norm.enter(x)));
+  const lt::WeightScope head(pass.gates, *output_layer_);
   Gate head_gate(pass.gates, *output_layer_);
-  return lt::column_parallel_linear(share_.tensor, last, head_, {}, queue_);
+  return head.leave(lt::column_parallel_linear(share_.tensor, head.enter(last), head_, {}, queue_));
 }
 
 torch::Tensor Gpt::losses(const torch::Tensor& x, const torch::Tensor& labels,
@@ -391,6 +397,10 @@ ModelBatch cut_batch(const Gpt& model, const TokenBatch& batch, int sequences) {
 torch::Tensor loss_sum(Gpt& model, const ModelBatch& batch, const PassFacts& pass) {
   const auto x = model.transform(0, model.embed(batch.tokens, pass), pass);
   return (model.losses(x, batch.labels, pass) * batch.loss_mask).sum();
+}
+
+bool is_block(const torch::nn::Module& module) {
+  return dynamic_cast<const Block*>(&module) != nullptr;
 }
 
 int parameter_group(const std::string&, const torch::Tensor& value) {

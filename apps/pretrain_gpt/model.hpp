@@ -102,6 +102,9 @@ ModelBatch cut_batch(const Gpt& model, const TokenBatch& batch, int sequences);
 // Sum of the cross entropies of all tokens that count: of a model that is not cut into stages.
 torch::Tensor loss_sum(Gpt& model, const ModelBatch& batch, const PassFacts& pass);
 
+// Whether it is a layer of the decoder: its weights are gathered together where they are kept in shards.
+bool is_block(const torch::nn::Module& module);
+
 // 0: decays; 1: biases and norms, which do not.
 int parameter_group(const std::string& name, const torch::Tensor& value);
 

@@ -85,10 +85,12 @@ class WholePasses final : public Passes {
   Result<PassSums> evaluate(int round) override {
     PassSums sums;
     std::vector<torch::Tensor> losses;
+    PassFacts facts;
+    if (!model_.layer().keeps_whole_weights()) facts.gates = &model_;
     const Status status = as_status("validation", [&]() -> Status {
       for (int micro = 0; micro < batches_.count(); ++micro) {
         const ModelBatch batch = batches_.validation(round, micro);
-        losses.push_back(loss_sum(net_, batch, {}));
+        losses.push_back(loss_sum(net_, batch, facts));
         sums.tokens += batch.counted;
       }
       if (tells_loss_) sums.loss_sum = sum_of(losses);

@@ -115,7 +115,7 @@ Rehearsal read(const SoloStep& step, const Flags& flags, int ranks) {
       seconds(times.forward + times.backward) - shape.first_forward_s - shape.last_backward_s;
   // Alone, a rank updates everything and takes the norm of everything.
   const double own = 1.0 / ranks;
-  const double updated = flags.use_distributed_optimizer ? own : 1;
+  const double updated = flags.zero() >= 1 ? own : 1;
   shape.update_s = seconds(times.update) *
                    (kUpdateShare * updated + kNormShare * own + (1 - kUpdateShare - kNormShare));
   std::int64_t first_gather = times.begin;

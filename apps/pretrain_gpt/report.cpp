@@ -161,11 +161,11 @@ void TrainingReport::begin(const std::string& model, const std::string& layout) 
       "{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
       "\"first_step\":{},\"train_iters\":{},\"global_batch_size\":{},"
       "\"micro_batch_size\":{},\"seq_length\":{},"
-      "\"use_distributed_optimizer\":{},\"overlap_grad_reduce\":{},"
+      "\"use_distributed_optimizer\":{},\"zero_stage\":{},\"overlap_grad_reduce\":{},"
       "\"overlap_param_gather\":{},\"async_log\":{}}}",
       quoted(model), ranks_, first_step_, flags_.train_iters, flags_.global_batch_size,
-      flags_.micro_batch_size, flags_.seq_length, flags_.use_distributed_optimizer,
-      flags_.overlap_grad_reduce, flags_.overlap_param_gather, flags_.async_log_all_reduce));
+      flags_.micro_batch_size, flags_.seq_length, flags_.zero() >= 1, flags_.zero(),
+      flags_.overlaps_reductions(), flags_.overlap_param_gather, flags_.async_log_all_reduce));
 }
 
 void TrainingReport::resumed(const std::string& from) {
@@ -321,7 +321,7 @@ void TrainingReport::memory(const MemoryLine& line) {
   const auto bytes = [](std::size_t value) { return static_cast<double>(value); };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const tutti::plan::ReplicaMemory predicted =
-      line.predicted.value_or(tutti::plan::ReplicaMemory{nan, nan, nan, nan});
+      line.predicted.value_or(tutti::plan::ReplicaMemory{nan, nan, nan, nan, nan});
   struct Kind {
     const char* name;
     double measured, predicted;
@@ -330,6 +330,7 @@ void TrainingReport::memory(const MemoryLine& line) {
       {"weights", bytes(line.kept.weights), predicted.weights},
       {"gradients", bytes(line.kept.gradients), predicted.gradients},
       {"optimizer", bytes(line.kept.optimizer), predicted.optimizer},
+      {"pool", bytes(line.kept.pool), predicted.buffers},
       {"activations", line.activations ? static_cast<double>(*line.activations) : nan,
        predicted.activations},
   };
@@ -349,10 +350,34 @@ void TrainingReport::memory(const MemoryLine& line) {
                   pretrain::quoted(flags_.device), measured, planned));
 }
 
+void TrainingReport::units(std::span<const tutti::train::BucketWaits> waits) {
+  ++unit_steps_;
+  for (const auto& one : waits) {
+    units_[one.bucket].gather_s += one.gather_s;
+    units_[one.bucket].reduce_s += one.reduce_s;
+  }
+}
+
+void TrainingReport::print_units() {
+  const auto steps = static_cast<double>(unit_steps_);
+  print("exposed in a step of rank 0, ms, by bucket\n{:>8}{:>10}{:>10}\n", "bucket", "gather",
+        "reduce");
+  std::string words;
+  for (const auto& [bucket, sums] : units_) {
+    print("{:>8}{:>10.3f}{:>10.3f}\n", bucket, sums.gather_s / steps * 1e3,
+          sums.reduce_s / steps * 1e3);
+    words +=
+        fmt::format("{}{{\"bucket\":{},\"gather_s\":{},\"reduce_s\":{}}}", words.empty() ? "" : ",",
+                    bucket, number(sums.gather_s / steps), number(sums.reduce_s / steps));
+  }
+  write_log(fmt::format("{{\"event\":\"units\",\"exposed\":[{}]}}", words));
+}
+
 void TrainingReport::end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
                          const std::string& weight_hash) {
   if (steps_ > 0) print_table(step);
   if (steps_ > 0 && prediction_) tell_prediction();
+  if (unit_steps_ > 0) print_units();
   if (first_step_ <= flags_.train_iters)
     print("loss {:.6f} -> {:.6f}; {} step{} skipped, {} computed again\n", first_loss_, last_loss_,
           skipped, skipped == 1 ? "" : "s", transient);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -85,6 +86,8 @@ class TrainingReport {
   void checkpoint(const SavedCheckpoint& saved, const std::string& folder);
   // What the run has taken at most, beside what model arithmetic says.
   void memory(const MemoryLine& line);
+  // What rank 0's compute waited for each unit, where weights are gathered for use; told at the end.
+  void units(std::span<const tutti::train::BucketWaits> waits);
   void end(std::int64_t step, std::int64_t skipped, std::int64_t transient,
            const std::string& weight_hash);
   // io: something could not be written, as on a full disk.
@@ -103,6 +106,7 @@ class TrainingReport {
   void write_events(std::int64_t step, std::span<const Scalar> scalars);
   void add_to_table(const StepLine& line);
   void print_table(std::int64_t last_step);
+  void print_units();
   void tell_prediction();
   std::string time_left(std::int64_t step) const;
 
@@ -121,6 +125,8 @@ class TrainingReport {
   double tokens_ = 0;
   double first_loss_ = std::numeric_limits<double>::quiet_NaN(), last_loss_ = first_loss_;
   tutti::train::RankOverlap mean_, max_;
+  std::map<int, tutti::train::BucketWaits> units_;
+  std::int64_t unit_steps_ = 0;
 };
 
 }  // namespace pretrain

@@ -40,10 +40,11 @@ void set_threads(int threads) {
 
 tutti::libtorch::Options wrap_options(const Flags& flags) {
   tutti::libtorch::Options options;
-  options.layer.overlap_grad_reduce = flags.overlap_grad_reduce;
-  options.layer.use_distributed_optimizer = flags.use_distributed_optimizer;
+  options.layer.overlap_grad_reduce = flags.overlaps_reductions();
+  options.layer.zero = flags.zero();
   options.layer.overlap_param_gather = flags.overlap_param_gather;
   options.layer.bucket_bytes = flags.bucket_size;
+  options.layer.reduction_order = *tutti::parse_reduction_order(flags.reduction_order);
   options.layer.clip_grad = flags.clip_grad;
   options.layer.check_for_nan = flags.check_for_nan;
   options.layer.buddy = flags.buddy;
@@ -56,6 +57,7 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
   }
   options.layer.pipelined = flags.pipeline_parallel > 1;
   options.group_of = parameter_group;
+  options.is_unit = is_block;
   return options;
 }
 
@@ -309,6 +311,7 @@ Status Trainer::one_step(std::int64_t step) {
       say(step, "parameter '" + name + "' is used by no rank and is not updated");
     }
     if (report_) report_->layout(model_->layer().describe());
+    if (report_ && flags_.zero() == 3) report_->units(train_::exposed_by_bucket(times));
     stops_ = report->stop;
     meets_ = report->meet;
     const double lr = schedule_.at(at_.updates + 1);
@@ -511,8 +514,8 @@ MemoryLine Trainer::memory() const {
   shape.dropout = flags_.dropout > 0;
   if (const auto model = tutti::plan::complete(shape); model.ok())
     line.predicted = tutti::plan::replica_memory(
-        *model, {group_->size(), flags_.use_distributed_optimizer, flags_.bf16,
-                 flags_.optimizer == "sgd" ? 1 : 2, flags_.micro_batch_size, flags_.seq_length});
+        *model, {group_->size(), flags_.zero(), flags_.bf16, flags_.optimizer == "sgd" ? 1 : 2,
+                 flags_.micro_batch_size, flags_.seq_length});
   return line;
 }
 

@@ -128,7 +128,8 @@ Status Binding::refuse_overlaps() const {
 }
 
 void Binding::index_modules(torch::nn::Module& module) {
-  for (const auto& part : module.modules()) {
+  modules_ = module.modules();
+  for (const auto& part : modules_) {
     std::vector<std::size_t>& indices = by_module_[part.get()];
     for (const torch::Tensor& tensor : part->parameters()) {
       const std::size_t index = index_of(tensor);
@@ -139,8 +140,8 @@ void Binding::index_modules(torch::nn::Module& module) {
   }
 }
 
-std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of,
-                                                  const PlaceOf& place_of) const {
+std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of, const PlaceOf& place_of,
+                                                  const IsUnit& is_unit) const {
   std::vector<train::Parameter> parameters;
   for (const Entry& entry : entries_) {
     const Member& first = entry.members[0];
@@ -152,19 +153,39 @@ std::vector<train::Parameter> Binding::parameters(const GroupOf& group_of,
     parameter.shape = first.tensor.sizes().vec();
     parameter.value = buffer_of(first.tensor);
     parameter.frozen = entry.frozen;
+    parameter.gradients = static_cast<int>(
+        std::count_if(entry.members.begin(), entry.members.end(), [](const Member& member) {
+          return !member.is_alias_object && member.tensor.requires_grad();
+        }));
     if (group_of) parameter.group = group_of(first.name, first.tensor);
     if (place_of) parameter.place = place_of(first.name, first.tensor);
     parameters.push_back(std::move(parameter));
   }
+  int unit = 0;
+  for (const auto& part : modules_) {
+    if (!is_unit || !is_unit(*part)) continue;
+    for (const std::size_t index : by_module_.at(part.get()))
+      if (parameters[index].unit < 0) parameters[index].unit = unit;
+    ++unit;
+  }
   return parameters;
 }
 
-void Binding::attach(train::DataParallel& layer) {
+Status Binding::attach(train::DataParallel& layer) {
+  if (!layer.keeps_whole_weights()) {
+    std::size_t largest = 0;
+    for (const Entry& entry : entries_)
+      largest = std::max(largest, entry.members[0].tensor.nbytes());
+    auto nan = NanRegion::create(largest);
+    if (!nan.ok()) return nan.status();
+    nan_ = *std::move(nan);
+  }
   layer_ = &layer;
   self_ = std::make_shared<Binding*>(this);
   set_views();
   // After set_data: it may reset the accumulator on which the hook sits.
   for (std::size_t index = 0; index < entries_.size(); ++index) add_hooks(index);
+  return {};
 }
 
 void Binding::add_hooks(std::size_t index) {
@@ -180,9 +201,15 @@ void Binding::add_hooks(std::size_t index) {
 void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
   if (!defined) return;
   Entry& entry = entries_[index];
-  if (entry.gradient.defined()) {
-    torch::NoGradGuard no_grad;
-    torch::Tensor& grad = member.tensor.mutable_grad();
+  torch::NoGradGuard no_grad;
+  torch::Tensor& grad = member.tensor.mutable_grad();
+  if (!keeps_gradients()) {
+    // Null where the layer has failed: end_backward tells.
+    const Buffer slot = layer_->gradient(index);
+    if (slot.data != nullptr && grad.defined())
+      view_of(slot, member.tensor, torch::kFloat).view(-1).add_(grad.to_dense().reshape(-1));
+    grad = torch::Tensor();
+  } else if (entry.gradient.defined()) {
     // Not the preset view: bf16, or the user dropped it before this backward.
     if (grad.defined() && grad.data_ptr() != entry.gradient.data_ptr()) {
       entry.gradient.view(-1).add_(grad.to_dense().reshape(-1));
@@ -192,9 +219,12 @@ void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
   layer_->ready(index);
 }
 
+// Else they are the layer's only until they were reduced.
+bool Binding::keeps_gradients() const { return layer_->options().zero.value_or(0) < 2; }
+
 void Binding::preset_gradient(const Entry& entry, Member& member) {
   if (!member.tensor.requires_grad()) return;
-  const bool in_place = member.tensor.scalar_type() == torch::kFloat;
+  const bool in_place = member.tensor.scalar_type() == torch::kFloat && keeps_gradients();
   member.tensor.mutable_grad() =
       in_place ? entry.gradient.view(member.tensor.sizes()) : torch::Tensor();
 }
@@ -203,7 +233,18 @@ void Binding::set_view(std::size_t index) {
   Entry& entry = entries_[index];
   const torch::Tensor& first = entry.members[0].tensor;
   if (first.numel() == 0 || entry.frozen) return;  // a frozen one keeps its memory
-  entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  if (nan_) {
+    if (entry.members[0].open.defined())
+      return;  // it has its storage, wherever the layer's memory lies
+    entry.is_open = false;
+    const Buffer nan{nan_->data(), static_cast<std::size_t>(first.numel())};
+    for (Member& member : entry.members) {
+      member.open = view_of(nan, member.tensor, member.tensor.scalar_type());
+      if (!member.is_alias_object) member.tensor.set_data(member.open);
+    }
+    return;
+  }
+  if (keeps_gradients()) entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
   entry.nan = torch::full({}, std::numeric_limits<double>::quiet_NaN(), first.options());
   for (Member& member : entry.members) {
     if (member.is_alias_object) continue;
@@ -219,12 +260,34 @@ void Binding::set_open(std::size_t index, bool open) {
   Entry& entry = entries_[index];
   if (entry.is_open == open) return;
   entry.is_open = open;
+  if (nan_) return point_to(entry, open ? layer_->parameter(index).data : nan_->data());
   torch::NoGradGuard no_grad;
   for (Member& member : entry.members) {
     const torch::Tensor& now = open ? member.closed : member.open;
     // One that the user replaced meanwhile is left alone; check_views names it.
     if (!now.defined() || member.tensor.data_ptr() != now.data_ptr()) continue;
     member.tensor.set_data(open ? member.open : member.closed);
+  }
+}
+
+// Every view of it follows, in graphs as well.
+void Binding::point_to(const Entry& entry, void* data) {
+  for (const Member& member : entry.members) {
+    if (member.is_alias_object) continue;
+    c10::Storage storage = member.open.storage();
+    storage.set_data_ptr_noswap(at::DataPtr(data, member.open.device()));
+  }
+}
+
+// For good: values would have to be gathered, and other ranks may be gone.
+void Binding::leave_nan(const Entry& entry) {
+  using Holder = std::shared_ptr<NanRegion>;
+  for (const Member& member : entry.members) {
+    if (member.is_alias_object) continue;
+    c10::Storage storage = member.open.storage();
+    storage.set_data_ptr_noswap(at::DataPtr(
+        nan_->data(), new Holder(nan_), [](void* holder) { delete static_cast<Holder*>(holder); },
+        member.open.device()));
   }
 }
 
@@ -240,6 +303,10 @@ void Binding::detach() {
   for (std::size_t index = 0; index < entries_.size(); ++index) {
     Entry& entry = entries_[index];
     if (entry.members[0].tensor.numel() == 0 || entry.frozen) continue;
+    if (nan_) {
+      leave_nan(entry);
+      continue;
+    }
     set_open(index, true);
     const torch::Tensor own = entry.members[0].tensor.clone();
     for (Member& member : entry.members) {
@@ -264,8 +331,9 @@ Status Binding::check_entry(std::size_t index) {
   Entry& entry = entries_[index];
   const Buffer value = layer_->parameter(index);
   if (value.count == 0) return {};
+  const void* closed = nan_ ? nan_->data() : entry.nan.defined() ? entry.nan.data_ptr() : nullptr;
   for (Member& member : entry.members) {
-    if (member.tensor.data_ptr() != (entry.is_open ? value.data : entry.nan.data_ptr())) {
+    if (member.tensor.data_ptr() != (entry.is_open ? value.data : closed)) {
       return refuse(member.name,
                     "was given other memory after the module was wrapped (Module::to, torch::load "
                     "or set_data); load and move the module before wrapping it");
@@ -274,7 +342,7 @@ Status Binding::check_entry(std::size_t index) {
     const torch::Tensor& grad = member.tensor.grad();
     if (!grad.defined()) {
       preset_gradient(entry, member);
-    } else if (grad.data_ptr() != entry.gradient.data_ptr()) {
+    } else if (!keeps_gradients() || grad.data_ptr() != entry.gradient.data_ptr()) {
       return refuse(member.name, "was given another .grad; gradients belong to the layer");
     }
   }

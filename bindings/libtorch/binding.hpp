@@ -2,10 +2,14 @@
 //
 //   module tensor  --set_data-->  view of parameter(i)
 //   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
-//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32
+//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32. zero 2: the
+//                                                               layer has them until they are reduced
 //
 // While a parameter's next value is on its way its tensor is *closed*: of the same shape, one NaN
 // in all places. Nobody can read an old value, or one that has half landed.
+//
+// With zero 3 a parameter has memory only while somebody uses it, elsewhere each time. Graphs hold its
+// storage, so that is kept, and what it points to is changed: to the gathered values, or to NaN (nan_region.hpp).
 //
 // Tied tensors are one entry with several members: the same tensor object under two names, or two
 // objects over one storage, each of which has an accumulator, and so a hook, of its own.
@@ -21,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "nan_region.hpp"
 #include "tutti/train.hpp"
 
 namespace tutti::libtorch {
@@ -30,18 +35,22 @@ class Binding {
   using GroupOf = std::function<int(const std::string&, const torch::Tensor&)>;
   using PlaceOf = std::function<train::ParameterPlace(const std::string&, const torch::Tensor&)>;
 
+  using IsUnit = std::function<bool(const torch::nn::Module&)>;
+
   // invalid_argument names a parameter that cannot be flattened.
   static Result<std::unique_ptr<Binding>> collect(torch::nn::Module& module);
   ~Binding();
 
   // What the layer is created from, one for each entry.
-  std::vector<train::Parameter> parameters(const GroupOf& group_of, const PlaceOf& place_of) const;
+  std::vector<train::Parameter> parameters(const GroupOf& group_of, const PlaceOf& place_of,
+                                           const IsUnit& is_unit) const;
   // From here on tensors are views of the layer's memory, and hooks tell it of gradients.
-  void attach(train::DataParallel& layer);
+  Status attach(train::DataParallel& layer);
   // After the layer moved its memory.
   void set_views();
   // Whether it may be read.
   void set_open(std::size_t index, bool open);
+  bool is_open(std::size_t index) const { return entries_[index].is_open; }
   // Every tensor gets memory of its own again, with the value it has.
   void detach();
 
@@ -87,12 +96,17 @@ class Binding {
   void set_view(std::size_t index);
   void preset_gradient(const Entry& entry, Member& member);
   Status check_entry(std::size_t index);
+  bool keeps_gradients() const;
+  void point_to(const Entry& entry, void* data);
+  void leave_nan(const Entry& entry);
 
   std::vector<Entry> entries_;
   std::unordered_map<const void*, std::size_t> by_object_;  // TensorImpl
   std::unordered_map<const void*, std::size_t> by_address_;
   std::unordered_map<const torch::nn::Module*, std::vector<std::size_t>> by_module_;
   std::unordered_map<const torch::autograd::Node*, std::size_t> by_accumulator_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;  // the outermost first
+  std::shared_ptr<NanRegion> nan_;                           // with zero 3
   train::DataParallel* layer_ = nullptr;
   std::shared_ptr<Binding*> self_;  // what hooks hold; null after detach
 };

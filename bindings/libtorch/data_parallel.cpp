@@ -81,13 +81,16 @@ Status DataParallel::State::set_up(const train::Groups& groups) {
     (void)options_.layer.stream();  // throws at once where torch cannot say
   }
   auto layer = train::DataParallel::create(
-      groups, binding_->parameters(options_.group_of, options_.place_of), options_.layer);
+      groups, binding_->parameters(options_.group_of, options_.place_of, options_.is_unit),
+      options_.layer);
   if (!layer.ok()) return layer.status();
   layer_ = *std::move(layer);
-  binding_->attach(*layer_);
+  if (Status status = binding_->attach(*layer_); !status.ok()) return status;
   layer_->on_layout([this] { binding_->set_views(); });
   layer_->set_buffers([this] { return module_buffers(*module_); });
-  if (options_.layer.overlap_param_gather) {
+  if (!layer_->keeps_whole_weights()) {
+    layer_->on_gate([this](std::size_t index, bool open) { binding_->set_open(index, open); });
+  } else if (options_.layer.overlap_param_gather) {
     gates_.emplace(binding_->size());
     layer_->on_gate([this](std::size_t index, bool open) {
       binding_->set_open(index, open);
@@ -213,6 +216,12 @@ Result<std::int64_t> DataParallel::join(train::Groups others) { return state_->j
 Status DataParallel::parameters_ready() { return state_->layer().parameters_ready(); }
 train::DataParallel& DataParallel::layer() const { return state_->layer(); }
 
+std::string DataParallel::closed_name(const torch::Tensor& parameter) const {
+  Binding& binding = state_->binding();
+  const std::size_t index = binding.index_of(parameter);
+  return index == binding.size() || binding.is_open(index) ? std::string() : binding.name(index);
+}
+
 Status DataParallel::need(const torch::nn::Module& submodule) {
   const auto* indices = state_->binding().below(submodule);
   if (indices == nullptr) {
@@ -224,6 +233,11 @@ Status DataParallel::need(const torch::nn::Module& submodule) {
   return {};
 }
 
+void DataParallel::done(const torch::nn::Module& submodule) {
+  if (const auto* indices = state_->binding().below(submodule))
+    for (const std::size_t index : *indices) state_->layer().done(index);
+}
+
 Status DataParallel::need(const torch::Tensor& parameter) {
   const std::size_t index = state_->binding().index_of(parameter);
   if (index == state_->binding().size()) {
@@ -232,20 +246,37 @@ Status DataParallel::need(const torch::Tensor& parameter) {
   return state_->layer().need(index);
 }
 
+void Gate::check_scope(const DataParallel& model, const std::vector<torch::Tensor>& parameters) {
+  for (const torch::Tensor& parameter : parameters)
+    if (const std::string name = model.closed_name(parameter); !name.empty())
+      throw GateError({Code::invalid_argument, "parameter '" + name +
+                                                   "' is read outside of a WeightScope, and with "
+                                                   "zero = 3 it is not there"});
+}
+
 Gate::Gate(DataParallel* model, const torch::nn::Module& submodule) {
   if (model == nullptr) return;
+  if (!model->layer().keeps_whole_weights()) {
+    check_scope(*model, submodule.parameters());
+    return;
+  }
   if (auto status = model->need(submodule); !status.ok()) throw GateError(status);
 }
 
 Gate::Gate(DataParallel* model, const torch::Tensor& parameter) {
   if (model == nullptr) return;
+  if (!model->layer().keeps_whole_weights()) {
+    check_scope(*model, {parameter});
+    return;
+  }
   if (auto status = model->need(parameter); !status.ok()) throw GateError(status);
 }
 
 torch::Tensor forward_gated(DataParallel* model, torch::nn::Sequential& layers, torch::Tensor x) {
   for (auto& layer : *layers) {
+    const WeightScope scope(model, *layer.ptr());
     Gate gate(model, *layer.ptr());
-    x = layer.forward(x);
+    x = scope.leave(layer.forward(scope.enter(x)));
   }
   return x;
 }

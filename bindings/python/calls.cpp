@@ -47,6 +47,8 @@ class Side {
     for (py::handle array : arrays) many_.push_back(buffer_of(array, dtype));
     span_ = many_;
   }
+  // So many elements of which nothing is there but their type.
+  Side(std::size_t count, Dtype dtype) : one_{nullptr, count, dtype}, span_{&one_, 1} {}
   Side(const Side&) = delete;
   std::span<const B> span() const { return span_; }
   bool is_on(tutti::Device device) const {
@@ -122,6 +124,7 @@ tutti::Work start(HeldGroup& self, const tutti::Call& call) {
 enum Argument {
   kCollective,
   kDtype,
+  kResultDtype,
   kInputs,
   kOutputs,
   kInputCounts,
@@ -166,7 +169,12 @@ py::object run(HeldGroup& self, PyObject* const* arguments) {
   auto name = std::make_unique<std::string>(text(arguments[kName]));
   const auto dtype = static_cast<Dtype>(integer(arguments[kDtype]));
   const Side<ConstBuffer> input(arguments[kInputs], dtype);
-  const Side<Buffer> output(arguments[kOutputs], dtype);
+  const auto result_dtype = static_cast<Dtype>(integer(arguments[kResultDtype]));
+  // Away from the root there is no output to say that a fold is not to be rounded.
+  const bool only_says_type = result_dtype != dtype && arguments[kOutputs] == Py_None;
+  const Side<Buffer> output = only_says_type
+                                  ? Side<Buffer>(input.span()[0].count, result_dtype)
+                                  : Side<Buffer>(py::handle(arguments[kOutputs]), result_dtype);
   const std::vector<std::size_t> input_parts = counts_of(arguments[kInputCounts]);
   const std::vector<std::size_t> output_parts = counts_of(arguments[kOutputCounts]);
   tutti::Call call;
@@ -182,9 +190,9 @@ py::object run(HeldGroup& self, PyObject* const* arguments) {
   void* const stream = stream_of(arguments[kStream]);
   call.options = options_of(real(arguments[kTimeout]), integer(arguments[kAlgorithm]), *name,
                             stream, arguments[kAfter]);
-  const bool on_device =
-      check_devices(input.is_on(tutti::Device::cpu) || output.is_on(tutti::Device::cpu),
-                    input.is_on(tutti::Device::cuda) || output.is_on(tutti::Device::cuda), stream);
+  const bool on_device = check_devices(
+      input.is_on(tutti::Device::cpu) || (output.is_on(tutti::Device::cpu) && !only_says_type),
+      input.is_on(tutti::Device::cuda) || output.is_on(tutti::Device::cuda), stream);
   const bool is_async = arguments[kAsync] == Py_True;
   if (!is_async && !on_device) {
     run_blocking(self, call);

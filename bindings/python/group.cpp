@@ -26,9 +26,9 @@ std::chrono::nanoseconds nanoseconds(double seconds) {
 }
 
 tutti::ReductionOrder order_of(const std::string& word) {
-  if (word == to_string(tutti::ReductionOrder::any)) return tutti::ReductionOrder::any;
-  if (word == to_string(tutti::ReductionOrder::rank)) return tutti::ReductionOrder::rank;
-  raise(tutti::Code::invalid_argument, "reduction_order is 'any' or 'rank', not '" + word + "'");
+  if (const auto order = tutti::parse_reduction_order(word)) return *order;
+  raise(tutti::Code::invalid_argument,
+        "reduction_order is 'any', 'rank' or 'tree', not '" + word + "'");
 }
 
 tutti::GroupSpec spec_of(const std::string& name, const std::optional<std::string>& order,

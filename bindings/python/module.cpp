@@ -34,6 +34,15 @@ py::dict numpy_names() {
   return table;
 }
 
+// Of types that are not folded in themselves: the number of the one that they are folded in.
+py::dict accumulation_codes() {
+  py::dict table;
+  for (int i = 0; i < tutti::kDtypes; ++i)
+    if (const auto dtype = static_cast<tutti::Dtype>(i); accumulation_of(dtype) != dtype)
+      table[py::int_(i)] = static_cast<int>(accumulation_of(dtype));
+  return table;
+}
+
 // Older pybind11 reads the arrays of numpy 2 wrongly.
 void check_numpy() {
   const auto version = py::module_::import("numpy").attr("__version__").cast<std::string>();
@@ -50,6 +59,7 @@ PYBIND11_MODULE(_tutti, module) {
   check_numpy();
   module.attr("__version__") = TUTTI_VERSION;
   module.attr("DTYPES") = words<tutti::Dtype>(tutti::kDtypes);
+  module.attr("ACCUMULATION") = accumulation_codes();
   module.attr("NUMPY_NAMES") = numpy_names();
   module.attr("OPS") = words<tutti::ReduceOp>(tutti::kReduceOps);
   module.attr("COLLECTIVES") = words<tutti::Collective>(tutti::kCollectives);

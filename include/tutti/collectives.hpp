@@ -61,7 +61,14 @@ struct CallOptions {
 // all_gather, scatter, reduce_scatter, all_to_all). `input_counts` / `output_counts`, when not
 // empty, cut a contiguous buffer into one part per rank; otherwise it is cut evenly. A side that a
 // rank does not have (output of reduce away from the root) is empty. Same memory on both sides
-// means in place. `uneven` says that parts may differ by rank; for gather, scatter and all_to_all,
+// means in place.
+//
+// All buffers are of one type, with one exception: where 16- or 8-bit floats are folded, the output may
+// be of f32. Inputs travel as they are, and the fold, in f32 as ever, is not rounded at its end. Not in
+// place, and not with a function of the user's. Away from the root of a reduce, ranks say so by an output
+// of that type and the input's length, with or without memory.
+//
+// `uneven` says that parts may differ by rank; for gather, scatter and all_to_all,
 // where a rank cannot see that from its own arguments, all ranks must set it alike (the v-forms and
 // the list forms do).
 struct Call {
@@ -107,7 +114,7 @@ class Collectives {
   Status broadcast(Buffer buffer, int root, Options options = {});
   Work broadcast_async(Buffer buffer, int root, Options options = {});
 
-  // The root gets the fold of all inputs; `output` is looked at on the root only.
+  // The root gets the fold of all inputs; elsewhere `output` may say that it is of f32 (see Call).
   Status reduce(ConstBuffer input, Buffer output, Reduction reduction, int root,
                 Options options = {});
   Work reduce_async(ConstBuffer input, Buffer output, Reduction reduction, int root,

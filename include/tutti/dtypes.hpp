@@ -54,6 +54,12 @@ constexpr std::optional<Dtype> find_dtype(Fits fits) noexcept {
   return std::nullopt;
 }
 
+// What its elements are folded in: f32 for 16- and 8-bit floats, else the type itself.
+constexpr Dtype accumulation_of(Dtype dtype) noexcept {
+  const DtypeInfo& info = info_of(dtype);
+  return info.is_float() && info.bytes < info_of(Dtype::f32).bytes ? Dtype::f32 : dtype;
+}
+
 // The element type that a C++ type stands for.
 template <class T>
 constexpr Dtype dtype_of() {

@@ -99,6 +99,7 @@ typedef enum tutti_algorithm {
 typedef enum tutti_reduction_order {
   TUTTI_ORDER_ANY,
   TUTTI_ORDER_RANK,
+  TUTTI_ORDER_TREE,
   TUTTI_ORDER_WIDTH = 0x7fffffff
 } tutti_reduction_order;
 typedef enum tutti_urgency {
@@ -376,7 +377,8 @@ TUTTI_API TUTTI_NODISCARD tutti_status* tutti_user_reduction_create(
 TUTTI_API void tutti_user_reduction_free(tutti_user_reduction* reduction);
 
 /* See `Call` in tutti/collectives.hpp: one contiguous buffer or one per rank on each side; counts
- * (one per rank, or NULL) cut a contiguous buffer into parts that may differ. */
+ * (one per rank, or NULL) cut a contiguous buffer into parts that may differ. All buffers are of one type,
+ * but where 16- or 8-bit floats are folded the output may be of TUTTI_F32. */
 typedef struct tutti_call {
   size_t size;
   tutti_collective collective;

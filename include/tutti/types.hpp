@@ -34,7 +34,7 @@ std::optional<Dtype> parse_dtype(std::string_view word) noexcept;
 // Numerics: integers wrap; bool sum is or, bool prod is and; avg divides by the size of the group (in
 // scans too), integer avg truncates toward zero;
 // min and max propagate NaN and take -0 < +0; f8e4m3 saturates, f8e5m2 overflows to infinity.
-// 16- and 8-bit floats are folded in f32 and rounded once per fold.
+// 16- and 8-bit floats are folded in f32 and rounded once per fold, or not at all where the output is f32.
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, premul_sum, user };
 inline constexpr int kReduceOps = 10;
 
@@ -48,7 +48,7 @@ using ReduceFunction = void (*)(const void* in, void* inout, std::size_t count, 
                                 void* context);
 
 // A reduction written by the user. It must give the same answer on every rank; its name is part of
-// the fingerprint that ranks compare. One that is not commutative is folded in rank order only.
+// the fingerprint that ranks compare. One that is not commutative is folded in rank or tree order only.
 struct UserReduction {
   std::string name;
   ReduceFunction function = nullptr;
@@ -114,8 +114,13 @@ std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept;
 //         pick the order
 //   rank  x0 ∘ x1 ∘ … ∘ xn-1, folded left to right in the accumulation type and rounded once:
 //         same bits whatever the algorithm, transport, memory or chunking
-enum class ReductionOrder : std::uint8_t { any, rank };
+//   tree  the same promise for a tree that is balanced by rank number: fold(0, n), where
+//         fold(lo, hi) = fold(lo, mid) ∘ fold(mid, hi) and mid - lo is the largest power of two below
+//         hi - lo. Hosts with contiguous ranks, as many on each and a power of two, fold theirs first
+enum class ReductionOrder : std::uint8_t { any, rank, tree };
+inline constexpr int kReductionOrders = 3;
 std::string_view to_string(ReductionOrder order) noexcept;
+std::optional<ReductionOrder> parse_reduction_order(std::string_view word) noexcept;
 
 // Which of a rank's groups goes first where several want the same link or core.
 //   bulk    gives way to all others: buckets of gradients and weights

@@ -14,7 +14,8 @@ Result<GroupOptions> group_options_of(const tutti_group_options* from) {
   if (from == nullptr) return options;
   tutti_group_options given = TUTTI_GROUP_OPTIONS_INIT;
   if (Status status = capi::take(from, "options", &given); !status.ok()) return status;
-  if (Status status = capi::check_enum(given.reduction_order, 2, "reduction_order"); !status.ok())
+  if (Status status = capi::check_enum(given.reduction_order, kReductionOrders, "reduction_order");
+      !status.ok())
     return status;
   options.rank = given.rank;
   options.size = given.ranks;
@@ -35,7 +36,8 @@ Result<GroupSpec> spec_of(const tutti_group_spec* from) {
   spec.urgency = static_cast<Urgency>(given.urgency);
   if (given.reduction_order == -1) return spec;
   const auto order = static_cast<tutti_reduction_order>(given.reduction_order);
-  if (Status status = capi::check_enum(order, 2, "reduction_order"); !status.ok()) return status;
+  if (Status status = capi::check_enum(order, kReductionOrders, "reduction_order"); !status.ok())
+    return status;
   spec.reduction_order = static_cast<ReductionOrder>(order);
   return spec;
 }

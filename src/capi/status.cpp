@@ -10,7 +10,8 @@ using namespace tutti;
 static_assert(TUTTI_INTERNAL == static_cast<int>(Code::internal));
 static_assert(TUTTI_USER == static_cast<int>(ReduceOp::user) && TUTTI_USER == kReduceOps - 1);
 static_assert(TUTTI_CUSTOM == static_cast<int>(Algorithm::custom));
-static_assert(TUTTI_ORDER_RANK == static_cast<int>(ReductionOrder::rank));
+static_assert(TUTTI_ORDER_TREE == static_cast<int>(ReductionOrder::tree) &&
+              TUTTI_ORDER_TREE == kReductionOrders - 1);
 static_assert(TUTTI_CUDA == static_cast<int>(Device::cuda));
 static_assert(TUTTI_ANY_SOURCE == kAnySource);
 

@@ -82,7 +82,17 @@ std::optional<Algorithm> parse_algorithm(std::string_view word) noexcept {
 }
 
 std::string_view to_string(ReductionOrder order) noexcept {
-  return order == ReductionOrder::any ? "any" : "rank";
+  switch (order) {
+    case ReductionOrder::any: return "any";
+    case ReductionOrder::rank: return "rank";
+    case ReductionOrder::tree: return "tree";
+  }
+  return "?";
+}
+std::optional<ReductionOrder> parse_reduction_order(std::string_view word) noexcept {
+  for (int i = 0; i < kReductionOrders; ++i)
+    if (const auto order = static_cast<ReductionOrder>(i); word == to_string(order)) return order;
+  return std::nullopt;
 }
 
 std::string_view to_string(Urgency urgency) noexcept {

@@ -52,6 +52,7 @@ Status Simulation::add(const Site& site, std::uint32_t index) {
   request.size = job.ranks;
   request.root = job.root;
   request.shots = job.shots;
+  request.order = job.order;
   request.host_of = host_of;
   // Says what is wrong with a request, too.
   if (auto first = job.catalog->build(job.algorithm, request); !first.ok()) return first.status();

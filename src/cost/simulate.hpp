@@ -23,7 +23,8 @@ struct CollectiveJob {
   int ranks = 1;
   double bytes = 0;  // the whole array
   int root = 0;
-  int shots = 2;     // of direct all_reduce
+  int shots = 2;  // of direct all_reduce
+  ReductionOrder order = ReductionOrder::any;
   double start = 0;  // s
   int first_seat = 0;
   int stride = 1;

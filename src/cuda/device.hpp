@@ -202,6 +202,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Status update(const SgdJob& job, StreamHandle stream);
   Status narrow(const ConvertJob& job, StreamHandle stream);
   Status widen(const ConvertJob& job, StreamHandle stream);
+  Status add(const AddJob& job, StreamHandle stream);
   Status find_not_finite(const InspectJob& job, StreamHandle stream);
   Status sum_squares(const InspectJob& job, StreamHandle stream);
 

@@ -35,8 +35,16 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-enum class UpdateKernel : std::uint8_t { adamw, sgd, narrow, widen, find_not_finite, sum_squares };
-inline constexpr std::size_t kUpdateKernels = 6;
+enum class UpdateKernel : std::uint8_t {
+  adamw,
+  sgd,
+  narrow,
+  widen,
+  add,
+  find_not_finite,
+  sum_squares
+};
+inline constexpr std::size_t kUpdateKernels = 7;
 
 struct Device::State {
   State(const CudaDriver& functions, int number) : driver(functions), ordinal(number) {}
@@ -77,6 +85,7 @@ struct Device::State {
 
   std::vector<CUmodule> modules;
   std::array<CUfunction, kDtypes> folds{};
+  std::array<CUfunction, kDtypes> shaped_folds{};  // null but for floats
   CUfunction copy = nullptr;
   CUfunction meet = nullptr;
   std::array<CUfunction, kUpdateKernels> updates{};

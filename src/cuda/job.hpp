@@ -56,19 +56,24 @@ struct Copy {
   std::uint64_t bytes;
 };
 
-// Operands are folded left to right, as reduce::fold does, and written to every target; a target may be
-// an operand. set_reduction (cuda/reduction.hpp) fills in the last four.
+// Operands are folded as reduce::fold does, and written to every target; a target may be an operand,
+// unless the fold widens. set_reduction (cuda/reduction.hpp) fills in the last six.
 struct Fold {
   Place operands[kMostRanks];
   Place targets[kMostRanks];  // of a peer: behind its target
   std::int32_t operand_count;
   std::int32_t target_count;
-  std::uint64_t bytes;
-  double scalar;        // premul_sum
-  std::int32_t ranks;   // avg divides by it
-  std::uint8_t op;      // ReduceOp as the kernel is to do it: reduce::kernel_op
-  std::uint8_t copies;  // the one operand is copied bit by bit
+  std::uint64_t bytes;    // of an operand; a target of a fold that widens has more
+  double scalar;          // premul_sum
+  std::int32_t ranks;     // avg divides by it
+  std::uint8_t op;        // ReduceOp as the kernel is to do it: reduce::kernel_op
+  std::uint8_t copies;    // the one operand is copied bit by bit
+  std::uint8_t widens;    // targets are of the accumulation type
+  std::uint8_t balanced;  // not from the left, and that makes a difference
 };
+
+// Which kernel does it: the rarer folds have their own.
+constexpr bool is_shaped(const Fold& fold) { return fold.widens != 0 || fold.balanced != 0; }
 
 enum class Enter : std::uint8_t { resolved, posted, met, meet };
 enum class Leave : std::uint8_t { by_stream, meet };

@@ -14,6 +14,13 @@ constexpr const char* kFoldNames[] = {
 #undef TUTTI_DTYPE
 };
 
+// Of floats; the others' folds do not depend on shape, and are never rounded.
+constexpr const char* kShapedFoldNames[] = {
+#define TUTTI_DTYPE(name, ...) "tutti_shaped_fold_" #name,
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
+};
+
 constexpr int kMeetThreads = 64;  // a rank each, and a whole number of warps
 static_assert(kMeetThreads >= kMostRanks);
 
@@ -42,6 +49,10 @@ Status Device::State::load_kernels() {
   }
   for (std::size_t i = 0; i < folds.size(); ++i)
     if (Status status = load_kernel(kFoldNames[i], folds[i]); !status.ok()) return status;
+  for (std::size_t i = 0; i < shaped_folds.size(); ++i)
+    if (is_float(static_cast<Dtype>(i)))
+      if (Status status = load_kernel(kShapedFoldNames[i], shaped_folds[i]); !status.ok())
+        return status;
   if (Status status = load_kernel("tutti_copy", copy); !status.ok()) return status;
   if (Status status = load_kernel("tutti_meet", meet); !status.ok()) return status;
   return load_update_kernels();
@@ -60,8 +71,9 @@ Status Device::State::start(CUfunction kernel, const Phase& phase, int blocks, i
 Status Device::launch(const Phase& phase, Dtype dtype, int blocks, StreamHandle stream) {
   CUfunction kernel = state_->copy;
   if (phase.fold.bytes != 0 && phase.fold.copies == 0) {
-    const Dtype row = kernel_dtype(dtype, static_cast<ReduceOp>(phase.fold.op));
-    kernel = state_->folds[static_cast<std::size_t>(row)];
+    const auto row =
+        static_cast<std::size_t>(kernel_dtype(dtype, static_cast<ReduceOp>(phase.fold.op)));
+    kernel = is_shaped(phase.fold) ? state_->shaped_folds[row] : state_->folds[row];
   }
   return state_->start(kernel, phase, blocks, kBlockThreads, static_cast<CUstream>(stream));
 }

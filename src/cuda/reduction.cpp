@@ -21,6 +21,11 @@ void set_reduction(Fold& fold, const reduce::Folding& folding) {
   fold.copies = reduce::is_plain_copy(folding, used) ? 1 : 0;
   fold.scalar = folding.reduction.scalar;
   fold.ranks = folding.ranks;
+  fold.widens = folding.widens ? 1 : 0;
+  fold.balanced =
+      folding.balanced && count > 3 && reduce::depends_on_shape(folding.dtype, folding.reduction.op)
+          ? 1
+          : 0;
 }
 
 Dtype kernel_dtype(Dtype dtype, ReduceOp op) {

@@ -9,9 +9,9 @@ namespace tutti::cuda {
 namespace {
 
 // As UpdateKernel counts them.
-constexpr const char* kUpdateNames[kUpdateKernels] = {"tutti_adamw",           "tutti_sgd",
-                                                      "tutti_narrow",          "tutti_widen",
-                                                      "tutti_find_not_finite", "tutti_sum_squares"};
+constexpr const char* kUpdateNames[kUpdateKernels] = {
+    "tutti_adamw",           "tutti_sgd",        "tutti_narrow", "tutti_widen", "tutti_add",
+    "tutti_find_not_finite", "tutti_sum_squares"};
 
 constexpr std::uint64_t kElementsPerThread = 4;
 constexpr std::uint64_t kElementsPerSquare = 64;
@@ -64,6 +64,10 @@ Status Device::narrow(const ConvertJob& job, StreamHandle stream) {
 
 Status Device::widen(const ConvertJob& job, StreamHandle stream) {
   return state_->start_update(UpdateKernel::widen, job, job.count / kElementsPerThread + 1, stream);
+}
+
+Status Device::add(const AddJob& job, StreamHandle stream) {
+  return state_->start_update(UpdateKernel::add, job, job.count / kElementsPerThread + 1, stream);
 }
 
 Status Device::find_not_finite(const InspectJob& job, StreamHandle stream) {

@@ -45,6 +45,13 @@ struct ConvertJob {
   std::uint64_t count;
 };
 
+// to += from; f32. A NaN that is computed is the canonical one.
+struct AddJob {
+  std::uint64_t from;
+  std::uint64_t to;
+  std::uint64_t count;
+};
+
 // What is found out about gradients. To be zero before; several launches may add to one.
 struct GradientFindings {
   std::uint64_t limbs[reduce::kLimbs];  // the sum of squares: reduce/fixed_point.hpp

@@ -59,6 +59,7 @@ Status Device::update(const AdamWJob&, StreamHandle) { return no_cuda(); }
 Status Device::update(const SgdJob&, StreamHandle) { return no_cuda(); }
 Status Device::narrow(const ConvertJob&, StreamHandle) { return no_cuda(); }
 Status Device::widen(const ConvertJob&, StreamHandle) { return no_cuda(); }
+Status Device::add(const AddJob&, StreamHandle) { return no_cuda(); }
 Status Device::find_not_finite(const InspectJob&, StreamHandle) { return no_cuda(); }
 Status Device::sum_squares(const InspectJob&, StreamHandle) { return no_cuda(); }
 

@@ -167,7 +167,7 @@ void DevicePlan::bind_posts() {
     if (own.fold) {
       const std::size_t bytes = chunk(own.fold->to).bytes;
       for (const HostFold::Operand& operand : own.fold->operands)
-        if (operand.peer == static_cast<int>(peer)) read = bytes;
+        if (operand.peer == static_cast<int>(peer)) read = bytes / launch_->growth();
       for (const HostFold::Put& put : own.fold->puts)
         if (put.peer == static_cast<int>(peer)) written = bytes;
     }
@@ -197,7 +197,7 @@ void DevicePlan::bind_fold() {
   const Found to = own_target(form->to);
   if (to.bytes == 0) return;
   cuda::Fold& fold = work_->phase.fold;
-  fold.bytes = to.bytes;
+  fold.bytes = to.bytes / launch_->growth();
   work_->work_bytes += to.bytes;
   for (const HostFold::Operand& operand : form->operands) {
     const bool is_own = operand.peer == kLocal;
@@ -206,8 +206,8 @@ void DevicePlan::bind_fold() {
   }
   fold.targets[fold.target_count++] = {to.address, kLocal, 0};
   for (const HostFold::Put& put : form->puts) fold.targets[fold.target_count++] = {0, put.peer, 0};
-  cuda::set_reduction(
-      fold, {launch_->dtype, launch_->reduction, form->finish, static_cast<int>(forms_.size())});
+  cuda::set_reduction(fold, {launch_->dtype, launch_->reduction, form->finish,
+                             static_cast<int>(forms_.size()), launch_->widens, form->balanced});
 }
 
 }  // namespace tutti::engine

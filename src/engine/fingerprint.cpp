@@ -14,7 +14,7 @@ bool agree(const Fingerprint& mine, const Fingerprint& theirs) noexcept {
                          mine.op == theirs.op && mine.root == theirs.root &&
                          mine.count == theirs.count && mine.counts_hash == theirs.counts_hash &&
                          mine.scalar_bits == theirs.scalar_bits &&
-                         mine.user_hash == theirs.user_hash;
+                         mine.user_hash == theirs.user_hash && mine.widens == theirs.widens;
   const bool same_way = mine.algorithm == theirs.algorithm && mine.shots == theirs.shots &&
                         mine.uneven == theirs.uneven && mine.on_device == theirs.on_device;
   const bool same_pair = mine.to_you == theirs.from_you && mine.from_you == theirs.to_you;
@@ -26,10 +26,10 @@ std::string describe(const Fingerprint& call) {
   if (static_cast<std::size_t>(call.collective) >= kCollectives) return "something unknown";
   std::string text(to_string(call.collective));
   if (!shape_of(call.collective).has_data()) return text + "()";
-  if (call.count != 0 || !call.uneven)
-    text += fmt::format("({} x {}", call.count, to_string(call.dtype));
-  else
-    text += fmt::format("({}", to_string(call.dtype));
+  text += '(';
+  if (call.count != 0 || !call.uneven) text += fmt::format("{} x ", call.count);
+  text += to_string(call.dtype);
+  if (call.widens) text += fmt::format(" into {}", to_string(Dtype::f32));
   if (call.uneven) text += ", parts of any size";
   if (call.counts_hash != 0)
     text += fmt::format(", counts #{:08x}", call.counts_hash & 0xffffffffU);
@@ -79,7 +79,8 @@ std::uint32_t call_hash_of(const Fingerprint& call) noexcept {
   mix(static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
       static_cast<std::uint64_t>(call.op) << 16 | static_cast<std::uint64_t>(call.algorithm) << 24 |
       static_cast<std::uint64_t>(call.shots) << 32 | static_cast<std::uint64_t>(call.uneven) << 40 |
-      static_cast<std::uint64_t>(call.on_device) << 48);
+      static_cast<std::uint64_t>(call.on_device) << 48 |
+      static_cast<std::uint64_t>(call.widens) << 56);
   const auto folded = static_cast<std::uint32_t>(hash);
   return folded == 0 ? 1 : folded;
 }

@@ -26,7 +26,7 @@ struct Fingerprint {
   std::uint8_t shots = 0;
   std::uint8_t uneven = 0;
   std::uint8_t on_device = 0;
-  std::uint8_t spare = 0;
+  std::uint8_t widens = 0;  // the output is of the accumulation type
   // Per pair, where only the two know (v-variants): bytes I send you and expect of you.
   std::uint64_t to_you = 0;
   std::uint64_t from_you = 0;

@@ -50,12 +50,12 @@ bool HostRun::all_reached(std::uint64_t mark) const {
 // a piece's length for each chunk; a result has the slot to itself.
 void HostRun::do_piece(std::size_t phase, std::size_t piece) {
   const std::size_t length = plan_.way().piece;
-  const std::size_t begin = piece * length;
   const std::size_t slot = piece % kSlots;
   const bool of_results = phase == 2;
   const BoundPhase& work = plan_.window().phases[phase];
   for (const BoundMove& move : work.moves) {
-    const std::size_t end = std::min(move.bytes, begin + length);
+    const std::size_t begin = piece * length * move.growth;
+    const std::size_t end = std::min(move.bytes, begin + length * move.growth);
     if (begin >= end) continue;  // of chunks of different length the shorter ones are over
     switch (move.action) {
       case HostAction::show:
@@ -73,7 +73,9 @@ void HostRun::do_piece(std::size_t phase, std::size_t piece) {
       case HostAction::give: break;  // needs memory that is mapped
     }
   }
-  if (work.has_fold) fold_piece(work.fold, begin, std::min(work.fold.bytes, begin + length), slot);
+  if (!work.has_fold) return;
+  const std::size_t begin = piece * length;
+  fold_piece(work.fold, begin, std::min(work.fold.bytes, begin + length), slot);
 }
 
 void HostRun::fold_piece(const BoundFold& fold, std::size_t begin, std::size_t end,

@@ -58,7 +58,8 @@ class Binder {
     }
     // A chunk's size is asked for on the side that this rank has.
     const Spot& here = move.action == HostAction::take ? move.to : move.from;
-    bound.bytes = bytes_of(extent_of(form_.frame, here.space(), here.index));
+    bound.growth = layout_.growth_of(here.space(), here.index);
+    bound.bytes = layout_.chunk_bytes(here.space(), here.index);
     const auto givers = static_cast<double>(bound.bytes) * move.givers_share;
     bound.split = bound.bytes - schedule::down_to_line(static_cast<std::size_t>(givers));
     return bound;
@@ -69,6 +70,7 @@ class Binder {
     bound.to = offset_of(fold.to);
     bound.bytes = bytes_of(extent_of(form_.frame, fold.to.space(), fold.to.index));
     bound.finish = fold.finish;
+    bound.balanced = fold.balanced;
     bound.keeps_result = fold.keeps_result;
     bound.operands.clear();
     for (const HostFold::Operand& operand : fold.operands) {
@@ -122,7 +124,7 @@ void HostPlan::bind(const Launch& launch, const schedule::HostFacts& facts) {
   const std::size_t input_bytes = total_of(launch.input);
   const std::size_t output_bytes = total_of(launch.output);
   const bool same = version_ > 0 && input_bytes_ == input_bytes && output_bytes_ == output_bytes &&
-                    dtype_ == launch.dtype;
+                    dtype_ == launch.dtype && widens_ == launch.widens;
   // Parts of different sizes may add up to the same bytes.
   const bool even = launch.block_bytes.empty();
   if (same && even && even_) return;
@@ -131,10 +133,12 @@ void HostPlan::bind(const Launch& launch, const schedule::HostFacts& facts) {
   input_bytes_ = input_bytes;
   output_bytes_ = output_bytes;
   dtype_ = launch.dtype;
-  const Binder sizes(forms_.window, launch, Carrier::pieces);
-  way_ = schedule::way_of(
-      forms_, schedule::sizes_of(forms_.window, [&](std::uint64_t e) { return sizes.bytes_of(e); }),
-      facts);
+  widens_ = launch.widens;
+  const Binder binder(forms_.window, launch, Carrier::pieces);
+  schedule::ShownSizes sizes =
+      schedule::sizes_of(forms_.window, [&](std::uint64_t e) { return binder.bytes_of(e); });
+  sizes.growth = launch.growth();
+  way_ = schedule::way_of(forms_, sizes, facts);
   up_to_date(window_, launch);
 }
 

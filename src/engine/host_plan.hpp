@@ -23,7 +23,8 @@ struct BoundMove {
   std::size_t packed = 0;  // in the line or window of whoever shows it
   std::uint32_t slot = 0;  //   and in pieces
   std::size_t bytes = 0;
-  std::size_t split = 0;  // bytes before this are the taker's to move, the rest the giver's
+  std::size_t split = 0;   // bytes before this are the taker's to move, the rest the giver's
+  std::size_t growth = 1;  // more than 1: of results that are wider than what was shown
 };
 
 struct BoundFold {
@@ -41,11 +42,12 @@ struct BoundFold {
   };
   schedule::Space to_space = schedule::Space::output;
   std::size_t to = 0;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  // of an operand; its results may have more
   std::vector<Operand> operands;
   std::vector<Put> puts;
   bool keeps_result = false;
   bool finish = false;
+  bool balanced = false;
 };
 
 struct BoundPhase {
@@ -88,6 +90,7 @@ class HostPlan {
   std::size_t input_bytes_ = 0;
   std::size_t output_bytes_ = 0;
   Dtype dtype_ = Dtype::u8;
+  bool widens_ = false;
   bool even_ = true;
   schedule::HostWay way_;
   BoundForm window_;

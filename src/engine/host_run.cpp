@@ -68,6 +68,7 @@ void HostRun::begin(const Launch& launch, std::uint64_t sequence) {
   if (!failure_.ok()) failure_ = {};
   input_.set(launch.input);
   output_.set(launch.output);
+  growth_ = launch.growth();
   plan_.bind(launch, memory_.facts());
   // What is overwritten after it was read is in the cache already.
   const schedule::HostForm& form = *plan_.window().form;
@@ -331,7 +332,7 @@ void HostRun::find_buffers() {
     if (operand.peer != kLocal)
       sources_[at(operand.peer)] = reach(operand.peer, false, operand.from + phase.fold.bytes);
   for (const BoundFold::Put& put : phase.fold.puts)
-    targets_[at(put.peer)] = reach(put.peer, true, put.to + phase.fold.bytes);
+    targets_[at(put.peer)] = reach(put.peer, true, put.to + phase.fold.bytes * growth_);
 }
 
 // One move at a time, a quantum of it; then the fold.
@@ -496,12 +497,14 @@ void HostRun::fold_range(const BoundFold& fold, std::size_t begin, std::size_t e
 void HostRun::fold_untraced(const BoundFold& fold, std::size_t begin, std::size_t end,
                             std::byte* result) {
   const std::size_t element = size_of(launch_->dtype);
-  const reduce::Folding folding{launch_->dtype, launch_->reduction, fold.finish, memory_.size()};
+  const reduce::Folding folding{launch_->dtype, launch_->reduction, fold.finish,
+                                memory_.size(), launch_->widens,    fold.balanced};
   const Side& to = side(fold.to_space);
   const std::size_t operands = fold.operands.size();
   for (std::size_t position = begin; position < end;) {
-    std::size_t run = end - position;
-    std::byte* target = to.at(fold.to + position, run);
+    std::size_t room = (end - position) * growth_;
+    std::byte* target = to.at(fold.to + position * growth_, room);
+    std::size_t run = room / growth_;
     for (std::size_t o = 0; o < operands; ++o) {
       const BoundFold::Operand& operand = fold.operands[o];
       const std::byte* data = operand.peer == kLocal
@@ -510,13 +513,13 @@ void HostRun::fold_untraced(const BoundFold& fold, std::size_t begin, std::size_
       operands_[o] = {data, operand.raw};
     }
     destinations_.clear();
-    destinations_.push_back(result != nullptr ? result + (position - begin) : target);
+    destinations_.push_back(result != nullptr ? result + (position - begin) * growth_ : target);
     for (const BoundFold::Put& put : fold.puts)
-      destinations_.push_back(targets_[at(put.peer)] + put.to + position);
+      destinations_.push_back(targets_[at(put.peer)] + put.to + position * growth_);
     reduce::fold_to(folding, destinations_, std::span(operands_.data(), operands), run / element,
                     result != nullptr ? Stores::cached : stores_);
     // Peers read the result from a slot, so it is to stay in the cache; the caller's need not.
-    if (result != nullptr) reduce::copy(target, destinations_[0], run, stores_);
+    if (result != nullptr) reduce::copy(target, destinations_[0], run * growth_, stores_);
     position += run;
   }
 }

@@ -130,6 +130,7 @@ class HostRun final : public Run {
   Status failure_;
   Side input_;
   Side output_;
+  std::size_t growth_ = 1;  // Launch::growth
   reduce::Stores stores_ = reduce::Stores::cached;
   int met_ = 0;               // how many others were seen, in turn
   std::uint32_t access_ = 0;  // what all allow

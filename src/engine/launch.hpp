@@ -12,6 +12,7 @@
 #include "engine/fingerprint.hpp"
 #include "engine/scattered.hpp"
 #include "schedule/schedule.hpp"
+#include "tutti/dtypes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::cuda {
@@ -29,9 +30,16 @@ struct Launch {
   int shots = 2;
   int root = 0;
   bool in_place = false;
+  ReductionOrder order = ReductionOrder::any;
 
-  Dtype dtype = Dtype::u8;
+  Dtype dtype = Dtype::u8;  // of the input, and of what is sent of it
+  bool widens = false;      // the output is of the accumulation type: folds are not rounded
   Reduction reduction;
+
+  // Bytes of a result for each byte of what is folded.
+  std::size_t growth() const {
+    return widens ? size_of(accumulation_of(dtype)) / size_of(dtype) : 1;
+  }
 
   // Memory of each side. Sides that are one message (broadcast, reduce, all_reduce, scans, the own
   // part of gather …): the pieces it consists of. Sides with one block per rank: exactly n pieces.

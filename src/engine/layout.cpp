@@ -22,16 +22,37 @@ void ChunkLayout::reset(const schedule::Program& program, const Launch& launch) 
   program_ = &program;
   launch_ = &launch;
   element_ = size_of(launch.dtype);
+  growth_ = launch.growth();
+  if (growth_ > 1) find_results();
   scratch_at_.clear();
   std::size_t total = 0;
-  for (std::uint64_t extent : program.scratch) {
+  for (std::uint32_t chunk = 0; chunk < program.scratch.size(); ++chunk) {
     scratch_at_.push_back(total);
-    total += (extent_bytes(extent) + 63) / 64 * 64;
+    total += (chunk_bytes(Space::scratch, chunk) + 63) / 64 * 64;
   }
   if (total <= scratch_bytes_) return;
   if (!scratch_memory_) own_scratch_.resize(total);
   scratch_ = scratch_memory_ ? scratch_memory_(total) : own_scratch_.data();
   scratch_bytes_ = total;
+}
+
+// Schedules that may widen fold raw inputs only, so that all other scratch holds inputs.
+void ChunkLayout::find_results() {
+  holds_result_.assign(program_->scratch.size(), false);
+  for (const schedule::Op& op : program_->ops) {
+    if (op.kind != schedule::OpKind::copy || op.dst.space != Space::output) continue;
+    if (op.src.space != Space::scratch) continue;
+    for (std::uint32_t k = 0; k < op.src.count; ++k) holds_result_[op.src.first + k] = true;
+  }
+}
+
+std::size_t ChunkLayout::growth_of(Space space, std::uint32_t chunk) const {
+  if (growth_ == 1 || space == Space::input) return 1;
+  return space == Space::output || holds_result_[chunk] ? growth_ : 1;
+}
+
+std::size_t ChunkLayout::chunk_bytes(Space space, std::uint32_t chunk) const {
+  return extent_bytes(extent_of(*program_, space, chunk)) * growth_of(space, chunk);
 }
 
 bool ChunkLayout::has_blocks(Space space) const {
@@ -93,7 +114,7 @@ void ChunkLayout::append_range(const std::vector<Piece>& pieces, std::size_t beg
 void ChunkLayout::append(Space space, std::uint32_t chunk, Scattered& found) const {
   const std::uint32_t cut = program_->cut;
   if (space == Space::scratch) {
-    found.add(scratch_ + scratch_at_[chunk], extent_bytes(program_->scratch[chunk]));
+    found.add(scratch_ + scratch_at_[chunk], chunk_bytes(space, chunk));
     return;
   }
   // broadcast has one buffer; it is in `output` whatever the caller filled in.
@@ -106,13 +127,17 @@ void ChunkLayout::append(Space space, std::uint32_t chunk, Scattered& found) con
   }
   std::size_t total = 0;
   for (const Piece& piece : side) total += piece.bytes;
-  append_range(side, cut_at(total, element_, cut, chunk), cut_at(total, element_, cut, chunk + 1),
-               found);
+  const std::size_t growth = growth_of(space, chunk);
+  const auto at = [&](std::uint32_t part) {
+    return cut_at(total / growth, element_, cut, part) * growth;
+  };
+  append_range(side, at(chunk), at(chunk + 1), found);
 }
 
 std::size_t ChunkLayout::offset_of(Space space, std::uint32_t chunk) const {
   const std::uint32_t cut = program_->cut;
-  if (!has_blocks(space)) return cut_at(message_bytes(), element_, cut, chunk);
+  if (!has_blocks(space))
+    return cut_at(message_bytes(), element_, cut, chunk) * growth_of(space, chunk);
   std::size_t at = 0;
   for (std::uint32_t block = 0; block < chunk / cut; ++block) at += block_size(block);
   return at + cut_at(block_size(chunk / cut), element_, cut, chunk % cut);

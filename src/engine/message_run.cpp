@@ -75,9 +75,15 @@ void MessageRun::prepare(std::size_t index, Running& running) {
   const schedule::Region& region = op.kind == OpKind::send ? op.src : op.dst;
   running.starts.assign(1, 0);
   for (std::uint32_t k = 0; k < region.count; ++k)
-    running.starts.push_back(
-        running.starts.back() +
-        layout_.extent_bytes(extent_of(compiled_.program, region.space, region.first + k)));
+    running.starts.push_back(running.starts.back() +
+                             layout_.chunk_bytes(region.space, region.first + k));
+  running.element = size_of(launch_->dtype);
+  if (region.count > 0) running.element *= layout_.growth_of(region.space, region.first);
+}
+
+// Where a fold's operands are when it is at `position`.
+std::size_t MessageRun::operand_bytes(const Running& running, std::size_t position) const {
+  return position / running.element * size_of(launch_->dtype);
 }
 
 void MessageRun::add_region(const schedule::Region& region, Scattered& pieces) const {
@@ -97,7 +103,8 @@ std::size_t MessageRun::limit_of(std::size_t index) const {
     const std::size_t bytes = mine.starts[hazard.chunk + 1] - begin;
     if (bytes == 0) return kBlocked;
     const std::size_t before_begin = before.starts[hazard.earlier_chunk];
-    const std::size_t through = before.done > before_begin ? before.done - before_begin : 0;
+    std::size_t through = before.done > before_begin ? before.done - before_begin : 0;
+    if (before.element != mine.element) through = through / before.element * mine.element;
     if (through < bytes) limit = std::min(limit, begin + through);
   }
   return limit;
@@ -121,10 +128,13 @@ void MessageRun::deliver(int peer, const Header& header, Segment segment) {
 // Why a segment cannot be the next one of its stream; null: it can.
 const char* MessageRun::misfit(std::size_t stream, const Header& header) const {
   if (header.offset != streams_[stream].received()) return "out of order";
-  const std::size_t total = running_[user_[stream]].starts.back();
+  const Running& user = running_[user_[stream]];
+  const bool is_folded = receiver_[stream] == kNoOp;
+  const std::size_t total =
+      is_folded ? operand_bytes(user, user.starts.back()) : user.starts.back();
   if (header.bytes > total - header.offset) return "that is longer than the message";
   // A fold would wait for ever for the other half of an element.
-  if (receiver_[stream] == kNoOp && header.bytes % size_of(launch_->dtype) != 0)
+  if (is_folded && header.bytes % size_of(launch_->dtype) != 0)
     return "that cuts an element in two";
   return nullptr;
 }
@@ -332,11 +342,12 @@ bool MessageRun::advance_reduce(std::size_t index) {
     const std::int64_t began = tracer != nullptr ? trace::now_ns() : 0;
     const std::size_t bytes = fold_piece(index, std::min(limit, running.done + budget));
     if (bytes == 0) break;
-    if (tracer != nullptr && bytes >= trace::kLeastFold)
-      tracer->fold(group_.channel(), number_of(sequence_), bytes, began, trace::now_ns());
+    const std::size_t taken = operand_bytes(running, bytes);
+    if (tracer != nullptr && taken >= trace::kLeastFold)
+      tracer->fold(group_.channel(), number_of(sequence_), taken, began, trace::now_ns());
     for (std::size_t s = 0; s < op.sources.size(); ++s)
       if (op.sources[s].peer != kLocal)
-        consume(streams_[compiled_.source_stream[index][s]], bytes, op.sources[s].peer);
+        consume(streams_[compiled_.source_stream[index][s]], taken, op.sources[s].peer);
     running.done += bytes;
     budget -= std::min(budget, bytes);
     moved = true;
@@ -345,19 +356,19 @@ bool MessageRun::advance_reduce(std::size_t index) {
   return moved;
 }
 
-// Folds the next run of bytes that is contiguous in every operand; 0 when a message has to come
-// first.
+// Folds the next run of elements that is contiguous in every operand, and says how many bytes of the
+// result that is; 0 when a message has to come first.
 std::size_t MessageRun::fold_piece(std::size_t index, std::size_t limit) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t element = size_of(launch_->dtype);
   const Piece to = running.dst.at(running.done);
-  std::size_t bytes = std::min(to.bytes, limit - running.done);
+  std::size_t bytes = operand_bytes(running, std::min(to.bytes, limit - running.done));
   std::vector<reduce::Operand> operands(op.sources.size());
   for (std::size_t s = 0; s < op.sources.size(); ++s) {
     operands[s].raw = op.sources[s].raw;
     if (op.sources[s].peer == kLocal) {
-      const Piece from = running.sources[s].at(running.done);
+      const Piece from = running.sources[s].at(operand_bytes(running, running.done));
       operands[s].data = from.data;
       bytes = std::min(bytes, from.bytes);
       continue;
@@ -367,10 +378,11 @@ std::size_t MessageRun::fold_piece(std::size_t index, std::size_t limit) {
     operands[s].data = queue.front().data();
     bytes = std::min<std::size_t>(bytes, queue.front().bytes - queue.front().used);
   }
-  bytes -= bytes % element;
-  reduce::Folding folding{launch_->dtype, launch_->reduction, op.finish, compiled_.program.size};
-  reduce::fold(folding, to.data, operands, bytes / element);
-  return bytes;
+  const std::size_t count = bytes / element;
+  const reduce::Folding folding{launch_->dtype,         launch_->reduction, op.finish,
+                                compiled_.program.size, launch_->widens,    op.balanced};
+  reduce::fold(folding, to.data, operands, count);
+  return count * running.element;
 }
 
 void MessageRun::abandon() {

@@ -4,6 +4,9 @@
 // that is all the pipelining there is, and it needs no further rules. A message larger than a link
 // keeps unasked waits until its receiver has arrived.
 //
+// Where the call widens, an op counts in bytes of what it writes, or sends: a fold's operands are behind
+// by the same number of elements.
+//
 // Thread-safety  none: whoever holds the group's baton steps it. Links may count sends down meanwhile.
 #pragma once
 
@@ -55,6 +58,7 @@ class MessageRun final : public Run {
     Scattered src;
     std::vector<Scattered> sources;
     std::vector<std::size_t> starts;  // of each chunk, and the end
+    std::size_t element = 1;          // bytes of one, of those that are counted
     std::size_t issued = 0;           // sends: handed to the link; staging: to the device
     std::size_t done = 0;
     bool opened = false;  // sends: something (if only zero bytes) went out
@@ -81,6 +85,7 @@ class MessageRun final : public Run {
   }
   bool advance_reduce(std::size_t index);
   std::size_t fold_piece(std::size_t index, std::size_t limit);
+  std::size_t operand_bytes(const Running& running, std::size_t position) const;
   void consume(SegmentQueue& queue, std::size_t bytes, int peer);
   const char* misfit(std::size_t stream, const transport::Header& header) const;
 

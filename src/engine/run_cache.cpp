@@ -17,6 +17,7 @@ schedule::Request request_of(const Launch& launch, const Members& members) {
   request.in_place = launch.in_place;
   request.shots = launch.shots;
   request.host_of = members.options().host_of;
+  request.order = launch.order;
   return request;
 }
 

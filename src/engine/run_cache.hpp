@@ -1,6 +1,6 @@
 // engine/run_cache.hpp - runs that are ready for calls of their kind: training loops repeat themselves.
 //
-// A call's kind is its collective, algorithm, root and whether it works in place; sizes and memory
+// A call's kind is its collective, algorithm, root, order and whether it works in place; sizes and memory
 // come with each launch. Ranks that share a host run by the host form where there is one, else by
 // messages; on device memory likewise, where all devices can be reached.
 //
@@ -62,6 +62,7 @@ class RunCache {
            static_cast<std::uint64_t>(launch.on_device) << 26 |
            // What only the host can fold.
            static_cast<std::uint64_t>(launch.reduction.op == ReduceOp::user) << 27 |
+           static_cast<std::uint64_t>(launch.order) << 28 |
            static_cast<std::uint64_t>(static_cast<std::uint32_t>(launch.root)) << 32;
   }
   PreparedRun& find_or_make(const Launch& launch, std::uint64_t key);

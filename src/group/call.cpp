@@ -55,7 +55,7 @@ class Resolver {
 
   Status check_types() {
     bool known = false;
-    const auto adopt = [&](Dtype dtype, Device device, void* ready) -> Status {
+    const auto adopt = [&](Dtype dtype, Device device, void* ready, bool is_result) -> Status {
       const bool on_device = device == Device::cuda;
       // A token that nobody waits for would mean data that is not there yet.
       if (ready != nullptr && !on_device)
@@ -65,22 +65,42 @@ class Resolver {
       if (known && on_device != launch_.on_device)
         return invalid("buffers in CPU memory and on a device do not go together in one call");
       launch_.on_device = on_device;
-      if (known && dtype != launch_.dtype)
-        return invalid(fmt::format("buffers of different types, {} and {}",
-                                   to_string(launch_.dtype), to_string(dtype)));
-      launch_.dtype = dtype;
+      const Dtype expected = is_result ? result_dtype() : launch_.dtype;
+      if (known && dtype != expected)
+        return invalid(fmt::format("buffers of different types, {} and {}", to_string(expected),
+                                   to_string(dtype)));
+      if (!is_result || !known) launch_.dtype = dtype;
       known = true;
       return {};
     };
     if (gives_)
       for (const ConstBuffer& buffer : call_.input)
-        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready, false); !status.ok())
           return status;
+    if (Status status = find_widening(); !status.ok()) return status;
     if (gets_)
       for (const Buffer& buffer : call_.output)
-        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready); !status.ok())
+        if (Status status = adopt(buffer.dtype, buffer.device, buffer.ready, true); !status.ok())
           return status;
     return {};
+  }
+
+  Dtype result_dtype() const {
+    return launch_.widens ? accumulation_of(launch_.dtype) : launch_.dtype;
+  }
+
+  // A fold may leave its result in the type that it is folded in. A rank that gets no result says so by
+  // an output of that type and the right length, whose memory nobody looks at.
+  Status find_widening() {
+    if (!shape_.folds() || call_.output.empty() || call_.input.empty()) return {};
+    const Buffer& output = call_.output[0];
+    const Dtype wide = accumulation_of(launch_.dtype);
+    const bool says_so = gets_ || output.count == call_.input[0].count;
+    launch_.widens = says_so && output.dtype == wide && wide != launch_.dtype;
+    if (!launch_.widens || call_.reduction.op != ReduceOp::user) return {};
+    return invalid(fmt::format("a function of the user's folds {} into {}, not into {}",
+                               to_string(launch_.dtype), to_string(launch_.dtype),
+                               to_string(wide)));
   }
 
   Status check_reduction() {
@@ -114,15 +134,17 @@ class Resolver {
 
   Status check_sizes() {
     if (!gives_ || !gets_) return {};
-    const std::size_t element = size_of(launch_.dtype);
-    const auto differ = [&](std::size_t in, std::size_t out) {
-      return invalid(fmt::format("input of {} and output of {} elements do not belong together",
-                                 in / element, out / element));
+    const auto differ = [](std::size_t in, std::size_t out) {
+      return invalid(
+          fmt::format("input of {} and output of {} elements do not belong together", in, out));
     };
-    const std::size_t own_in = own_bytes(shape_.input, launch_.input);
-    const std::size_t own_out = own_bytes(shape_.output, launch_.output);
+    const std::size_t element = size_of(launch_.dtype);
+    const std::size_t result = size_of(result_dtype());
+    const std::size_t own_in = own_bytes(shape_.input, launch_.input) / element;
+    const std::size_t own_out = own_bytes(shape_.output, launch_.output) / result;
     if (own_in != own_out) return differ(own_in, own_out);
-    const std::size_t in = total_bytes(launch_.input), out = total_bytes(launch_.output);
+    const std::size_t in = total_bytes(launch_.input) / element;
+    const std::size_t out = total_bytes(launch_.output) / result;
     if (shape_.has_pairs() && !call_.uneven && in != out) return differ(in, out);
     return {};
   }
@@ -132,18 +154,21 @@ class Resolver {
   Status find_in_place() {
     if (shape_.has_one_buffer()) launch_.in_place = true;
     if (!gives_ || !gets_) return {};
-    if (shape_.input.blocks == shape_.output.blocks) {
-      launch_.in_place = are_same(launch_.input, launch_.output);
-    } else {
-      const bool parts_in = shape_.input.blocks == Blocks::each;
-      const engine::Piece& place =
-          (parts_in ? launch_.input : launch_.output)[static_cast<std::size_t>(setting_.rank)];
-      const Pieces& part = parts_in ? launch_.output : launch_.input;
-      launch_.in_place = part.size() == 1 && part[0].data == place.data && part[0].bytes > 0;
-    }
-    if (!launch_.in_place && overlap(launch_.input, launch_.output))
-      return invalid("input and output overlap without being in place");
-    return {};
+    // A result of another size cannot lie in the place of what it is made of.
+    launch_.in_place = !launch_.widens && lies_in_place();
+    if (launch_.in_place || !overlap(launch_.input, launch_.output)) return {};
+    if (!launch_.widens) return invalid("input and output overlap without being in place");
+    return invalid(fmt::format("an output of {} cannot overlap the input of {} that it is made of",
+                               to_string(result_dtype()), to_string(launch_.dtype)));
+  }
+
+  bool lies_in_place() const {
+    if (shape_.input.blocks == shape_.output.blocks) return are_same(launch_.input, launch_.output);
+    const bool parts_in = shape_.input.blocks == Blocks::each;
+    const engine::Piece& place =
+        (parts_in ? launch_.input : launch_.output)[static_cast<std::size_t>(setting_.rank)];
+    const Pieces& part = parts_in ? launch_.output : launch_.input;
+    return part.size() == 1 && part[0].data == place.data && part[0].bytes > 0;
   }
 
   // The side with a block for each rank.
@@ -179,8 +204,15 @@ class Resolver {
     facts.bytes = agreed_bytes();
     facts.catalog = setting_.catalog;
     const Reduction& reduction = launch_.reduction;
-    const bool ordered = reduction.op == ReduceOp::user && !reduction.user->commutative;
-    facts.order = ordered ? ReductionOrder::rank : setting_.order;
+    const bool is_user = reduction.op == ReduceOp::user;
+    facts.order = setting_.order;
+    // A tree keeps the ranks' order, too.
+    if (is_user && !reduction.user->commutative && facts.order == ReductionOrder::any)
+      facts.order = ReductionOrder::rank;
+    if (shape_.folds()) launch_.order = facts.order;
+    // Functions of the user's round at each application, wherever that is.
+    const bool rounds = accumulation_of(launch_.dtype) != launch_.dtype && !is_user;
+    facts.whole_folds = launch_.widens || (rounds && facts.order != ReductionOrder::any);
     Algorithm forced = call_.options.algorithm;
     // On one GPU, or on several that reach each other, nothing beats working where the data lies.
     const bool direct = launch_.on_device && setting_.device_reaches_all;
@@ -206,6 +238,7 @@ class Resolver {
     fingerprint.shots = static_cast<std::uint8_t>(launch_.shots);
     fingerprint.uneven = uneven();
     fingerprint.on_device = launch_.on_device;
+    fingerprint.widens = launch_.widens;
     fingerprint.count = agreed_bytes() / size_of(launch_.dtype);
     if (shape_.folds()) fill_reduction(fingerprint);
     if (!fingerprint.uneven) return;

@@ -29,12 +29,12 @@ RecentCalls::Key RecentCalls::key_of(const Call& call) {
   key.timeout_ns = call.options.timeout.count();
   if (!call.input.empty()) {
     key.has_input = true;
-    key.dtype = call.input[0].dtype;
+    key.input_dtype = call.input[0].dtype;
     key.input_count = call.input[0].count;
   }
   if (!call.output.empty()) {
     key.has_output = true;
-    key.dtype = call.output[0].dtype;
+    key.output_dtype = call.output[0].dtype;
     key.output_count = call.output[0].count;
   }
   return key;
@@ -48,7 +48,6 @@ bool RecentCalls::lies_alike(const Kept& kept, const Call& call) {
   if (input && !is_plain(call.input[0])) return false;
   if (output && !is_plain(call.output[0])) return false;
   if (!input || !output) return true;
-  if (call.input[0].dtype != call.output[0].dtype) return false;
   const std::byte* in = begin_of(call.input[0].data);
   const std::byte* out = begin_of(call.output[0].data);
   if (kept.launch.in_place) return out - in == kept.in_place_by;
@@ -68,10 +67,10 @@ void RecentCalls::move_memory(std::vector<engine::Piece>& pieces, const void* da
 bool RecentCalls::matches(const Key& key, const Call& call) {
   return key.collective == call.collective && key.op == call.reduction.op &&
          key.has_input == !call.input.empty() && key.has_output == !call.output.empty() &&
-         (!key.has_input || (key.input_count == call.input[0].count &&
-                             (key.has_output || key.dtype == call.input[0].dtype))) &&
+         (!key.has_input ||
+          (key.input_count == call.input[0].count && key.input_dtype == call.input[0].dtype)) &&
          (!key.has_output ||
-          (key.output_count == call.output[0].count && key.dtype == call.output[0].dtype)) &&
+          (key.output_count == call.output[0].count && key.output_dtype == call.output[0].dtype)) &&
          key.algorithm == call.options.algorithm && key.root == call.root &&
          key.scalar == call.reduction.scalar && key.timeout_ns == call.options.timeout.count();
 }

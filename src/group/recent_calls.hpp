@@ -26,7 +26,8 @@ class RecentCalls {
  private:
   struct Key {
     Collective collective = Collective::barrier;
-    Dtype dtype = Dtype::u8;
+    Dtype input_dtype = Dtype::u8;
+    Dtype output_dtype = Dtype::u8;
     Algorithm algorithm = Algorithm::automatic;
     ReduceOp op = ReduceOp::sum;
     int root = 0;

@@ -57,13 +57,14 @@ double correction_of(const Cluster& cluster, Collective collective, Algorithm al
 
 std::optional<double> measured_seconds(const Cluster& cluster, Collective collective,
                                        Algorithm algorithm, const GroupSeats& members,
-                                       double bytes) {
+                                       ReductionOrder order, double bytes) {
   const std::vector<int> host_of = hosts_of(cluster, members);
   tuner::CallFacts facts;
   facts.collective = collective;
   facts.bytes = static_cast<std::size_t>(std::llround(bytes));
   facts.ranks = members.ranks;
   facts.host_of = host_of;
+  facts.order = order;
   const auto choice = tuner::choose_forced(facts, algorithm, *cluster.machine);
   if (!choice.ok() || choice->predicted == tuner::kUnknownTime) return std::nullopt;
   return static_cast<double>(choice->predicted.count()) * 1e-9 *
@@ -93,6 +94,19 @@ Result<cost::CollectiveTime> played(const Cluster& cluster, const CollectiveJob&
                                   });
 }
 
+// Of elements that are folded in their own type.
+bool keeps_order(const Cluster& cluster, Collective collective, Algorithm algorithm,
+                 const GroupSeats& members, ReductionOrder order) {
+  if (order == ReductionOrder::any) return true;
+  const schedule::Entry* entry = schedule::find(collective, algorithm);
+  if (entry == nullptr) return false;
+  const std::vector<int> host_of = hosts_of(cluster, members);
+  schedule::Request request{.collective = collective, .size = members.ranks};
+  request.host_of = host_of;
+  request.order = order;
+  return entry->keeps_order(request);
+}
+
 bool switches_fold(const Cluster& cluster, Collective collective, const GroupSeats& members) {
   return cluster.in_network_reduction && collective == Collective::all_reduce &&
          members.hosts(cluster) > 1 && !cluster.machine;
@@ -115,10 +129,12 @@ int GroupSeats::groups_on_host(const Cluster& cluster) const {
 }
 
 std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collective collective,
-                                               Algorithm algorithm, const GroupSeats& members) {
-  AlgorithmCost made(cluster, collective, algorithm, members);
+                                               Algorithm algorithm, const GroupSeats& members,
+                                               ReductionOrder order) {
+  AlgorithmCost made(cluster, collective, algorithm, members, order);
   if (members.ranks < 2) return made;
-  if (cluster.machine && !measured_seconds(cluster, collective, algorithm, members, 0))
+  if (!keeps_order(cluster, collective, algorithm, members, order)) return std::nullopt;
+  if (cluster.machine && !measured_seconds(cluster, collective, algorithm, members, order, 0))
     return std::nullopt;
   const bool has_two = algorithm == Algorithm::direct && collective == Collective::all_reduce;
   for (int shots = 2; shots >= (has_two ? 1 : 2); --shots) {
@@ -126,6 +142,7 @@ std::optional<AlgorithmCost> AlgorithmCost::of(const Cluster& cluster, Collectiv
                                  .algorithm = algorithm,
                                  .ranks = members.ranks,
                                  .shots = shots,
+                                 .order = order,
                                  .stride = members.stride});
     if (!form.ok()) return std::nullopt;
     made.forms_.push_back(*std::move(form));
@@ -141,7 +158,7 @@ CollectiveCost AlgorithmCost::with(double bytes) const {
       cost = {each.seconds, algorithm_, each.bytes_per_rank, 0, each.steps};
   }
   if (cluster_->machine && members_.ranks > 1)
-    cost.seconds = *measured_seconds(*cluster_, collective_, algorithm_, members_, bytes);
+    cost.seconds = *measured_seconds(*cluster_, collective_, algorithm_, members_, order_, bytes);
   if (cost.seconds > 0)
     cost.bus_bandwidth = bytes / cost.seconds * bus_factor(collective_, members_.ranks);
   return cost;
@@ -156,26 +173,23 @@ std::size_t AlgorithmCost::ops() const {
 std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective collective,
                                           const GroupSeats& members, ReductionOrder order) {
   std::vector<Algorithm> names = schedule::algorithms_for(collective);
-  const bool ordered = order == ReductionOrder::rank && has_reduction(collective);
-  if (ordered)
-    std::erase_if(names,
-                  [&](Algorithm name) { return !schedule::find(collective, name)->rank_ordered; });
   std::sort(names.begin(), names.end());
   const bool has_levels = members.hosts(cluster) > 1 && members.per_host(cluster) > 1;
-  if (!has_levels) std::erase(names, Algorithm::hierarchical);
-  if (switches_fold(cluster, collective, members) && !ordered)
+  if (!has_levels) std::erase_if(names, schedule::wants_hosts);
+  // Switches fold in an order of their own.
+  if (switches_fold(cluster, collective, members) && order == ReductionOrder::any)
     names.push_back(Algorithm::automatic);
   std::vector<AlgorithmCost> algorithms;
   for (const Algorithm name : names)
-    if (auto made = AlgorithmCost::of(cluster, collective, name, members))
+    if (auto made = AlgorithmCost::of(cluster, collective, name, members, order))
       algorithms.push_back(*std::move(made));
   return algorithms;
 }
 
 std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
-                                  const GroupSeats& members, double bytes) {
+                                  const GroupSeats& members, double bytes, ReductionOrder order) {
   std::vector<CollectiveCost> rows;
-  for (const AlgorithmCost& each : all_algorithms(cluster, collective, members))
+  for (const AlgorithmCost& each : all_algorithms(cluster, collective, members, order))
     rows.push_back(each.with(bytes));
   return rows;
 }

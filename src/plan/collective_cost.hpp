@@ -44,10 +44,12 @@ struct CollectiveCost {
 // One algorithm, to be asked with any number of bytes.
 class AlgorithmCost {
  public:
-  // Nothing where it does not exist for this collective and these members. Algorithm::automatic: the
+  // Nothing where it does not exist for this collective and these members, or folds in another order
+  // (switches keep none). Algorithm::automatic: the
   // switches' own. `cluster` is lent.
   static std::optional<AlgorithmCost> of(const Cluster& cluster, Collective collective,
-                                         Algorithm algorithm, const GroupSeats& members);
+                                         Algorithm algorithm, const GroupSeats& members,
+                                         ReductionOrder order = ReductionOrder::any);
 
   // `bytes` is the whole array, as nccl-tests count it.
   CollectiveCost with(double bytes) const;
@@ -55,13 +57,18 @@ class AlgorithmCost {
 
  private:
   AlgorithmCost(const Cluster& cluster, Collective collective, Algorithm algorithm,
-                const GroupSeats& members)
-      : cluster_(&cluster), collective_(collective), algorithm_(algorithm), members_(members) {}
+                const GroupSeats& members, ReductionOrder order)
+      : cluster_(&cluster),
+        collective_(collective),
+        algorithm_(algorithm),
+        members_(members),
+        order_(order) {}
 
   const Cluster* cluster_;
   Collective collective_;
   Algorithm algorithm_;
   GroupSeats members_;
+  ReductionOrder order_;
   std::vector<cost::CollectiveTime> forms_;  // direct all_reduce has two
 };
 
@@ -71,7 +78,8 @@ std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective col
                                           const GroupSeats& members,
                                           ReductionOrder order = ReductionOrder::any);
 std::vector<CollectiveCost> costs(const Cluster& cluster, Collective collective,
-                                  const GroupSeats& members, double bytes);
+                                  const GroupSeats& members, double bytes,
+                                  ReductionOrder order = ReductionOrder::any);
 CollectiveCost cheapest(const Cluster& cluster, Collective collective, const GroupSeats& members,
                         double bytes);
 // One of them; nothing where it does not exist.

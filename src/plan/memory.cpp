@@ -89,7 +89,7 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
 ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) {
   ModelLayout layout;
   layout.dp = shape.ranks;
-  layout.zero = shape.sharded ? 1 : 0;
+  layout.zero = shape.zero;
   layout.recompute = Recompute::none;
   layout.seq = shape.seq;
   layout.micro_batch = shape.micro_batch;
@@ -98,7 +98,7 @@ ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) 
   layout.precision.gradient = 4;
   layout.precision.optimizer = 4 * (shape.moments + (shape.bf16 ? 1 : 0));
   const Memory memory = stage_memory(model, layout, make_stage(model, layout, 0));
-  return {memory.weights, memory.gradients, memory.optimizer, memory.activations};
+  return {memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.buffers};
 }
 
 }  // namespace tutti::plan

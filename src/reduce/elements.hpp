@@ -11,6 +11,9 @@
 //
 //   memory   | h0 h1 | h2 h3 | h4 h5 | …      part 0: h0 h2 h4 …      part 1: h1 h3 h5 …
 //
+// Where a fold widens, f32 is what is stored: a vector's worth of results is opened at once, from as
+// many narrow elements, in their order.
+//
 // Every NaN that is closed becomes the canonical quiet one. Which NaN an addition of two returns
 // depends on the order in which the compiler happens to put its operands; this way no bit does.
 #pragma once
@@ -87,15 +90,16 @@ TUTTI_INLINE void store_lane(char* to, V value) {
 // load of the same width, but makes a wider or masked one wait.
 template <class V>
 TUTTI_INLINE V load_some(const char* from, std::size_t bytes) {
-  if (bytes == 4) return load_lane<std::uint32_t, V>(from);
-  if (bytes == 8) return load_lane<std::uint64_t, V>(from);
+  if constexpr (sizeof(V) == kVectorBytes) {
+    if (bytes == 4) return load_lane<std::uint32_t, V>(from);
+    if (bytes == 8) return load_lane<std::uint64_t, V>(from);
 #if defined(__AVX512BW__)
-  return lanes::as<V>(_mm512_maskz_loadu_epi8((1ULL << bytes) - 1, from));
-#else
+    return lanes::as<V>(_mm512_maskz_loadu_epi8((1ULL << bytes) - 1, from));
+#endif
+  }
   V value{};
   __builtin_memcpy(&value, from, bytes);
   return value;
-#endif
 }
 template <class V>
 TUTTI_INLINE void store_some(char* to, V value, std::size_t bytes) {
@@ -124,8 +128,13 @@ TUTTI_INLINE V canonical(V value) {
   return value == value ? value : nan;
 }
 
+// What is stored is as wide as what was loaded, but where a fold widens.
+struct AsWide {
+  static constexpr int kGrowth = 1;
+};
+
 template <class T>
-struct Whole {
+struct Whole : AsWide {
   using Lane = T;
   using Memory = Vector<T>;
   static constexpr int kBytes = sizeof(T);
@@ -147,7 +156,7 @@ struct Boolean : Whole<std::uint8_t> {
 
 // Floats of 16 and 8 bits, folded in f32. `Format` converts between patterns in 32-bit lanes.
 template <class Storage, class Format>
-struct Narrow {
+struct Narrow : AsWide {
   using Lane = float;
   using Memory = Vector<std::uint32_t>;
   static constexpr int kBytes = sizeof(Storage);
@@ -179,6 +188,7 @@ struct Format {
 // NaNs need no care here: opened ones stay NaNs, and closed ones are canonical, which rounds well.
 struct FormatBf16 {
   using Bits = Vector<std::uint32_t>;
+  TUTTI_INLINE static Bits widen(Bits bits) { return bits << 16; }
   TUTTI_INLINE static Bits narrow(Bits bits) {
     return (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   }
@@ -195,7 +205,7 @@ struct Bf16 : Narrow<std::uint16_t, FormatBf16> {
 // The processor's own conversion gives the same bits; it wants the two halves of the memory apart.
 // Masked forms and shuffles for AVX-512, because g++ 12 warns of uninitialised values inside
 // others.
-struct F16 {
+struct F16 : AsWide {
   using Lane = float;
 #if defined(__AVX512F__)
   using Memory = __m512i;
@@ -230,11 +240,44 @@ struct F16 {
 };
 #endif
 
+// Narrow floats whose fold is stored as it is.
+template <class Storage, class Format>
+struct Widened {
+  using Lane = float;
+  static constexpr int kBytes = sizeof(Storage);
+  static constexpr int kGrowth = sizeof(float) / sizeof(Storage);
+  static constexpr int kParts = 1;
+  using Memory = typename VectorOf<Storage, kVectorBytes / kGrowth>::type;
+
+  TUTTI_INLINE static Vector<float> open(Memory memory, int) {
+    const auto bits = __builtin_convertvector(memory, Vector<std::uint32_t>);
+    return lanes::as<Vector<float>>(Format::widen(bits));
+  }
+  TUTTI_INLINE static Vector<float> close(const Vector<float>* parts) {
+    return canonical(parts[0]);
+  }
+};
+
+#if defined(__F16C__)
+// The conversion of f16 in one instruction, as above.
+struct WidenedF16 : Widened<std::uint16_t, Format<5, 10, true>> {
+  TUTTI_INLINE static Vector<float> open(Memory memory, int) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_cvtph_ps(0xffff, lanes::as<__m256i>(memory));
+#else
+    return _mm256_cvtph_ps(lanes::as<__m128i>(memory));
+#endif
+  }
+};
+#endif
+
 // The elements of a float type: those that need care, or get it, are named; any other narrow one is
 // made from its format.
 template <int Exp, int Man, bool Infinite>
 struct FloatOf {
-  using type = Narrow<Natural<(1 + Exp + Man) / 8>, Format<Exp, Man, Infinite>>;
+  using Storage = Natural<(1 + Exp + Man) / 8>;
+  using type = Narrow<Storage, Format<Exp, Man, Infinite>>;
+  using widened = Widened<Storage, Format<Exp, Man, Infinite>>;
 };
 template <>
 struct FloatOf<8, 23, true> {
@@ -247,11 +290,13 @@ struct FloatOf<11, 52, true> {
 template <>
 struct FloatOf<8, 7, true> {
   using type = Bf16;
+  using widened = Widened<std::uint16_t, FormatBf16>;
 };
 #if defined(__F16C__)
 template <>
 struct FloatOf<5, 10, true> {
   using type = F16;
+  using widened = WidenedF16;
 };
 #endif
 

@@ -50,7 +50,8 @@ void fold_without_kernel(const Kernels& kernels, const Folding& folding,
 Kernel kernel_of(const Kernels& kernels, const Folding& folding,
                  std::span<const Operand> operands) {
   const auto op = static_cast<std::size_t>(kernel_op(folding, operands));
-  const Kernel kernel = kernels.folds[static_cast<std::size_t>(folding.dtype)][op];
+  const KernelTable& table = folding.widens ? kernels.widening_folds : kernels.folds;
+  const Kernel kernel = table[static_cast<std::size_t>(folding.dtype)][op];
   TUTTI_CHECK(kernel != nullptr);  // is_sensible(op, dtype) was the caller's to ask
   return kernel;
 }
@@ -59,7 +60,7 @@ Kernel kernel_of(const Kernels& kernels, const Folding& folding,
 // for the stores, which took longer than a small fold itself.
 void fold_cached(const Kernels& kernels, const Folding& folding, void* const* places,
                  std::size_t place_count, std::span<const Operand> operands, std::size_t count) {
-  TUTTI_CHECK(!operands.empty());
+  TUTTI_CHECK(!operands.empty() && operands.size() <= kMaxOperands);
   if (!needs_kernel(folding, operands))
     return fold_without_kernel(kernels, folding, {places, place_count, 0}, operands, count);
   kernel_of(kernels, folding, operands)({{places, place_count, 0},
@@ -68,14 +69,15 @@ void fold_cached(const Kernels& kernels, const Folding& folding, void* const* pl
                                          0,
                                          count,
                                          folding.reduction.scalar,
-                                         folding.ranks});
+                                         folding.ranks,
+                                         folding.balanced});
 }
 
 void fold_streaming(const Kernels& kernels, const Folding& folding,
                     std::span<void* const> destinations, std::span<const Operand> operands,
                     std::size_t count) {
-  TUTTI_CHECK(!operands.empty());
-  const Streams streams = streams_of(destinations, operands, size_of(folding.dtype));
+  TUTTI_CHECK(!operands.empty() && operands.size() <= kMaxOperands);
+  const Streams streams = streams_of(destinations, operands, folding.result_bytes());
   const OperandPlaces places{destinations.data(), destinations.size(), streams.places};
   if (!needs_kernel(folding, operands)) {
     fold_without_kernel(kernels, folding, places, operands, count);
@@ -83,7 +85,7 @@ void fold_streaming(const Kernels& kernels, const Folding& folding,
     const Kernel kernel = kernel_of(kernels, folding, operands);
     const std::size_t head = std::min(streams.head, count);
     FoldJob job{{places.data, places.count, 0}, operands.data(), operands.size(), 0, head,
-                folding.reduction.scalar,       folding.ranks};
+                folding.reduction.scalar,       folding.ranks,   folding.balanced};
     kernel(job);
     job.places = places;
     job.begin = head;
@@ -112,8 +114,13 @@ ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands) {
   return op;
 }
 
+bool depends_on_shape(Dtype dtype, ReduceOp op) {
+  return is_float(dtype) && op != ReduceOp::min && op != ReduceOp::max;
+}
+
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands) {
-  if (operands.size() != 1 || info_of(folding.dtype).kind == DtypeKind::truth) return false;
+  if (operands.size() != 1 || folding.widens || info_of(folding.dtype).kind == DtypeKind::truth)
+    return false;
   const ReduceOp op = folding.reduction.op;
   if (op == ReduceOp::avg) return !folding.finish;
   if (op == ReduceOp::premul_sum) return !operands[0].raw;

@@ -1,4 +1,4 @@
-// reduce/fold.hpp - the arithmetic of every reduction: one left fold of k operands.
+// reduce/fold.hpp - the arithmetic of every reduction: one fold of k operands.
 //
 //   dst[i] = finish( x0[i] ∘ x1[i] ∘ … ∘ xk-1[i] )
 //
@@ -6,9 +6,13 @@
 // itself) and rounded once, into dst. Raw operands are multiplied by the scalar first (premul_sum);
 // `finish` divides by `ranks` (avg). Numerics as tutti/types.hpp says; all code paths agree to the
 // bit. A NaN that is computed is the canonical quiet one; one that is merely copied stays as it is.
+// A fold that `widens` leaves the rounding out: dst holds elements of the accumulation type. One that is
+// `balanced` goes as tutti::ReductionOrder::tree does, by the operands' numbers, instead of from the left:
 //
-// Buffers        no alignment is assumed. dst may be one of the operands; partial overlap is not
-//                allowed.
+//   fold(0, k),  fold(lo, hi) = fold(lo, mid) ∘ fold(mid, hi),  mid - lo = largest power of two < hi - lo
+//
+// Buffers        no alignment is assumed. dst may be one of the operands, unless the fold widens;
+//                partial overlap is not allowed.
 // Thread-safety  pure.
 #pragma once
 
@@ -16,6 +20,7 @@
 #include <span>
 
 #include "reduce/copy.hpp"
+#include "tutti/dtypes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::reduce {
@@ -29,11 +34,17 @@ struct Folding {
   Dtype dtype = Dtype::f32;
   Reduction reduction;
   bool finish = false;
-  int ranks = 1;  // avg's divisor
+  int ranks = 1;        // avg's divisor
+  bool widens = false;  // 16- and 8-bit floats into f32; not with a function of the user's
+  bool balanced = false;
+
+  // Of an element of dst.
+  std::size_t result_bytes() const { return size_of(widens ? accumulation_of(dtype) : dtype); }
 };
 
-// k ≥ 1, and is_sensible(op, dtype). A single operand is copied, multiplied or divided as it must
+// 1 ≤ k ≤ kMaxOperands, and is_sensible(op, dtype). A single operand is copied, multiplied or divided as it must
 // be.
+inline constexpr std::size_t kMaxOperands = std::size_t{1} << 20;
 void fold(const Folding& folding, void* dst, std::span<const Operand> operands, std::size_t count);
 
 // Folds once and writes the result to every destination (1…64); each may be one of the operands.

@@ -31,6 +31,7 @@ struct FoldJob {
   std::size_t end;    // is at the start of a cache line
   double scalar;      // premul_sum
   int ranks;          // avg
+  bool balanced;      // folds that depend on it: sums and products of floats
 };
 
 using Kernel = void (*)(const FoldJob& job);
@@ -43,6 +44,7 @@ using StreamKernel = void (*)(char* dst, const char* src, std::size_t bytes);
 
 struct Kernels {
   KernelTable folds;
+  KernelTable widening_folds;  // null but for the types that are not their own accumulation type
   StreamKernel stream;
 };
 
@@ -83,6 +85,8 @@ void fold_by_user(const Kernels& kernels, const Folding& folding, const OperandP
 // What a kernel is to do for a fold: avg divides at the end only, premul_sum multiplies what is raw
 // only; in between both are sums.
 ReduceOp kernel_op(const Folding& folding, std::span<const Operand> operands);
+// Whether a balanced fold has other bits than one from the left; functions of the user's aside.
+bool depends_on_shape(Dtype dtype, ReduceOp op);
 // Whether the fold leaves its one operand as it is, so that it is merely copied, NaNs bit by bit.
 bool is_plain_copy(const Folding& folding, std::span<const Operand> operands);
 

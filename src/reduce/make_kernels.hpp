@@ -6,6 +6,10 @@
 //              x2 ────────■■■■──────      there to every place; then single vectors, then one
 //   places     y0 ────────■■■■──────      filled up with zeros: always the same operations, so a
 //              y1 ────────■■■■──────      tail is like the body
+//
+// A balanced fold of a strip keeps partial ones that wait for others as large, at most one of each size:
+//
+//   x0 x1 x2 x3 x4 x5 x6      [x0…x3] [x4 x5] [x6]      then from the right: [x0…x3] [[x4 x5] x6]
 #pragma once
 
 #include "reduce/elements.hpp"
@@ -135,11 +139,11 @@ TUTTI_INLINE void take(Strip<E, U>& acc, const Operand& operand, const FoldJob& 
   const char* from = static_cast<const char*>(operand.data) + offset;
   if (ahead != 0)
 #pragma GCC unroll 4
-    for (int line = 0; line < U * kVectorBytes; line += static_cast<int>(kLineBytes))
+    for (std::size_t line = 0; line < U * sizeof(Memory); line += kLineBytes)
       __builtin_prefetch(from + ahead + line);
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
-    const char* at = from + u * kVectorBytes;
+    const char* at = from + u * sizeof(Memory);
     const Memory memory = Partial ? load_some<Memory>(at, some) : load<Memory>(at);
 #pragma GCC unroll 4
     for (int part = 0; part < E::kParts; ++part) {
@@ -170,35 +174,97 @@ TUTTI_INLINE void put(const V (&strip)[U], const OperandPlaces& places, std::siz
   }
 }
 
+// Whether the bits of a fold depend on where its parentheses are.
+template <class E, class Op>
+constexpr bool kDependsOnShape =
+    std::is_floating_point_v<typename E::Lane> &&
+    !(std::is_base_of_v<Extreme<true>, Op> || std::is_base_of_v<Extreme<false>, Op>);
+
+template <class E, class Op, int U>
+TUTTI_INLINE void join(Strip<E, U>& left, const Strip<E, U>& right) {
+#pragma GCC unroll 4
+  for (int u = 0; u < U; ++u)
+#pragma GCC unroll 4
+    for (int part = 0; part < E::kParts; ++part)
+      left[u][part] = Op::combine(left[u][part], right[u][part]);
+}
+
+// Into waiting[0]. Of 2^k operands k are waiting at most, and the strip that is begun.
+constexpr std::size_t kMostWaiting = 21;
 template <class E, class Op, int U, bool Partial>
-TUTTI_INLINE void fold_strip(const FoldJob& job, std::size_t offset, std::size_t some,
-                             std::size_t ahead) {
-  Strip<E, U> acc;
+TUTTI_INLINE void take_balanced(Strip<E, U> (&waiting)[kMostWaiting], const FoldJob& job,
+                                std::size_t offset, std::size_t some, std::size_t ahead) {
+  std::size_t count = 0;
+  for (std::size_t j = 0; j < job.operand_count; ++j) {
+    if (j % 2 == 0) {
+      take<E, Op, U, Partial, true>(waiting[count++], job.operands[j], job, offset, some, ahead);
+      continue;
+    }
+    take<E, Op, U, Partial, false>(waiting[count - 1], job.operands[j], job, offset, some, ahead);
+    for (std::size_t pairs = (j + 1) / 2; pairs % 2 == 0; pairs /= 2, --count)
+      join<E, Op, U>(waiting[count - 2], waiting[count - 1]);
+  }
+  for (; count > 1; --count) join<E, Op, U>(waiting[count - 2], waiting[count - 1]);
+}
+
+template <class E, class Op, int U, bool Partial>
+TUTTI_INLINE void take_all(Strip<E, U>& acc, const FoldJob& job, std::size_t offset,
+                           std::size_t some, std::size_t ahead) {
   take<E, Op, U, Partial, true>(acc, job.operands[0], job, offset, some, ahead);
   for (std::size_t j = 1; j < job.operand_count; ++j)
     take<E, Op, U, Partial, false>(acc, job.operands[j], job, offset, some, ahead);
-  typename E::Memory closed[U];
+}
+
+// Leaves the strip, and stores it.
+template <class E, class Op, int U, bool Partial>
+TUTTI_INLINE void finish_strip(Strip<E, U>& acc, const FoldJob& job, std::size_t offset,
+                               std::size_t some) {
+  using Result = decltype(E::close(acc[0]));
+  Result closed[U];
 #pragma GCC unroll 4
   for (int u = 0; u < U; ++u) {
 #pragma GCC unroll 4
     for (int part = 0; part < E::kParts; ++part) acc[u][part] = Op::leave(acc[u][part], job);
     closed[u] = E::close(acc[u]);
   }
-  put<typename E::Memory, U, Partial>(closed, job.places, offset, some);
+  put<Result, U, Partial>(closed, job.places, offset * E::kGrowth, some * E::kGrowth);
 }
 
-template <class E, class Op>
-void fold_all(const FoldJob& given) {
+template <class E, class Op, bool Balanced, int U, bool Partial>
+TUTTI_INLINE void fold_strip(const FoldJob& job, std::size_t offset, std::size_t some,
+                             std::size_t ahead) {
+  if constexpr (Balanced) {
+    Strip<E, U> waiting[kMostWaiting];
+    take_balanced<E, Op, U, Partial>(waiting, job, offset, some, ahead);
+    finish_strip<E, Op, U, Partial>(waiting[0], job, offset, some);
+  } else {
+    Strip<E, U> acc;
+    take_all<E, Op, U, Partial>(acc, job, offset, some, ahead);
+    finish_strip<E, Op, U, Partial>(acc, job, offset, some);
+  }
+}
+
+template <class E, class Op, bool Balanced>
+void fold_shaped(const FoldJob& given) {
   const FoldJob job = given;  // a copy, which no place can alias
   constexpr int kWide = 4 / E::kParts;
-  constexpr std::size_t kStrip = kWide * kVectorBytes;
+  constexpr std::size_t kVector = sizeof(typename E::Memory);
+  constexpr std::size_t kStrip = kWide * kVector;
   const std::size_t end = job.end * E::kBytes;
   std::size_t at = job.begin * E::kBytes;
   const std::size_t far = end - at >= kLongBytes ? end - kAheadBytes - kStrip : 0;
   for (; end - at >= kStrip; at += kStrip)
-    fold_strip<E, Op, kWide, false>(job, at, 0, at < far ? kAheadBytes : 0);
-  for (; end - at >= kVectorBytes; at += kVectorBytes) fold_strip<E, Op, 1, false>(job, at, 0, 0);
-  if (at < end) fold_strip<E, Op, 1, true>(job, at, end - at, 0);
+    fold_strip<E, Op, Balanced, kWide, false>(job, at, 0, at < far ? kAheadBytes : 0);
+  for (; end - at >= kVector; at += kVector) fold_strip<E, Op, Balanced, 1, false>(job, at, 0, 0);
+  if (at < end) fold_strip<E, Op, Balanced, 1, true>(job, at, end - at, 0);
+}
+
+// Of three operands or fewer a balanced fold is one from the left.
+template <class E, class Op>
+void fold_all(const FoldJob& job) {
+  if constexpr (kDependsOnShape<E, Op>)
+    if (job.balanced && job.operand_count > 3) return fold_shaped<E, Op, true>(job);
+  fold_shaped<E, Op, false>(job);
 }
 
 // In the order of ReduceOp: sum prod min max avg band bor bxor premul_sum user.
@@ -241,10 +307,28 @@ constexpr Row row_of() {
     return float_row<typename FloatOf<Exp, Man, Kind == DtypeKind::real>::type>();
 }
 
+// Into the accumulation type; of types that are their own there is no such fold.
+template <DtypeKind Kind, int Bytes, int Exp, int Man>
+constexpr Row widening_row_of() {
+  if constexpr ((Kind == DtypeKind::real || Kind == DtypeKind::finite) && Bytes < sizeof(float))
+    return float_row<typename FloatOf<Exp, Man, Kind == DtypeKind::real>::widened>();
+  else
+    return {};
+}
+
 constexpr KernelTable make_folds() {
   return {
 #define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
   row_of<DtypeKind::kind, bytes, exponent, mantissa>(),
+#include "tutti/dtypes.def"
+#undef TUTTI_DTYPE
+  };
+}
+
+constexpr KernelTable make_widening_folds() {
+  return {
+#define TUTTI_DTYPE(name, NAME, word, kind, bytes, exponent, mantissa, ...) \
+  widening_row_of<DtypeKind::kind, bytes, exponent, mantissa>(),
 #include "tutti/dtypes.def"
 #undef TUTTI_DTYPE
   };
@@ -269,7 +353,7 @@ void stream_all(char* dst, const char* src, std::size_t bytes) {
   copy_some(dst + at, src + at, bytes - at);
 }
 
-constexpr Kernels make_kernels() { return {make_folds(), stream_all}; }
+constexpr Kernels make_kernels() { return {make_folds(), make_widening_folds(), stream_all}; }
 
 }  // namespace
 }  // namespace tutti::reduce

@@ -1,5 +1,6 @@
 // fold_reference: the promise of fold.hpp written down one element at a time. Shares no code with
 // the kernels but the scalar conversions of half.hpp, which are tested exhaustively on their own.
+// Integers and booleans give the same bits whatever the shape, so they are folded from the left here.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -97,8 +98,17 @@ void float_element(const Folding& folding, std::span<const Operand> operands, Re
     const bool scaled = op == ReduceOp::premul_sum && operand.raw;
     return scaled ? value * static_cast<Acc>(folding.reduction.scalar) : value;
   };
-  Acc acc = enter(operands[0]);
-  for (const Operand& operand : operands.subspan(1)) acc = combine_float(op, acc, enter(operand));
+  const auto fold = [&](auto again, std::span<const Operand> some) -> Acc {
+    if (folding.balanced && some.size() > 1) {
+      std::size_t half = 1;
+      while (2 * half < some.size()) half *= 2;
+      return combine_float(op, again(again, some.first(half)), again(again, some.subspan(half)));
+    }
+    Acc acc = enter(some[0]);
+    for (const Operand& operand : some.subspan(1)) acc = combine_float(op, acc, enter(operand));
+    return acc;
+  };
+  Acc acc = fold(fold, operands);
   if (op == ReduceOp::avg && folding.finish) acc = acc / static_cast<Acc>(folding.ranks);
   write(std::isnan(acc) ? std::numeric_limits<Acc>::quiet_NaN() : acc);
 }
@@ -132,6 +142,7 @@ void narrow_element(const Folding& folding, void* dst, std::span<const Operand> 
       folding, operands,
       [&](const void* data) { return to_f32<Exp, Man, Infinite>(load<Storage>(data, i)); },
       [&](float value) {
+        if (folding.widens) return store(dst, i, value);
         store(dst, i, static_cast<Storage>(from_f32<Exp, Man, Infinite>(value)));
       });
 }

@@ -43,6 +43,11 @@ class Catalog {
   std::vector<Entry> entries_;
 };
 
+// Whether an algorithm is made for ranks on several hosts, and exists for such alone.
+inline bool wants_hosts(Algorithm algorithm) {
+  return algorithm == Algorithm::hierarchical || algorithm == Algorithm::chain;
+}
+
 // The same of the built-in catalog.
 inline const std::vector<Entry>& catalog() { return Catalog::built_in().entries(); }
 inline const Entry* find(Collective collective, Algorithm algorithm) {

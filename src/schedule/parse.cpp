@@ -98,6 +98,7 @@ bool read_reduce(Words& words, Op& op) {
     if (!read_source(words, source)) return false;
     op.sources.push_back(source);
   } while (words.take("+"));
+  op.balanced = words.take("balanced");
   op.finish = words.take("finish");
   return true;
 }

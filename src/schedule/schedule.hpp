@@ -74,6 +74,7 @@ struct Op {
   Region src;                   // send, copy
   std::vector<Source> sources;  // reduce
   bool finish = false;          // reduce
+  bool balanced = false;        // reduce: not from the left, but as ReductionOrder::tree does
 
   friend bool operator==(const Op&, const Op&) = default;
 };
@@ -99,8 +100,10 @@ struct Request {
   int rank = 0;
   int root = 0;
   bool in_place = false;
-  int shots = 2;                   // direct all_reduce: 1 everyone folds all, 2 owners fold slices
-  std::span<const int> host_of{};  // hierarchical, torus_2d: host of each rank; empty: one host
+  int shots = 2;  // direct all_reduce: 1 everyone folds all, 2 owners fold slices
+  // hierarchical, chain, torus_2d: host of each rank; empty: one host
+  std::span<const int> host_of{};
+  ReductionOrder order = ReductionOrder::any;  // tree: folds are balanced
 };
 
 // Number of chunks in a space of this program, and the extent id of one of them.

@@ -52,6 +52,7 @@ void put_op(Out out, const Op& op) {
         if (i > 0) fmt::format_to(out, " + ");
         put_source(out, op.sources[i]);
       }
+      if (op.balanced) fmt::format_to(out, " balanced");
       if (op.finish) fmt::format_to(out, " finish");
       return;
   }
@@ -113,6 +114,7 @@ void put_json_op(Out out, const Op& op) {
       put_json_region(out, "dst", op.dst);
       put_json_sources(out, op.sources);
       fmt::format_to(out, ",\"finish\":{}", op.finish);
+      if (op.balanced) fmt::format_to(out, ",\"balanced\":true");
       break;
   }
   fmt::format_to(out, "}}");

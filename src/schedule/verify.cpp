@@ -201,7 +201,7 @@ Status MessageProof::perform_reduce(OpId event, std::uint32_t chunk) {
     operands_.push_back(value);
   }
   int twice = -1;
-  const Value value = expressions_.fold(operands_, op.finish, twice);
+  const Value value = expressions_.fold(operands_, {op.finish, op.balanced}, twice);
   if (twice >= 0) {
     return wrong(graph_.name(event) + fmt::format(" counts rank {} twice", twice));
   }

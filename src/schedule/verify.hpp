@@ -16,7 +16,10 @@
 namespace tutti::schedule {
 
 struct VerifyReport {
-  bool rank_ordered = true;    // every reduced result is one fold of raw inputs in rank order
+  // Every reduced result is
+  bool whole_folds = true;     // one fold of raw inputs in rank order
+  bool rank_ordered = true;    // x0 ∘ x1 ∘ … from the left, in one fold or from partial ones
+  bool tree_ordered = true;    // balanced by rank number (tutti::ReductionOrder::tree), likewise
   std::uint32_t steps = 0;     // longest chain of messages; of a host form: meetings
   std::uint64_t messages = 0;  // over all ranks; of a host form: touches of a peer's memory
   std::string expression;      // of rank 0's first result chunk (root's, if it has one)

@@ -1,4 +1,13 @@
 // train/bucket.hpp - one bucket's memory, state and collectives under way.
+//
+// What of it is kept whole is the mode's to say (Keeps). What is not lies in a slot (bucket_slots.hpp) for as long
+// as it is whole, and of it this rank keeps its shard:
+//
+//               weights        gradients                       optimizer's state
+//   zero 0      whole          whole                           whole
+//        1      whole          whole                           shard
+//        2      whole          slot; sum in the shard          shard
+//        3      slot; shard    slot; sum in the shard          shard
 #pragma once
 
 #include <atomic>
@@ -26,22 +35,49 @@ struct Pending {
   bool waited = true;
 };
 
+struct Keeps {
+  bool whole_weights = true;
+  bool whole_gradients = true;
+  bool whole_state = true;
+  bool sum = false;  // of the micro-batches' reduced gradients, in the shard
+};
+Keeps keeps_of(const DataParallelOptions& options);
+
 class Bucket {
  public:
-  // Collective: allocates symmetric memory, filled with zeros.
-  static Result<std::unique_ptr<Bucket>> create(Group& group, BucketPlan plan, bool sharded,
+  // Collective: allocates symmetric memory for what is kept whole, filled with zeros.
+  static Result<std::unique_ptr<Bucket>> create(Group& group, BucketPlan plan, const Keeps& keeps,
                                                 std::shared_ptr<Workplace> workplace);
 
   const BucketPlan& plan() const noexcept { return plan_; }
+  const Keeps& keeps() const noexcept { return keeps_; }
   // The elements whose norm this rank sums, and those that it updates: the same, or all of them.
   Range shard() const noexcept { return shard_; }
   Range own() const noexcept { return own_; }
 
-  Buffer values() const;  // the whole bucket
-  Buffer gradients() const;
+  // ---- the whole, which must be there: kept, or in a slot
+  std::size_t value_bytes() const { return plan_.elements * size_of(plan_.dtype); }
+  std::size_t gradient_bytes() const { return plan_.elements * sizeof(float); }
+  Buffer values() const { return values({0, plan_.elements}); }
   Buffer values(Range range) const;
+  Buffer gradients() const { return gradients({0, plan_.elements}); }
   Buffer gradients(Range range) const;
+  bool has_values() const { return values_.data != nullptr; }
+  bool has_gradients() const { return gradients_.data != nullptr; }
+  void set_values(SymmetricMemory slot) { values_ = std::move(slot); }
+  void set_gradients(SymmetricMemory slot) { gradients_ = std::move(slot); }
+
+  // ---- what this rank keeps in any case
+  // Elements of shard(), by their place in the bucket.
+  Buffer shard_values(Range range) const;
+  // Reduced gradients: of shard(), and of own().
+  Buffer reduced(Range range) const;
+  // Of a slot that has the values of all ranks: this rank's part of it is kept.
+  void keep_shard();
+  // Adds what the reduction has left in the shard's place to the sum.
+  void add_reduced();
   void zero_gradients();
+  void zero_sum();
   // State of the elements in own(); made when it is first asked for.
   float* main_weights();  // f32 values themselves, or the f32 copy behind bf16 ones
   float* moment(int which);
@@ -50,7 +86,7 @@ class Bucket {
   void widen_values();
   // values of own() ← main weights
   void narrow_values();
-  // Of what was made so far.
+  // Of what was made so far, without slots.
   MemoryUse memory() const;
 
   std::string name;  // of its collectives, in logs and traces
@@ -66,13 +102,17 @@ class Bucket {
 
  private:
   Bucket() = default;
+  Buffer own_values() const;
 
   BucketPlan plan_;
+  Keeps keeps_;
   Range shard_;
   Range own_;
   SymmetricMemory values_;
   SymmetricMemory gradients_;
   std::shared_ptr<Workplace> workplace_;
+  std::shared_ptr<float> shard_values_;  // where values are not kept whole
+  std::shared_ptr<float> sum_;
   std::shared_ptr<float> main_;
   std::shared_ptr<float> moments_[2];
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -43,6 +44,7 @@ class Cutter {
     const Parameter& parameter = parameters_[index];
     if (parameter.place.sum >= 0) return;  // append_sums does
     if (!parameter.aliases.empty()) return make(index);
+    if (parameter.unit >= 0) return take_of_unit(index);
     Open& open = open_[parameter.value.dtype == Dtype::f32][parameter.place.counted];
     const std::size_t bytes = parameter.count() * sizeof(float);
     // The tail ends before it would grow too large, other buckets when they have reached their size.
@@ -73,6 +75,14 @@ class Cutter {
     std::size_t bytes = 0;
     bool is_tail = true;
   };
+  // Whatever its size.
+  void take_of_unit(std::size_t index) {
+    const Parameter& parameter = parameters_[index];
+    const auto [at, is_new] = units_.try_emplace(
+        {parameter.unit, parameter.value.dtype, parameter.place.counted}, buckets_.size());
+    if (is_new) return make(index);
+    buckets_[at->second].parameters.push_back(index);
+  }
   void make(std::size_t index) {
     const Parameter& parameter = parameters_[index];
     buckets_.push_back(
@@ -82,6 +92,7 @@ class Cutter {
   std::span<const Parameter> parameters_;
   std::size_t bucket_bytes_;
   Open open_[2][2];  // by bf16 or f32, and by whether it counts
+  std::map<std::tuple<int, Dtype, bool>, std::size_t> units_;
   std::vector<BucketPlan> buckets_;
 };
 
@@ -190,6 +201,41 @@ BucketLayout make_layout(std::span<const Parameter> parameters, const Order& ord
   place_parameters(parameters, ranks, layout);
   layout.forward = forward_order(layout, order.forward);
   return layout;
+}
+
+std::size_t gradients_at_once(std::span<const Parameter> parameters, const BucketLayout& layout,
+                              std::span<const std::size_t> came, std::size_t behind) {
+  std::vector<std::size_t> last_time(parameters.size(), 0);  // at which it comes; 0: never
+  for (std::size_t i = 0; i < came.size(); ++i) last_time[came[i]] = i + 1;
+  std::vector<std::size_t> missing(layout.buckets.size(), 0);
+  for (std::size_t b = 0; b < missing.size(); ++b)
+    for (const std::size_t index : layout.buckets[b].parameters)
+      missing[b] += parameters[index].count() > 0;
+  std::vector<bool> is_open(missing.size(), false);
+  std::size_t now = 0, most = 0, next = 0,
+              gone = 0;  // buckets before `gone` have no memory any more
+  const auto bytes = [&](std::size_t b) { return layout.buckets[b].elements * sizeof(float); };
+  const auto open = [&](std::size_t b) {
+    if (!is_open[b]) now += bytes(b);
+    is_open[b] = true;
+    most = std::max(most, now);
+  };
+  const auto go = [&] {
+    while (next < missing.size() && missing[next] == 0) {
+      open(next++);
+      for (; next - gone > behind; ++gone) now -= bytes(gone);
+    }
+  };
+  for (std::size_t i = 0; i < came.size(); ++i) {
+    if (!layout.place[came[i]] || parameters[came[i]].count() == 0) continue;
+    const std::size_t b = layout.place[came[i]]->bucket;
+    open(b);
+    if (last_time[came[i]] == i + 1) --missing[b];
+    go();
+  }
+  std::fill(missing.begin(), missing.end(), 0);
+  go();
+  return most;
 }
 
 std::string tail_cause(std::span<const Parameter> parameters, const BucketLayout& layout) {

@@ -12,7 +12,8 @@
 // whatever its size: it gets a bucket of its own, so that the others need not wait for it. So do
 // parameters whose gradients are added up over ranks of other data groups first (ParameterPlace::sum):
 // theirs come last, and lie by name, as on those ranks. What does not count for the norm here
-// (ParameterPlace::counted) shares no bucket with what does.
+// (ParameterPlace::counted) shares no bucket with what does. Parameters of a unit (Parameter::unit) share
+// one, whatever its size.
 //
 // Pure: same input, same layout.
 #pragma once
@@ -61,6 +62,12 @@ struct BucketLayout {
 // of the definition.
 BucketLayout make_layout(std::span<const Parameter> parameters, const Order& order,
                          std::size_t bucket_bytes, int ranks);
+
+// The most bytes of gradients that there are at once, where a bucket has memory from its first gradient
+// until `behind` more have gone after it. `came`: parameters as their gradients come, perhaps more than once;
+// those that it does not name come last.
+std::size_t gradients_at_once(std::span<const Parameter> parameters, const BucketLayout& layout,
+                              std::span<const std::size_t> came, std::size_t behind);
 
 // "bucket 5 of 6 (3.1 MiB): tied parameter embedding.weight is used …": why the tail is as long as it
 // is.

@@ -10,6 +10,7 @@ Status CallOrder::begin_micro_batch(bool last) {
     return refuse(last ? "begin_micro_batch(true)" : "begin_micro_batch(false)");
   at_ = At::forward;
   last_ = last;
+  ++micro_batches_;
   return {};
 }
 

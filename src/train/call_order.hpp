@@ -31,11 +31,15 @@ class CallOrder {
   // A step is over, or begun again.
   void restart() {
     at_ = At::step_begins;
+    micro_batches_ = 0;
     is_complete_ = false;
   }
 
   // Of the micro-batch that was begun last; pipelined: of the backward.
   bool is_last() const noexcept { return last_; }
+  bool in_backward() const noexcept { return at_ == At::backward; }
+  // How many were begun in this step.
+  int micro_batches() const noexcept { return micro_batches_; }
 
  private:
   enum class At : std::uint8_t { step_begins, forward, backward, between, complete };
@@ -44,6 +48,7 @@ class CallOrder {
   bool pipelined_;
   At at_ = At::step_begins;
   bool last_ = false;
+  int micro_batches_ = 0;
   bool is_complete_ = false;  // pipelined: some gradients are
 };
 

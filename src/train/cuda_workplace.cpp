@@ -103,6 +103,10 @@ class CudaWorkplace final : public Workplace {
     if (status_.ok()) note(device_->widen({address_of(from), address_of(to), count}, stream()));
   }
 
+  void add(float* to, const float* from, std::size_t count) override {
+    if (status_.ok()) note(device_->add({address_of(from), address_of(to), count}, stream()));
+  }
+
   void find_not_finite(std::size_t bucket, const float* values, std::size_t count) override {
     const cuda::InspectJob job = inspection(2 * bucket, values, count);
     if (status_.ok()) note(device_->find_not_finite(job, stream()));

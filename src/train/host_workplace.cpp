@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "reduce/fold.hpp"
 #include "train/workplace.hpp"
 
 namespace tutti::train {
@@ -44,6 +45,11 @@ class HostWorkplace final : public Workplace {
   }
   void widen(const std::uint16_t* from, float* to, std::size_t count) override {
     train::widen(from, to, count);
+  }
+
+  void add(float* to, const float* from, std::size_t count) override {
+    const reduce::Operand operands[] = {{to}, {from}};
+    reduce::fold({Dtype::f32, ReduceOp::sum}, to, operands, count);
   }
 
   void find_not_finite(std::size_t bucket, const float* values, std::size_t count) override {

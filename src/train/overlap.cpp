@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 
 #include "train/intervals.hpp"
 
@@ -173,6 +174,19 @@ Result<StepOverlap> compare_times(std::int64_t step, std::span<const StepTimes> 
     result.ranks.push_back(RankJudge(ranks[rank], last_joined, offsets[rank]).judge());
   summarise(result);
   return result;
+}
+
+std::vector<BucketWaits> exposed_by_bucket(const StepTimes& times) {
+  std::map<int, BucketWaits> waits;
+  for (const CollectiveTimes& call : times.collectives) {
+    if (call.bucket < 0) continue;
+    BucketWaits& own = waits[call.bucket];
+    own.bucket = call.bucket;
+    (is_gather(call) ? own.gather_s : own.reduce_s) += seconds(call.wait_end - call.wait_begin);
+  }
+  std::vector<BucketWaits> list;
+  for (const auto& [bucket, own] : waits) list.push_back(own);
+  return list;
 }
 
 }  // namespace v1

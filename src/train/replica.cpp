@@ -14,12 +14,54 @@ namespace {
 
 Status wrong(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
-Status check_options(const DataParallelOptions& options) {
-  if (options.overlap_param_gather &&
-      !(options.use_distributed_optimizer && options.overlap_grad_reduce))
+constexpr int kMostZero = 3;
+// How many reductions may be on their way while the next bucket's gradients come: slots are there for
+// them. One that is being reduced, and one that was just launched.
+constexpr std::size_t kReductionsBehind = 2;
+
+Status check_zero(const DataParallelOptions& options) {
+  const int zero = options.zero.value_or(options.use_distributed_optimizer ? 1 : 0);
+  if (zero < 0 || zero > kMostZero)
+    return wrong(fmt::format("zero is {}; there are 0 to {}", zero, kMostZero));
+  if (options.use_distributed_optimizer && zero != 1)
+    return wrong(fmt::format("use_distributed_optimizer means zero = 1, and zero is {}", zero));
+  if (zero >= 2 && !options.overlap_grad_reduce)
+    return wrong(
+        fmt::format("zero = {} needs overlap_grad_reduce: gradients that were not reduced "
+                    "as they come would all be there at once",
+                    zero));
+  if (options.pipelined && (zero >= 2 || options.reduce_every_micro_batch))
+    return wrong(fmt::format(
+        "{} and pipelined do not go together: gradients of several micro-batches are under "
+        "way at once",
+        zero >= 2 ? fmt::format("zero = {}", zero) : "reduce_every_micro_batch"));
+  if (zero == 3 && options.buddy)
+    return wrong("buddy needs zero below 3: weights of a lost rank have no copy");
+  if (zero == 3 && options.device != Device::cpu)
+    return Status(Code::unsupported, "zero = 3 is for the CPU; on a GPU there is zero = 2");
+  if (options.prefetch_units < 0) return wrong("prefetch_units must not be negative");
+  if (options.reduce_every_micro_batch && zero == 0)
+    return wrong("reduce_every_micro_batch needs zero = 1 or more: sums are kept in shards");
+  if (options.overlap_param_gather && !(zero >= 1 && options.overlap_grad_reduce))
     return wrong(
         "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce as well");
+  return {};
+}
+
+// What follows from `zero` is said in one way from here on.
+DataParallelOptions spelled_out(DataParallelOptions options) {
+  options.zero = options.zero.value_or(options.use_distributed_optimizer ? 1 : 0);
+  options.use_distributed_optimizer = *options.zero >= 1;
+  options.reduce_every_micro_batch = options.reduce_every_micro_batch || *options.zero >= 2;
+  return options;
+}
+
+Status check_options(const DataParallelOptions& options) {
+  if (Status status = check_zero(options); !status.ok()) return status;
   if (options.groups.empty()) return wrong("groups: there must be at least one parameter group");
+  if (options.reduction_order == ReductionOrder::any)
+    return wrong(
+        "reduction_order must be rank or tree: any promises no bits from one mode to another");
   if (!(options.clip_grad >= 0)) return wrong("clip_grad must not be negative");
   if (options.stream && options.device == Device::cpu)
     return wrong("stream: a stream of a GPU needs device = cuda");
@@ -77,6 +119,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
     digest.add_number(static_cast<std::int64_t>(parameter.value.dtype));
     digest.add_number(parameter.frozen * 2 + (parameter.aliases.empty() ? 0 : 1));
     digest.add_number(parameter.group);
+    digest.add_number(parameter.unit);
     const TensorBox box = box_of(parameter);
     for (const auto* numbers : {&box.whole, &box.first, &box.extent})
       for (const std::int64_t number : *numbers) digest.add_number(number);
@@ -84,7 +127,10 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
   }
   digest.add_number(options.overlap_grad_reduce + 2 * options.use_distributed_optimizer +
                     4 * options.overlap_param_gather + 8 * options.check_for_nan +
-                    16 * options.buddy + 32 * static_cast<int>(options.device));
+                    16 * options.buddy + 32 * static_cast<int>(options.device) +
+                    256 * options.zero.value_or(0) + 1024 * options.reduce_every_micro_batch +
+                    2048 * options.prefetch_units);
+  digest.add_number(static_cast<std::int64_t>(options.reduction_order));
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
   for (const ParameterGroup& group : options.groups) digest.add(&group, sizeof group);
@@ -107,8 +153,8 @@ std::string_view v1::to_string(Outcome outcome) noexcept {
   return "?";
 }
 
-GroupSpec bucket_group_of(const Group& data) {
-  return {data.name() + "/buckets", ReductionOrder::rank, Urgency::bulk};
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order) {
+  return {data.name() + "/buckets", order, Urgency::bulk};
 }
 
 Status DataParallel::read(const ConstBuffer& view, void* to) {
@@ -120,10 +166,25 @@ Status DataParallel::write(const Buffer& view, const void* from) {
   return {};
 }
 
+namespace {
+
+// Not known, or what there must be memory for.
+std::vector<std::uint32_t> guessed_counts(const std::vector<Parameter>& parameters,
+                                          const DataParallelOptions& options) {
+  std::vector<std::uint32_t> counts(parameters.size(), 0);
+  if (!keeps_of(options).whole_gradients)
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      counts[i] = static_cast<std::uint32_t>(parameters[i].gradients);
+  return counts;
+}
+
+}  // namespace
+
 Result<ReplicaGroups> ReplicaGroups::create(const Groups& groups,
-                                            const std::vector<Parameter>& parameters) {
+                                            const std::vector<Parameter>& parameters,
+                                            ReductionOrder order) {
   ReplicaGroups made;
-  auto data = groups.data->duplicate(bucket_group_of(*groups.data));
+  auto data = groups.data->duplicate(bucket_group_of(*groups.data, order));
   if (!data.ok()) return data.status();
   made.data = *std::move(data);
   if (groups.everyone && groups.everyone != groups.data) {
@@ -150,10 +211,10 @@ Result<std::unique_ptr<DataParallel>> DataParallel::create(Groups groups,
   if (Status status = check_parameters(parameters, options.groups.size()); !status.ok())
     return status;
   if (Status status = check_sums(parameters, groups.sums); !status.ok()) return status;
-  auto own = ReplicaGroups::create(groups, parameters);
+  auto own = ReplicaGroups::create(groups, parameters, options.reduction_order);
   if (!own.ok()) return own.status();
   auto replica =
-      std::make_unique<Replica>(*std::move(own), std::move(parameters), std::move(options));
+      std::make_unique<Replica>(*std::move(own), std::move(parameters), spelled_out(options));
   if (Status status = replica->start(); !status.ok()) return status;
   return std::unique_ptr<DataParallel>(std::move(replica));
 }
@@ -166,13 +227,17 @@ Replica::Replica(ReplicaGroups groups, std::vector<Parameter> parameters,
       parameters_(std::move(parameters)),
       options_(std::move(options)),
       calls_(options_.pipelined),
-      counts_(parameters_.size()),
+      counts_(guessed_counts(parameters_, options_)),
       control_(group_->rank(), group_->size(), parameters_.size()),
       asked_(parameters_.size(), false),
       open_(parameters_.size(), true),
+      passed_(parameters_.size(), false),
       used_(parameters_.size(), false),
       told_(parameters_.size(), false),
-      steps_(parameters_.size(), 0) {}
+      steps_(parameters_.size(), 0) {
+  if (keeps_whole_weights())
+    for (Parameter& parameter : parameters_) parameter.unit = -1;
+}
 
 // Memory is lent to what is under way: it may not go before that has ended.
 Replica::~Replica() { settle_everything(); }
@@ -181,6 +246,7 @@ void Replica::settle_everything() {
   for (const auto& bucket : buckets_)
     for (Pending* pending : {&bucket->sum, &bucket->reduction, &bucket->gather})
       (void)pending->work.wait().ok();
+  gatherer_.settle();
   (void)watch_.settle().ok();
   if (workplace_->device() != Device::cpu) workplace_->synchronize();
 }
@@ -207,11 +273,8 @@ Status Replica::start() {
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
   expect_gradients();
-  for (std::size_t index = 0; index < parameters_.size(); ++index)
-    if (layout_.place[index] && parameters_[index].count() > 0)
-      workplace_->copy(parameter(index).data, parameters_[index].value.data,
-                       parameters_[index].value.bytes());
-  if (Status status = broadcast_weights(); !status.ok()) return status;
+  if (Status status = make_slots(); !status.ok()) return status;
+  if (Status status = fill_buckets(); !status.ok()) return status;
   workplace_->synchronize();  // their own memory may go now
   if (Status status = workplace_->status(); !status.ok() || !norm_group_) return status;
   // Whether the places make up a model is better said now than in the first checkpoint.
@@ -264,10 +327,10 @@ Order Replica::hinted_order() const {
   return order;
 }
 
-Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
+Result<Buckets> Replica::make_buckets(Group& group, const BucketLayout& layout) const {
   Buckets buckets;
   for (const BucketPlan& plan : layout.buckets) {
-    auto bucket = Bucket::create(group, plan, options_.use_distributed_optimizer, workplace_);
+    auto bucket = Bucket::create(group, plan, keeps_of(options_), workplace_);
     if (!bucket.ok()) return bucket.status();
     (*bucket)->name = fmt::format("bucket {}", buckets.size());
     buckets.push_back(*std::move(bucket));
@@ -275,11 +338,56 @@ Result<Replica::Buckets> Replica::make_buckets(Group& group, const BucketLayout&
   return buckets;
 }
 
-Status Replica::broadcast_weights() {
-  for (const auto& bucket : buckets_)
-    if (Status status = group_->broadcast(bucket->values(), 0, call_on(bucket->values()));
-        !status.ok())
-      return status;
+// Collective on the group that the replica is in now.
+Status Replica::make_slots() {
+  if (!options_.reduce_every_micro_batch) return {};
+  auto beside = group_->duplicate({.name = group_->name() + "/beside", .urgency = Urgency::urgent});
+  if (!beside.ok()) return beside.status();
+  beside_ = *std::move(beside);
+  if (!keeps_whole_weights()) {
+    auto gathers = group_->duplicate({.name = group_->name() + "/weights"});
+    if (!gathers.ok()) return gathers.status();
+    gatherer_.set_up(*gathers, std::make_shared<BucketSlots>(*gathers, workplace_, 0));
+  }
+  if (keeps_whole_gradients()) return {};
+  std::size_t largest = 0;
+  for (const auto& bucket : buckets_) largest = std::max(largest, bucket->gradient_bytes());
+  gradient_slots_ =
+      std::make_shared<BucketSlots>(group_, workplace_, largest * (kReductionsBehind + 1));
+  reducer_.set_slots(gradient_slots_);
+  reducer_.set_may_go_again(!counts_known_);
+  late_.assign(buckets_.size(), false);
+  return learning_ ? Status() : make_pools();
+}
+
+// When the order of use is known.
+Status Replica::make_pools() {
+  if (!gradient_slots_) return {};
+  late_.assign(buckets_.size(), false);
+  return gradient_slots_->make_pool(
+      gradients_at_once(parameters_, layout_, order_.backward, kReductionsBehind));
+}
+
+// Rank 0's weights; of a bucket that is not kept whole, by way of a slot.
+Status Replica::fill_buckets() {
+  for (const auto& bucket : buckets_) {
+    if (!keeps_whole_weights()) {
+      auto slot = gatherer_.slots()->take(bucket->value_bytes());
+      if (!slot.ok()) return slot.status();
+      bucket->set_values(*std::move(slot));
+      workplace_->zero(bucket->values().data, bucket->value_bytes());
+    }
+    for (const std::size_t index : bucket->plan().parameters)
+      if (parameters_[index].count() > 0)
+        workplace_->copy(parameter(index).data, parameters_[index].value.data,
+                         parameters_[index].value.bytes());
+    const Buffer values = bucket->values();
+    if (Status status = group_->broadcast(values, 0, call_on(values)); !status.ok()) return status;
+    if (keeps_whole_weights()) continue;
+    bucket->keep_shard();
+    bucket->set_values({});
+  }
+  if (!keeps_whole_weights()) std::fill(open_.begin(), open_.end(), false);
   return broadcast_frozen(*group_);
 }
 
@@ -298,12 +406,9 @@ Range Replica::range_of(std::size_t index) const {
 
 Buffer Replica::parameter(std::size_t index) const {
   if (!layout_.place[index]) return parameters_[index].value;
+  if (!bucket_of(index).has_values())
+    return {nullptr, parameters_[index].count(), parameters_[index].value.dtype};
   return bucket_of(index).values(range_of(index));
-}
-
-Buffer Replica::gradient(std::size_t index) const {
-  if (!layout_.place[index]) return {};
-  return bucket_of(index).gradients(range_of(index));
 }
 
 // The last one that begins at or before it; padding belongs to the one before.
@@ -325,7 +430,18 @@ MemoryUse Replica::memory() const {
   }
   for (const Parameter& parameter : parameters_)
     if (parameter.frozen) use.weights += parameter.value.bytes();
+  if (gradient_slots_) use.pool += gradient_slots_->bytes();
+  if (gatherer_.is_set_up()) use.pool += gatherer_.slots()->bytes();
   return use;
+}
+
+std::string Replica::describe() const {
+  std::string text = train::describe(parameters_, layout_);
+  if (!gatherer_.is_set_up() || gatherer_.is_learning()) return text;
+  return text + fmt::format(
+                    "weights: {} gathers in a micro-batch, {} ahead; foreseen: {:.3f} ms exposed\n",
+                    gatherer_.plan().buckets.size(), gatherer_.plan().depth,
+                    gatherer_.predicted_exposed_s() * 1e3);
 }
 
 Status Replica::fail(Status status) {

@@ -8,7 +8,8 @@
 //     rest of the reductions, control all_reduce, update, gathers ───────────────┘
 //
 // Sequence on the wire, the same on all ranks of the data group: reductions by bucket number, the control
-// all_reduce, gathers in the order of forward. Buckets that are added up over a sum group first come last. Files: replica.cpp (making, views), replica_order.cpp (learning),
+// all_reduce, gathers in the order of forward. Buckets that are added up over a sum group first come last.
+// Files: replica.cpp (making, views), replica_order.cpp (learning),
 // replica_pass.cpp (forward and backward), replica_step.cpp (the step), replica_state.cpp
 // (checkpoints, hashes), replica_recover.cpp (going on without a lost rank, and with it again).
 #pragma once
@@ -23,11 +24,12 @@
 #include "train/call_order.hpp"
 #include "train/control.hpp"
 #include "train/digest.hpp"
+#include "train/gatherer.hpp"
 #include "train/gradient_counts.hpp"
 #include "train/holdings.hpp"
 #include "train/norm_group.hpp"
+#include "train/reducer.hpp"
 #include "train/stopwatch.hpp"
-#include "train/sum_group.hpp"
 #include "train/update.hpp"
 #include "train/workplace.hpp"
 #include "tutti/train/data_parallel.hpp"
@@ -35,12 +37,13 @@
 namespace tutti::train {
 
 // Of the copy that carries the buckets.
-GroupSpec bucket_group_of(const Group& data);
+GroupSpec bucket_group_of(const Group& data, ReductionOrder order);
 
 // The layer's own copies of train::Groups.
 struct ReplicaGroups {
   static Result<ReplicaGroups> create(const Groups& groups,
-                                      const std::vector<Parameter>& parameters);
+                                      const std::vector<Parameter>& parameters,
+                                      ReductionOrder order);
   std::shared_ptr<Group> data;
   std::unique_ptr<NormGroup> norm;              // null where everyone is the data group
   std::vector<std::unique_ptr<SumGroup>> sums;  // null where this rank is in none
@@ -58,7 +61,8 @@ class Replica final : public DataParallel {
   Group& group() const override { return *group_; }
   Group& everyone() const override { return norm_group_ ? norm_group_->group() : *group_; }
   Buffer parameter(std::size_t index) const override;
-  Buffer gradient(std::size_t index) const override;
+  Buffer gradient(std::size_t index) override;
+  bool keeps_whole_weights() const override { return keeps_of(options_).whole_weights; }
   void on_layout(std::function<void()> callback) override { on_layout_ = std::move(callback); }
   void on_gate(std::function<void(std::size_t, bool)> callback) override {
     on_gate_ = std::move(callback);
@@ -66,6 +70,7 @@ class Replica final : public DataParallel {
 
   Status begin_micro_batch(bool last) override;
   Status need(std::size_t index) override;
+  void done(std::size_t index) override;
   void begin_backward() override;
   void begin_backward(bool last) override;
   void end_forward() override { watch_.end_forward(); }
@@ -95,13 +100,11 @@ class Replica final : public DataParallel {
   Status adopt_parameters() override;
   Status adopt_state(std::int64_t step) override;
   std::vector<std::string> order() const override;
-  std::string describe() const override { return train::describe(parameters_, layout_); }
+  std::string describe() const override;
   Result<std::int64_t> recover(Groups survivors) override;
   Result<std::int64_t> join(Groups others) override;
 
  private:
-  using Buckets = std::vector<std::unique_ptr<Bucket>>;
-
   // ---- replica.cpp
   Status agree(Group& group, const DataParallelOptions& options) const;
   Status choose_bucket_bytes();
@@ -110,7 +113,9 @@ class Replica final : public DataParallel {
   void settle_everything();
   Order hinted_order() const;
   Result<Buckets> make_buckets(Group& group, const BucketLayout& layout) const;
-  Status broadcast_weights();
+  Status make_slots();
+  Status make_pools();
+  Status fill_buckets();
   Status broadcast_frozen(Group& group) const;
   Range range_of(std::size_t index) const;  // of a parameter, in its bucket
   Bucket& bucket_of(std::size_t index) const { return *buckets_[layout_.place[index]->bucket]; }
@@ -121,25 +126,31 @@ class Replica final : public DataParallel {
   Status learn_order();
   Result<Order> share_order(Group& group, const Order& mine) const;  // rank 0's
   Status move_to(BucketLayout layout);
+  Status move_sums(const BucketLayout& layout, const Buckets& buckets);
+  Status move_shards(const BucketLayout& layout, const Buckets& buckets);
+  template <class Take>
+  void each_kept(const Bucket& bucket, const BucketLayout& layout, const Buckets& buckets,
+                 const Take& take) const;
 
   // ---- replica_pass.cpp
   void expect_gradients();
   Status end_passes();
+  void learn_counts();
+  // Those of this backward cross the ranks.
+  bool gradients_go() const { return calls_.is_last() || reducer_.in_every_micro_batch(); }
   Status await_gather(Bucket& bucket);
+  Status end_gathers();
   void set_open(std::size_t index, bool open);
   Status take_gradient(std::size_t index);
-  void launch_reduction(std::size_t bucket);
-  void launch_sum(std::size_t bucket);
-  void look_at_gradients(std::size_t bucket);
-  void launch_reductions_that_are_ready();
-  void launch_all_reductions();
-  std::size_t first_sum() const;  // of the buckets
-  std::size_t next_sum() const { return first_sum() + sums_launched_; }
+  Status take_late_gradient(std::size_t index);
+  Status reduce_late_gradients();
+  Status complete_rounds();
+  bool keeps_whole_gradients() const { return keeps_of(options_).whole_gradients; }
 
   // ---- replica_step.cpp
-  Status complete_reductions(ExactSum& norm);
-  Status await_sums();
+  Status share_uses();
   Status await_reductions(ExactSum& norm);
+  void zero_gradients();
   void take_findings(ExactSum& norm);
   Status exchange_control(const StepInput& input, const ExactSum& norm);
   Result<StepReport> read_control();
@@ -183,8 +194,8 @@ class Replica final : public DataParallel {
 
   // ---- replica_state.cpp
   std::vector<std::size_t> by_name() const;
-  void add_values(std::size_t index, Digest& digest);
-  Digest::Value digest_of_weights();
+  Status add_values(std::size_t index, Digest& digest);
+  Result<Digest::Value> digest_of_weights();
   Result<Digest::Value> digest_of_the_whole();
   Status read_pieces(const std::vector<const StatePiece*>& pieces, std::vector<std::byte>& bytes);
   Status compare_data_groups();
@@ -203,23 +214,30 @@ class Replica final : public DataParallel {
   CallOrder calls_;
   GradientCounts counts_;
   Control control_;
+  // Where gradients are reduced in every micro-batch, for what ranks agree on beside that: it must not queue
+  // behind reductions that other ranks have not launched.
+  std::shared_ptr<Group> beside_;
   Stopwatch watch_{workplace_};
+  Reducer reducer_{{group_, sum_groups_, workplace_, options_, parameters_, buckets_, watch_}};
+  Gatherer gatherer_{{parameters_, layout_, buckets_, watch_}};  // where weights are not kept whole
+  std::shared_ptr<BucketSlots> gradient_slots_;  // where gradients are not kept whole
+  std::vector<bool> late_;        // buckets that a gradient came for when they had gone
   std::unique_ptr<Buddy> buddy_;  // from the first step or load on, where it is wanted
   Status status_;
 
-  bool learning_ = true;      // until the end of the first backward
-  Order order_;               // that the layout was made from
-  bool is_pristine_ = true;   // never updated, and no state was asked for
-  bool is_newcomer_ = false;  // its state is yet to come
+  bool learning_ = true;       // until the end of the first backward
+  bool counts_known_ = false;  // how often gradients come
+  Order order_;                // that the layout was made from
+  bool is_pristine_ = true;    // never updated, and no state was asked for
+  bool is_newcomer_ = false;   // its state is yet to come
   Order seen_order_;
-  std::vector<bool> asked_;  // forward went through a gate for it, ever
-  std::vector<bool> open_;   // its last update was waited for: it may be read
-  std::vector<bool> used_;   // its gradient came, in this step
-  std::vector<bool> told_;   // was reported as unused
+  std::vector<bool> asked_;   // forward went through a gate for it, ever
+  std::vector<bool> open_;    // its last update was waited for: it may be read
+  std::vector<bool> passed_;  // where weights are not kept whole: was open in this micro-batch
+  std::vector<bool> used_;    // its gradient came, in this step
+  std::vector<bool> told_;    // was reported as unused
   std::vector<std::int64_t> steps_;
   std::int64_t number_ = 0;  // of the last step that is over
-  std::size_t next_ = 0;     // bucket whose reduction is launched next
-  std::size_t sums_launched_ = 0;
 };
 
 }  // namespace tutti::train

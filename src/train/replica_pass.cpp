@@ -13,6 +13,12 @@ Status Replica::begin_micro_batch(bool last) {
   if (!status_.ok()) return status_;
   if (Status status = calls_.begin_micro_batch(last); !status.ok()) return fail(status);
   watch_.begin_micro_batch();
+  if (reducer_.in_every_micro_batch()) expect_gradients();
+  if (!keeps_whole_weights()) {
+    gatherer_.begin_micro_batch();
+    std::fill(passed_.begin(), passed_.end(), false);
+    return {};
+  }
   // Nobody will ask for these.
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     if (!layout_.place[index] || asked_[index]) continue;
@@ -28,21 +34,9 @@ void Replica::set_open(std::size_t index, bool open) {
   if (on_gate_) on_gate_(index, open);
 }
 
-std::size_t Replica::first_sum() const {
-  const auto& buckets = layout_.buckets;
-  return static_cast<std::size_t>(
-      std::find_if(buckets.begin(), buckets.end(), [](const auto& plan) { return plan.sum >= 0; }) -
-      buckets.begin());
-}
-
 void Replica::expect_gradients() {
   counts_.begin_step();
-  next_ = sums_launched_ = 0;
-  for (const auto& bucket : buckets_) {
-    bucket->missing = static_cast<std::size_t>(
-        std::count_if(bucket->plan().parameters.begin(), bucket->plan().parameters.end(),
-                      [&](std::size_t index) { return parameters_[index].count() > 0; }));
-  }
+  reducer_.begin_round();
 }
 
 Status Replica::need(std::size_t index) {
@@ -50,9 +44,25 @@ Status Replica::need(std::size_t index) {
   if (!layout_.place[index]) return {};
   if (learning_ && !asked_[index]) seen_order_.forward.push_back(index);
   asked_[index] = true;
+  passed_[index] = true;
+  if (!keeps_whole_weights())
+    if (Status status = gatherer_.need(index); !status.ok()) return fail(status);
   if (Status status = await_gather(bucket_of(index)); !status.ok()) return fail(status);
   set_open(index, true);
   return {};
+}
+
+void Replica::done(std::size_t index) {
+  if (!status_.ok() || keeps_whole_weights()) return;
+  if (gatherer_.done(index)) set_open(index, false);
+}
+
+// Of a micro-batch: nothing is whole any more.
+Status Replica::end_gathers() {
+  if (keeps_whole_weights()) return {};
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    if (layout_.place[index]) set_open(index, false);
+  return gatherer_.end_pass();
 }
 
 Status Replica::await_gather(Bucket& bucket) {
@@ -64,7 +74,7 @@ Status Replica::await_gather(Bucket& bucket) {
 }
 
 Status Replica::parameters_ready() {
-  if (!status_.ok()) return status_;
+  if (!status_.ok() || !keeps_whole_weights()) return status_;
   for (std::size_t bucket : layout_.forward)
     if (Status status = await_gather(*buckets_[bucket]); !status.ok()) return fail(status);
   for (std::size_t index = 0; index < open_.size(); ++index) set_open(index, true);
@@ -76,8 +86,25 @@ Status Replica::parameters_ready() {
 void Replica::begin_backward() {
   if (!status_.ok()) return;
   if (Status status = calls_.begin_backward(); !status.ok()) return (void)fail(status);
+  // Gradients that are kept whole are added in place: the micro-batch before must have been taken out.
+  if (reducer_.in_every_micro_batch() && keeps_whole_gradients())
+    if (Status status = reducer_.settle_all(); !status.ok()) return (void)fail(status);
+  if (!keeps_whole_weights())
+    if (Status status = gatherer_.begin_backward(); !status.ok()) return (void)fail(status);
   watch_.begin_backward();
   seen_order_.backward.clear();
+}
+
+Buffer Replica::gradient(std::size_t index) {
+  if (!layout_.place[index]) return {};
+  if (!keeps_whole_gradients()) {
+    if (!status_.ok() || !calls_.in_backward()) return {};
+    if (const auto opened = reducer_.open(layout_.place[index]->bucket); !opened.ok()) {
+      (void)fail(opened.status());
+      return {};
+    }
+  }
+  return bucket_of(index).gradients(range_of(index));
 }
 
 void Replica::begin_backward(bool last) {
@@ -97,7 +124,7 @@ Status Replica::take_gradient(std::size_t index) {
   if (!layout_.place[index]) return {};
   // Gated once, it is no longer waited for before forward begins. Whether its gather happened to be
   // done when forward read it is a matter of luck.
-  if (!open_[index])
+  if (!open_[index] && (keeps_whole_weights() || !passed_[index]))
     return {Code::invalid_argument,
             fmt::format("the gradient of parameter '{}' came, and its gate was not passed since "
                         "the last step: forward may have read old values. Call need before it is "
@@ -105,71 +132,40 @@ Status Replica::take_gradient(std::size_t index) {
                         parameter.name)};
   used_[index] = true;
   if (learning_ && (calls_.is_last() || !options_.pipelined)) seen_order_.backward.push_back(index);
-  if (!calls_.is_last()) return {};
+  if (!gradients_go()) return {};
   const bool complete = counts_.add(index);
   if (parameter.count() == 0) return {};
-  if (layout_.place[index]->bucket < next_)
-    return {Code::invalid_argument,
-            fmt::format("the gradient of parameter '{}' came {} times in this backward, and never "
-                        "more than {} times before: bucket {} was reduced without it. A backward "
-                        "that adds gradients more often than the first one cannot be overlapped; "
-                        "turn overlap_grad_reduce off",
-                        parameter.name, counts_.came(index), counts_.learned(index),
-                        layout_.place[index]->bucket)};
-  if (complete && --bucket_of(index).missing == 0) launch_reductions_that_are_ready();
+  if (reducer_.has_gone(layout_.place[index]->bucket)) return take_late_gradient(index);
+  if (complete) reducer_.complete(layout_.place[index]->bucket);
   return {};
 }
 
-// Buckets with sums are the last ones.
-void Replica::launch_reductions_that_are_ready() {
-  if (!options_.overlap_grad_reduce) return;
-  const auto is_ready = [&](std::size_t index) { return buckets_[index]->missing == 0; };
-  while (next_ < first_sum() && is_ready(next_)) launch_reduction(next_++);
-  while (next_sum() < buckets_.size() && is_ready(next_sum())) launch_sum(next_sum());
+// Before it is known how often gradients come, a bucket that is not kept whole goes when it is thought to
+// be complete, and once more with what came after that. Later it is an error.
+Status Replica::take_late_gradient(std::size_t index) {
+  const std::size_t bucket = layout_.place[index]->bucket;
+  if (!counts_known_ && !keeps_whole_gradients()) {
+    late_[bucket] = true;
+    return {};
+  }
+  return {
+      Code::invalid_argument,
+      fmt::format("the gradient of parameter '{}' came {} times in this backward, and never "
+                  "more than {} times before: bucket {} was reduced without it. A backward "
+                  "that adds gradients more often than the first one cannot be overlapped; "
+                  "turn overlap_grad_reduce off, with zero below 2",
+                  parameters_[index].name, counts_.came(index), counts_.learned(index), bucket)};
 }
 
-void Replica::launch_all_reductions() {
-  while (next_ < first_sum()) launch_reduction(next_++);
-  while (next_sum() < buckets_.size()) launch_sum(next_sum());
-}
-
-// Added up in place, by all ranks of the sum.
-void Replica::launch_sum(std::size_t index) {
-  ++sums_launched_;
-  Bucket& bucket = *buckets_[index];
-  const Buffer gradients = bucket.gradients();
-  look_at_gradients(index);
-  Group& group = sum_groups_[static_cast<std::size_t>(bucket.plan().sum)]->group();
-  const auto start = [&] {
-    return group.all_reduce_async(gradients, ReduceOp::sum,
-                                  call_on(gradients, bucket.name.c_str()));
-  };
-  watch_.launch(bucket.sum, Stopwatch::Side::workplace, Collective::all_reduce,
-                static_cast<int>(index), gradients.bytes(), start);
-}
-
-// This rank's own, as long as they are.
-void Replica::look_at_gradients(std::size_t index) {
-  if (!options_.check_for_nan) return;
-  const Buffer gradients = buckets_[index]->gradients();
-  workplace_->find_not_finite(index, static_cast<const float*>(gradients.data), gradients.count);
-}
-
-void Replica::launch_reduction(std::size_t index) {
-  Bucket& bucket = *buckets_[index];
-  const Buffer gradients = bucket.gradients();
-  if (bucket.plan().sum < 0) look_at_gradients(index);
-  const Collective collective =
-      options_.use_distributed_optimizer ? Collective::reduce_scatter : Collective::all_reduce;
-  const auto start = [&] {
-    const CallOptions call = call_on(gradients, bucket.name.c_str());
-    if (collective == Collective::all_reduce)
-      return group_->all_reduce_async(gradients, ReduceOp::sum, call);
-    return group_->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()), ReduceOp::sum,
-                                        call);
-  };
-  watch_.launch(bucket.reduction, Stopwatch::Side::workplace, collective, static_cast<int>(index),
-                gradients.bytes(), start);
+// Whose bucket goes once more must be the same on all ranks.
+Status Replica::reduce_late_gradients() {
+  std::vector<std::uint8_t> late(late_.begin(), late_.end());
+  if (Status status = beside_->all_reduce(Buffer::of(late), ReduceOp::max); !status.ok())
+    return status;
+  for (std::size_t bucket = 0; bucket < late.size(); ++bucket)
+    if (late[bucket] != 0) reducer_.launch_again(bucket);
+  std::fill(late_.begin(), late_.end(), false);
+  return reducer_.settle_all();
 }
 
 Status Replica::end_backward() {
@@ -178,30 +174,52 @@ Status Replica::end_backward() {
   watch_.end_backward();
   // Other micro-batches' graphs refer to the memory as it lies, and more gradients may come.
   if (options_.pipelined) return {};
-  if (calls_.is_last()) counts_.learn();
+  if (Status status = end_gathers(); !status.ok()) return fail(status);
+  // What did not come is not used by this rank: its zeros are its contribution.
+  if (!keeps_whole_gradients()) reducer_.launch_rest();
+  if (!keeps_whole_gradients() && !counts_known_)
+    if (Status status = reduce_late_gradients(); !status.ok()) return fail(status);
+  if (gradients_go()) learn_counts();
   if (learning_)
     if (Status status = learn_order(); !status.ok()) return fail(status);
-  if (!calls_.is_last()) return {};
-  // What did not come is not used by this rank: its zeros are its contribution.
-  if (options_.overlap_grad_reduce) launch_all_reductions();
+  if (!keeps_whole_weights() && gatherer_.is_learning())
+    if (Status status = gatherer_.learn(options_.prefetch_units); !status.ok()) return fail(status);
+  const bool overlaps = options_.overlap_grad_reduce || reducer_.in_every_micro_batch();
+  if (keeps_whole_gradients() && gradients_go() && overlaps) reducer_.launch_rest();
   return {};
+}
+
+void Replica::learn_counts() {
+  counts_.learn();
+  counts_known_ = true;
+  reducer_.set_may_go_again(false);
 }
 
 // All backwards of a step are over.
 Status Replica::end_passes() {
   if (!options_.pipelined) return {};
-  counts_.learn();
+  learn_counts();
   return learning_ ? learn_order() : Status();
 }
 
 Status Replica::discard_gradients() {
   if (!status_.ok()) return status_;
-  ExactSum ignored;
-  if (Status status = complete_reductions(ignored); !status.ok()) return fail(status);
+  if (Status status = complete_rounds(); !status.ok()) return fail(status);
+  if (Status status = end_gathers(); !status.ok()) return fail(status);
   if (Status status = parameters_ready(); !status.ok()) return status;
-  for (const auto& bucket : buckets_) bucket->zero_gradients();
+  (void)workplace_->take_findings(buckets_.size());
+  zero_gradients();
   end_step(std::nullopt);
   return {};
+}
+
+// What other ranks may have launched, because they are further on in the same micro-batch.
+Status Replica::complete_rounds() {
+  gatherer_.launch_rest();
+  const int rounds = reducer_.in_every_micro_batch() ? calls_.micro_batches() : 1;
+  if (reducer_.rounds() < rounds) reducer_.launch_rest();
+  if (Status status = reducer_.settle_all(); !status.ok()) return status;
+  return share_uses();
 }
 
 }  // namespace tutti::train

@@ -275,8 +275,8 @@ Result<std::vector<std::int64_t>> Replica::counts_of(const Remains& remains, Gro
   return counts;
 }
 
-Result<Replica::Buckets> Replica::assemble(const Remains& remains, Group& survivors,
-                                           const BucketLayout& layout) {
+Result<Buckets> Replica::assemble(const Remains& remains, Group& survivors,
+                                  const BucketLayout& layout) {
   auto buckets = make_buckets(survivors, layout);
   if (!buckets.ok()) return buckets.status();
   const int kinds = 1 + static_cast<int>(moment_names(options_.optimizer).size());
@@ -328,9 +328,14 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   if (is_cut)
     return Status(Code::unsupported,
                   "a model that is cut over ranks cannot go on on another number of them");
+  if (!keeps_whole_weights())
+    return Status(Code::unsupported,
+                  "zero = 3 cannot go on on another number of ranks: a lost rank's weights have no "
+                  "copy; load a checkpoint there");
   if (!survivors.data) return Status(Code::invalid_argument, "recover() needs a data group");
   settle_everything();
-  auto group = survivors.data->duplicate(bucket_group_of(*survivors.data));
+  auto group =
+      survivors.data->duplicate(bucket_group_of(*survivors.data, options_.reduction_order));
   if (!group.ok()) return group.status();
   auto remains = choose_remains(**group);
   if (!remains.ok()) return remains.status();
@@ -353,6 +358,7 @@ Result<std::int64_t> Replica::recover(Groups survivors) {
   begin_again(*std::move(group), std::move(layout), *std::move(buckets), remains->step);
   learning_ = learning != 0;
   order_ = *std::move(order);
+  if (Status status = make_slots(); !status.ok()) return fail(status);
   // A pristine one needs no copies, and is yet to learn its layout.
   if (!is_pristine_)
     if (Status status = copy_shard_now(); !status.ok()) return fail(status);
@@ -378,6 +384,7 @@ void Replica::begin_again(std::shared_ptr<Group> group, BucketLayout layout, Buc
   seen_order_ = {};
   number_ = step;
   is_newcomer_ = false;
+  reducer_.end_step();
   expect_gradients();
 }
 

@@ -54,7 +54,8 @@ std::vector<StatePiece> Replica::weights() {
     const Range whole = range_of(index);
     const Range part = overlap_of(whole, bucket_of(index).shard());
     if (part.count > 0)
-      pieces.push_back({index, part.first - whole.first, "weight", bucket_of(index).values(part)});
+      pieces.push_back(
+          {index, part.first - whole.first, "weight", bucket_of(index).shard_values(part)});
   }
   return pieces;
 }
@@ -81,10 +82,13 @@ Status Replica::set_step_counts(std::span<const std::int64_t> counts) {
 
 Status Replica::adopt_parameters() {
   if (Status status = parameters_ready(); !status.ok()) return status;
+  if (Status status = end_gathers(); !status.ok()) return fail(status);  // of the values before
   for (const auto& bucket : buckets_) {
-    const Buffer values = bucket->values();
-    Status status = group_->all_gather(bucket->values(bucket->shard()), values, call_on(values));
-    if (!status.ok()) return fail(status);
+    if (keeps_whole_weights()) {
+      const Buffer values = bucket->values();
+      Status status = group_->all_gather(bucket->values(bucket->shard()), values, call_on(values));
+      if (!status.ok()) return fail(status);
+    }
     bucket->widen_values();
   }
   if (Status status = broadcast_frozen(*group_); !status.ok()) return fail(status);
@@ -107,20 +111,27 @@ std::vector<std::size_t> Replica::by_name() const {
   return order;
 }
 
-void Replica::add_values(std::size_t index, Digest& digest) {
+Status Replica::add_values(std::size_t index, Digest& digest) {
+  if (!keeps_whole_weights() && layout_.place[index])
+    if (Status status = gatherer_.need(index); !status.ok()) return status;
   const Buffer values = parameter(index);
-  if (values.device == Device::cpu) return digest.add(values.data, values.bytes());
-  std::vector<std::byte> bytes(values.bytes());
-  workplace_->copy_now(bytes.data(), values.data, values.bytes());
-  digest.add(bytes.data(), bytes.size());
+  if (values.device == Device::cpu) {
+    digest.add(values.data, values.bytes());
+  } else {
+    std::vector<std::byte> bytes(values.bytes());
+    workplace_->copy_now(bytes.data(), values.data, values.bytes());
+    digest.add(bytes.data(), bytes.size());
+  }
+  if (!keeps_whole_weights()) (void)gatherer_.done(index);
+  return {};
 }
 
-Digest::Value Replica::digest_of_weights() {
+Result<Digest::Value> Replica::digest_of_weights() {
   Digest digest;
   for (const std::size_t index : by_name()) {
     add_heading(parameters_[index].name, parameters_[index].value.dtype, parameters_[index].count(),
                 digest);
-    add_values(index, digest);
+    if (Status status = add_values(index, digest); !status.ok()) return status;
   }
   return digest.value();
 }
@@ -173,14 +184,17 @@ Result<std::string> Replica::weight_hash() {
     if (!digest.ok()) return fail(digest.status());
     return to_hex(*digest);
   }
-  const Digest::Value digest = digest_of_weights();
+  const auto digest = digest_of_weights();
+  if (!digest.ok()) return fail(digest.status());
   if (Status status = workplace_->status(); !status.ok()) return fail(status);
-  return to_hex(digest);
+  return to_hex(*digest);
 }
 
 Status Replica::check_weights() {
   if (Status status = parameters_ready(); !status.ok()) return status;
-  auto others = ranks_that_differ(*group_, digest_of_weights());
+  const auto digest = digest_of_weights();
+  if (!digest.ok()) return fail(digest.status());
+  auto others = ranks_that_differ(*group_, *digest);
   if (!others.ok()) return fail(others.status());
   Status mine;
   if (!others->empty())
@@ -205,7 +219,7 @@ Status Replica::compare_data_groups() {
     const TensorBox box = box_of(parameters_[index]);
     for (const auto* numbers : {&box.whole, &box.first, &box.extent})
       which.add_text(to_text(*numbers));
-    add_values(index, values);
+    if (Status status = add_values(index, values); !status.ok()) return status;
     for (Digest* digest : {&which, &values}) {
       const Digest::Value value = digest->value();
       mine.append(reinterpret_cast<const char*>(value.data()), value.size());

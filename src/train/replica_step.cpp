@@ -13,8 +13,10 @@ Result<StepReport> Replica::step(const StepInput& input) {
     return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
   if (Status status = end_passes(); !status.ok()) return fail(status);
   watch_.begin_update();
+  if (!reducer_.in_every_micro_batch()) reducer_.launch_rest();
+  if (Status status = share_uses(); !status.ok()) return fail(status);
   ExactSum norm;
-  if (Status status = complete_reductions(norm); !status.ok()) return fail(status);
+  if (Status status = await_reductions(norm); !status.ok()) return fail(status);
   // Before the ranks agree: then all know that each of them has its neighbour's last shard.
   if (buddy_)
     if (Status status = buddy_->finish(); !status.ok()) return fail(status);
@@ -27,7 +29,7 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (report->outcome == Outcome::updated) {
     if (Status status = update_all(input, *report); !status.ok()) return fail(status);
   } else {
-    for (const auto& bucket : buckets_) bucket->zero_gradients();
+    zero_gradients();
   }
   if (Status status = workplace_->status(); !status.ok()) return fail(status);
   const std::int64_t number = input.number > 0 ? input.number : number_ + 1;
@@ -41,21 +43,10 @@ Result<StepReport> Replica::step(const StepInput& input) {
   return report;
 }
 
-Status Replica::complete_reductions(ExactSum& norm) {
-  launch_all_reductions();
-  if (Status status = await_sums(); !status.ok()) return status.annotate("adding up gradients");
-  return await_reductions(norm);
-}
-
-// Then their reductions can go. What a rank of a sum has used counts as used on all of them: they update
-// it alike.
-Status Replica::await_sums() {
+// What a rank of a sum has used counts as used on all of them: they update it alike.
+Status Replica::share_uses() {
   for (const auto& group : sum_groups_)
     if (group) group->start_uses(used_);
-  for (; next_ < buckets_.size(); ++next_) {
-    if (Status status = watch_.await(buckets_[next_]->sum); !status.ok()) return status;
-    launch_reduction(next_);
-  }
   for (const auto& group : sum_groups_)
     if (Status status = group ? group->take_uses(used_) : Status(); !status.ok()) return status;
   return {};
@@ -65,9 +56,8 @@ Status Replica::await_sums() {
 // mode; padding is zero.
 Status Replica::await_reductions(ExactSum& norm) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    if (Status status = watch_.await(buckets_[index]->reduction); !status.ok())
-      return status.annotate("reducing gradients");
-    const Buffer shard = buckets_[index]->gradients(buckets_[index]->shard());
+    if (Status status = reducer_.settle(index); !status.ok()) return status;
+    const Buffer shard = buckets_[index]->reduced(buckets_[index]->shard());
     workplace_->sum_squares(index, static_cast<const float*>(shard.data), shard.count);
   }
   take_findings(norm);
@@ -196,17 +186,24 @@ Status Replica::update_all(const StepInput& input, const StepReport& report) {
     update.grad_scale *= std::min(1.0, options_.clip_grad / (report.grad_norm + 1e-6));
   for (std::size_t index : layout_.forward) {
     update_bucket(index, update);
-    if (options_.use_distributed_optimizer)
+    if (options_.use_distributed_optimizer && keeps_whole_weights())
       launch_gather(index);
     else
       buckets_[index]->landed = buckets_[index]->generation;
   }
-  // When the gathers are on their way: nobody waits for zeros.
-  for (const auto& bucket : buckets_) bucket->zero_gradients();
-  if (!options_.overlap_param_gather) return parameters_ready();
+  zero_gradients();  // when the gathers are on their way: nobody waits for zeros
+  if (!options_.overlap_param_gather || !keeps_whole_weights()) return parameters_ready();
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     if (layout_.place[index]) set_open(index, false);
   return {};
+}
+
+void Replica::zero_gradients() {
+  for (const auto& bucket : buckets_)
+    if (bucket->keeps().sum)
+      bucket->zero_sum();
+    else
+      bucket->zero_gradients();
 }
 
 void Replica::update_bucket(std::size_t index, const Update& update) {
@@ -246,7 +243,9 @@ void Replica::end_step(std::optional<std::int64_t> number) {
   calls_.restart();
   control_.clear();
   std::fill(used_.begin(), used_.end(), false);
+  reducer_.end_step();
   expect_gradients();
+  if (!keeps_whole_weights()) gatherer_.start_ahead();
 }
 
 }  // namespace tutti::train

@@ -155,6 +155,10 @@ void Stopwatch::work_out() {
     sink_->step(*step.number, finished_.begin, finished_.end);
   for (const NotedCollective& collective : step.collectives)
     finished_.collectives.push_back(times_of(collective));
+  // Gathers are in a group of their own where they run beside reductions: how those two lie among each
+  // other is a matter of luck.
+  std::stable_partition(finished_.collectives.begin(), finished_.collectives.end(),
+                        [](const auto& one) { return one.collective == Collective::all_gather; });
 }
 
 }  // namespace tutti::train

@@ -58,7 +58,7 @@ void BucketUpdate::run(Bucket& bucket, Workplace& workplace) const {
   if (adamw_.empty() && sgd_.empty()) return;
   UpdateArrays arrays;
   arrays.weights = bucket.main_weights();
-  arrays.gradient = static_cast<const float*>(bucket.gradients(bucket.own()).data);
+  arrays.gradient = static_cast<const float*>(bucket.reduced(bucket.own()).data);
   for (std::size_t m = 0; m < moment_names(options_.optimizer).size(); ++m)
     arrays.moments[m] = bucket.moment(static_cast<int>(m));
   if (!adamw_.empty()) workplace.update(arrays, adamw_);

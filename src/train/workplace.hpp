@@ -84,6 +84,8 @@ class Workplace {
                       std::span<const UpdatePart<SgdFactors>> parts) = 0;
   virtual void narrow(const float* from, std::uint16_t* to, std::size_t count) = 0;
   virtual void widen(const std::uint16_t* from, float* to, std::size_t count) = 0;
+  // to += from
+  virtual void add(float* to, const float* from, std::size_t count) = 0;
 
   // ---- what is asked about gradients, by bucket
   virtual void find_not_finite(std::size_t bucket, const float* values, std::size_t count) = 0;

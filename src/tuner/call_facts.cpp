@@ -16,6 +16,7 @@ schedule::Request request_of(const CallFacts& facts, int rank, int shots) {
   request.rank = rank;
   request.shots = shots;
   request.host_of = facts.host_of;
+  request.order = facts.order;
   return request;
 }
 

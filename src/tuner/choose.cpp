@@ -26,8 +26,11 @@ bool worth_a_hierarchy(const CallFacts& facts) {
 std::string objection(const Entry& entry, const CallFacts& facts) {
   if (entry.applies && !entry.applies(request_of(facts, 0, 2)))
     return fmt::format("does not exist for these {} ranks", facts.ranks);
-  if (facts.order == ReductionOrder::rank && has_reduction(facts.collective) && !entry.rank_ordered)
-    return "does not fold in rank order, which this call asks for";
+  if (!entry.keeps_order(request_of(facts, 0, 2)))
+    return fmt::format("does not fold in {} order, which this call asks for",
+                       to_string(facts.order));
+  if (facts.whole_folds && has_reduction(facts.collective) && entry.folds != schedule::kOrdered)
+    return "hands on partial folds, which this call cannot round";
   if (facts.uneven && !entry.uneven)
     return "cannot do parts of different size, or one buffer per rank";
   return {};
@@ -102,11 +105,13 @@ Result<Choice> choose_forced(const CallFacts& facts, Algorithm algorithm, const 
 
 std::string describe(const CallFacts& facts, std::span<const Choice> choices) {
   std::string text = fmt::format(
-      "{}, {} bytes, {} ranks on {} host{}{}{}{}", to_string(facts.collective), facts.bytes,
+      "{}, {} bytes, {} ranks on {} host{}{}{}{}{}", to_string(facts.collective), facts.bytes,
       facts.ranks, topology::host_count(facts.host_of),
       topology::host_count(facts.host_of) == 1 ? "" : "s",
       facts.symmetric ? ", symmetric memory" : "",
-      facts.order == ReductionOrder::rank ? ", in rank order" : "", facts.uneven ? ", uneven" : "");
+      facts.order == ReductionOrder::any ? ""
+                                         : fmt::format(", in {} order", to_string(facts.order)),
+      facts.whole_folds ? ", whole folds" : "", facts.uneven ? ", uneven" : "");
   for (const Choice& choice : choices) {
     const bool has_shots =
         choice.algorithm == Algorithm::direct && facts.collective == Collective::all_reduce;

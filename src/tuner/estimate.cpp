@@ -97,6 +97,7 @@ Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int s
                                   .algorithm = entry.algorithm,
                                   .ranks = ranks,
                                   .shots = shots,
+                                  .order = facts.order,
                                   .catalog = facts.catalog};
     auto simulation = cost::Simulation::of(site, {job});
     if (!simulation.ok()) return simulation.status();

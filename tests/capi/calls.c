@@ -91,10 +91,31 @@ static void check_lists(tutti_group* group) {
   free(each);
 }
 
+/* bf16 on its way, f32 as a result: each buffer says its own type, and a rank that gets none says it too. */
+static void check_wider_result(tutti_group* group) {
+  const int rank = tutti_group_rank(group), ranks = tutti_group_size(group);
+  uint16_t x = (uint16_t)(rank == 0 ? 0x3f80 : 0x3b80); /* 1, and elsewhere 1/256 */
+  float sum = -1;
+  tutti_buffer in = buffer_of(&x, 1, TUTTI_BF16), out = buffer_of(&sum, 1, TUTTI_F32);
+  tutti_call call = TUTTI_CALL_INIT;
+  call.collective = TUTTI_ALL_REDUCE;
+  call.input = &in;
+  call.output = &out;
+  call.input_buffers = call.output_buffers = 1;
+  CHECK_OK(tutti_run(group, &call));
+  CHECK(sum == 1 + (float)(ranks - 1) / 256);
+  sum = -1;
+  if (rank != 0) out.data = NULL;
+  call.collective = TUTTI_REDUCE;
+  CHECK_OK(tutti_run(group, &call));
+  CHECK(sum == (rank == 0 ? 1 + (float)(ranks - 1) / 256 : -1));
+}
+
 void check_calls(tutti_group* group) {
   check_user_reduction(group);
   check_coalesced(group);
   check_lists(group);
+  check_wider_result(group);
 }
 
 void check_transfers(tutti_group* group) {

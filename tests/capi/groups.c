@@ -25,6 +25,12 @@ static void check_specs(tutti_group* group) {
   CHECK_OK(tutti_group_duplicate(group, &spec, &copy));
   CHECK(sum_of_ones(copy) == tutti_group_size(group));
   tutti_group_destroy(copy);
+  spec.reduction_order = TUTTI_ORDER_TREE;
+  CHECK_OK(tutti_group_duplicate(group, &spec, &copy));
+  CHECK(sum_of_ones(copy) == tutti_group_size(group));
+  tutti_group_destroy(copy);
+  spec.reduction_order = TUTTI_ORDER_TREE + 1;
+  CHECK_CODE(tutti_group_duplicate(group, &spec, &copy), TUTTI_INVALID_ARGUMENT);
   spec.reduction_order = 99;
   CHECK_CODE(tutti_group_duplicate(group, &spec, &copy), TUTTI_INVALID_ARGUMENT);
   spec.reduction_order = -1;

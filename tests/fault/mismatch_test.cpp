@@ -36,6 +36,14 @@ Start all_reduce_as(Dtype dtype) {
   };
 }
 
+// Of 100 bf16, into as many bf16 or f32.
+Start all_reduce_into(Dtype dtype) {
+  return [=](Group& group, std::vector<float>& values) {
+    return group.all_reduce_async(ConstBuffer(values.data() + 500, 100, Dtype::bf16),
+                                  Buffer{values.data(), 100, dtype}, ReduceOp::sum);
+  };
+}
+
 Start gather_counts(std::size_t count_of_rank_0) {
   return [=](Group& group, std::vector<float>& values) {
     std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()), 7);
@@ -75,6 +83,8 @@ std::vector<Disagreement> disagreements() {
        all_reduce_of(200'001, ReduceOp::sum), "200000", "200001"},
       {"a count of zero", sum, all_reduce_of(0, ReduceOp::sum), "100", "0"},
       {"the type", sum, all_reduce_as(Dtype::i32), "f32", "i32"},
+      {"the type of the result", all_reduce_into(Dtype::f32), all_reduce_into(Dtype::bf16),
+       "bf16 into f32", "bf16, sum"},
       {"the reduction", sum, all_reduce_of(100, ReduceOp::max), "sum", "max"},
       {"the root", broadcast_from(0), broadcast_from(1), "root 0", "root 1"},
       {"the algorithm", all_reduce_of(100, ReduceOp::sum, forced(Algorithm::ring)),

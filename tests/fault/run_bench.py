@@ -9,7 +9,7 @@ from launching import TOOL, LaunchTest, pids_with
 NUMBER = (int, float)
 # docs/formats/bench.md: every field of a result, and what it may hold.
 RESULT = {"collective": str, "ranks": int, "transport": str, "memory": str, "algorithm": str,
-          "dtype": str, "op": str, "bytes": int, "count": int, "in_place": bool, "time_us": dict,
+          "dtype": str, "op": str, "order": str, "bytes": int, "count": int, "in_place": bool, "time_us": dict,
           "algbw_gbs": NUMBER, "busbw_gbs": NUMBER, "predicted_us": (*NUMBER, type(None)),
           "floor_share": (*NUMBER, type(None)), "cpu_s_per_gb": (*NUMBER, type(None)),
           "wrong": int,

@@ -93,6 +93,22 @@ class Show(LaunchTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("rank 5 of 6", done.stdout)
 
+    def test_an_order_is_kept_or_refused(self):
+        words = ("show", "all_reduce", "--hosts", "2x4")
+        done = self.tutti(*words, "-a", "hierarchical", "--order", "tree")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("folds in tree order, from partial folds", done.stdout)
+        done = self.tutti("show", "all_reduce", "-a", "direct", "-n", "5", "--order", "tree")
+        self.assertIn("((x0 x1) (x2 x3)) x4", done.stdout)
+        done = self.tutti(*words, "-a", "chain", "--order", "rank")
+        self.assertIn("folds in rank order, from partial folds", done.stdout)
+        done = self.tutti(*words, "-a", "ring", "--order", "tree")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("does not fold in tree order", done.stderr)
+        done = self.tutti(*words, "--order", "best")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("tree", done.stderr)
+
     def test_all_algorithms_are_listed(self):
         done = self.tutti("show", "all_reduce", "-n", "8", "--list")
         self.assertEqual(done.returncode, 0, done.stderr)

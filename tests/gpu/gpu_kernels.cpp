@@ -17,7 +17,7 @@ constexpr std::size_t kCapacity = 16 << 20;
 class KernelOnGpu : public testing::TestWithParam<reduce::Case> {};
 
 std::vector<reduce::Case> cases_with_kernels() {
-  std::vector<reduce::Case> cases = reduce::sensible_cases();
+  std::vector<reduce::Case> cases = reduce::shaped_cases();
   std::erase_if(cases, [](const reduce::Case& pair) { return pair.op == ReduceOp::user; });
   return cases;
 }
@@ -40,7 +40,7 @@ TEST_P(KernelOnGpu, gives_the_reference_bits_over_many_tiles) {
   runner.use_blocks(3);
   const std::size_t count = 400'003 / size_of(GetParam().dtype);
   for (const PlaceLayout layout : {PlaceLayout::aligned, PlaceLayout::alike})
-    ASSERT_TRUE(check_fold(runner, {GetParam(), 3, count, layout, 2, true}, random));
+    ASSERT_TRUE(check_fold(runner, {GetParam(), 3, count, layout, 2, !GetParam().widens}, random));
   ASSERT_TRUE(check_fold(runner, {GetParam(), 2, 20'000, PlaceLayout::unlike}, random));
 }
 

@@ -43,7 +43,8 @@ def summit():
     plan = answer(words)
     rows = {row["algorithm"]: row for row in plan["algorithms"]}
     expect({"direct", "ring", "binomial_tree", "double_binary_tree", "recursive_doubling",
-            "halving_doubling", "pairwise", "torus_2d", "hierarchical"} == set(rows), "algorithms")
+            "halving_doubling", "pairwise", "torus_2d", "hierarchical", "chain"} == set(rows),
+           "algorithms")
     times = [row["predicted_s"] for row in plan["algorithms"]]
     expect(times == sorted(times) and plan["choice"] == plan["algorithms"][0]["algorithm"], "order")
     expect(rows["ring"]["steps"] == 2 * 24575, "a ring's steps")
@@ -70,6 +71,19 @@ def simulation():
                        "all_to_all", "barrier", "scan", "exclusive_scan"):
         plan = answer(f"collective {collective} --ranks 16 --bytes 64K --cluster h100-ib400 --simulate")
         expect(all("simulated" in row for row in plan["algorithms"]), f"{collective} not simulated")
+
+
+def orders():
+    """Only what keeps the order; hosts of six ranks are no subtrees, hosts of eight are."""
+    def names(order, cluster):
+        plan = answer(f"collective all_reduce --ranks 48 --bytes 64M --cluster {cluster} --order {order}")
+        expect(plan["order"] == order, "the order of the question")
+        return {row["algorithm"] for row in plan["algorithms"]}
+
+    expect(names("rank", "summit") == {"direct", "pairwise", "chain"}, "in rank order")
+    expect(names("tree", "summit") == {"direct", "pairwise", "binomial_tree"}, "in tree order")
+    expect("hierarchical" in names("tree", "h100-ib400"), "in tree order on hosts that are subtrees")
+    refused("collective all_reduce --order best", "tree")
 
 
 def clusters():
@@ -151,7 +165,7 @@ def measured():
         expect(not os.listdir(own), f"left behind: {os.listdir(own)}")
 
 
-for check in (summit, simulation, clusters, mistakes, measured):
+for check in (summit, simulation, orders, clusters, mistakes, measured):
     check()
 for failure in failures:
     print(failure, file=sys.stderr)

@@ -53,6 +53,34 @@ def check_scans_fold_the_ranks_before(group):
     same(out, np.full(2, float(group.rank or 7)))
 
 
+def check_narrow_floats_fold_into_f32_that_is_not_rounded(group):
+    # 1 + 2**-11 has more digits than a float16: the sum shows whether it was rounded.
+    x = np.full((group.size, 3), 2.0 ** -11, np.float16)
+    x[:] += np.float16(group.rank == 0)
+    narrow = [np.full(3, 2.0 ** -11 + (rank == 0), np.float16) for rank in range(group.size)]
+    def sum_up_to(last):
+        return np.cumsum([each.astype(np.float32) for each in narrow], axis=0,
+                         dtype=np.float32)[last]
+    out = np.empty(3, np.float32)
+    assert tutti.all_reduce(x[0], out=out) is out
+    same(out, sum_up_to(-1))
+    for again in (tutti.all_reduce_async(x[0], out=out), tutti.reduce_scatter_async(x, out=out)):
+        same(again.wait(), sum_up_to(-1))
+    same(tutti.scan(x[0], out=out), sum_up_to(group.rank))
+    result = tutti.reduce(x[0], root=group.size - 1, out=out)
+    assert (result is out) == (group.rank == group.size - 1)
+    same(out, sum_up_to(-1 if result is out else group.rank))  # elsewhere only looked at
+    for wrong in (lambda: tutti.all_gather(x[0], out=np.empty(3 * group.size, np.float32)),
+                  lambda: tutti.all_reduce(out, out=np.empty(3, np.float64)),
+                  lambda: tutti.all_reduce(out, out=x[0])):
+        try:
+            wrong()
+        except tutti.InvalidArgument as error:
+            assert "dtype" in str(error)
+        else:
+            raise AssertionError("was not refused")
+
+
 def check_broadcast_brings_the_roots_values(group):
     for root in range(group.size):
         for dtype in DTYPES:

@@ -94,6 +94,21 @@ def check_split(group):
     raises(tutti.InvalidArgument, half.barrier, "closed")
 
 
+# Whose sum depends on its parentheses.
+def terms(group, rank=None):
+    rank = group.rank if rank is None else rank
+    return (np.arange(1, 33) / np.float32(3 + rank)).astype(np.float32)
+
+
+def fold_as_tree(values):
+    if len(values) == 1:
+        return values[0]
+    half = 1
+    while 2 * half < len(values):
+        half *= 2
+    return fold_as_tree(values[:half]) + fold_as_tree(values[half:])
+
+
 def check_subgroup_and_duplicate(group):
     ranks = list(range(group.size - 1, -1, -1))[:3]
     some = tutti.subgroup(ranks, tag=3)
@@ -105,6 +120,10 @@ def check_subgroup_and_duplicate(group):
         slow = tutti.all_reduce_async(np.ones(1000))
         same(beside.all_reduce(np.ones(2)), np.full(2, float(group.size)))
         same(slow.wait(), np.full(1000, float(group.size)))
+    with group.duplicate(reduction_order="tree") as balanced:
+        assert balanced.reduction_order == "tree"
+        same(balanced.all_reduce(terms(group)), fold_as_tree([terms(group, r) for r in range(group.size)]))
+    raises(tutti.InvalidArgument, lambda: group.duplicate(reduction_order="best"), "'tree'")
     assert beside.closed and not group.closed
 
 

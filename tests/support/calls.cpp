@@ -4,8 +4,10 @@
 namespace tutti::test {
 namespace {
 
-Buffer first(const std::vector<Buffer>& side, Dtype dtype) {
-  return side.empty() ? Buffer{nullptr, 0, dtype} : side.front();
+// What a rank without that side passes says of it no more than its type, and its length where that
+// makes a difference.
+Buffer first(const std::vector<Buffer>& side, Dtype dtype, std::size_t count = 0) {
+  return side.empty() ? Buffer{nullptr, count, dtype} : side.front();
 }
 
 }  // namespace
@@ -13,7 +15,7 @@ Buffer first(const std::vector<Buffer>& side, Dtype dtype) {
 Status Trial::run() {
   const CallOptions options = this->options();
   const ConstBuffer in = first(inputs_, what_.dtype);
-  const Buffer out = first(outputs_, what_.dtype);
+  const Buffer out = first(outputs_, result_dtype(what_), what_.widens ? what_.count : 0);
   const bool one_buffer = what_.in_place;
   const bool list = what_.shape == Shape::list || what_.shape == Shape::uneven_list;
   const bool uneven = what_.shape == Shape::uneven;
@@ -57,7 +59,7 @@ Status Trial::run() {
 Work Trial::start() {
   const CallOptions options = this->options();
   const ConstBuffer in = first(inputs_, what_.dtype);
-  const Buffer out = first(outputs_, what_.dtype);
+  const Buffer out = first(outputs_, result_dtype(what_), what_.widens ? what_.count : 0);
   const bool one_buffer = what_.in_place;
   const bool list = what_.shape == Shape::list || what_.shape == Shape::uneven_list;
   const bool uneven = what_.shape == Shape::uneven;

@@ -110,7 +110,7 @@ class Mirrors {
 
   void add(const void* data, std::size_t bytes) {
     auto* begin = static_cast<std::byte*>(const_cast<void*>(data));
-    if (bytes > 0) ranges_.push_back({begin, begin + bytes});
+    if (data != nullptr && bytes > 0) ranges_.push_back({begin, begin + bytes});
   }
   void upload() {
     std::sort(ranges_.begin(), ranges_.end());
@@ -126,7 +126,8 @@ class Mirrors {
   Buffer there(const Buffer& buffer) const {
     Buffer moved = buffer;
     moved.device = Device::cuda;
-    if (buffer.bytes() > 0) moved.data = reinterpret_cast<void*>(find(buffer.data));
+    if (buffer.data != nullptr && buffer.bytes() > 0)
+      moved.data = reinterpret_cast<void*>(find(buffer.data));
     return moved;
   }
   // Waits for the stream, and brings back what is there now.
@@ -300,8 +301,9 @@ class DeviceGroup final : public Group {
     auto there = group_->allocate(bytes, Device::cuda);
     if (!there.ok() || bytes == 0) return there;
     SymmetricMemory here;
-    auto host = std::make_shared<std::vector<std::byte>>(bytes + 64);
-    auto* data = host->data() + (64 - address_of(host->data()) % 64) % 64;
+    constexpr std::size_t kAlignment = 256;  // as a pool's pieces have it
+    auto host = std::make_shared<std::vector<std::byte>>(bytes + kAlignment);
+    auto* data = host->data() + (kAlignment - address_of(host->data()) % kAlignment) % kAlignment;
     here.data = data;
     here.bytes = bytes;
     gpu_->keep(data, bytes, address_of(there->data));

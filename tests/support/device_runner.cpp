@@ -49,6 +49,7 @@ struct StartOnDevice {
   Status operator()(const SgdJob& job) const { return device.update(job, stream); }
   Status operator()(const NarrowCall& job) const { return device.narrow(job, stream); }
   Status operator()(const WidenCall& job) const { return device.widen(job, stream); }
+  Status operator()(const AddJob& job) const { return device.add(job, stream); }
   Status operator()(const FindCall& job) const { return device.find_not_finite(job, stream); }
   Status operator()(const SquaresCall& job) const { return device.sum_squares(job, stream); }
 };

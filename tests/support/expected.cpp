@@ -51,10 +51,15 @@ Bytes cut_out(const Bytes& whole, const std::vector<std::size_t>& counts, int in
   return {first, first + static_cast<std::ptrdiff_t>(counts[at] * width)};
 }
 
+Bytes fold(const Case& what, const std::vector<Bytes>& inputs, int divisor) {
+  return fold_in_order(what.dtype, what.reduction, inputs, divisor, result_dtype(what),
+                       what.order == ReductionOrder::tree);
+}
+
 Bytes fold_ranks(const Case& what, int first, int last, int divisor) {
   std::vector<Bytes> inputs;
   for (int rank = first; rank < last; ++rank) inputs.push_back(input_of(what, divisor, rank));
-  return fold_in_order(what.dtype, what.reduction, inputs, divisor);
+  return fold(what, inputs, divisor);
 }
 
 Bytes gathered(const Case& what, int size) {
@@ -74,7 +79,7 @@ Bytes reduced_part(const Case& what, int size, int rank) {
   std::vector<Bytes> slices;
   for (int from = 0; from < size; ++from)
     slices.push_back(make_values(recipe, from, first, parts[static_cast<std::size_t>(rank)]));
-  return fold_in_order(what.dtype, what.reduction, slices, size);
+  return fold(what, slices, size);
 }
 
 Bytes exchanged(const Case& what, int size, int rank) {
@@ -88,6 +93,8 @@ Bytes exchanged(const Case& what, int size, int rank) {
 }
 
 }  // namespace
+
+Dtype result_dtype(const Case& what) { return what.widens ? Dtype::f32 : what.dtype; }
 
 bool exists(const Case& what) {
   if (what.shape == Shape::even) return true;

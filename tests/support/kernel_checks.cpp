@@ -80,14 +80,15 @@ Bytes input_of(const reduce::Case& pair, std::size_t count, std::mt19937& random
 }
 
 testing::AssertionResult compare(const Bytes& got, const Bytes& expected, std::uint64_t base,
-                                 const Phase& phase) {
+                                 const Phase& phase, std::size_t growth) {
   const auto [x, y] = std::mismatch(expected.begin(), expected.end(), got.begin(), got.end());
   if (x == expected.end() && y == got.end()) return testing::AssertionSuccess();
   const auto at = static_cast<std::size_t>(x - expected.begin());
   std::string where = "outside of every target";
+  const std::uint64_t bytes = phase.fold.bytes * growth;
   for (int t = 0; t < phase.fold.target_count; ++t)
     if (const std::uint64_t target = phase.fold.targets[t].at;
-        base + at >= target && base + at < target + phase.fold.bytes)
+        base + at >= target && base + at < target + bytes)
       where = fmt::format("byte {} of target {}", base + at - target, t);
   return testing::AssertionFailure() << fmt::format("{}: {:#04x} and not {:#04x}", where, *y, *x);
 }
@@ -104,14 +105,16 @@ testing::AssertionResult play(KernelRunner& runner, const Scene& scene, Dtype dt
     return testing::AssertionFailure() << "the check needs more memory than there is";
   runner.write(scene.before.bytes());
   runner.run(scene.phase, dtype);
+  const std::size_t growth = scene.phase.fold.widens != 0 ? sizeof(float) / size_of(dtype) : 1;
   return compare(runner.read(scene.before.bytes().size()), scene.after.bytes(), runner.base(),
-                 scene.phase);
+                 scene.phase, growth);
 }
 
 // ---- building scenes
 
 void lay_out_fold(Phase& phase, Layout& layout, const FoldCheck& check) {
   const std::size_t element = size_of(check.pair.dtype);
+  const std::size_t result = reduce::folding_of(check.pair, true, 1).result_bytes();
   Fold& fold = phase.fold;
   fold.bytes = check.count * element;
   fold.operand_count = check.operands;
@@ -122,7 +125,8 @@ void lay_out_fold(Phase& phase, Layout& layout, const FoldCheck& check) {
     if (check.in_place && t < check.operands)
       fold.targets[t] = fold.operands[check.operands - 1 - t];
     else
-      fold.targets[t] = {layout.place(fold.bytes, phase_of(check.layout, element, t + 2)), -1, 0};
+      fold.targets[t] = {layout.place(check.count * result, phase_of(check.layout, result, t + 2)),
+                         -1, 0};
   }
 }
 
@@ -136,7 +140,7 @@ void fill_in_fold(Scene& scene, const FoldCheck& check, std::mt19937& random) {
     operands.push_back({scene.before.at(fold.operands[k].at), fold.operands[k].raw != 0});
   }
   set_reduction(fold, folding);
-  Bytes result(fold.bytes);
+  Bytes result(check.count * folding.result_bytes());
   reduce::fold_reference(folding, result.data(), operands, check.count);
   scene.after = scene.before;
   for (int t = 0; t < check.targets; ++t) scene.after.put(fold.targets[t].at, result);
@@ -179,9 +183,9 @@ Phase plain_phase() {
 
 std::string describe(const FoldCheck& check) {
   static constexpr const char* kLayouts[] = {"aligned", "alike", "unlike", "misaligned"};
-  return fmt::format("{} of {}, {} operands of {} elements, {}, {} targets{}{}",
-                     to_string(check.pair.op), to_string(check.pair.dtype), check.operands,
-                     check.count, kLayouts[static_cast<int>(check.layout)], check.targets,
+  return fmt::format("{}, {} operands of {} elements, {}, {} targets{}{}",
+                     reduce::name_of(check.pair), check.operands, check.count,
+                     kLayouts[static_cast<int>(check.layout)], check.targets,
                      check.in_place ? ", in place" : "", check.finish ? ", finished" : "");
 }
 
@@ -194,7 +198,7 @@ std::vector<FoldCheck> fold_checks(const reduce::Case& pair,
       for (int layout = 0; layout < 4; ++layout, ++turn) {
         FoldCheck check{pair, operands, count, static_cast<PlaceLayout>(layout)};
         check.targets = turn % 3 == 2 ? 16 : 1 + turn % 3;
-        check.in_place = turn % 5 < 2;
+        check.in_place = turn % 5 < 2 && !pair.widens;
         check.finish = turn % 4 != 3;
         checks.push_back(check);
       }

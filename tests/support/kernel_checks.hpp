@@ -24,7 +24,8 @@ struct NarrowCall : ConvertJob {};
 struct WidenCall : ConvertJob {};
 struct FindCall : InspectJob {};
 struct SquaresCall : InspectJob {};
-using UpdateCall = std::variant<AdamWJob, SgdJob, NarrowCall, WidenCall, FindCall, SquaresCall>;
+using UpdateCall =
+    std::variant<AdamWJob, SgdJob, NarrowCall, WidenCall, AddJob, FindCall, SquaresCall>;
 
 // Memory in which kernels work, and somebody who runs them there.
 class KernelRunner {

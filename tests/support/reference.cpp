@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <sstream>
 #include <type_traits>
 
@@ -102,22 +103,36 @@ T combine_floats(ReduceOp op, T a, T b) {
   }
 }
 
+// Both shapes are a left part and a right one: of a fold from the left that is the last value, of a
+// balanced one all behind the largest power of two.
+template <class T, class Combine>
+T fold_values(std::span<const T> values, bool balanced, const Combine& combine) {
+  if (values.size() == 1) return values[0];
+  std::size_t left = values.size() - 1;
+  if (balanced)
+    for (left = 1; 2 * left < values.size();) left *= 2;
+  return combine(fold_values(values.first(left), balanced, combine),
+                 fold_values(values.subspan(left), balanced, combine));
+}
+
 // T: the accumulation type, float or double.
 template <class T>
 Bytes fold_floats(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                  int divisor) {
+                  int divisor, Dtype result_dtype, bool balanced) {
   const std::size_t width = size_of(dtype);
-  Bytes result(inputs.front().size());
+  const std::size_t count = inputs.front().size() / width;
+  Bytes result(count * size_of(result_dtype));
   const bool premultiply = reduction.op == ReduceOp::premul_sum;
-  for (std::size_t at = 0; at < result.size(); at += width) {
-    T folded{};
+  const auto combine = [&](T a, T b) { return combine_floats(reduction.op, a, b); };
+  std::vector<T> values(inputs.size());
+  for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      T value = static_cast<T>(decode(dtype, inputs[r].data() + at));
-      if (premultiply) value *= static_cast<T>(reduction.scalar);
-      folded = r == 0 ? value : combine_floats(reduction.op, folded, value);
+      values[r] = static_cast<T>(decode(dtype, inputs[r].data() + i * width));
+      if (premultiply) values[r] *= static_cast<T>(reduction.scalar);
     }
+    T folded = fold_values(std::span<const T>(values), balanced, combine);
     if (reduction.op == ReduceOp::avg) folded /= static_cast<T>(divisor);
-    encode(dtype, static_cast<double>(folded), result.data() + at);
+    encode(result_dtype, static_cast<double>(folded), result.data() + i * size_of(result_dtype));
   }
   return result;
 }
@@ -165,14 +180,12 @@ Bytes fold_booleans(ReduceOp op, const std::vector<Bytes>& inputs) {
   return result;
 }
 
-Bytes fold_by_user(const UserReduction& user, Dtype dtype, const std::vector<Bytes>& inputs) {
-  Bytes result = inputs.front();
-  for (std::size_t r = 1; r < inputs.size(); ++r) {
-    Bytes next = inputs[r];
-    user.function(result.data(), next.data(), next.size() / size_of(dtype), dtype, user.context);
-    result = std::move(next);
-  }
-  return result;
+Bytes fold_by_user(const UserReduction& user, Dtype dtype, const std::vector<Bytes>& inputs,
+                   bool balanced) {
+  return fold_values(std::span(inputs), balanced, [&](const Bytes& left, Bytes right) {
+    user.function(left.data(), right.data(), right.size() / size_of(dtype), dtype, user.context);
+    return right;
+  });
 }
 
 void compose(const void* in, void* inout, std::size_t count, Dtype, void*) {
@@ -208,8 +221,8 @@ void encode(Dtype dtype, double value, std::byte* element) {
 }
 
 Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                    int divisor) {
-  if (reduction.op == ReduceOp::user) return fold_by_user(*reduction.user, dtype, inputs);
+                    int divisor, Dtype result, bool balanced) {
+  if (reduction.op == ReduceOp::user) return fold_by_user(*reduction.user, dtype, inputs, balanced);
   switch (dtype) {
     case Dtype::i8: return fold_integers<std::int8_t>(reduction.op, inputs, divisor);
     case Dtype::u8: return fold_integers<std::uint8_t>(reduction.op, inputs, divisor);
@@ -220,12 +233,14 @@ Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<B
     case Dtype::i64: return fold_integers<std::int64_t>(reduction.op, inputs, divisor);
     case Dtype::u64: return fold_integers<std::uint64_t>(reduction.op, inputs, divisor);
     case Dtype::boolean: return fold_booleans(reduction.op, inputs);
-    case Dtype::f64: return fold_floats<double>(dtype, reduction, inputs, divisor);
+    case Dtype::f64:
+      return fold_floats<double>(dtype, reduction, inputs, divisor, result, balanced);
     case Dtype::f16:
     case Dtype::bf16:
     case Dtype::f32:
     case Dtype::f8e4m3:
-    case Dtype::f8e5m2: return fold_floats<float>(dtype, reduction, inputs, divisor);
+    case Dtype::f8e5m2:
+      return fold_floats<float>(dtype, reduction, inputs, divisor, result, balanced);
   }
   return {};
 }

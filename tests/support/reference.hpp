@@ -1,7 +1,7 @@
 // support/reference.hpp - what collectives must give, computed the plain way.
 //
 // Shares no arithmetic with the library: small floats are rounded by scaling with powers of two,
-// folds go one element at a time in rank order, in the accumulation type of tutti/types.hpp,
+// folds go one element at a time in rank order or as a tree, in the accumulation type of tutti/types.hpp,
 // rounded once.
 //
 // Inputs are a function of (seed, rank, index), so every rank knows everybody's.
@@ -33,9 +33,14 @@ struct Recipe {
 // `count` elements of rank `rank`, from index `first` on.
 Bytes make_values(const Recipe& recipe, int rank, std::size_t first, std::size_t count);
 
-// The fold of inputs[0] … inputs.back() in that order; `divisor` is avg's.
+// The fold of inputs[0] … inputs.back() in that order, from the left or balanced as ReductionOrder::tree
+// is; `divisor` is avg's. Of type `result`, which is `dtype` or, of 16- and 8-bit floats, f32.
 Bytes fold_in_order(Dtype dtype, const Reduction& reduction, const std::vector<Bytes>& inputs,
-                    int divisor);
+                    int divisor, Dtype result, bool balanced = false);
+inline Bytes fold_in_order(Dtype dtype, const Reduction& reduction,
+                           const std::vector<Bytes>& inputs, int divisor) {
+  return fold_in_order(dtype, reduction, inputs, divisor, dtype);
+}
 
 // Where and how `got` differs; any NaN is as good as any other. Absent when it does not.
 std::optional<std::string> difference(Dtype dtype, const Bytes& expected, const std::byte* got);

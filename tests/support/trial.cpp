@@ -49,7 +49,7 @@ const char* word(Shape shape) {
 std::string describe(const Case& what) {
   std::ostringstream text;
   text << to_string(what.collective) << word(what.shape) << " of " << what.count << " "
-       << to_string(what.dtype);
+       << to_string(what.dtype) << (what.widens ? " into f32" : "");
   if (has_reduction(what.collective)) text << ", " << to_string(what.reduction.op);
   if (has_root(what.collective)) text << ", root " << what.root;
   text << ", " << to_string(what.algorithm) << (what.in_place ? ", in place" : "");
@@ -103,6 +103,7 @@ Trial::Trial(Group& group, const Case& what, Arena* arena)
       size_(group.size()),
       input_counts_(input_parts(what, size_, rank_)),
       output_counts_(output_parts(what, size_, rank_)) {
+  what_.order = group.reduction_order();
   if (what_.collective == Collective::broadcast) what_.in_place = true;
   if (what_.in_place)
     lay_out_in_place(arena);
@@ -112,23 +113,20 @@ Trial::Trial(Group& group, const Case& what, Arena* arena)
   fill();
 }
 
-Buffer Trial::buffer_of(Block& block) const {
-  return {block.data(), block.bytes() / size_of(what_.dtype), what_.dtype};
-}
-
 void Trial::lay_out(Arena* arena) {
-  const auto add = [&](std::vector<Buffer>& side, std::size_t count) {
-    blocks_.emplace_back(count * size_of(what_.dtype), what_.misalign, arena);
-    side.push_back(buffer_of(blocks_.back()));
+  const auto add = [&](std::vector<Buffer>& side, std::size_t count, Dtype dtype) {
+    blocks_.emplace_back(count * size_of(dtype), what_.misalign, arena);
+    side.push_back({blocks_.back().data(), count, dtype});
   };
-  const auto add_side = [&](std::vector<Buffer>& side, const std::vector<std::size_t>& counts) {
+  const auto add_side = [&](std::vector<Buffer>& side, const std::vector<std::size_t>& counts,
+                            Dtype dtype) {
     if (is_list(what_.shape) && counts.size() > 1)
-      for (std::size_t count : counts) add(side, count);
+      for (std::size_t count : counts) add(side, count, dtype);
     else if (!counts.empty())
-      add(side, total(counts));
+      add(side, total(counts), dtype);
   };
-  add_side(inputs_, input_counts_);
-  add_side(outputs_, output_counts_);
+  add_side(inputs_, input_counts_, what_.dtype);
+  add_side(outputs_, output_counts_, result_dtype(what_));
 }
 
 // One block, as large as the larger side; the smaller one is this rank's part of it, or all of it.
@@ -172,7 +170,7 @@ void Trial::check(const Status& status, const Bytes& expected) {
   ASSERT_TRUE(status.ok()) << which << ": " << status.to_string();
   const Bytes got = concatenate(outputs_);
   ASSERT_EQ(expected.size(), got.size()) << which << ": a mistake of the test itself";
-  if (const auto wrong = difference(what_.dtype, expected, got.data()))
+  if (const auto wrong = difference(result_dtype(what_), expected, got.data()))
     ADD_FAILURE() << which << ", output: " << *wrong;
   if (!what_.in_place && concatenate(inputs_) != input_before_)
     ADD_FAILURE() << which << " changed its input";

@@ -34,11 +34,17 @@ struct Case {
   Algorithm algorithm = Algorithm::automatic;
   Shape shape = Shape::even;
   bool in_place = false;
+  bool widens = false;       // the output is of f32; not in place
   std::size_t misalign = 0;  // bytes by which buffers miss a 64-byte boundary
   Values values = Values::exact;
   std::uint64_t seed = 1;
+  // That the reference folds in, where it is tree; a Trial has its group's.
+  ReductionOrder order = ReductionOrder::rank;
 };
 std::string describe(const Case& what);
+
+// Of the output.
+Dtype result_dtype(const Case& what);
 
 // Whether such a call exists: lists only where there are parts, no in place with lists.
 bool exists(const Case& what);
@@ -100,7 +106,6 @@ class Trial {
   void lay_out(Arena* arena);
   void lay_out_in_place(Arena* arena);
   void fill();
-  Buffer buffer_of(Block& block) const;
   CallOptions options() const;
 
   Group& group_;

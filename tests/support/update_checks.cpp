@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "reduce/fold.hpp"
 #include "train/exact_sum.hpp"
 #include "train/kernels.hpp"
 #include "unit/train/kernel_cases.hpp"
@@ -126,6 +127,21 @@ testing::AssertionResult check_conversions(KernelRunner& runner, std::size_t cou
   return arena.matches("narrow and widen");
 }
 
+testing::AssertionResult check_sums(KernelRunner& runner, std::size_t count, Mix mix,
+                                    std::size_t offset, std::mt19937& random) {
+  Arena arena(runner);
+  const std::size_t from = arena.add(numbers(count, mix, random), offset);
+  const std::size_t to = arena.add(numbers(count, mix, random), offset);
+  const std::size_t elsewhere = arena.add(numbers(count, mix, random), offset + 1);
+  arena.send();
+  for (const std::size_t target : {to, elsewhere}) {
+    runner.run(AddJob{arena.address(from), arena.address(target), count});
+    const reduce::Operand operands[] = {{arena.here<float>(target)}, {arena.here<float>(from)}};
+    reduce::fold_reference({Dtype::f32, ReduceOp::sum}, arena.here<float>(target), operands, count);
+  }
+  return arena.matches("sums");
+}
+
 // The sum of those that are finite, and which is the first that is not.
 GradientFindings expected_squares(const float* values, std::size_t count) {
   GradientFindings findings{};
@@ -179,7 +195,8 @@ testing::AssertionResult check_updates(KernelRunner& runner, std::size_t count,
                                        std::mt19937& random) {
   for (const Mix mix : {Mix::tame, Mix::wild})
     for (const std::size_t offset : {0, 1, 3})
-      for (const auto check : {check_adamw, check_sgd, check_conversions, check_questions})
+      for (const auto check :
+           {check_adamw, check_sgd, check_conversions, check_sums, check_questions})
         if (auto result = check(runner, count, mix, offset, random); !result)
           return result << ", at offset " << offset << (mix == Mix::tame ? ", tame" : ", wild");
   return testing::AssertionSuccess();

@@ -20,7 +20,8 @@ const char* to_string(WorldKind kind) {
 
 std::string describe(const World& world) {
   std::string text = std::string(to_string(world.kind)) + "_" + std::to_string(world.size);
-  if (world.order == ReductionOrder::rank) text += "_rank_order";
+  if (world.order != ReductionOrder::any)
+    text += "_" + std::string(to_string(world.order)) + "_order";
   for (const int rank : world.doomed) text += "_without_" + std::to_string(rank);
   return text;
 }

@@ -133,6 +133,7 @@ void CutModel::add_gradient(std::size_t index, int number, const Pass& pass) {
   const Tensor& tensor = tensors_[index];
   if (tensor.parameter.frozen || tensor.parameter.name == pass.skipped) return;
   auto* into = static_cast<float*>(layer_->gradient(index).data);
+  if (into == nullptr) return;  // the layer has failed, and will say so
   for (std::size_t i = 0; i < tensor.elements.size(); ++i)
     into[i] += static_cast<float>(tensor.share) *
                noise(tensor.parameter.name, tensor.elements[i], number + 1, d_);

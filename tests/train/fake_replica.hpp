@@ -63,11 +63,13 @@ class FakeReplica final : public train::DataParallel {
   std::vector<std::string> order() const override { return {"last", "first"}; }
 
   // ---- not for checkpoints
-  Buffer gradient(std::size_t) const override { return {}; }
+  Buffer gradient(std::size_t) override { return {}; }
   void on_layout(std::function<void()>) override {}
   Status begin_micro_batch(bool) override { return {}; }
   Status need(std::size_t) override { return {}; }
   void begin_backward() override {}
+  void begin_backward(bool) override {}
+  void end_forward() override {}
   void ready(std::size_t) override {}
   Status end_backward() override { return {}; }
   Result<train::StepReport> step(const train::StepInput&) override { return train::StepReport(); }

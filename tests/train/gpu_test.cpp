@@ -29,7 +29,12 @@ void expect_cpu_bits_in_every_mode(const World& world, const ToyRun& given) {
     const auto expected = train_toy(here.group, toy);
     ASSERT_TRUE(expected.ok()) << expected.status().to_string();
     const GpuStream stream;
-    for (const Mode& mode : five_modes()) {
+    std::vector<Mode> modes = five_modes();
+    // With several micro-batches gradients are summed in another order there.
+    if (given.accumulation == 1)
+      for (const Mode& mode : zero_modes())
+        if (mode.options.zero == 2) modes.push_back(mode);
+    for (const Mode& mode : modes) {
       toy.options = mode.options;
       toy.options.clip_grad = given.options.clip_grad;
       toy.options.optimizer = given.options.optimizer;

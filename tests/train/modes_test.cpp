@@ -87,6 +87,7 @@ void expect_equal_bits(const ToyRun& toy, int size) {
       this_run.options = mode.options;
       this_run.options.clip_grad = given.clip_grad;
       this_run.options.optimizer = given.optimizer;
+      this_run.options.reduction_order = given.reduction_order;
       this_run.options.bucket_bytes = 3000;
       auto outcome = train_toy(here.group, this_run);
       ASSERT_TRUE(outcome.ok()) << mode.name << ": " << outcome.status().to_string();
@@ -104,6 +105,12 @@ TEST(Modes, agree_with_gradient_accumulation) {
     toy.accumulation = accumulation;
     expect_equal_bits(toy, 2);
   }
+}
+
+TEST(Modes, agree_in_tree_order) {
+  ToyRun toy;
+  toy.options.reduction_order = ReductionOrder::tree;
+  expect_equal_bits(toy, 4);
 }
 
 TEST(Modes, agree_with_momentum_instead_of_adam) {

@@ -125,11 +125,13 @@ TEST(Recover, shards_come_back_from_the_buddy) {
   expect_same_bits({.mode = 2, .buddy = true}, 3);
   expect_same_bits({.mode = 4, .buddy = true}, 4);
   expect_same_bits({.mode = 4, .dtype = Dtype::bf16, .optimizer = train::Sgd{}, .buddy = true}, 3);
+  expect_same_bits({.mode = 5, .buddy = true}, 3);  // gradients in shards as well
 }
 
 TEST(Recover, a_failure_in_the_first_step_loses_nothing) {
   expect_same_bits({.mode = 0}, 0);
   expect_same_bits({.mode = 4}, 0);
+  expect_same_bits({.mode = 5}, 0);
 }
 
 TEST(Recover, the_copies_do_not_change_the_bits) {

@@ -388,6 +388,10 @@ TEST(Step, options_that_contradict_each_other_are_refused_by_name) {
     EXPECT_EQ(layer.status().code(), Code::invalid_argument);
     EXPECT_THAT(layer.status().message(), HasSubstr("use_distributed_optimizer"));
     options = {};
+    options.reduction_order = ReductionOrder::any;
+    layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
+    EXPECT_THAT(layer.status().message(), HasSubstr("reduction_order must be rank or tree"));
+    options = {};
     layer = train::DataParallel::create({here.group, nullptr}, model.parameters(), options);
     ASSERT_FALSE(layer.ok());
     EXPECT_THAT(layer.status().message(), HasSubstr("is in group 1, but there are 1"));

@@ -93,7 +93,8 @@ std::size_t ToyModel::index_of(const std::string& name) const {
 
 std::vector<float> ToyModel::read(const std::string& name) const {
   Buffer values = layer_->parameter(index_of(name));
-  std::vector<float> result(values.count);
+  std::vector<float> result(values.count, std::nanf(""));
+  if (values.data == nullptr) return result;
   std::vector<std::byte> here(values.device == Device::cpu ? 0 : values.bytes());
   if (!here.empty()) {
     if (!layer_->read(values, here.data()).ok()) return result;
@@ -106,13 +107,24 @@ std::vector<float> ToyModel::read(const std::string& name) const {
   return result;
 }
 
-Status ToyModel::gate(const std::string& name, const Pass& pass) const {
-  return name == pass.ungated ? Status() : layer_->need(index_of(name));
+Result<std::vector<float>> ToyModel::use(const std::string& name, const Pass& pass) const {
+  if (name == pass.ungated) return read(name);
+  if (Status status = layer_->need(index_of(name)); !status.ok()) return status;
+  std::vector<float> values = read(name);
+  layer_->done(index_of(name));
+  return values;
+}
+
+Status ToyModel::use(const std::string& name, const Pass& pass, std::vector<float>& values) const {
+  auto used = use(name, pass);
+  if (used.ok()) values = *std::move(used);
+  return used.status();
 }
 
 void ToyModel::add_gradient(const std::string& name, const std::vector<float>& gradient) const {
   const std::size_t index = index_of(name);
   const Buffer view = layer_->gradient(index);
+  if (view.data == nullptr && !gradient.empty()) return;  // the layer has failed, and will say so
   std::vector<float> here(view.device == Device::cpu ? 0 : view.count);
   auto* into = here.empty() ? static_cast<float*>(view.data) : here.data();
   // What fails here shows in the layer's next call.
@@ -133,8 +145,7 @@ void ToyModel::add_part(const std::string& name, std::vector<float> gradient, co
 Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trace) const {
   const auto d = static_cast<std::size_t>(options_.width);
   const auto layers = static_cast<std::size_t>(options_.layers);
-  if (Status status = gate("embedding.weight", pass); !status.ok()) return status;
-  trace.embedding = read("embedding.weight");
+  if (Status status = use("embedding.weight", pass, trace.embedding); !status.ok()) return status;
   const std::size_t positions = sequence.size() - 1;
   trace.x.assign(positions, std::vector<std::vector<float>>(layers + 1));
   trace.t.assign(positions, std::vector<std::vector<float>>(layers));
@@ -144,10 +155,10 @@ Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trac
   }
   for (std::size_t l = 0; l < layers; ++l) {
     const int layer = static_cast<int>(l);
-    for (const std::string& name : {weight(layer), bias(layer)})
-      if (Status status = gate(name, pass); !status.ok()) return status;
-    trace.weights.push_back(read(weight(layer)));
-    const std::vector<float> b = read(bias(layer));
+    std::vector<float> b;
+    trace.weights.emplace_back();
+    if (Status status = use(weight(layer), pass, trace.weights.back()); !status.ok()) return status;
+    if (Status status = use(bias(layer), pass, b); !status.ok()) return status;
     for (std::size_t s = 0; s < positions; ++s) {
       const std::vector<float>& x = trace.x[s][l];
       std::vector<float>& t = trace.t[s][l];
@@ -162,15 +173,12 @@ Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trac
       }
     }
   }
-  for (const char* name : {"scale", "frozen"})
-    if (Status status = gate(name, pass); !status.ok()) return status;
-  trace.scale = read("scale");
-  trace.frozen = read("frozen");
+  if (Status status = use("scale", pass, trace.scale); !status.ok()) return status;
+  if (Status status = use("frozen", pass, trace.frozen); !status.ok()) return status;
   trace.extra.assign(d, 0.0F);
-  if (pass.with_extra) {
-    if (Status status = gate("extra", pass); !status.ok()) return status;
-    trace.extra = read("extra");
-  }
+  if (pass.with_extra)
+    if (Status status = use("extra", pass, trace.extra); !status.ok()) return status;
+  if (Status status = use("embedding.weight", pass, trace.embedding); !status.ok()) return status;
   for (std::size_t s = 0; s < positions; ++s) {
     std::vector<float> y(d), p(kTokens);
     for (std::size_t i = 0; i < d; ++i)
@@ -189,11 +197,14 @@ Status ToyModel::forward(const Sequence& sequence, const Pass& pass, Trace& trac
   return {};
 }
 
-void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace& trace) const {
+// Reads weights once more, as a framework does that has saved views of them.
+Status ToyModel::backward(const Sequence& sequence, const Pass& pass, Trace& trace) const {
   const auto d = static_cast<std::size_t>(options_.width);
   const auto layers = static_cast<std::size_t>(options_.layers);
   const std::size_t positions = sequence.size() - 1;
   std::vector<float> embedding(trace.embedding.size(), 0.0F), scale(d, 0.0F), extra(d, 0.0F);
+  if (Status status = use("embedding.weight", pass, trace.embedding); !status.ok()) return status;
+  if (Status status = use("scale", pass, trace.scale); !status.ok()) return status;
   std::vector<std::vector<float>> dx(positions, std::vector<float>(d, 0.0F));
   for (std::size_t s = 0; s < positions; ++s) {
     std::vector<float> dy(d, 0.0F);
@@ -214,6 +225,8 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
   if (pass.with_extra) add_part("extra", extra, pass, later);
   add_part("scale", scale, pass, later);
   for (std::size_t l = layers; l-- > 0;) {
+    const std::string here = weight(static_cast<int>(l));
+    if (Status status = use(here, pass, trace.weights[l]); !status.ok()) return status;
     std::vector<float> dw(d * d, 0.0F), db(d, 0.0F);
     for (std::size_t s = 0; s < positions; ++s) {
       std::vector<float> before = dx[s];
@@ -229,7 +242,7 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
     }
     if (l == 1) dw[5] += pass.planted;
     add_part(bias(static_cast<int>(l)), db, pass, later);
-    add_part(weight(static_cast<int>(l)), dw, pass, later);
+    add_part(here, dw, pass, later);
   }
   for (std::size_t s = 0; s < positions; ++s)
     for (std::size_t i = 0; i < d; ++i)
@@ -237,6 +250,7 @@ void ToyModel::backward(const Sequence& sequence, const Pass& pass, const Trace&
   add_part("embedding.weight", embedding, pass, later);
   for (const auto& [name, part] : later) add_gradient(name, part);
   if (!pass.told_again.empty()) layer_->ready(index_of(pass.told_again));
+  return {};
 }
 
 Result<double> ToyModel::run(const Sequence& sequence, const Pass& pass) {
@@ -244,7 +258,7 @@ Result<double> ToyModel::run(const Sequence& sequence, const Pass& pass) {
   Trace trace;
   if (Status status = forward(sequence, pass, trace); !status.ok()) return status;
   layer_->begin_backward();
-  backward(sequence, pass, trace);
+  if (Status status = backward(sequence, pass, trace); !status.ok()) return status;
   if (Status status = layer_->end_backward(); !status.ok()) return status;
   return trace.loss;
 }

@@ -63,14 +63,16 @@ class ToyModel {
   struct Trace;  // of a forward
   void define(const std::string& name, std::vector<std::int64_t> shape, float spread);
   std::vector<float> read(const std::string& name) const;
-  Status gate(const std::string& name, const Pass& pass) const;
+  // Its values, between need and done.
+  Result<std::vector<float>> use(const std::string& name, const Pass& pass) const;
+  Status use(const std::string& name, const Pass& pass, std::vector<float>& values) const;
   using Gradients = std::vector<std::pair<std::string, std::vector<float>>>;
   void add_gradient(const std::string& name, const std::vector<float>& gradient) const;
   // Adds a part of it and leaves the rest for later.
   void add_part(const std::string& name, std::vector<float> gradient, const Pass& pass,
                 Gradients& later) const;
   Status forward(const Sequence& sequence, const Pass& pass, Trace& trace) const;
-  void backward(const Sequence& sequence, const Pass& pass, const Trace& trace) const;
+  Status backward(const Sequence& sequence, const Pass& pass, Trace& trace) const;
 
   ToyOptions options_;
   std::vector<std::unique_ptr<Tensor>> tensors_;

@@ -25,6 +25,7 @@ Result<ToyOutcome> train_toy(std::shared_ptr<Group> group, const ToyRun& run) {
   auto bus = train::MetricsBus::create(*group, run.asynchronous_log);
   if (!bus.ok()) return bus.status();
   model.attach(**layer);
+  if (run.begin) run.begin(**layer);
   ToyOutcome outcome;
   const std::int64_t per_step = static_cast<std::int64_t>(group->size()) * run.accumulation;
   for (int step = 0; step < run.steps; ++step) {
@@ -71,6 +72,29 @@ std::vector<Mode> five_modes() {
     modes[static_cast<std::size_t>(mode)].options.use_distributed_optimizer = true;
   modes[4].options.overlap_param_gather = true;
   return modes;
+}
+
+std::vector<Mode> zero_modes() {
+  std::vector<Mode> modes(4);
+  modes[0].name = "zero 2";
+  modes[1].name = "zero 2+overlap-param-gather";
+  modes[2].name = "zero 3";
+  modes[3].name = "zero 3, three units ahead";
+  for (Mode& mode : modes) {
+    mode.options.zero = 2;
+    mode.options.overlap_grad_reduce = true;
+  }
+  modes[1].options.overlap_param_gather = true;
+  modes[2].options.zero = modes[3].options.zero = 3;
+  modes[3].options.prefetch_units = 3;
+  return modes;
+}
+
+Mode every_micro_batch() {
+  Mode mode = five_modes()[3];
+  mode.name = "zero 1, reducing every micro-batch";
+  mode.options.reduce_every_micro_batch = true;
+  return mode;
 }
 
 }  // namespace tutti::test

@@ -17,6 +17,8 @@ struct ToyRun {
   int accumulation = 1;  // micro-batches per step and rank
   bool asynchronous_log = false;
   int evaluate_every = 0;
+  // When the layer is made.
+  std::function<void(train::DataParallel&)> begin{};
   // May change a pass of (step, rank, micro-batch).
   std::function<void(int step, int rank, int micro, ToyModel::Pass&)> change{};
   // After each step, on each rank.
@@ -41,5 +43,9 @@ struct Mode {
   train::DataParallelOptions options;
 };
 std::vector<Mode> five_modes();
+// Those in which ranks keep less than ZeRO's first stage does, with every overlap that they have.
+std::vector<Mode> zero_modes();
+// ZeRO's first stage that reduces in every micro-batch: whose bits they have.
+Mode every_micro_batch();
 
 }  // namespace tutti::test

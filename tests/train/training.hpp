@@ -16,9 +16,17 @@ namespace tutti::test {
 
 inline constexpr int kSequences = 24;  // of a step, shared by the ranks: 1, 2, 3, 4 and 8 divide it
 
+// All modes: five_modes, and behind them zero_modes.
+inline std::vector<Mode> all_modes() {
+  std::vector<Mode> modes = five_modes();
+  for (const Mode& mode : zero_modes()) modes.push_back(mode);
+  return modes;
+}
+inline const int kModes = static_cast<int>(all_modes().size());
+
 struct Plan {
   int ranks = 1;
-  int mode = 0;  // of five_modes
+  int mode = 0;  // of all_modes
   Dtype dtype = Dtype::f32;
   train::Optimizer optimizer = train::AdamW{};
   unsigned seed = 1;
@@ -31,7 +39,7 @@ class Training {
  public:
   Training(std::shared_ptr<Group> group, const Plan& plan)
       : group_(std::move(group)), model_({.dtype = plan.dtype, .seed = plan.seed}) {
-    train::DataParallelOptions options = five_modes()[static_cast<std::size_t>(plan.mode)].options;
+    train::DataParallelOptions options = all_modes()[static_cast<std::size_t>(plan.mode)].options;
     options.groups = {{.weight_decay = 0.0}, {.weight_decay = 0.1}};
     options.optimizer = plan.optimizer;
     options.bucket_bytes = 2000;
@@ -50,7 +58,8 @@ class Training {
     std::vector<double> losses;
     for (int step = from; step < to; ++step) {
       auto sums = compute(step);
-      EXPECT_TRUE(update().ok());
+      const Status status = update();
+      EXPECT_TRUE(status.ok()) << status.to_string();
       EXPECT_TRUE(group_->all_reduce(Buffer::of(sums.data(), 2), ReduceOp::sum).ok());
       losses.push_back(sums[0] / sums[1]);
     }
@@ -88,7 +97,11 @@ class Training {
   }
 
   train::DataParallel& layer() { return *layer_; }
-  std::string hash() { return *layer_->weight_hash(); }
+  std::string hash() {
+    const auto hash = layer_->weight_hash();
+    EXPECT_TRUE(hash.ok()) << hash.status().to_string();
+    return hash.ok() ? *hash : std::string();
+  }
 
  private:
   std::shared_ptr<Group> group_;

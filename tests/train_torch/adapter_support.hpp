@@ -19,6 +19,7 @@ namespace adapter_test {
 using tutti::libtorch::DataParallel;
 using tutti::libtorch::Gate;
 using tutti::libtorch::Options;
+using tutti::libtorch::WeightScope;
 
 inline void on_ranks(int ranks, const std::function<void(std::shared_ptr<tutti::Group>)>& body) {
   auto store = tutti::make_memory_store();
@@ -50,8 +51,9 @@ struct Net : torch::nn::Module {
   torch::Tensor forward(const std::vector<std::string>& used, DataParallel* gates) {
     auto x = torch::ones({2, 4});
     for (const std::string& name : used) {
+      const WeightScope scope(gates, *layers.at(name));
       Gate gate(gates, *layers.at(name));
-      x = torch::tanh(layers.at(name)->forward(x));
+      x = scope.leave(torch::tanh(layers.at(name)->forward(scope.enter(x))));
     }
     return x.sum();
   }
@@ -135,6 +137,17 @@ inline Options all_overlaps() {
   options.layer.use_distributed_optimizer = true;
   options.layer.overlap_grad_reduce = true;
   options.layer.overlap_param_gather = true;
+  return options;
+}
+
+// With zero 3 layers of a Net are units.
+inline Options zero(int stage) {
+  Options options;
+  options.is_unit = [](const torch::nn::Module& module) {
+    return dynamic_cast<const torch::nn::LinearImpl*>(&module) != nullptr;
+  };
+  options.layer.zero = stage;
+  options.layer.overlap_grad_reduce = true;
   return options;
 }
 

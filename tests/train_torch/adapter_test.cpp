@@ -26,6 +26,151 @@ TEST(Adapter, trains_as_torch_does) {
   });
 }
 
+// With what each rank keeps of it, `net` must be what torch makes of it when each rank uses its part.
+void expect_as_torch(
+    const Names& names, const std::vector<Uses>& parts, const Options& options,
+    const std::function<void(Net&)>& prepare = [](Net&) {}) {
+  Net wanted(names);
+  prepare(wanted);
+  train_with_torch(wanted, parts);
+  on_ranks(static_cast<int>(parts.size()), [&](auto group) {
+    auto net = std::make_shared<Net>(names);
+    prepare(*net);
+    auto model = wrap(net, group, options);
+    train(*net, *model, parts[static_cast<std::size_t>(group->rank())]);
+    for (const auto& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
+    const WeightScope scope(model.get(), *net);
+    expect_same(*net, wanted);
+  });
+}
+
+TEST(Adapter, trains_as_torch_does_where_gradients_are_kept_in_shards) {
+  const Uses uses = {{"a", "b"}, {"a", "b", "a"}, {"b"}, {"a", "b"}};
+  expect_as_torch({"a", "b"}, {uses, uses}, zero(2));
+}
+
+TEST(Scope, trains_as_torch_does_where_weights_are_kept_in_shards) {
+  const Uses uses(4, Names{"a", "b", "c"});
+  expect_as_torch({"a", "b", "c"}, {uses, uses, uses}, zero(3));
+}
+
+// Often, seldom, in another order, on one rank only, never: "d".
+TEST(Scope, takes_layers_that_are_used_twice_in_turns_or_by_one_rank) {
+  const Uses uses = {
+      {"a", "b", "a", "c"}, {"a", "c"}, {"c", "b", "a"}, {"b"}, {"a", "b", "a", "c"}};
+  Uses others = uses;
+  others[1] = {"c", "a", "b"};
+  others[3] = {"b", "d"};
+  expect_as_torch({"a", "b", "c", "d"}, {uses, uses}, zero(3));
+  expect_as_torch({"a", "b", "c", "d"}, {uses, others}, zero(3));
+}
+
+TEST(Scope, lets_gradients_through_a_frozen_layer) {
+  const Uses uses(4, Names{"a", "ice", "b"});
+  expect_as_torch({"a", "ice", "b"}, {uses, uses}, zero(3), [](Net& net) {
+    for (auto& parameter : net.layers.at("ice")->parameters()) parameter.set_requires_grad(false);
+  });
+}
+
+TEST(Scope, ties_tensors_over_one_storage) {
+  const Uses uses = {{"a", "b"}, {"b"}, {"a", "b"}};
+  std::vector<std::string> hashes;
+  on_ranks(2, [&](auto group) {
+    for (const int stage : {1, 3}) {
+      auto net = std::make_shared<Net>(Names{"a", "b"});
+      {
+        torch::NoGradGuard no_grad;
+        net->layers.at("b")->weight.set_data(net->layers.at("a")->weight.detach());
+      }
+      auto model = wrap(net, group, zero(stage));
+      train(*net, *model, uses);
+      const auto hash = model->layer().weight_hash();
+      ASSERT_TRUE(hash.ok());
+      if (group->rank() == 0) hashes.push_back(*hash);
+    }
+  });
+  ASSERT_EQ(hashes.size(), 2U);
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(Scope, is_entered_again_where_forward_is_recomputed) {
+  const Names order{"a", "b", "a"};
+  Net wanted(Names{"a", "b"});
+  train_with_torch(wanted, {Uses(4, order), Uses(4, order)});
+  on_ranks(2, [&](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group, zero(3));
+    std::vector<Segment> segments;
+    for (const std::string& name : order) {
+      segments.push_back([&net, &model, name](const torch::Tensor& x) {
+        const WeightScope scope(model.get(), *net->layers.at(name));
+        return scope.leave(torch::tanh(net->layers.at(name)->forward(scope.enter(x))));
+      });
+    }
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(model->begin_micro_batch(true).ok());
+      auto x = torch::ones({2, 4}).requires_grad_(true);
+      for (const Segment& segment : segments) x = Recomputed::apply(x, &segment);
+      step(*model, x.sum());
+    }
+    const WeightScope scope(model.get(), *net);
+    expect_same(*net, wanted);
+  });
+}
+
+TEST(Scope, weights_are_nan_outside_of_it_and_a_gate_there_is_named) {
+  on_ranks(2, [](auto group) {
+    for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+      auto net = std::make_shared<Net>(Names{"a", "b"});
+      net->to(type);
+      auto model = wrap(net, group, zero(3));
+      const torch::Tensor weight = net->layers.at("a")->weight;
+      EXPECT_TRUE(torch::isnan(weight).all().template item<bool>());
+      {
+        const WeightScope scope(model.get(), *net->layers.at("a"));
+        EXPECT_FALSE(torch::isnan(weight).any().template item<bool>());
+        EXPECT_NO_THROW(Gate(model.get(), *net->layers.at("a")));
+      }
+      EXPECT_TRUE(torch::isnan(weight).all().template item<bool>());
+      try {
+        Gate gate(model.get(), *net);
+        ADD_FAILURE() << "there was no scope";
+      } catch (const tutti::libtorch::GateError& error) {
+        EXPECT_NE(error.status().message().find("'a.weight'"), std::string::npos) << error.what();
+      }
+      model.reset();
+      EXPECT_TRUE(torch::isnan(weight).all().template item<bool>()) << "memory that is still there";
+    }
+  });
+}
+
+TEST(Scope, that_forward_has_left_out_is_named_by_its_gradient) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a"});
+    auto model = wrap(net, group, zero(3));
+    ASSERT_TRUE(model->begin_micro_batch(true).ok());
+    const auto status = model->backward(net->forward({"a"}, nullptr));
+    EXPECT_EQ(status.code(), tutti::Code::invalid_argument);
+    EXPECT_NE(status.message().find("'a."), std::string::npos) << status.to_string();
+  });
+}
+
+TEST(Scope, serves_an_evaluation_between_steps) {
+  on_ranks(2, [](auto group) {
+    auto net = std::make_shared<Net>(Names{"a", "b"});
+    auto twin = std::make_shared<Net>(Names{"a", "b"});
+    auto model = wrap(net, group, zero(3));
+    auto whole = wrap(twin, group, zero(1));
+    for (int i = 0; i < 3; ++i) {
+      train(*net, *model, {{"a", "b"}});
+      train(*twin, *whole, {{"a", "b"}});
+      torch::NoGradGuard no_grad;
+      EXPECT_TRUE(torch::equal(net->forward({"b", "a"}, model.get()),
+                               twin->forward({"b", "a"}, whole.get())));
+    }
+  });
+}
+
 TEST(Adapter, parameter_that_is_never_used_stays_and_is_told_once) {
   on_ranks(2, [](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "idle"});

@@ -25,6 +25,26 @@ class Bits(PretrainTest):
         words = ["--train-iters", "3", "--micro-batch-size", "1", "--global-batch-size", "7"]
         self.assertEqual(self.train(7, *words, *OVERLAPS).hash, self.train(0, *words).hash)
 
+    def test_every_zero_stage_with_one_micro_batch_a_step(self):
+        words = ["--train-iters", "4", "--micro-batch-size", "2", "--global-batch-size", "4", "--dropout", "0.1",
+                 "--eval-interval", "2", "--eval-iters", "1"]
+        runs = {stage: self.train(2, *words, "--zero-stage", str(stage)) for stage in (0, 1, 2, 3)}
+        for stage, run in runs.items():
+            self.assertEqual(run.hash, runs[0].hash, f"--zero-stage {stage}")
+            losses = [line["loss"] for line in run.log if line.get("event") == "validation"]
+            self.assertEqual(losses, [line["loss"] for line in runs[0].log if line.get("event") == "validation"])
+            self.assertEqual(len(losses), 2)
+
+    def test_zero_stages_2_and_3_alike_with_several_and_across_a_checkpoint(self):
+        words = ["--micro-batch-size", "1", "--global-batch-size", "4"]
+        folder = os.path.join(self.folder, "saved")
+        straight = self.train(2, *words, "--train-iters", "4", "--zero-stage", "2")
+        self.train(2, *words, "--train-iters", "2", "--zero-stage", "2", "--save", folder, "--save-interval", "2",
+                   "--lr-decay-iters", "4")
+        gone_on = self.train(2, *words, "--train-iters", "4", "--zero-stage", "3", "--load", folder)
+        self.assertEqual(gone_on.hash, straight.hash)
+        self.assertIn("exposed in a step of rank 0", gone_on.out)
+
     def test_definition_order_does_not_matter(self):
         words = ["--train-iters", "4", "--bucket-size", "8192", *OVERLAPS]
         plain = self.train(2, *words)

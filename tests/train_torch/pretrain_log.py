@@ -55,6 +55,15 @@ class Log(PretrainTest):
             self.assertGreaterEqual(measured, predicted)
             self.assertLess(measured, 1.2 * predicted)  # parameters and buckets are filled up
 
+    def test_memory_of_the_third_stage_is_a_share_and_the_pool(self):
+        run = self.train(2, "--train-iters", "2", "--zero-stage", "3")
+        memory = next(line for line in run.log if line.get("event") == "memory")
+        for kind in ("weights", "gradients", "optimizer"):
+            self.assertLess(memory["measured"][kind], 1.2 * memory["predicted"][kind])
+        self.assertGreater(memory["measured"]["pool"], 0)
+        units = next(line for line in run.log if line.get("event") == "units")
+        self.assertGreater(len(units["exposed"]), 2)
+
     def test_optimizer_sgd_learns(self):
         run = self.train(2, "--train-iters", "30", "--optimizer", "sgd", "--lr", "0.1", *OVERLAPS)
         self.assertLess(run.losses[-1], 0.8 * run.losses[0])
@@ -71,6 +80,16 @@ class Refusals(PretrainTest):
         self.assertIn("--overlap-param-gather needs --use-distributed-optimizer and "
                       "--overlap-grad-reduce", error)
         self.assertEqual(len(error.splitlines()), 1)
+
+    def test_zero_stages_that_contradict_other_flags(self):
+        for stage in ("0", "2", "3"):
+            error = self.refused(0, "--use-distributed-optimizer", "--zero-stage", stage)
+            self.assertIn("--use-distributed-optimizer is --zero-stage 1", error)
+        error = self.refused(0, "--zero-stage", "2", "--pipeline-model-parallel-size", "2")
+        self.assertIn("--pipeline-model-parallel-size 2", error)
+        self.assertIn("--on-failure shrink", self.refused(0, "--zero-stage", "3", "--on-failure", "shrink"))
+        self.assertIn("--zero-stage", self.refused(0, "--zero-stage", "4"))
+        self.assertIn("--predict", self.refused(0, "--zero-stage", "3", "--predict"))
 
     def test_cuda_where_torch_has_none(self):
         run = self.start(0, "--device", "cuda", "--train-iters", "1",

@@ -60,6 +60,27 @@ TEST_P(Arguments, with_wrong_counts_types_or_null_memory_are_refused) {
   });
 }
 
+TEST_P(Arguments, of_different_types_belong_together_only_where_a_fold_need_not_be_rounded) {
+  in_world([](Context& here) {
+    Group& group = *here.group;
+    std::vector<std::uint16_t> halves(12);
+    std::vector<float> singles(12);
+    std::vector<double> doubles(12);
+    const Buffer narrow{halves.data(), 12, Dtype::bf16};
+    const Buffer wide = Buffer::of(singles);
+    expect_refused(group.all_reduce(wide, narrow, ReduceOp::sum), "f32 and bf16");
+    expect_refused(group.all_reduce(narrow, Buffer::of(doubles), ReduceOp::sum), "bf16 and f64");
+    expect_refused(group.all_reduce(wide, Buffer::of(doubles), ReduceOp::sum), "f32 and f64");
+    expect_refused(group.all_gather(narrow, wide), "bf16 and f32");
+    expect_refused(group.all_reduce(narrow, wide, Reduction::by(composition())), "function");
+    const Buffer shorter = Buffer::of(singles.data(), 11);
+    expect_refused(group.all_reduce(narrow, shorter, ReduceOp::sum), "11");
+    const Buffer inside{singles.data(), 12, Dtype::bf16};
+    expect_refused(group.all_reduce(inside, wide, ReduceOp::sum), "overlap");
+    try_out(group, {.dtype = Dtype::bf16, .count = 100, .widens = true});
+  });
+}
+
 TEST_P(Arguments, of_messages_are_checked) {
   in_world([](Context& here) {
     std::vector<float> values(12);

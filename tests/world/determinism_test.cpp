@@ -1,7 +1,8 @@
-// Equal bits: reduction_order = rank whatever the algorithm, transport, memory, segment size and
+// Equal bits: reduction_order = rank and tree whatever the algorithm, transport, memory, segment size and
 // place; any on all ranks, and in every run with the same tuning.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <tuple>
@@ -9,20 +10,27 @@
 #include "schedule/catalog.hpp"
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::test {
 namespace {
 
 constexpr std::size_t kCounts[] = {1, 509, 20'011};
 
-// All algorithms that may be forced under rank order, and the library's own choice.
-std::vector<Algorithm> rank_ordered(Collective collective, int size) {
+// All algorithms that may be forced in the group's order, and the library's own choice. Of narrow floats
+// only those that fold once: others would round on the way.
+std::vector<Algorithm> in_order(const Group& group, Collective collective, Dtype dtype) {
   std::vector<Algorithm> algorithms{Algorithm::automatic};
+  const std::vector<int> hosts = group.hosts();
   schedule::Request request;
   request.collective = collective;
-  request.size = size;
+  request.size = group.size();
+  request.host_of = hosts;
+  request.order = group.reduction_order();
   for (const schedule::Entry& entry : schedule::catalog()) {
-    if (entry.collective == collective && entry.rank_ordered &&
+    const bool is_exact =
+        accumulation_of(dtype) == dtype || entry.folds == schedule::FoldedFrom::whole;
+    if (entry.collective == collective && is_exact && entry.keeps_order(request) &&
         (!entry.applies || entry.applies(request)))
       algorithms.push_back(entry.algorithm);
   }
@@ -31,17 +39,18 @@ std::vector<Algorithm> rank_ordered(Collective collective, int size) {
 
 // The reference knows the exact bits, so whatever passes this has given the same bits as everything
 // else that does.
-void try_all_ways(Group& group, Dtype dtype) {
+void try_all_ways(Group& group, Dtype dtype, const Reduction& reduction = ReduceOp::sum) {
   Arena arena(group, 4 << 20);
   for (Collective collective :
        {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter, Collective::scan})
     for (std::size_t count : kCounts) {
       std::optional<Bytes> expected;
-      for (Algorithm algorithm : rank_ordered(collective, group.size()))
+      for (Algorithm algorithm : in_order(group, collective, dtype))
         for (bool in_place : {false, true})
           for (bool symmetric : {false, true}) {
             Case what{
                 .collective = collective, .dtype = dtype, .count = count, .algorithm = algorithm};
+            what.reduction = reduction;
             what.in_place = in_place;
             what.values = Values::arbitrary;
             what.root = group.size() - 1;
@@ -54,11 +63,12 @@ void try_all_ways(Group& group, Dtype dtype) {
     }
 }
 
-class RankOrder : public testing::TestWithParam<std::tuple<WorldKind, int, std::size_t>> {};
+using OrderedWorld = std::tuple<WorldKind, int, std::size_t, ReductionOrder>;
+class KeptOrder : public testing::TestWithParam<OrderedWorld> {};
 
-TEST_P(RankOrder, gives_the_same_bits_whatever_algorithm_transport_memory_segment_and_place) {
-  const auto [kind, size, segment] = GetParam();
-  World world{.kind = kind, .size = size, .order = ReductionOrder::rank};
+TEST_P(KeptOrder, gives_the_same_bits_whatever_algorithm_transport_memory_segment_and_place) {
+  const auto [kind, size, segment, order] = GetParam();
+  World world{.kind = kind, .size = size, .order = order};
   world.tune = [segment = segment](Config& config) { config.segment_bytes = segment; };
   if (const auto why = unavailable(world)) GTEST_SKIP() << *why;
   run(world, [](Context& here) {
@@ -66,33 +76,88 @@ TEST_P(RankOrder, gives_the_same_bits_whatever_algorithm_transport_memory_segmen
   });
 }
 
-std::string name_of_rank_order(const testing::TestParamInfo<RankOrder::ParamType>& info) {
-  return std::string(to_string(std::get<0>(info.param))) + "_" +
-         std::to_string(std::get<1>(info.param)) + "_segments_of_" +
-         std::to_string(std::get<2>(info.param));
+std::string name_of_ordered(const testing::TestParamInfo<OrderedWorld>& info) {
+  return std::string(to_string(std::get<3>(info.param))) + "_" +
+         to_string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) +
+         "_segments_of_" + std::to_string(std::get<2>(info.param));
 }
 
-std::vector<RankOrder::ParamType> rank_order_worlds() {
-  std::vector<RankOrder::ParamType> worlds;
+std::vector<OrderedWorld> rank_order_worlds() {
+  constexpr auto kRank = ReductionOrder::rank;
+  std::vector<OrderedWorld> worlds;
   for (int size = 2; size <= (reduced() ? 3 : 8); ++size)
     for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
-      worlds.emplace_back(kind, size, size % 2 == 0 ? 4096 : 128 * 1024);
+      worlds.emplace_back(kind, size, size % 2 == 0 ? 4096 : 128 * 1024, kRank);
   // Odd sizes with small segments too, once each.
-  worlds.emplace_back(WorldKind::threads, 3, 4096);
-  worlds.emplace_back(WorldKind::shm, 3, 4096);
-  worlds.emplace_back(WorldKind::tcp, 3, 4096);
-  worlds.emplace_back(WorldKind::mixed, 4, 16 * 1024);
+  worlds.emplace_back(WorldKind::threads, 3, 4096, kRank);
+  worlds.emplace_back(WorldKind::shm, 3, 4096, kRank);
+  worlds.emplace_back(WorldKind::tcp, 3, 4096, kRank);
+  worlds.emplace_back(WorldKind::mixed, 4, 16 * 1024, kRank);
+  worlds.emplace_back(WorldKind::mixed, 5, 4096, kRank);
   return worlds;
 }
 
-INSTANTIATE_TEST_SUITE_P(World, RankOrder, testing::ValuesIn(rank_order_worlds()),
-                         name_of_rank_order);
+// Powers of two, where most algorithms make the tree, and others, where few do.
+std::vector<OrderedWorld> tree_order_worlds() {
+  constexpr auto kTree = ReductionOrder::tree;
+  std::vector<OrderedWorld> worlds{
+      {WorldKind::threads, 4, 4096, kTree},   {WorldKind::threads, 5, 128 * 1024, kTree},
+      {WorldKind::shm, 4, 128 * 1024, kTree}, {WorldKind::tcp, 4, 4096, kTree},
+      {WorldKind::mixed, 4, 4096, kTree},     {WorldKind::mixed, 5, 16 * 1024, kTree}};
+  if (reduced()) return worlds;
+  worlds.insert(worlds.end(), {{WorldKind::threads, 8, 4096, kTree},
+                               {WorldKind::shm, 7, 4096, kTree},
+                               {WorldKind::tcp, 7, 128 * 1024, kTree},
+                               {WorldKind::mixed, 8, 16 * 1024, kTree}});
+  return worlds;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rank, KeptOrder, testing::ValuesIn(rank_order_worlds()), name_of_ordered);
+INSTANTIATE_TEST_SUITE_P(Tree, KeptOrder, testing::ValuesIn(tree_order_worlds()), name_of_ordered);
+
+// Ranks that follow each other need not share a host, nor those that share one follow each other.
+TEST(OrderOnHosts, is_kept_however_ranks_are_dealt_out) {
+  const World world{.kind = WorldKind::mixed, .size = 5, .order = ReductionOrder::rank};
+  if (const auto why = unavailable(world)) GTEST_SKIP() << *why;
+  run(world, [](Context& here) {
+    auto dealt = here.group->split(0, here.rank * 2 % here.size);
+    ASSERT_TRUE(dealt.ok()) << dealt.status().to_string();
+    const auto algorithms = in_order(**dealt, Collective::all_reduce, Dtype::f32);
+    EXPECT_NE(std::find(algorithms.begin(), algorithms.end(), Algorithm::chain), algorithms.end());
+    try_all_ways(**dealt, Dtype::f32);
+  });
+}
+
+// Hosts of two ranks each: their sums are made inside first, and are the very same.
+TEST(OrderOnHosts, a_tree_is_folded_inside_hosts_first_where_they_are_subtrees_of_it) {
+  const World world{.kind = WorldKind::mixed, .size = 4, .order = ReductionOrder::tree};
+  if (const auto why = unavailable(world)) GTEST_SKIP() << *why;
+  run(world, [](Context& here) {
+    const auto has_hierarchy = [](const Group& group) {
+      const auto algorithms = in_order(group, Collective::all_reduce, Dtype::f32);
+      return std::find(algorithms.begin(), algorithms.end(), Algorithm::hierarchical) !=
+             algorithms.end();
+    };
+    EXPECT_TRUE(has_hierarchy(*here.group));
+    try_all_ways(*here.group, Dtype::u64, Reduction::by(composition()));
+
+    // One rank of each host in turn: no host is a subtree, and what needs that says so.
+    auto dealt = here.group->split(0, here.rank % 2);
+    ASSERT_TRUE(dealt.ok()) << dealt.status().to_string();
+    EXPECT_FALSE(has_hierarchy(**dealt));
+    Trial trial(**dealt, {.count = 100, .algorithm = Algorithm::hierarchical});
+    const Status status = trial.run();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    EXPECT_NE(status.to_string().find("in tree order"), std::string::npos) << status.to_string();
+    try_all_ways(**dealt, Dtype::f32);
+  });
+}
 
 TEST(RankOrderRefuses, algorithms_that_fold_in_another_order) {
   run(World{.size = 4, .order = ReductionOrder::rank}, [](Context& here) {
     const auto* ring = schedule::find(Collective::all_reduce, Algorithm::ring);
     ASSERT_NE(ring, nullptr);
-    ASSERT_FALSE(ring->rank_ordered);
+    ASSERT_EQ(ring->folds, schedule::FoldedFrom::anyhow);
     Trial trial(*here.group, {.count = 100, .algorithm = Algorithm::ring});
     const Status status = trial.run();
     EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();

@@ -6,6 +6,7 @@
 
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
+#include "tutti/dtypes.hpp"
 
 namespace tutti::test {
 namespace {
@@ -51,6 +52,93 @@ TEST_P(Types, fold_arbitrary_values_to_the_bit_in_rank_order) {
   World world = GetParam();
   world.order = ReductionOrder::rank;
   run(world, [](Context& here) { try_every_type(*here.group, Values::arbitrary); });
+}
+
+// What is folded is narrow, and what comes out is not rounded: a plain fold in f32, to the bit, whatever
+// carries it. Also twice in a row, when the call is remembered.
+void try_every_wide_sum(Group& group, std::size_t count, Arena* arena) {
+  std::uint64_t turn = count;
+  for_each_collective_and_type([&](Collective collective, Dtype dtype) {
+    if (!has_reduction(collective) || accumulation_of(dtype) == dtype) return;
+    Case what{.collective = collective, .dtype = dtype, .count = count};
+    what.widens = true;
+    what.values = Values::arbitrary;
+    for (int op = 0; op < kReduceOps; ++op) {
+      if (!is_tried(static_cast<ReduceOp>(op), dtype)) continue;
+      what.reduction = reduction_of(static_cast<ReduceOp>(op));
+      what.root = static_cast<int>(++turn % static_cast<std::uint64_t>(group.size()));
+      what.misalign = turn % 3 == 0 ? 1 + turn % 7 : 0;
+      what.shape =
+          collective == Collective::reduce_scatter ? static_cast<Shape>(turn % 4) : Shape::even;
+      if (arena != nullptr) arena->reset();
+      if (turn % 2 == 0)
+        try_out_async(group, what, arena);
+      else
+        try_out(group, what, arena);
+    }
+  });
+}
+
+TEST_P(Types, of_narrow_floats_fold_into_f32_that_is_not_rounded) {
+  in_world([](Context& here) {
+    Arena arena(*here.group, 8 << 20);
+    for (const std::size_t count : {0, 37, 1021}) try_every_wide_sum(*here.group, count, nullptr);
+    for (const std::size_t count : {1, 257}) try_every_wide_sum(*here.group, count, &arena);
+  });
+}
+
+// Through slots, piece by piece, where a piece's result is up to four times as long; in segments; and in
+// buffers of which some are symmetric.
+TEST_P(Types, of_narrow_floats_fold_into_f32_in_pieces_too) {
+  in_world([](Context& here) {
+    Arena arena(*here.group, 32 << 20);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce, Collective::scan})
+      for (const Dtype dtype : {Dtype::bf16, Dtype::f8e4m3}) {
+        Case what{.collective = collective, .dtype = dtype, .count = 100'003};
+        what.widens = true;
+        what.values = Values::arbitrary;
+        what.root = here.size - 1;
+        const Bytes expected = Trial(*here.group, what).expected();
+        for (const int symmetric : {0, 1, 2}) {
+          arena.reset();
+          const bool own = symmetric == 2 || (symmetric == 1 && here.rank == 0);
+          Trial trial(*here.group, what, own ? &arena : nullptr);
+          trial.check(trial.run(), expected);
+        }
+      }
+  });
+}
+
+// Ranks that get nothing may pass any output: what they remember of a call is the type of its input.
+TEST_P(Types, of_a_call_like_the_last_but_for_its_type_are_looked_at) {
+  in_world([](Context& here) {
+    for (int again = 0; again < 2; ++again) {
+      std::vector<float> reals(7, 1);
+      std::vector<std::int32_t> integers(7, 1);
+      const auto output = [&](const Buffer& own) { return here.rank == 0 ? own : Buffer(); };
+      const Buffer real = Buffer::of(reals);
+      const Buffer integer = Buffer::of(integers);
+      const Status first = here.group->reduce(real, output(real), ReduceOp::sum, 0);
+      EXPECT_TRUE(first.ok()) << first.to_string();
+      const Status second = here.group->reduce(integer, output(integer), ReduceOp::sum, 0);
+      EXPECT_TRUE(second.ok()) << second.to_string();
+    }
+  });
+}
+
+TEST_P(Types, folds_into_f32_are_forced_only_by_algorithms_that_fold_once) {
+  in_world([](Context& here) {
+    Case what{.dtype = Dtype::bf16, .count = 100};
+    what.widens = true;
+    what.algorithm = Algorithm::pairwise;
+    try_out(*here.group, what);
+    what.algorithm = Algorithm::ring;
+    Trial trial(*here.group, what);
+    const Status status = trial.run();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    EXPECT_NE(status.message().find("partial folds"), std::string::npos) << status.to_string();
+  });
 }
 
 // Every rank contributes one column of a row of values; `results` is what all_reduce must give.

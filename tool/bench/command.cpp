@@ -47,6 +47,8 @@ void add_options(CLI::App& bench, BenchWords& words, BenchOptions& options) {
                  "with a private MPS daemon, so that they run there together");
   bench.add_option("--dtype", words.dtype, "f32, bf16, i64, … (default f32)");
   bench.add_option("--op", words.op, "sum, prod, min, max, avg, … (default sum)");
+  bench.add_option("--order", words.order,
+                   "in which ranks' contributions are folded: any, rank or tree (default any)");
   bench.add_option("--root", options.root, "of broadcast, reduce, gather, scatter (default 0)")
       ->check(between(0, kMostBenchRanks - 1));
   bench.add_option("--placement", words.placement,

@@ -82,6 +82,11 @@ Status read_kinds(const BenchWords& words, BenchOptions& options) {
   const auto op = parse_reduce_op(words.op);
   if (!op) return invalid(unknown_word("--op", words.op, words_of<ReduceOp>(kReduceOps)));
   options.op = *op;
+  const auto order = parse_reduction_order(words.order);
+  if (!order)
+    return invalid(
+        unknown_word("--order", words.order, words_of<ReductionOrder>(kReductionOrders)));
+  options.order = *order;
   return {};
 }
 
@@ -165,7 +170,9 @@ Status check_ranks(const BenchOptions& options, int ranks) {
       return invalid(fmt::format("--root {} is not one of {} ranks", options.root, ranks));
     if (Status status = Values::check(collective, options.dtype, options.op, ranks); !status.ok())
       return status;
-    if (options.algorithm == Algorithm::automatic) continue;
+    // Of what wants hosts the group says whether it exists: it knows them.
+    if (options.algorithm == Algorithm::automatic || schedule::wants_hosts(options.algorithm))
+      continue;
     schedule::Request request;
     request.collective = collective;
     request.size = ranks;

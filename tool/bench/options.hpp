@@ -26,6 +26,7 @@ struct BenchWords {
   std::string device = "cpu";
   std::string dtype = "f32";
   std::string op = "sum";
+  std::string order = "any";
   std::string placement = "both";
   std::string pin = "thread";
   std::string budget = "100ms";
@@ -47,6 +48,7 @@ struct BenchOptions {
   bool mps = false;        // whose ranks share them by a daemon of their own
   Dtype dtype = Dtype::f32;
   ReduceOp op = ReduceOp::sum;
+  ReductionOrder order = ReductionOrder::any;
   int root = 0;
   BufferPlacement placement = BufferPlacement::both;
   bool pin_process = false;  // not only the thread that calls

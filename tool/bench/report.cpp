@@ -47,6 +47,7 @@ Json row_json(const Row& row) {
       {"algorithm", row.algorithm},
       {"dtype", to_string(row.dtype)},
       {"op", has_reduction(row.collective) ? to_string(row.op) : "none"},
+      {"order", has_reduction(row.collective) ? to_string(row.order) : "none"},
       {"bytes", row.bytes},
       {"count", row.count},
       {"in_place", row.in_place},

@@ -20,6 +20,7 @@ struct Row {
   std::string algorithm;
   Dtype dtype = Dtype::f32;
   ReduceOp op = ReduceOp::sum;
+  ReductionOrder order = ReductionOrder::any;
   std::size_t bytes = 0;
   std::size_t count = 0;
   bool in_place = false;

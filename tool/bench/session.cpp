@@ -152,11 +152,22 @@ std::vector<Algorithm> Session::algorithms_for(Collective collective) const {
   // A forced algorithm is in the group's configuration, so that predict() tells of it.
   std::vector<Algorithm> list = {Algorithm::automatic};
   if (!options_.every_algorithm) return list;
+  const std::vector<int> hosts = group_.hosts();
+  schedule::Request request;
+  request.collective = collective;
+  request.size = group_.size();
+  request.root = has_root(collective) ? options_.root : 0;
+  request.host_of = hosts;
+  request.order = options_.order;
+  // Partial folds of narrow floats are rounded on their way.
+  const bool only_whole =
+      options_.order != ReductionOrder::any && accumulation_of(options_.dtype) != options_.dtype;
   for (const Algorithm algorithm : schedule::algorithms_for(collective)) {
-    schedule::Request request;
-    request.collective = collective;
-    request.size = group_.size();
-    if (schedule::build(algorithm, request).ok()) list.push_back(algorithm);
+    const schedule::Entry& entry = *schedule::find(collective, algorithm);
+    const bool in_order =
+        entry.keeps_order(request) &&
+        !(only_whole && has_reduction(collective) && entry.folds != schedule::FoldedFrom::whole);
+    if (in_order && schedule::build(algorithm, request).ok()) list.push_back(algorithm);
   }
   return list;
 }
@@ -257,6 +268,7 @@ Result<Row> Session::measure(const BenchCell& cell) {
   row.algorithm = algorithm_word(cell, *prediction);
   row.dtype = cell.dtype;
   row.op = cell.op;
+  row.order = options_.order;
   row.bytes = cell.bytes;
   row.count = cell.count();
   row.in_place = cell.in_place;

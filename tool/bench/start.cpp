@@ -84,6 +84,7 @@ int run_threads(const BenchOptions& options, const Config& config) {
       group_options.rank = rank;
       group_options.size = options.ranks;
       group_options.config = config;
+      group_options.reduction_order = options.order;
       auto group = Group::create(store, group_options);
       const int own = group.ok() ? run_as_rank(**group, options, config, true)
                                  : complain("bench", group.status());
@@ -167,6 +168,7 @@ int start_bench(BenchOptions options, const std::vector<std::string>& words) {
     GroupOptions group_options;
     // A lone process only asks whether it is one of several; any transport will do for that.
     group_options.config = *config;
+    group_options.reduction_order = options.order;
     if (options.transport == "inproc") group_options.config->transport = "auto";
     auto group = Group::from_environment(group_options);
     if (!group.ok()) return complain("bench", group.status());

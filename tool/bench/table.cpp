@@ -72,8 +72,11 @@ FittedTable bench_table(const BenchOptions& options) {
 std::string table_head(const FittedTable& table, const BenchOptions& options, int ranks,
                        const std::string& transport) {
   std::string text =
-      fmt::format("# tutti bench: {} ranks, {}, {} memory, {}{}\n", ranks, transport,
+      fmt::format("# tutti bench: {} ranks, {}, {} memory, {}{}{}\n", ranks, transport,
                   options.symmetric ? "symmetric" : "plain",
+                  options.order == ReductionOrder::any
+                      ? ""
+                      : fmt::format("folds in {} order, ", to_string(options.order)),
                   options.warm ? "buffers left as they are (warm)" : "buffers touched in between",
                   options.check                 ? ", every iteration checked"
                   : options.effort.back_to_back ? ", calls back to back"

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -44,6 +45,7 @@ struct CollectiveOptions {
   std::string collective;
   std::string bytes = "1M";
   std::string cluster = "h100-ib400";
+  std::string order = "any";
   int ranks = 0;
   int stride = 1;
   bool simulate = false;
@@ -53,6 +55,7 @@ struct CollectiveOptions {
 struct Question {
   planner::Cluster cluster;
   Collective collective = Collective::all_reduce;
+  ReductionOrder order = ReductionOrder::any;
   planner::GroupSeats members;
   double bytes = 0;
 };
@@ -78,12 +81,18 @@ Result<Question> understand(const CollectiveOptions& options) {
     for (int i = 0; i < kCollectives; ++i) words.push_back(to_string(static_cast<Collective>(i)));
     return Status(Code::invalid_argument, unknown_word("collective", options.collective, words));
   }
+  const auto order = parse_reduction_order(options.order);
+  if (!order)
+    return Status(Code::invalid_argument,
+                  unknown_word("--order", options.order,
+                               std::array<std::string_view, 3>{"any", "rank", "tree"}));
   auto cluster = read_cluster(options.cluster);
   if (!cluster.ok()) return cluster.status();
   const auto bytes = read_size("--bytes", options.bytes);
   if (!bytes.ok()) return bytes.status();
   question.cluster = *std::move(cluster);
   question.collective = *collective;
+  question.order = *order;
   question.bytes = shape_of(*collective).has_data() ? static_cast<double>(*bytes) : 0;
   const int ranks = options.ranks != 0 ? options.ranks : 2 * question.cluster.ranks_per_host;
   question.members = {ranks, options.stride};
@@ -111,6 +120,7 @@ void simulate_row(const Question& question, Row& row) {
     job.stride = question.members.stride;
     job.bytes = question.bytes;
     job.shots = shots;
+    job.order = question.order;
     const auto answer = planner::simulate(question.cluster, {job});
     if (!answer.ok()) {
       row.complaint = answer.status().message();
@@ -124,7 +134,8 @@ void simulate_row(const Question& question, Row& row) {
 std::vector<Row> rows_for(const Question& question, bool simulate) {
   std::vector<Row> rows;
   for (const CollectiveCost& cost :
-       planner::costs(question.cluster, question.collective, question.members, question.bytes)) {
+       planner::costs(question.cluster, question.collective, question.members, question.bytes,
+                      question.order)) {
     rows.push_back({cost, std::nullopt, {}});
     if (simulate) simulate_row(question, rows.back());
   }
@@ -156,7 +167,7 @@ std::optional<Contest> ring_against_trees(const Question& question, const std::v
   if (question.bytes == 0) return contest;
   const auto cost_of = [&](Algorithm algorithm) {
     return planner::AlgorithmCost::of(question.cluster, question.collective, algorithm,
-                                      question.members);
+                                      question.members, question.order);
   };
   const auto ring_cost = cost_of(Algorithm::ring);
   const auto tree_cost = cost_of(contest.tree);
@@ -206,10 +217,13 @@ std::string bytes_text(double bytes) {
 void print_table(const Question& question, const std::vector<Row>& rows, const Bound& bound,
                  bool simulated) {
   const int hosts = question.members.hosts(question.cluster);
-  fmt::print("{}, {} on {} ranks of '{}' ({} host{} with {} each){}\n",
-             to_string(question.collective), bytes_text(question.bytes), question.members.ranks,
-             question.cluster.name, hosts, hosts == 1 ? "" : "s",
-             question.members.per_host(question.cluster),
+  fmt::print("{}{}, {} on {} ranks of '{}' ({} host{} with {} each){}\n",
+             to_string(question.collective),
+             question.order == ReductionOrder::any
+                 ? ""
+                 : fmt::format(" in {} order", to_string(question.order)),
+             bytes_text(question.bytes), question.members.ranks, question.cluster.name, hosts,
+             hosts == 1 ? "" : "s", question.members.per_host(question.cluster),
              question.cluster.machine ? ", as measured here" : "");
   fmt::print("lower bound {}{}\n\n", planner::short_text(bound.seconds, Unit::seconds),
              bound.is_prediction ? ", the fastest that is predicted" : "");
@@ -253,6 +267,7 @@ Json to_json(const Question& question, const std::vector<Row>& rows, const Bound
                    {"stride", question.members.stride},
                    {"hosts", question.members.hosts(question.cluster)},
                    {"bytes", question.bytes},
+                   {"order", to_string(question.order)},
                    {"lower_bound_s", bound.seconds},
                    {"choice", name_of(rows.front().cost)},
                    {"algorithms", Json::array()}};
@@ -318,6 +333,12 @@ Command make_collective(CLI::App& plan) {
   parser
       ->add_option("--cluster", options->cluster,
                    "a preset's name, or a file (docs/formats/cluster.md)")
+      ->capture_default_str();
+  parser
+      ->add_option(
+          "--order", options->order,
+          "in which contributions are folded: any, rank or tree; of types that are folded in "
+          "themselves")
       ->capture_default_str();
   parser->add_flag("--simulate", options->simulate, "run every schedule in virtual time");
   parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");

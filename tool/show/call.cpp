@@ -67,6 +67,11 @@ Status read_request(const ShowOptions& options, ShownCall& call) {
   call.request.root = options.root;
   call.request.in_place = options.in_place;
   call.request.host_of = call.host_of;
+  const auto order = parse_reduction_order(options.order.empty() ? "any" : options.order);
+  if (!order)
+    return {Code::invalid_argument,
+            unknown_word("order", options.order, all_words<ReductionOrder>(kReductionOrders))};
+  call.request.order = *order;
   return {};
 }
 
@@ -143,7 +148,8 @@ Status find_host_form(const ShowOptions& options, ShownCall& call) {
 }  // namespace
 
 bool ShowOptions::is_bare() const {
-  const std::string* const words[] = {&algorithm, &hosts, &form, &memory, &bytes, &html, &svg};
+  const std::string* const words[] = {&algorithm, &hosts, &form, &memory,
+                                      &bytes,     &order, &html, &svg};
   return std::ranges::all_of(words, &std::string::empty) && ranks == 0 && !in_place && !all;
 }
 
@@ -160,6 +166,7 @@ Result<ShownCall> read_call(const ShowOptions& options) {
     if (Status status = read(options, call); !status.ok()) return status;
   const auto choice =
       choose(call.request, call.algorithm, call.on_one_host, call.bytes, call.machine);
+  if (!choice.ok() && call.request.order != ReductionOrder::any) return choice.status();
   // What cannot be chosen cannot be built either, and then its builder says why.
   if (choice.ok()) {
     call.algorithm = choice->algorithm;
@@ -179,6 +186,7 @@ Result<tuner::Choice> choose(const schedule::Request& request, Algorithm named, 
   facts.ranks = request.size;
   facts.bytes = bytes;
   facts.host_of = host_of;
+  facts.order = request.order;
   return tuner::choose_forced(facts, named, machine);
 }
 
@@ -204,6 +212,15 @@ std::string where_words(const ShownCall& call) {
 
 std::string count_of(std::uint64_t count, std::string_view one) {
   return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+std::string order_words(const schedule::VerifyReport& report, ReductionOrder asked) {
+  // Of few ranks it may be both.
+  const bool as_tree =
+      report.tree_ordered && (asked == ReductionOrder::tree || !report.rank_ordered);
+  if (!as_tree && !report.rank_ordered) return "an order of its own";
+  return fmt::format("{} order{}", as_tree ? "tree" : "rank",
+                     report.whole_folds ? "" : ", from partial folds");
 }
 
 std::string title_of(const ShownCall& call) {

@@ -166,6 +166,8 @@ Command make_show(CLI::App& app) {
       ->check(between(0, kMostRanksShown - 1));
   show_parser->add_option("--hosts", options->hosts,
                           "where the ranks sit: HOSTSxRANKS (default: all on one host)");
+  show_parser->add_option("--order", options->order,
+                          "in which contributions are folded: any, rank or tree (default any)");
   show_parser->add_flag("--in-place", options->in_place, "the program for input == output");
   show_parser->add_option(
       "--form", options->form,

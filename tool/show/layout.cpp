@@ -221,6 +221,7 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
   const bool power = (n & (n - 1)) == 0;
   switch (model.algorithm) {
     case Algorithm::hierarchical:
+    case Algorithm::chain:
       if (!host_of.empty()) return by_host(host_of);
       break;
     case Algorithm::torus_2d: return grid(n);

@@ -52,6 +52,8 @@ Result<Json> row_of(const ShownCall& call, Algorithm algorithm) {
   row.update({{"steps", form.report.steps},
               {"messages", form.report.messages},
               {"rank_ordered", form.report.rank_ordered},
+              {"tree_ordered", form.report.tree_ordered},
+              {"whole_folds", form.report.whole_folds},
               {"expression", form.report.expression},
               {"messages_per_rank", most_messages(form.programs)},
               {"host_form", nullptr}});
@@ -59,18 +61,25 @@ Result<Json> row_of(const ShownCall& call, Algorithm algorithm) {
   return row;
 }
 
-std::string line_of(const Json& row, bool reduces) {
+// "rank", "tree, partial": in which order it folds, and whether in one place.
+std::string short_order(const Json& row, ReductionOrder asked) {
+  schedule::VerifyReport report;
+  report.rank_ordered = row["rank_ordered"].boolean();
+  report.tree_ordered = row["tree_ordered"].boolean();
+  if (!report.rank_ordered && !report.tree_ordered) return "any";
+  const std::string words = order_words(report, asked);
+  return words.substr(0, words.find(' ')) + (row["whole_folds"].boolean() ? "" : ", partial");
+}
+
+std::string line_of(const Json& row, bool reduces, ReductionOrder asked) {
   const std::string& name = row["algorithm"].string();
   if (row.find("not_here") != nullptr)
     return fmt::format("  {:20} not for these ranks and hosts\n", name);
-  const bool ordered = row["rank_ordered"].boolean();
   const Json& host = row["host_form"];
   return fmt::format(
-      "  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", name, row["steps"].integer(),
+      "  {:20} {:>6} {:>9} {:>13}  {:14}{}\n", name, row["steps"].integer(),
       row["messages"].integer(), row["messages_per_rank"].integer(),
-      !reduces  ? ""
-      : ordered ? "yes"
-                : "no",
+      reduces ? short_order(row, asked) : "",
       host.is_null() ? "by messages"
                      : count_of(static_cast<std::uint64_t>(host["meetings"].integer()), "meeting"));
 }
@@ -124,11 +133,11 @@ Result<std::string> print_list(const ShownCall& call, bool as_json) {
                .dump(1) +
            "\n";
   const bool reduces = has_reduction(call.request.collective);
-  std::string text =
-      fmt::format("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {:11}{}\n", collective,
-                  count_of(static_cast<std::uint64_t>(call.request.size), "rank"), "algorithm",
-                  "steps", "messages", "most per rank", reduces ? "rank order" : "", "host form");
-  for (const Json& row : rows.items()) text += line_of(row, reduces);
+  std::string text = fmt::format("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {:14}{}\n", collective,
+                                 count_of(static_cast<std::uint64_t>(call.request.size), "rank"),
+                                 "algorithm", "steps", "messages", "most per rank",
+                                 reduces ? "folds in order" : "", "host form");
+  for (const Json& row : rows.items()) text += line_of(row, reduces, call.request.order);
   return text + to_text(choices_of(call), call);
 }
 

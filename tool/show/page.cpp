@@ -43,12 +43,13 @@ Result<std::string> make_page(const ShownCall& call) {
     page.request.host_of = {};
     if (page.request.root >= n) page.request.root = 0;
     if (Status status = add_schedules(page, schedules); !status.ok()) return status;
-    predictions[std::to_string(n)] = predict(request.collective, n, host_of, call.machine);
+    predictions[std::to_string(n)] = predict(request, n, host_of, call.machine);
   }
   Json head = {{"format", "tutti page 2"},
                {"version", TUTTI_VERSION},
                {"collective", to_string(request.collective)},
                {"reduces", has_reduction(request.collective)},
+               {"order", to_string(request.order)},
                {"start",
                 {{"algorithm", to_string(call.algorithm)},
                  {"size", request.size},

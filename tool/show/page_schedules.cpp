@@ -107,7 +107,7 @@ class Drawer {
       : page_(page), algorithm_(algorithm), request_(page.request) {
     request_.in_place = in_place;
     // Only there it matters: a torus by hosts is another torus.
-    if (algorithm == Algorithm::hierarchical) request_.host_of = page.host_of;
+    if (schedule::wants_hosts(algorithm)) request_.host_of = page.host_of;
     has_shots_ = has_shots(algorithm, request_);
   }
 
@@ -153,7 +153,7 @@ class Drawer {
 
   Status add_host() {
     has_host_form_ = false;
-    if (algorithm_ == Algorithm::hierarchical) return {};
+    if (schedule::wants_hosts(algorithm_)) return {};
     const auto view = HostView::make(algorithm_, request_);
     if (!view.ok()) return view.status();
     if (!*view) return {};
@@ -188,7 +188,7 @@ class Drawer {
       each_size(on_one_host, host_of, [&](int exponent) { runs[where].add(exponent, ""); });
     };
     if (!page_.host_of.empty()) add("hosts", false, page_.host_of);
-    if (algorithm_ == Algorithm::hierarchical) return runs;
+    if (schedule::wants_hosts(algorithm_)) return runs;
     add("apart", false, {});
     for (const char* memory : {"ordinary", "symmetric"})
       if (!has_host_form_) add(memory, true, {});
@@ -231,6 +231,8 @@ class Drawer {
             {"extents_per_colour", schedule::extents_per_colour(model)},
             {"steps", report.steps},
             {"rank_ordered", report.rank_ordered},
+            {"tree_ordered", report.tree_ordered},
+            {"whole_folds", report.whole_folds},
             {"runs", to_json(runs)}};
   }
 

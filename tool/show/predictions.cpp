@@ -62,10 +62,11 @@ std::vector<int> default_hosts(int n) {
   return host_of;
 }
 
-Json predict(Collective collective, int ranks, std::span<const int> host_of,
+Json predict(const schedule::Request& request, int ranks, std::span<const int> host_of,
              const tuner::Machine& machine) {
   tuner::CallFacts facts;
-  facts.collective = collective;
+  facts.collective = request.collective;
+  facts.order = request.order;
   facts.ranks = ranks;
   std::vector<int> together(static_cast<std::size_t>(ranks), 0);
   facts.host_of = together;

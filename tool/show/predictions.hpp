@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/json.hpp"
+#include "schedule/schedule.hpp"
 #include "tuner/machine.hpp"
-#include "tutti/types.hpp"
 
 namespace tutti::tool {
 
@@ -20,7 +20,7 @@ std::vector<int> default_hosts(int n);
 // {"one_host": {"choice": […], "ring": [nanoseconds, …], …}, "symmetric": …, "apart": …, "hosts": …}:
 // one entry per size, for ranks on one host, there with symmetric memory, on a host each, and as in
 // `host_of` (absent where that is empty).
-Json predict(Collective collective, int ranks, std::span<const int> host_of,
+Json predict(const schedule::Request& request, int ranks, std::span<const int> host_of,
              const tuner::Machine& machine);
 
 // α, o, β and γ of the cost formula, per kind of link.

@@ -24,6 +24,7 @@ struct ShowOptions {
   std::string memory;  // that ranks of one host pass: ordinary, symmetric; empty: not said
   std::string bytes;   // size of the call; empty: not said, 1M
   std::string tuning;  // a tuning table; empty: the built-in costs
+  std::string order;   // of folds: any, rank, tree; empty: not said, any
   bool in_place = false;
   bool all = false;   // also forms that do not run at this size
   bool list = false;  // the collective's algorithms, not one call
@@ -66,6 +67,8 @@ Result<ShownCall> read_call(const ShowOptions& options);
 // What the tuner takes for it: the algorithm where `named` is automatic, and in how many shots.
 Result<tuner::Choice> choose(const schedule::Request& request, Algorithm named, bool on_one_host,
                              std::size_t bytes, const tuner::Machine& machine);
+// In which order results are folded: "rank order", "tree order, from partial folds", "an order of its own".
+std::string order_words(const schedule::VerifyReport& report, ReductionOrder asked);
 // Whether the algorithm has different programs for one shot and for two.
 bool has_shots(Algorithm algorithm, schedule::Request request);
 

@@ -33,7 +33,7 @@ std::string runs_where(const ShownCall& call) {
 std::string verified(const ShownCall& call, const VerifyReport& report, const std::string& counts) {
   std::string text = fmt::format("# verified: {}", counts);
   if (has_reduction(call.request.collective))
-    text += report.rank_ordered ? ", folds in rank order" : ", folds in an order of its own";
+    text += ", folds in " + order_words(report, call.request.order);
   if (!report.expression.empty()) text += fmt::format("; result: {}", report.expression);
   return text + "\n";
 }
@@ -65,6 +65,8 @@ Json to_json(const MessageForm& form) {
   document["report"] = {{"steps", form.report.steps},
                         {"messages", form.report.messages},
                         {"rank_ordered", form.report.rank_ordered},
+                        {"tree_ordered", form.report.tree_ordered},
+                        {"whole_folds", form.report.whole_folds},
                         {"expression", form.report.expression}};
   return document;
 }
@@ -120,6 +122,8 @@ Json to_json(const HostVariant& variant) {
                    {"report",
                     {{"touches", variant.report.messages},
                      {"rank_ordered", variant.report.rank_ordered},
+                     {"tree_ordered", variant.report.tree_ordered},
+                     {"whole_folds", variant.report.whole_folds},
                      {"expression", variant.report.expression}}},
                    {"ranks", Json::array()}};
   for (const schedule::HostForm& form : variant.ranks)

@@ -112,12 +112,20 @@ class Page {
   }
 
   countsWord() {
-    const {size, steps, messages, rank_ordered, form} = this.schedule;
+    const {size, steps, messages, form} = this.schedule;
     if (size === 1) return '1 rank, no messages';
-    const order = this.data.reduces ? `; folds ${rank_ordered ? 'in rank order' : 'in an order of its own'}` : '';
+    const order = this.data.reduces ? `; folds in ${this.orderWord()}` : '';
     const counts = form === 'host' ? countWord(steps, 'meeting')
       : `${countWord(this.run.steps.length, 'step')}, ${countWord(messages, 'message')}, at most ${steps} after each other`;
     return `${countWord(size, 'rank')}, ${counts}${order}`;
+  }
+
+  // Of few ranks it may be both.
+  orderWord() {
+    const {rank_ordered, tree_ordered, whole_folds} = this.schedule;
+    if (!rank_ordered && !tree_ordered) return 'an order of its own';
+    const tree = tree_ordered && (!rank_ordered || this.data.order === 'tree');
+    return `${tree ? 'tree' : 'rank'} order${whole_folds ? '' : ', from partial folds'}`;
   }
 
   // ---- controls

@@ -8,6 +8,10 @@ np.concatenate joins and np.split cuts them. `counts` says how long each rank's 
 all are alike. `out` may have any shape with the right number of elements, or be a list of one array
 per rank.
 
+The rule for types: `out` has that of x. Where x is folded it may also be of float32, if x has 16- or
+8-bit floats: then the fold is not rounded. reduce does that if all ranks pass such an `out`; away from
+the root it is only looked at, so that they know.
+
 If one array of a call is on a GPU, all are, and the result needs `out`; device.py tells of streams.
 """
 
@@ -44,12 +48,19 @@ def _op(op, kind):
     return number
 
 
-def _target(out, shape, kind, stream, like, spare=None):
+def _is_wider(kind, than):
+    """Whether a fold of `than` may leave its result in `kind`."""
+    return kind.parts == than.parts and _tutti.ACCUMULATION.get(than.code) == kind.code
+
+
+def _target(out, shape, kind, stream, like, spare=None, folds=False):
     """Where a result of this shape goes: `out`, or a new array where `like` is (or `spare`, which
     nobody needs)."""
     if out is None:
         return Target(arrays.new(shape, kind, like) if spare is None else spare, kind)
     array, its_kind, back = write(out, stream)
+    if folds and _is_wider(its_kind, kind):
+        kind = its_kind
     if its_kind != kind:
         raise InvalidArgument(f"out has dtype {getattr(out, 'dtype', array.dtype)}, the input "
                               f"{kind.dtype or arrays._ADDED_NAMES[kind.code]}")
@@ -97,6 +108,7 @@ class _Several:
 
     def __init__(self, outs, kind, stream):
         self.targets = []
+        self.kind = kind
         for out in outs:
             array, its_kind, back = write(out, stream)
             if its_kind != kind:
@@ -150,7 +162,7 @@ class Collectives:
 
     def _call(self, collective, kind, inputs, target, *, in_counts=None, out_counts=None, op=_SUM,
               scalar=1.0, root=0, uneven=False, async_=False, timeout=None, algorithm=None,
-              name=None, stream=None, after=None):
+              name=None, stream=None, result=None, after=None):
         number = 0
         if algorithm is not None:
             number = _tutti.ALGORITHMS.get(algorithm)
@@ -158,8 +170,9 @@ class Collectives:
                 raise InvalidArgument(f"'{algorithm}' is no algorithm; there are "
                                       f"{', '.join(_tutti.ALGORITHMS)}")
         outputs = None if target is None else target.array
-        work = self._run(_NUMBER[collective], kind.code, inputs, outputs, in_counts, out_counts,
-                         op, scalar, root, uneven, async_, timeout or 0.0, number, name,
+        result = result or (kind if target is None else target.kind)
+        work = self._run(_NUMBER[collective], kind.code, result.code, inputs, outputs, in_counts,
+                         out_counts, op, scalar, root, uneven, async_, timeout or 0.0, number, name,
                          stream or 0, works_of(after))
         finish = None if target is None else target.finish
         if async_:
@@ -173,7 +186,7 @@ class Collectives:
     def _fold(self, collective, x, op, out, scalar, options):
         stream = _stream(options)
         array, kind, new = read(x, stream)
-        target = _target(out, array.shape, kind, stream, array, array if new else None)
+        target = _target(out, array.shape, kind, stream, array, array if new else None, True)
         return self._call(collective, kind, array, target, op=_op(op, kind), scalar=scalar,
                           **options)
 
@@ -190,11 +203,15 @@ class Collectives:
         """The root gets the fold of all ranks' x, the others None."""
         stream = _stream(options)
         array, kind, new = read(x, stream)
-        target = None
+        target, result = None, kind
         if self.rank == root:
-            target = _target(out, array.shape, kind, stream, array, array if new else None)
+            target = _target(out, array.shape, kind, stream, array, array if new else None, True)
+            result = target.kind
+        elif out is not None:
+            its_kind = write(out, stream)[1]
+            result = its_kind if _is_wider(its_kind, kind) else kind
         return self._call("reduce", kind, array, target, op=_op(op, kind), scalar=scalar, root=root,
-                          **options)
+                          result=result, **options)
 
     def scan(self, x, op="sum", *, out=None, scalar=1.0, **options):
         """Rank r gets the fold of x of the ranks 0 … r."""
@@ -205,7 +222,7 @@ class Collectives:
         stays as it was, and without `out` it gets zeros."""
         stream = _stream(options)
         array, kind, _ = read(x, stream)
-        target = _target(out, array.shape, kind, stream, array)
+        target = _target(out, array.shape, kind, stream, array, folds=True)
         if out is None:
             target.array.fill(0)
         return self._call("exclusive_scan", kind, array, target, op=_op(op, kind), scalar=scalar,
@@ -294,7 +311,7 @@ class Collectives:
                                           f"first axis of shape {inputs.shape}")
                 counts = _elements(counts, inputs.shape, kind, self.size, collective)
         like = inputs[0] if isinstance(inputs, tuple) else inputs
-        target = _target(out, shape, kind, stream, like)
+        target = _target(out, shape, kind, stream, like, folds=op is not None)
         if op is not None:
             more["op"] = _op(op, kind)
         if root is not None:

@@ -13,20 +13,22 @@ inline namespace [[gnu::visibility("default")]] v1 {
 // A replica that is trained data-parallel, with gradients in f32.
 struct ReplicaShape {
   int ranks = 1;
-  bool sharded =
-      false;            // use_distributed_optimizer: a rank keeps its part of the optimizer's state
+  int zero =
+      0;  // what a rank keeps its part of: 1 the optimizer's state, 2 gradients, 3 weights, too
   bool bf16 = false;    // weights and activations; else f32
   int moments = 2;      // AdamW: 2, SGD: 1
   int micro_batch = 1;  // sequences
   int seq = 0;          // tokens of a sequence
 };
 
-// Bytes. Activations: all that backward reads, of a forward that keeps the attention's scores.
+// Bytes. Activations: all that backward reads, of a forward that keeps the attention's scores. Buffers: what is
+// whole for a while, of gradients before they are scattered and of weights that were gathered.
 struct ReplicaMemory {
   double weights = 0;
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;
+  double buffers = 0;
 };
 ReplicaMemory replica_memory(const Model& model, const ReplicaShape& shape);
 

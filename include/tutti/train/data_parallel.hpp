@@ -11,6 +11,14 @@
 //   … + overlap_grad_reduce       reduce_scatter during         own shard      all_gather, waited for
 //   … + overlap_param_gather      reduce_scatter during         own shard      all_gather during the
 //                                                                              next forward
+//   zero = 2                      reduce_scatter during every   own shard      as use_distributed_optimizer
+//                                 micro-batch's backward
+//   zero = 3                      the same                      own shard      all_gather of each unit before
+//                                                                              it is used, ahead of time
+//
+// use_distributed_optimizer is ZeRO's first stage: of the optimizer's state each rank keeps a shard. With
+// the second one a rank keeps gradients only until they are reduced, and their sum in its shard. With the third
+// one weights are whole only while they are used: between need and done (docs/algorithms/zero.md).
 //
 // Ordering       create, step and every method that says so are collective: all ranks call them in
 //                the same order. need and ready are not; ranks may even use different parameters.
@@ -53,9 +61,23 @@ struct DataParallelOptions {
   bool overlap_grad_reduce = false;
   bool use_distributed_optimizer = false;
   bool overlap_param_gather = false;  // needs the other two
+  // What of the replica a rank keeps as a shard (ZeRO's stages): 0 nothing, 1 the optimizer's state, 2 also
+  // gradients, 3 also weights. Absent: 1 with use_distributed_optimizer, else 0; another number beside that flag is an
+  // error. 2 and 3 need overlap_grad_reduce: gradients that were not reduced as they come would all be
+  // there at once. All ranks then have as many micro-batches in a step. 3: on the CPU, without buddy.
+  std::optional<int> zero{};
+  // With zero = 3, how many units are gathered ahead; 0: chosen after the first micro-batch, by what compute
+  // took there and what Group::predict says of gathers.
+  int prefetch_units = 0;
+  // Gradients are reduced in every micro-batch's backward, and summed in the shard: from zero = 2 on they
+  // are in any case. With zero = 1 it costs more, and gives the bits of zero = 2.
+  bool reduce_every_micro_batch = false;
   // Of gradients, in a bucket; 0: from Group::predict.
   std::size_t bucket_bytes = 0;
   double clip_grad = 0;  // largest global norm; 0: any
+  // In which gradients are summed over the data group: rank or tree; bits are promised, so any is refused.
+  // All modes agree in either; with one rank that goes through as many micro-batches, rank alone does.
+  ReductionOrder reduction_order = ReductionOrder::rank;
   Optimizer optimizer = AdamW{};
   std::vector<ParameterGroup> groups = {ParameterGroup{}};
   // Several micro-batches are under way at once, as in a stage of a pipeline: their forwards and backwards
@@ -88,7 +110,7 @@ struct DataParallelOptions {
 // Uses and tokens are the data group's, and each data group must count the same tokens. Norm, clipping,
 // faults, checkpoints and hashes are everyone's. Ranks of sums[i] add the gradients of parameters with
 // ParameterPlace::sum = i before the data groups do; null where this rank has none of them. The layer
-// makes copies of all of them for itself, which fold in rank order.
+// makes copies of all of them for itself; all but the data group's fold in rank order.
 struct Groups {
   std::shared_ptr<Group> data{};
   std::shared_ptr<Group> everyone{};  // null: data
@@ -147,6 +169,7 @@ struct MemoryUse {
   std::size_t weights = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // main weights behind bf16 ones, and moments
+  std::size_t pool = 0;       // for what is whole only for a while: see docs/algorithms/zero.md
 };
 
 // A part of what this rank keeps of a parameter: elements [first, first + count) of it. Names: "weight",
@@ -175,15 +198,19 @@ class DataParallel {
   // Views; of a frozen parameter there is no gradient (null data). Gradients are f32 whatever the
   // parameter is, and zero when a step begins. Between step() and its gate a parameter's values are
   // partly old: whoever reads plain memory then is found out only when the gradient comes.
+  // With zero = 3 there are none but between need and done (null data).
   virtual Buffer parameter(std::size_t index) const = 0;
-  virtual Buffer gradient(std::size_t index) const = 0;
+  // From zero = 2 on there is one in backward alone, from when it is asked for, zero at first, until it was
+  // reduced: ask each time when a gradient is to be added. May wait for earlier reductions then. Null data
+  // otherwise, and after a failure, which end_backward tells.
+  virtual Buffer gradient(std::size_t index) = 0;
   // Whether parameter() is whole behind parameters_ready, in memory that is kept anyway.
   virtual bool keeps_whole_weights() const { return true; }
   // Called when all views have moved, and the contents with them.
   virtual void on_layout(std::function<void()> callback) = 0;
   // Called for each parameter when it may not be read any more (closed: its next value is on its
   // way), and when it may again (open: somebody has waited for it). Without overlap_param_gather
-  // never.
+  // never, unless zero = 3: then by need and done; parameter() tells where it is, which changes.
   virtual void on_gate(std::function<void(std::size_t index, bool open)> callback) = 0;
 
   // ---- a step, in the order of these methods
@@ -191,7 +218,12 @@ class DataParallel {
   // forward has ever asked for.
   virtual Status begin_micro_batch(bool last) = 0;
   // The gate: returns when the parameter has the value of the last step.
+  // With zero = 3 also before backward reads it, and each is followed by a done. Which ones are needed,
+  // in which order, is learned in the first micro-batch, where it must be the same on all ranks; a pass may
+  // need less later, or in another order, but none more often. Outside of steps need is collective.
   virtual Status need(std::size_t index) = 0;
+  // It is not read any more before the next need. Those that were not told are done when backward ends.
+  virtual void done(std::size_t) {}
   virtual void begin_backward() = 0;
   // With options.pipelined, of any micro-batch that was begun. `last`: the gradients that it brings are
   // complete with it; of a step there may be several such backwards, of different parameters.
@@ -209,10 +241,12 @@ class DataParallel {
   virtual Result<StepReport> step(const StepInput& input) = 0;
 
   // ---- beside the steps
-  // Every parameter has the value of the last step: call before any read that is not behind need.
+  // Every parameter has the value of the last step: call before any read that is not behind need. With
+  // zero = 3 there is no such read.
   virtual Status parameters_ready() = 0;
   // Gradients of an unfinished step become zero, and are waited for if they are on their way.
-  // Collective: a step that is begun again is begun again everywhere.
+  // Collective: a step that is begun again is begun again everywhere. With reduce_every_micro_batch all
+  // ranks must have begun as many micro-batches.
   virtual Status discard_gradients() = 0;
   // Collective among everyone, with the same answer. SHA-256 of names, types and values of the whole
   // tensors, by name, as hex: buckets, shards and cuts of the model leave no trace in it. Waits for

@@ -74,6 +74,16 @@ struct StepOverlap {
 Result<StepOverlap> compare_times(std::int64_t step, std::span<const StepTimes> ranks,
                                   std::span<const std::int64_t> offsets);
 
+// What compute has waited for one bucket's weights, and for its gradients, on this rank in this step. With zero = 3
+// buckets are units (DataParallel::describe names them).
+struct BucketWaits {
+  int bucket = 0;
+  double gather_s = 0;
+  double reduce_s = 0;
+};
+// By bucket; those that had a collective.
+std::vector<BucketWaits> exposed_by_bucket(const StepTimes& times);
+
 // Exchanges StepTimes beside the training, on a group of its own.
 class OverlapMeter {
  public:

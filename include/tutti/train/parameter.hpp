@@ -53,6 +53,11 @@ struct Parameter {
   int group = 0;                     // index into DataParallelOptions::groups
   bool frozen = false;               // has no gradient and stays where it is, in `value`
   ParameterPlace place{};
+  // How often a gradient comes in a backward: more often where several tensors share its memory.
+  int gradients = 1;
+  // With zero = 3: parameters of one unit, such as a block of layers, are gathered and let go of together.
+  // -1: with others of about that place, as many as fit into bucket_bytes.
+  int unit = -1;
 
   std::size_t count() const noexcept { return value.count; }
 };

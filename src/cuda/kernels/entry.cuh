@@ -11,9 +11,14 @@
     tutti::cuda::kernels::__VA_ARGS__(phase, shared, tutti::cuda::kernels::Worker{}); \
   }
 
-// The kernel of a row of tutti/dtypes.def.
+// The kernel of a row of tutti/dtypes.def, and the one for balanced and widening folds of floats.
 #define TUTTI_FOLD_KERNEL(name, kind, bytes, exponent, mantissa) \
   TUTTI_KERNEL(                                                  \
       fold_##name,                                               \
       run_fold_phase<                                            \
+          tutti::cuda::kernels::ElementOf<tutti::DtypeKind::kind, bytes, exponent, mantissa>>)
+#define TUTTI_SHAPED_FOLD_KERNEL(name, kind, bytes, exponent, mantissa) \
+  TUTTI_KERNEL(                                                         \
+      shaped_fold_##name,                                               \
+      run_shaped_fold_phase<                                            \
           tutti::cuda::kernels::ElementOf<tutti::DtypeKind::kind, bytes, exponent, mantissa>>)

@@ -32,24 +32,24 @@ TUTTI_DEVICE Cut cut_of(std::uint64_t address, std::uint64_t bytes, bool vectors
 
 // ---- bits in vectors and in memory
 
-template <class Bits>
-TUTTI_DEVICE Bits pick(const Quad& quad, int i) {
+template <class Bits, class Vector>
+TUTTI_DEVICE Bits pick(const Vector& vector, int i) {
   if constexpr (sizeof(Bits) == 8) {
-    return static_cast<Bits>(quad.words[2 * i + 1]) << 32 | quad.words[2 * i];
+    return static_cast<Bits>(vector.words[2 * i + 1]) << 32 | vector.words[2 * i];
   } else {
     constexpr int kPerWord = 4 / sizeof(Bits);
-    return static_cast<Bits>(quad.words[i / kPerWord] >> (8 * sizeof(Bits) * (i % kPerWord)));
+    return static_cast<Bits>(vector.words[i / kPerWord] >> (8 * sizeof(Bits) * (i % kPerWord)));
   }
 }
 // Into a vector that was zero there.
-template <class Bits>
-TUTTI_DEVICE void place(Quad& quad, int i, Bits bits) {
+template <class Bits, class Vector>
+TUTTI_DEVICE void place(Vector& vector, int i, Bits bits) {
   if constexpr (sizeof(Bits) == 8) {
-    quad.words[2 * i] = static_cast<std::uint32_t>(bits);
-    quad.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+    vector.words[2 * i] = static_cast<std::uint32_t>(bits);
+    vector.words[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
   } else {
     constexpr int kPerWord = 4 / sizeof(Bits);
-    quad.words[i / kPerWord] |= std::uint32_t{bits} << (8 * sizeof(Bits) * (i % kPerWord));
+    vector.words[i / kPerWord] |= std::uint32_t{bits} << (8 * sizeof(Bits) * (i % kPerWord));
   }
 }
 template <class Bits>

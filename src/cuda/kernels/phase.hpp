@@ -4,6 +4,7 @@
 #include "cuda/kernels/copy.hpp"
 #include "cuda/kernels/fold.hpp"
 #include "cuda/kernels/meeting.hpp"
+#include "cuda/kernels/shaped_fold.hpp"
 
 namespace tutti::cuda::kernels {
 
@@ -56,6 +57,24 @@ TUTTI_DEVICE void run_fold_phase(const Phase& phase, Shared& shared, const Worke
       fold_truths(fold, shared, cut, worker);
     else
       fold_numbers<E>(fold, shared, cut, worker);
+  });
+}
+
+// The same for folds that are balanced or widen: of floats. A wider target lies like its operand only at
+// multiples of 16.
+template <class E>
+TUTTI_DEVICE void run_shaped_fold_phase(const Phase& phase, Shared& shared, const Worker& worker) {
+  constexpr bool kNarrow = sizeof(typename E::Bits) < sizeof(typename E::Number);
+  run_between(phase, shared, worker, [&](bool alike) {
+    run_copies(phase, shared, worker);
+    const Fold& fold = phase.fold;
+    const std::uint64_t first = shared.operands[0];
+    const std::uint64_t unit = fold.widens != 0 ? sizeof(Quad) : sizeof(typename E::Bits);
+    const Cut cut = cut_of(first, fold.bytes, alike && first % unit == 0);
+    if constexpr (kNarrow) {
+      if (fold.widens != 0) return fold_shaped<WidenedElement<E>, true>(fold, shared, cut, worker);
+    }
+    fold_shaped<E, false>(fold, shared, cut, worker);
   });
 }
 

@@ -11,6 +11,7 @@ TUTTI_UPDATE_KERNEL(adamw, AdamWJob, run_update)
 TUTTI_UPDATE_KERNEL(sgd, SgdJob, run_update)
 TUTTI_UPDATE_KERNEL(narrow, ConvertJob, run_narrow)
 TUTTI_UPDATE_KERNEL(widen, ConvertJob, run_widen)
+TUTTI_UPDATE_KERNEL(add, AddJob, run_add)
 TUTTI_UPDATE_KERNEL(find_not_finite, InspectJob, run_find_not_finite)
 
 extern "C" __global__ void __launch_bounds__(tutti::cuda::kBlockThreads, 2)

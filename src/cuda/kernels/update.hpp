@@ -165,6 +165,22 @@ TUTTI_DEVICE void run_widen(const ConvertJob& job, const Worker& worker) {
   });
 }
 
+// ---- sums of gradients
+
+TUTTI_DEVICE void run_add(const AddJob& job, const Worker& worker) {
+  const bool vectors = job.from % sizeof(Quad) == 0 && job.to % sizeof(Quad) == 0;
+  std::uint64_t turn = worker.block;
+  in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
+    const std::uint64_t offset = at * sizeof(float);
+    const bool whole = vectors && count == kGroupOfFour;
+    Four sum = load_four(job.to + offset, whole, count);
+    const Four more = load_four(job.from + offset, whole, count);
+    TUTTI_UNROLL
+    for (int i = 0; i < kGroupOfFour; ++i) sum.x[i] += more.x[i];
+    store_four(job.to + offset, sum, whole, count);
+  });
+}
+
 // ---- what is asked of gradients
 
 // The elements that lie before the first in memory count most: fetch_max keeps that one.

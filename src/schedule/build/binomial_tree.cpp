@@ -10,6 +10,9 @@
 //       |
 //       7
 //
+// Sums of subtrees are those of ReductionOrder::tree where the root stands at rank 0: in that order it does,
+// and sends the result on to whose it is.
+//
 // gather and scatter pass whole subtrees through ranks that do not own them, who must know their
 // sizes: equal parts only.
 #include <algorithm>
@@ -58,7 +61,7 @@ void fold_up(Draft& draft, const Tree& tree, Region into) {
     sources.push_back(tree.child_is_leaf(j) ? raw(inbox) : partial(inbox));
     step = j;
   }
-  draft.reduce(step, into, std::move(sources), tree.is_root());
+  draft.reduce_onto_first(step, into, std::move(sources), tree.is_root());
 }
 
 void send_down(Draft& draft, const Tree& tree, Region what, Step base) {
@@ -87,10 +90,13 @@ Program binomial_tree_broadcast(const Request& request) {
 }
 
 Program binomial_tree_reduce(const Request& request) {
-  const Tree tree(request, request.root);
+  const int top = request.order == ReductionOrder::tree ? 0 : request.root;
+  const Tree tree(request, top);
   Draft draft(request, Algorithm::binomial_tree);
   if (tree.is_root()) {
-    fold_up(draft, tree, output(0));
+    const Region sum = request.rank == request.root ? output(0) : draft.scratch(0);
+    fold_up(draft, tree, sum);
+    if (request.rank != request.root) draft.send(tree.rounds, request.root, sum);
   } else if (tree.child_edges() == 0) {
     draft.send(tree.edge(), tree.parent(), input(0));
   } else {
@@ -98,10 +104,13 @@ Program binomial_tree_reduce(const Request& request) {
     fold_up(draft, tree, sum);
     draft.send(tree.edge(), tree.parent(), sum);
   }
+  if (request.rank == request.root && top != request.root) draft.recv(tree.rounds, top, output(0));
   return draft.take();
 }
 
 namespace {
+
+bool always(const Request&) { return true; }
 
 Program binomial_tree_all_reduce(const Request& request) {
   const Tree tree(request, 0);
@@ -193,8 +202,10 @@ Program binomial_tree_barrier(const Request& request) {
 std::span<const Entry> binomial_tree_rows() {
   static constexpr Entry kRows[] = {
       {Collective::broadcast, Algorithm::binomial_tree, binomial_tree_broadcast, kOrdered},
-      {Collective::reduce, Algorithm::binomial_tree, binomial_tree_reduce},
-      {Collective::all_reduce, Algorithm::binomial_tree, binomial_tree_all_reduce},
+      {Collective::reduce, Algorithm::binomial_tree, binomial_tree_reduce, kAnyOrder, kEven,
+       nullptr, always},
+      {Collective::all_reduce, Algorithm::binomial_tree, binomial_tree_all_reduce, kAnyOrder, kEven,
+       nullptr, always},
       {Collective::gather, Algorithm::binomial_tree, binomial_tree_gather, kOrdered},
       {Collective::scatter, Algorithm::binomial_tree, binomial_tree_scatter, kOrdered},
       {Collective::barrier, Algorithm::binomial_tree, binomial_tree_barrier, kOrdered},

@@ -22,6 +22,8 @@ Program ring_all_reduce(const Request& request);
 Program ring_all_gather(const Request& request);
 Program ring_reduce_scatter(const Request& request);
 
+Program pairwise_all_reduce(const Request& request);
+
 Program binomial_tree_broadcast(const Request& request);
 Program binomial_tree_reduce(const Request& request);
 

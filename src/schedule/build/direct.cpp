@@ -6,7 +6,7 @@
 //      | /  \ |
 //      3 ---- 2        step 0: all lines, both ways; two shots: once more in step 1
 //
-// Every reduced result is one fold of raw inputs in rank order.
+// Every reduced result is one fold of raw inputs, in rank or tree order.
 #include "schedule/build/builders.hpp"
 
 namespace tutti::schedule::builders {

@@ -41,6 +41,7 @@ class Draft {
     program_.root = request.root;
     program_.in_place = request.in_place;
     program_.cut = cut;
+    is_tree_ = request.order == ReductionOrder::tree;
   }
 
   // Fresh scratch chunks with consecutive extents.
@@ -58,7 +59,13 @@ class Draft {
   void copy(Step step, Region dst, Region src) {
     add({OpKind::copy, step, kLocal, dst, src, {}, false});
   }
+  // In the order of the request. Of three sources or fewer either is the same.
   void reduce(Step step, Region dst, std::vector<Source> sources, bool finish) {
+    const bool balanced = is_tree_ && sources.size() > 3;
+    add({OpKind::reduce, step, kLocal, dst, {}, std::move(sources), finish, balanced});
+  }
+  // From the left in any order: of sources that are folds of 1, 1, 2, 4 … ranks that is a tree.
+  void reduce_onto_first(Step step, Region dst, std::vector<Source> sources, bool finish) {
     add({OpKind::reduce, step, kLocal, dst, {}, std::move(sources), finish});
   }
 
@@ -69,6 +76,7 @@ class Draft {
   void add(Op op) { program_.ops.push_back(std::move(op)); }
 
   Program program_;
+  bool is_tree_ = false;
 };
 
 // What every reduction of a single rank is: its own input, multiplied and divided as it must be.

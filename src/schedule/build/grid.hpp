@@ -13,11 +13,12 @@ struct Grid {
   int place_in_row = 0, place_in_column = 0;
 };
 
-// How the rows work; columns are always rings. `steps`: of either one.
-struct RowAlgorithm {
+// How the rows work, and the columns: those in as many steps as a ring. `steps`: of either one of a row.
+struct GridAlgorithm {
   Program (*reduce_scatter)(const Request&);
   Program (*all_gather)(const Request&);
   Step steps;
+  Program (*columns)(const Request&) = ring_all_reduce;
 };
 
 // Rows reduce_scatter, columns all_reduce the slices, rows all_gather:
@@ -29,6 +30,6 @@ struct RowAlgorithm {
 //
 // Every column carries another slice, so that all ranks work in every phase.
 Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid& grid,
-                        const RowAlgorithm& rows);
+                        const GridAlgorithm& rows);
 
 }  // namespace tutti::schedule::builders

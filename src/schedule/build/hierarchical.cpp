@@ -10,6 +10,9 @@
 // The leader is the root where there is one, the lowest rank elsewhere. Hosts may have any number
 // of ranks, in any order. all_gather passes whole hosts through leaders: equal parts only. Of equal
 // hosts all_gather and reduce_scatter go by rails (rails.cpp).
+//
+// In tree order, where each host's ranks are a subtree of all: the same slices, and between hosts every
+// slice of a slice is folded by one rank, for all hosts at once.
 #include <algorithm>
 #include <bit>
 
@@ -34,8 +37,10 @@ Program by_slices(const Request& request, const Hosts& hosts) {
   for (const auto& list : hosts.members) {
     grid.column.push_back(list[static_cast<std::size_t>(hosts.place)]);
   }
+  const bool as_tree = request.order == ReductionOrder::tree;
   return grid_all_reduce(request, Algorithm::hierarchical, grid,
-                         {direct_reduce_scatter, direct_all_gather, 1});
+                         {direct_reduce_scatter, direct_all_gather, 1,
+                          as_tree ? pairwise_all_reduce : ring_all_reduce});
 }
 
 Program by_leaders(const Request& request, const Hosts& hosts) {
@@ -94,19 +99,26 @@ Step pass_hosts_round(Draft& draft, const Hosts& hosts, Step base) {
   return end;
 }
 
-// Whether the request names hosts, and more than one.
-bool spans_hosts(const Request& request) {
-  return !request.host_of.empty() &&
-         std::any_of(request.host_of.begin(), request.host_of.end(),
-                     [&](int host) { return host != request.host_of[0]; });
-}
-
 bool spans_equal_hosts(const Request& request) {
   return spans_hosts(request) && Hosts(request).are_equal();
 }
 
+// Whether every host's ranks are a subtree of ReductionOrder::tree: they follow each other, as many on each
+// host, and a power of two.
+bool hosts_are_subtrees(const Request& request) {
+  if (!spans_hosts(request)) return false;
+  const Hosts hosts(request);
+  const std::size_t each = hosts.members[0].size();
+  for (std::size_t h = 0; h < hosts.members.size(); ++h)
+    for (std::size_t i = 0; i < hosts.members[h].size(); ++i)
+      if (hosts.members[h][i] != static_cast<int>(h * each + i)) return false;
+  return hosts.are_equal() && std::has_single_bit(each);
+}
+
 Program hierarchical_reduce_scatter(const Request& request) {
-  return rails_reduce_scatter(request, Hosts(request));
+  const Hosts hosts(request);
+  return request.order == ReductionOrder::tree ? rails_reduce_scatter_as_tree(request, hosts)
+                                               : rails_reduce_scatter(request, hosts);
 }
 
 Program hierarchical_all_reduce(const Request& request) {
@@ -191,11 +203,11 @@ std::span<const Entry> hierarchical_rows() {
       {Collective::reduce, Algorithm::hierarchical, hierarchical_reduce, kAnyOrder, kEven,
        spans_hosts},
       {Collective::all_reduce, Algorithm::hierarchical, hierarchical_all_reduce, kAnyOrder, kEven,
-       spans_hosts},
+       spans_hosts, hosts_are_subtrees},
       {Collective::all_gather, Algorithm::hierarchical, hierarchical_all_gather, kOrdered, kEven,
        spans_hosts},
       {Collective::reduce_scatter, Algorithm::hierarchical, hierarchical_reduce_scatter, kAnyOrder,
-       kEven, spans_equal_hosts},
+       kEven, spans_equal_hosts, hosts_are_subtrees},
       {Collective::barrier, Algorithm::hierarchical, hierarchical_barrier, kOrdered, kEven,
        spans_hosts},
   };

@@ -66,9 +66,18 @@ struct Hosts {
   }
 };
 
+// Whether the request names hosts, and more than one.
+inline bool spans_hosts(const Request& request) {
+  return !request.host_of.empty() &&
+         std::any_of(request.host_of.begin(), request.host_of.end(),
+                     [&](int host) { return host != request.host_of[0]; });
+}
+
 // By rails, where hosts are equal: ranks of like place on all hosts pass parts round, and spread them
 // inside their hosts, or gather them there first.
 Program rails_all_gather(const Request& request, const Hosts& hosts);
 Program rails_reduce_scatter(const Request& request, const Hosts& hosts);
+// In tree order, where each host's ranks are a subtree: parts go straight to their owners.
+Program rails_reduce_scatter_as_tree(const Request& request, const Hosts& hosts);
 
 }  // namespace tutti::schedule::builders

@@ -6,8 +6,8 @@
 //           --1--> 2             2 --1-->
 //           --2--> 3             3 --2-->
 //
-// Needs no memory beyond the call's own where folds are fused. Partial folds are rounded on the
-// way, so nothing here is in rank order.
+// Needs no memory beyond the call's own where folds are fused. A scan hands the fold of all ranks so far
+// on to the next; the root of a reduce begins with its own input, so that is in no rank order.
 #include "schedule/build/builders.hpp"
 
 namespace tutti::schedule::builders {
@@ -153,8 +153,8 @@ std::span<const Entry> linear_rows() {
       {Collective::gather, Algorithm::linear, linear_gather, kOrdered, kUneven},
       {Collective::scatter, Algorithm::linear, linear_scatter, kOrdered, kUneven},
       {Collective::barrier, Algorithm::linear, linear_barrier, kOrdered},
-      {Collective::scan, Algorithm::linear, linear_scan},
-      {Collective::exclusive_scan, Algorithm::linear, linear_exclusive_scan},
+      {Collective::scan, Algorithm::linear, linear_scan, kOnward},
+      {Collective::exclusive_scan, Algorithm::linear, linear_exclusive_scan, kOnward},
   };
   return kRows;
 }

@@ -3,7 +3,7 @@
 //
 //      step 1:  0 -> 1 -> 2 -> 3 -> 0      step 2:  0 <-> 2, 1 <-> 3      step 3:  0 -> 3 -> 2 …
 //
-// reduce_scatter: raw parts go straight to their owner, who folds all of them at once in rank
+// reduce_scatter: raw parts go straight to their owner, who folds all of them at once, in rank or tree
 // order, at a ring's cost. all_reduce: that, and a ring's all_gather.
 #include <numeric>
 
@@ -53,6 +53,8 @@ Program pairwise_reduce_scatter(const Request& request) {
   return draft.take();
 }
 
+}  // namespace
+
 Program pairwise_all_reduce(const Request& request) {
   const int n = request.size;
   const auto own = static_cast<Chunk>(request.rank);
@@ -73,8 +75,6 @@ Program pairwise_all_reduce(const Request& request) {
   append(whole.program(), ring_all_gather(part), placement);
   return whole.take();
 }
-
-}  // namespace
 
 std::span<const Entry> pairwise_rows() {
   static constexpr Entry kRows[] = {

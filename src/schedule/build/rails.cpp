@@ -6,7 +6,8 @@
 //      1 ====== 3 ====== 5
 //
 // reduce_scatter is that backwards: for every host, the next one first, ranks send each other what
-// the others' rails want, fold it with what came along their own rail, and pass it on.
+// the others' rails want, fold it with what came along their own rail, and pass it on. In tree order each
+// host's sums go straight along the rail to their owners, who fold all hosts' at once.
 #include "schedule/build/hosts.hpp"
 
 namespace tutti::schedule::builders {
@@ -92,6 +93,42 @@ Program rails_reduce_scatter(const Request& request, const Hosts& hosts) {
     }
     if (!last) draft.send(static_cast<Step>(n + k), rail.rank_at(1), sum);
   }
+  return draft.take();
+}
+
+Program rails_reduce_scatter_as_tree(const Request& request, const Hosts& hosts) {
+  const Rail rail{hosts};
+  const int n = rail.length();
+  Draft draft(request, Algorithm::hierarchical);
+  // Step k is about the host k after this one.
+  for (int k = 0; k < n; ++k)
+    rail.each_neighbour([&](int rank, int place) {
+      draft.send(static_cast<Step>(k), rank, input(static_cast<Chunk>(rail.rank_at(k, place))));
+    });
+  const bool is_alone = hosts.local_size() == 1;
+  std::vector<Source> sums(static_cast<std::size_t>(n));  // of this rank's part, by host
+  for (int k = n - 1; k >= 0; --k) {
+    const Chunk part = rail.part(k);
+    std::vector<Source> sources;
+    for (const int rank : hosts.local()) {
+      const Region own = rank == request.rank ? input(part) : draft.scratch(part);
+      if (rank != request.rank) draft.recv(static_cast<Step>(k), rank, own);
+      sources.push_back(raw(own));
+    }
+    const Region sum = is_alone ? input(part) : draft.scratch(part);
+    if (!is_alone) draft.reduce(static_cast<Step>(k), sum, std::move(sources), false);
+    if (k > 0)
+      draft.send(static_cast<Step>(n + k), rail.rank_at(k), sum);
+    else
+      sums[static_cast<std::size_t>(hosts.host)] = is_alone ? raw(sum) : partial(sum);
+  }
+  for (int k = 1; k < n; ++k) {
+    const Region inbox = draft.scratch(rail.part(0));
+    draft.recv(static_cast<Step>(n + k), rail.rank_at(-k), inbox);
+    sums[static_cast<std::size_t>(wrap(hosts.host - k, n))] =
+        is_alone ? raw(inbox) : partial(inbox);
+  }
+  draft.reduce(static_cast<Step>(2 * n), output(0), std::move(sums), true);
   return draft.take();
 }
 

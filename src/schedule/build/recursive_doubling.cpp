@@ -4,8 +4,8 @@
 //      0 <-----> 2 …       4 <-----> 6 …          step 1: distance 2
 //      0 <---------------> 4 …                    step 2: distance 4
 //
-// ⌈lg n⌉ steps, each with the whole sum: for small messages. Ranks beyond the largest power of two
-// join through a partner (core_and_extras.hpp). barrier: in step k rank r tells r + 2^k, any n.
+// ⌈lg n⌉ steps, each with the whole sum: for small messages; of 2^k ranks in tree order. Ranks beyond the
+// largest power of two join through a partner (core_and_extras.hpp). barrier: in step k rank r tells r + 2^k, any n.
 // scan: in step k rank r gives the sum of the last 2^k ranks to r + 2^k.
 #include <algorithm>
 
@@ -164,7 +164,8 @@ Program recursive_doubling_exclusive_scan(const Request& request) {
 
 std::span<const Entry> recursive_doubling_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::all_reduce, Algorithm::recursive_doubling, recursive_doubling_all_reduce},
+      {Collective::all_reduce, Algorithm::recursive_doubling, recursive_doubling_all_reduce,
+       kAnyOrder, kEven, nullptr, makes_cube},
       {Collective::all_gather, Algorithm::recursive_doubling, recursive_doubling_all_gather,
        kOrdered},
       {Collective::barrier, Algorithm::recursive_doubling, recursive_doubling_barrier, kOrdered},

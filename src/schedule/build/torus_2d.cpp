@@ -27,7 +27,7 @@ Grid stand(const Request& request) {
 }  // namespace
 
 Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid& grid,
-                        const RowAlgorithm& rows) {
+                        const GridAlgorithm& rows) {
   const auto a = static_cast<Chunk>(grid.column.size()), b = static_cast<Chunk>(grid.row.size());
   const auto slice = static_cast<Chunk>(grid.place_in_row) * a;
   Draft whole(request, algorithm, a * b);
@@ -38,12 +38,14 @@ Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid&
                0,
                request.in_place,
                2,
-               {}};
+               {},
+               request.order};
   Placement placement{.ranks = grid.row, .input = input(0), .output = output(slice), .scale = a};
   placement.finish = false;
   append(whole.program(), rows.reduce_scatter(part), placement);
 
-  part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
+  part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {},
+          request.order};
   placement = {.ranks = grid.column,
                .first_step = rows.steps,
                .input = output(slice),
@@ -51,7 +53,7 @@ Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid&
                .scale = 1,
                .first_extent = slice};
   placement.raw = false;
-  append(whole.program(), ring_all_reduce(part), placement);
+  append(whole.program(), rows.columns(part), placement);
 
   part = {Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, true, 2, {}};
   placement = {.ranks = grid.row,

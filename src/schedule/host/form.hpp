@@ -72,7 +72,7 @@ struct HostMove {
   friend bool operator==(const HostMove&, const HostMove&) = default;
 };
 
-// Operands are folded left to right, in the order in which they stand.
+// Operands are folded in the order in which they stand, from the left or balanced.
 struct HostFold {
   struct Operand {
     int peer = kLocal;
@@ -90,6 +90,7 @@ struct HostFold {
   std::vector<Put> puts;
   bool keeps_result = false;  // in this rank's result slot, for those who take it
   bool finish = false;        // as in schedule::Op
+  bool balanced = false;      // likewise
 
   friend bool operator==(const HostFold&, const HostFold&) = default;
 };

@@ -112,7 +112,7 @@ HostWay way_of(const HostForms& forms, const ShownSizes& sizes, const HostFacts&
   way.may_hope = way.carrier == Carrier::window && sizes.widest >= kHopeFrom && !facts.crowded;
   // One rank copies in while the others copy out: that takes pieces. Where all do the same at the
   // same time, fewer pieces are fewer waits.
-  const std::size_t room = down_to_line(kSlotBytes / sizes.most);
+  const std::size_t room = down_to_line(kSlotBytes / std::max(sizes.most, sizes.growth));
   const std::size_t wanted = form.lopsided && !facts.crowded ? sizes.longest / 4 : sizes.longest;
   way.piece = std::clamp(up_to_line(wanted), std::min(kShortestPiece, room), room);
   return way;

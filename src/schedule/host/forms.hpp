@@ -67,6 +67,7 @@ struct ShownSizes {
   std::size_t widest = 0;   // of what one rank shows, in all
   std::size_t padded = 0;   //   with every chunk on cache lines of its own
   std::size_t most = 1;     // chunks that one rank shows
+  std::size_t growth = 1;   // bytes of a result for each byte that was shown
 };
 template <class BytesOfExtent>
 ShownSizes sizes_of(const HostForm& form, BytesOfExtent bytes_of);

@@ -350,6 +350,7 @@ class Lowering::Parts {
     HostFold& fold = form.phases[1].fold.emplace();
     fold.to = chunk_spot(parts.fold->dst.space, parts.fold->dst.first);
     fold.finish = parts.fold->finish;
+    fold.balanced = parts.fold->balanced;
     for (const FoldOperand& operand : parts.operands) {
       const Region& src =
           operand.peer == kLocal ? operand.own : find(operand.peer, rank, operand.step)->src;

@@ -41,6 +41,7 @@ void put_json_move(Out out, const HostMove& move) {
 
 void put_json_fold(Out out, const HostFold& fold) {
   fmt::format_to(out, "{{\"finish\":{}", fold.finish);
+  if (fold.balanced) fmt::format_to(out, ",\"balanced\":true");
   put_json_spot(out, "to", fold.to);
   fmt::format_to(out, ",\"keeps_result\":{},\"operands\":[", fold.keeps_result);
   for (std::size_t i = 0; i < fold.operands.size(); ++i) {
@@ -82,6 +83,7 @@ std::string print(const HostFold& fold) {
     text += fmt::format("{} {}{}", i > 0 ? " +" : "", operand.raw ? "raw " : "",
                         words(operand.peer, operand.from));
   }
+  if (fold.balanced) text += " balanced";
   if (fold.finish) text += " finish";
   const char* arrow = " -> ";
   if (fold.keeps_result) {

@@ -207,7 +207,7 @@ class FormProof {
     for (const HostFold::Operand& operand : fold.operands)
       if (Status status = add_operand(actor, operand); !status.ok()) return status;
     int twice = kNobody;
-    const Value value = expressions_.fold(operands_, fold.finish, twice);
+    const Value value = expressions_.fold(operands_, {fold.finish, fold.balanced}, twice);
     if (twice != kNobody) return fault(actor, fmt::format("counts rank {} twice", twice));
     const auto extent = extent_at(actor, fold.operands[0].peer, fold.operands[0].from);
     for (const HostFold::Operand& operand : fold.operands)

@@ -8,6 +8,9 @@
 namespace tutti::schedule::proof {
 namespace {
 
+// How many of so many operands a balanced fold puts together first.
+std::size_t balanced_half(std::size_t operands) { return std::bit_floor(operands - 1); }
+
 constexpr std::size_t kBuckets = 4096;  // a schedule of 64 ranks and 64 chunks has as many folds
 
 }  // namespace
@@ -23,6 +26,7 @@ Value Expressions::leaf(int rank, std::uint64_t extent) {
   Node& node = nodes_.emplace_back();
   node.rank = rank;
   node.extent = extent;
+  node.run = {rank, rank + 1, true, true};
   ranks_.resize(ranks_.size() + words_, 0);
   const auto bit = static_cast<std::size_t>(rank);
   ranks_[value * words_ + bit / 64] |= 1ull << (bit % 64);
@@ -46,11 +50,13 @@ bool Expressions::covers(Value value, int ranks, int& odd_one) const {
   return true;
 }
 
-Value Expressions::lookup(std::uint64_t hash, std::span<const Value> wanted, bool finish) const {
+Value Expressions::lookup(std::uint64_t hash, std::span<const Value> wanted, How how) const {
   Value value = buckets_[hash % kBuckets];
   for (; value != kUndefined; value = nodes_[value].next_in_bucket) {
-    const auto have = operands(nodes_[value]);
-    if (nodes_[value].finished == finish && std::ranges::equal(have, wanted)) break;
+    const Node& node = nodes_[value];
+    if (node.finished == how.finish && node.balanced == how.balanced &&
+        std::ranges::equal(operands(node), wanted))
+      break;
   }
   return value;
 }
@@ -64,22 +70,42 @@ void Expressions::join(Value into, Value from, int& twice) {
   }
 }
 
-Value Expressions::fold(std::span<const Value> wanted, bool finish, int& twice) {
-  std::uint64_t hash = finish ? 0x9e3779b97f4a7c15ull : 0;
+Expressions::Run Expressions::Run::and_then(const Run& next) const {
+  if (first < 0 || next.first < 0 || last != next.first) return {};
+  const int size_of_both = next.last - first;
+  const auto before = static_cast<int>(std::bit_floor(static_cast<unsigned>(size_of_both - 1)));
+  return {first, next.last, left && next.size() == 1,
+          balanced && next.balanced && size() == before};
+}
+
+Expressions::Run Expressions::run_of(std::span<const Value> wanted, bool balanced) const {
+  if (balanced && wanted.size() > 1) {
+    const std::size_t half = balanced_half(wanted.size());
+    return run_of(wanted.first(half), true).and_then(run_of(wanted.subspan(half), true));
+  }
+  Run run = nodes_[wanted[0]].run;
+  for (Value operand : wanted.subspan(1)) run = run.and_then(nodes_[operand].run);
+  return run;
+}
+
+Value Expressions::fold(std::span<const Value> wanted, How how, int& twice) {
+  std::uint64_t hash = (how.finish ? 0x9e3779b97f4a7c15ull : 0) + (how.balanced ? 0x51ull : 0);
   for (Value operand : wanted) hash = (hash ^ operand) * 0xff51afd7ed558ccdull + (hash >> 29);
   hash ^= hash >> 32;
-  if (const Value known = lookup(hash, wanted, finish); known != kUndefined) return known;
+  if (const Value known = lookup(hash, wanted, how); known != kUndefined) return known;
 
   const auto value = static_cast<Value>(nodes_.size());
   Node node;
   node.first = static_cast<std::uint32_t>(operands_.size());
   node.count = static_cast<std::uint32_t>(wanted.size());
-  node.finished = finish;
-  node.ordered = true;
+  node.finished = how.finish;
+  node.balanced = how.balanced;
+  node.whole = true;
+  node.run = run_of(wanted, how.balanced);
   ranks_.resize(ranks_.size() + words_, 0);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Node& operand = nodes_[wanted[i]];
-    node.ordered &= operand.count == 0 && operand.rank == static_cast<int>(i);
+    node.whole &= operand.count == 0 && operand.rank == static_cast<int>(i);
     operands_.push_back(wanted[i]);
     join(value, wanted[i], twice);
   }
@@ -94,12 +120,22 @@ std::string Expressions::print(Value value) const {
   if (value == kUndefined) return "undefined";
   const Node& node = nodes_[value];
   if (is_leaf(value)) return fmt::format("x{}", node.rank);
-  std::string text = node.finished ? "finish[" : "[";
-  for (Value operand : operands(node)) {
-    if (text.back() != '[') text += ' ';
+  return (node.finished ? "finish[" : "[") + print(operands(node), node.balanced) + ']';
+}
+
+std::string Expressions::print(std::span<const Value> wanted, bool balanced) const {
+  if (balanced && wanted.size() > 2) {
+    const std::size_t half = balanced_half(wanted.size());
+    const auto group = [&](std::span<const Value> some) {
+      return some.size() == 1 ? print(some[0]) : '(' + print(some, true) + ')';
+    };
+    return group(wanted.first(half)) + ' ' + group(wanted.subspan(half));
+  }
+  std::string text;
+  for (Value operand : wanted) {
+    if (!text.empty()) text += ' ';
     text += print(operand);
   }
-  text += ']';
   return text;
 }
 

@@ -55,7 +55,9 @@ class Results {
     if (shape_of(program.collective).all_get_the_same() && value != value_of_(0, chunk)) {
       return wrong(where + " is another formula than rank 0's");
     }
-    report_.rank_ordered &= expressions_.is_rank_ordered(value);
+    report_.whole_folds &= expressions_.is_whole(value);
+    report_.rank_ordered &= expressions_.is_left(value);
+    report_.tree_ordered &= expressions_.is_balanced(value);
     return {};
   }
 

@@ -19,7 +19,7 @@ Status check_headers(std::span<const Program> programs);
 // What a chunk of a rank's output holds at the end.
 using ValueOf = std::function<Value(int rank, std::uint32_t chunk)>;
 
-// Every result is the right expression. Fills in the report's `rank_ordered` and `expression`.
+// Every result is the right expression. Fills in what the report says of folds, and `expression`.
 Status check_results(std::span<const Program> programs, const Expressions& expressions,
                      const ValueOf& value_of, VerifyReport& report);
 

@@ -24,6 +24,9 @@ void run_on_host(const NarrowCall& job, kernels::SharedLimbs&, const kernels::Wo
 void run_on_host(const WidenCall& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
   kernels::run_widen(job, worker);
 }
+void run_on_host(const AddJob& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
+  kernels::run_add(job, worker);
+}
 void run_on_host(const FindCall& job, kernels::SharedLimbs&, const kernels::Worker& worker) {
   kernels::run_find_not_finite(job, worker);
 }
@@ -73,7 +76,7 @@ class HostRunner : public KernelRunner {
 };
 
 std::vector<reduce::Case> cases_with_kernels() {
-  std::vector<reduce::Case> cases = reduce::sensible_cases();
+  std::vector<reduce::Case> cases = reduce::shaped_cases();
   std::erase_if(cases, [](const reduce::Case& pair) { return pair.op == ReduceOp::user; });
   return cases;
 }
@@ -93,7 +96,8 @@ TEST_P(KernelOfEveryPair, shares_the_work_between_threads_and_blocks) {
   std::mt19937 random(42);
   for (const std::size_t count : {1, 37, 500})
     for (const PlaceLayout layout : {PlaceLayout::alike, PlaceLayout::misaligned})
-      ASSERT_TRUE(check_fold(runner, {GetParam(), 3, count, layout, 2, true}, random));
+      ASSERT_TRUE(
+          check_fold(runner, {GetParam(), 3, count, layout, 2, !GetParam().widens}, random));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernel, KernelOfEveryPair, testing::ValuesIn(cases_with_kernels()),

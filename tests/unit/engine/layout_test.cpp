@@ -71,6 +71,7 @@ TEST(Fingerprint, differs_in_every_word_that_ranks_must_agree_on) {
   EXPECT_TRUE(differs([](Fingerprint& f) { f.counts_hash = 1; }));
   EXPECT_TRUE(differs([](Fingerprint& f) { f.scalar_bits = 1; }));
   EXPECT_TRUE(differs([](Fingerprint& f) { f.user_hash = 1; }));
+  EXPECT_TRUE(differs([](Fingerprint& f) { f.widens = 1; }));
   EXPECT_TRUE(differs([](Fingerprint& f) { f.from_you = 8; }));
 }
 
@@ -94,6 +95,8 @@ TEST(Fingerprint, is_described_in_the_words_of_the_call) {
   call.root = 3;
   call.algorithm = Algorithm::binomial_tree;
   EXPECT_EQ(describe(call), "reduce(12 x bf16, max, root 3, binomial_tree)");
+  call.widens = 1;
+  EXPECT_EQ(describe(call), "reduce(12 x bf16 into f32, max, root 3, binomial_tree)");
 }
 
 TEST(ActivityReport, says_what_a_rank_does_instead) {

@@ -126,12 +126,15 @@ TEST(model_memory, of_a_replica_is_by_precision_sharding_and_moments) {
   EXPECT_DOUBLE_EQ(plain.gradients, 4 * parameters);
   EXPECT_DOUBLE_EQ(plain.optimizer, 8 * parameters);
   const auto sharded = replica_memory(
-      *model,
-      {.ranks = 4, .sharded = true, .bf16 = true, .moments = 1, .micro_batch = 2, .seq = 32});
+      *model, {.ranks = 4, .zero = 1, .bf16 = true, .moments = 1, .micro_batch = 2, .seq = 32});
   EXPECT_DOUBLE_EQ(sharded.weights, 2 * parameters);
   EXPECT_DOUBLE_EQ(sharded.gradients, 4 * parameters);
   EXPECT_DOUBLE_EQ(sharded.optimizer, 8 * parameters / 4);
   EXPECT_LT(sharded.activations, plain.activations);
+  EXPECT_EQ(sharded.buffers, 0);
+  const auto all = replica_memory(*model, {.ranks = 4, .zero = 3, .micro_batch = 2, .seq = 32});
+  EXPECT_DOUBLE_EQ(all.weights + all.gradients + all.optimizer, 16 * parameters / 4);
+  EXPECT_GT(all.buffers, 0);
   EXPECT_GT(replica_memory(*model, {.micro_batch = 4, .seq = 32}).activations,
             1.9 * plain.activations);
 }

@@ -35,6 +35,8 @@ inline const UserReduction& user() {
 struct Case {
   Dtype dtype;
   ReduceOp op;
+  bool widens = false;
+  bool balanced = false;
 };
 
 inline std::vector<Case> sensible_cases() {
@@ -46,11 +48,37 @@ inline std::vector<Case> sensible_cases() {
   return cases;
 }
 
+// Those whose result can be of a wider type than what is folded.
+inline std::vector<Case> widening_cases() {
+  std::vector<Case> cases;
+  for (Case each : sensible_cases()) {
+    each.widens = true;
+    if (accumulation_of(each.dtype) != each.dtype && each.op != ReduceOp::user)
+      cases.push_back(each);
+  }
+  return cases;
+}
+inline std::vector<Case> all_cases() {
+  std::vector<Case> cases = sensible_cases();
+  for (const Case& each : widening_cases()) cases.push_back(each);
+  return cases;
+}
+// And balanced ones where that might make a difference.
+inline std::vector<Case> shaped_cases() {
+  std::vector<Case> cases = all_cases();
+  for (Case each : std::vector(cases)) {
+    each.balanced = true;
+    if (is_float(each.dtype) || each.op == ReduceOp::user || each.op == ReduceOp::avg)
+      cases.push_back(each);
+  }
+  return cases;
+}
+
 inline Folding folding_of(const Case& c, bool finish, int ranks) {
   Reduction reduction(c.op);
   if (c.op == ReduceOp::premul_sum) reduction = Reduction::premul_sum(0.3);
   if (c.op == ReduceOp::user) reduction = Reduction::by(user());
-  return {c.dtype, reduction, finish, ranks};
+  return {c.dtype, reduction, finish, ranks, c.widens, c.balanced};
 }
 
 // Random patterns, so with NaNs of all kinds, infinities, subnormals and zeros; where `tame`,
@@ -85,12 +113,14 @@ struct Inputs {
 inline std::string describe(const Folding& folding, std::size_t k, std::size_t count) {
   return std::string(to_string(folding.reduction.op)) + " of " +
          std::string(to_string(folding.dtype)) + ", k = " + std::to_string(k) +
-         ", count = " + std::to_string(count) + (folding.finish ? ", finished" : "");
+         ", count = " + std::to_string(count) + (folding.finish ? ", finished" : "") +
+         (folding.widens ? ", into f32" : "") + (folding.balanced ? ", balanced" : "");
 }
 
-// How a parametrised test is called: "f32_sum".
+// How a parametrised test is called: "f32_sum", "bf16_sum_into_f32".
 inline std::string name_of(const Case& c) {
-  return std::string(to_string(c.dtype)) + "_" + std::string(to_string(c.op));
+  return std::string(to_string(c.dtype)) + "_" + std::string(to_string(c.op)) +
+         (c.widens ? "_into_f32" : "") + (c.balanced ? "_balanced" : "");
 }
 
 }  // namespace tutti::reduce

@@ -20,7 +20,9 @@ void expect_same(const Result<VerifyReport>& before, const Result<VerifyReport>&
                  std::string what) {
   ASSERT_TRUE(after.ok()) << what << ": " << after.status().to_string();
   EXPECT_EQ(before->expression, after->expression) << what;
+  EXPECT_EQ(before->whole_folds, after->whole_folds) << what;
   EXPECT_EQ(before->rank_ordered, after->rank_ordered) << what;
+  EXPECT_EQ(before->tree_ordered, after->tree_ordered) << what;
   EXPECT_EQ(before->messages, after->messages) << what;
 }
 
@@ -52,20 +54,48 @@ bool is_worth_building(Mode mode, const Request& request) {
   return mode != Mode::mixed || !has_root(collective) || request.size <= 11;
 }
 
+// Calls seen(request, report) for every proof.
+template <class Seen>
+void prove_all(const Entry& entry, ReductionOrder order, Seen seen) {
+  const auto prove = [&](const Request& request) {
+    for (Mode mode : kModes) {
+      if (testing::Test::HasFailure() || !is_worth_building(mode, request)) continue;
+      seen(request, prove_passes(entry, request, mode));
+    }
+  };
+  each_request(entry, 1, most_ranks(), prove, order);
+}
+
 TEST_P(Builders, every_size_and_root_is_proved_as_built_and_after_each_pass) {
   const Entry& entry = GetParam();
-  bool always_ordered = true, ever = false;
-  each_request(entry, 1, most_ranks(), [&](const Request& request) {
-    for (Mode mode : kModes) {
-      if (HasFailure() || !is_worth_building(mode, request)) continue;
-      const VerifyReport report = prove_passes(entry, request, mode);
-      always_ordered &= report.rank_ordered;
-      ever = true;
-    }
+  bool always_whole = true, always_ordered = true, ever = false;
+  prove_all(entry, ReductionOrder::any, [&](const Request&, const VerifyReport& report) {
+    always_whole &= report.whole_folds;
+    always_ordered &= report.rank_ordered;
+    ever = true;
   });
   EXPECT_TRUE(ever);
   // The claim is exact: an entry that says no must have a size at which it is not.
-  EXPECT_EQ(always_ordered, entry.rank_ordered);
+  EXPECT_EQ(always_whole, entry.folds == FoldedFrom::whole);
+  EXPECT_EQ(always_ordered, entry.folds != FoldedFrom::anyhow);
+}
+
+// A claim to keep tree order is right wherever it is made, and it is made by all whose folds are whole.
+TEST_P(Builders, tree_order_is_proved_where_it_is_claimed) {
+  const Entry& entry = GetParam();
+  if (!has_reduction(entry.collective)) return;
+  const bool whole = entry.folds == FoldedFrom::whole;
+  bool ever = false;
+  const auto look = [&](const Request& request, const VerifyReport& report) {
+    if (!entry.keeps_order(request)) return;
+    ever = true;
+    EXPECT_TRUE(report.tree_ordered) << describe(entry, request, Mode::in_place);
+    if (whole) {
+      EXPECT_TRUE(report.whole_folds) << describe(entry, request, Mode::in_place);
+    }
+  };
+  if (whole || entry.balanced) prove_all(entry, ReductionOrder::tree, look);
+  EXPECT_EQ(ever, whole || entry.balanced != nullptr);
 }
 
 std::string name_of(const testing::TestParamInfo<Entry>& info) {

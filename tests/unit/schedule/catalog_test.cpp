@@ -27,7 +27,7 @@ TEST(Catalog, every_collective_has_an_algorithm_that_always_applies) {
     const Entry* entry = find(collective, Algorithm::direct);
     ASSERT_NE(entry, nullptr) << to_string(collective);
     EXPECT_EQ(entry->applies, nullptr);
-    EXPECT_TRUE(entry->rank_ordered) << to_string(collective);
+    EXPECT_EQ(entry->folds, FoldedFrom::whole) << to_string(collective);
   }
   for (Collective collective : {Collective::gather, Collective::all_gather, Collective::scatter,
                                 Collective::reduce_scatter, Collective::all_to_all}) {

@@ -38,6 +38,10 @@ std::vector<Golden> goldens() {
   rails.host_of = kTwoAndTwo;
   Request rails_back = rails;
   rails_back.collective = C::reduce_scatter;
+  Request chain = hosts;
+  Request chain_back = rails_back;
+  Request as_tree{.collective = C::reduce, .size = 5};
+  as_tree.order = ReductionOrder::tree;
   Request fused{.collective = C::all_reduce, .size = 3, .in_place = true};
   return {
       {"all_reduce_direct_one_shot_3", A::direct, one_shot},
@@ -58,6 +62,9 @@ std::vector<Golden> goldens() {
       {"all_reduce_hierarchical_3_and_2", A::hierarchical, hosts},
       {"all_gather_hierarchical_2_and_2", A::hierarchical, rails},
       {"reduce_scatter_hierarchical_2_and_2", A::hierarchical, rails_back},
+      {"all_reduce_chain_3_and_2", A::chain, chain},
+      {"reduce_scatter_chain_2_and_2", A::chain, chain_back},
+      {"reduce_direct_5_tree", A::direct, as_tree},
       {"reduce_scatter_ring_4_fused", A::ring, {.collective = C::reduce_scatter, .size = 4}, true},
       {"broadcast_ring_3_root_1", A::ring, {.collective = C::broadcast, .size = 3, .root = 1}},
       {"gather_binomial_tree_6_root_4",

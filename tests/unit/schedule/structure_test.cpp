@@ -82,6 +82,77 @@ TEST(Bandwidth, each_rank_sends_no_more_than_it_must) {
   }
 }
 
+// Chunks that a host's ranks send to other hosts, by host.
+std::vector<std::uint64_t> chunks_leaving(std::span<const Program> programs,
+                                          std::span<const int> host_of) {
+  std::vector<std::uint64_t> leaving(static_cast<std::size_t>(host_of.back()) + 1, 0);
+  for (const Program& program : programs) {
+    const int host = host_of[static_cast<std::size_t>(program.rank)];
+    for (const Op& op : program.ops)
+      if (op.kind == OpKind::send && host_of[static_cast<std::size_t>(op.peer)] != host)
+        leaving[static_cast<std::size_t>(host)] += op.src.count;
+  }
+  return leaving;
+}
+
+std::vector<std::uint64_t> leave_hosts(Algorithm algorithm, Collective collective, int hosts,
+                                       int each, ReductionOrder order = ReductionOrder::rank) {
+  std::vector<int> host_of;
+  for (int rank = 0; rank < hosts * each; ++rank) host_of.push_back(rank / each);
+  Request request{.collective = collective, .size = hosts * each};
+  request.host_of = host_of;
+  request.order = order;
+  const auto programs = build_all(algorithm, request);
+  EXPECT_TRUE(programs.ok()) << programs.status().to_string();
+  return programs.ok() ? chunks_leaving(*programs, host_of) : std::vector<std::uint64_t>();
+}
+
+// However many ranks a host has, the array leaves it once on its way to the fold, and less than once more
+// on the way back; by pairwise raw parts leave it as often as it has ranks.
+TEST(Chain, the_array_leaves_a_host_once_each_way) {
+  for (const int hosts : {2, 3, 4, 8})
+    for (const int each : {1, 2, 8}) {
+      const auto n = static_cast<std::uint64_t>(hosts * each);
+      const auto parts = leave_hosts(Algorithm::chain, Collective::reduce_scatter, hosts, each);
+      for (int h = 0; h < hosts - 1; ++h) EXPECT_EQ(parts[static_cast<std::size_t>(h)], n);
+      EXPECT_EQ(parts.back(), n - static_cast<std::uint64_t>(each));
+
+      const auto whole = leave_hosts(Algorithm::chain, Collective::all_reduce, hosts, each);
+      const auto strands = static_cast<std::uint64_t>(std::min(hosts - 1, 4));
+      const std::uint64_t cut = static_cast<std::uint64_t>(each) * strands;
+      for (const std::uint64_t chunks : whole) EXPECT_LE(chunks, 2 * cut);
+      EXPECT_EQ(whole.back(), cut);
+      if (hosts == 4) {
+        EXPECT_EQ(whole[0], cut + cut * 2 / 3);
+      }
+      if (each == 1) continue;
+      const auto raw = leave_hosts(Algorithm::pairwise, Collective::reduce_scatter, hosts, each);
+      EXPECT_EQ(raw[0],
+                n / static_cast<std::uint64_t>(hosts) * (n - static_cast<std::uint64_t>(each)));
+    }
+}
+
+// Reduced inside first: 2(H-1)/H of the array leaves a host in an all_reduce, and half of that in a
+// reduce_scatter, however many ranks it has.
+TEST(TreeOrder, what_leaves_a_host_was_reduced_there_first) {
+  for (const int hosts : {2, 3, 4, 8})
+    for (const int each : {2, 4, 8}) {
+      const auto n = static_cast<std::uint64_t>(hosts * each);
+      const auto between = n - static_cast<std::uint64_t>(each);
+      constexpr auto kTree = ReductionOrder::tree;
+      const auto whole =
+          leave_hosts(Algorithm::hierarchical, Collective::all_reduce, hosts, each, kTree);
+      const auto parts =
+          leave_hosts(Algorithm::hierarchical, Collective::reduce_scatter, hosts, each, kTree);
+      EXPECT_EQ(whole, std::vector(static_cast<std::size_t>(hosts), 2 * between));
+      EXPECT_EQ(parts, std::vector(static_cast<std::size_t>(hosts), between));
+      if ((hosts & (hosts - 1)) != 0) continue;
+      EXPECT_EQ(
+          leave_hosts(Algorithm::halving_doubling, Collective::all_reduce, hosts, each, kTree),
+          whole);
+    }
+}
+
 TEST(Compose, a_part_gets_the_ranks_steps_and_chunks_of_the_whole) {
   const auto part = parse(
       "program reduce_scatter ring rank 0 of 2 root 0 cut 1\n  scratch 1 0\n"

@@ -33,13 +33,14 @@ TEST(Verify, reports_the_formula_the_steps_and_the_messages) {
   EXPECT_EQ(ring->expression, "finish[[[x0 x1] x2] x3]");
   EXPECT_EQ(ring->steps, 6u);
   EXPECT_EQ(ring->messages, 24u);
-  EXPECT_FALSE(ring->rank_ordered);
+  EXPECT_FALSE(ring->rank_ordered || ring->tree_ordered || ring->whole_folds);
 
   const auto direct = verify(world_of(Algorithm::direct, {.size = 4}, Mode::in_place));
   ASSERT_TRUE(direct.ok());
   EXPECT_EQ(direct->expression, "finish[x0 x1 x2 x3]");
   EXPECT_EQ(direct->steps, 2u);
-  EXPECT_TRUE(direct->rank_ordered);
+  EXPECT_TRUE(direct->rank_ordered && direct->whole_folds);
+  EXPECT_FALSE(direct->tree_ordered);
 }
 
 TEST(Verify, costs_are_those_of_the_textbook) {

@@ -46,14 +46,19 @@ inline std::vector<std::vector<int>> host_layouts(int n) {
 // Calls visit(request) for every size up to `most`, every root that matters, and the variants that
 // the entry's algorithm knows. Hosts live as long as the call.
 template <class Visit>
-void each_request(const Entry& entry, int least, int most, Visit visit) {
+void each_request(const Entry& entry, int least, int most, Visit visit,
+                  ReductionOrder order = ReductionOrder::any) {
   for (int n = least; n <= most; ++n) {
     std::vector<std::vector<int>> layouts{{}};
-    if (entry.algorithm == Algorithm::hierarchical) layouts = host_layouts(n);
-    for (const auto& hosts : layouts) {
+    if (wants_hosts(entry.algorithm)) layouts = host_layouts(n);
+    for (std::size_t l = 0; l < layouts.size(); ++l) {
+      const std::vector<int>& hosts = layouts[l];
       for (int root = 0; root < (has_root(entry.collective) ? n : 1); ++root) {
+        // Of large groups each root has one layout of hosts.
+        if (n > 17 && root > 0 && static_cast<std::size_t>(root) % layouts.size() != l) continue;
         Request request{.collective = entry.collective, .size = n, .root = root};
         request.host_of = hosts;
+        request.order = order;
         if (entry.applies && !entry.applies(request)) continue;
         visit(request);
         if (entry.algorithm != Algorithm::direct || entry.collective != Collective::all_reduce) {
@@ -69,8 +74,8 @@ void each_request(const Entry& entry, int least, int most, Visit visit) {
 inline std::string describe(const Entry& entry, const Request& request, Mode mode) {
   const char* modes[] = {"out of place", "in place", "mixed"};
   return std::string(to_string(entry.collective)) + " " + std::string(to_string(entry.algorithm)) +
-         " n=" + std::to_string(request.size) + " root=" + std::to_string(request.root) + " " +
-         modes[static_cast<int>(mode)];
+         " n=" + std::to_string(request.size) + " root=" + std::to_string(request.root) +
+         " order=" + std::string(to_string(request.order)) + " " + modes[static_cast<int>(mode)];
 }
 
 }  // namespace tutti::schedule

@@ -37,10 +37,11 @@ TEST(BenchReport, a_row_has_exactly_the_documented_fields) {
   const Json json = row_json(sample_row());
   std::vector<std::string> names;
   for (const auto& [name, value] : json.fields()) names.push_back(name);
-  EXPECT_THAT(names, UnorderedElementsAre("collective", "ranks", "transport", "memory", "algorithm",
-                                          "dtype", "op", "bytes", "count", "in_place", "time_us",
-                                          "algbw_gbs", "busbw_gbs", "predicted_us", "floor_share",
-                                          "cpu_s_per_gb", "device", "meeting", "host_us", "wrong"));
+  EXPECT_THAT(names,
+              UnorderedElementsAre("collective", "ranks", "transport", "memory", "algorithm",
+                                   "dtype", "op", "order", "bytes", "count", "in_place", "time_us",
+                                   "algbw_gbs", "busbw_gbs", "predicted_us", "floor_share",
+                                   "cpu_s_per_gb", "device", "meeting", "host_us", "wrong"));
   EXPECT_EQ(json["time_us"].size(), 3U);
   EXPECT_DOUBLE_EQ(json["algbw_gbs"].number(), 2.0);
   EXPECT_DOUBLE_EQ(json["busbw_gbs"].number(), 3.0);

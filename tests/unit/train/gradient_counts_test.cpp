@@ -8,7 +8,7 @@ namespace {
 
 // One backward in which each parameter's gradient comes so often; how many were complete.
 std::vector<bool> backward(GradientCounts& counts, const std::vector<int>& times) {
-  counts.begin_backward();
+  counts.begin_step();
   std::vector<bool> complete(times.size(), false);
   for (std::size_t i = 0; i < times.size(); ++i)
     for (int n = 0; n < times[i]; ++n)
@@ -28,7 +28,7 @@ TEST(GradientCounts, says_which_gradient_is_the_last) {
   GradientCounts counts(1);
   backward(counts, {3});
   counts.learn();
-  counts.begin_backward();
+  counts.begin_step();
   EXPECT_FALSE(counts.add(0));
   EXPECT_FALSE(counts.add(0));
   EXPECT_TRUE(counts.add(0));

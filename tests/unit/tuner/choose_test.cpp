@@ -40,7 +40,7 @@ void for_each_call(Visit visit) {
     for (const int per_host : {n, 1, 2})
       for (int c = 0; c < kCollectives; ++c)
         for (const std::size_t bytes : {0UL, 4UL, 16384UL, 1UL << 20})
-          for (const auto order : {ReductionOrder::any, ReductionOrder::rank})
+          for (const auto order : {ReductionOrder::any, ReductionOrder::rank, ReductionOrder::tree})
             for (const bool uneven : {false, true}) {
               const auto collective = static_cast<Collective>(c);
               if (uneven && !can_be_uneven(collective)) continue;
@@ -74,9 +74,6 @@ TEST(Choose, every_candidate_serves_the_situation_and_can_be_built_for_every_ran
     for (const Choice& choice : candidates(facts)) {
       const schedule::Entry* entry = schedule::find(facts.collective, choice.algorithm);
       ASSERT_NE(entry, nullptr);
-      if (facts.order == ReductionOrder::rank && has_reduction(facts.collective)) {
-        ASSERT_TRUE(entry->rank_ordered) << to_string(choice.algorithm);
-      }
       if (facts.uneven) {
         ASSERT_TRUE(entry->uneven) << to_string(choice.algorithm);
       }
@@ -86,6 +83,8 @@ TEST(Choose, every_candidate_serves_the_situation_and_can_be_built_for_every_ran
       request.rank = facts.ranks - 1;
       request.shots = choice.shots;
       request.host_of = facts.host_of;
+      request.order = facts.order;
+      ASSERT_TRUE(entry->keeps_order(request)) << to_string(choice.algorithm);
       ASSERT_TRUE(schedule::build(choice.algorithm, request).ok()) << to_string(choice.algorithm);
     }
   });
@@ -163,6 +162,45 @@ TEST(Choose, long_messages_between_hosts_go_by_a_schedule_with_one_partner_at_a_
   const Choice ordered =
       choose({Collective::all_reduce, 64 << 20, 8, host_of, ReductionOrder::rank}, machine);
   EXPECT_EQ(ordered.algorithm, Algorithm::pairwise);
+}
+
+// 4 hosts of 2 ranks at 1 Gbit/s: raw inputs of both would leave a host one by one.
+TEST(Choose, long_folds_in_rank_order_go_from_host_to_host_where_hosts_have_several_ranks) {
+  const Machine machine = with_wire(0.117);
+  const auto pairs = hosts(8, 2);
+  const auto alone = hosts(4, 1);
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    const auto choice = [&](std::size_t bytes, const std::vector<int>& host_of, bool whole) {
+      CallFacts facts{collective, bytes, static_cast<int>(host_of.size()), host_of,
+                      ReductionOrder::rank};
+      facts.whole_folds = whole;
+      return choose(facts, machine).algorithm;
+    };
+    for (const std::size_t bytes : {1 << 20, 16 << 20, 64 << 20})
+      EXPECT_EQ(choice(bytes, pairs, false), Algorithm::chain) << bytes;
+    EXPECT_NE(choice(64, pairs, false), Algorithm::chain);
+    EXPECT_NE(choice(16 << 20, alone, false), Algorithm::chain);
+    EXPECT_NE(choice(16 << 20, pairs, true), Algorithm::chain);  // bf16: it would be rounded
+  }
+}
+
+// What is reduced inside hosts first is a subtree of the whole only where they hold 2^k neighbours.
+TEST(Choose, long_folds_in_tree_order_are_reduced_inside_hosts_that_are_subtrees) {
+  const Machine machine = with_wire(0.117);
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+    const auto offered = [&](const std::vector<int>& host_of, bool whole) {
+      CallFacts facts{collective, 16 << 20, static_cast<int>(host_of.size()), host_of,
+                      ReductionOrder::tree};
+      facts.whole_folds = whole;
+      return candidates(facts, machine);
+    };
+    const auto chosen = offered(hosts(12, 4), false).front();
+    EXPECT_EQ(chosen.algorithm, Algorithm::hierarchical) << to_string(collective);
+    EXPECT_FALSE(offers(offered(hosts(12, 3), false), Algorithm::hierarchical));
+    EXPECT_FALSE(offers(offered({0, 1, 0, 1}, false), Algorithm::hierarchical));
+    EXPECT_FALSE(offers(offered(hosts(12, 4), true), Algorithm::hierarchical));  // bf16
+    EXPECT_FALSE(offers(offered(hosts(12, 4), false), Algorithm::chain));
+  }
 }
 
 TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {

@@ -42,6 +42,9 @@ struct Options {
   // whole tensor.
   std::function<train::ParameterPlace(const std::string& name, const torch::Tensor& value)>
       place_of;
+  // With layer.zero = 3: modules whose parameters are gathered and let go of together, such as a block of
+  // layers; of nested ones the outermost. Null, and what is in none: by bucket_bytes.
+  std::function<bool(const torch::nn::Module& module)> is_unit;
   // Rank 0's module buffers (running means and the like) reach every rank before each step.
   bool broadcast_buffers = true;
 };
@@ -83,22 +86,53 @@ class DataParallel {
   // The gate for a submodule's own parameters, its children's included, and for one parameter.
   Status need(const torch::nn::Module& submodule);
   Status need(const torch::Tensor& parameter);
+  // With layer.zero = 3, when forward or backward has come past what need was asked for: see WeightScope.
+  void done(const torch::nn::Module& submodule);
   Status parameters_ready();
 
   train::DataParallel& layer() const;
 
  private:
+  friend class Gate;
   class State;
+  std::string closed_name(const torch::Tensor& parameter) const;  // empty: it may be read
   explicit DataParallel(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
 
+// With layer.zero = 3: the part of forward that reads a submodule's parameters, and of backward that does so again.
+// They are whole in there, and NaN outside. A gradient that comes by where forward has left the scope enters it in
+// backward, one that comes by where forward has entered it leaves it; where the input has no gradient that is
+// when backward ends. Otherwise, and when `model` is null, it does nothing. The model and the submodule outlive
+// the graph.
+//
+//   WeightScope scope(model, *block);
+//   return scope.leave(block->forward(scope.enter(x)));
+class WeightScope {
+ public:
+  WeightScope(DataParallel* model, const torch::nn::Module& submodule);
+  ~WeightScope();
+  WeightScope(const WeightScope&) = delete;
+  WeightScope& operator=(const WeightScope&) = delete;
+
+  torch::Tensor enter(const torch::Tensor& x) const;
+  torch::Tensor leave(const torch::Tensor& y) const;
+
+ private:
+  DataParallel* model_ = nullptr;
+  const torch::nn::Module* submodule_ = nullptr;
+};
+
 // In forward, before a submodule's parameters are read. Does nothing when `model` is null, so that
-// the same module runs without the layer.
+// the same module runs without the layer. With layer.zero = 3 it only makes sure that a WeightScope has
+// them.
 class Gate {
  public:
   Gate(DataParallel* model, const torch::nn::Module& submodule);
   Gate(DataParallel* model, const torch::Tensor& parameter);
+
+ private:
+  static void check_scope(const DataParallel& model, const std::vector<torch::Tensor>& parameters);
 };
 
 // A Sequential whose children are gated one by one.
