@@ -232,13 +232,12 @@ TEST(model_step, messages_between_stages_of_a_host_do_not_wait_for_the_network) 
   EXPECT_DOUBLE_EQ(plan.pipeline.message_s, plan.pipeline.boundaries_s[1]);
 }
 
-TEST(model_step, gradients_in_rank_order_take_no_short_cut_through_hosts) {
+TEST(model_step, gradients_in_rank_order_have_fewer_algorithms_to_choose_from) {
   const Model model = *preset_model("gpt2-small");
   ModelLayout layout = plain_layout(8, 1, 1, 1, 1024, 1, 1);
   const double any = line(plan_of(model, layout, two_hosts()), "gradients").seconds;
   layout.gradient_order = ReductionOrder::rank;
-  // Every rank's part goes to its owner as it is: 4 parts of a host leave it where one sum would do.
-  EXPECT_NEAR(line(plan_of(model, layout, two_hosts()), "gradients").seconds / any, 4, 1);
+  EXPECT_GT(line(plan_of(model, layout, two_hosts()), "gradients").seconds, any);
 }
 
 TEST(model_step, bubble_is_pp_minus_1_over_v_times_micro_batches) {
