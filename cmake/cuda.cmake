@@ -80,6 +80,7 @@ function(tutti_cuda_kernels)
        ${CMAKE_SOURCE_DIR}/src/cuda/update_job.hpp ${CMAKE_SOURCE_DIR}/include/tutti/dtypes.def
        ${CMAKE_SOURCE_DIR}/include/tutti/dtypes.hpp ${CMAKE_SOURCE_DIR}/include/tutti/types.hpp)
   set(images)
+  set(names)
   foreach(kernel IN LISTS kernels)
     get_filename_component(name ${kernel} NAME_WE)
     set(image ${folder}/${name}.fatbin)
@@ -92,10 +93,12 @@ function(tutti_cuda_kernels)
       COMMENT "Compiling the kernels of ${name}.cu"
       VERBATIM)
     list(APPEND images ${image})
+    string(APPEND names "TUTTI_IMAGE(${name})\n")
   endforeach()
+  file(GENERATE OUTPUT ${folder}/kernel_images.def CONTENT ${names})
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cuda/images.cpp PROPERTIES
                               SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS TUTTI_KERNEL_IMAGES
-                              COMPILE_OPTIONS "-Wa,-I${folder}" OBJECT_DEPENDS "${images}")
+                              COMPILE_OPTIONS "-Wa,-I${folder};-I${folder}" OBJECT_DEPENDS "${images}")
 endfunction()
 if(TUTTI_WITH_CUDA AND NOT TUTTI_SANITIZE)
   tutti_cuda_kernels()

@@ -153,9 +153,11 @@ void TrainingReport::write_events(std::int64_t step, std::span<const Scalar> sca
   }
 }
 
-void TrainingReport::begin(const std::string& model, const std::string& layout) {
-  print("{}; {} rank{}, {} sequences of {} tokens a step\n{}", model, ranks_,
-        ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, with_line_end(layout));
+void TrainingReport::begin(const std::string& model, const std::string& mesh,
+                           const std::string& layout) {
+  print("{}; {} rank{}, {} sequences of {} tokens a step\n{}{}", model, ranks_,
+        ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, with_line_end(mesh),
+        with_line_end(layout));
   layout_ = layout;
   write_log(fmt::format(
       "{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"

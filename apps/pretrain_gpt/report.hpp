@@ -65,7 +65,8 @@ class TrainingReport {
   TrainingReport(const TrainingReport&) = delete;
   TrainingReport& operator=(const TrainingReport&) = delete;
 
-  void begin(const std::string& model, const std::string& layout);
+  // `mesh`: who has which part; empty: all the whole.
+  void begin(const std::string& model, const std::string& mesh, const std::string& layout);
   // After a checkpoint; where its step is the last one, there is nothing left to do.
   void resumed(const std::string& from);
   void nothing_left();

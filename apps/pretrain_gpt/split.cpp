@@ -114,9 +114,9 @@ tutti::Result<SplitSizes> split_sizes(const Flags& flags, int ranks) {
   const std::int64_t each = std::int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (ranks % each != 0)
     return unfit(
-        fmt::format("{} rank{} are not a multiple of {}, which --tensor-model-parallel-size {}, "
+        fmt::format("{} rank{} not a multiple of {}, which --tensor-model-parallel-size {}, "
                     "--pipeline-model-parallel-size {} and --context-parallel-size {} make",
-                    ranks, ranks == 1 ? "" : "s", each, sizes.tp, sizes.pp, sizes.cp));
+                    ranks, ranks == 1 ? " is" : "s are", each, sizes.tp, sizes.pp, sizes.cp));
   sizes.dp = ranks / static_cast<int>(each);
   if (flags.layers_per_virtual_stage > 0)
     sizes.virtual_stages = flags.num_layers / (flags.layers_per_virtual_stage * sizes.pp);
@@ -155,12 +155,17 @@ tutti::Result<Split> Split::create(std::shared_ptr<tutti::Group> group, const Fl
   Split split;
   split.sizes_ = *sizes;
   split.everyone_ = group;
+  if (sizes->is_whole()) {
+    // No mesh: whoever comes back makes its split alone, while the others wait elsewhere.
+    split.data_ = group;
+    split.at_ = {.dp = group->rank(), .tp = 0, .pp = 0, .cp = 0};
+    return split;
+  }
   tutti::MeshOptions options;
   options.specs["tp"] = {"tp", {}, tutti::Urgency::urgent};
   options.specs["cp"] = {"cp", {}, tutti::Urgency::urgent};
   options.specs["pp"] = {"pp", {}, tutti::Urgency::urgent};
   options.combinations = {{"dp", "cp"}};
-  options.labels = !sizes->is_whole();
   auto mesh = tutti::Mesh::create(
       group, {{"pp", sizes->pp}, {"dp", sizes->dp}, {"cp", sizes->cp}, {"tp", sizes->tp}}, options);
   if (!mesh.ok()) return mesh.status();

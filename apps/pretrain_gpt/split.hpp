@@ -40,7 +40,7 @@ std::vector<LayerRange> layers_of_places(const Flags& flags, int places);
 
 class Split {
  public:
-  // Collective: a mesh, and a group along each axis.
+  // Collective where the model is cut: a mesh, and a group along each axis.
   static tutti::Result<Split> create(std::shared_ptr<tutti::Group> group, const Flags& flags);
 
   const SplitSizes& sizes() const { return sizes_; }
@@ -62,7 +62,8 @@ class Split {
   void abort(const std::string& reason) const;
   // What DataParallel is told. `sums`: kTensorSum, kEndsSum.
   tutti::train::Groups groups() const;
-  std::string describe() const { return mesh_->describe(); }
+  // Who stands where; nothing where every rank has the whole model.
+  std::string describe() const { return mesh_ ? mesh_->describe() : ""; }
 
   static constexpr int kTensorSum = 0;  // norms on a split sequence
   static constexpr int kEndsSum = 1;    // the embedding that first and last stage share

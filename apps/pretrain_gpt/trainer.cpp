@@ -226,7 +226,7 @@ Status Trainer::open_report() {
     report_->begin(
         fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
                     flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
-        model_->layer().describe());
+        split_->describe(), model_->layer().describe());
   }
   return {};
 }

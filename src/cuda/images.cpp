@@ -1,7 +1,8 @@
 #include "cuda/images.hpp"
 
-// Each image is a file in the build tree, which the assembler reads. In a build with sanitizers there are
-// none: its tests run on an emulated driver that brings its own kernels (tests/support/fake_cuda).
+// Each image is a file in the build tree, which the assembler reads; kernel_images.def, made by cmake/cuda.cmake,
+// lists them. In a build with sanitizers there are none: its tests run on an emulated driver that brings its
+// own kernels (tests/support/fake_cuda).
 #if defined(TUTTI_KERNEL_IMAGES)
 #define TUTTI_IMAGE(name)          \
   asm(".pushsection .rodata\n"     \
@@ -17,22 +18,22 @@
       ".balign 64\n"               \
       ".popsection\n");            \
   extern "C" const char tutti_image_##name[];
-#else
-#define TUTTI_IMAGE(name) static const char tutti_image_##name[1] = {};
+#include "kernel_images.def"
+#undef TUTTI_IMAGE
 #endif
-
-TUTTI_IMAGE(copies)
-TUTTI_IMAGE(floats)
-TUTTI_IMAGE(integers)
-TUTTI_IMAGE(naturals)
-TUTTI_IMAGE(update)
 
 namespace tutti::cuda {
 
 std::span<const void* const> kernel_images() {
-  static constexpr const void* kImages[] = {tutti_image_copies, tutti_image_floats,
-                                            tutti_image_integers, tutti_image_naturals,
-                                            tutti_image_update};
+#if defined(TUTTI_KERNEL_IMAGES)
+#define TUTTI_IMAGE(name) tutti_image_##name,
+  static constexpr const void* kImages[] = {
+#include "kernel_images.def"
+  };
+#else
+  static constexpr char kNone[1] = {};
+  static constexpr const void* kImages[] = {kNone};
+#endif
   return kImages;
 }
 

@@ -27,7 +27,7 @@ grep -q ' T tutti_all_reduce$' "$work/symbols" || fail "the C API is not visible
 prefix='^(typeinfo for |typeinfo name for |vtable for )?tutti::'
 cut -d' ' -f3- "$work/symbols" | c++filt >"$work/names"
 grep -q '^tutti::v1::Group::create' "$work/names" || fail "the C++ API is not visible"
-breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((train|plan|trace)::)?v1::" || true)
+breach=$(grep -E "$prefix" "$work/names" | grep -vE "${prefix}((exchange|pipeline|plan|trace|train)::)?v1::" || true)
 [ -z "$breach" ] || fail "these are visible and should not be: $breach"
 
 # Torch's headers take long to compile: that they are there and can be linked against has to do.

@@ -36,12 +36,14 @@ class Layouts(PretrainTest):
                 self.assertIn(f"({place}; host ", line)
 
     def test_what_does_not_fit_is_refused_by_its_flag(self):
-        for flags, said in (("--tensor-model-parallel-size 3", "--num-attention-heads 4"),
-                            ("--pipeline-model-parallel-size 3", "3 ranks"),
-                            ("--context-parallel-size 2 --cp-comm-type a2a+p2p", "--hierarchical-context-parallel-sizes")):
-            run = self.start(0, *flags.split(), "--train-iters", "1", model=MODEL)
+        for ranks, flags, said in ((0, "--pipeline-model-parallel-size 3", "--pipeline-model-parallel-size 3"),
+                                   (3, "--tensor-model-parallel-size 3", "--num-attention-heads 4"),
+                                   (2, "--context-parallel-size 2 --cp-comm-type a2a+p2p",
+                                    "--hierarchical-context-parallel-sizes"),
+                                   (2, "--pipeline-model-parallel-size 2 --zero-stage 3", "--zero-stage 3")):
+            run = self.start(ranks, *flags.split(), "--train-iters", "1", model=MODEL)
             self.assertEqual((run.code, run.out), (2, ""), run.text)
-            self.assertIn(flags.split()[0] if "ranks" in said else said, run.err)
+            self.assertIn(said, run.err)
 
 
 if __name__ == "__main__":
