@@ -205,7 +205,7 @@ tutti::train::Groups Split::groups() const {
   tutti::train::Groups groups;
   groups.data = data_;
   groups.everyone = everyone_;
-  groups.sums = {tensor_, ends_};
+  if (!sizes_.is_whole()) groups.sums = {tensor_, ends_};
   if (sizes_.tp * sizes_.pp > 1) groups.part = fmt::format("pp {}, tp {}", at_.pp, at_.tp);
   return groups;
 }

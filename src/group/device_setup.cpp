@@ -391,7 +391,7 @@ Status RankGroup::choose_meeting(DeviceSide& side, const std::vector<DeviceCard>
                 name(), setting_.config->cuda_meet, tried,
                 side.streams_are_apart() ? ""
                                          : " streams of a process hold each other up; "
-                                           "CUDA_DEVICE_MAX_CONNECTIONS=32 sets them apart")};
+                                           "CUDA_DEVICE_MAX_CONNECTIONS=8 sets them apart")};
   side.use(*best);
   tried.pop_back();
   if (rank() == 0)

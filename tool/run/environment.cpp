@@ -74,7 +74,7 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
   variables.erase("TUTTI_RENDEZVOUS");
   variables.erase("TUTTI_SECRET_FILE");
   // Under MPS streams of a process share two queues otherwise, and may not wait for other ranks.
-  variables.emplace("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+  variables.emplace("CUDA_DEVICE_MAX_CONNECTIONS", "8");
   // Ranks that each start a thread per core get in each other's way.
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (world.local_size > 1)

@@ -121,7 +121,7 @@ def mps_daemon(wanted):
             raise Problem(f"--mps: nvidia-cuda-mps-control -d ended with {started.returncode}: "
                           f"{Path(folder, 'start').read_text(encoding='utf-8').strip()}")
         # Two queues are what a client has otherwise: streams would hold each other up.
-        yield {"CUDA_DEVICE_MAX_CONNECTIONS": "32", **where}
+        yield {"CUDA_DEVICE_MAX_CONNECTIONS": "8", **where}
     finally:
         quit_daemon(control, own)
         shutil.rmtree(folder, ignore_errors=True)
