@@ -98,7 +98,7 @@ function(tutti_cuda_kernels)
   file(GENERATE OUTPUT ${folder}/kernel_images.def CONTENT ${names})
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cuda/images.cpp PROPERTIES
                               SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS TUTTI_KERNEL_IMAGES
-                              COMPILE_OPTIONS "-Wa,-I${folder};-I${folder}" OBJECT_DEPENDS "${images}")
+                              COMPILE_OPTIONS "-Wa,-I${folder};-I${CMAKE_BINARY_DIR}" OBJECT_DEPENDS "${images}")
 endfunction()
 if(TUTTI_WITH_CUDA AND NOT TUTTI_SANITIZE)
   tutti_cuda_kernels()

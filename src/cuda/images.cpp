@@ -18,7 +18,7 @@
       ".balign 64\n"               \
       ".popsection\n");            \
   extern "C" const char tutti_image_##name[];
-#include "kernel_images.def"
+#include "cuda/kernel_images.def"
 #undef TUTTI_IMAGE
 #endif
 
@@ -28,7 +28,7 @@ std::span<const void* const> kernel_images() {
 #if defined(TUTTI_KERNEL_IMAGES)
 #define TUTTI_IMAGE(name) tutti_image_##name,
   static constexpr const void* kImages[] = {
-#include "kernel_images.def"
+#include "cuda/kernel_images.def"
   };
 #else
   static constexpr char kNone[1] = {};
