@@ -1,7 +1,7 @@
 // The search finds what plan_step would have said, in order, and says why the rest is out.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <numeric>
 
 #include "plan/search.hpp"
@@ -72,7 +72,7 @@ TEST(model_search, impossible_numbers_are_refused_with_a_reason) {
 TEST(model_search, ten_thousand_layouts_in_ten_seconds) {
   const Cluster cluster = *preset_cluster("h100-ib400");
   const Model model = *preset_model("gpt3-175b");
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: others may use the cores, too
   std::int64_t planned = 0;
   for (int ranks = 256; planned < 10000; ranks *= 2) {
     SearchOptions options = options_of(std::min(ranks, 4096));
@@ -80,8 +80,8 @@ TEST(model_search, ten_thousand_layouts_in_ten_seconds) {
     options.most_tp = 64;
     planned += search_layouts(model, cluster, options)->planned;
   }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(spent.count() * 10000 / static_cast<double>(planned), 10);
+  const double spent_s = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(spent_s * 10000 / static_cast<double>(planned), 10);
 }
 
 }  // namespace
