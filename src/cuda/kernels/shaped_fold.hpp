@@ -93,7 +93,7 @@ struct ShapedFold {
   }
 
   TUTTI_DEVICE void element(std::uint64_t at) const {
-    Number sum[1];
+    Number sum[1] = {};
     Number waiting[kLevels][1];
     TUTTI_ROLLED
     for (int k = 0; k < fold.operand_count; ++k) {
