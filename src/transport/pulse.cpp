@@ -108,10 +108,8 @@ void Pulse::judge(Nanoseconds now) {
   if (now < verdict_at_) return;
   {
     std::scoped_lock lock(mutex_);
-    // What cuts off one often cuts off others, whom the last signs of life reached a little later.
-    const Nanoseconds as_good_as_dead = options_.dead_after * 3 / 4;
     for (Watched& each : watched_) {
-      if (each.given_up || each.silence < as_good_as_dead) continue;
+      if (!is_silent(each)) continue;
       silent_.push_back(each.peer);
       each.given_up = true;
     }
