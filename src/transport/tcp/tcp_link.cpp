@@ -36,9 +36,6 @@ constexpr int kSlowWindows = 5;
 constexpr Nanoseconds kNearby = std::chrono::microseconds(500);
 // How long the other streams of a peer may outlive one that has ended.
 constexpr Nanoseconds kGrace = std::chrono::milliseconds(200);
-// Likewise, where the express alone has ended. In a network that is cut in one direction its end gets through, and
-// that of the others, who have more on their way, does not: there the peer is to be found silent.
-constexpr Nanoseconds kExpressGrace = std::chrono::milliseconds(1500);
 
 }  // namespace
 
@@ -366,9 +363,7 @@ bool TcpLink::receive(std::size_t index, MessageSink& sink) {
     case FrameReader::End::waiting: return false;
     case FrameReader::End::closed:
       stream.ended = true;
-      if (!some_ended_ || (only_express_ended_ && !is_express)) ended_at_ = clock_.now();
-      only_express_ended_ = is_express && (only_express_ended_ || !some_ended_);
-      some_ended_ = true;
+      if (!std::exchange(some_ended_, true)) ended_at_ = clock_.now();
       return true;
     case FrameReader::End::failed:
       // Under TLS: what came is not what was sent.
@@ -401,8 +396,7 @@ bool TcpLink::judge_end(bool failed, MessageSink& sink) {
     (stream.ended ? broken : owed) = true;
   }
   if (failed && more && !broken) return false;
-  const Nanoseconds grace = only_express_ended_ ? kExpressGrace : kGrace;
-  const bool late = some_ended_ && clock_.now() - ended_at_ > grace;
+  const bool late = some_ended_ && clock_.now() - ended_at_ > kGrace;
   const bool over = no_headers ? !owed || late : late;
   if (!failed && !broken && !over) return false;
   go_down(sink, Code::peer_lost,

@@ -138,7 +138,6 @@ class TcpLink final : public MessageLink {
   FrameReader reader_;   // poll only, like the next three
   FrameReader express_;  // of what comes by that
   bool some_ended_ = false;
-  bool only_express_ended_ = false;
   Nanoseconds ended_at_{0};
   std::atomic<bool> given_up_{false};
 
