@@ -16,6 +16,10 @@ using std::chrono::milliseconds;
 
 // How often a rank that waits looks whether somebody has ended or given up who should have come.
 constexpr milliseconds kLook{250};
+// How long ranks wait for what others hand on in the tree before they ask each himself: one on the way may
+// have ended, and where there is no launcher to say so only its links can tell, which are made next.
+constexpr Nanoseconds kTreePatience = std::chrono::seconds(5);
+constexpr Nanoseconds kTreePatienceOfRank = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -102,7 +106,7 @@ Result<std::string> StoreRounds::from_rank_0(const std::string& key, const std::
     return value;
   }
   // Whoever ends at this point has not said its size.
-  auto got = hear(full, left(), "size");
+  auto got = hear(full, left(deadline_), "size");
   if (!got.ok() && got.status().code() == Code::timed_out) return nobody({0});
   return got;
 }
@@ -111,30 +115,59 @@ Result<std::vector<std::string>> StoreRounds::exchange(const std::string& key,
                                                        const std::string& value,
                                                        const Check& check) {
   if (Status status = store_.set(said_by(rank_, key), value); !status.ok()) return status;
-  auto gathered = gather(key, value, check);
-  if (!gathered.ok()) return gathered.status();
-  const std::string whole = fmt::format("{}/{}/all", prefix_, key);
+  if (!is_by_tree()) return hear_each(key, check);
+  const Nanoseconds until =
+      deadline_after(clock_.now(), kTreePatience + size_ * kTreePatienceOfRank);
+  auto said = gather(key, value, check, until);
+  if (!said.ok()) return said.status();
   if (rank_ == 0) {
-    if (Status status = store_.set(whole, gathered->encode()); !status.ok()) return status;
+    if (Status status = store_.set(handed_on_by(0, key), said->encode()); !status.ok())
+      return status;
   } else {
-    auto told = hear(whole, left(), key);
-    if (told.status().code() == Code::timed_out) return absent_from(key, check);
+    auto told = hear(handed_on_by(0, key), left(until), key);
+    if (told.status().code() == Code::timed_out) return hear_each(key, check);
     if (!told.ok()) return told.status();
-    if (gathered = AllSaid::decode(*told); !gathered.ok()) return gathered.status();
+    if (said = AllSaid::decode(*told); !said.ok()) return said.status();
   }
-  return judge(*gathered, key, check);
+  auto values = said->by_rank(size_);
+  if (check)
+    if (Status fault = check(values); !fault.ok()) return fault;
+  return said->count() < static_cast<std::size_t>(size_) ? hear_each(key, check) : values;
 }
 
-// What this rank and those below it in the tree have said.
+// From each himself. Once fault is found, those who have not spoken are waited for no longer than a look:
+// perhaps they never will.
+Result<std::vector<std::string>> StoreRounds::hear_each(const std::string& key,
+                                                        const Check& check) {
+  std::vector<std::string> values(static_cast<std::size_t>(size_));
+  std::vector<int> absent;
+  Status fault;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool hurry = !absent.empty() || !fault.ok();
+    auto got = hear(said_by(rank, key), hurry ? milliseconds(1) : left(deadline_), key);
+    if (got.ok())
+      values[static_cast<std::size_t>(rank)] = *std::move(got);
+    else if (got.status().code() == Code::timed_out)
+      absent.push_back(rank);
+    else if (fault.ok())
+      return got.status();
+    if (check && !hurry) fault = check(values);
+  }
+  if (!fault.ok()) return check(values);
+  if (!absent.empty()) return nobody(absent);
+  return values;
+}
+
+// What this rank and those below it in the tree have said, as far as they have come until then. A rank above
+// that has waited in vain hears each himself.
 Result<AllSaid> StoreRounds::gather(const std::string& key, const std::string& value,
-                                    const Check& check) {
+                                    const Check& check, Nanoseconds until) {
   AllSaid said;
   said.add(rank_, value);
   bool hurries = false;
-  for (int child = rank_ * kBranches + 1; child <= rank_ * kBranches + kBranches && child < size_;
-       ++child) {
-    const std::string name = fmt::format("{}/{}/below/{}", prefix_, key, child);
-    auto told = hear(name, hurries ? milliseconds(1) : left(), key);
+  const int first = rank_ * kBranches + 1;
+  for (int child = first; child < std::min(first + kBranches, size_); ++child) {
+    auto told = hear(handed_on_by(child, key), hurries ? milliseconds(1) : left(until), key);
     if (told.ok()) {
       auto below = AllSaid::decode(*told);
       if (!below.ok()) return below.status();
@@ -142,45 +175,11 @@ Result<AllSaid> StoreRounds::gather(const std::string& key, const std::string& v
     } else if (told.status().code() != Code::timed_out) {
       return told.status();
     }
-    // Perhaps they never come: who has another size waits for others, or for nobody.
     hurries |= !told.ok() || (check && !check(said.by_rank(size_)).ok());
   }
   if (rank_ == 0) return said;
-  const Status status =
-      store_.set(fmt::format("{}/{}/below/{}", prefix_, key, rank_), said.encode());
+  const Status status = store_.set(handed_on_by(rank_, key), said.encode());
   return status.ok() ? Result<AllSaid>(said) : Result<AllSaid>(status);
-}
-
-Result<std::vector<std::string>> StoreRounds::judge(const AllSaid& said, const std::string& key,
-                                                    const Check& check) {
-  auto values = said.by_rank(size_);
-  if (check)
-    if (Status fault = check(values); !fault.ok()) return fault;
-  if (said.count() < static_cast<std::size_t>(size_)) return absent_from(key, check);
-  return values;
-}
-
-// The time is up, or some have not come: who of all has not said `key`?
-Result<std::vector<std::string>> StoreRounds::absent_from(const std::string& key,
-                                                          const Check& check) {
-  std::vector<std::string> values(static_cast<std::size_t>(size_));
-  std::vector<int> absent;
-  for (int rank = 0; rank < size_; ++rank) {
-    auto got = store_.get(said_by(rank, key), milliseconds(1));
-    if (got.ok())
-      values[static_cast<std::size_t>(rank)] = *std::move(got);
-    else
-      absent.push_back(rank);
-  }
-  if (check)
-    if (Status fault = check(values); !fault.ok()) return fault;
-  if (!absent.empty()) return nobody(absent);
-  return Status(
-      Code::timed_out,
-      fmt::format("group '{}' did not come together within {:g} s: all ranks were there at "
-                  "last, but too late for some; raise TUTTI_JOIN_TIMEOUT",
-                  name_, in_seconds(timeout_)),
-      {rank_, -1, 0});
 }
 
 void StoreRounds::give_up(const Status& why) {
@@ -206,9 +205,18 @@ Status StoreRounds::look_around(const std::string& key) {
           {rank_, who, 0}};
 }
 
-std::chrono::milliseconds StoreRounds::left() const {
-  const auto rest = std::chrono::duration_cast<milliseconds>(deadline_ - clock_.now());
+std::chrono::milliseconds StoreRounds::left(Nanoseconds until) const {
+  const auto rest =
+      std::chrono::duration_cast<milliseconds>(std::min(until, deadline_) - clock_.now());
   return std::max(rest, milliseconds(1));
+}
+
+bool StoreRounds::is_by_tree() const { return size_ > kBranches + 1; }
+
+// Under which key a rank hands on what it has gathered; rank 0 to all.
+std::string StoreRounds::handed_on_by(int rank, const std::string& key) const {
+  return rank == 0 ? fmt::format("{}/{}/all", prefix_, key)
+                   : fmt::format("{}/{}/below/{}", prefix_, key, rank);
 }
 
 std::string StoreRounds::said_by(int rank, const std::string& key) const {
@@ -228,12 +236,13 @@ Result<std::string> StoreRounds::hear(const std::string& name, milliseconds pati
   }
 }
 
-// A rank that ended without having said `key`, as peer_lost. What it said before is in the store
+// A rank that ended without having said `key`, or handed it on, as peer_lost. What it said before is in the store
 // when the board tells of its end.
 Status StoreRounds::look_for_the_ended(const std::string& key) {
   for (int rank = 0; board_ != nullptr && rank < size_; ++rank) {
     const auto ending = board_->board.ended(rank);
-    if (!ending || store_.get(said_by(rank, key), milliseconds(1)).ok()) continue;
+    const std::string last = is_by_tree() ? handed_on_by(rank, key) : said_by(rank, key);
+    if (!ending || store_.get(last, milliseconds(1)).ok()) continue;
     return {Code::peer_lost,
             fmt::format("rank {} {} before it joined group '{}', which needs all {} ranks", rank,
                         describe_ending(*ending), name_, size_),

@@ -1,8 +1,9 @@
 // group/store_rounds.hpp - ranks that share nothing but a store tell each other what they must know.
 //
-// In a round everybody says something and hears what all have said. The words go up a tree through the store,
-// kBranches of which meet in each rank, and come down as one value: a rank puts two keys, waits for kBranches
-// and one at most, and the store has three operations for each rank, not one for each pair.
+// In a round everybody says something and hears what all have said: a few hear each other himself. Where
+// there are more than kBranches and one, the words go up a tree through the store, kBranches of which meet in
+// each rank, and come down as one value: a rank puts two keys, waits for kBranches and one at most, and the store has
+// three operations for each rank, not one for each pair.
 //
 //   rank 17 ─┐
 //      …     ├─▶ "…/below/1" ─▶ rank 1 ─┐
@@ -24,7 +25,7 @@
 
 namespace tutti::group {
 
-// How many ranks each waits for in a round. Up to so many and one, all are rank 0's.
+// How many ranks each waits for in the tree.
 inline constexpr int kBranches = 16;
 
 class AllSaid;
@@ -51,17 +52,19 @@ class StoreRounds {
   void watch_links(transport::Endpoint& endpoint) { endpoint_ = &endpoint; }
   // Whether there is any use in waiting for everybody's `key`.
   Status look_around(const std::string& key);
-  std::chrono::milliseconds left() const;
+  std::chrono::milliseconds left() const { return left(deadline_); }
 
  private:
   std::string said_by(int rank, const std::string& key) const;
   Result<std::string> hear(const std::string& name, std::chrono::milliseconds patience,
                            const std::string& key);
   Status look_for_the_ended(const std::string& key);
-  Result<AllSaid> gather(const std::string& key, const std::string& value, const Check& check);
-  Result<std::vector<std::string>> judge(const AllSaid& said, const std::string& key,
-                                         const Check& check);
-  Result<std::vector<std::string>> absent_from(const std::string& key, const Check& check);
+  std::chrono::milliseconds left(Nanoseconds until) const;
+  bool is_by_tree() const;
+  std::string handed_on_by(int rank, const std::string& key) const;
+  Result<AllSaid> gather(const std::string& key, const std::string& value, const Check& check,
+                         Nanoseconds until);
+  Result<std::vector<std::string>> hear_each(const std::string& key, const Check& check);
   Status nobody(const std::vector<int>& absent) const;
 
   Store& store_;
