@@ -1,0 +1,63 @@
+"""What the tests of schedulers share: the programs they start, and how a run shows that it went on."""
+import os
+import re
+import shutil
+import subprocess
+
+from launching import LaunchTest
+
+SOURCE = os.environ["TUTTI_SOURCE_DIR"]
+BIN = os.path.dirname(os.environ["TUTTI_TOOL"])
+ALL_REDUCE = os.path.join(BIN, "examples", "all_reduce")
+PRETRAIN = os.path.join(BIN, "pretrain_gpt")
+LIMIT = 120  # seconds; only against hangs
+# Small enough to take no time beside what a scheduler takes.
+MODEL = ("--data-path /usr/share/common-licenses/GPL-3 --num-layers 1 --hidden-size 16 --num-attention-heads 2"
+         " --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --train-iters 6 --save-interval 2"
+         " --load latest --print-weight-hash").split()
+
+
+class SchedulerTest(LaunchTest):
+    def setUp(self):
+        super().setUp()
+        self.save = os.path.join(self.folder, "checkpoints")
+
+    def environment(self, **more):
+        """Not that of a launcher which this test runs under."""
+        clean = {name: value for name, value in super().environment().items()
+                 if not name.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_"))
+                 and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+        return {**clean, "OMP_NUM_THREADS": "1", "TUTTI_TUNING": "fixed", "PATH": f"{BIN}:{clean['PATH']}", **more}
+
+    def run_to_end(self, *words, **more):
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=LIMIT,
+                              stdin=subprocess.DEVNULL, env=self.environment(**more))
+
+    def training(self, program=PRETRAIN):
+        return [program, *MODEL, "--save", self.save]
+
+    def failing_once(self, save=None):
+        """A pretrain_gpt that loses rank 1 in step 4, unless it goes on from a checkpoint."""
+        path = os.path.join(self.folder, "bin", "pretrain_gpt")
+        os.makedirs(os.path.dirname(path))
+        with open(path, "w") as file:
+            file.write(f"#!/bin/sh\n[ -e {save or self.save}/iter_0000002 ] || set -- \"$@\" --die-at 4:1\n"
+                       f"exec {PRETRAIN} \"$@\"\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def check_sums(self, output, ranks):
+        total = ranks * (ranks + 1) // 2
+        lines = [line for line in output.splitlines() if "after  all_reduce" in line]
+        wanted = [f"rank {rank} after  all_reduce: [{', '.join([str(total)] * 5)}]" for rank in range(ranks)]
+        self.assertEqual(sorted(line[line.index("rank"):] for line in lines), wanted, output)
+
+    def check_went_on(self, output, ranks=4, after=2):
+        """It began again, from the checkpoint of that step, and came to its end with the bits of an undisturbed run."""
+        self.assertRegex(output, rf"resumed from \S+: {after} of 6 steps are done")
+        hashes = re.findall(r"weights sha256 (\w+)", output)
+        self.assertEqual(len(hashes), 1, output)
+        shutil.rmtree(self.save)
+        whole = self.run_to_end(os.environ["TUTTI_TOOL"], "run", "-n", str(ranks), *self.training())
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertEqual(re.findall(r"weights sha256 (\w+)", whole.stdout), hashes)
