@@ -8,8 +8,11 @@ Nothing has a name outside: a process holds each host, and all that runs there e
 """
 import os
 import select
+import socket
 import subprocess
+import sys
 import tempfile
+import threading
 
 # Ends when its standard input does, so also when the test is killed.
 HOLD = ('mount --bind "$1" /etc/hosts && mount -t tmpfs tmpfs /mnt && mount -t sysfs sysfs /sys && hostname "$2"'
@@ -28,10 +31,72 @@ def unavailable():
     return None
 
 
+# Hands its host, command and standard streams to a socket, and ends with the code that comes back. ssh's own flags
+# are left out.
+CLIENT = """#!{python}
+import array, os, socket, sys
+words = sys.argv[1:]
+while words[0].startswith("-"):
+    del words[:2 if words[0] == "-o" else 1]
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({path!r})
+    words = "\\0".join([os.getcwd(), *words]).encode()
+    server.sendmsg([len(words).to_bytes(4, "big") + words],
+                   [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+    os._exit(int(server.recv(16) or b"255"))
+"""
+
+
+class RemoteShells:
+    """What stands behind ssh: a socket in the file system, which all hosts share."""
+
+    def __init__(self, hosts, program):
+        self.hosts, self.program = hosts, program
+        with open(program, "w") as file:
+            file.write(CLIENT.format(python=sys.executable, path=program + ".socket"))
+        os.chmod(program, 0o755)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(program + ".socket")
+        self.listener.listen()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self.run, args=(client,), daemon=True).start()
+
+    def run(self, client):
+        with client:
+            data, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+            while len(data) < 4 + int.from_bytes(data[:4], "big"):
+                data += client.recv(1 << 20)
+            folder, host, *command = data[4:].decode().split("\0")
+            if host in self.hosts.names:
+                code = subprocess.run([*self.hosts.enter(host, folder), "sh", "-c", " ".join(command)],
+                                      stdin=streams[0], stdout=streams[1], stderr=streams[2]).returncode
+            else:
+                os.write(streams[2], f"no route to {host}\n".encode())
+                code = 255
+            for stream in streams:
+                os.close(stream)
+            try:
+                client.sendall(str(code % 256).encode())
+            except OSError:  # nobody waits for it any more
+                pass
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
 class Hosts:
     def __init__(self, names, aliases=None):
         """`aliases`: further names of a host, for everybody's /etc/hosts."""
         self.names, self.holders, self.folder = list(names), {}, tempfile.TemporaryDirectory()
+        self.server = None
         self.table = os.path.join(self.folder.name, "hosts")
         with open(self.table, "w") as file:
             file.write("127.0.0.1 localhost\n")
@@ -62,11 +127,11 @@ class Hosts:
             holder.kill()
             raise OSError(holder.stderr.read().decode().strip() or "unshare does not answer")
 
-    def enter(self, name):
+    def enter(self, name, folder=None):
         """The words before a command that is to run on that host."""
         spaces = f"/proc/{self.holders[name].pid}/ns"
         return ["nsenter", f"--net={spaces}/net", f"--mount={spaces}/mnt", f"--uts={spaces}/uts",
-                f"--pid={spaces}/pid_for_children", "--wd=" + os.getcwd()]
+                f"--pid={spaces}/pid_for_children", "--wd=" + (folder or os.getcwd())]
 
     def command(self, words, name):
         """For its network alone; all else is that of this machine."""
@@ -91,17 +156,14 @@ class Hosts:
                           "burst", "128kb", "latency", "20ms"], host)
 
     def remote_shell(self):
-        """A program for `--ssh`: called with a host's name and a command, as ssh is."""
-        path = os.path.join(self.folder.name, "shell")
-        with open(path, "w") as file:
-            file.write("#!/bin/sh\nhost=$1; shift\ncase $host in\n")
-            for name in self.names:
-                file.write(f'{name}) exec {" ".join(self.enter(name))} sh -c "$*" ;;\n')
-            file.write("esac\necho \"no route to $host\" >&2; exit 255\n")
-        os.chmod(path, 0o755)
-        return path
+        """A program that is called with a host's name and a command, as ssh is, from outside or from any host."""
+        if not self.server:
+            self.server = RemoteShells(self, os.path.join(self.folder.name, "ssh"))
+        return self.server.program
 
     def close(self):
+        if self.server:
+            self.server.close()
         for holder in self.holders.values():
             holder.kill()
         for holder in self.holders.values():

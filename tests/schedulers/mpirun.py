@@ -2,6 +2,7 @@
 import shutil
 import unittest
 
+import emulated_hosts
 from scheduling import ALL_REDUCE, SchedulerTest
 
 LAUNCHERS = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"], "MPICH": ["mpirun.mpich"]}
@@ -32,6 +33,19 @@ class Mpirun(SchedulerTest):
 
     def test_mpich_numbers_the_ranks(self):
         self.sums("MPICH")
+
+    def test_ranks_on_two_hosts_meet_where_they_are_told(self):
+        words = self.words_of("Open MPI")
+        why = emulated_hosts.unavailable()
+        if why:
+            self.skipTest(why)
+        secret = self.write_secret()
+        with emulated_hosts.Hosts(["a", "b"]) as hosts:
+            done = self.run_to_end(*hosts.enter("a"), *words, "--mca", "plm_rsh_agent", hosts.remote_shell(),
+                                   "--host", "a:2,b:2", "-x", "TUTTI_RENDEZVOUS=a:29400", "-x",
+                                   f"TUTTI_SECRET_FILE={secret}", "-n", 4, ALL_REDUCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_sums(done.stdout, 4)
 
     def test_a_job_of_open_mpi_goes_on_when_it_is_started_again(self):
         self.goes_on("Open MPI")

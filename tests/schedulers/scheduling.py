@@ -46,6 +46,13 @@ class SchedulerTest(LaunchTest):
         os.chmod(path, 0o755)
         return path
 
+    def write_secret(self):
+        path = os.path.join(self.folder, "job.key")
+        with open(path, "wb") as file:
+            file.write(os.urandom(32))
+        os.chmod(path, 0o600)
+        return path
+
     def check_sums(self, output, ranks):
         total = ranks * (ranks + 1) // 2
         lines = [line for line in output.splitlines() if "after  all_reduce" in line]

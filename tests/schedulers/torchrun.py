@@ -22,11 +22,7 @@ class Torchrun(SchedulerTest):
             raise unittest.SkipTest(why or "torch is not installed")
 
     def test_two_agents_start_a_failed_job_again_and_it_goes_on(self):
-        secret = os.path.join(self.folder, "job.key")
-        with open(secret, "wb") as file:
-            file.write(os.urandom(32))
-        os.chmod(secret, 0o600)
-        environment = self.environment(TUTTI_RENDEZVOUS="a:29400", TUTTI_SECRET_FILE=secret)
+        environment = self.environment(TUTTI_RENDEZVOUS="a:29400", TUTTI_SECRET_FILE=self.write_secret())
         program = self.training(self.failing_once())
         with emulated_hosts.Hosts(["a", "b"]) as hosts:
             agents = [subprocess.Popen(
