@@ -50,8 +50,8 @@ with socket.socket(socket.AF_UNIX) as server:
 class RemoteShells:
     """What stands behind ssh: a socket in the file system, which all hosts share."""
 
-    def __init__(self, hosts, program):
-        self.hosts, self.program = hosts, program
+    def __init__(self, hosts, program, environment):
+        self.hosts, self.program, self.environment = hosts, program, environment
         with open(program, "w") as file:
             file.write(CLIENT.format(python=sys.executable, path=program + ".socket"))
         os.chmod(program, 0o755)
@@ -76,7 +76,8 @@ class RemoteShells:
             folder, host, *command = data[4:].decode().split("\0")
             if host in self.hosts.names:
                 code = subprocess.run([*self.hosts.enter(host, folder), "sh", "-c", " ".join(command)],
-                                      stdin=streams[0], stdout=streams[1], stderr=streams[2]).returncode
+                                      stdin=streams[0], stdout=streams[1], stderr=streams[2],
+                                      env=self.environment).returncode
             else:
                 os.write(streams[2], f"no route to {host}\n".encode())
                 code = 255
@@ -155,10 +156,11 @@ class Hosts:
             self.command(["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{megabits_per_s}mbit",
                           "burst", "128kb", "latency", "20ms"], host)
 
-    def remote_shell(self):
-        """A program that is called with a host's name and a command, as ssh is, from outside or from any host."""
+    def remote_shell(self, environment=None):
+        """A program that is called with a host's name and a command, as ssh is, from outside or from any host.
+        `environment`: what commands find there; none: that of this process."""
         if not self.server:
-            self.server = RemoteShells(self, os.path.join(self.folder.name, "ssh"))
+            self.server = RemoteShells(self, os.path.join(self.folder.name, "ssh"), environment)
         return self.server.program
 
     def close(self):

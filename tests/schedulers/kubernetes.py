@@ -7,7 +7,7 @@ import unittest
 
 import emulated_hosts
 import pods
-from scheduling import LIMIT, SOURCE, SchedulerTest
+from scheduling import LIMIT, QUICK, SOURCE, SchedulerTest
 
 try:
     import jsonschema
@@ -16,9 +16,6 @@ except ImportError:
     jsonschema = None
 
 FOLDER = os.path.join(SOURCE, "deploy", "kubernetes")
-# Small enough to take no time.
-QUICK = {"--ranks": 2, "--num-layers": 1, "--hidden-size": 16, "--num-attention-heads": 2, "--seq-length": 16,
-         "--micro-batch-size": 1, "--global-batch-size": 4, "--lr": "1e-3", "--train-iters": 6, "--save-interval": 2}
 
 
 def read(name):
@@ -72,7 +69,7 @@ class Pods(SchedulerTest):
 
     def cluster(self, workload):
         command = workload.container()["command"]
-        for flag, value in QUICK.items():
+        for flag, value in {"--ranks": 2, **QUICK}.items():
             command = pods.set_flag(command, flag, value)
         workload.container()["command"] = command
         path = os.path.dirname(self.failing_once("/mnt/checkpoints"))

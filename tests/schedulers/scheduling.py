@@ -12,9 +12,30 @@ ALL_REDUCE = os.path.join(BIN, "examples", "all_reduce")
 PRETRAIN = os.path.join(BIN, "pretrain_gpt")
 LIMIT = 120  # seconds; only against hangs
 # Small enough to take no time beside what a scheduler takes.
-MODEL = ("--data-path /usr/share/common-licenses/GPL-3 --num-layers 1 --hidden-size 16 --num-attention-heads 2"
-         " --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --train-iters 6 --save-interval 2"
-         " --load latest").split()
+QUICK = {"--num-layers": 1, "--hidden-size": 16, "--num-attention-heads": 2, "--seq-length": 16, "--micro-batch-size": 1,
+         "--global-batch-size": 4, "--lr": "1e-3", "--train-iters": 6, "--save-interval": 2}
+MODEL = ["--data-path", "/usr/share/common-licenses/GPL-3", "--load", "latest",
+         *(str(word) for pair in QUICK.items() for word in pair)]
+PAGE = os.path.join(SOURCE, "docs", "tutorials", "clusters.md")
+
+
+def page_blocks():
+    """What the page types, by block: lists of (host, command)."""
+    with open(PAGE) as file:
+        blocks = re.split(r"\n\n+", file.read())
+    found = [re.findall(r"^ {4}(\w+)\$ (.*)$", block, re.MULTILINE) for block in blocks]
+    return [block for block in found if block]
+
+
+def page_flags():
+    """The page's FLAGS, for a smaller model."""
+    exports = [line for block in page_blocks() for _, line in block if line.startswith("export FLAGS=")]
+    done = subprocess.run(["sh", "-c", "\n".join([*exports, 'echo "$FLAGS"'])], capture_output=True, text=True, check=True)
+    flags = done.stdout.strip()
+    for flag, value in QUICK.items():
+        flags, count = re.subn(rf"{flag} \S+", f"{flag} {value}", flags)
+        assert count == 1, (flag, flags)
+    return flags
 
 
 class SchedulerTest(LaunchTest):

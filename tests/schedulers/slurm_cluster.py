@@ -35,12 +35,12 @@ KillWait=2
 {nodes}PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 DAEMONS = ("munged", "slurmctld", "slurmd")
-# Root's, and found without being in everybody's PATH.
-PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+# Root's, and not in everybody's PATH.
+SBIN = ":/usr/sbin:/sbin"
 
 
 def unavailable():
-    missing = [name for name in (*DAEMONS, "srun") if not shutil.which(name, path=PATH)]
+    missing = [name for name in (*DAEMONS, "srun") if not shutil.which(name, path=os.environ["PATH"] + SBIN)]
     if missing:
         return f"Slurm is not installed: there is no {', '.join(missing)}"
     return emulated_hosts.unavailable()
@@ -49,7 +49,7 @@ def unavailable():
 class SlurmCluster:
     def __init__(self, folder, environment, limit_s):
         self.folder, self.limit_s, self.daemons = folder, limit_s, []
-        self.environment = {**environment, "SLURM_CONF": f"{folder}/slurm.conf", "PATH": PATH}
+        self.environment = {**environment, "SLURM_CONF": f"{folder}/slurm.conf", "PATH": environment["PATH"] + SBIN}
         self.hosts = emulated_hosts.Hosts(NODES)
         try:
             self.write_files()
@@ -70,7 +70,7 @@ class SlurmCluster:
         nodes = "".join(f"NodeName={node} NodeAddr={self.hosts.address(node)} CPUs=2 State=UNKNOWN\n" for node in NODES)
         for name, mode, content in (
                 ("cgroup.conf", 0o644, b"CgroupPlugin=cgroup/v1\n"),  # not looked for: no plugin needs one
-                ("munge.key", 0o400, os.urandom(1024)), ("job.key", 0o600, os.urandom(32)),
+                ("munge.key", 0o400, os.urandom(1024)),
                 ("slurm.conf", 0o644, CONF.format(folder=self.folder, nodes=nodes,
                                                   address=self.hosts.address("node1")).encode())):
             with open(f"{self.folder}/{name}", "wb") as file:

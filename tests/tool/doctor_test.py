@@ -34,13 +34,14 @@ class OneHost(LaunchTest):
         self.assertEqual(len(json.loads(done.stdout)["paths"]), 2)
 
     def test_too_few_open_files_are_to_be_mended(self):
-        words = ["sh", "-c", 'ulimit -n 30 && exec "$@"', "sh", TOOL, "doctor", *SHORT]
-        done = self.tutti("run", "-n", "1", "--no-group", *words)  # one rank takes few, and may look
-        self.assertNotEqual(done.returncode, 0, done.stdout)
-        self.assertIn("open files", done.stdout + done.stderr)
+        limited = ["sh", "-c", f"ulimit -n 36 && exec {TOOL} doctor --time '20 ms'"]
+        done = self.tutti("run", "-n", "2", *limited)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^mend: \S+: a process may open 36 files, and so many ranks need \d+$")
+        self.assertIn("ulimit -Hn", done.stdout)
 
     def test_bad_input_is_named(self):
-        for words, culprit in ((["-n", "0"], "-n"), (["--time", "0"], "--time"), (["--hosts", "a:0"], "a:0"),
+        for words, culprit in ((["-n", "0"], "--ranks"), (["--time", "0"], "--time"), (["--hosts", "a:0"], "a:0"),
                                (["--hostfile", "/no/file"], "/no/file"),
                                (["--hosts", "a", "--hostfile", "b"], "--hostfile")):
             done = self.tutti("doctor", *words)
@@ -66,7 +67,7 @@ class SeveralHosts(LaunchTest):
             self.hosts.shape(name, self.SLOW if name == "c" else self.USUAL)
 
     def doctor(self, *words):
-        return self.tutti("doctor", "--hosts", "a,b,c,d", "--ssh", self.hosts.remote_shell(), "--time", "100 ms", *words)
+        return self.tutti("doctor", "--hosts", "a,b,c,d", "--ssh", self.hosts.remote_shell(self.environment()), "--time", "100 ms", *words)
 
     def test_a_slow_host_is_named(self):
         done = self.doctor()
@@ -77,7 +78,7 @@ class SeveralHosts(LaunchTest):
         self.assertEqual(done.stderr, "")
 
     def test_hosts_that_cannot_be_reached_are_named(self):
-        done = self.tutti("doctor", "--hosts", "a,nowhere", "--ssh", self.hosts.remote_shell())
+        done = self.tutti("doctor", "--hosts", "a,nowhere", "--ssh", self.hosts.remote_shell(self.environment()))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("nowhere", done.stderr)
         self.assertEqual(done.stdout, "")
