@@ -27,6 +27,8 @@ class Workstations(SchedulerTest):
         super().setUp()
         self.hosts = emulated_hosts.Hosts(["a", "b"])
         self.addCleanup(self.hosts.close)
+        for host in self.hosts.names:
+            self.hosts.shape(host, 300)  # a cable's rate, and not what a busy machine has left
         ssh = self.hosts.remote_shell(self.environment())
         self.words = {"FLAGS": page_flags(), "PATH": f"{os.path.dirname(ssh)}:{self.environment()['PATH']}"}
 

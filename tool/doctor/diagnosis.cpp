@@ -15,8 +15,8 @@ using plan::Unit;
 using Level = Finding::Level;
 
 // A host is odd below this share of what the others reach. Equal hosts on a quiet network are within a tenth of each
-// other; the rest is room for those that are neither.
-constexpr double kOddShare = 0.6;
+// other; the rest is room for those that are neither: a fault worth finding costs more than half.
+constexpr double kOddShare = 0.5;
 constexpr double kOddLatency = 5;  // times as long, and at least this much longer:
 constexpr double kOddLatencyS = 200e-6;
 constexpr double kMuchLoad = 0.5;             // of the processors, before anything was measured
@@ -43,10 +43,34 @@ std::vector<std::string> names_of(const Examination& examination) {
   return names;
 }
 
+// What several hosts have in common is said once.
+std::vector<Finding> merged(std::vector<Finding> findings) {
+  std::vector<Finding> kept;
+  for (Finding& finding : findings) {
+    const auto same = std::find_if(kept.begin(), kept.end(), [&](const Finding& other) {
+      return !other.host.empty() && other.what == finding.what && other.advice == finding.advice;
+    });
+    if (same == kept.end())
+      kept.push_back(std::move(finding));
+    else
+      same->host += ", " + finding.host;
+  }
+  return kept;
+}
+
 class Diagnosis {
  public:
   explicit Diagnosis(const Examination& examination)
       : examination_(examination), names_(names_of(examination)), vitals_(vitals_of(examination)) {}
+
+  std::vector<Path> odd_paths() {
+    compare_rates(&Vitals::send_bytes_per_s, "sends");
+    compare_rates(&Vitals::receive_bytes_per_s, "receives");
+    std::vector<Path> odd;
+    for (const Path& path : examination_.paths)
+      if (is_odd(path)) odd.push_back(path);
+    return odd;
+  }
 
   std::vector<Finding> run() {
     compare_rates(&Vitals::send_bytes_per_s, "sends");
@@ -62,7 +86,7 @@ class Diagnosis {
     std::stable_sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) {
       return a.level == Level::mend && b.level == Level::note;
     });
-    return std::move(findings_);
+    return merged(std::move(findings_));
   }
 
  private:
@@ -71,6 +95,11 @@ class Diagnosis {
   }
   void note(const std::string& host, std::string what, std::string advice) {
     findings_.push_back({Level::note, host, std::move(what), std::move(advice)});
+  }
+
+  int host_of(int rank) const { return examination_.host_of[static_cast<std::size_t>(rank)]; }
+  const std::string& name_of(int rank) const {
+    return names_[static_cast<std::size_t>(host_of(rank))];
   }
 
   // With two hosts nobody can say which of them is odd.
@@ -110,22 +139,27 @@ class Diagnosis {
   }
 
   // Both hosts do well with others, or in the other direction: something between them is odd.
+  bool is_odd(const Path& path) const {
+    const int from = host_of(path.from);
+    const int to = host_of(path.to);
+    if (from == to || path.bytes_per_s <= 0 || is_slow(from) || is_slow(to)) return false;
+    return path.bytes_per_s < kOddShare * usual_rate(path);
+  }
+
+  double usual_rate(const Path& path) const {
+    const Vitals& sender = vitals_[static_cast<std::size_t>(host_of(path.from))];
+    const Vitals& receiver = vitals_[static_cast<std::size_t>(host_of(path.to))];
+    return can_compare() ? std::min(sender.send_bytes_per_s, receiver.receive_bytes_per_s)
+                         : std::max(sender.send_bytes_per_s, receiver.send_bytes_per_s);
+  }
+
   void look_for_cables() {
-    for (const Path& path : examination_.paths) {
-      const int from = examination_.host_of[static_cast<std::size_t>(path.from)];
-      const int to = examination_.host_of[static_cast<std::size_t>(path.to)];
-      if (from == to || path.bytes_per_s <= 0 || is_slow(from) || is_slow(to)) continue;
-      const Vitals& a = vitals_[static_cast<std::size_t>(from)];
-      const Vitals& b = vitals_[static_cast<std::size_t>(to)];
-      const double usual = can_compare() ? std::min(a.send_bytes_per_s, b.receive_bytes_per_s)
-                                         : std::max(a.send_bytes_per_s, b.send_bytes_per_s);
-      if (path.bytes_per_s >= kOddShare * usual) continue;
-      mend("",
-           fmt::format("from {} to {} {} go, where {} were reached",
-                       names_[static_cast<std::size_t>(from)], names_[static_cast<std::size_t>(to)],
-                       rate(path.bytes_per_s), rate(usual)),
-           "look at what lies between them: switches, uplinks that many share, routes");
-    }
+    for (const Path& path : examination_.paths)
+      if (is_odd(path))
+        mend("",
+             fmt::format("from {} to {} {} go, where {} were reached", name_of(path.from),
+                         name_of(path.to), rate(path.bytes_per_s), rate(usual_rate(path))),
+             "look at what lies between them: switches, uplinks that many share, routes");
   }
 
   void look_at_limits(const HostFacts& host, const std::string& name) {
@@ -243,6 +277,10 @@ std::vector<Vitals> vitals_of(const Examination& examination) {
     receiver.receive_bytes_per_s = std::max(receiver.receive_bytes_per_s, path.bytes_per_s);
   }
   return vitals;
+}
+
+std::vector<Path> odd_paths(const Examination& examination) {
+  return Diagnosis(examination).odd_paths();
 }
 
 std::vector<Finding> diagnose(const Examination& examination) {

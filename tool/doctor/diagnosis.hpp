@@ -20,13 +20,15 @@ struct Finding {
   enum class Level : std::uint8_t { note, mend };
 
   Level level = Level::note;
-  std::string host;    // empty: all of them, or the cable between two
+  std::string host;    // or several, "a, b"; empty: what is between two of them
   std::string what;    // "sends 2.4 MB/s where others reach 24 MB/s"
   std::string advice;  // "look at its cable, …"
 };
 
 std::vector<Vitals> vitals_of(const Examination& examination);
-// The graver ones first.
+// Paths between hosts that do well otherwise, and not here: worth a second look, for others may have been in the way.
+std::vector<Path> odd_paths(const Examination& examination);
+// The graver ones first; what several hosts have in common once.
 std::vector<Finding> diagnose(const Examination& examination);
 
 }  // namespace tutti::tool::doctor

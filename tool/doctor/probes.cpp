@@ -41,6 +41,17 @@ class Prober {
     return paths_;
   }
 
+  Result<std::vector<Path>> run_again(const std::vector<Path>& paths) {
+    for (const Path& path : paths) {
+      if (Status status = group_.barrier(); !status.ok()) return status;
+      Status status;
+      if (path.from == group_.rank()) status = push(path.to);
+      if (path.to == group_.rank()) status = take(path.from);
+      if (!status.ok()) return status;
+    }
+    return paths_;
+  }
+
  private:
   using Game = Status (Prober::*)(int peer, bool first);
 
@@ -149,7 +160,7 @@ class Prober {
   }
 
   Group& group_;
-  const ProbeOptions& options_;
+  const ProbeOptions options_;
   std::vector<std::vector<std::uint64_t>> blocks_;
   std::size_t next_ = 0;
   std::vector<Path> paths_;
@@ -173,6 +184,15 @@ int partner_in(int round, int player, int players) {
 
 Result<std::vector<Path>> probe(Group& group, const ProbeOptions& options) {
   return Prober(group, options).run();
+}
+
+Result<std::vector<Path>> probe_again(Group& group, const ProbeOptions& options,
+                                      const std::vector<Path>& paths) {
+  // Long enough for TCP to get over losses in its first moments.
+  constexpr Nanoseconds kLeast = std::chrono::seconds(1);
+  ProbeOptions longer = options;
+  longer.transfer = std::max<Nanoseconds>(4 * options.transfer, kLeast);
+  return Prober(group, longer).run_again(paths);
 }
 
 }  // namespace tutti::tool::doctor

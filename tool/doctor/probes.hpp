@@ -15,11 +15,15 @@ namespace tutti::tool::doctor {
 
 struct ProbeOptions {
   std::chrono::nanoseconds transfer{};  // about how long each one takes
-  int repeats = 2;  // of which the best counts: a disturbance only ever takes away
+  int repeats = 3;  // of which the best counts: a disturbance only ever takes away
 };
 
 // Collective. What this rank has measured: paths that begin here.
 Result<std::vector<Path>> probe(Group& group, const ProbeOptions& options);
+
+// Collective, with the same paths on every rank: each transfer once more, alone, and for longer. What this rank measured.
+Result<std::vector<Path>> probe_again(Group& group, const ProbeOptions& options,
+                                      const std::vector<Path>& paths);
 
 // The partner of `player` among 0 … players − 1, or -1: nobody. Rounds 0 … players − 2 (players − 1 where they are odd)
 // bring everybody together with everybody, once.
