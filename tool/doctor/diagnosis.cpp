@@ -12,7 +12,7 @@ namespace {
 
 using plan::short_text;
 using plan::Unit;
-using Level = Finding::Level;
+using Level = Ailment::Level;
 
 // A host is odd below this share of what the others reach. Equal hosts on a quiet network are within a tenth of each
 // other; the rest is room for those that are neither: a fault worth finding costs more than half.
@@ -34,7 +34,7 @@ double middle(std::vector<double> values) {
 // Two hosts of one name, such as containers, are told apart by their number.
 std::vector<std::string> names_of(const Examination& examination) {
   std::map<std::string, int> seen;
-  for (const HostFacts& host : examination.hosts) ++seen[host.name];
+  for (const HostRecord& host : examination.hosts) ++seen[host.name];
   std::vector<std::string> names;
   for (std::size_t i = 0; i < examination.hosts.size(); ++i) {
     const std::string& name = examination.hosts[i].name;
@@ -44,10 +44,10 @@ std::vector<std::string> names_of(const Examination& examination) {
 }
 
 // What several hosts have in common is said once.
-std::vector<Finding> merged(std::vector<Finding> findings) {
-  std::vector<Finding> kept;
-  for (Finding& finding : findings) {
-    const auto same = std::find_if(kept.begin(), kept.end(), [&](const Finding& other) {
+std::vector<Ailment> merged(std::vector<Ailment> findings) {
+  std::vector<Ailment> kept;
+  for (Ailment& finding : findings) {
+    const auto same = std::find_if(kept.begin(), kept.end(), [&](const Ailment& other) {
       return !other.host.empty() && other.what == finding.what && other.advice == finding.advice;
     });
     if (same == kept.end())
@@ -72,7 +72,7 @@ class Diagnosis {
     return odd;
   }
 
-  std::vector<Finding> run() {
+  std::vector<Ailment> run() {
     compare_rates(&Vitals::send_bytes_per_s, "sends");
     compare_rates(&Vitals::receive_bytes_per_s, "receives");
     compare_latencies();
@@ -83,7 +83,7 @@ class Diagnosis {
       look_at_buffers(examination_.hosts[i], vitals_[i], names_[i]);
     }
     look_for_differences();
-    std::stable_sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) {
+    std::stable_sort(findings_.begin(), findings_.end(), [](const Ailment& a, const Ailment& b) {
       return a.level == Level::mend && b.level == Level::note;
     });
     return merged(std::move(findings_));
@@ -162,7 +162,7 @@ class Diagnosis {
              "look at what lies between them: switches, uplinks that many share, routes");
   }
 
-  void look_at_limits(const HostFacts& host, const std::string& name) {
+  void look_at_limits(const HostRecord& host, const std::string& name) {
     if (host.descriptors >= 0 && host.needed_descriptors > host.descriptors)
       mend(name,
            fmt::format("a process may open {} files, and so many ranks need {}", host.descriptors,
@@ -193,7 +193,7 @@ class Diagnosis {
           "Memory");
   }
 
-  void look_at_settings(const HostFacts& host, const std::string& name) {
+  void look_at_settings(const HostRecord& host, const std::string& name) {
     if (host.ranks > host.cpus && host.cpus > 0)
       note(name, fmt::format("{} ranks share {} processors", host.ranks, host.cpus),
            "start one rank a core at most");
@@ -211,7 +211,7 @@ class Diagnosis {
   }
 
   // What is under way at full speed has to fit.
-  void look_at_buffers(const HostFacts& host, const Vitals& vitals, const std::string& name) {
+  void look_at_buffers(const HostRecord& host, const Vitals& vitals, const std::string& name) {
     if (examination_.hosts.size() < 2) return;
     const double under_way = vitals.send_bytes_per_s * 2 * vitals.latency_s;
     for (const auto& [most, variable] :
@@ -224,7 +224,7 @@ class Diagnosis {
   }
 
   template <class Value>
-  void compare(Value HostFacts::*field, const char* what, Level level, const char* advice) {
+  void compare(Value HostRecord::*field, const char* what, Level level, const char* advice) {
     const Value& first = examination_.hosts.front().*field;
     for (std::size_t i = 1; i < examination_.hosts.size(); ++i) {
       const Value& other = examination_.hosts[i].*field;
@@ -237,12 +237,12 @@ class Diagnosis {
 
   void look_for_differences() {
     if (examination_.hosts.empty()) return;
-    compare(&HostFacts::version, "the version of tutti", Level::mend, "install the same on all");
-    compare(&HostFacts::mtu, "the interface's MTU", Level::mend,
+    compare(&HostRecord::version, "the version of tutti", Level::mend, "install the same on all");
+    compare(&HostRecord::mtu, "the interface's MTU", Level::mend,
             "set the same on all hosts and switches: ip link set dev … mtu …");
-    compare(&HostFacts::congestion, "TCP's congestion control", Level::note,
+    compare(&HostRecord::congestion, "TCP's congestion control", Level::note,
             "set the same on all: sysctl net.ipv4.tcp_congestion_control");
-    compare(&HostFacts::cpus, "the number of processors", Level::note,
+    compare(&HostRecord::cpus, "the number of processors", Level::note,
             "the slowest host decides how long a step takes");
   }
 
@@ -250,7 +250,7 @@ class Diagnosis {
   std::vector<std::string> names_;
   std::vector<Vitals> vitals_;
   std::vector<std::size_t> slow_;
-  std::vector<Finding> findings_;
+  std::vector<Ailment> findings_;
 };
 
 void keep_least(double& kept, double value) {
@@ -283,7 +283,7 @@ std::vector<Path> odd_paths(const Examination& examination) {
   return Diagnosis(examination).odd_paths();
 }
 
-std::vector<Finding> diagnose(const Examination& examination) {
+std::vector<Ailment> diagnose(const Examination& examination) {
   return Diagnosis(examination).run();
 }
 

@@ -16,7 +16,7 @@ struct Vitals {
   double within_bytes_per_s = 0;  // between two ranks of the host
 };
 
-struct Finding {
+struct Ailment {
   enum class Level : std::uint8_t { note, mend };
 
   Level level = Level::note;
@@ -29,6 +29,6 @@ std::vector<Vitals> vitals_of(const Examination& examination);
 // Paths between hosts that do well otherwise, and not here: worth a second look, for others may have been in the way.
 std::vector<Path> odd_paths(const Examination& examination);
 // The graver ones first; what several hosts have in common once.
-std::vector<Finding> diagnose(const Examination& examination);
+std::vector<Ailment> diagnose(const Examination& examination);
 
 }  // namespace tutti::tool::doctor

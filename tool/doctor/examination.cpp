@@ -51,14 +51,14 @@ Status read_list(const Json& json, const char* name, std::vector<Record>& list, 
 
 }  // namespace
 
-Json to_json(const HostFacts& facts) {
+Json to_json(const HostRecord& facts) {
   Json json = Json::object();
   each_field(facts, [&](const char* name, const auto& field) { json.append(name, Json(field)); });
   return json;
 }
 
-Result<HostFacts> read_facts(const Json& json) {
-  HostFacts facts;
+Result<HostRecord> read_facts(const Json& json) {
+  HostRecord facts;
   const char* missing = nullptr;
   each_field(facts, [&](const char* name, auto& field) {
     if (const Json* value = json.find(name))
@@ -87,7 +87,7 @@ Result<Path> read_path(const Json& json) {
 
 Json to_json(const Examination& examination) {
   Json hosts = Json::array();
-  for (const HostFacts& host : examination.hosts) hosts.push_back(to_json(host));
+  for (const HostRecord& host : examination.hosts) hosts.push_back(to_json(host));
   Json paths = Json::array();
   for (const Path& path : examination.paths) paths.push_back(to_json(path));
   return {{"hosts", hosts}, {"host_of", examination.host_of}, {"paths", paths}};

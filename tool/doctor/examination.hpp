@@ -12,7 +12,7 @@
 namespace tutti::tool::doctor {
 
 // -1: the host does not say, or has no such limit.
-struct HostFacts {
+struct HostRecord {
   std::string name;
   std::int64_t ranks = 0;
   std::string version;  // of tutti
@@ -48,17 +48,17 @@ struct Path {
 };
 
 struct Examination {
-  std::vector<HostFacts> hosts;
+  std::vector<HostRecord> hosts;
   std::vector<int> host_of;  // each rank's place in `hosts`
   std::vector<Path> paths;
 };
 
-HostFacts look_at_this_host(int local_ranks, int all_ranks);
+HostRecord look_at_this_host(int local_ranks, int all_ranks);
 
-Json to_json(const HostFacts& facts);
+Json to_json(const HostRecord& facts);
 Json to_json(const Path& path);
 Json to_json(const Examination& examination);
-Result<HostFacts> read_facts(const Json& json);
+Result<HostRecord> read_facts(const Json& json);
 Result<Path> read_path(const Json& json);
 Result<Examination> read_examination(const Json& json);
 

@@ -86,7 +86,7 @@ const topology::Interface* outward(const topology::Hardware& machine) {
   return nullptr;
 }
 
-void look_at_network(const topology::Hardware& machine, HostFacts& facts) {
+void look_at_network(const topology::Hardware& machine, HostRecord& facts) {
   facts.congestion = line_in("/proc/sys/net/ipv4/tcp_congestion_control");
   facts.send_buffer = most_in("/proc/sys/net/ipv4/tcp_wmem");
   facts.receive_buffer = most_in("/proc/sys/net/ipv4/tcp_rmem");
@@ -96,7 +96,7 @@ void look_at_network(const topology::Hardware& machine, HostFacts& facts) {
   facts.mtu = number_in(("/sys/class/net/" + interface->name + "/mtu").c_str());
 }
 
-void look_at_limits(int local_ranks, int all_ranks, HostFacts& facts) {
+void look_at_limits(int local_ranks, int all_ranks, HostRecord& facts) {
   const auto config = Config::from_environment();
   const RoomNeeds needs =
       RoomNeeds::of(local_ranks, all_ranks, config.ok() ? *config : Config(), false);
@@ -118,8 +118,8 @@ void look_at_limits(int local_ranks, int all_ranks, HostFacts& facts) {
 
 }  // namespace
 
-HostFacts look_at_this_host(int local_ranks, int all_ranks) {
-  HostFacts facts;
+HostRecord look_at_this_host(int local_ranks, int all_ranks) {
+  HostRecord facts;
   facts.name = host_name();
   facts.ranks = local_ranks;
   facts.version = TUTTI_VERSION;

@@ -20,7 +20,7 @@ std::string bytes(std::int64_t value) {
 
 FittedTable table_of(const Examination& examination, std::size_t width) {
   std::size_t names = 4;
-  for (const HostFacts& host : examination.hosts) names = std::max(names, host.name.size());
+  for (const HostRecord& host : examination.hosts) names = std::max(names, host.name.size());
   const auto left = TableColumn::Side::left;
   return {{{"host", "", names, 100, left, ""},
            {"ranks", "", 5, 90},
@@ -41,7 +41,7 @@ FittedTable table_of(const Examination& examination, std::size_t width) {
           width};
 }
 
-std::vector<std::string> cells_of(const HostFacts& host, const Vitals& vitals) {
+std::vector<std::string> cells_of(const HostRecord& host, const Vitals& vitals) {
   return {host.name,
           fmt::format("{}", host.ranks),
           fmt::format("{}", host.cpus),
@@ -60,12 +60,12 @@ std::vector<std::string> cells_of(const HostFacts& host, const Vitals& vitals) {
           host.cgroup_cpus < 0 ? "any" : fmt::format("{:.1f}", host.cgroup_cpus)};
 }
 
-const char* word_of(Finding::Level level) {
-  return level == Finding::Level::mend ? "mend" : "note";
+const char* word_of(Ailment::Level level) {
+  return level == Ailment::Level::mend ? "mend" : "note";
 }
 
-std::string conclusion(const std::vector<Finding>& findings) {
-  const auto grave = std::ranges::count(findings, Finding::Level::mend, &Finding::level);
+std::string conclusion(const std::vector<Ailment>& findings) {
+  const auto grave = std::ranges::count(findings, Ailment::Level::mend, &Ailment::level);
   if (grave == 0) return "nothing has to be mended\n";
   return fmt::format("{} thing{} to mend\n", grave, grave == 1 ? "" : "s");
 }
@@ -82,7 +82,7 @@ std::string to_text(const Examination& examination, std::size_t width) {
     text += fmt::format("left out in this narrow window: {}\n", left_out);
   text += "\n";
   const auto findings = diagnose(examination);
-  for (const Finding& finding : findings)
+  for (const Ailment& finding : findings)
     text +=
         fmt::format("{}: {}{}\n      {}\n", word_of(finding.level),
                     finding.host.empty() ? "" : finding.host + ": ", finding.what, finding.advice);
@@ -103,7 +103,7 @@ Json to_report(const Examination& examination) {
   }
   report["hosts"] = hosts;
   Json findings = Json::array();
-  for (const Finding& finding : diagnose(examination))
+  for (const Ailment& finding : diagnose(examination))
     findings.push_back({{"level", word_of(finding.level)},
                         {"host", finding.host},
                         {"what", finding.what},
@@ -116,7 +116,7 @@ Json to_report(const Examination& examination) {
 bool is_ill(const Examination& examination) {
   const auto findings = diagnose(examination);
   return std::ranges::any_of(
-      findings, [](const Finding& finding) { return finding.level == Finding::Level::mend; });
+      findings, [](const Ailment& finding) { return finding.level == Ailment::Level::mend; });
 }
 
 }  // namespace tutti::tool::doctor

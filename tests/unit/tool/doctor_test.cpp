@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kUsual = 125e6;
 
-HostFacts well(std::string name) {
-  HostFacts host;
+HostRecord well(std::string name) {
+  HostRecord host;
   host.name = std::move(name);
   host.ranks = 1;
   host.version = "1";
@@ -42,9 +42,9 @@ void slow_down(Examination& examination, Which which, double share) {
     if (which(path)) path.bytes_per_s *= share;
 }
 
-std::vector<Finding> to_mend(const Examination& examination) {
-  std::vector<Finding> found = diagnose(examination);
-  std::erase_if(found, [](const Finding& one) { return one.level == Finding::Level::note; });
+std::vector<Ailment> to_mend(const Examination& examination) {
+  std::vector<Ailment> found = diagnose(examination);
+  std::erase_if(found, [](const Ailment& one) { return one.level == Ailment::Level::note; });
   return found;
 }
 
@@ -63,7 +63,7 @@ TEST(Doctor, a_slow_host_is_named_and_no_other) {
           examination, [&](const Path& path) { return path.from == slow || path.to == slow; }, 0.1);
       const auto found = to_mend(examination);
       ASSERT_EQ(found.size(), 2U);  // it sends, and it receives
-      for (const Finding& one : found)
+      for (const Ailment& one : found)
         EXPECT_EQ(one.host, examination.hosts[static_cast<std::size_t>(slow)].name);
     }
 }
@@ -108,18 +108,18 @@ TEST(Doctor, limits_that_are_too_tight_are_to_be_mended) {
     EXPECT_EQ(found[0].host, "b");
     EXPECT_FALSE(found[0].advice.empty());
   };
-  one_finding([](HostFacts& host) { host.descriptors = 100, host.needed_descriptors = 101; });
-  one_finding([](HostFacts& host) { host.threads = 1, host.needed_threads = 2; });
-  one_finding([](HostFacts& host) { host.memory_bytes = 1 << 20, host.needed_memory = 1 << 21; });
-  one_finding([](HostFacts& host) { host.cgroup_cpus = 0.5; });
-  one_finding([](HostFacts& host) { host.send_buffer = 4096; });
-  one_finding([](HostFacts& host) { host.mtu = 9000; });
-  one_finding([](HostFacts& host) { host.version = "2"; });
+  one_finding([](HostRecord& host) { host.descriptors = 100, host.needed_descriptors = 101; });
+  one_finding([](HostRecord& host) { host.threads = 1, host.needed_threads = 2; });
+  one_finding([](HostRecord& host) { host.memory_bytes = 1 << 20, host.needed_memory = 1 << 21; });
+  one_finding([](HostRecord& host) { host.cgroup_cpus = 0.5; });
+  one_finding([](HostRecord& host) { host.send_buffer = 4096; });
+  one_finding([](HostRecord& host) { host.mtu = 9000; });
+  one_finding([](HostRecord& host) { host.version = "2"; });
 }
 
 TEST(Doctor, what_is_worth_knowing_makes_nobody_ill) {
   Examination examination = cluster(2);
-  HostFacts& host = examination.hosts[0];
+  HostRecord& host = examination.hosts[0];
   host.shm_bytes = 64 << 20;
   host.congestion = "bbr";
   host.governor = "powersave";
@@ -135,7 +135,7 @@ TEST(Doctor, what_is_worth_knowing_makes_nobody_ill) {
 
 TEST(Doctor, hosts_of_one_name_are_told_apart) {
   Examination examination = cluster(3);
-  for (HostFacts& host : examination.hosts) host.name = "box";
+  for (HostRecord& host : examination.hosts) host.name = "box";
   slow_down(
       examination, [](const Path& path) { return path.from == 1; }, 0.1);
   ASSERT_EQ(to_mend(examination).size(), 1U);
