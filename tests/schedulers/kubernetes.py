@@ -3,6 +3,7 @@ import copy
 import glob
 import json
 import os
+import signal
 import unittest
 
 import emulated_hosts
@@ -67,27 +68,48 @@ class Pods(SchedulerTest):
         with open(os.path.join(self.key, "job.key"), "wb") as file:
             file.write(os.urandom(32))
 
-    def cluster(self, workload):
+    def cluster(self, workload, first_start="--die-at 4:1"):
         command = workload.container()["command"]
         for flag, value in {"--ranks": 2, **QUICK}.items():
             command = pods.set_flag(command, flag, value)
         workload.container()["command"] = command
-        path = os.path.dirname(self.failing_once("/mnt/checkpoints"))
+        path = os.path.dirname(self.failing_once("/mnt/checkpoints", first_start))
         cluster = pods.Cluster(workload, self.environment(PATH=f"{path}:{self.environment()['PATH']}"),
                                claims={"checkpoints": self.save}, secrets={"train-key": self.key})
         self.addCleanup(cluster.close)
         return cluster
 
-    def test_an_indexed_job_goes_on_inside_of_its_pods(self):
+    def job(self):
         service, job = read("job.yaml")
         self.assertEqual(service["spec"]["selector"], {"job-name": job["metadata"]["name"]})
         self.assertEqual(service["spec"]["clusterIP"], "None")
         self.assertEqual(service["metadata"]["name"], job["spec"]["template"]["spec"]["subdomain"])
-        workload = pods.Workload(job["metadata"]["name"], job["spec"], service["metadata"]["name"], {})
-        codes, output = self.cluster(workload).run(LIMIT)
-        self.assertEqual(codes, [0, 0], output)
+        return pods.Workload(job["metadata"]["name"], job["spec"], service["metadata"]["name"], {})
+
+    def test_an_indexed_job_goes_on_inside_of_its_pods(self):
+        failures, output = self.cluster(self.job()).run_as_job(LIMIT)
+        self.assertEqual(failures, 0, output)
         self.assertIn("restart 1 of 3", output)
         self.check_went_on(output)
+
+    def lose_a_pod(self, index):
+        """After the first checkpoint; training is slow until then."""
+        cluster, lost = self.cluster(self.job(), "--inject-delay 0:400"), []
+
+        def lose(running):
+            if not lost and os.path.exists(os.path.join(self.save, "latest")):
+                lost.append(running[index].pid)
+                cluster.signal(running[index], signal.SIGKILL)
+        failures, output = cluster.run_as_job(LIMIT, lose)
+        self.assertEqual(len(lost), 1)
+        self.assertGreaterEqual(failures, 1)
+        self.check_went_on(output)
+
+    def test_a_pod_that_is_lost_is_made_again_and_its_ranks_go_on(self):
+        self.lose_a_pod(1)
+
+    def test_the_first_pod_may_be_lost_too(self):
+        self.lose_a_pod(0)
 
     def test_a_jobset_starts_all_pods_again_and_they_go_on(self):
         (jobset,) = read("jobset.yaml")
@@ -100,7 +122,7 @@ class Pods(SchedulerTest):
         outputs = []
         for attempt in range(spec["failurePolicy"]["maxRestarts"] + 1):
             workload.annotations["jobset.sigs.k8s.io/restart-attempt"] = str(attempt)
-            codes, output = cluster.run(LIMIT)
+            codes, output = cluster.run_as_jobset(LIMIT)
             outputs.append(output)
             if not any(codes):
                 break

@@ -78,23 +78,44 @@ class Cluster:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**base, **self.workload.environment(index)})
 
-    def run(self, limit_s, on_start=None):
-        """All pods once, until each has ended; returns their codes and what they printed. Pods that are left when
-        one has failed are asked to end, as the controller does with a failed Job."""
-        pods = [self.start(index) for index in range(len(self.workload.hostnames))]
-        if on_start:
-            on_start(pods)
+    def signal(self, pod, which):
+        """To the container's own process, not to that which has entered its namespaces."""
+        with open(f"/proc/{pod.pid}/task/{pod.pid}/children") as file:
+            for child in file.read().split():
+                os.kill(int(child), which)
+
+    def run_as_jobset(self, limit_s):
+        """All pods once: when one fails, the others are asked to end. Returns their codes and what they printed."""
+        running = [self.start(index) for index in range(len(self.workload.hostnames))]
         deadline = time.monotonic() + limit_s
-        while any(pod.poll() is None for pod in pods):
-            if time.monotonic() > deadline or any(pod.poll() for pod in pods):
-                time.sleep(0.2)
-                for pod in pods:
-                    if pod.poll() is None:
-                        pod.send_signal(signal.SIGTERM)
-                break
+        while any(pod.poll() is None for pod in running) and not any(pod.poll() for pod in running):
+            assert time.monotonic() < deadline, "the pods do not end"
             time.sleep(0.02)
-        outputs = [pod.communicate(timeout=limit_s)[0] for pod in pods]
-        return [pod.returncode for pod in pods], "".join(outputs)
+        for pod in running:
+            if pod.poll() is None:
+                self.signal(pod, signal.SIGTERM)
+        outputs = [pod.communicate(timeout=limit_s)[0] for pod in running]
+        return [pod.returncode for pod in running], "".join(outputs)
+
+    def run_as_job(self, limit_s, meanwhile=lambda running: None):
+        """Every pod until it ends well; one that fails is made again, `backoffLimit` times in all. Returns how often
+        that was, and what all of them printed. `meanwhile` sees the pods, again and again."""
+        running = [self.start(index) for index in range(len(self.workload.hostnames))]
+        deadline, failures, outputs = time.monotonic() + limit_s, 0, []
+        while any(running):
+            assert time.monotonic() < deadline, "the pods do not end"
+            meanwhile(running)
+            time.sleep(0.01)
+            for index, pod in enumerate(running):
+                if pod is None or pod.poll() is None:
+                    continue
+                outputs.append(pod.communicate()[0])
+                running[index] = None
+                if pod.returncode != 0:
+                    failures += 1
+                    assert failures <= self.workload.backoff_limit, "".join(outputs)
+                    running[index] = self.start(index)
+        return failures, "".join(outputs)
 
     def close(self):
         self.hosts.close()

@@ -11,6 +11,7 @@ BIN = os.path.dirname(os.environ["TUTTI_TOOL"])
 ALL_REDUCE = os.path.join(BIN, "examples", "all_reduce")
 PRETRAIN = os.path.join(BIN, "pretrain_gpt")
 LIMIT = 120  # seconds; only against hangs
+UNDISTURBED = {}  # by number of ranks: the last loss of such a run
 # Small enough to take no time beside what a scheduler takes.
 QUICK = {"--num-layers": 1, "--hidden-size": 16, "--num-attention-heads": 2, "--seq-length": 16, "--micro-batch-size": 1,
          "--global-batch-size": 4, "--lr": "1e-3", "--train-iters": 6, "--save-interval": 2}
@@ -57,12 +58,12 @@ class SchedulerTest(LaunchTest):
     def training(self, program=PRETRAIN):
         return [program, *MODEL, "--save", self.save]
 
-    def failing_once(self, save=None):
-        """A pretrain_gpt that loses rank 1 in step 4, unless it goes on from a checkpoint."""
+    def failing_once(self, save=None, first_start="--die-at 4:1"):
+        """A pretrain_gpt that loses rank 1 in step 4, or has other flags, unless it goes on from a checkpoint."""
         path = os.path.join(self.folder, "bin", "pretrain_gpt")
         os.makedirs(os.path.dirname(path))
         with open(path, "w") as file:
-            file.write(f"#!/bin/sh\n[ -e {save or self.save}/iter_0000002 ] || set -- \"$@\" --die-at 4:1\n"
+            file.write(f"#!/bin/sh\n[ -e {save or self.save}/iter_0000002 ] || set -- \"$@\" {first_start}\n"
                        f"exec {PRETRAIN} \"$@\"\n")
         os.chmod(path, 0o755)
         return path
@@ -84,9 +85,18 @@ class SchedulerTest(LaunchTest):
         """It began again from the checkpoint of step 2, and came to where an undisturbed run comes to. (Not by its bits:
         hosts have a say in which algorithm is chosen.)"""
         self.assertRegex(output, r"resumed from \S+: 2 of 6 steps are done")
-        shutil.rmtree(self.save)
-        whole = self.run_to_end(os.environ["TUTTI_TOOL"], "run", "-n", ranks, *self.training())
-        self.assertEqual(whole.returncode, 0, whole.stderr)
-        losses = [re.findall(r"^.*\bloss \S+ -> (\S+);", text, re.MULTILINE) for text in (whole.stdout, output)]
-        self.assertEqual([len(found) for found in losses], [1, 1], output)
-        self.assertAlmostEqual(float(losses[0][0]), float(losses[1][0]), delta=1e-4)
+        (loss,) = self.losses_in(output)
+        self.assertAlmostEqual(loss, self.undisturbed_loss(ranks), delta=1e-4)
+
+    def undisturbed_loss(self, ranks):
+        if ranks not in UNDISTURBED:
+            shutil.rmtree(self.save)
+            done = self.run_to_end(os.environ["TUTTI_TOOL"], "run", "-n", ranks, *self.training())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (UNDISTURBED[ranks],) = self.losses_in(done.stdout)
+        return UNDISTURBED[ranks]
+
+    @staticmethod
+    def losses_in(output):
+        """Those that runs which came to their end have ended with."""
+        return [float(loss) for loss in re.findall(r"^.*\bloss \S+ -> (\S+);", output, re.MULTILINE)]

@@ -68,7 +68,7 @@ class Diagnosis {
     compare_rates(&Vitals::receive_bytes_per_s, "receives");
     std::vector<Path> odd;
     for (const Path& path : examination_.paths)
-      if (is_odd(path)) odd.push_back(path);
+      if (is_odd(path) || is_best_of_a_slow_host(path)) odd.push_back(path);
     return odd;
   }
 
@@ -144,6 +144,18 @@ class Diagnosis {
     const int to = host_of(path.to);
     if (from == to || path.bytes_per_s <= 0 || is_slow(from) || is_slow(to)) return false;
     return path.bytes_per_s < kOddShare * usual_rate(path);
+  }
+
+  // What speaks for a slow host, if anything does.
+  bool is_best_of_a_slow_host(const Path& path) const {
+    const int from = host_of(path.from);
+    const int to = host_of(path.to);
+    const auto is_its_best = [&](int host, double Vitals::*rate_of) {
+      return is_slow(host) && path.bytes_per_s == vitals_[static_cast<std::size_t>(host)].*rate_of;
+    };
+    return from != to && path.bytes_per_s > 0 &&
+           (is_its_best(from, &Vitals::send_bytes_per_s) ||
+            is_its_best(to, &Vitals::receive_bytes_per_s));
   }
 
   double usual_rate(const Path& path) const {

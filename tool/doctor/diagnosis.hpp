@@ -26,7 +26,7 @@ struct Ailment {
 };
 
 std::vector<Vitals> vitals_of(const Examination& examination);
-// Paths between hosts that do well otherwise, and not here: worth a second look, for others may have been in the way.
+// Paths that decide whether a host or a cable is called odd: worth a second look, for others may have been in the way.
 std::vector<Path> odd_paths(const Examination& examination);
 // The graver ones first; what several hosts have in common once.
 std::vector<Ailment> diagnose(const Examination& examination);

@@ -9,7 +9,7 @@
 namespace tutti::tool::doctor {
 namespace {
 
-constexpr std::size_t kBlockBytes = 512 << 10;
+constexpr std::size_t kBlockBytes = 256 << 10;
 constexpr int kBlocksUnderWay = 4;
 constexpr int kMostPings = 100;
 constexpr int kFewPings = 10;

@@ -90,6 +90,18 @@ TEST(Doctor, a_slow_cable_between_two_hosts_is_no_hosts_fault) {
   }
 }
 
+TEST(Doctor, what_decides_is_measured_a_second_time) {
+  EXPECT_TRUE(odd_paths(cluster(4)).empty());
+  Examination examination = cluster(4);
+  slow_down(
+      examination, [](const Path& path) { return path.from == 2 || path.to == 2; }, 0.1);
+  for (Path& path : examination.paths) path.bytes_per_s *= 1 + 0.01 * path.from + 0.001 * path.to;
+  std::vector<std::pair<int, int>> odd;
+  for (const Path& path : odd_paths(examination)) odd.emplace_back(path.from, path.to);
+  const std::vector<std::pair<int, int>> best = {{2, 3}, {3, 2}};
+  EXPECT_EQ(odd, best);
+}
+
 TEST(Doctor, a_host_that_answers_late_is_named) {
   Examination examination = cluster(4);
   for (Path& path : examination.paths)
