@@ -13,8 +13,8 @@ PRETRAIN = os.path.join(BIN, "pretrain_gpt")
 LIMIT = 120  # seconds; only against hangs
 UNDISTURBED = {}  # by number of ranks: the last loss of such a run
 # Small enough to take no time beside what a scheduler takes.
-QUICK = {"--num-layers": 1, "--hidden-size": 16, "--num-attention-heads": 2, "--seq-length": 16, "--micro-batch-size": 1,
-         "--global-batch-size": 4, "--lr": "1e-3", "--train-iters": 6, "--save-interval": 2}
+QUICK = {"--num-layers": 1, "--hidden-size": 16, "--num-attention-heads": 2, "--seq-length": 16,
+         "--micro-batch-size": 1, "--global-batch-size": 4, "--lr": "1e-3", "--train-iters": 6, "--save-interval": 2}
 MODEL = ["--data-path", "/usr/share/common-licenses/GPL-3", "--load", "latest",
          *(str(word) for pair in QUICK.items() for word in pair)]
 PAGE = os.path.join(SOURCE, "docs", "tutorials", "clusters.md")
@@ -31,7 +31,8 @@ def page_blocks():
 def page_flags():
     """The page's FLAGS, for a smaller model."""
     exports = [line for block in page_blocks() for _, line in block if line.startswith("export FLAGS=")]
-    done = subprocess.run(["sh", "-c", "\n".join([*exports, 'echo "$FLAGS"'])], capture_output=True, text=True, check=True)
+    script = "\n".join([*exports, 'echo "$FLAGS"'])
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     flags = done.stdout.strip()
     for flag, value in QUICK.items():
         flags, count = re.subn(rf"{flag} \S+", f"{flag} {value}", flags)
@@ -82,8 +83,8 @@ class SchedulerTest(LaunchTest):
         self.assertEqual(sorted(line[line.index("rank"):] for line in lines), wanted, output)
 
     def check_went_on(self, output, ranks=4):
-        """It began again from the checkpoint of step 2, and came to where an undisturbed run comes to. (Not by its bits:
-        hosts have a say in which algorithm is chosen.)"""
+        """It began again from the checkpoint of step 2, and came to where an undisturbed run comes to. (Not by its
+        bits: hosts have a say in which algorithm is chosen.)"""
         self.assertRegex(output, r"resumed from \S+: 2 of 6 steps are done")
         (loss,) = self.losses_in(output)
         self.assertAlmostEqual(loss, self.undisturbed_loss(ranks), delta=1e-4)

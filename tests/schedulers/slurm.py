@@ -28,7 +28,8 @@ class Slurm(SchedulerTest):
         return done.stdout.split()[-1]
 
     def test_what_the_page_types_trains_and_a_failed_job_is_requeued_and_goes_on(self):
-        words = {"FLAGS": page_flags(), "PATH": os.path.dirname(self.failing_once()) + ":" + self.cluster.environment["PATH"]}
+        failing = os.path.dirname(self.failing_once())
+        words = {"FLAGS": page_flags(), "PATH": f"{failing}:{self.cluster.environment['PATH']}"}
         lines = [line for block in page_blocks() for host, line in block if host == "login"]
         jobs = []
         for line in lines:

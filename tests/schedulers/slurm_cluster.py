@@ -53,8 +53,9 @@ class SlurmCluster:
         self.hosts = emulated_hosts.Hosts(NODES)
         try:
             self.write_files()
-            key = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file", "socket")]
-            self.start("node1", "munged", "--foreground", *key)
+            files = [f"--{flag}={folder}/munge.{flag.split('-')[0]}"
+                     for flag in ("key-file", "pid-file", "seed-file", "socket")]
+            self.start("node1", "munged", "--foreground", *files)
             self.wait_until(lambda: os.path.exists(f"{folder}/munge.socket"), "munged answers")
             self.start("node1", "slurmctld", "-D")
             for node in NODES:
@@ -79,8 +80,8 @@ class SlurmCluster:
 
     def start(self, node, *words):
         with open(f"{self.folder}/{words[0]}.{node}.out", "wb") as out:
-            self.daemons.append(subprocess.Popen([*self.hosts.enter(node), *words], stdin=subprocess.DEVNULL, stdout=out,
-                                                 stderr=out, env=self.environment))
+            self.daemons.append(subprocess.Popen([*self.hosts.enter(node), *words], stdin=subprocess.DEVNULL,
+                                                 stdout=out, stderr=out, env=self.environment))
 
     def ask(self, *words, **more):
         """Runs a command of Slurm's on the first node, in the cluster's folder, to its end."""

@@ -67,7 +67,8 @@ class SeveralHosts(LaunchTest):
             self.hosts.shape(name, self.SLOW if name == "c" else self.USUAL)
 
     def doctor(self, *words):
-        return self.tutti("doctor", "--hosts", "a,b,c,d", "--ssh", self.hosts.remote_shell(self.environment()), "--time", "100 ms", *words)
+        ssh = self.hosts.remote_shell(self.environment())
+        return self.tutti("doctor", "--hosts", "a,b,c,d", "--ssh", ssh, "--time", "100 ms", *words)
 
     def test_a_slow_host_is_named(self):
         done = self.doctor()
