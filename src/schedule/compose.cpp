@@ -1,5 +1,7 @@
 #include "schedule/compose.hpp"
 
+#include "core/check.hpp"
+
 namespace tutti::schedule {
 namespace {
 
@@ -8,10 +10,15 @@ class Mapping {
   Mapping(const Placement& placement, std::size_t scratch)
       : placement_(placement), scratch_(static_cast<std::uint32_t>(scratch)) {}
 
+  // Scratch is the part's own, and lies close.
   Region region(const Region& part) const {
     const Region begin = begin_of(part.space);
-    return {begin.space, begin.first + part.first * placement_.scale,
-            part.count * placement_.scale};
+    const std::uint32_t step = part.space == Space::scratch ? placement_.scale : stride();
+    TUTTI_CHECK(step == placement_.scale || part.count == 1);
+    return {begin.space, begin.first + part.first * step, part.count * placement_.scale};
+  }
+  std::uint64_t extent(std::uint64_t part) const {
+    return placement_.first_extent + part * stride();
   }
   int rank(int part) const {
     return part == kLocal ? kLocal : placement_.ranks[static_cast<std::size_t>(part)];
@@ -31,6 +38,9 @@ class Mapping {
   }
 
  private:
+  std::uint32_t stride() const {
+    return placement_.stride > 0 ? placement_.stride : placement_.scale;
+  }
   Region begin_of(Space space) const {
     switch (space) {
       case Space::input: return placement_.input;
@@ -61,7 +71,7 @@ void append(Program& whole, const Program& part, const Placement& placement) {
   const Mapping mapping(placement, whole.scratch.size());
   for (std::uint64_t extent : part.scratch) {
     for (std::uint32_t i = 0; i < placement.scale; ++i) {
-      whole.scratch.push_back(placement.first_extent + extent * placement.scale + i);
+      whole.scratch.push_back(mapping.extent(extent) + i);
     }
   }
   for (const Op& op : part.ops) whole.ops.push_back(map_op(mapping, op, placement.finish));
