@@ -65,7 +65,53 @@ Op map_op(const Mapping& mapping, const Op& part, bool finish) {
   return op;
 }
 
+class Renaming {
+ public:
+  Renaming(const Program& program, std::span<const int> walk)
+      : walk_(walk),
+        cut_(program.cut),
+        in_parts_(extent_count(program.collective, program.size, program.cut) > program.cut),
+        chunks_{chunk_count(program, Space::input), chunk_count(program, Space::output)} {}
+
+  int rank(int place) const {
+    return place == kLocal ? kLocal : walk_[static_cast<std::size_t>(place)];
+  }
+  // Extents are numbered by rank where there are parts.
+  std::uint64_t extent(std::uint64_t id) const {
+    return in_parts_ ? static_cast<std::uint64_t>(walk_[id / cut_]) * cut_ + id % cut_ : id;
+  }
+  void apply(Region& region) const {
+    if (!in_parts_ || region.count == 0 || region.space == Space::scratch) return;
+    if (chunks_[region.space == Space::output] <= cut_) return;  // the own part alone
+    TUTTI_CHECK(region.count == 1);
+    region.first = static_cast<std::uint32_t>(extent(region.first));
+  }
+
+ private:
+  std::span<const int> walk_;
+  std::uint32_t cut_;
+  bool in_parts_;
+  std::uint32_t chunks_[2];
+};
+
 }  // namespace
+
+Program renamed(Program program, std::span<const int> walk) {
+  const Renaming renaming(program, walk);
+  program.rank = renaming.rank(program.rank);
+  program.root = renaming.rank(program.root);
+  for (std::uint64_t& extent : program.scratch) extent = renaming.extent(extent);
+  for (Op& op : program.ops) {
+    op.peer = renaming.rank(op.peer);
+    renaming.apply(op.dst);
+    renaming.apply(op.src);
+    for (Source& source : op.sources) {
+      source.peer = renaming.rank(source.peer);
+      if (source.peer == kLocal) renaming.apply(source.region);
+    }
+  }
+  return program;
+}
 
 void append(Program& whole, const Program& part, const Placement& placement) {
   const Mapping mapping(placement, whole.scratch.size());

@@ -32,4 +32,8 @@ struct Placement {
 // part's regions are of one chunk each.
 void append(Program& whole, const Program& part, const Placement& placement);
 
+// The program of the rank of that place in `walk`, told of ranks by their numbers: peers, and the parts that
+// belong to them. Regions of parts are of one chunk each.
+Program renamed(Program program, std::span<const int> walk);
+
 }  // namespace tutti::schedule

@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <numeric>
@@ -20,6 +23,8 @@
 namespace tutti::tool::plan {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kMeasureRankCommand = "plan measure";
 constexpr double kVisitsAimedAt = 5;
 constexpr double kShortestVisitUs = 0.5e3;
@@ -29,11 +34,11 @@ constexpr double kKeepEveryUs = 1e6;
 
 class Visits {
  public:
-  Visits(Group& group, const Json& request, const std::string& terminal)
+  Visits(Group& group, const Json& request, const std::string& terminal, std::string machine)
       : group_(group),
         terminal_(terminal),
+        machine_(std::move(machine)),
         label_(request["label"].string()),
-        result_(request["result"].string()),
         seconds_(request["seconds"].number()) {
     for (const Json& item : request["cells"].items()) {
       BenchCell cell;
@@ -143,13 +148,16 @@ class Visits {
   }
 
   Status write() const {
-    return group_.rank() == 0 ? write_file(result_, Json(samples_).dump()) : Status();
+    if (group_.rank() != 0) return {};
+    const Json result = {{"times", Json(samples_)}, {"machine", machine_}};
+    fmt::print("{}{}\n", kResultMark, result.dump());
+    return std::fflush(stdout) == 0 ? Status() : Status(Code::io, "standard output was closed");
   }
 
   Group& group_;
   std::string terminal_;
+  std::string machine_;  // that was measured; empty: it was given
   std::string label_;
-  std::string result_;
   double seconds_;
   double next_keep_ = kKeepEveryUs;
   std::vector<BenchCell> cells_;
@@ -161,16 +169,56 @@ class Visits {
   Areas areas_;
 };
 
+// Groups take their table from a file and leave one behind when they measure: both in a folder that is there
+// while the group is made, and seen by nobody else.
+class TableFolder {
+ public:
+  explicit TableFolder(const Json& request) {
+    std::string name = (fs::temp_directory_path() / "tutti-plan-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) return;
+    path_ = name;
+    const std::string& machine = request["machine"].string();
+    const std::string table = path_ + "/machine.json";
+    if (!machine.empty() && !write_file(table, machine).ok()) return;
+    ::setenv("TUTTI_TUNING", machine.empty() ? "measure" : table.c_str(), 1);
+    ::setenv("TUTTI_CACHE_DIR", path_.c_str(), 1);
+    if (const std::string& word = request["transport"].string(); !word.empty())
+      ::setenv("TUTTI_TRANSPORT", word.c_str(), 1);
+    ok_ = true;
+  }
+  ~TableFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TableFolder(const TableFolder&) = delete;
+  bool ok() const { return ok_; }
+  // What the group measured; empty: nothing.
+  std::string measured() const {
+    for (const auto& file : fs::directory_iterator(path_))
+      if (file.path().filename().string().starts_with("tuning-"))
+        return read_text(file.path().string());
+    return {};
+  }
+
+ private:
+  std::string path_;
+  bool ok_ = false;
+};
+
 }  // namespace
 
 int measure_as_rank(const MeasureWords& words) {
-  const auto request = Json::parse(read_text(words.request));
+  const auto request = Json::parse(words.request);
   if (!request.ok() || request->find("cells") == nullptr)
     return complain(kMeasureRankCommand, fmt::format("--request {} cannot be read", words.request),
                     kBadInput);
+  auto folder = std::make_unique<TableFolder>(*request);
+  if (!folder->ok())
+    return complain(kMeasureRankCommand, "no temporary folder can be made", kFailed);
   auto group = Group::from_environment();
   if (!group.ok()) return complain(kMeasureRankCommand, group.status());
-  Visits visits(**group, *request, words.terminal);
+  Visits visits(**group, *request, words.terminal, folder->measured());
+  folder.reset();
   if (Status status = visits.run(); !status.ok()) return complain(kMeasureRankCommand, status);
   return kDone;
 }

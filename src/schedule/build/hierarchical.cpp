@@ -1,7 +1,7 @@
 // hierarchical - inside each host, between hosts, inside again; what crosses the wire crosses once.
 //
 //      host A            host B          equal hosts, all_reduce: every rank owns a slice inside
-//      0  1  2           3  4  5         its host and all_reduces it with its likes (grid.hpp)
+//      0  1  2           3  4  5         its host and all_reduces it with its likes (slices.cpp)
 //       \ | /             \ | /
 //      leader 0 ======= leader 3         otherwise: one leader per host speaks for it
 //       / | \             / | \                                                              .

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/build/builders.hpp"
+#include "schedule/build/walk.hpp"
 
 namespace tutti::schedule::builders {
 
@@ -19,7 +19,8 @@ struct Hosts {
     std::vector<int> names;  // of the hosts, in the order in which they appear
     int largest = -1;
     std::size_t number = 0;
-    for (int rank = 0; rank < request.size; ++rank) {
+    for (int i = 0; i < request.size; ++i) {
+      const int rank = may_walk(request) ? request.walk[static_cast<std::size_t>(i)] : i;
       const int name = request.host_of[static_cast<std::size_t>(rank)];
       // Ranks of a host mostly follow each other, and hosts in rising order: looking each up in a map
       // takes a minute for 24,576 programs.

@@ -127,5 +127,50 @@ TEST(Hierarchy, unequal_hosts_send_no_more_than_equal_ones) {
   }
 }
 
+// Messages that leave a host when ranks are dealt out to the hosts in turn.
+std::uint64_t crossings(Algorithm algorithm, Collective collective, int hosts, int each,
+                        bool along) {
+  std::vector<int> host_of, walk;
+  for (int rank = 0; rank < hosts * each; ++rank) host_of.push_back(rank % hosts);
+  for (int host = 0; host < hosts; ++host)
+    for (int i = 0; i < each; ++i) walk.push_back(i * hosts + host);
+  Request request{.collective = collective, .size = hosts * each};
+  request.host_of = host_of;
+  if (along) request.walk = walk;
+  const auto programs = build_all(algorithm, request);
+  EXPECT_TRUE(programs.ok()) << programs.status().to_string();
+  std::uint64_t messages = 0;
+  for (const Program& program : *programs)
+    for (const Op& op : program.ops)
+      messages += op.kind == OpKind::send && host_of[static_cast<std::size_t>(program.rank)] !=
+                                                 host_of[static_cast<std::size_t>(op.peer)];
+  return messages;
+}
+
+TEST(Walk, a_ring_leaves_each_host_once_a_round) {
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    EXPECT_EQ(crossings(Algorithm::ring, collective, 4, 8, true), 4u * 31);
+    EXPECT_EQ(crossings(Algorithm::ring, collective, 4, 8, false), 32u * 31);
+  }
+}
+
+TEST(Walk, trees_reach_each_host_once) {
+  EXPECT_EQ(crossings(Algorithm::binomial_tree, Collective::broadcast, 4, 8, true), 3u);
+  EXPECT_EQ(crossings(Algorithm::binomial_tree, Collective::broadcast, 4, 8, false), 3u * 8 + 0);
+  EXPECT_LT(crossings(Algorithm::double_binary_tree, Collective::all_reduce, 4, 8, true),
+            crossings(Algorithm::double_binary_tree, Collective::all_reduce, 4, 8, false) / 2);
+}
+
+TEST(Walk, orders_of_reduction_are_kept_by_number) {
+  Request request{.collective = Collective::all_reduce, .size = 8};
+  const std::vector<int> walk = odd_walk(8);
+  request.order = ReductionOrder::tree;
+  const auto plain = build_all(Algorithm::binomial_tree, request);
+  request.walk = walk;
+  const auto along = build_all(Algorithm::binomial_tree, request);
+  ASSERT_TRUE(plain.ok() && along.ok());
+  EXPECT_EQ(*plain, *along);
+}
+
 }  // namespace
 }  // namespace tutti::schedule
