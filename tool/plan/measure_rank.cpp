@@ -1,6 +1,9 @@
 // The ranks' side of tutti plan measure.
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +15,7 @@
 
 #include "core/files.hpp"
 #include "core/json.hpp"
-#include "core/output_file.hpp"
+#include "core/sockets.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/task.hpp"
@@ -169,39 +172,67 @@ class Visits {
   Areas areas_;
 };
 
-// Groups take their table from a file and leave one behind when they measure: both in a folder that is there
-// while the group is made, and seen by nobody else.
-class TableFolder {
+// While one lives, a request to end waits: what would be left behind is put away first.
+class Uninterrupted {
  public:
-  explicit TableFolder(const Json& request) {
-    std::string name = (fs::temp_directory_path() / "tutti-plan-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) return;
-    path_ = name;
-    const std::string& machine = request["machine"].string();
-    const std::string table = path_ + "/machine.json";
-    if (!machine.empty() && !write_file(table, machine).ok()) return;
-    ::setenv("TUTTI_TUNING", machine.empty() ? "measure" : table.c_str(), 1);
-    ::setenv("TUTTI_CACHE_DIR", path_.c_str(), 1);
+  Uninterrupted() {
+    sigset_t ends;
+    ::sigemptyset(&ends);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, signal);
+    ::pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  ~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Uninterrupted(const Uninterrupted&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// What a group's choices go by, while it is made: the table of the request, in a file without a name, or one
+// that it measures and leaves in a folder of its own.
+class Costs {
+ public:
+  explicit Costs(const Json& request) {
     if (const std::string& word = request["transport"].string(); !word.empty())
       ::setenv("TUTTI_TRANSPORT", word.c_str(), 1);
-    ok_ = true;
+    const std::string& machine = request["machine"].string();
+    machine.empty() ? expect_a_table() : give(machine);
   }
-  ~TableFolder() {
+  ~Costs() {
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
   }
-  TableFolder(const TableFolder&) = delete;
+  Costs(const Costs&) = delete;
   bool ok() const { return ok_; }
   // What the group measured; empty: nothing.
   std::string measured() const {
-    for (const auto& file : fs::directory_iterator(path_))
-      if (file.path().filename().string().starts_with("tuning-"))
-        return read_text(file.path().string());
+    std::error_code ignored;
+    if (!folder_.empty())
+      for (const auto& file : fs::directory_iterator(folder_, ignored))
+        if (file.path().filename().string().starts_with("tuning-"))
+          return read_text(file.path().string());
     return {};
   }
 
  private:
-  std::string path_;
+  void give(const std::string& machine) {
+    table_.reset(::memfd_create("tutti_machine", MFD_CLOEXEC));
+    const std::string path = fmt::format("/proc/self/fd/{}", table_.get());
+    ok_ = table_ && ::write(table_.get(), machine.data(), machine.size()) ==
+                        static_cast<ssize_t>(machine.size());
+    ::setenv("TUTTI_TUNING", path.c_str(), 1);
+  }
+  void expect_a_table() {
+    std::string name = (fs::temp_directory_path() / "tutti-plan-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) return;
+    folder_ = name;
+    ok_ = true;
+    ::setenv("TUTTI_TUNING", "measure", 1);
+    ::setenv("TUTTI_CACHE_DIR", folder_.c_str(), 1);
+  }
+
+  Descriptor table_;
+  std::string folder_;
   bool ok_ = false;
 };
 
@@ -212,13 +243,18 @@ int measure_as_rank(const MeasureWords& words) {
   if (!request.ok() || request->find("cells") == nullptr)
     return complain(kMeasureRankCommand, fmt::format("--request {} cannot be read", words.request),
                     kBadInput);
-  auto folder = std::make_unique<TableFolder>(*request);
-  if (!folder->ok())
-    return complain(kMeasureRankCommand, "no temporary folder can be made", kFailed);
-  auto group = Group::from_environment();
+  Result<std::shared_ptr<Group>> group = Status(Code::internal, "not made yet");
+  std::string measured;
+  {
+    const Uninterrupted until_all_is_put_away;
+    const Costs costs(*request);
+    if (!costs.ok())
+      return complain(kMeasureRankCommand, "the costs cannot be put anywhere", kFailed);
+    group = Group::from_environment();
+    if (group.ok()) measured = costs.measured();
+  }
   if (!group.ok()) return complain(kMeasureRankCommand, group.status());
-  Visits visits(**group, *request, words.terminal, folder->measured());
-  folder.reset();
+  Visits visits(**group, *request, words.terminal, std::move(measured));
   if (Status status = visits.run(); !status.ok()) return complain(kMeasureRankCommand, status);
   return kDone;
 }
