@@ -9,6 +9,7 @@
 #include "group/self.hpp"
 #include "group/tuning.hpp"
 #include "topology/topology.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::group {
 

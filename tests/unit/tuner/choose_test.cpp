@@ -212,16 +212,21 @@ TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
 }
 
 TEST(Choose, whatever_crosses_a_slow_wire_is_bundled_or_passed_on_once) {
-  const Machine machine = with_wire(0.117);
+  Machine machine = with_wire(0.117);
+  machine.tcp.latency_s = 50e-6;
+  machine.tcp.message_s = 5e-6;
   const auto host_of = hosts(8, 2);
-  const auto choice = [&](Collective collective, std::size_t bytes) {
+  const auto choices = [&](Collective collective, std::size_t bytes) {
     const CallFacts facts{collective, bytes, 8, host_of};
-    return choose(facts, machine).algorithm;
+    return candidates(facts, machine);
   };
-  EXPECT_EQ(choice(Collective::all_to_all, 16 << 10), Algorithm::hierarchical);
-  for (const Collective collective : {Collective::broadcast, Collective::reduce,
-                                      Collective::reduce_scatter, Collective::all_reduce})
-    EXPECT_EQ(choice(collective, 4 << 20), Algorithm::hierarchical) << to_string(collective);
+  for (const std::size_t bytes : {64UL << 10, 256UL << 10})
+    for (const Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::all_reduce,
+          Collective::reduce_scatter, Collective::all_gather})
+      EXPECT_EQ(choices(collective, bytes).front().algorithm, Algorithm::hierarchical)
+          << to_string(collective) << " " << bytes;
+  EXPECT_EQ(choices(Collective::all_to_all, 4 << 10).front().algorithm, Algorithm::hierarchical);
 }
 
 TEST(Choose, rings_of_ranks_that_are_dealt_out_cost_what_those_of_neighbours_do) {
