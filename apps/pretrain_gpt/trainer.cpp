@@ -502,6 +502,7 @@ MemoryLine Trainer::memory() const {
   MemoryLine line;
   line.kept = model_->layer().memory();
   line.activations = peak_memory(flags_);
+  if (!split_->sizes().is_whole()) return line;  // the arithmetic is of whole replicas
   tutti::plan::Model shape;
   shape.layers = flags_.num_layers;
   shape.hidden = flags_.hidden_size;
