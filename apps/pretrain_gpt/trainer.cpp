@@ -503,6 +503,7 @@ MemoryLine Trainer::memory() const {
   MemoryLine line;
   line.kept = model_->layer().memory();
   line.activations = peak_memory(flags_);
+  if (!split_->sizes().is_whole()) return line;  // the arithmetic is of whole replicas
   if (const auto model = shape_of(flags_); model.ok())
     line.predicted = tutti::plan::replica_memory(
         *model, {group_->size(), flags_.zero(), flags_.bf16, flags_.optimizer == "sgd" ? 1 : 2,
