@@ -12,8 +12,8 @@ namespace {
 // Calls that are kept to compare with late arrivals. A peer is never further behind, nor ahead, than there
 // are ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
-// Up to here no message of a collective waits for an invitation: whoever is sent data need not know
-// earlier that this rank has come. A rank that called something else still has to learn of it soon.
+// Up to so many bytes, both sides together, those who are sent data are told with it. Whoever called something
+// else still has to learn of it soon.
 constexpr std::size_t kSmall = 16 * 1024;
 constexpr Nanoseconds kUntold = std::chrono::milliseconds(1);
 
@@ -47,20 +47,26 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
   company_ = all ? &members_.others() : &message_peers_;
   untold_.clear();
   untold_until_ = now + kUntold;
-  const bool is_small = bytes_of(launch.input) + bytes_of(launch.output) <= kSmall;
-  announce(is_small ? compiled.sends_to : std::vector<int>());
+  announce(compiled.sends_to);
   look_at_announced();
 }
 
 // Tells only what the lines do not: on one host everybody reads everybody's line, but a line has no
 // room for what each pair exchanges.
-void Arrivals::announce(const std::vector<int>& with_data) {
+void Arrivals::announce(const std::vector<int>& sends_to) {
   if (memory_ != nullptr && !is_pairwise()) return;  // the line has told it
   for (int peer : *company_)
-    if (std::binary_search(with_data.begin(), with_data.end(), peer))
+    if (std::binary_search(sends_to.begin(), sends_to.end(), peer) && may_wait(peer))
       untold_.push_back(peer);
     else
       tell(peer);
+}
+
+// In memory nothing is saved. Where a message would wait for an invitation, none may wait for a message.
+bool Arrivals::may_wait(int peer) const {
+  const transport::Link& link = members_.link_to(peer);
+  const std::size_t bytes = bytes_of(launch_->input) + bytes_of(launch_->output);
+  return !link.shares_memory() && bytes <= std::min(kSmall, link.eager_bytes());
 }
 
 void Arrivals::tell(int peer) {

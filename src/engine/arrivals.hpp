@@ -97,7 +97,8 @@ class Arrivals {
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
   bool differs(int peer) const;
   bool is_pairwise() const { return !launch_->to_peer.empty(); }
-  void announce(const std::vector<int>& with_data);
+  void announce(const std::vector<int>& sends_to);
+  bool may_wait(int peer) const;
   void tell(int peer);
   void look_at_announced();
   void compare(int peer, std::uint64_t sequence, const Fingerprint& theirs);
