@@ -21,7 +21,8 @@ Result<std::vector<T>> gather_all(RankGroup& group, const T& mine,
                                   const CallOptions& call = internal_call()) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
   CallOptions options = call;
-  options.algorithm = group.set_up_algorithm(Collective::all_gather);
+  if (options.algorithm == Algorithm::direct)
+    options.algorithm = group.set_up_algorithm(Collective::all_gather);
   const Status status =
       group.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
                        Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, options);
