@@ -49,7 +49,7 @@ def by_tutti(module, options):
 
     def report():
         times = model.report()
-        return {"report": times.mean, "memory": model.memory()} if times else {}
+        return {"report": times.mean, "kept": model.memory()} if times else {}
     return step, report
 
 

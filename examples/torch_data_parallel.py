@@ -8,6 +8,7 @@ Three lines make it parallel: those with a number. The others are what any train
 of the learning rate, a loss that is looked at, a line for the log, a checkpoint.
 """
 import argparse
+import json
 import os
 
 import torch
@@ -58,7 +59,9 @@ def main():
     rank, ranks = dist.get_rank(), dist.get_world_size()
     first = 1
     if options.checkpoint and os.path.exists(os.path.join(options.checkpoint, "latest")):
-        first += model.load_checkpoint(options.checkpoint)["iteration"]
+        found = model.load_checkpoint(options.checkpoint)
+        first += found["iteration"]
+        schedule.load_state_dict(json.loads(found["extra"]["schedule"]))
     for step, x, y in batches(rank, ranks, options.steps, first):
         for _ in guard:
             loss = torch.nn.functional.cross_entropy(model(x), y)
@@ -68,12 +71,12 @@ def main():
         log.add("loss", loss.item() / ranks)
         log.publish(step)
         for line in log:  # a step late: nothing waits for it
-            if rank == 0 and line.step % 20 == 0:
+            if rank == 0 and line.step % 10 == 0:
                 print(f"step {line.step}: loss {line.sums['loss']:.3f}", flush=True)
     if rank == 0:
         print(f"where the time goes: {model.report()}", flush=True)
     if options.checkpoint:
-        model.save_checkpoint(options.checkpoint, options.steps, keep=1)
+        model.save_checkpoint(options.checkpoint, options.steps, {"schedule": json.dumps(schedule.state_dict())}, keep=1)
     weights = model.weight_hash()  # of all ranks together
     if rank == 0:
         print(f"weights after {options.steps} steps: {weights[:16]}, the same on {ranks} ranks", flush=True)

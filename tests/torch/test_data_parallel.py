@@ -191,8 +191,9 @@ def test_tied_unused_and_frozen_parameters_and_replaced_buffers(me):
     torch.manual_seed(3)
     expected = Wide()
     ddp = DistributedDataParallel(expected, process_group=gloo(me), find_unused_parameters=True)
-    optimizer = adamw(expected)
-    model = tutti_torch().DataParallel(module, lr=3e-3, bucket_mb=0.005)
+    # Not AdamW: the gradient of the keys' bias is rounding alone, which it would blow up.
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9)
+    model = tutti_torch().DataParallel(module, optimizer="sgd", lr=0.1, momentum=0.9, bucket_mb=0.005)
     for step in range(10):
         wide_loss(ddp, me, step).backward()
         optimizer.step()
@@ -225,6 +226,7 @@ def test_state_goes_to_torchs_optimizer_and_comes_back(me):
 
 def save_after_three_steps(me, folder):
     model = train_tutti(me, toy(), lr=3e-3, steps=3)
+    model.optimizer.param_groups[0]["lr"] = 7e-4
     model.save_checkpoint(folder, 3, {"epoch": 2})
     return model.weight_hash()
 
@@ -232,7 +234,8 @@ def save_after_three_steps(me, folder):
 def load_there(me, folder, zero):
     model = tutti_torch().DataParallel(toy(seed=me.rank), lr=3e-3, zero=zero)
     found = model.load_checkpoint(folder)
-    assert found["iteration"] == 3 and found["ranks"] == 2 and found["extra"]["epoch"] == "2"
+    assert found["iteration"] == 3 and found["ranks"] == 2 and found["extra"] == {"epoch": "2"}
+    assert model.optimizer.param_groups[0]["lr"] == 7e-4 and model.optimizer.param_groups[0]["betas"] == (0.9, 0.999)
     states = model.optimizer.state_dict()["state"]
     assert all(state["step"] == 3 and state["exp_avg"].abs().max() > 0 for state in states.values())
     return model.weight_hash()
@@ -409,7 +412,7 @@ def test_a_closed_model_leaves_a_plain_module(me):
     model.close()
     assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
     with pytest.raises(tutti_torch().Aborted, match="closed"):
-        model.step()
+        loss_of(model, me, 0)
 
 
 @every_rank(2)
@@ -491,4 +494,4 @@ def test_the_example_goes_on_from_its_checkpoint(tmp_path):
                               text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"weights after {steps} steps: " in done.stdout and f"the same on {ranks} ranks" in done.stdout
-        assert f"step {steps - 20}: loss" in done.stdout and "exposed" in done.stdout, done.stdout
+        assert f"step {steps - 10}: loss" in done.stdout and "exposed" in done.stdout, done.stdout

@@ -71,6 +71,19 @@ class Optimizer(torch.optim.Optimizer):
         return [{name: float(value) if name != "betas" else tuple(map(float, value))
                  for name, value in group.items() if name in DEFAULTS[self.kind]} for group in self.param_groups]
 
+    def all_numbers(self):
+        """Of each group, those of schedules too (initial_lr); for a checkpoint."""
+        return [{name: value for name, value in group.items() if name != "params"} for group in self.param_groups]
+
+    def set_numbers(self, groups):
+        if len(groups) != len(self.param_groups):
+            raise InvalidArgument(f"there are {len(groups)} saved parameter groups, and this optimizer has "
+                                  f"{len(self.param_groups)}")
+        for group, theirs in zip(self.param_groups, groups):
+            _check_group(self.kind, theirs)
+            group.update({name: tuple(value) if name == "betas" else value for name, value in theirs.items()
+                          if name != "params"})
+
     def step(self, closure=None, *, grad_scaler=None):
         """One update, of all ranks together: gradients that are not finite, on any, leave all as they are."""
         loss = None
@@ -121,8 +134,5 @@ class Optimizer(torch.optim.Optimizer):
                              if given.get(theirs) is not None}
             # SGD's own has no count, and needs to know only whether there was a step.
             steps[index] = int(given.get("step", 1 if given else 0))
-        for group, theirs in zip(self.param_groups, saved):
-            _check_group(self.kind, theirs)
-            group.update({name: value for name, value in theirs.items()
-                          if name != "params" and (name in group or name == "initial_lr")})
+        self.set_numbers(saved)
         self._owner._replica.set_state(states, steps)

@@ -10,6 +10,7 @@ are gathered beside the next forward. The result is that of DistributedDataParal
 import contextlib
 import dataclasses
 import enum
+import json
 import os
 import weakref
 
@@ -20,6 +21,7 @@ from tutti.errors import Error, InvalidArgument
 
 from . import _C, _backend, _modules, _optimizer
 
+_GROUPS = "param_groups"  # what a checkpoint calls the numbers of the optimizer's groups
 _open = weakref.WeakSet()
 
 
@@ -307,18 +309,23 @@ class DataParallel(torch.nn.Module):
         return result
 
     def save_checkpoint(self, folder, iteration, extra=None, keep=0):
-        """Collective: weights and the optimizer's state, in files that any number of ranks loads.
+        """Collective: weights, the optimizer's state and its groups' numbers, in files that any number of ranks loads.
 
         `extra`: words to find again, such as {"lr_scheduler": json.dumps(…)}; keeps the newest `keep`, 0: all.
         """
         self._replica.set_buffers(_modules.buffers_of(self._parts))
         words = {str(name): str(value) for name, value in (extra or {}).items()}
+        words[_GROUPS] = json.dumps(self.optimizer.all_numbers())
         self._replica.save(os.fspath(folder), int(iteration), words, keep)
 
     def load_checkpoint(self, path):
         """Collective. A folder of checkpoints, whose newest is taken, or one. Returns iteration, ranks, extra, warnings."""
         self._replica.set_buffers(_modules.buffers_of(self._parts))
-        return self._replica.load(os.fspath(path))
+        found = self._replica.load(os.fspath(path))
+        groups = found["extra"].pop(_GROUPS, None)  # absent: the trainer in C++ wrote it
+        if groups is not None:
+            self.optimizer.set_numbers(json.loads(groups))
+        return found
 
     def weight_hash(self):
         """Collective. SHA-256 of all weights, the same whatever the number of ranks."""
