@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """A training step by tutti_torch.DataParallel beside PyTorch's DistributedDataParallel with gloo.
 
-The same module, data, AdamW and number of threads, in processes of their own, in interleaved rounds; DDP with its
-default buckets and with small ones, whichever is faster. On this host, and on four emulated ones (network namespaces, 1 Gbit/s
-by tbf; needs root). A row's time is the median over the rounds, its ratio the median of the rounds' ratios.
+The same module, data, AdamW and number of threads, in the same processes, taking turns of a few steps; DDP with its default
+buckets and with small ones, whichever is faster. On this host, and on four emulated ones (network namespaces, 1 Gbit/s by tbf;
+needs root). A row's time is the median over the rounds, its ratio the median of the rounds' ratios.
 
-  bench/torch_train_compare.py --json train.json                  every case, about ten minutes
-  bench/torch_train_compare.py --cases host-small --rounds 1      one case, half a minute
+  bench/torch_train_compare.py --json train.json                  every case, about five minutes
+  bench/torch_train_compare.py --cases host-small --rounds 3      one case, half a minute
   bench/torch_train_compare.py --list                             what cases there are
 
 compute: forward, backward and torch's update alone. exposed: step less compute. memory: what the training adds in all
@@ -26,8 +26,8 @@ sys.dont_write_bytecode = True
 from overlap_hosts import Hosts, RunFailed  # noqa: E402  (beside this file)
 
 BENCH = Path(__file__).resolve().parent
-LIMIT_S = 200
-DDP_BUCKETS_MIB = (25, 4)
+LIMIT_S = 280
+PORT = 29600
 
 
 def timed(compute_ms):
@@ -45,32 +45,31 @@ CASES = {
     "host-large": (2, None, mlp(384, 6, 512), False),      # 28 MB of gradients, compute prevails
     "host-small": (2, None, mlp(768, 6, 16), True),        # 113 MB of gradients, next to no compute
     "hosts-50": (4, 1000, timed(900), False),
-    "hosts-100": (4, 1000, timed(450), True),
+    "hosts-100": (4, 1000, timed(450), False),
     "hosts-150": (4, 1000, timed(300), True),
     "hosts-real": (4, 1000, mlp(256, 6, 32), True),        # 13 MB of gradients, real products on shared cores
 }
 
 
-class Contestants:
+class Case:
     def __init__(self, name, hosts, options, folder):
         self.ranks, _, self.model, self.is_bound = CASES[name]
         self.hosts, self.options, self.folder = hosts, options, Path(folder)
         self.secret = self.folder / "secret"
         self.secret.touch(0o600)
         self.secret.write_bytes(os.urandom(32))
-        self.port = 29600
 
-    def run(self, by, *words):
-        self.port += 1  # so that no run meets the remains of the one before
+    def run(self):
+        """What rank 0 has written."""
         out = self.folder / "out.json"
-        program = [sys.executable, BENCH / "torch_train_rank.py", "--by", by, *self.model, *words, "--steps",
-                   self.options.steps, "--out", out]
+        program = [sys.executable, BENCH / "torch_train_rank.py", *self.model, "--steps", self.options.steps,
+                   "--rounds", self.options.rounds, "--out", out]
         self.hosts.run_everywhere(lambda rank: [str(word) for word in program], self.environment, LIMIT_S)
         return json.loads(out.read_text(encoding="utf-8"))
 
     def environment(self, rank):
         modules = [str(BENCH.parent / "build" / "python"), os.environ.get("PYTHONPATH", "")]
-        words = {"RANK": rank, "WORLD_SIZE": self.ranks, "MASTER_ADDR": self.hosts.address(0), "MASTER_PORT": self.port,
+        words = {"RANK": rank, "WORLD_SIZE": self.ranks, "MASTER_ADDR": self.hosts.address(0), "MASTER_PORT": PORT,
                  "GLOO_SOCKET_IFNAME": "cable" if self.hosts.separate else "lo", "OMP_NUM_THREADS": 1,
                  "OPENBLAS_NUM_THREADS": 1, "PYTHONPATH": os.pathsep.join(filter(None, modules)),
                  "TUTTI_SECRET_FILE": self.secret}
@@ -82,29 +81,21 @@ class Contestants:
 def measure(name, options):
     """The case's row."""
     ranks, rate, _, is_bound = CASES[name]
-    rounds = []
     with Hosts(ranks, rate) as hosts, tempfile.TemporaryDirectory(prefix="train_compare_") as folder:
-        contestants = Contestants(name, hosts, options, folder)
-        for number in range(options.rounds):
-            say(f"{name}: round {number + 1} of {options.rounds}")
-            order = [("tutti", ())] + [("ddp", ("--bucket-mib", mib)) for mib in DDP_BUCKETS_MIB]
-            found = [(by, contestants.run(by, *words)) for by, words in (order if number % 2 == 0 else order[::-1])]
-            ddp = min((result for by, result in found if by == "ddp"), key=lambda result: result["step_s"])
-            rounds.append({"tutti": next(result for by, result in found if by == "tutti"), "ddp": ddp})
-    return row_of(name, ranks, is_bound, rounds)
+        told = Case(name, hosts, options, folder).run()
+    rounds = told["rounds"]
 
+    def times(who):
+        return [turn[who]["step_s"] for turn in rounds]
 
-def row_of(name, ranks, is_bound, rounds):
-    def median(by, what):
-        return statistics.median(r[by][what] for r in rounds)
-
-    row = {"case": name, "ranks": ranks, "bound": is_bound, "target": 1.3 if is_bound else 1.0,
-           "compute_s": statistics.median(min(r["tutti"]["compute_s"], r["ddp"]["compute_s"]) for r in rounds),
-           "ratio": statistics.median(r["ddp"]["step_s"] / r["tutti"]["step_s"] for r in rounds),
-           "told_exposed_s": statistics.median(r["tutti"]["report"]["exposed_ms"] for r in rounds) / 1e3}
-    for by in ("tutti", "ddp"):
-        row[f"{by}_s"], row[f"{by}_memory"] = median(by, "step_s"), median(by, "memory")
-        row[f"{by}_exposed_s"] = max(0.0, row[f"{by}_s"] - row["compute_s"])
+    ddp = min((who for who in rounds[0] if who.startswith("ddp")), key=lambda who: statistics.median(times(who)))
+    row = {"case": name, "ranks": ranks, "bound": is_bound, "target": 1.3 if is_bound else 1.0, "ddp_buckets_mib": ddp[4:],
+           "ratio": statistics.median(theirs / ours for theirs, ours in zip(times(ddp), times("tutti"))),
+           "told_exposed_s": statistics.median(turn["tutti"]["exposed_s"] for turn in rounds), "rounds": rounds}
+    for column, who in (("compute", "alone"), ("tutti", "tutti"), ("ddp", ddp)):
+        row[f"{column}_s"], row[f"{column}_memory"] = statistics.median(times(who)), told["memory"][who]
+        row[f"{column}_exposed_s"] = statistics.median(
+            max(0.0, step - compute) for step, compute in zip(times(who), times("alone")))
     row["reached"] = row["ratio"] >= row["target"]
     return row
 
@@ -129,8 +120,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES), help="some of them, by commas")
     parser.add_argument("--list", action="store_true", help="prints the cases")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4, help="in a turn")
     parser.add_argument("--json", help="a file")
     options = parser.parse_args()
     options.cases = options.cases.split(",")
@@ -151,7 +142,10 @@ def main():
             place = f"hosts of {rate} Mbit/s" if rate else "ranks on this host"
             print(f"{name:11} {ranks} {place}, target {1.3 if is_bound else 1}: {' '.join(map(str, model))}")
         return 0
-    rows = [measure(name, options) for name in options.cases]
+    rows = []
+    for name in options.cases:
+        say(f"{name}: {options.rounds} rounds of {options.steps} steps each")
+        rows.append(measure(name, options))
     print_table(rows)
     if options.json:
         import torch
