@@ -42,6 +42,7 @@ def mlp(width, layers, tokens):
 
 # name: ranks, Mbit/s of each host (None: all on this one), model, whether communication is the longer part
 CASES = {
+    "host-tiny": (2, None, mlp(64, 12, 16), True),         # 1.6 MB of gradients in 72 tensors: latency
     "host-large": (2, None, mlp(384, 6, 512), False),      # 28 MB of gradients, compute prevails
     "host-small": (2, None, mlp(768, 6, 16), True),        # 113 MB of gradients, next to no compute
     "hosts-50": (4, 1000, timed(900), False),

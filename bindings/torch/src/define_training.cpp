@@ -161,17 +161,10 @@ void define_replica(py::module_& m) {
       .def("discard_gradients", &TorchReplica::discard_gradients, Release())
       .def("parameters_ready", &TorchReplica::parameters_ready, Release())
       .def("adopt_parameters", &TorchReplica::adopt_parameters, Release())
-      .def(
-          "recover",
-          [](TorchReplica& replica, const Handle& group) {
-            return replica.recover(backend_of(group));
-          },
-          Release())
       .def("report", &report_of)
       .def("memory", &memory_of)
       .def(
           "describe", [](TorchReplica& replica) { return replica.layer().describe(); }, Release())
-      .def("order", [](TorchReplica& replica) { return replica.layer().order(); })
       .def("weight_hash", layer_words(&train::DataParallel::weight_hash), Release())
       .def(
           "check_weights", [](TorchReplica& replica) { check(replica.layer().check_weights()); },

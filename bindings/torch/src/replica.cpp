@@ -8,6 +8,13 @@ namespace tutti_torch {
 
 namespace train = tutti::train;
 
+namespace {
+
+// Steps whose times may be on their way: a meter takes so many and no more.
+constexpr int kMostPublished = 16;
+
+}  // namespace
+
 ModuleTree::ModuleTree(const std::vector<ModuleParts>& parts) {
   for (const ModuleParts& part : parts) {
     auto module = std::make_shared<torch::nn::Module>();
@@ -56,6 +63,7 @@ TorchReplica::TorchReplica(Backend& group, const std::vector<ModuleParts>& modul
 TorchReplica::~TorchReplica() { close(); }
 
 void TorchReplica::close() {
+  published_ = 0;
   meter_.reset();
   model_.reset();
 }
@@ -120,13 +128,15 @@ void TorchReplica::publish_times() {
     return;
   }
   check(meter_->publish(++step_, layer().take_times()));
+  ++published_;
   (void)overlap();
 }
 
 std::optional<train::StepOverlap> TorchReplica::overlap() {
-  while (meter_) {
-    auto next = take(meter_->take(false));
+  while (published_ > 0) {
+    auto next = take(meter_->take(published_ > kMostPublished));
     if (!next) break;
+    --published_;
     overlap_ = std::move(next);
   }
   return overlap_;
@@ -135,13 +145,5 @@ std::optional<train::StepOverlap> TorchReplica::overlap() {
 void TorchReplica::discard_gradients() { check(model().discard_gradients()); }
 void TorchReplica::parameters_ready() { check(model().parameters_ready()); }
 void TorchReplica::adopt_parameters() { check(layer().adopt_parameters()); }
-
-std::int64_t TorchReplica::recover(Backend& survivors) {
-  meter_.reset();
-  const auto members = survivors.group();
-  const std::int64_t step = take(model().recover({members}));
-  make_meter(*members);
-  return step;
-}
 
 }  // namespace tutti_torch

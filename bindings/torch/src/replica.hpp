@@ -72,7 +72,6 @@ class TorchReplica {
   void discard_gradients();
   void parameters_ready();
   void adopt_parameters();
-  std::int64_t recover(Backend& survivors);
 
   // Of the newest step of which every rank's times are here; absent: of none yet.
   std::optional<tutti::train::StepOverlap> overlap();
@@ -98,6 +97,7 @@ class TorchReplica {
   std::unique_ptr<tutti::train::OverlapMeter> meter_;     // null: there is one rank
   std::optional<tutti::train::StepOverlap> overlap_;
   std::vector<std::vector<std::size_t>> gates_;
+  int published_ = 0;  // and not taken
   std::int64_t step_ = 0;
 };
 

@@ -60,10 +60,10 @@ def is_compiled(root):
                for module in root.modules())
 
 
-def eager(function):
-    """Left out by torch.compile where it comes by."""
+def eager(function, recursive=True):
+    """Left out by torch.compile where it comes by; what it calls, too, if `recursive`."""
     compiler = getattr(torch, "compiler", None)
-    return compiler.disable(function) if hasattr(compiler, "disable") else function
+    return compiler.disable(function, recursive=recursive) if hasattr(compiler, "disable") else function
 
 
 def tensors_in(value):
@@ -160,7 +160,8 @@ class _Scope:
     def leave(self, _, inputs, outputs):
         self.done()
         if isinstance(outputs, (list, tuple)):
-            return type(outputs)(self.through(_Leave, outputs))
+            through = self.through(_Leave, outputs)
+            return outputs._make(through) if hasattr(outputs, "_make") else type(outputs)(through)
         if not isinstance(outputs, torch.Tensor):
             raise InvalidArgument("with zero = 3 a module that owns parameters returns tensors, or a list or tuple of "
                                   f"them, not {type(outputs).__name__}")

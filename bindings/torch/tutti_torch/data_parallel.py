@@ -106,6 +106,8 @@ class DataParallel(torch.nn.Module):
                  broadcast_buffers=True, **numbers):
         super().__init__()
         self.module = module
+        if hasattr(torch, "compiler"):  # torch.compile of this compiles the module alone
+            self.forward = _modules.eager(self.forward, recursive=False)
         saved = None
         if isinstance(optimizer, torch.optim.Optimizer):
             if params is not None or lr is not None or numbers:
