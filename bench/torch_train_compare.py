@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import tempfile
@@ -101,16 +102,20 @@ def measure(name, options):
     return row
 
 
-def print_table(rows):
+def print_row(row, with_head):
+    if with_head:
+        print_head()
+    ms = [1e3 * row[key] for key in ("compute_s", "tutti_s", "ddp_s")]
+    exposed = [1e3 * row[key] for key in ("tutti_exposed_s", "ddp_exposed_s", "told_exposed_s")]
+    memory = [row[f"{by}_memory"] / (1 << 20) for by in ("tutti", "ddp")]
+    print(f"{row['case']:11} {row['ranks']:>2} {ms[0]:8.1f} {ms[1]:9.1f} {ms[2]:9.1f} {row['ratio']:5.2f}x "
+          f"{row['target']:5.1f}x {exposed[0]:8.1f} {exposed[1]:8.1f} {exposed[2]:8.1f} {memory[0]:6.0f} {memory[1]:7.0f}"
+          f"{'' if row['reached'] else '  missed'}", flush=True)
+
+
+def print_head():
     print(f"{'case':11} {'n':>2} {'compute':>8} {'tutti ms':>9} {'ddp ms':>9} {'ratio':>6} {'target':>6} "
           f"{'exposed':>8} {'of ddp':>8} {'reported':>8} {'MiB':>6} {'of ddp':>7}")
-    for row in rows:
-        ms = [1e3 * row[key] for key in ("compute_s", "tutti_s", "ddp_s")]
-        exposed = [1e3 * row[key] for key in ("tutti_exposed_s", "ddp_exposed_s", "told_exposed_s")]
-        memory = [row[f"{by}_memory"] / (1 << 20) for by in ("tutti", "ddp")]
-        print(f"{row['case']:11} {row['ranks']:>2} {ms[0]:8.1f} {ms[1]:9.1f} {ms[2]:9.1f} {row['ratio']:5.2f}x "
-              f"{row['target']:5.1f}x {exposed[0]:8.1f} {exposed[1]:8.1f} {exposed[2]:8.1f} {memory[0]:6.0f} {memory[1]:7.0f}"
-              f"{'' if row['reached'] else '  missed'}")
 
 
 def say(text):
@@ -143,11 +148,12 @@ def main():
             place = f"hosts of {rate} Mbit/s" if rate else "ranks on this host"
             print(f"{name:11} {ranks} {place}, target {1.3 if is_bound else 1}: {' '.join(map(str, model))}")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: leave through finally
     rows = []
     for name in options.cases:
         say(f"{name}: {options.rounds} rounds of {options.steps} steps each")
         rows.append(measure(name, options))
-    print_table(rows)
+        print_row(rows[-1], with_head=len(rows) == 1)
     if options.json:
         import torch
         with open(options.json, "w", encoding="utf-8") as file:
@@ -162,3 +168,5 @@ if __name__ == "__main__":
     except RunFailed as failure:
         print(f"torch_train_compare: {failure}", file=sys.stderr)
         sys.exit(3)
+    except KeyboardInterrupt:
+        sys.exit(130)

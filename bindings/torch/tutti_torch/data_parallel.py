@@ -145,7 +145,7 @@ class DataParallel(torch.nn.Module):
         first = next(module.parameters(), None)
         self._replica = _C.Replica(_backend(group), parts, of_name, words, None if first is None else first.device)
         self._numbers, self._names = self._replica.parameters(), names
-        self._count = len(set(self._numbers.values()))
+        self._count, self._single_gates = len(set(self._numbers.values())), {}
         if self._zero == 3:
             _modules.scope_weights(self, module, chosen)
         elif words["overlap_param_gather"]:
@@ -288,18 +288,25 @@ class DataParallel(torch.nn.Module):
         """The wrapped module's, under its own names; copies. With zero=3 collective."""
         self.wait()
         whole = self.module.state_dict(*args, **kwargs)
-        if self._zero == 3:
-            self._copy_weights(whole, kwargs.get("prefix", ""))
-        return type(whole)((name, value.clone() if isinstance(value, torch.Tensor) else value)
-                           for name, value in whole.items())
+        gathered = self._copy_gathered(whole, kwargs.get("prefix", "")) if self._zero == 3 else set()
+        for name, value in whole.items():
+            if isinstance(value, torch.Tensor) and name not in gathered:
+                whole[name] = value.clone()
+        return whole
 
-    def _copy_weights(self, whole, prefix):
-        tensors = dict(self.module.named_parameters())
-        for name, parameter in tensors.items():
-            gate = self._replica.add_gate([self._numbers[name]])
-            self._replica.need(gate)
-            whole[prefix + name] = parameter.detach().clone()
-            self._replica.done(gate)
+    def _copy_gathered(self, whole, prefix):
+        """Weights that are whole one after the other, in the same order on all ranks."""
+        copied = set()
+        for name, number in sorted(self._numbers.items()):
+            if prefix + name not in whole:
+                continue
+            if number not in self._single_gates:
+                self._single_gates[number] = self._replica.add_gate([number])
+            self._replica.need(self._single_gates[number])
+            whole[prefix + name] = whole[prefix + name].clone()
+            self._replica.done(self._single_gates[number])
+            copied.add(prefix + name)
+        return copied
 
     def load_state_dict(self, state_dict, strict=True):
         """Collective, with the same dictionary everywhere: weights and buffers, under the wrapped module's names."""
