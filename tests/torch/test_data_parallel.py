@@ -187,7 +187,8 @@ def wide_loss(model, me, step):
 
 
 @every_rank(2, 3)
-def test_tied_unused_and_frozen_parameters_and_replaced_buffers(me):
+@pytest.mark.parametrize("zero", [1, 3])
+def test_tied_unused_and_frozen_parameters_and_replaced_buffers(me, zero):
     torch.manual_seed(3)
     module = Wide()
     torch.manual_seed(3)
@@ -195,7 +196,8 @@ def test_tied_unused_and_frozen_parameters_and_replaced_buffers(me):
     ddp = DistributedDataParallel(expected, process_group=gloo(me), find_unused_parameters=True)
     # Not AdamW: the gradient of the keys' bias is rounding alone, which it would blow up.
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9)
-    model = tutti_torch().DataParallel(module, optimizer="sgd", lr=0.1, momentum=0.9, bucket_mb=0.005)
+    model = tutti_torch().DataParallel(module, optimizer="sgd", lr=0.1, momentum=0.9, zero=zero,
+                                       bucket_mb=0.005)
     for step in range(10):
         wide_loss(ddp, me, step).backward()
         optimizer.step()
@@ -204,6 +206,39 @@ def test_tied_unused_and_frozen_parameters_and_replaced_buffers(me):
         model.step()
         assert ("unused.weight" in model.last_step.unused) == (step == 0)
     expect_close(me, model.state_dict(), expected)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(16), torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x, _):
+        return x + self.down(torch.relu(self.up(self.norm(x)))), "of a tuple"
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = torch.nn.Embedding(50, 16), torch.nn.Linear(16, 10)
+        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x, _ = block(x, None)
+        return self.head(x.mean(dim=1))
+
+
+@every_rank(2)
+def test_units_are_gathered_as_one(me):
+    torch.manual_seed(4)
+    expected = train_ddp(me, Blocks(), adamw, steps=10)
+    torch.manual_seed(4)
+    model = train_tutti(me, Blocks(), lr=3e-3, steps=10, zero=3, units=(Block,))
+    expect_close(me, model.state_dict(), expected)
+    for block in range(3):
+        assert f"blocks.{block}.down.bias … blocks.{block}.norm.bias" in model.describe(), model.describe()
 
 
 @every_rank(2)

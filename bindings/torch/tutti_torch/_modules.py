@@ -162,16 +162,20 @@ class _Scope:
         if isinstance(outputs, (list, tuple)):
             through = self.through(_Leave, outputs)
             return outputs._make(through) if hasattr(outputs, "_make") else type(outputs)(through)
+        if isinstance(outputs, dict):
+            for name, value in zip(list(outputs), self.through(_Leave, outputs.values())):
+                outputs[name] = value
+            return outputs
         if not isinstance(outputs, torch.Tensor):
-            raise InvalidArgument("with zero = 3 a module that owns parameters returns tensors, or a list or tuple of "
-                                  f"them, not {type(outputs).__name__}")
+            raise InvalidArgument("with zero = 3 a module that owns parameters returns tensors, or a list, tuple or "
+                                  f"dictionary of them, not {type(outputs).__name__}")
         return self.through(_Leave, (outputs,))[0]
 
     def through(self, function, values):
         """Those with a gradient pass one node, which is passed once, by whichever of them comes by."""
+        values = list(values)
         chosen = [i for i, value in enumerate(values)
                   if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled()]
-        values = list(values)
         if chosen:
             for i, tensor in zip(chosen, function.apply(self, *[values[i] for i in chosen])):
                 values[i] = tensor

@@ -94,12 +94,15 @@ class Optimizer(torch.optim.Optimizer):
             self._owner._update(1.0)
             return loss
         self._owner._update(grad_scaler.get_scale())
+        self._tell(grad_scaler)
+        return loss
+
+    def _tell(self, grad_scaler):
+        """Whether there was an Inf: what GradScaler.update looks at, set as torch's own fused optimizers set it."""
         found = float(self._owner.last_step.outcome in ("skipped", "rejected"))
         device = self.param_groups[0]["params"][0].device
-        # What GradScaler.update looks at; torch's own optimizers that scale for themselves do the same.
         state = grad_scaler._per_optimizer_states[id(self)]
         state["found_inf_per_device"] = {device: torch.full((), found, device=device)}
-        return loss
 
     def zero_grad(self, set_to_none=True):
         """Drops what an unfinished step has added up (collective); between steps gradients are zero anyway."""
