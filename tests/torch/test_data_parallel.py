@@ -120,11 +120,13 @@ def one_cycle(optimizer):
 
 
 @every_rank(2)
-def test_groups_schedules_and_accumulation_are_torchs(me):
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_groups_schedules_and_accumulation_are_torchs(me, zero):
     expected = train_ddp(me, toy(), lambda m: torch.optim.AdamW(two_groups(m), lr=3e-3), accumulate=3, steps=20,
                          schedule=one_cycle)
     module = toy()
-    model = train_tutti(me, module, params=two_groups(module), lr=3e-3, accumulate=3, steps=20, schedule=one_cycle)
+    model = train_tutti(me, module, params=two_groups(module), lr=3e-3, accumulate=3, steps=20, schedule=one_cycle,
+                        zero=zero)
     expect_close(me, model.state_dict(), expected)
 
 
