@@ -2,8 +2,8 @@
 """A training step by tutti_torch.DataParallel beside PyTorch's DistributedDataParallel with gloo.
 
 The same module, data, AdamW and number of threads, in the same processes, taking turns of a few steps; DDP with its default
-buckets and with small ones, whichever is faster. On this host, and on four emulated ones (network namespaces, 1 Gbit/s by tbf;
-needs root). A row's time is the median over the rounds, its ratio the median of the rounds' ratios.
+buckets and with small ones, whichever is faster in a round. On this host, and on four emulated ones (network namespaces, 1
+Gbit/s by tbf; needs root). A row's time is the median over the rounds, its ratio the median of the rounds' ratios.
 
   bench/torch_train_compare.py --json train.json                  every case, about five minutes
   bench/torch_train_compare.py --cases host-small --rounds 3      one case, half a minute
@@ -89,20 +89,24 @@ def measure(name, options):
         told = Case(name, hosts, options, folder).run()
     rounds = told["rounds"]
 
-    def times(who):
-        return [turn[who]["step_s"] for turn in rounds]
+    fastest = [min((who for who in turn if who.startswith("ddp")), key=lambda who: turn[who]["step_s"]) for turn in rounds]
+    turns = {"compute": ["alone"] * len(rounds), "tutti": ["tutti"] * len(rounds), "ddp": fastest,
+             "default": [DEFAULT] * len(rounds)}
 
-    ddp = min((who for who in rounds[0] if who.startswith("ddp")), key=lambda who: statistics.median(times(who)))
-    def times_faster(who):
-        return statistics.median(theirs / ours for theirs, ours in zip(times(who), times("tutti")))
+    def times(column):
+        return [turn[who]["step_s"] for turn, who in zip(rounds, turns[column])]
 
-    row = {"case": name, "ranks": ranks, "bound": is_bound, "target": 1.3 if is_bound else 1.0, "ddp_buckets_mib": ddp[4:],
-           "ratio": times_faster(ddp), "default_ratio": times_faster(DEFAULT),
+    def times_faster(column):
+        return statistics.median(theirs / ours for theirs, ours in zip(times(column), times("tutti")))
+
+    row = {"case": name, "ranks": ranks, "bound": is_bound, "target": 1.3 if is_bound else 1.0,
+           "ratio": times_faster("ddp"), "default_ratio": times_faster("default"),
            "told_exposed_s": statistics.median(turn["tutti"]["exposed_s"] for turn in rounds), "rounds": rounds}
-    for column, who in (("compute", "alone"), ("tutti", "tutti"), ("ddp", ddp)):
-        row[f"{column}_s"], row[f"{column}_memory"] = statistics.median(times(who)), told["memory"][who]
+    for column in ("compute", "tutti", "ddp"):
+        row[f"{column}_s"] = statistics.median(times(column))
+        row[f"{column}_memory"] = statistics.median(told["memory"][who] for who in turns[column])
         row[f"{column}_exposed_s"] = statistics.median(
-            max(0.0, step - compute) for step, compute in zip(times(who), times("alone")))
+            max(0.0, step - compute) for step, compute in zip(times(column), times("compute")))
     row["reached"] = row["ratio"] >= row["target"]
     return row
 
