@@ -118,8 +118,8 @@ def print_row(row, with_head):
     exposed = [1e3 * row[key] for key in ("tutti_exposed_s", "ddp_exposed_s", "told_exposed_s")]
     memory = [row[f"{by}_memory"] / (1 << 20) for by in ("tutti", "ddp")]
     print(f"{row['case']:11} {row['ranks']:>2} {ms[0]:8.1f} {ms[1]:9.1f} {ms[2]:9.1f} {row['ratio']:5.2f}x "
-          f"{row['default_ratio']:6.2f}x {row['target']:5.1f}x {exposed[0]:8.1f} {exposed[1]:8.1f} {exposed[2]:8.1f} {memory[0]:6.0f} {memory[1]:7.0f}"
-          f"{'' if row['reached'] else '  missed'}", flush=True)
+          f"{row['default_ratio']:6.2f}x {row['target']:5.1f}x {exposed[0]:8.1f} {exposed[1]:8.1f} {exposed[2]:8.1f} "
+          f"{memory[0]:6.0f} {memory[1]:7.0f}{'' if row['reached'] else '  missed'}", flush=True)
 
 
 def print_head():

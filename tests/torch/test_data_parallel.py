@@ -1,4 +1,4 @@
-"""tutti_torch.DataParallel: the training layer for Python's modules, beside DistributedDataParallel and torch's optimizers."""
+"""tutti_torch.DataParallel: the training layer for Python's modules, beside DistributedDataParallel."""
 import contextlib
 import os
 import signal
@@ -261,6 +261,31 @@ def test_state_goes_to_torchs_optimizer_and_comes_back(me):
         again.backward(loss_of(again, me, step))
         again.step()
     expect_close(me, again.state_dict(), before)
+
+
+def same_on_every_rank(model, step):
+    tokens, labels = training.batch(0, step)
+    return torch.nn.functional.cross_entropy(model(tokens), labels)
+
+
+def train_plainly(module, optimizer, steps):
+    for step in steps:
+        same_on_every_rank(module, step).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@every_rank(2)
+def test_an_optimizer_of_torchs_is_taken_over_with_its_state(me):
+    expected, module = toy(), toy()
+    theirs, given = adamw(expected), adamw(module)
+    train_plainly(expected, theirs, range(8))
+    train_plainly(module, given, range(4))
+    model = tutti_torch().DataParallel(module, optimizer=given)
+    for step in range(4, 8):
+        model.backward(same_on_every_rank(model, step))
+        model.step()
+    expect_close(me, model.state_dict(), expected)
 
 
 def save_after_three_steps(me, folder):
