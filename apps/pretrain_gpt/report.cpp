@@ -286,10 +286,12 @@ void TrainingReport::add_to_table(const StepLine& line) {
 }
 
 void TrainingReport::validation(std::int64_t step, double loss) {
-  print("step {}  validation loss {:.6f}\n", step, loss);
-  write_events(step, std::array{Scalar{"loss/validation", loss}});
-  write_log(
-      fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
+  const double perplexity = std::exp(loss);
+  print("step {}  validation loss {:.6f}  perplexity {:.4g}\n", step, loss, perplexity);
+  write_events(step, std::array{Scalar{"loss/validation", loss},
+                                Scalar{"perplexity/validation", perplexity}});
+  write_log(fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{},\"perplexity\":{}}}",
+                        step, number(loss), number(perplexity)));
 }
 
 void TrainingReport::warning(std::int64_t step, const std::string& text) {
