@@ -33,6 +33,8 @@ struct Config {
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
   std::string interface;
+  // File that says which rack each host stands in; empty: not known.  TUTTI_RACKS
+  std::string racks;
   // off, WARN, INFO or TRACE.  TUTTI_DEBUG
   std::string debug = "WARN";
   // Comma list of subsystems to log, empty: all.  TUTTI_DEBUG_SUBSYS

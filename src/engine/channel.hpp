@@ -69,6 +69,9 @@ class Channel final : public GroupView,
   void use_device(std::shared_ptr<DeviceSide> side);
   const std::shared_ptr<DeviceSide>& device() const { return launched_.side(); }
 
+  // schedule::Request::walk of what follows. To be called by all of them, before any collective that goes along it.
+  void set_walk(std::vector<int> walk) { members_.set_walk(std::move(walk)); }
+
   // Between the two, collectives are tutti's own, and take no number that callers see. All ranks end
   // it after the same collective.
   void begin_set_up();

@@ -259,8 +259,10 @@ void TcpLink::keep_pace(Stream& stream, std::size_t written) {
                               frame_bytes_),
                    std::memory_order_relaxed);
   bound_unsent(stream.socket.get(), in_kernel / 2);
+  // Three times that: what a peer confirms waits in its own queue as long, and somebody has to wake up.
   if (shortest_round_trip(stream.socket.get()) <= kNearby)
-    set_send_buffer(stream.socket.get(), std::min(in_kernel, kMostSendBuffer));
+    set_send_buffer(stream.socket.get(), std::clamp(stream.pace.bytes_in(3 * kInKernel),
+                                                    kLeastSendBuffer, kMostSendBuffer));
 }
 
 void TcpLink::note_backlog() {
