@@ -138,7 +138,8 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   std::string failure;
   {
     std::scoped_lock lock(news_mutex_);
-    if (const auto at = failed_groups_.find(key_of(channel->options())); at != failed_groups_.end()) failure = at->second;
+    if (const auto at = failed_groups_.find(key_of(channel->options())); at != failed_groups_.end())
+      failure = at->second;
   }
   if (!failure.empty()) channel->fail(decode(failure), true);
   return channel;
