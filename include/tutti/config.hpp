@@ -29,6 +29,9 @@ struct Config {
   // How long a rank may give no sign of life before the others go on without it: its host is cut off or
   // its process stopped. A rank that only computes gives them. 0: for ever.  TUTTI_DEAD_AFTER (seconds)
   std::chrono::nanoseconds dead_after = std::chrono::seconds(10);
+  // When links are made: "eager" (all while ranks join), "lazy" (tcp's at their first use) or "auto" (lazy
+  // in worlds of more than 16 ranks). The same on all ranks.  TUTTI_LINKS
+  std::string links = "auto";
   // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
@@ -72,6 +75,9 @@ struct Config {
   // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
   // so.  TUTTI_TCP_EXPRESS
   bool tcp_express = true;
+  // Microseconds for which the kernel may ask a network card itself when a tcp connection that is read has
+  // nothing (SO_BUSY_POLL); 0: it waits to be told.  TUTTI_BUSY_POLL
+  int busy_poll = 0;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

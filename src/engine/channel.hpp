@@ -142,6 +142,7 @@ class Channel final : public GroupView,
   transport::Link& link_to(int peer) override { return members_.link_to(peer); }
   bool has_arrived(int peer) const override { return current_ && arrivals_.has_arrived(peer); }
   bool all_have_arrived() const override { return arrivals_.all_have_arrived(); }
+  void precede_data(int peer) override { arrivals_.announce_to(peer); }
   std::uint32_t channel() const override { return members_.channel(); }
   int world_rank(int peer) const override {
     return options().members[static_cast<std::size_t>(peer)];
