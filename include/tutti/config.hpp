@@ -29,6 +29,9 @@ struct Config {
   // How long a rank may give no sign of life before the others go on without it: its host is cut off or
   // its process stopped. A rank that only computes gives them. 0: for ever.  TUTTI_DEAD_AFTER (seconds)
   std::chrono::nanoseconds dead_after = std::chrono::seconds(10);
+  // When links are made: "eager" (all while ranks join), "lazy" (tcp's at their first use) or "auto" (lazy
+  // in worlds of more than 16 ranks). The same on all ranks.  TUTTI_LINKS
+  std::string links = "auto";
   // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE

@@ -205,6 +205,12 @@ const Row kRows[] = {
      "seconds without a sign of life after which a rank is taken for dead; 0: never",
      [](Text text, Config& c) { return read_dead_after(text, c.dead_after); },
      [](Filled c) { return seconds(c.dead_after); }},
+    {"TUTTI_LINKS",
+     "when links are made: eager (while ranks join), lazy (at first use), auto (lazy above 16 ranks)",
+     [](Text text, Config& c) {
+       return read_word(text, c.links, {"auto", "eager", "lazy"});
+     },
+     [](Filled c) { return c.links; }},
     {"TUTTI_HOST", "address on which other hosts reach this one; found when not set",
      [](Text text, Config& c) { return c.host = text, Status(); }, [](Filled c) { return c.host; }},
     {"TUTTI_INTERFACE", "network interface to use between hosts; found when not set",

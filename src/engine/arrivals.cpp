@@ -42,8 +42,10 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
     memory_->publish(sequence, launch.fingerprint, launch.call_hash);
   }
   message_peers_ = compiled.peers;
-  // A leaf of a broadcast would be through while another leaf has called something else.
-  const bool all = memory_ != nullptr || !shape_of(launch.collective).all_meet();
+  // A leaf of a broadcast would be through while another leaf has called something else; where not every
+  // pair has a link, a barrier beside it keeps it (RunCache).
+  const bool all =
+      memory_ != nullptr || (!shape_of(launch.collective).all_meet() && !members_.is_lazy());
   company_ = all ? &members_.others() : &message_peers_;
   untold_.clear();
   untold_until_ = now + kUntold;

@@ -695,7 +695,7 @@ void Channel::tear_down() {
   // that have it mapped still may, until they hear of the failure (docs/footguns.md).
   engine_->between_polls([&](transport::Endpoint& endpoint) {
     for (int member : options().members)
-      if (transport::Link* link = endpoint.link(member)) link->forget(channel());
+      if (endpoint.is_linked(member)) endpoint.link(member)->forget(channel());
   });
   const Status status = inbox_.failure();
   inbox_.take_rest(rest_);

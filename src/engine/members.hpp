@@ -23,6 +23,12 @@ struct ChannelOptions {
   Urgency urgency = Urgency::normal;
 };
 
+// Of all groups of a world: those that a split makes at once have one id, and no rank in common.
+inline std::uint64_t key_of(const ChannelOptions& group) {
+  return static_cast<std::uint64_t>(group.id) << 32 |
+         static_cast<std::uint32_t>(group.members.front());
+}
+
 class Members {
  public:
   Members(ChannelOptions options, transport::Endpoint& endpoint);
@@ -40,6 +46,10 @@ class Members {
   transport::Link& link_to(int peer) const {
     return *endpoint_.link(options_.members[static_cast<std::size_t>(peer)]);
   }
+  // Links are made at their first use: not every pair talks to each other.
+  bool is_lazy() const { return endpoint_.is_lazy(); }
+  // Others to whom there is a link now.
+  std::vector<int> linked() const;
   // -1: not a member.
   int group_rank(int world_rank) const;
   // "rank 3 (host b, pid 4182)"

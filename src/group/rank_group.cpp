@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/secret.hpp"
 #include "group/calibrate_links.hpp"
@@ -44,7 +45,6 @@ RankGroup::~RankGroup() {
   // Whatever is still under way ends before its memory goes back to the caller.
   channel_->end(
       {Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
-  channel_->say_goodbye();
   world_->engine().close_channel(*channel_);
   // What it had on a device is put away there, and some of that keeps the world: it goes now, if it can.
   const auto context = world_->engine().device_context();
@@ -315,12 +315,21 @@ Result<Prediction> RankGroup::predict_by(tuner::CallFacts facts, Chooser& choose
                     exact->algorithm};
 }
 
+Algorithm RankGroup::set_up_algorithm(Collective collective) const {
+  if (!world_->engine().endpoint().is_lazy()) return Algorithm::direct;
+  if (collective != Collective::all_gather) return Algorithm::binomial_tree;
+  return std::has_single_bit(static_cast<unsigned>(size())) ? Algorithm::hypercube
+                                                            : Algorithm::bruck;
+}
+
 Status RankGroup::tune() {
   if (!world_->tunes()) return {};
   TuningOptions options;
   options.config = *setting_.config;
   options.log = world_->engine().log();
   options.host_of = setting_.host_of;
+  options.gather = set_up_algorithm(Collective::all_gather);
+  options.tell = set_up_algorithm(Collective::broadcast);
   const ProbePeers peers = ProbePeers::find(setting_.host_of);
   for (const int peer : {peers.memory, peers.tcp}) {
     const transport::Link* link =
@@ -380,7 +389,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   auto group = std::make_shared<RankGroup>(*world, std::move(made), options.reduction_order);
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
-  join.algorithm = Algorithm::direct;
+  join.algorithm = group->set_up_algorithm(Collective::barrier);
   join.timeout = join_timeout;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");

@@ -109,6 +109,9 @@ struct Request {
   std::span<const int> walk{};
 };
 
+// The extent id of chunks that hold nothing: where only the order of messages counts.
+inline constexpr std::uint64_t kNoBytes = ~std::uint64_t{0};
+
 // Number of chunks in a space of this program, and the extent id of one of them.
 std::uint32_t chunk_count(const Program& program, Space space);
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk);

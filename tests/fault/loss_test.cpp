@@ -190,6 +190,14 @@ INSTANTIATE_TEST_SUITE_P(World, Loss,
                                                            {.kind = WorldKind::mixed, .size = 4}})),
                          name_of);
 
+// Where not every pair has a link.
+INSTANTIATE_TEST_SUITE_P(
+    LazyWorld, Loss,
+    testing::ValuesIn(each_victim_in({{.kind = WorldKind::tcp,
+                                       .size = 8,
+                                       .tune = [](Config& config) { config.links = "lazy"; }}})),
+    name_of);
+
 TEST(LossOfAll, but_one_ends_that_one) {
   for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
     World world{.kind = kind, .size = 4};

@@ -49,6 +49,7 @@ GroupOptions options_for(const World& world, int rank) {
   const auto from_environment = [](const char* name, std::string& field) {
     if (const char* text = std::getenv(name)) field = text;
   };
+  from_environment("TUTTI_LINKS", config.links);
   from_environment("TUTTI_CUDA_MEET", config.cuda_meet);
   from_environment("TUTTI_CUDA_REACH", config.cuda_reach);
   if (world.tune) world.tune(config);

@@ -64,7 +64,7 @@ struct RankOverlap {
 
 struct StepOverlap {
   std::int64_t step = 0;
-  std::vector<RankOverlap> ranks;
+  std::vector<RankOverlap> ranks;  // of an OverlapMeter: this rank's alone
   RankOverlap max;  // field by field; hidden: the smallest
   RankOverlap mean;
 };

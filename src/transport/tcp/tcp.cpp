@@ -21,6 +21,8 @@ class Tcp final : public Transport {
   std::string_view name() const override { return "tcp"; }
   Door door() const override { return Door::network; }
   bool keeps_connections() const override { return true; }
+  bool links_late() const override { return true; }
+  std::size_t eager_bytes() const override { return TcpLink::kEagerBytes; }
   // The note is how many connections this rank wants with each peer, whether one more for what is urgent,
   // and "plain" if it can do without checksums.
   Result<std::string> viable(const Config& config) const override {

@@ -16,9 +16,6 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t kCopyBytes = 16 * 1024;
-// What may be sent before the peer has arrived: a quarter of a millisecond at 2 Gbit/s, and little
-// enough to be kept there once per peer.
-constexpr std::size_t kEagerBytes = 64 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 // How long a link may be busy with what lies in the kernel, and with one frame.
 constexpr Nanoseconds kInKernel = std::chrono::milliseconds(2);
