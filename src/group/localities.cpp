@@ -75,9 +75,8 @@ Status RankGroup::find_walk() {
     else if (mine.rack = racks->rack_of(name); mine.rack.empty())
       log.warn(Subsystem::init, "TUTTI_RACKS={} names no rack of host {}", path, name);
   }
-  CallOptions call = internal_call(setting_.config->join_timeout);
-  call.algorithm = Algorithm::bruck;  // few messages, however many ranks
-  const auto said = gather_all(*this, SaidLocality(mine), call);
+  const auto said =
+      gather_all(*this, SaidLocality(mine), internal_call(setting_.config->join_timeout));
   if (!status.ok()) return status;
   if (!said.ok()) return said.status();
   std::vector<topology::Locality> localities;

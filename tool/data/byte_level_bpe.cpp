@@ -18,7 +18,7 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostTokenizerBytes = std::size_t{256} << 20;
 constexpr std::size_t kMostRemembered = 1 << 20;  // words
 constexpr const char* kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -275,9 +275,9 @@ Result<std::string> read_whole(const std::string& path) {
   char chunk[65536];
   while (file.read(chunk, sizeof chunk) || file.gcount() > 0) {
     text.append(chunk, static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMostBytes)
-      return Status(Code::io,
-                    fmt::format("--tokenizer {} is larger than {} MiB", path, kMostBytes >> 20));
+    if (text.size() > kMostTokenizerBytes)
+      return Status(Code::io, fmt::format("--tokenizer {} is larger than {} MiB", path,
+                                          kMostTokenizerBytes >> 20));
   }
   if (!file.is_open() || file.bad())
     return Status(Code::io, "--tokenizer " + path + " cannot be read");

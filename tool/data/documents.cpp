@@ -13,7 +13,7 @@ namespace tutti::tool {
 namespace {
 
 // A document is tokenized as a whole.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostDocumentBytes = std::uint64_t{1} << 30;
 
 bool has_lines(const std::string& path) { return path.ends_with(".jsonl"); }
 
@@ -30,7 +30,7 @@ Result<Documents> Documents::open(std::vector<std::string> paths, std::string fi
       return Status(Code::io, path + " is no regular file");
     if (!std::ifstream(path, std::ios::binary))
       return Status(Code::io, path + " cannot be read: " + std::strerror(errno));
-    if (!has_lines(path) && size > kMostBytes)
+    if (!has_lines(path) && size > kMostDocumentBytes)
       return Status(
           Code::unsupported,
           path +

@@ -256,9 +256,9 @@ void TcpLink::keep_pace(Stream& stream, std::size_t written) {
                               frame_bytes_),
                    std::memory_order_relaxed);
   bound_unsent(stream.socket.get(), in_kernel / 2);
-  // Twice that: what a peer confirms waits in its own queue as long as it sends, too.
+  // Three times that: what a peer confirms waits in its own queue as long, and somebody has to wake up.
   if (shortest_round_trip(stream.socket.get()) <= kNearby)
-    set_send_buffer(stream.socket.get(), std::clamp(stream.pace.bytes_in(2 * kInKernel),
+    set_send_buffer(stream.socket.get(), std::clamp(stream.pace.bytes_in(3 * kInKernel),
                                                     kLeastSendBuffer, kMostSendBuffer));
 }
 
