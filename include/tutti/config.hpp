@@ -70,6 +70,10 @@ struct Config {
   // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
   // so.  TUTTI_TCP_EXPRESS
   bool tcp_express = true;
+  // Provider of libfabric that links of ofi use, such as "verbs;ofi_rxm" or "tcp;ofi_rxm", and a comma list of
+  // its domains, one rail each; empty: found.  TUTTI_OFI_PROVIDER, TUTTI_OFI_DOMAINS
+  std::string ofi_provider;
+  std::vector<std::string> ofi_domains;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

@@ -212,8 +212,14 @@ void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<b
   // What was read already is no news: the reactor forgets it here.
   if (!message_.empty()) has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
-  if (!again()) wait_for_news(std::max(timeout, Nanoseconds(0)));
+  if (!again()) wait_for_news(std::clamp(timeout, Nanoseconds(0), longest_nap(idle)));
   set_doorbell(kAwake);
+}
+
+Nanoseconds LinkedEndpoint::longest_nap(bool idle) const {
+  Nanoseconds longest = Nanoseconds::max();
+  for (MessageLink* link : message_) longest = std::min(longest, link->longest_nap(idle));
+  return longest;
 }
 
 Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
@@ -221,8 +227,11 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   const auto is_wanted = [&](int peer) {
     return std::find(peers.begin(), peers.end(), peer) != peers.end();
   };
-  const bool shared = std::any_of(lifelines_.begin(), lifelines_.end(),
-                                  [&](const auto& line) { return is_wanted(line->peer()); });
+  const bool moves = std::any_of(message_.begin(), message_.end(),
+                                 [](MessageLink* link) { return link->wants_regions(); });
+  const bool shared =
+      moves || std::any_of(lifelines_.begin(), lifelines_.end(),
+                           [&](const auto& line) { return is_wanted(line->peer()); });
   auto made = regions_.allocate(id, bytes, shared);
   if (!made.ok()) return made.status();
   for (auto& lifeline : lifelines_)
@@ -230,7 +239,19 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   for (MemoryLink* link : memory_)
     if (link->same_process() && is_wanted(link->peer()))
       link->tell_region(id, regions_.mapping(id));
+  for (MessageLink* link : message_)
+    if (link->wants_regions()) link->add_region(id, made->region, made->file->get());
   return made->region;
+}
+
+void LinkedEndpoint::free_region(std::uint64_t id) {
+  for (MessageLink* link : message_) link->drop_region(id);
+  regions_.free(id);
+}
+
+bool LinkedEndpoint::unshare_region(std::uint64_t id) {
+  for (MessageLink* link : message_) link->drop_region(id);
+  return regions_.unshare(id);
 }
 
 std::string LinkedEndpoint::whereabouts(int rank) const {

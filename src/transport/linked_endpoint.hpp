@@ -54,8 +54,8 @@ class LinkedEndpoint final : public Endpoint {
   bool region_has_come(int peer, std::uint64_t id) const override {
     return regions_.has_come(peer, id);
   }
-  void free_region(std::uint64_t id) override { regions_.free(id); }
-  bool unshare_region(std::uint64_t id) override { return regions_.unshare(id); }
+  void free_region(std::uint64_t id) override;
+  bool unshare_region(std::uint64_t id) override;
   MemoryRef find_region(const void* data, std::size_t bytes,
                         std::span<const int> peers) const override {
     return regions_.find(data, bytes, peers);
@@ -75,6 +75,7 @@ class LinkedEndpoint final : public Endpoint {
   Status gone(int peer, const std::string& why) const;
   void set_doorbell(std::uint32_t state);
   void wait_for_news(Nanoseconds timeout);
+  Nanoseconds longest_nap(bool idle) const;
   void say_goodbye();
   // In a fresh child of fork(): a descriptor kept there would hide this process's end from its
   // peers.

@@ -33,6 +33,9 @@ namespace tutti::transport {
 
 class LinkedEndpoint;
 class Transport;
+namespace ofi {
+class Fabric;
+}
 
 // Where connections come in while ranks join: a Unix socket of this host, or TCP.
 enum class Door : std::uint8_t { local, network };
@@ -48,6 +51,7 @@ struct Party {
   std::vector<Address> addresses;            // by rank
   std::vector<int> lanes;          // ranks of this host, ascending; a rank's lane is its position
   std::shared_ptr<Window> window;  // of this rank, with those lanes
+  std::shared_ptr<ofi::Fabric> fabric;  // null: no link needs it, or there is none
 
   const Address& self() const { return of(rank); }
   const Address& of(int peer) const { return addresses[static_cast<std::size_t>(peer)]; }

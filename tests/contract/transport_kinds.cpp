@@ -1,6 +1,7 @@
 // The transports that keep the contract.
 #include "contract/transport_contract.hpp"
 #include "support/transports/sim_network.hpp"
+#include "transport/ofi/providers.hpp"
 
 namespace tutti::test {
 namespace {
@@ -24,6 +25,41 @@ std::unique_ptr<Ranks> simulated(int ranks) {
   return made;
 }
 
+// Ofi over every provider of libfabric that runs without a fabric, and over two rails of one.
+std::vector<TransportKind> over_libfabric() {
+  std::vector<TransportKind> kinds;
+  const auto all = ofi::providers();
+  if (!all.ok()) return kinds;
+  const auto enrol = [&](const std::string& variant, const std::string& provider,
+                         const std::vector<std::string>& domains) {
+    kinds.push_back({"ofi",
+                     [=](int ranks) {
+                       return std::make_unique<Ranks>(ranks, "ofi",
+                                                      [=](int, OpeningOptions& options) {
+                                                        options.config.ofi_provider = provider;
+                                                        options.config.ofi_domains = domains;
+                                                      });
+                     },
+                     variant});
+  };
+  for (const auto& [name, variant] : {std::pair("tcp;ofi_rxm", "_tcp"), std::pair("shm", "_shm"),
+                                      std::pair("udp;ofi_rxd", "_udp")})
+    for (const ofi::Provider& provider : *all) {
+      if (provider.name != name) continue;
+      enrol(variant, name, {});
+      if (provider.name == "tcp;ofi_rxm" && provider.domains.size() > 1)
+        enrol("_rails", name, {provider.domains[0], provider.domains[1]});
+    }
+  return kinds;
+}
+
+TEST(TransportsOverLibfabric, are_asked_to_keep_the_contract) {
+  if (const auto all = ofi::providers(); !all.ok()) GTEST_SKIP() << all.status().message();
+  EXPECT_GE(over_libfabric().size(), 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::ValuesIn(over_libfabric()), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Ofi, SleepingContract, testing::ValuesIn(over_libfabric()), name_of_kind);
 INSTANTIATE_TEST_SUITE_P(Transports, TransportContract,
                          testing::Values(forced("inproc"), forced("shm"), forced("tcp"),
                                          TransportKind{"sim", simulated}),

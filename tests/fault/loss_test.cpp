@@ -183,6 +183,9 @@ TEST_P(Loss, leaves_symmetric_memory_of_survivors_usable) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Ofi, Loss,
+                         testing::Values(World{.kind = WorldKind::ofi, .size = 3, .doomed = {1}}),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(World, Loss,
                          testing::ValuesIn(each_victim_in({{.kind = WorldKind::shm, .size = 3},
                                                            {.kind = WorldKind::tcp, .size = 3},
