@@ -50,7 +50,7 @@ CommandLine tutti_command(const CompareOptions& options, const Contestant& conte
   append(line.words, {"-n", std::to_string(premises.ranks)});
   append(line.words, {"-b", options.first, "-e", options.last, "-f", options.factor});
   append(line.words, {"--memory", contestant.setting, "--placement", "common", "--pin", "process"});
-  append(line.words, {"--transport", options.tcp ? "tcp" : "shm"});
+  append(line.words, {"--transport", options.wire});
   append(line.words, {"--budget", fmt::format("{:.3f}ms", options.budget_us / 1e3)});
   append(line.words, {"--json", "-"});
   if (!options.cold) line.words.emplace_back("--warm");

@@ -17,7 +17,7 @@ constexpr std::size_t kLandingsAtOnce = 8;
 // Frames of peers that may come before the next poll without waiting at their side.
 constexpr int kReceives = 64;
 constexpr int kReceivesPerPeer = 4;
-constexpr int kMostReceives = 1024;
+constexpr int kMostReceives = 512;
 constexpr std::size_t kCompletionsAtOnce = 32;
 constexpr int kReadsPerPoll = 8;
 // Providers that wait tell by a descriptor; but what they send again after a while, and what they missed, has to

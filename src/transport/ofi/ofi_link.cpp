@@ -110,19 +110,19 @@ Sent OfiLink::send(const Header& given, const void* payload, std::size_t bytes,
   return {true, false, bytes};
 }
 
+// Lent even if it was copied: whoever waits for it polls until it has left, for nobody else may.
 Sent OfiLink::send_large(Outgoing message, const void* payload, bool may_lend) {
   const std::size_t bytes = message.header.bytes;
+  message.lent = may_lend;
   if (may_lend) message.payload = fabric_->region_of(payload, bytes);
-  message.lent = static_cast<bool>(message.payload);
-  if (!message.lent) {
+  if (!message.payload) {
     message.payload = fabric_->take_landing();
     if (!message.payload) return {};
     std::memcpy(message.payload.data, payload, bytes);
   }
-  const bool lent = message.lent;
   outbox_.push(std::move(message));
   pump();
-  return {true, lent, bytes};
+  return {true, may_lend, bytes};
 }
 
 void OfiLink::set_urgency(std::uint32_t channel, Urgency urgency) {
@@ -347,7 +347,8 @@ void OfiLink::forget(std::uint32_t channel) {
   std::lock_guard lock(lock_);
   const auto keep = [&](Outgoing& message, bool on_its_way) {
     if (message.header.channel != channel || !std::exchange(message.lent, false)) return;
-    Place copy = on_its_way ? Place() : fabric_->take_landing();
+    const bool copied = message.payload.slot != 0 || !message.large();
+    Place copy = copied || on_its_way ? Place() : fabric_->take_landing();
     if (!copy) return;  // symmetric memory stays mapped for as long as it is being read
     std::memcpy(copy.data, message.payload.data, message.header.bytes);
     message.payload = std::move(copy);
