@@ -32,15 +32,15 @@ std::vector<TransportKind> over_libfabric() {
   if (!all.ok()) return kinds;
   const auto enrol = [&](const std::string& variant, const std::string& provider,
                          const std::vector<std::string>& domains) {
-    kinds.push_back({"ofi",
-                     [=](int ranks) {
-                       return std::make_unique<Ranks>(ranks, "ofi",
-                                                      [=](int, OpeningOptions& options) {
-                                                        options.config.ofi_provider = provider;
-                                                        options.config.ofi_domains = domains;
-                                                      });
-                     },
-                     variant});
+    const auto make = [=](int ranks) {
+      auto made = std::make_unique<Ranks>(ranks, "ofi", [=](int, OpeningOptions& options) {
+        options.config.ofi_provider = provider;
+        options.config.ofi_domains = domains;
+      });
+      made->leave_together = true;
+      return made;
+    };
+    kinds.push_back({"ofi", make, variant});
   };
   for (const auto& [name, variant] : {std::pair("tcp;ofi_rxm", "_tcp"), std::pair("shm", "_shm"),
                                       std::pair("udp;ofi_rxd", "_udp")})

@@ -22,6 +22,7 @@ class OverFabric : public testing::Test {
       GTEST_SKIP() << all.status().message();
     made_ = std::make_unique<Ranks>(
         2, "ofi", [](int, OpeningOptions& options) { options.config.ofi_provider = kProvider; });
+    made_->leave_together = true;
     ASSERT_TRUE(made_->ok());
   }
   Ranks& ranks() { return *made_; }

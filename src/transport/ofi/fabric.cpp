@@ -194,6 +194,10 @@ bool Fabric::poll(MessageSink& sink) {
   return happened;
 }
 
+void Fabric::nudge() {
+  for (const auto& rail : rails_) rail->nudge();
+}
+
 void Fabric::dispatch(Rail& rail, const fi_cq_data_entry& entry, MessageSink& sink) {
   auto* operation = static_cast<Operation*>(entry.op_context);
   if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {

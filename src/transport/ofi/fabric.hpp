@@ -58,6 +58,8 @@ class Fabric {
 
   // What has completed: tells the links. True if anything happened.
   bool poll(MessageSink& sink);
+  // Lets the provider go on with what it has to do, and takes nothing from it. Any thread.
+  void nudge();
   // Descriptors that are readable when it has; and how long one may sleep over them.
   std::vector<int> descriptors() const;
   Nanoseconds longest_nap(bool idle);

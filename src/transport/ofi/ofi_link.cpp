@@ -422,26 +422,36 @@ bool OfiLink::is_all_out() {
                            in_flight_ == 0 && transfers_.empty());
 }
 
+// Also of a rank that polls nothing for a while: connections are made, and what was lost is sent again.
+void OfiLink::beat() {
+  if (down_.load(std::memory_order_acquire)) return;
+  tether_.beat();
+  fabric_->nudge();
+  std::lock_guard lock(lock_);
+  pump();
+}
+
 bool OfiLink::flush() {
   if (down_.load(std::memory_order_relaxed)) return true;
+  if (leaving_since_ == Nanoseconds(0)) leaving_since_ = now();
   Deaf deaf;
   (void)fabric_->poll(deaf);
   (void)tether_.read(true);
   const bool all_out = is_all_out();
   if (given_up_.load(std::memory_order_relaxed)) return true;
-  if (all_out && ended_at_ == Nanoseconds(0)) {
-    ended_at_ = now();
-    tether_.say_end(sent_);
-  }
+  if (all_out && !std::exchange(said_end_, true)) tether_.say_end(sent_);
   (void)confirm_end();
   return all_out;
 }
 
+// A payload that the peer never grants a place holds nobody: it does not poll, or has given the group up.
 bool OfiLink::has_arrived() {
   if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed))
     return true;
-  if (!flush() && !tether_.closed()) return false;
-  return tether_.confirmed() || tether_.closed() || now() - ended_at_ > kConfirmed;
+  (void)flush();
+  if (tether_.confirmed() || tether_.closed()) return true;
+  std::lock_guard lock(lock_);
+  return prepared_ == nullptr && in_flight_ == 0 && now() - leaving_since_ > kConfirmed;
 }
 
 // ---- beside the messages

@@ -58,7 +58,7 @@ class OfiLink final : public MessageLink {
   void release(std::uint64_t lease) override { inbox_.release(lease); }
   bool poll(MessageSink& sink) override;
   void forget(std::uint32_t channel) override;
-  void beat() override { tether_.beat(); }
+  void beat() override;
   bool heard() override { return tether_.heard(); }
   void give_up(MessageSink& sink, const Status& why) override;
   bool is_cut() const override { return tether_.is_cut(); }
@@ -123,7 +123,8 @@ class OfiLink final : public MessageLink {
   std::uint64_t received_ = 0;  // frames
   Nanoseconds quiet_since_{0};  // nothing has come of late, and nothing more is to be expected
   const char* flaw_ = nullptr;  // what was wrong with a frame
-  Nanoseconds ended_at_{0};     // when our end was told
+  Nanoseconds leaving_since_{0};
+  bool said_end_ = false;
   std::vector<std::unique_ptr<EventSource>> rail_events_;
   Status broken_;
 

@@ -80,6 +80,9 @@ class Rail {
   // Nothing comes any more. Where memory belongs to the endpoint it has to go first, so there it stays open.
   void close();
 
+  // Progress alone.
+  void nudge() { (void)::fi_cq_read(queue_.get(), nullptr, 0); }
+
   // Whether writes of peers take a receive of this end with them.
   bool writes_consume_receives() const { return (info_->mode & FI_RX_CQ_DATA) != 0; }
   // Readable when there is something to read, if the provider can say so; else -1.
