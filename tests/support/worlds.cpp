@@ -200,6 +200,12 @@ std::vector<World> one_world_of_each() {
           World{.kind = WorldKind::tcp, .size = 3}, World{.kind = WorldKind::mixed, .size = 4}};
 }
 
+std::vector<WorldKind> worlds_of_processes() {
+  std::vector<WorldKind> kinds = {WorldKind::shm, WorldKind::tcp};
+  if (!unavailable({.kind = WorldKind::ofi})) kinds.push_back(WorldKind::ofi);
+  return kinds;
+}
+
 std::vector<World> each_victim_in(const std::vector<World>& worlds) {
   std::vector<World> all;
   for (const World& world : worlds)

@@ -82,6 +82,8 @@ std::vector<int> sizes();
 std::vector<World> every_world();
 // Every kind once: three ranks, four for mixed.
 std::vector<World> one_world_of_each();
+// shm and tcp, and ofi where this machine can make such a world.
+std::vector<WorldKind> worlds_of_processes();
 // Each three times: rank 0 is doomed, a middle one, and the last.
 std::vector<World> each_victim_in(const std::vector<World>& worlds);
 

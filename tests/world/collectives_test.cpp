@@ -142,8 +142,6 @@ TEST_P(Collectives, all_reduce_several_buffers_as_one_call) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ofi, Collectives,
-                         testing::Values(World{.kind = WorldKind::ofi, .size = 3}), name_of);
 INSTANTIATE_TEST_SUITE_P(World, Collectives, testing::ValuesIn(every_world()), name_of);
 
 class LargeMessages : public WorldTest {};

@@ -229,8 +229,6 @@ TEST_P(Messages, sent_to_oneself_in_a_batch_arrive) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ofi, Messages, testing::Values(World{.kind = WorldKind::ofi, .size = 3}),
-                         name_of);
 INSTANTIATE_TEST_SUITE_P(World, Messages, testing::ValuesIn(one_world_of_each()), name_of);
 
 // A batch is everything that everybody sends, as seen by this rank, in an order of its own.
