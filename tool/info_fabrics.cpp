@@ -16,7 +16,7 @@ Json list_of(const std::vector<std::string>& words) {
   return list;
 }
 
-std::string join(const Json& list) {
+std::string words_of(const Json& list) {
   std::string text;
   for (const Json& word : list.items()) text += (text.empty() ? "" : " ") + word.string();
   return text;
@@ -49,12 +49,12 @@ std::string fabric_text(const Json& facts) {
   for (const Json& provider : facts["providers"].items())
     text += fmt::format("  {:16} {}: {}\n", provider["name"].string(),
                         provider["hardware"].boolean() ? "hardware" : "software",
-                        join(provider["domains"]));
+                        words_of(provider["domains"]));
   if (!facts["why_none"].is_null())
     return text + fmt::format("  none: {}\n", facts["why_none"].string());
   const Json& chosen = facts["chosen"];
   return text + fmt::format("  with TUTTI_TRANSPORT=ofi ranks would use {} on {}\n",
-                            chosen["name"].string(), join(chosen["domains"]));
+                            chosen["name"].string(), words_of(chosen["domains"]));
 }
 
 }  // namespace tutti::tool

@@ -39,7 +39,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 80);
 
-inline constexpr std::size_t kFrameBytes = 16 * 1024;
+inline constexpr std::size_t kFrameBytes = 32 * 1024 + 128;
 inline constexpr std::size_t kFramePayload = kFrameBytes - sizeof(FrameHeader);
 static_assert(kFramePayload >= kMaxControlBytes);
 

@@ -20,6 +20,8 @@ constexpr int kFramesInFlight = 32;
 constexpr std::size_t kLandingsInFlight = 4;
 // A piece that is smaller is not worth a rail of its own.
 constexpr std::size_t kLeastPiece = 32 * 1024;
+// Frames of a peer that may be complete before one that was sent earlier.
+constexpr std::size_t kMostEarly = 4096;
 // How soon a link that waits for room looks again.
 constexpr Nanoseconds kNapAtWork = std::chrono::milliseconds(1);
 // A peer whose connection ends has died, or its last frames are still on their way.
@@ -265,16 +267,35 @@ void OfiLink::on_frame(const FrameHeader& frame, const std::byte* payload, Messa
   // A stranger's, or one that was heard before: as if it had not come.
   if (frame.seal != frame.seal_by(ends_.agreement.receive_key) || frame.number < received_) return;
   if (down_.load(std::memory_order_relaxed) || flaw_ != nullptr) return;
-  if (frame.number > received_)
-    flaw_ = "a frame too early: the fabric has lost one, or changed their order";
-  else if (crc32c(payload, frame.payload_bytes) != frame.payload_check)
+  if (crc32c(payload, frame.payload_bytes) != frame.payload_check)
     flaw_ = "a frame that does not fit its checksum: the fabric damages data";
+  else if (frame.number > received_)
+    keep_early(frame, payload);
   else
-    flaw_ = flaw_of(frame);
+    take(frame, payload, sink);
+  while (flaw_ == nullptr && !early_.empty() && early_.begin()->first == received_) {
+    const EarlyFrame next = std::move(early_.begin()->second);
+    early_.erase(early_.begin());
+    take(next.header, reinterpret_cast<const std::byte*>(next.payload.data()), sink);
+  }
+}
+
+// Sends are matched in order, but a large one may be complete after a small one that followed it.
+void OfiLink::keep_early(const FrameHeader& frame, const std::byte* payload) {
+  if (early_.size() >= kMostEarly)
+    flaw_ = "frames that go on though one is missing: the fabric has lost it";
+  else
+    early_.try_emplace(frame.number,
+                       EarlyFrame{frame, std::string(reinterpret_cast<const char*>(payload),
+                                                     frame.payload_bytes)});
+}
+
+void OfiLink::take(const FrameHeader& frame, const std::byte* payload, MessageSink& sink) {
+  flaw_ = flaw_of(frame);
   if (flaw_ != nullptr) return;
   ++received_;
   quiet_since_ = Nanoseconds(0);
-  if (frame.kind == FrameKind::grant) return take_grant(frame, payload);
+  if (frame.kind == FrameKind::grant) return take_grant(payload);
   if (given_up_.load(std::memory_order_relaxed)) return;
   if (frame.kind == FrameKind::announce) return take_announcement(frame, payload, sink);
   inbox_.take(frame.header, payload, sink);
@@ -295,7 +316,7 @@ void OfiLink::take_announcement(const FrameHeader& frame, const std::byte* paylo
   pump();
 }
 
-void OfiLink::take_grant(const FrameHeader&, const std::byte* payload) {
+void OfiLink::take_grant(const std::byte* payload) {
   Grant grant;
   std::memcpy(&grant, payload, sizeof grant);
   std::lock_guard lock(lock_);

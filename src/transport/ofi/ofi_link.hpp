@@ -98,6 +98,12 @@ class OfiLink final : public MessageLink {
     Grant grant;
   };
 
+  // One that is complete before another that was sent earlier.
+  struct EarlyFrame {
+    FrameHeader header;
+    std::string payload;
+  };
+
   OfiLink(std::shared_ptr<Fabric> fabric, Ends ends, ByteStream connection, Nanoseconds dead_after);
   Sent send_large(Outgoing message, const void* payload, bool may_lend);
   bool may_post() const;
@@ -108,7 +114,9 @@ class OfiLink final : public MessageLink {
   void post_writes(Transfer& transfer);
   bool is_all_out();
   void take_announcement(const FrameHeader& frame, const std::byte* payload, MessageSink& sink);
-  void take_grant(const FrameHeader& frame, const std::byte* payload);
+  void take(const FrameHeader& frame, const std::byte* payload, MessageSink& sink);
+  void keep_early(const FrameHeader& frame, const std::byte* payload);
+  void take_grant(const std::byte* payload);
   const char* flaw_of(const FrameHeader& frame) const;
   std::size_t rails() const { return ends_.agreement.addresses.size(); }
   bool complete(MessageSink& sink);
@@ -120,7 +128,8 @@ class OfiLink final : public MessageLink {
   Ends ends_;
   Inbox inbox_;  // poll only, like the next five
   Tether tether_;
-  std::uint64_t received_ = 0;  // frames
+  std::uint64_t received_ = 0;  // frames, without a gap
+  std::map<std::uint64_t, EarlyFrame> early_;
   Nanoseconds quiet_since_{0};  // nothing has come of late, and nothing more is to be expected
   const char* flaw_ = nullptr;  // what was wrong with a frame
   Nanoseconds leaving_since_{0};
