@@ -18,6 +18,7 @@ enum class FrameKind : std::uint32_t {
   message,   // the header's, with its payload behind it
   announce,  // of a large one: its payload wants a place; behind it an Announcement
   grant,     // the place for it; behind it a Grant
+  pair,  // two messages: behind the header that of the first, its payload, and the payload of the header's
 };
 
 struct FrameHeader {
@@ -39,9 +40,11 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 80);
 
-inline constexpr std::size_t kFrameBytes = 32 * 1024 + 128;
-inline constexpr std::size_t kFramePayload = kFrameBytes - sizeof(FrameHeader);
-static_assert(kFramePayload >= kMaxControlBytes);
+// A frame with both its headers stays below the 16 KiB up to which rxm sends a message as it is.
+inline constexpr std::size_t kFramePayload = 15 * 1024;
+// With room for a control message before it.
+inline constexpr std::size_t kFrameBytes = kFramePayload + kMaxControlBytes + 256;
+static_assert(sizeof(FrameHeader) + sizeof(Header) <= 256);
 
 inline constexpr std::size_t kMostRails = 4;
 

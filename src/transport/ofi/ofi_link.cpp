@@ -14,6 +14,8 @@ namespace {
 
 // What may be sent before the peer has arrived, as on tcp.
 constexpr std::size_t kEagerBytes = 64 * 1024;
+// What takes a few frames is there before a place could have been granted.
+constexpr std::size_t kInFrames = 32 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 // What the fabric has of a link cannot be overtaken any more. So much keeps it busy.
 constexpr int kFramesInFlight = 32;
@@ -45,6 +47,24 @@ class Waker final : public EventSource {
 };
 
 Nanoseconds now() { return steady_clock().now(); }
+
+Header first_of_pair(const std::byte* payload) {
+  Header first;
+  std::memcpy(static_cast<void*>(&first), payload, sizeof first);
+  return first;
+}
+
+const char* flaw_of_pair(const FrameHeader& frame, const std::byte* payload) {
+  constexpr const char* kBadLength = "two messages that are not as long as they say";
+  if (frame.payload_bytes < sizeof(Header)) return kBadLength;
+  const Header first = first_of_pair(payload);
+  if (const char* flaw = flaw_in(first, kMaxControlBytes)) return flaw;
+  if (const char* flaw = flaw_in(frame.header, kFramePayload)) return flaw;
+  const std::uint64_t bytes = sizeof first + first.bytes + frame.header.bytes;
+  return bytes == frame.payload_bytes ? nullptr : kBadLength;
+}
+
+iovec part_of(const void* data, std::size_t bytes) { return {const_cast<void*>(data), bytes}; }
 
 }  // namespace
 
@@ -87,13 +107,15 @@ Sent OfiLink::send(const Header& given, const void* payload, std::size_t bytes,
   if (down_.load(std::memory_order_acquire)) return {true, false, bytes};
   const bool splits = given.kind == MessageKind::data || given.kind == MessageKind::bulk;
   const bool control = !splits && given.kind != MessageKind::eager;
-  if (splits) bytes = std::min(bytes, ends_.agreement.landing_bytes);
+  if (splits)
+    bytes = std::min(bytes, bytes <= kInFrames ? kFramePayload : ends_.agreement.landing_bytes);
   TUTTI_CHECK(bytes <= (control ? kMaxControlBytes : ends_.agreement.landing_bytes));
   Outgoing message;
   message.header = given;
   message.token = token;
   message.header.bytes = bytes;
   message.header.spare = 0;
+  const bool hold = (given.flags & kHold) != 0;
   message.header.flags &= static_cast<std::uint8_t>(~kHold);
 
   std::lock_guard lock(lock_);
@@ -102,14 +124,26 @@ Sent OfiLink::send(const Header& given, const void* payload, std::size_t bytes,
   if (bytes > kFramePayload) return send_large(std::move(message), payload, splits);
   // Nothing waits: it goes from where it lies.
   const bool at_once = outbox_.empty() && prepared_ == nullptr && may_post();
-  if (at_once && prepare(FrameKind::message, message.header, payload, bytes)) {
+  const bool waits = at_once && hold && !held_ && control;
+  if (at_once && !waits && prepare_message(message.header, payload, bytes)) {
     if (!post_prepared()) has_work_.store(true, std::memory_order_release);
     return {true, false, bytes};
   }
   message.copy.assign(static_cast<const char*>(payload), bytes);
-  outbox_.push(std::move(message));
+  if (waits) {
+    held_ = std::move(message);
+    has_work_.store(true, std::memory_order_release);
+    return {true, false, bytes};
+  }
+  push(std::move(message));
   pump();
   return {true, false, bytes};
+}
+
+// Behind what was held.
+void OfiLink::push(Outgoing message) {
+  if (held_) outbox_.push(*std::exchange(held_, std::nullopt));
+  outbox_.push(std::move(message));
 }
 
 // Lent even if it was copied: whoever waits for it polls until it has left, for nobody else may.
@@ -122,7 +156,7 @@ Sent OfiLink::send_large(Outgoing message, const void* payload, bool may_lend) {
     if (!message.payload) return {};
     std::memcpy(message.payload.data, payload, bytes);
   }
-  outbox_.push(std::move(message));
+  push(std::move(message));
   pump();
   return {true, may_lend, bytes};
 }
@@ -135,36 +169,59 @@ void OfiLink::set_urgency(std::uint32_t channel, Urgency urgency) {
 bool OfiLink::may_post() const { return broken_.ok() && in_flight_ < kFramesInFlight; }
 
 // A frame gets its number here: from now on nothing passes it.
-bool OfiLink::prepare(FrameKind kind, const Header& header, const void* payload,
-                      std::size_t bytes) {
+bool OfiLink::prepare(FrameKind kind, const Header& header, std::span<const iovec> payload) {
   Operation* frame = fabric_->take_frame();
   if (frame == nullptr) return false;
+  std::byte* const data = frame->frame.data + sizeof(FrameHeader);
+  std::size_t bytes = 0;
+  for (const iovec& part : payload) {
+    if (part.iov_len > 0) std::memcpy(data + bytes, part.iov_base, part.iov_len);
+    bytes += part.iov_len;
+  }
   FrameHeader sealed;
   sealed.header = header;
   sealed.sender = static_cast<std::uint32_t>(ends_.self);
   sealed.kind = kind;
   sealed.number = sent_++;
   sealed.payload_bytes = static_cast<std::uint32_t>(bytes);
-  sealed.close(ends_.agreement.send_key, payload);
+  sealed.close(ends_.agreement.send_key, data);
   std::memcpy(frame->frame.data, &sealed, sizeof sealed);
-  if (bytes > 0) std::memcpy(frame->frame.data + sizeof sealed, payload, bytes);
   frame->peer = ends_.peer;
   frame->bytes = sizeof sealed + bytes;
   prepared_ = frame;
   return true;
 }
 
+// One message, with the one that was held, if there is one: both leave in one frame.
+bool OfiLink::prepare_message(const Header& header, const void* payload, std::size_t bytes) {
+  const iovec own = part_of(payload, bytes);
+  if (!held_) return prepare(FrameKind::message, header, {&own, 1});
+  const iovec both[] = {part_of(&held_->header, sizeof(Header)),
+                        part_of(held_->copy.data(), held_->copy.size()), own};
+  if (!prepare(FrameKind::pair, header, both)) return false;
+  held_.reset();
+  return true;
+}
+
+void OfiLink::flush_held() {
+  if (!has_work_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(lock_);
+  pump();
+}
+
 // Grants first: peers wait for them. They pass the bound, as there are few.
 bool OfiLink::prepare_next() {
   if (!grants_.empty()) {
-    if (!prepare(FrameKind::grant, {}, &grants_.front(), sizeof(Grant))) return false;
+    const iovec grant = part_of(&grants_.front(), sizeof(Grant));
+    if (!prepare(FrameKind::grant, {}, {&grant, 1})) return false;
     grants_.pop_front();
     return true;
   }
   if (outbox_.empty() || !may_post()) return false;
   const Outgoing& next = outbox_.front();
   if (!next.large()) {
-    if (!prepare(FrameKind::message, next.header, next.copy.data(), next.copy.size())) return false;
+    const iovec payload = part_of(next.copy.data(), next.copy.size());
+    if (!prepare(FrameKind::message, next.header, {&payload, 1})) return false;
     (void)outbox_.pop();
     return true;
   }
@@ -172,7 +229,8 @@ bool OfiLink::prepare_next() {
   const std::size_t most = std::max<std::size_t>(next.header.bytes / kLeastPiece, 1);
   const Announcement announcement{next_transfer_,
                                   static_cast<std::uint32_t>(std::min(most, rails()))};
-  if (!prepare(FrameKind::announce, next.header, &announcement, sizeof announcement)) return false;
+  const iovec note = part_of(&announcement, sizeof announcement);
+  if (!prepare(FrameKind::announce, next.header, {&note, 1})) return false;
   ++next_transfer_;
   large_in_flight_ += next.header.bytes;
   Transfer& transfer = transfers_[announcement.transfer];
@@ -196,6 +254,7 @@ bool OfiLink::post_prepared() {
 }
 
 void OfiLink::pump() {
+  if (held_) outbox_.push(*std::exchange(held_, std::nullopt));
   while (broken_.ok() && (prepared_ != nullptr || prepare_next()) && post_prepared()) {
   }
   bool waits = prepared_ != nullptr || !outbox_.empty() || !grants_.empty() || !broken_.ok();
@@ -248,12 +307,13 @@ void OfiLink::on_broken(const Status& why) {
 
 // ---- receiving
 
-const char* OfiLink::flaw_of(const FrameHeader& frame) const {
+const char* OfiLink::flaw_of(const FrameHeader& frame, const std::byte* payload) const {
   switch (frame.kind) {
     case FrameKind::message:
       if (frame.header.bytes != frame.payload_bytes)
         return "a message that is not as long as it says";
       return flaw_in(frame.header, kFramePayload);
+    case FrameKind::pair: return flaw_of_pair(frame, payload);
     case FrameKind::announce:
       if (frame.payload_bytes != sizeof(Announcement)) return "an announcement that is none";
       return flaw_in(frame.header, ends_.agreement.landing_bytes);
@@ -291,13 +351,18 @@ void OfiLink::keep_early(const FrameHeader& frame, const std::byte* payload) {
 }
 
 void OfiLink::take(const FrameHeader& frame, const std::byte* payload, MessageSink& sink) {
-  flaw_ = flaw_of(frame);
+  flaw_ = flaw_of(frame, payload);
   if (flaw_ != nullptr) return;
   ++received_;
   quiet_since_ = Nanoseconds(0);
   if (frame.kind == FrameKind::grant) return take_grant(payload);
   if (given_up_.load(std::memory_order_relaxed)) return;
   if (frame.kind == FrameKind::announce) return take_announcement(frame, payload, sink);
+  if (frame.kind == FrameKind::pair) {
+    const Header first = first_of_pair(payload);
+    inbox_.take(first, payload + sizeof first, sink);
+    payload += sizeof first + first.bytes;
+  }
   inbox_.take(frame.header, payload, sink);
 }
 

@@ -11,10 +11,14 @@
 // Who is to live or die is told by the connection over which the two have met (tether.hpp).
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +58,7 @@ class OfiLink final : public MessageLink {
   std::size_t eager_bytes() const override;
   Sent send(const Header& header, const void* payload, std::size_t bytes,
             std::uint64_t token) override;
+  void flush_held() override;
   void set_urgency(std::uint32_t channel, Urgency urgency) override;
   void release(std::uint64_t lease) override { inbox_.release(lease); }
   bool poll(MessageSink& sink) override;
@@ -107,7 +112,9 @@ class OfiLink final : public MessageLink {
   OfiLink(std::shared_ptr<Fabric> fabric, Ends ends, ByteStream connection, Nanoseconds dead_after);
   Sent send_large(Outgoing message, const void* payload, bool may_lend);
   bool may_post() const;
-  bool prepare(FrameKind kind, const Header& header, const void* payload, std::size_t bytes);
+  bool prepare(FrameKind kind, const Header& header, std::span<const iovec> payload);
+  bool prepare_message(const Header& header, const void* payload, std::size_t bytes);
+  void push(Outgoing message);
   bool prepare_next();
   bool post_prepared();
   void pump();
@@ -117,7 +124,7 @@ class OfiLink final : public MessageLink {
   void take(const FrameHeader& frame, const std::byte* payload, MessageSink& sink);
   void keep_early(const FrameHeader& frame, const std::byte* payload);
   void take_grant(const std::byte* payload);
-  const char* flaw_of(const FrameHeader& frame) const;
+  const char* flaw_of(const FrameHeader& frame, const std::byte* payload) const;
   std::size_t rails() const { return ends_.agreement.addresses.size(); }
   bool complete(MessageSink& sink);
   bool judge_end(MessageSink& sink);
@@ -140,6 +147,7 @@ class OfiLink final : public MessageLink {
   SpinLock lock_;  // of the following
   Urgencies urgencies_;
   Outbox outbox_;
+  std::optional<Outgoing> held_;     // with kHold: the next one takes it along
   std::deque<Grant> grants_;         // to be sent
   Operation* prepared_ = nullptr;    // a frame with its number, that found no room yet
   std::uint64_t sent_ = 0;           // frames
