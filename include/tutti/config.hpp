@@ -33,6 +33,8 @@ struct Config {
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
   std::string interface;
+  // File that says which rack each host stands in; empty: not known.  TUTTI_RACKS
+  std::string racks;
   // off, WARN, INFO or TRACE.  TUTTI_DEBUG
   std::string debug = "WARN";
   // Comma list of subsystems to log, empty: all.  TUTTI_DEBUG_SUBSYS
@@ -74,6 +76,9 @@ struct Config {
   // its domains, one rail each; empty: found.  TUTTI_OFI_PROVIDER, TUTTI_OFI_DOMAINS
   std::string ofi_provider;
   std::vector<std::string> ofi_domains;
+  // Microseconds for which the kernel may ask a network card itself when a tcp connection that is read has
+  // nothing (SO_BUSY_POLL); 0: it waits to be told.  TUTTI_BUSY_POLL
+  int busy_poll = 0;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

@@ -130,11 +130,12 @@ Status read_list(std::string_view text, std::vector<std::string>& field) {
   return {};
 }
 
-Status read_streams(std::string_view text, int& field) {
+Status read_within(std::string_view text, int least, int most, int& field) {
   auto number = parse_integer(text);
   if (!number.ok()) return number.status();
-  if (*number < 1 || *number > 8)
-    return Status(Code::invalid_argument, fmt::format("{} lies outside 1 … 8", *number));
+  if (*number < least || *number > most)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} lies outside {} … {}", *number, least, most));
   field = static_cast<int>(*number);
   return {};
 }
@@ -214,6 +215,9 @@ const Row kRows[] = {
     {"TUTTI_INTERFACE", "network interface to use between hosts; found when not set",
      [](Text text, Config& c) { return c.interface = text, Status(); },
      [](Filled c) { return c.interface; }},
+    {"TUTTI_RACKS", "file that says which rack each host stands in (docs/formats/racks.md)",
+     [](Text text, Config& c) { return c.racks = text, Status(); },
+     [](Filled c) { return c.racks; }},
     {"TUTTI_DEBUG", "how much to log: off, WARN, INFO or TRACE",
      [](Text text, Config& c) { return read_level(text, c.debug); },
      [](Filled c) { return c.debug; }},
@@ -247,7 +251,7 @@ const Row kRows[] = {
      [](Text text, Config& c) { return c.cache_dir = text, Status(); },
      [](Filled c) { return c.cache_dir; }},
     {"TUTTI_STREAMS", "tcp connections between two ranks, 1 … 8; the smaller of both sides counts",
-     [](Text text, Config& c) { return read_streams(text, c.streams); },
+     [](Text text, Config& c) { return read_within(text, 1, 8, c.streams); },
      [](Filled c) { return std::to_string(c.streams); }},
     {"TUTTI_TCP_CONGESTION",
      "congestion control of tcp: auto (cubic instead of bbr), system, or a name",
@@ -281,6 +285,10 @@ const Row kRows[] = {
      "domains that ofi uses, a rail each, such as mlx5_0,mlx5_1; found when not set",
      [](Text text, Config& c) { return read_list(text, c.ofi_domains); },
      [](Filled) { return std::string(); }},
+    {"TUTTI_BUSY_POLL",
+     "microseconds for which the kernel asks the network card when a tcp connection has nothing",
+     [](Text text, Config& c) { return read_within(text, 0, 10000, c.busy_poll); },
+     [](Filled c) { return std::to_string(c.busy_poll); }},
     {"TUTTI_CUDA_MEET", "how ranks on GPUs meet: auto (measured), host, memops or kernel",
      [](Text text, Config& c) {
        return read_word(text, c.cuda_meet, {"auto", "host", "memops", "kernel"});

@@ -69,6 +69,9 @@ class Channel final : public GroupView,
   void use_device(std::shared_ptr<DeviceSide> side);
   const std::shared_ptr<DeviceSide>& device() const { return launched_.side(); }
 
+  // schedule::Request::walk of what follows. To be called by all of them, before any collective that goes along it.
+  void set_walk(std::vector<int> walk) { members_.set_walk(std::move(walk)); }
+
   // Between the two, collectives are tutti's own, and take no number that callers see. All ranks end
   // it after the same collective.
   void begin_set_up();
@@ -139,6 +142,7 @@ class Channel final : public GroupView,
   transport::Link& link_to(int peer) override { return members_.link_to(peer); }
   bool has_arrived(int peer) const override { return current_ && arrivals_.has_arrived(peer); }
   bool all_have_arrived() const override { return arrivals_.all_have_arrived(); }
+  void precede_data(int peer) override { arrivals_.announce_to(peer); }
   std::uint32_t channel() const override { return members_.channel(); }
   int world_rank(int peer) const override {
     return options().members[static_cast<std::size_t>(peer)];

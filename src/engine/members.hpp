@@ -1,6 +1,6 @@
 // engine/members.hpp - the ranks of a group: who they are, and how to reach them.
 //
-// Thread-safety  const after construction.
+// Thread-safety  const once the group is set up.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct ChannelOptions {
   std::vector<int> members;  // world rank of each group rank
   int rank = 0;              // of this process, in the group
   std::vector<int> host_of;  // host of each group rank
+  std::vector<int> walk;     // schedule::Request::walk
   Urgency urgency = Urgency::normal;
 };
 
@@ -27,6 +28,8 @@ class Members {
   Members(ChannelOptions options, transport::Endpoint& endpoint);
 
   const ChannelOptions& options() const { return options_; }
+  // While the group is being set up.
+  void set_walk(std::vector<int> walk) { options_.walk = std::move(walk); }
   int rank() const { return options_.rank; }
   int size() const { return static_cast<int>(options_.members.size()); }
   std::uint32_t channel() const { return options_.id; }

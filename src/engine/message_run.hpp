@@ -72,6 +72,8 @@ class MessageRun final : public Run {
   void prepare(std::size_t index, Running& running);
   void add_region(const schedule::Region& region, Scattered& pieces) const;
   std::size_t limit_of(std::size_t index) const;
+  std::size_t turn_of(std::size_t index, const transport::Link& link) const;
+  std::size_t bytes_of(std::size_t stream) const;
   bool advance(std::size_t index);
   std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
   bool advance_send(std::size_t index);

@@ -18,6 +18,7 @@ schedule::Request request_of(const Launch& launch, const Members& members) {
   request.shots = launch.shots;
   request.host_of = members.options().host_of;
   request.order = launch.order;
+  request.walk = members.options().walk;
   return request;
 }
 

@@ -22,6 +22,7 @@ struct Setting {
   int rank = 0;
   int size = 1;
   std::vector<int> host_of;
+  std::vector<int> walk;        // schedule::Request::walk
   std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
   bool device_reaches_all = false;  // on device memory, ranks work on each other's

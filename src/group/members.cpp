@@ -9,6 +9,7 @@
 #include "core/clock.hpp"
 #include "group/gather_all.hpp"
 #include "group/rank_group.hpp"
+#include "topology/topology.hpp"
 
 namespace tutti::group {
 
@@ -114,6 +115,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, GroupSpec s
     options.members.push_back(channel_->options().members[static_cast<std::size_t>(rank)]);
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
+  options.walk = topology::walk_among(setting_.walk, ranks);
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();

@@ -8,6 +8,8 @@
 #include "group/calibrate_links.hpp"
 #include "group/self.hpp"
 #include "group/tuning.hpp"
+#include "topology/topology.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::group {
 
@@ -17,6 +19,7 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
   setting_.rank = channel_->options().rank;
   setting_.size = channel_->size();
   setting_.host_of = channel_->options().host_of;
+  setting_.walk = channel_->options().walk;
   setting_.order = order;
   setting_.config = &world_->engine().config();
   setting_.catalog = &world_->engine().catalog();
@@ -259,6 +262,7 @@ tuner::CallFacts RankGroup::facts_of(Collective collective, std::size_t bytes) c
   facts.bytes = bytes;
   facts.ranks = size();
   facts.host_of = setting_.host_of;
+  facts.walk = setting_.walk;
   facts.machine_of = setting_.machine_of;
   facts.order = setting_.order;
   facts.catalog = setting_.catalog;
@@ -283,6 +287,8 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes,
   tuner::CallFacts facts = facts_of(collective, bytes);
   facts.ranks = static_cast<int>(ranks.size());
   facts.host_of = hosts;
+  const std::vector<int> walk = topology::walk_among(setting_.walk, ranks);
+  facts.walk = walk;
   facts.machine_of = machines;
   // What it remembers holds for one set of ranks.
   Chooser chooser;
@@ -381,6 +387,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   group->all_have_joined();
   if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
+  if (Status status = group->find_walk(); !status.ok()) return status;
   if (Status status = group->tune(); !status.ok()) return status;
   group->end_set_up();
   if (options.takes_back) (*world)->say_takes_back();

@@ -67,6 +67,8 @@ class RankGroup final : public Group {
   // Prepares it for device memory as the group that it is made from is, so that its first call there need
   // not block. Collective, likewise.
   Status inherit_device(const RankGroup& parent);
+  // Where ranks sit on several hosts, in what order rings and trees take them. Collective, likewise.
+  Status find_walk();
   // Agrees with the other ranks on what operations cost, if they are to; before any other call.
   Status tune();
   // What follows are the callers' own collectives. To be called last.

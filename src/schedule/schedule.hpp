@@ -104,6 +104,9 @@ struct Request {
   // hierarchical, chain, torus_2d: host of each rank; empty: one host
   std::span<const int> host_of{};
   ReductionOrder order = ReductionOrder::any;  // tree: folds are balanced
+  // All ranks in an order in which neighbours sit near each other (topology::walk_of): rings go along it,
+  // trees and hosts are built in it, wherever that leaves the order of reduction free. Empty: by number.
+  std::span<const int> walk{};
 };
 
 // Number of chunks in a space of this program, and the extent id of one of them.

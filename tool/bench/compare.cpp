@@ -30,6 +30,7 @@ constexpr const char* kCompareFooter = R"(Examples:
   tutti bench compare                                    the whole table: about an hour
   tutti bench compare -n 2 --collectives all_reduce --runs 3 --json compare.json
   tutti bench compare -n 2 --transport tcp --peers gloo
+  tutti bench compare -n 8 --hosts --each 2              4 hosts of 2 ranks (as root: bench/hosts up 4 1000)
 
 Runs tutti, Open MPI, MPICH and Gloo, those that were found when tutti was built, one after the other
 (backwards in every other run), pinned alike, by the same protocol (bench/protocol.hpp): f32, sum;
@@ -93,6 +94,11 @@ Status read_rest(const CompareWords& words, CompareOptions& options) {
   if (Status status = understand(bench_words, understood); !status.ok()) return status;
   options.sizes = understood.sizes;
   options.budget_us = understood.effort.budget_us;
+  for (const int ranks : options.ranks)
+    if (options.hosts ? ranks % options.each != 0 : options.each != 1)
+      return invalid(options.hosts
+                         ? fmt::format("--each {} does not divide -n {}", options.each, ranks)
+                         : "--each goes with --hosts");
   if (words.transport == "inproc") return invalid("--transport is shm, tcp or ofi");
   options.wire = options.hosts && words.transport == "shm" ? "tcp" : words.transport;
   if (words.memory != "both" && words.memory != "symmetric" && words.memory != "plain")
@@ -236,7 +242,9 @@ CompareCommand make_compare(CLI::App& bench) {
                      "shm, tcp or ofi (libfabric), on this host (default shm)");
   parser->add_option("--peers", words.peers, "openmpi, mpich, gloo (default: all that are there)");
   parser->add_flag("--hosts", options.hosts,
-                   "between the network namespaces that bench/hosts made, a rank on each");
+                   "between the network namespaces that bench/hosts made");
+  parser->add_option("--each", options.each, "with --hosts: ranks on each of them (default 1)")
+      ->check(between(1, 64));
   parser->add_flag("--back-to-back", options.back_to_back,
                    "time blocks of calls without a barrier between them: what a link sustains");
   parser->add_flag("--cold", options.cold, "touch the buffers between iterations (default: warm)");

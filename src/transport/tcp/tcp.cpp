@@ -44,6 +44,12 @@ class Tcp final : public Transport {
                         "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
                         party.config.tcp_congestion),
             {party.rank, peer, 0});
+      if (!poll_busily(connection.socket.get(), party.config.busy_poll))
+        return Status(Code::invalid_argument,
+                      fmt::format("TUTTI_BUSY_POLL: this process may not ask for {} µs; it takes "
+                                  "CAP_NET_ADMIN, or net.core.busy_read of as much",
+                                  party.config.busy_poll),
+                      {party.rank, peer, 0});
       sockets.push_back(std::move(connection.socket));
     }
     return endpoint.add_message(

@@ -248,6 +248,7 @@ void TcpLink::write_queue(Stream& stream) {
 // the kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
 // fast one is through with them in no time, and bounds would only cost it wake-ups.
 void TcpLink::keep_pace(Stream& stream, std::size_t written) {
+  if (stream.pace.is_at_rest() && stream.queue.empty()) return;
   if (!stream.pace.note(written, !stream.queue.empty(), clock_.now())) return;
   const std::size_t in_kernel = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
   if (stream.slow_windows < kSlowWindows) {
@@ -258,8 +259,10 @@ void TcpLink::keep_pace(Stream& stream, std::size_t written) {
                               frame_bytes_),
                    std::memory_order_relaxed);
   bound_unsent(stream.socket.get(), in_kernel / 2);
+  // Three times that: what a peer confirms waits in its own queue as long, and somebody has to wake up.
   if (shortest_round_trip(stream.socket.get()) <= kNearby)
-    set_send_buffer(stream.socket.get(), std::min(in_kernel, kMostSendBuffer));
+    set_send_buffer(stream.socket.get(), std::clamp(stream.pace.bytes_in(3 * kInKernel),
+                                                    kLeastSendBuffer, kMostSendBuffer));
 }
 
 void TcpLink::note_backlog() {
