@@ -34,7 +34,7 @@ namespace tutti::transport {
 class LinkedEndpoint;
 class Transport;
 namespace ofi {
-class Fabric;
+class FabricPort;
 }
 
 // Where connections come in while ranks join: a Unix socket of this host, or TCP.
@@ -51,7 +51,7 @@ struct Party {
   std::vector<Address> addresses;            // by rank
   std::vector<int> lanes;          // ranks of this host, ascending; a rank's lane is its position
   std::shared_ptr<Window> window;  // of this rank, with those lanes
-  std::shared_ptr<ofi::Fabric> fabric;  // null: no link needs it, or there is none
+  std::shared_ptr<ofi::FabricPort> fabric;  // null: no link needs it, or there is none
 
   const Address& self() const { return of(rank); }
   const Address& of(int peer) const { return addresses[static_cast<std::size_t>(peer)]; }

@@ -26,7 +26,7 @@ class OverFabric : public testing::Test {
     ASSERT_TRUE(made_->ok());
   }
   Ranks& ranks() { return *made_; }
-  ofi::Fabric& fabric_of(int rank) {
+  ofi::FabricPort& fabric_of(int rank) {
     return dynamic_cast<ofi::OfiLink&>(ranks().link(rank, 1 - rank)).fabric();
   }
 };

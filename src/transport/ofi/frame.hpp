@@ -16,7 +16,7 @@ namespace tutti::transport::ofi {
 
 enum class FrameKind : std::uint32_t {
   message,   // the header's, with its payload behind it
-  announce,  // of a large one: its payload wants a place; behind it an Announcement
+  announce,  // of a large one: its payload wants a place; behind it a LargeNotice
   grant,     // the place for it; behind it a Grant
   pair,  // two messages: behind the header that of the first, its payload, and the payload of the header's
 };
@@ -48,7 +48,7 @@ static_assert(sizeof(FrameHeader) + sizeof(Header) <= 256);
 
 inline constexpr std::size_t kMostRails = 4;
 
-struct Announcement {
+struct LargeNotice {
   std::uint32_t transfer = 0;  // the sender's number for it
   std::uint32_t pieces = 0;    // writes that bring it, each by a rail of its own
 };

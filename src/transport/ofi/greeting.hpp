@@ -17,7 +17,7 @@ class OfiGreeting final : public Greeting {
 
   Result<bool> step(ByteStreamRef stream) override;
   // When they have agreed.
-  Agreement take_agreement() { return std::move(agreement_); }
+  LinkTerms take_agreement() { return std::move(agreement_); }
 
  private:
   Status introduce(ByteStreamRef stream);
@@ -29,7 +29,7 @@ class OfiGreeting final : public Greeting {
   bool introduced_ = false;
   std::string nonce_;
   std::string inbox_;
-  Agreement agreement_;
+  LinkTerms agreement_;
 };
 
 }  // namespace tutti::transport::ofi

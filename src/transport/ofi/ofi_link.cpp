@@ -68,7 +68,7 @@ iovec part_of(const void* data, std::size_t bytes) { return {const_cast<void*>(d
 
 }  // namespace
 
-Result<std::unique_ptr<OfiLink>> OfiLink::create(std::shared_ptr<Fabric> fabric, Ends ends,
+Result<std::unique_ptr<OfiLink>> OfiLink::create(std::shared_ptr<FabricPort> fabric, Ends ends,
                                                  ByteStream connection, Nanoseconds dead_after) {
   const int peer = ends.peer;
   std::unique_ptr<OfiLink> link(
@@ -79,7 +79,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::create(std::shared_ptr<Fabric> fabric,
   return link;
 }
 
-OfiLink::OfiLink(std::shared_ptr<Fabric> fabric, Ends ends, ByteStream connection,
+OfiLink::OfiLink(std::shared_ptr<FabricPort> fabric, Ends ends, ByteStream connection,
                  Nanoseconds dead_after)
     : fabric_(std::move(fabric)),
       ends_(std::move(ends)),
@@ -170,7 +170,7 @@ bool OfiLink::may_post() const { return broken_.ok() && in_flight_ < kFramesInFl
 
 // A frame gets its number here: from now on nothing passes it.
 bool OfiLink::prepare(FrameKind kind, const Header& header, std::span<const iovec> payload) {
-  Operation* frame = fabric_->take_frame();
+  RailTask* frame = fabric_->take_frame();
   if (frame == nullptr) return false;
   std::byte* const data = frame->frame.data + sizeof(FrameHeader);
   std::size_t bytes = 0;
@@ -227,8 +227,8 @@ bool OfiLink::prepare_next() {
   }
   if (large_in_flight_ >= kLandingsInFlight * ends_.agreement.landing_bytes) return false;
   const std::size_t most = std::max<std::size_t>(next.header.bytes / kLeastPiece, 1);
-  const Announcement announcement{next_transfer_,
-                                  static_cast<std::uint32_t>(std::min(most, rails()))};
+  const LargeNotice announcement{next_transfer_,
+                                 static_cast<std::uint32_t>(std::min(most, rails()))};
   const iovec note = part_of(&announcement, sizeof announcement);
   if (!prepare(FrameKind::announce, next.header, {&note, 1})) return false;
   ++next_transfer_;
@@ -315,7 +315,7 @@ const char* OfiLink::flaw_of(const FrameHeader& frame, const std::byte* payload)
       return flaw_in(frame.header, kFramePayload);
     case FrameKind::pair: return flaw_of_pair(frame, payload);
     case FrameKind::announce:
-      if (frame.payload_bytes != sizeof(Announcement)) return "an announcement that is none";
+      if (frame.payload_bytes != sizeof(LargeNotice)) return "an announcement that is none";
       return flaw_in(frame.header, ends_.agreement.landing_bytes);
     case FrameKind::grant:
       return frame.payload_bytes == sizeof(Grant) ? nullptr : "a grant that is none";
@@ -368,7 +368,7 @@ void OfiLink::take(const FrameHeader& frame, const std::byte* payload, MessageSi
 
 void OfiLink::take_announcement(const FrameHeader& frame, const std::byte* payload,
                                 MessageSink& sink) {
-  Announcement announcement;
+  LargeNotice announcement;
   std::memcpy(&announcement, payload, sizeof announcement);
   if (announcement.pieces == 0 || announcement.pieces > rails()) {
     flaw_ = "a payload in more pieces than there are rails";

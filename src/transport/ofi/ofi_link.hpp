@@ -26,8 +26,8 @@
 #include "core/siphash.hpp"
 #include "core/spin_lock.hpp"
 #include "transport/message_link.hpp"
-#include "transport/ofi/fabric.hpp"
-#include "transport/ofi/inbox.hpp"
+#include "transport/ofi/fabric_port.hpp"
+#include "transport/ofi/incoming_table.hpp"
 #include "transport/ofi/outbox.hpp"
 #include "transport/ofi/tether.hpp"
 #include "transport/urgencies.hpp"
@@ -35,7 +35,7 @@
 namespace tutti::transport::ofi {
 
 // What the two have agreed on when they met.
-struct Agreement {
+struct LinkTerms {
   SipKey send_key;
   SipKey receive_key;
   std::size_t landing_bytes = 0;       // the largest payload that moves at once
@@ -48,9 +48,9 @@ class OfiLink final : public MessageLink {
     int self = 0;
     int peer = 0;
     std::string whereabouts;  // of the peer
-    Agreement agreement;
+    LinkTerms agreement;
   };
-  static Result<std::unique_ptr<OfiLink>> create(std::shared_ptr<Fabric> fabric, Ends ends,
+  static Result<std::unique_ptr<OfiLink>> create(std::shared_ptr<FabricPort> fabric, Ends ends,
                                                  ByteStream connection, Nanoseconds dead_after);
   ~OfiLink() override;
 
@@ -81,7 +81,7 @@ class OfiLink final : public MessageLink {
   bool wants_regions() const override { return true; }
   void add_region(std::uint64_t id, const MemoryRegion& region, int file) override;
   void drop_region(std::uint64_t id) override { fabric_->drop_region(id); }
-  Fabric& fabric() { return *fabric_; }
+  FabricPort& fabric() { return *fabric_; }
 
   // The fabric's calls, inside its poll: a frame of ours has gone; a write has; a frame for us has come; all
   // writes of a payload have; something failed.
@@ -109,7 +109,8 @@ class OfiLink final : public MessageLink {
     std::string payload;
   };
 
-  OfiLink(std::shared_ptr<Fabric> fabric, Ends ends, ByteStream connection, Nanoseconds dead_after);
+  OfiLink(std::shared_ptr<FabricPort> fabric, Ends ends, ByteStream connection,
+          Nanoseconds dead_after);
   Sent send_large(Outgoing message, const void* payload, bool may_lend);
   bool may_post() const;
   bool prepare(FrameKind kind, const Header& header, std::span<const iovec> payload);
@@ -131,9 +132,9 @@ class OfiLink final : public MessageLink {
   bool confirm_end();
   void go_down(MessageSink& sink, Code code, const std::string& why);
 
-  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<FabricPort> fabric_;
   Ends ends_;
-  Inbox inbox_;  // poll only, like the next five
+  IncomingTable inbox_;  // poll only, like the next five
   Tether tether_;
   std::uint64_t received_ = 0;  // frames, without a gap
   std::map<std::uint64_t, EarlyFrame> early_;
@@ -149,7 +150,7 @@ class OfiLink final : public MessageLink {
   Outbox outbox_;
   std::optional<Outgoing> held_;     // with kHold: the next one takes it along
   std::deque<Grant> grants_;         // to be sent
-  Operation* prepared_ = nullptr;    // a frame with its number, that found no room yet
+  RailTask* prepared_ = nullptr;     // a frame with its number, that found no room yet
   std::uint64_t sent_ = 0;           // frames
   int in_flight_ = 0;                // frames
   std::size_t large_in_flight_ = 0;  // bytes of announced payloads

@@ -1,4 +1,4 @@
-#include "transport/ofi/inbox.hpp"
+#include "transport/ofi/incoming_table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,14 +16,14 @@ bool has_place(const Header& header) {
 
 }  // namespace
 
-void Inbox::release(std::uint64_t lease) {
+void IncomingTable::release(std::uint64_t lease) {
   if (lease > kLandings)
     fabric_.release_landing(lease - kLandings);
   else
     pool_.release(lease);
 }
 
-void Inbox::take(const Header& header, const std::byte* payload, MessageSink& sink) {
+void IncomingTable::take(const Header& header, const std::byte* payload, MessageSink& sink) {
   if (closed_) return;
   Arrival arrival;
   arrival.header = header;
@@ -44,8 +44,8 @@ void Inbox::take(const Header& header, const std::byte* payload, MessageSink& si
     hand_on(arrival, sink);
 }
 
-Result<Grant> Inbox::make_place(const Header& header, const Announcement& announcement,
-                                MessageSink& sink) {
+Result<Grant> IncomingTable::make_place(const Header& header, const LargeNotice& announcement,
+                                        MessageSink& sink) {
   Arrival& arrival = waiting_.emplace_back();
   arrival.header = header;
   if (has_place(header) && !closed_) arrival.target = sink.place(peer_, header);
@@ -67,7 +67,7 @@ Result<Grant> Inbox::make_place(const Header& header, const Announcement& announ
   return grant;
 }
 
-void Inbox::land(void* what, MessageSink& sink) {
+void IncomingTable::land(void* what, MessageSink& sink) {
   const auto place = std::find_if(waiting_.begin(), waiting_.end(),
                                   [&](const Arrival& each) { return &each == what; });
   if (place == waiting_.end()) return;
@@ -78,7 +78,7 @@ void Inbox::land(void* what, MessageSink& sink) {
 }
 
 // Where it landed is not always where it is wanted.
-void Inbox::settle(Arrival& arrival) {
+void IncomingTable::settle(Arrival& arrival) {
   if (arrival.direct) {
     // Forgotten meanwhile: its place is not ours any more.
     if (arrival.target == nullptr) copy_to_pool(arrival, arrival.landing.data);
@@ -90,19 +90,19 @@ void Inbox::settle(Arrival& arrival) {
   }
 }
 
-void Inbox::copy_to_pool(Arrival& arrival, const std::byte* from) {
+void IncomingTable::copy_to_pool(Arrival& arrival, const std::byte* from) {
   const BufferPool::Buffer buffer = pool_.take(arrival.header.bytes);
   std::memcpy(buffer.data, from, arrival.header.bytes);
   arrival.view = buffer.data;
   arrival.lease = buffer.lease;
 }
 
-bool Inbox::must_wait(std::uint32_t channel) const {
+bool IncomingTable::must_wait(std::uint32_t channel) const {
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [&](const Arrival& each) { return each.header.channel == channel; });
 }
 
-void Inbox::hand_on(Arrival& arrival, MessageSink& sink) {
+void IncomingTable::hand_on(Arrival& arrival, MessageSink& sink) {
   const bool landed = arrival.landing.slot != 0;
   const std::uint64_t lease = landed ? kLandings + arrival.landing.slot : arrival.lease;
   if (closed_) return release(lease);
@@ -116,7 +116,7 @@ void Inbox::hand_on(Arrival& arrival, MessageSink& sink) {
 }
 
 // Those that are here, and behind nothing of their channel that is not.
-void Inbox::hand_on_waiting(MessageSink& sink) {
+void IncomingTable::hand_on_waiting(MessageSink& sink) {
   std::vector<std::uint32_t> held_up;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const std::uint32_t channel = at->header.channel;
@@ -131,7 +131,7 @@ void Inbox::hand_on_waiting(MessageSink& sink) {
   }
 }
 
-void Inbox::close() {
+void IncomingTable::close() {
   closed_ = true;
   for (Arrival& arrival : waiting_) {
     arrival.target = nullptr;
@@ -141,7 +141,7 @@ void Inbox::close() {
   std::erase_if(waiting_, [](const Arrival& arrival) { return arrival.here; });
 }
 
-void Inbox::forget(std::uint32_t channel) {
+void IncomingTable::forget(std::uint32_t channel) {
   for (Arrival& arrival : waiting_) {
     std::byte* const target = arrival.target;
     if (arrival.header.channel != channel || target == nullptr) continue;

@@ -1,4 +1,4 @@
-#include "transport/ofi/fabric.hpp"
+#include "transport/ofi/fabric_port.hpp"
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ std::uint32_t random_word() {
 
 }  // namespace
 
-Fabric::Fabric(Rails rails, int ranks, std::size_t landing_bytes)
+FabricPort::FabricPort(Rails rails, int ranks, std::size_t landing_bytes)
     : rails_(std::move(rails)),
       frames_(rails_, kFrameBytes, kFramesAtOnce),
       landings_(rails_, landing_bytes, kLandingsAtOnce),
@@ -43,12 +43,12 @@ Fabric::Fabric(Rails rails, int ranks, std::size_t landing_bytes)
       next_word_(random_word()) {}
 
 // Endpoints go before the memory that they might still reach.
-Fabric::~Fabric() {
+FabricPort::~FabricPort() {
   for (const auto& rail : rails_) rail->close();
 }
 
-Result<std::shared_ptr<Fabric>> Fabric::open(const Provider& provider, int ranks,
-                                             std::size_t landing_bytes) {
+Result<std::shared_ptr<FabricPort>> FabricPort::open(const Provider& provider, int ranks,
+                                                     std::size_t landing_bytes) {
   const auto library = libfabric();
   if (!library.ok()) return library.status();
   const auto infos = survey(provider.name);
@@ -63,18 +63,18 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const Provider& provider, int ranks
     }
   if (rails.empty())
     return Status(Code::unsupported, fmt::format("{} has lost its domains", provider.name));
-  std::shared_ptr<Fabric> fabric(new Fabric(std::move(rails), ranks, landing_bytes));
+  std::shared_ptr<FabricPort> fabric(new FabricPort(std::move(rails), ranks, landing_bytes));
   if (Status status = fabric->post_receives(ranks); !status.ok()) return status;
   return fabric;
 }
 
-Status Fabric::post_receives(int ranks) {
+Status FabricPort::post_receives(int ranks) {
   const int count = std::clamp(kReceivesPerPeer * ranks, kReceives, kMostReceives);
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     // Frames come by the first rail alone.
     if (rail > 0 && !rails_[rail]->writes_consume_receives()) continue;
     for (int i = 0; i < count; ++i) {
-      Operation* receive = take_operation(Operation::Kind::receive);
+      RailTask* receive = take_operation(RailTask::Kind::receive);
       receive->rail = rail;
       receive->frame = frames_.take();
       if (!receive->frame)
@@ -86,14 +86,14 @@ Status Fabric::post_receives(int ranks) {
   return {};
 }
 
-bool Fabric::post_receive(Operation& receive) {
+bool FabricPort::post_receive(RailTask& receive) {
   const Place& frame = receive.frame;
   return rails_[receive.rail]->receive(frame.data, kFrameBytes,
                                        frame.memory->descriptor(receive.rail),
                                        receive.context) == Posted::yes;
 }
 
-Result<std::vector<std::string>> Fabric::addresses() const {
+Result<std::vector<std::string>> FabricPort::addresses() const {
   std::vector<std::string> all;
   for (const auto& rail : rails_) {
     auto address = rail->address();
@@ -103,7 +103,7 @@ Result<std::vector<std::string>> Fabric::addresses() const {
   return all;
 }
 
-Status Fabric::join(OfiLink& link, int peer, const std::vector<std::string>& addresses) {
+Status FabricPort::join(OfiLink& link, int peer, const std::vector<std::string>& addresses) {
   Peer& entry = peers_[static_cast<std::size_t>(peer)];
   for (std::size_t rail = 0; rail < std::min(rails_.size(), addresses.size()); ++rail) {
     const auto added = rails_[rail]->add_peer(addresses[rail]);
@@ -115,7 +115,7 @@ Status Fabric::join(OfiLink& link, int peer, const std::vector<std::string>& add
   return {};
 }
 
-void Fabric::leave(int peer) {
+void FabricPort::leave(int peer) {
   peers_[static_cast<std::size_t>(peer)].link = nullptr;
   if (driver_ != peer) return;
   driver_ = -1;
@@ -125,39 +125,40 @@ void Fabric::leave(int peer) {
 
 // ---- what links ask for
 
-Operation* Fabric::take_operation(Operation::Kind kind) {
+RailTask* FabricPort::take_operation(RailTask::Kind kind) {
   std::lock_guard lock(lock_);
   if (free_operations_.empty()) free_operations_.push_back(&operations_.emplace_back());
-  Operation* operation = free_operations_.back();
+  RailTask* operation = free_operations_.back();
   free_operations_.pop_back();
   operation->kind = kind;
   return operation;
 }
 
-void Fabric::release_operation(Operation& operation) {
+void FabricPort::release_operation(RailTask& operation) {
   if (operation.frame) frames_.release(operation.frame.slot);
   operation.frame = {};
   std::lock_guard lock(lock_);
   free_operations_.push_back(&operation);
 }
 
-Operation* Fabric::take_frame() {
+RailTask* FabricPort::take_frame() {
   Place frame = frames_.take();
   if (!frame) return nullptr;
-  Operation* send = take_operation(Operation::Kind::send);
+  RailTask* send = take_operation(RailTask::Kind::send);
   send->frame = std::move(frame);
   return send;
 }
 
-Posted Fabric::post(Operation& frame, Status& why) {
+Posted FabricPort::post(RailTask& frame, Status& why) {
   const Peer& peer = peers_[static_cast<std::size_t>(frame.peer)];
   return rails_.front()->send(peer.address.front(), frame.frame.data, frame.bytes,
                               frame.frame.memory->descriptor(0), frame.context, why);
 }
 
-Posted Fabric::post_write(int peer, std::uint32_t transfer, std::size_t rail, const Grant& grant,
-                          const Place& from, std::size_t offset, std::size_t bytes, Status& why) {
-  Operation* write = take_operation(Operation::Kind::write);
+Posted FabricPort::post_write(int peer, std::uint32_t transfer, std::size_t rail,
+                              const Grant& grant, const Place& from, std::size_t offset,
+                              std::size_t bytes, Status& why) {
+  RailTask* write = take_operation(RailTask::Kind::write);
   write->peer = peer;
   write->transfer = transfer;
   const Grant::Way& way = grant.ways[rail];
@@ -170,7 +171,7 @@ Posted Fabric::post_write(int peer, std::uint32_t transfer, std::size_t rail, co
   return posted;
 }
 
-std::uint32_t Fabric::expect(int peer, std::uint32_t pieces, void* what) {
+std::uint32_t FabricPort::expect(int peer, std::uint32_t pieces, void* what) {
   while (expected_.count(next_word_) != 0) ++next_word_;
   expected_[next_word_] = {peer, pieces, what};
   return next_word_++;
@@ -178,7 +179,7 @@ std::uint32_t Fabric::expect(int peer, std::uint32_t pieces, void* what) {
 
 // ---- completions
 
-bool Fabric::poll(MessageSink& sink) {
+bool FabricPort::poll(MessageSink& sink) {
   bool happened = false;
   std::array<fi_cq_data_entry, kCompletionsAtOnce> entries;
   for (const auto& rail : rails_)
@@ -190,31 +191,31 @@ bool Fabric::poll(MessageSink& sink) {
       happened |= count > 0;
       if (count < entries.size() && failed.why.ok()) break;
     }
-  std::erase_if(unposted_, [this](Operation* receive) { return post_receive(*receive); });
+  std::erase_if(unposted_, [this](RailTask* receive) { return post_receive(*receive); });
   return happened;
 }
 
-void Fabric::nudge() {
+void FabricPort::nudge() {
   for (const auto& rail : rails_) rail->nudge();
 }
 
-void Fabric::dispatch(Rail& rail, const fi_cq_data_entry& entry, MessageSink& sink) {
-  auto* operation = static_cast<Operation*>(entry.op_context);
+void FabricPort::dispatch(Rail& rail, const fi_cq_data_entry& entry, MessageSink& sink) {
+  auto* operation = static_cast<RailTask*>(entry.op_context);
   if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
     on_write_landed(static_cast<std::uint32_t>(entry.data), sink);
     if (rail.writes_consume_receives() && !post_receive(*operation)) unposted_.push_back(operation);
     return;
   }
-  if (operation->kind == Operation::Kind::receive) return on_frame(*operation, entry.len, sink);
+  if (operation->kind == RailTask::Kind::receive) return on_frame(*operation, entry.len, sink);
   OfiLink* link = peers_[static_cast<std::size_t>(operation->peer)].link;
-  if (link != nullptr && operation->kind == Operation::Kind::send) link->on_frame_out();
-  if (link != nullptr && operation->kind == Operation::Kind::write)
+  if (link != nullptr && operation->kind == RailTask::Kind::send) link->on_frame_out();
+  if (link != nullptr && operation->kind == RailTask::Kind::write)
     link->on_written(operation->transfer);
   release_operation(*operation);
 }
 
 // Of a stranger's frame nothing is believed, and nothing said: there may be many.
-void Fabric::on_frame(Operation& receive, std::size_t bytes, MessageSink& sink) {
+void FabricPort::on_frame(RailTask& receive, std::size_t bytes, MessageSink& sink) {
   const std::byte* data = receive.frame.data;
   FrameHeader frame;
   if (bytes >= sizeof frame) {
@@ -226,7 +227,7 @@ void Fabric::on_frame(Operation& receive, std::size_t bytes, MessageSink& sink) 
   if (!post_receive(receive)) unposted_.push_back(&receive);
 }
 
-void Fabric::on_write_landed(std::uint32_t word, MessageSink& sink) {
+void FabricPort::on_write_landed(std::uint32_t word, MessageSink& sink) {
   const auto found = expected_.find(word);
   if (found == expected_.end() || --found->second.pieces > 0) return;
   const Landing landing = found->second;
@@ -236,10 +237,10 @@ void Fabric::on_write_landed(std::uint32_t word, MessageSink& sink) {
 }
 
 // Of a receive: a frame that is too long for any of ours.
-void Fabric::on_failed(const Rail::Failed& failed) {
-  auto* operation = static_cast<Operation*>(failed.context);
+void FabricPort::on_failed(const Rail::Failed& failed) {
+  auto* operation = static_cast<RailTask*>(failed.context);
   if (operation == nullptr || failed.cancelled) return;
-  if (operation->kind == Operation::Kind::receive) {
+  if (operation->kind == RailTask::Kind::receive) {
     if (!post_receive(*operation)) unposted_.push_back(operation);
     return;
   }
@@ -250,14 +251,14 @@ void Fabric::on_failed(const Rail::Failed& failed) {
 
 // ---- sleeping
 
-std::vector<int> Fabric::descriptors() const {
+std::vector<int> FabricPort::descriptors() const {
   std::vector<int> all;
   for (const auto& rail : rails_)
     if (rail->descriptor() >= 0) all.push_back(rail->descriptor());
   return all;
 }
 
-Nanoseconds Fabric::longest_nap(bool idle) {
+Nanoseconds FabricPort::longest_nap(bool idle) {
   Nanoseconds nap = kNapBeside;
   for (const auto& rail : rails_) {
     if (rail->descriptor() < 0)
@@ -270,7 +271,7 @@ Nanoseconds Fabric::longest_nap(bool idle) {
 
 // ---- symmetric memory
 
-void Fabric::add_region(std::uint64_t id, std::byte* data, std::size_t bytes, int file) {
+void FabricPort::add_region(std::uint64_t id, std::byte* data, std::size_t bytes, int file) {
   {
     std::shared_lock lock(regions_mutex_);
     if (regions_.count(id) != 0) return;
@@ -284,12 +285,12 @@ void Fabric::add_region(std::uint64_t id, std::byte* data, std::size_t bytes, in
   has_regions_.store(true, std::memory_order_release);
 }
 
-void Fabric::drop_region(std::uint64_t id) {
+void FabricPort::drop_region(std::uint64_t id) {
   std::unique_lock lock(regions_mutex_);
   regions_.erase(id);
 }
 
-Place Fabric::region_of(const void* data, std::size_t bytes) const {
+Place FabricPort::region_of(const void* data, std::size_t bytes) const {
   if (!has_regions_.load(std::memory_order_acquire)) return {};
   const auto* at = static_cast<const std::byte*>(data);
   std::shared_lock lock(regions_mutex_);

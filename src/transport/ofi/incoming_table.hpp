@@ -1,4 +1,4 @@
-// transport/ofi/inbox.hpp - messages on their way in: where their payloads go, and that each channel's are handed
+// transport/ofi/incoming_table.hpp - messages on their way in: where their payloads go, and that each channel's are handed
 // on in order, though large payloads come when they like.
 //
 // Thread-safety  one thread at a time: whoever polls.
@@ -9,20 +9,20 @@
 
 #include "transport/buffer_pool.hpp"
 #include "transport/link.hpp"
-#include "transport/ofi/fabric.hpp"
+#include "transport/ofi/fabric_port.hpp"
 
 namespace tutti::transport::ofi {
 
-class Inbox {
+class IncomingTable {
  public:
-  Inbox(int peer, Fabric& fabric) : peer_(peer), fabric_(fabric) {}
+  IncomingTable(int peer, FabricPort& fabric) : peer_(peer), fabric_(fabric) {}
 
   // A small message with its payload.
   void take(const Header& header, const std::byte* payload, MessageSink& sink);
   // A large one is announced; what to tell its sender.
-  Result<Grant> make_place(const Header& header, const Announcement& announcement,
+  Result<Grant> make_place(const Header& header, const LargeNotice& announcement,
                            MessageSink& sink);
-  // All of it is here. `what` as in Fabric::expect.
+  // All of it is here. `what` as in FabricPort::expect.
   void land(void* what, MessageSink& sink);
   // Nothing placed for `channel` is touched any more.
   void forget(std::uint32_t channel);
@@ -51,7 +51,7 @@ class Inbox {
   void copy_to_pool(Arrival& arrival, const std::byte* from);
 
   int peer_;
-  Fabric& fabric_;
+  FabricPort& fabric_;
   BufferPool pool_;
   std::list<Arrival> waiting_;  // in order; an element stays where it is
   std::size_t landing_ = 0;     // of them, not here yet

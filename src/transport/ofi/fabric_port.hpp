@@ -1,4 +1,4 @@
-// transport/ofi/fabric.hpp - what all ofi links of one rank share: the rails, memory that is registered with
+// transport/ofi/fabric_port.hpp - what all ofi links of one rank share: the rails, memory that is registered with
 // them, and the loop over their completions.
 //
 // Progress is manual: nothing moves unless somebody polls. One of the links drives the fabric for all.
@@ -29,7 +29,7 @@ namespace tutti::transport::ofi {
 class OfiLink;
 
 // Something that a rail was told to do, until it says that it is done.
-struct Operation {
+struct RailTask {
   enum class Kind : std::uint8_t { receive, send, write };
   fi_context2 context{};  // first: completions name it
   Kind kind = Kind::send;
@@ -40,12 +40,12 @@ struct Operation {
   std::uint32_t transfer = 0;  // of writes
 };
 
-class Fabric {
+class FabricPort {
  public:
   // `ranks` of the job; `landing_bytes`: the largest payload that moves at once.
-  static Result<std::shared_ptr<Fabric>> open(const Provider& provider, int ranks,
-                                              std::size_t landing_bytes);
-  ~Fabric();
+  static Result<std::shared_ptr<FabricPort>> open(const Provider& provider, int ranks,
+                                                  std::size_t landing_bytes);
+  ~FabricPort();
 
   std::size_t rails() const { return rails_.size(); }
   Result<std::vector<std::string>> addresses() const;
@@ -65,8 +65,8 @@ class Fabric {
   Nanoseconds longest_nap(bool idle);
 
   // A frame to fill; null: no memory. It is given back by the completion of its send.
-  Operation* take_frame();
-  Posted post(Operation& frame, Status& why);
+  RailTask* take_frame();
+  Posted post(RailTask& frame, Status& why);
   Posted post_write(int peer, std::uint32_t transfer, std::size_t rail, const Grant& grant,
                     const Place& from, std::size_t offset, std::size_t bytes, Status& why);
   // Room for a large payload, registered.
@@ -98,13 +98,13 @@ class Fabric {
     std::shared_ptr<Enrolled> memory;
   };
 
-  Fabric(Rails rails, int ranks, std::size_t landing_bytes);
+  FabricPort(Rails rails, int ranks, std::size_t landing_bytes);
   Status post_receives(int ranks);
-  bool post_receive(Operation& receive);
-  Operation* take_operation(Operation::Kind kind);
-  void release_operation(Operation& operation);
+  bool post_receive(RailTask& receive);
+  RailTask* take_operation(RailTask::Kind kind);
+  void release_operation(RailTask& operation);
   void dispatch(Rail& rail, const fi_cq_data_entry& entry, MessageSink& sink);
-  void on_frame(Operation& receive, std::size_t bytes, MessageSink& sink);
+  void on_frame(RailTask& receive, std::size_t bytes, MessageSink& sink);
   void on_write_landed(std::uint32_t word, MessageSink& sink);
   void on_failed(const Rail::Failed& failed);
 
@@ -115,11 +115,11 @@ class Fabric {
   int driver_ = -1;
   std::unordered_map<std::uint32_t, Landing> expected_;
   std::uint32_t next_word_;
-  std::vector<Operation*> unposted_;  // receives that found no room
+  std::vector<RailTask*> unposted_;  // receives that found no room
 
   SpinLock lock_;  // the next two
-  std::deque<Operation> operations_;
-  std::vector<Operation*> free_operations_;
+  std::deque<RailTask> operations_;
+  std::vector<RailTask*> free_operations_;
 
   mutable std::shared_mutex regions_mutex_;
   std::map<std::uint64_t, SharedRegion> regions_;
