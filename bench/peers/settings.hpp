@@ -11,7 +11,7 @@ namespace tutti::bench {
 
 enum class Room { any, spare, crowded };  // spare: a core per rank; crowded: more ranks than cores
 // loopback: tcp, but not between hosts; hosts: between hosts alone, and memory inside of each.
-enum class PeerWire { memory, tcp, loopback, hosts, any };
+enum class PeerWire { memory, tcp, loopback, hosts, fabric, any };
 
 struct PeerSetting {
   const char* peer;
@@ -27,6 +27,7 @@ struct PeerSetting {
 #define OB1 "--mca pml ob1 --mca btl vader,self "
 #define UCX "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any UCX_TLS=self,sm "
 #define TCP "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include @network "
+#define OFI "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm "
 #define HOSTS "--mca pml ob1 --mca btl tcp,vader,self --mca btl_tcp_if_include @network "
 #define YIELD "--mca mpi_yield_when_idle 1 "
 #define NO_CMA "--mca btl_vader_single_copy_mechanism none "
@@ -51,6 +52,7 @@ inline constexpr PeerSetting kPeerSettings[] = {
     {"openmpi", "default", Room::any, PeerWire::tcp, "", 0, 0, TCP},
     {"openmpi", "tcp-ar4", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("4")},
     {"openmpi", "tcp-ar6", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("6")},
+    {"openmpi", "default", Room::any, PeerWire::fabric, "", 0, 0, OFI},
     {"openmpi", "hosts", Room::any, PeerWire::hosts, "", 0, 0, HOSTS YIELD},
     {"openmpi", "han", Room::any, PeerWire::hosts, "", 0, 0, HOSTS YIELD "--mca coll_han_priority 100"},
     {"mpich", "default", Room::any, PeerWire::memory, "", 0, 0, ""},
@@ -68,6 +70,7 @@ inline constexpr PeerSetting kPeerSettings[] = {
 #undef OB1
 #undef UCX
 #undef TCP
+#undef OFI
 #undef HOSTS
 #undef YIELD
 #undef NO_CMA

@@ -75,6 +75,10 @@ struct Config {
   // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
   // so.  TUTTI_TCP_EXPRESS
   bool tcp_express = true;
+  // Provider of libfabric that links of ofi use, such as "verbs;ofi_rxm" or "tcp;ofi_rxm", and a comma list of
+  // its domains, one rail each; empty: found.  TUTTI_OFI_PROVIDER, TUTTI_OFI_DOMAINS
+  std::string ofi_provider;
+  std::vector<std::string> ofi_domains;
   // Microseconds for which the kernel may ask a network card itself when a tcp connection that is read has
   // nothing (SO_BUSY_POLL); 0: it waits to be told.  TUTTI_BUSY_POLL
   int busy_poll = 0;

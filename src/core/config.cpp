@@ -125,6 +125,11 @@ Status read_spin(std::string_view text, long& field) {
   return {};
 }
 
+Status read_list(std::string_view text, std::vector<std::string>& field) {
+  for (const std::string_view word : split_words(text, ',')) field.emplace_back(word);
+  return {};
+}
+
 Status read_within(std::string_view text, int least, int most, int& field) {
   auto number = parse_integer(text);
   if (!number.ok()) return number.status();
@@ -278,6 +283,14 @@ const Row kRows[] = {
      "whether urgent groups have a tcp connection to themselves with each peer; if both sides say so",
      [](Text text, Config& c) { return read_switch(text, c.tcp_express); },
      [](Filled c) { return std::string(c.tcp_express ? "1" : "0"); }},
+    {"TUTTI_OFI_PROVIDER",
+     "libfabric's provider for ofi, such as verbs;ofi_rxm or tcp;ofi_rxm; the best one when not set",
+     [](Text text, Config& c) { return c.ofi_provider = text, Status(); },
+     [](Filled c) { return c.ofi_provider; }},
+    {"TUTTI_OFI_DOMAINS",
+     "domains that ofi uses, a rail each, such as mlx5_0,mlx5_1; found when not set",
+     [](Text text, Config& c) { return read_list(text, c.ofi_domains); },
+     [](Filled) { return std::string(); }},
     {"TUTTI_BUSY_POLL",
      "microseconds for which the kernel asks the network card when a tcp connection has nothing",
      [](Text text, Config& c) { return read_within(text, 0, 10000, c.busy_poll); },

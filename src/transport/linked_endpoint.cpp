@@ -45,6 +45,7 @@ LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
   up_.reserve(size);
   memory_.reserve(size);
   message_.reserve(size);
+  first_.reserve(size);
   lifelines_.reserve(size);
 }
 
@@ -74,6 +75,7 @@ Status LinkedEndpoint::add_lifeline(std::unique_ptr<Lifeline> lifeline) {
 
 Status LinkedEndpoint::add_message(int peer, std::unique_ptr<MessageLink> link) {
   message_.push_back(link.get());
+  if (!late_) first_.push_back(link.get());
   sockets_ += link->sockets();
   has_messages_.store(true, std::memory_order_relaxed);
   if (Status status = link->watch(reactor_); !status.ok()) return status;
@@ -325,8 +327,14 @@ void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<b
   if (has_messages_.load(std::memory_order_relaxed))
     has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
-  if (!again()) wait_for_news(std::max(until_due(timeout), Nanoseconds(0)));
+  if (!again()) wait_for_news(std::clamp(until_due(timeout), Nanoseconds(0), longest_nap(idle)));
   set_doorbell(kAwake);
+}
+
+Nanoseconds LinkedEndpoint::longest_nap(bool idle) const {
+  Nanoseconds longest = Nanoseconds::max();
+  for (MessageLink* link : first_) longest = std::min(longest, link->longest_nap(idle));
+  return longest;
 }
 
 Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
@@ -334,8 +342,11 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   const auto is_wanted = [&](int peer) {
     return std::find(peers.begin(), peers.end(), peer) != peers.end();
   };
-  const bool shared = std::any_of(lifelines_.begin(), lifelines_.end(),
-                                  [&](const auto& line) { return is_wanted(line->peer()); });
+  const bool moves = std::any_of(first_.begin(), first_.end(),
+                                 [](MessageLink* link) { return link->wants_regions(); });
+  const bool shared =
+      moves || std::any_of(lifelines_.begin(), lifelines_.end(),
+                           [&](const auto& line) { return is_wanted(line->peer()); });
   auto made = regions_.allocate(id, bytes, shared);
   if (!made.ok()) return made.status();
   for (auto& lifeline : lifelines_)
@@ -343,7 +354,19 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   for (MemoryLink* link : memory_)
     if (link->same_process() && is_wanted(link->peer()))
       link->tell_region(id, regions_.mapping(id));
+  for (MessageLink* link : first_)
+    if (link->wants_regions()) link->add_region(id, made->region, made->file->get());
   return made->region;
+}
+
+void LinkedEndpoint::free_region(std::uint64_t id) {
+  for (MessageLink* link : first_) link->drop_region(id);
+  regions_.free(id);
+}
+
+bool LinkedEndpoint::unshare_region(std::uint64_t id) {
+  for (MessageLink* link : first_) link->drop_region(id);
+  return regions_.unshare(id);
 }
 
 std::string LinkedEndpoint::whereabouts(int rank) const {

@@ -70,8 +70,8 @@ class LinkedEndpoint final : public Endpoint {
   bool region_has_come(int peer, std::uint64_t id) const override {
     return regions_.has_come(peer, id);
   }
-  void free_region(std::uint64_t id) override { regions_.free(id); }
-  bool unshare_region(std::uint64_t id) override { return regions_.unshare(id); }
+  void free_region(std::uint64_t id) override;
+  bool unshare_region(std::uint64_t id) override;
   MemoryRef find_region(const void* data, std::size_t bytes,
                         std::span<const int> peers) const override {
     return regions_.find(data, bytes, peers);
@@ -101,6 +101,7 @@ class LinkedEndpoint final : public Endpoint {
   Status gone(int peer, const std::string& why) const;
   void set_doorbell(std::uint32_t state);
   void wait_for_news(Nanoseconds timeout);
+  Nanoseconds longest_nap(bool idle) const;
   void say_goodbye();
   // In a fresh child of fork(): a descriptor kept there would hide this process's end from its
   // peers.
@@ -117,7 +118,10 @@ class LinkedEndpoint final : public Endpoint {
   std::vector<int> came_up_;               // and nobody was told yet
   std::atomic<bool> has_messages_{false};  // links that carry them
   std::vector<MemoryLink*> memory_;
-  std::vector<MessageLink*> message_;
+  std::vector<MessageLink*> message_;  // the holder's of the poll lock
+  // Those of them that were made while ranks joined, which stay as they are: all that know symmetric memory, or
+  // bound a nap (those made later are tcp's, and do neither).
+  std::vector<MessageLink*> first_;
   std::size_t sockets_ = 0;  // of message_
   std::vector<std::unique_ptr<Lifeline>> lifelines_;
   std::uint32_t sleeps_ = 0;

@@ -33,6 +33,9 @@ namespace tutti::transport {
 
 class LinkedEndpoint;
 class Transport;
+namespace ofi {
+class FabricPort;
+}
 
 // Where connections come in while ranks join: a Unix socket of this host, or TCP.
 enum class Door : std::uint8_t { local, network };
@@ -50,6 +53,7 @@ struct Party {
   std::shared_ptr<Window> window;  // of this rank, with those lanes
   bool lazy = false;               // links are made at their first use, but for those to `first`
   std::vector<int> first;          // ascending
+  std::shared_ptr<ofi::FabricPort> fabric;  // null: no link needs it, or there is none
 
   const Address& self() const { return of(rank); }
   const Address& of(int peer) const { return addresses[static_cast<std::size_t>(peer)]; }

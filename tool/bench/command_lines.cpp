@@ -50,8 +50,8 @@ CommandLine tutti_command(const CompareOptions& options, const Contestant& conte
   append(line.words, {"-n", std::to_string(premises.ranks)});
   append(line.words, {"-b", options.first, "-e", options.last, "-f", options.factor});
   append(line.words, {"--memory", contestant.setting, "--placement", "common", "--pin", "process"});
-  // Between hosts there is no choice, and inside of one memory is it.
-  if (!options.hosts) append(line.words, {"--transport", options.tcp ? "tcp" : "shm"});
+  // Between hosts there is no choice but a fabric, and inside of one memory is it.
+  if (!options.hosts || options.wire == "ofi") append(line.words, {"--transport", options.wire});
   append(line.words, {"--budget", fmt::format("{:.3f}ms", options.budget_us / 1e3)});
   append(line.words, {"--json", "-"});
   if (!options.cold) line.words.emplace_back("--warm");

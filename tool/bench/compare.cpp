@@ -99,8 +99,8 @@ Status read_rest(const CompareWords& words, CompareOptions& options) {
       return invalid(options.hosts
                          ? fmt::format("--each {} does not divide -n {}", options.each, ranks)
                          : "--each goes with --hosts");
-  if (words.transport == "inproc") return invalid("--transport is shm or tcp");
-  options.tcp = words.transport == "tcp" || options.hosts;
+  if (words.transport == "inproc") return invalid("--transport is shm, tcp or ofi");
+  options.wire = options.hosts && words.transport == "shm" ? "tcp" : words.transport;
   if (words.memory != "both" && words.memory != "symmetric" && words.memory != "plain")
     return invalid(fmt::format("--memory '{}' is not symmetric, plain or both", words.memory));
   if (words.memory != "both") options.memories = {words.memory};
@@ -147,7 +147,7 @@ std::string document_of(const CompareOptions& options, const Json& machine,
   const Json document = {{"machine", machine},
                          {"date", date_word()},
                          {"runs", options.runs},
-                         {"transport", options.tcp ? "tcp" : "shm"},
+                         {"transport", options.wire},
                          {"warm", !options.cold},
                          {"ratios", ratios_json(ratios_of(samples))},
                          {"samples", samples_json(samples)}};
@@ -205,7 +205,7 @@ int compare(const CompareOptions& options) {
   if (interruption() != 0 && gathered.samples.empty()) return tell_interrupted(options, 0);
   fmt::print("{}", wrong_lines(gathered.samples));
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
-  fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",
+  fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.wire,
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);
   fmt::print("{}#\n{}#\n{}", means_table(ratios), cells_table(ratios), close_table(ratios));
   if (Status status = file.finish(document_of(options, machine, gathered.samples)); !status.ok())
@@ -238,7 +238,8 @@ CompareCommand make_compare(CLI::App& bench) {
   parser->add_option("--runs", options.runs, "how often everything is done (default 5)")
       ->check(between(1, 1000));
   parser->add_option("--memory", words.memory, "symmetric, plain or both (default both)");
-  parser->add_option("--transport", words.transport, "shm or tcp, on this host (default shm)");
+  parser->add_option("--transport", words.transport,
+                     "shm, tcp or ofi (libfabric), on this host (default shm)");
   parser->add_option("--peers", words.peers, "openmpi, mpich, gloo (default: all that are there)");
   parser->add_flag("--hosts", options.hosts,
                    "between the network namespaces that bench/hosts made");

@@ -33,10 +33,12 @@ bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int 
   const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
   if (setting.room == bench::Room::spare && crowded) return false;
   if (setting.room == bench::Room::crowded && !crowded) return false;
-  if (setting.wire == bench::PeerWire::memory && options.tcp) return false;
-  if (setting.wire == bench::PeerWire::tcp && !options.tcp) return false;
-  if (setting.wire == bench::PeerWire::hosts && !options.hosts) return false;
-  if (setting.wire == bench::PeerWire::loopback && (!options.tcp || options.hosts)) return false;
+  const bool tcp = options.wire == "tcp";
+  if (setting.wire == bench::PeerWire::memory && options.wire != "shm") return false;
+  if (setting.wire == bench::PeerWire::tcp && !tcp) return false;
+  if (setting.wire == bench::PeerWire::loopback && (!tcp || options.hosts)) return false;
+  if (setting.wire == bench::PeerWire::hosts && (!tcp || !options.hosts)) return false;
+  if (setting.wire == bench::PeerWire::fabric && options.wire != "ofi") return false;
   const auto& peers = options.peers;
   return peers.empty() || std::find(peers.begin(), peers.end(), setting.peer) != peers.end();
 }

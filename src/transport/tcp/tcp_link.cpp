@@ -285,7 +285,7 @@ bool TcpLink::flush() {
   return queued_bytes() == 0;
 }
 
-bool TcpLink::has_arrived() const {
+bool TcpLink::has_arrived() {
   if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed) ||
       is_cut())
     return true;

@@ -72,7 +72,7 @@ class TcpLink final : public MessageLink {
   }
   void suppose_readable() override;
   bool flush() override;
-  bool has_arrived() const override;
+  bool has_arrived() override;
   void abandon() noexcept override;
 
  private:

@@ -91,7 +91,7 @@ TEST_F(ConfigTest, costs_are_measured_once_unless_told_otherwise) {
 TEST_F(ConfigTest, transports_are_checked) {
   EXPECT_EQ(with("TUTTI_TRANSPORT", "shm, tcp")->transport, "shm,tcp");
   expect_refused("TUTTI_TRANSPORT", "rdma", "'rdma'");
-  expect_refused("TUTTI_TRANSPORT", "rdma", "inproc, shm, tcp");
+  expect_refused("TUTTI_TRANSPORT", "rdma", "inproc, shm, ofi, tcp");
   expect_refused("TUTTI_TRANSPORT", "auto,tcp", "alone");
 }
 
