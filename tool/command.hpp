@@ -36,6 +36,7 @@ Command make_show(CLI::App& app);
 Command make_info(CLI::App& app);
 Command make_plan(CLI::App& app);
 Command make_trace(CLI::App& app);
+Command make_switch(CLI::App& app);
 // `words` is the whole command line: the benchmark starts its ranks with it.
 Command make_bench(CLI::App& app, std::vector<std::string> words);
 

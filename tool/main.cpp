@@ -72,7 +72,8 @@ int run_tool(int count, char** arguments) {
                                          make_info(app),
                                          make_bench(app, words),
                                          make_plan(app),
-                                         make_trace(app)};
+                                         make_trace(app),
+                                         make_switch(app)};
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& request) {

@@ -70,6 +70,9 @@ struct Config {
   // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
   // so.  TUTTI_TCP_EXPRESS
   bool tcp_express = true;
+  // Whether a switch that folds joins this job (tutti switch): rank 0 waits ten seconds for it.
+  // TUTTI_SWITCH
+  bool use_switch = false;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

@@ -268,6 +268,9 @@ const Row kRows[] = {
      "whether urgent groups have a tcp connection to themselves with each peer; if both sides say so",
      [](Text text, Config& c) { return read_switch(text, c.tcp_express); },
      [](Filled c) { return std::string(c.tcp_express ? "1" : "0"); }},
+    {"TUTTI_SWITCH", "whether a switch that folds joins this job (tutti switch); rank 0's counts",
+     [](Text text, Config& c) { return read_switch(text, c.use_switch); },
+     [](Filled c) { return std::string(c.use_switch ? "1" : "0"); }},
     {"TUTTI_CUDA_MEET", "how ranks on GPUs meet: auto (measured), host, memops or kernel",
      [](Text text, Config& c) {
        return read_word(text, c.cuda_meet, {"auto", "host", "memops", "kernel"});

@@ -18,7 +18,7 @@ constexpr std::size_t kHistory = 256;
 Arrivals::Arrivals(const Members& members)
     : members_(members),
       company_(&members.others()),
-      peers_(static_cast<std::size_t>(members.size())),
+      peers_(static_cast<std::size_t>(members.size()) + 1),  // the switch never comes by these
       history_(kHistory),
       dispute_(members) {}
 

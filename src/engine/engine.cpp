@@ -123,7 +123,7 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   }
   between_polls([&](transport::Endpoint& endpoint) {
     by_id_[id] = channel;
-    for (const int member : channel->options().members)
+    for (const int member : channel->linked())
       if (transport::Link* link = endpoint.link(member)) link->set_urgency(id, channel->urgency());
     for (const auto& early : early_.take(id)) on_message(early.peer, early.header, early.payload());
     for (int rank = 0; rank < endpoint_->size(); ++rank)
@@ -139,7 +139,7 @@ void Engine::close_channel(Channel& channel) {
     ended_.insert(channel.options().id);
     if (channel.survivors().is_decided())
       decisions_[channel.options().id] = channel.survivors().opinion();
-    for (int member : channel.options().members)
+    for (int member : channel.linked())
       if (transport::Link* link = endpoint.link(member)) {
         link->forget(channel.options().id);
         link->set_urgency(channel.options().id, Urgency::normal);

@@ -19,6 +19,7 @@ struct ChannelOptions {
   std::vector<int> members;  // world rank of each group rank
   int rank = 0;              // of this process, in the group
   std::vector<int> host_of;  // host of each group rank
+  int switch_rank = -1;      // of the switch that folds for it, in the world; -1: there is none
   Urgency urgency = Urgency::normal;
 };
 
@@ -31,13 +32,17 @@ class Members {
   int size() const { return static_cast<int>(options_.members.size()); }
   std::uint32_t channel() const { return options_.id; }
   const std::string& name() const { return options_.name; }
+  // The world ranks of all whose links this group uses: the members, and the switch.
+  std::vector<int> linked() const;
   // Everybody but this rank, in order.
   const std::vector<int>& others() const { return others_; }
 
-  transport::Link& link_to(int peer) const {
-    return *endpoint_.link(options_.members[static_cast<std::size_t>(peer)]);
+  // `peer` may be the switch, as everywhere below: its number is size().
+  transport::Link& link_to(int peer) const { return *endpoint_.link(world_rank(peer)); }
+  int world_rank(int peer) const {
+    return peer == size() ? options_.switch_rank : options_.members[static_cast<std::size_t>(peer)];
   }
-  // -1: not a member.
+  // -1: not a member, nor the switch.
   int group_rank(int world_rank) const;
   // "rank 3 (host b, pid 4182)"
   std::string where(int peer) const;

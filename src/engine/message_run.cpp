@@ -111,7 +111,7 @@ std::size_t MessageRun::limit_of(std::size_t index) const {
 }
 
 void MessageRun::deliver(int peer, const Header& header, Segment segment) {
-  const int stream = compiled_.find_stream(peer, header.step);
+  const int stream = compiled_.find_stream(peer, header.step - first_step_);
   const auto refuse = [&](const char* why) {
     if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
     failure_ = {Code::corrupt,
@@ -143,7 +143,7 @@ const char* MessageRun::misfit(std::size_t stream, const Header& header) const {
 // not matter that the bytes come a little early. Their delivery, in order, is what moves the recv
 // on.
 std::byte* MessageRun::place(int peer, const Header& header) const {
-  const int stream = compiled_.find_stream(peer, header.step);
+  const int stream = compiled_.find_stream(peer, header.step - first_step_);
   if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;
   const std::size_t index = receiver_[static_cast<std::size_t>(stream)];
   if (index == kNoOp || header.offset < streams_[static_cast<std::size_t>(stream)].received())
@@ -205,7 +205,7 @@ bool MessageRun::advance_send(std::size_t index) {
         header.channel = group_.channel();
         header.kind = MessageKind::data;
         header.sequence = sequence_;
-        header.step = op.step;
+        header.step = first_step_ + op.step;
         header.offset = running.issued;
         running.in_flight.fetch_add(1, std::memory_order_relaxed);
         const transport::Sent sent = link.send(header, piece.data, bytes,

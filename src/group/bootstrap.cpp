@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 
 // How often a rank that waits looks whether somebody has ended or given up who should have come.
 constexpr milliseconds kLook{250};
+constexpr milliseconds kSwitchPatience{10'000};
 
 // One round of meeting in the store: everybody puts a value and gets everybody else's.
 class StoreRounds {
@@ -38,10 +39,19 @@ class StoreRounds {
 
   // Groups of the same name on one store are told apart by how often this rank has joined one.
   Status join() {
-    auto round = store_.add(fmt::format("tutti/{}/joined/{}", name_, rank_), 1);
-    if (!round.ok()) return round.status().annotate("cannot join the other ranks");
-    prefix_ = fmt::format("tutti/{}/{}", name_, *round);
+    auto prefix = join_round(store_, name_, rank_);
+    if (!prefix.ok()) return prefix.status().annotate("cannot join the other ranks");
+    prefix_ = *std::move(prefix);
     return {};
+  }
+
+  // Whether the switch of the job says that it is here; waits for that.
+  bool has_switch(milliseconds patience) {
+    return store_.get(switch_key(prefix_), std::min(patience, left())).ok();
+  }
+  // It joins as the rank behind the last.
+  Result<std::string> address_of_switch() {
+    return hear(said_key(prefix_, "address", size_), left(), "address");
   }
 
   // What rank 0 says, to everyone.
@@ -118,7 +128,7 @@ class StoreRounds {
 
  private:
   std::string said_by(int rank, const std::string& key) const {
-    return fmt::format("{}/{}/{}", prefix_, key, rank);
+    return said_key(prefix_, key, rank);
   }
 
   // Waits for `name`, unless a rank has ended or given up that every rank must hear `key` from.
@@ -167,6 +177,19 @@ class StoreRounds {
   Nanoseconds timeout_;
   transport::Endpoint* endpoint_ = nullptr;
 };
+
+// Whether this job's switch joins with the ranks. One that does not come costs nobody more than this.
+bool find_switch(StoreRounds& meeting, const GroupOptions& options, const Config& config,
+                 const Log& log) {
+  if (options.rank != 0 || options.size < 2 || !config.use_switch) return false;
+  if (meeting.has_switch(kSwitchPatience)) return true;
+  log.warn(
+      Subsystem::init,
+      "no switch has come to group '{}' within {:g} s (TUTTI_SWITCH, tutti switch); it goes on "
+      "without",
+      options.name, in_seconds(kSwitchPatience));
+  return false;
+}
 
 constexpr char kSelf = '-';
 constexpr char kMemory = 'm';
@@ -220,8 +243,11 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   // Everybody must use one secret and one epoch; rank 0's words count.
   auto word = meeting.from_rank_0("secret", secret.word());
   if (!word.ok()) return word.status();
-  auto epoch = meeting.from_rank_0("epoch", random_bytes(8));
+  const bool expected = find_switch(meeting, options, config, log);
+  auto epoch =
+      meeting.from_rank_0("epoch", random_bytes(8) + std::string(expected ? kWithSwitch : ""));
   if (!epoch.ok()) return epoch.status();
+  const bool has_switch = take_switch_mark(*epoch);
   if (epoch->size() != 8) return Status(Code::corrupt, "the store holds an epoch of a wrong size");
   auto key = secret.key(*word, options, *epoch);
   wipe(*word);
@@ -229,7 +255,7 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
-  opening.size = options.size;
+  opening.size = options.size + (has_switch ? 1 : 0);
   opening.secret = *std::move(key);
   std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
   opening.config = config;
@@ -256,6 +282,11 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   if (!wants.ok()) return wants.status();
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
+  if (has_switch) {
+    auto address = meeting.address_of_switch();
+    if (!address.ok()) return address.status().annotate("the switch said that it comes");
+    addresses->push_back(*std::move(address));
+  }
   const auto look = [&] { return meeting.look_around("links"); };
   auto endpoint = (*open)->connect(*addresses, meeting.left(), look);
   if (!endpoint.ok()) {
@@ -268,10 +299,26 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   if (!words.ok()) return words.status();
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
   if (!tuning.ok()) return tuning.status();
-  return Linked{*std::move(endpoint), hosts_from(*words), *tuning != "fixed"};
+  return Linked{*std::move(endpoint), hosts_from(*words), *tuning != "fixed", has_switch};
 }
 
 }  // namespace
+
+Result<std::string> join_round(Store& store, const std::string& name, int rank) {
+  auto round = store.add(fmt::format("tutti/{}/joined/{}", name, rank), 1);
+  if (!round.ok()) return round.status();
+  return fmt::format("tutti/{}/{}", name, *round);
+}
+
+std::string said_key(const std::string& prefix, const std::string& key, int rank) {
+  return fmt::format("{}/{}/{}", prefix, key, rank);
+}
+
+bool take_switch_mark(std::string& epoch) {
+  const bool marked = epoch.size() == 8 + kWithSwitch.size() && epoch.ends_with(kWithSwitch);
+  if (marked) epoch.resize(8);
+  return marked;
+}
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log, const LauncherBoard* board) {

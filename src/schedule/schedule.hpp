@@ -83,7 +83,7 @@ struct Program {
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::automatic;
   int size = 1;
-  int rank = 0;
+  int rank = 0;  // `size`: the switch that folds
   int root = 0;
   bool in_place = false;
   std::uint32_t cut = 1;
@@ -106,6 +106,8 @@ struct Request {
   ReductionOrder order = ReductionOrder::any;  // tree: folds are balanced
 };
 
+// A switch is no rank: it has scratch alone, and gets and gives nothing.
+inline bool is_switch(const Program& program) { return program.rank >= program.size; }
 // Number of chunks in a space of this program, and the extent id of one of them.
 std::uint32_t chunk_count(const Program& program, Space space);
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk);
