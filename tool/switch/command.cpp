@@ -36,6 +36,8 @@ struct Words {
 int serve(const Words& words) {
   // Where the job's own variables are read from.
   if (words.ranks > 0) ::setenv("TUTTI_SIZE", std::to_string(words.ranks).c_str(), 1);
+  if (std::getenv("TUTTI_SIZE") == nullptr)
+    return complain("switch", "say how many ranks the job has: -n 4, or TUTTI_SIZE", kBadInput);
   if (!words.store.empty()) ::setenv("TUTTI_STORE", words.store.c_str(), 1);
   catch_interruptions();
   SwitchOptions options;
