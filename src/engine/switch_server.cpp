@@ -21,8 +21,8 @@ using transport::Payload;
 namespace {
 
 // Looks before it sleeps: some tens of microseconds, a message's way there and back.
-constexpr int kLooks = 2000;
-constexpr int kYields = 50;
+constexpr long kLooks = 2000;
+constexpr long kYields = 50;
 constexpr Nanoseconds kSleep = std::chrono::milliseconds(100);
 
 Reduction reduction_of(const Fingerprint& call) {
@@ -91,7 +91,7 @@ void SwitchedGroup::begin(std::uint64_t sequence, const Fingerprint& call) {
   call_->said = call;
   std::vector<Announced> announced;
   announced.swap(announced_);
-  begin_window(0);
+  begin_round(0);
   for (const Announced& each : announced)
     if (each.sequence != sequence)
       announced_.push_back(each);
@@ -106,8 +106,8 @@ void SwitchedGroup::greet(int peer, const Fingerprint& call) {
   (void)link_to(peer).send(header, &call, sizeof call, 0);
 }
 
-void SwitchedGroup::begin_window(std::size_t window) {
-  call_->window = window;
+void SwitchedGroup::begin_round(std::size_t round) {
+  call_->round = round;
   Launch launch;
   launch.collective = Collective::all_reduce;
   launch.algorithm = Algorithm::in_network;
@@ -116,9 +116,9 @@ void SwitchedGroup::begin_window(std::size_t window) {
   launch.widens = call_->said.widens != 0;
   launch.reduction = reduction_of(call_->said);
   // Nothing lies there: it says how long messages are.
-  launch.input = {{nullptr, std::min(bytes() - window * kWindowBytes, kWindowBytes)}};
+  launch.input = {{nullptr, std::min(bytes() - round * kRoundBytes, kRoundBytes)}};
   call_->launch = std::move(launch);
-  run_->shift_steps(steps_of(window, Stage::fold));
+  run_->shift_steps(steps_of(round, Stage::fold));
   run_->begin(call_->launch, call_->sequence);
   std::vector<EarlySegment> early;
   early.swap(early_);
@@ -126,7 +126,7 @@ void SwitchedGroup::begin_window(std::size_t window) {
 }
 
 void SwitchedGroup::on_data(int peer, const Header& header, Segment segment) {
-  const std::uint32_t mine = call_ ? steps_of(call_->window, Stage::fold) : 0;
+  const std::uint32_t mine = call_ ? steps_of(call_->round, Stage::fold) : 0;
   const bool is_current = call_ && header.sequence == call_->sequence;
   if (is_current && stage_of(header.step) == mine) return run_->deliver(peer, header, segment);
   const bool is_later = is_current ? stage_of(header.step) > mine
@@ -140,7 +140,7 @@ void SwitchedGroup::on_data(int peer, const Header& header, Segment segment) {
 
 std::byte* SwitchedGroup::place(int peer, const Header& header) const {
   const bool fits = call_ && header.sequence == call_->sequence &&
-                    stage_of(header.step) == steps_of(call_->window, Stage::fold);
+                    stage_of(header.step) == steps_of(call_->round, Stage::fold);
   return fits ? run_->place(peer, header) : nullptr;
 }
 
@@ -149,8 +149,8 @@ bool SwitchedGroup::step() {
   const bool moved = run_->step();
   if (failure_.ok()) failure_ = run_->failure();
   if (!failure_.ok() || !run_->done()) return moved;
-  if (call_->window + 1 < windows_in(bytes()))
-    begin_window(call_->window + 1);
+  if (call_->round + 1 < rounds_in(bytes()))
+    begin_round(call_->round + 1);
   else
     finish();
   return true;
@@ -175,10 +175,11 @@ void SwitchedGroup::abandon() {
 
 // ---- all of them
 
-SwitchServer::SwitchServer(std::unique_ptr<transport::Endpoint> endpoint, std::size_t segment_bytes,
+SwitchServer::SwitchServer(std::unique_ptr<transport::Endpoint> endpoint, const Config& config,
                            Log log)
     : endpoint_(std::move(endpoint)),
-      segment_bytes_(segment_bytes),
+      segment_bytes_(config.segment_bytes),
+      looks_(config.spin < 0 ? kLooks : config.spin),
       log_(std::move(log)),
       ranks_left_(endpoint_->size() - 1) {
   endpoint_->all_have_joined();
@@ -186,8 +187,8 @@ SwitchServer::SwitchServer(std::unique_ptr<transport::Endpoint> endpoint, std::s
 
 void SwitchServer::serve(const std::function<bool()>& stop) {
   Nanoseconds ask_at{0};
-  for (int idle = 0; ranks_left_ > 0;) {
-    if (round())
+  for (long idle = 0; ranks_left_ > 0;) {
+    if (turn())
       idle = 0;
     else
       wait(++idle);
@@ -199,16 +200,16 @@ void SwitchServer::serve(const std::function<bool()>& stop) {
 }
 
 // Awake for a while: the next piece is soon there. Then asleep.
-void SwitchServer::wait(int idle) {
-  if (idle <= kLooks)
+void SwitchServer::wait(long idle) {
+  if (idle <= looks_)
     pause_cpu();
-  else if (idle <= kLooks + kYields)
+  else if (idle <= looks_ + kYields)
     std::this_thread::yield();
   else
-    endpoint_->sleep(kSleep, false, [this] { return round(); });
+    endpoint_->sleep(kSleep, false, [this] { return turn(); });
 }
 
-bool SwitchServer::round() {
+bool SwitchServer::turn() {
   bool moved = endpoint_->poll(*this);
   for (auto& [channel, group] : groups_) {
     moved |= group->step();

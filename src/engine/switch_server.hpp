@@ -1,10 +1,10 @@
 // engine/switch_server.hpp - the switch's side of collectives by a switch: for every group that introduces
 // itself it runs the program of rank n.
 //
-//   meet ─▶ SwitchedGroup: members, order        arrive, data ─▶ its call: a MessageRun per window ─▶ data
+//   meet ─▶ SwitchedGroup: members, order        arrive, data ─▶ its call: a MessageRun per round ─▶ data
 //
-// What is kept of a group is a window's result, and of each rank what others have not sent yet: at most a
-// window, because no rank begins the next one before all have this one's result.
+// What is kept of a group is a round's result, and of each rank what others have not sent yet: at most a
+// round, because no rank begins the next one before all have this one's result.
 //
 // Thread-safety  one thread.
 #pragma once
@@ -21,6 +21,7 @@
 #include "engine/stages.hpp"
 #include "engine/uplink.hpp"
 #include "transport/endpoint.hpp"
+#include "tutti/config.hpp"
 
 namespace tutti::engine {
 
@@ -54,8 +55,8 @@ class SwitchedGroup final : public GroupView {
   struct Call {
     std::uint64_t sequence = 0;
     Fingerprint said;
-    std::size_t window = 0;
-    Launch launch;  // of this window
+    std::size_t round = 0;
+    Launch launch;  // of this round
   };
   // Of calls that are not begun.
   struct Announced {
@@ -66,7 +67,7 @@ class SwitchedGroup final : public GroupView {
   int size() const { return static_cast<int>(said_.members.size()); }
   Status check(const Fingerprint& call) const;
   void begin(std::uint64_t sequence, const Fingerprint& call);
-  void begin_window(std::size_t window);
+  void begin_round(std::size_t round);
   std::size_t bytes() const { return call_->said.count * size_of(call_->said.dtype); }
   void greet(int peer, const Fingerprint& call);
   void finish();
@@ -85,7 +86,7 @@ class SwitchedGroup final : public GroupView {
 
 class SwitchServer final : private transport::MessageSink {
  public:
-  SwitchServer(std::unique_ptr<transport::Endpoint> endpoint, std::size_t segment_bytes, Log log);
+  SwitchServer(std::unique_ptr<transport::Endpoint> endpoint, const Config& config, Log log);
 
   // Until all ranks have gone, or `stop` says so.
   void serve(const std::function<bool()>& stop);
@@ -98,14 +99,15 @@ class SwitchServer final : private transport::MessageSink {
   void on_sent(std::uint64_t token) override;
   void on_down(int peer, const Status& reason) override;
 
-  bool round();
-  void wait(int idle);
+  bool turn();
+  void wait(long idle);
   void introduce(int peer, const transport::Header& header, const transport::Payload& payload);
   void dismiss(std::uint32_t channel);
   SwitchedGroup* find(std::uint32_t channel);
 
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::size_t segment_bytes_;
+  long looks_;  // before it yields
   Log log_;
   std::unordered_map<std::uint32_t, std::unique_ptr<SwitchedGroup>> groups_;
   std::unordered_set<std::uint32_t> ended_;  // ids of groups that are not served any more

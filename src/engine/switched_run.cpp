@@ -77,7 +77,7 @@ void SwitchedRun::begin(const Launch& launch, std::uint64_t sequence) {
                  second_choice(launch).peers().begin(), second_choice(launch).peers().end(),
                  std::back_inserter(peers_));
   if (!uplink_.is_given_up()) uplink_.announce(launch, sequence);
-  begin_window(0);
+  begin_round(0);
 }
 
 // The same call of a part of its bytes.
@@ -94,11 +94,11 @@ Launch SwitchedRun::part(std::size_t begin, std::size_t end) const {
   return launch;
 }
 
-void SwitchedRun::begin_window(std::size_t window) {
-  window_ = window;
-  if (uplink_.is_given_up() || lost_from_ <= window_) return do_instead();
-  const std::size_t begin = window * kWindowBytes;
-  const std::size_t end = std::min(bytes_, begin + kWindowBytes);
+void SwitchedRun::begin_round(std::size_t round) {
+  round_ = round;
+  if (uplink_.is_given_up() || lost_from_ <= round_) return do_instead();
+  const std::size_t begin = round * kRoundBytes;
+  const std::size_t end = std::min(bytes_, begin + kRoundBytes);
   part_ = part(begin, end);
   if (launch_->in_place) {
     if (shadow_.size() < end - begin) shadow_.resize(end - begin);
@@ -112,7 +112,7 @@ void SwitchedRun::begin_window(std::size_t window) {
 void SwitchedRun::enter(Stage stage, MessageRun& run) {
   stage_ = stage;
   run_ = &run;
-  run.shift_steps(steps_of(window_, stage));
+  run.shift_steps(steps_of(round_, stage));
   run.begin(stage == Stage::settle ? barrier_ : part_, sequence_);
   std::vector<EarlySegment> early;
   early.swap(early_);
@@ -134,48 +134,48 @@ bool SwitchedRun::step() {
     }
     if (stage_ == Stage::instead) return moved;
     const bool is_lost = stage_ == Stage::fold && !uplink_.loss().ok();
-    if (is_lost && lost_from_ > window_) tell_loss();
-    if (lost_from_ > window_) return moved;
+    if (is_lost && lost_from_ > round_) tell_loss();
+    if (lost_from_ > round_) return moved;
     moved = true;
     do_instead();
   }
   return moved;
 }
 
-// A stage that ends a window is over.
+// A stage that ends a round is over.
 void SwitchedRun::go_on() {
-  const bool is_last = stage_ == Stage::instead || window_ + 1 == windows_in(bytes_);
+  const bool is_last = stage_ == Stage::instead || round_ + 1 == rounds_in(bytes_);
   if (stage_ == Stage::settle && launch_->in_place) {
     std::size_t at = 0;
-    for (const Piece& piece : part_of(launch_->output, window_ * kWindowBytes,
-                                      window_ * kWindowBytes + part_.output[0].bytes)) {
+    for (const Piece& piece : part_of(launch_->output, round_ * kRoundBytes,
+                                      round_ * kRoundBytes + part_.output[0].bytes)) {
       std::memcpy(piece.data, shadow_.data() + at, piece.bytes);
       at += piece.bytes;
     }
   }
   over_ = is_last;
-  if (!over_) begin_window(window_ + 1);
+  if (!over_) begin_round(round_ + 1);
 }
 
-// No rank can be through with this window, because this one has not come to its barrier.
+// No rank can be through with this round, because this one has not come to its barrier.
 void SwitchedRun::tell_loss() {
-  lost_from_ = window_;
+  lost_from_ = round_;
   for (int peer = 0; peer < request_.size; ++peer) {
     if (peer == request_.rank) continue;
     Header header = transport::header_for(MessageKind::data, group_.channel(), sequence_);
-    header.step = steps_of(window_, Stage::lost);
+    header.step = steps_of(round_, Stage::lost);
     (void)group_.link_to(peer).send(header, nullptr, 0, 0);
   }
 }
 
 void SwitchedRun::do_instead() {
   const bool is_new = !uplink_.is_given_up();
-  if (is_new && window_ < windows_in(bytes_) && stage_ != Stage::instead) run_->abandon();
+  if (is_new && round_ < rounds_in(bytes_) && stage_ != Stage::instead) run_->abandon();
   if (is_new)
     uplink_.give_up({Code::peer_lost,
                      "another rank of the group has lost it",
                      {request_.rank, uplink_.peer(), number_of(sequence_)}});
-  part_ = part(window_ * kWindowBytes, bytes_);
+  part_ = part(round_ * kRoundBytes, bytes_);
   enter(Stage::instead, second_choice(*launch_));
 }
 
@@ -184,11 +184,11 @@ void SwitchedRun::deliver(int peer, const Header& header, Segment segment) {
     if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
   };
   if (kind_of_stage(header.step) == Stage::lost) {
-    lost_from_ = std::min(lost_from_, window_of(header.step));
+    lost_from_ = std::min(lost_from_, round_of(header.step));
     return let_go();
   }
   const std::uint32_t theirs = stage_of(header.step);
-  const std::uint32_t mine = steps_of(window_, stage_);
+  const std::uint32_t mine = steps_of(round_, stage_);
   if (over_ || theirs < mine) return let_go();
   if (theirs == mine) return run_->deliver(peer, header, segment);
   if (early_.size() < kMostEarlySegments) return early_.push_back({peer, header, segment});
@@ -200,7 +200,7 @@ void SwitchedRun::deliver(int peer, const Header& header, Segment segment) {
 }
 
 std::byte* SwitchedRun::place(int peer, const Header& header) const {
-  if (over_ || stage_of(header.step) != steps_of(window_, stage_)) return nullptr;
+  if (over_ || stage_of(header.step) != steps_of(round_, stage_)) return nullptr;
   return run_->place(peer, header);
 }
 

@@ -1,11 +1,11 @@
 // engine/switched_run.hpp - runs a collective by a switch that folds, and goes on without it if it is lost.
 //
-//      fold:    ranks ──▶ switch ──▶ ranks       the schedule in_network, a window at a time
-//      settle:  a barrier among the ranks        everyone has this window's result
-//      instead: the launch's second choice       from the first window that not all have; then for good
+//      fold:    ranks ──▶ switch ──▶ ranks       the schedule in_network, a round at a time
+//      settle:  a barrier among the ranks        everyone has this round's result
+//      instead: the launch's second choice       from the first round that not all have; then for good
 //
 // Whoever loses the switch before it has its result tells all others, and has not come to the barrier: so no
-// rank is through with that window, and all do it again. In place the results of a window lie in memory of the
+// rank is through with that round, and all do it again. In place the results of a round lie in memory of the
 // run's own until the barrier is over: the inputs are still there for the second choice.
 //
 // Thread-safety  none: whoever holds the group's baton steps it.
@@ -48,7 +48,7 @@ class SwitchedRun final : public ByMessage {
                                    bool in_place) const;
   MessageRun& second_choice(const Launch& launch);
   Launch part(std::size_t begin, std::size_t end) const;
-  void begin_window(std::size_t window);
+  void begin_round(std::size_t round);
   void enter(Stage stage, MessageRun& run);
   void settle();
   void go_on();
@@ -68,7 +68,7 @@ class SwitchedRun final : public ByMessage {
   std::uint64_t sequence_ = 0;
   std::vector<int> peers_;
   std::size_t bytes_ = 0;   // of the input
-  std::size_t window_ = 0;  // the one under way
+  std::size_t round_ = 0;  // the one under way
   Stage stage_ = Stage::fold;
   bool over_ = false;
   MessageRun* run_ = nullptr;      // of this stage
@@ -76,7 +76,7 @@ class SwitchedRun final : public ByMessage {
   Launch barrier_;                 // of settling
   std::vector<std::byte> shadow_;  // results in place, until they are everyone's
   std::vector<EarlySegment> early_;
-  // The first window that some rank has no result of; none: as far as is known here.
+  // The first round that some rank has no result of; none: as far as is known here.
   std::size_t lost_from_ = ~std::size_t{0};
   Status failure_;
 };

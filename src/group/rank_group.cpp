@@ -334,7 +334,9 @@ Status RankGroup::tune() {
   if (!machine.ok()) return machine.status();
   world_->set_machine(std::move(machine->machine), std::move(machine->machine_of));
   take_machine();
-  return world_->switch_rank() < 0 ? Status() : price_switch();
+  const auto& hosts = world_->host_of();
+  const bool meet = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
+  return world_->switch_rank() < 0 || meet ? Status() : price_switch();
 }
 
 // A call of each size is timed by all ranks, who go by the slowest one's.

@@ -131,7 +131,7 @@ Status serve_job(std::shared_ptr<Store> store, const SwitchOptions& options) {
   if (!*endpoint) return {};
   store.reset();  // nobody needs it any more
   own.info(Subsystem::init, "serves {} ranks", options.size);
-  engine::SwitchServer(*std::move(endpoint), found->segment_bytes, own).serve(options.stop);
+  engine::SwitchServer(*std::move(endpoint), *found, own).serve(options.stop);
   return {};
 }
 

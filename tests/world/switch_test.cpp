@@ -42,7 +42,7 @@ TEST_P(Switch, folds_every_type_and_reduction_to_the_bit) {
 TEST_P(Switch, takes_any_length_in_place_and_not) {
   in_world([](Context& here) {
     std::uint64_t seed = 0;
-    // None, one, and more than a window of the switch's.
+    // None, one, and more than a round of the switch's.
     for (const std::size_t count : {0UL, 1UL, 40'961UL, (8UL << 20) / 4 + 12'345})
       for (const bool in_place : {false, true}) {
         Case what{.count = count, .algorithm = kBySwitch, .in_place = in_place};
