@@ -45,6 +45,7 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   }
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
+  if (has_grown) config.use_switch = false;  // the job's has left with the group before
   engine::EngineOptions engine_options;
   if (!config.trace_dir.empty()) {
     auto tracer = open_tracer(*store, options, config);
