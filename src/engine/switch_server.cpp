@@ -211,39 +211,36 @@ void SwitchServer::wait(long idle) {
 
 bool SwitchServer::turn() {
   bool moved = endpoint_->poll(*this);
-  for (auto& [channel, group] : groups_) {
-    moved |= group->step();
-    if (group->failure().ok()) continue;
-    log_.warn(Subsystem::net, "a group cannot be served: {}", group->failure().to_string());
-    to_dismiss_.push_back(channel);
-  }
-  for (const std::uint32_t channel : std::exchange(to_dismiss_, {})) dismiss(channel);
+  for (const auto& group : groups_) moved |= group->step();
+  for (const auto& group : groups_)
+    if (group->is_left()) dismiss(*group);
+  std::erase_if(groups_, [](const auto& group) { return group->is_left(); });
   return moved;
 }
 
-SwitchedGroup* SwitchServer::find(std::uint32_t channel) {
-  const auto at = groups_.find(channel);
-  return at == groups_.end() ? nullptr : at->second.get();
+SwitchedGroup* SwitchServer::find(std::uint32_t channel, int member) const {
+  for (const auto& group : groups_)
+    if (group->channel() == channel && group->number_of_member(member) >= 0) return group.get();
+  return nullptr;
 }
 
 // Its members go on without the switch. Not from inside a poll.
-void SwitchServer::dismiss(std::uint32_t channel) {
-  SwitchedGroup* group = find(channel);
-  if (group == nullptr) return;
-  ended_.insert(channel);
-  group->abandon();
-  for (const int member : group->members()) {
+void SwitchServer::dismiss(SwitchedGroup& group) {
+  if (!group.failure().ok())
+    log_.warn(Subsystem::net, "a group cannot be served: {}", group.failure().to_string());
+  group.abandon();
+  for (const int member : group.members()) {
+    ended_.emplace(group.channel(), member);
     transport::Link* link = endpoint_->link(member);
-    link->forget(channel);
-    (void)link->send(transport::header_for(MessageKind::goodbye, channel, 0), nullptr, 0, 0);
+    link->forget(group.channel());
+    const auto goodbye = transport::header_for(MessageKind::goodbye, group.channel(), 0);
+    (void)link->send(goodbye, nullptr, 0, 0);
   }
-  groups_.erase(channel);
 }
 
 std::byte* SwitchServer::place(int peer, const Header& header) {
-  const SwitchedGroup* group = find(header.channel);
-  const int number = group != nullptr ? group->number_of_member(peer) : -1;
-  return number >= 0 ? group->place(number, header) : nullptr;
+  const SwitchedGroup* group = find(header.channel, peer);
+  return group != nullptr ? group->place(group->number_of_member(peer), header) : nullptr;
 }
 
 void SwitchServer::on_message(int peer, const Header& header, const Payload& payload) {
@@ -251,9 +248,9 @@ void SwitchServer::on_message(int peer, const Header& header, const Payload& pay
   const auto let_go = [&] {
     if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
   };
-  SwitchedGroup* group = find(header.channel);
-  const int number = group != nullptr ? group->number_of_member(peer) : -1;
-  if (number < 0) return let_go();
+  SwitchedGroup* group = find(header.channel, peer);
+  if (group == nullptr) return let_go();
+  const int number = group->number_of_member(peer);
   switch (header.kind) {
     case MessageKind::data: return group->on_data(number, header, Segment::keep(header, payload));
     case MessageKind::arrive:
@@ -262,7 +259,7 @@ void SwitchServer::on_message(int peer, const Header& header, const Payload& pay
         group->on_arrive(number, header.sequence, call);
       }
       break;
-    case MessageKind::goodbye: to_dismiss_.push_back(header.channel); break;
+    case MessageKind::goodbye: group->leave(); break;
     default: break;
   }
   let_go();
@@ -273,10 +270,13 @@ void SwitchServer::introduce(int peer, const Header& header, const Payload& payl
   const std::string_view words(reinterpret_cast<const char*>(payload.data), header.bytes);
   auto said = decode_introduction(words);
   const auto is_rank = [&](int member) { return member >= 0 && member < endpoint_->size() - 1; };
-  const bool fits = said && std::all_of(said->members.begin(), said->members.end(), is_rank);
-  if (fits && find(header.channel) == nullptr && !ended_.contains(header.channel))
-    groups_[header.channel] = std::make_unique<SwitchedGroup>(*endpoint_, header.channel,
-                                                              *std::move(said), segment_bytes_);
+  const auto is_free = [&](int member) {
+    return is_rank(member) && find(header.channel, member) == nullptr &&
+           !ended_.contains({header.channel, member});
+  };
+  if (said && std::all_of(said->members.begin(), said->members.end(), is_free))
+    groups_.push_back(std::make_unique<SwitchedGroup>(*endpoint_, header.channel, *std::move(said),
+                                                      segment_bytes_));
   if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
 }
 
@@ -289,8 +289,8 @@ void SwitchServer::on_sent(std::uint64_t token) {
 void SwitchServer::on_down(int peer, const Status& reason) {
   --ranks_left_;
   log_.info(Subsystem::net, "{}", reason.message());
-  for (const auto& [channel, group] : groups_)
-    if (group->number_of_member(peer) >= 0) to_dismiss_.push_back(channel);
+  for (const auto& group : groups_)
+    if (group->number_of_member(peer) >= 0) group->leave();
 }
 
 }  // namespace tutti::engine

@@ -11,8 +11,9 @@
 
 #include <functional>
 #include <memory>
-#include <unordered_map>
-#include <unordered_set>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/log.hpp"
@@ -39,6 +40,9 @@ class SwitchedGroup final : public GroupView {
   // True if anything moved. A failure ends the group.
   bool step();
   Status failure() const { return failure_; }
+  // It is to be dismissed after this poll.
+  void leave() { left_ = true; }
+  bool is_left() const { return left_ || !failure_.ok(); }
   // Lets go of all that it holds.
   void abandon();
 
@@ -81,6 +85,7 @@ class SwitchedGroup final : public GroupView {
   std::vector<Announced> announced_;
   std::vector<EarlySegment> early_;
   std::uint64_t done_ = 0;  // the last call that is over
+  bool left_ = false;
   Status failure_;
 };
 
@@ -102,16 +107,16 @@ class SwitchServer final : private transport::MessageSink {
   bool turn();
   void wait(long idle);
   void introduce(int peer, const transport::Header& header, const transport::Payload& payload);
-  void dismiss(std::uint32_t channel);
-  SwitchedGroup* find(std::uint32_t channel);
+  void dismiss(SwitchedGroup& group);
+  // The parts of a split have one id, and no rank in common.
+  SwitchedGroup* find(std::uint32_t channel, int member) const;
 
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::size_t segment_bytes_;
   long looks_;  // before it yields
   Log log_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<SwitchedGroup>> groups_;
-  std::unordered_set<std::uint32_t> ended_;  // ids of groups that are not served any more
-  std::vector<std::uint32_t> to_dismiss_;    // after the poll
+  std::vector<std::unique_ptr<SwitchedGroup>> groups_;
+  std::set<std::pair<std::uint32_t, int>> ended_;  // groups that are not served, by id and member
   int ranks_left_ = 0;
 };
 
