@@ -29,17 +29,17 @@ class Switch(LaunchTest):
         return [pid for pid in pids_with(self.mark) if is_switch(pid)]
 
     def test_run_starts_one_and_it_folds_right(self):
-        done = self.tutti("run", "-n", "3", "--switch", TOOL, "bench", "all_reduce", "-b", "1K", "-e", "4M", "-f",
-                          "64", "--budget", "20ms", "--check", **BY_SWITCH)
+        done = self.tutti("run", "-n", "3", "--switch", TOOL, "bench", "all_reduce", "-b", "64K", "-e", "64K",
+                          "--budget", "5ms", "--check", **BY_SWITCH)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("in_network", done.stdout)
         self.assertNotIn("without", done.stderr)
 
     def test_one_that_is_killed_is_named_and_the_job_ends_well(self):
-        job = self.start("run", "-n", "3", "--switch", TOOL, "bench", "all_reduce", "-b", "256K", "-e", "256K",
-                         "--budget", "3s", "--check", **BY_SWITCH)
+        job = self.start("run", "-n", "3", "--switch", TOOL, "bench", "all_reduce", "-b", "64K", "-e", "64K",
+                         "--budget", "1s", "--check", **BY_SWITCH)
         wait_until(self.switches, "the switch is there")
-        time.sleep(1)  # in the midst of calls, most likely; nothing depends on it
+        time.sleep(0.5)  # in the midst of calls, most likely; nothing depends on it
         for pid in self.switches():
             os.kill(pid, signal.SIGKILL)
         _, errors = job.communicate(timeout=LIMIT)

@@ -45,6 +45,7 @@ TEST_P(Switch, takes_any_length_in_place_and_not) {
     // None, one, and more than a round of the switch's.
     for (const std::size_t count : {0UL, 1UL, 40'961UL, (8UL << 20) / 4 + 12'345})
       for (const bool in_place : {false, true}) {
+        if (count > 100'000 && !in_place) continue;  // in place there is more to go wrong
         Case what{.count = count, .algorithm = kBySwitch, .in_place = in_place};
         what.seed = ++seed;
         try_out(*here.group, what);
@@ -67,8 +68,17 @@ TEST_P(Switch, serves_groups_that_are_made_from_the_first) {
   });
 }
 
-TEST_P(Switch, does_not_serve_functions_of_the_users) {
-  in_world([](Context& here) {
+INSTANTIATE_TEST_SUITE_P(Worlds, Switch,
+                         testing::Values(with_switch(WorldKind::threads, 3),
+                                         with_switch(WorldKind::shm, 2),
+                                         with_switch(WorldKind::tcp, 4),
+                                         with_switch(WorldKind::tcp, 3, ReductionOrder::rank),
+                                         with_switch(WorldKind::tcp, 5, ReductionOrder::tree),
+                                         with_switch(WorldKind::mixed, 4)),
+                         name_of);
+
+TEST(SwitchOfARank, does_not_serve_functions_of_the_users) {
+  run(with_switch(WorldKind::tcp, 2), [](Context& here) {
     const auto add = [](const void* in, void* inout, std::size_t count, Dtype, void*) {
       for (std::size_t i = 0; i < count; ++i)
         static_cast<float*>(inout)[i] += static_cast<const float*>(in)[i];
@@ -82,15 +92,6 @@ TEST_P(Switch, does_not_serve_functions_of_the_users) {
     EXPECT_NE(status.message().find("tutti switch"), std::string::npos) << status.to_string();
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(Worlds, Switch,
-                         testing::Values(with_switch(WorldKind::threads, 3),
-                                         with_switch(WorldKind::shm, 2),
-                                         with_switch(WorldKind::tcp, 4),
-                                         with_switch(WorldKind::tcp, 3, ReductionOrder::rank),
-                                         with_switch(WorldKind::tcp, 5, ReductionOrder::tree),
-                                         with_switch(WorldKind::mixed, 4)),
-                         name_of);
 
 // ---- that is lost
 
