@@ -23,7 +23,6 @@ namespace {
 // Looks before it sleeps, where there is a core for it beside those of the ranks that may be here: some 150 µs,
 // a message's way there and back.
 constexpr long kLooks = 500;
-constexpr long kYields = 50;
 constexpr Nanoseconds kSleep = std::chrono::milliseconds(100);
 
 long looks_of(const Config& config, int processes) {
@@ -205,12 +204,10 @@ void SwitchServer::serve(const std::function<bool()>& stop) {
   }
 }
 
-// Awake for a while: the next piece is soon there. Then asleep.
+// Awake for a while, as the next piece is soon there; then asleep. To yield would cost it a slice (engine.cpp).
 void SwitchServer::wait(long idle) {
   if (idle <= looks_)
     pause_cpu();
-  else if (idle <= looks_ + kYields)
-    std::this_thread::yield();
   else
     endpoint_->sleep(kSleep, false, [this] { return turn(); });
 }
