@@ -8,7 +8,9 @@
 //   wire       the same exchange with callbacks that return at once
 //   compute    the callbacks alone
 //   together   both
-//   hidden     1 − (together − compute) / wire
+//   exposed    together − compute
+//   must       of that: the last gradient's hop of a ring's way back, behind which nothing is left to compute
+//   hidden     of the rest of the wire: 1 − (exposed − must) / (wire − must)
 //   saved      wire + compute − together; of pieces: against one piece, together
 //   predicted  by exchange::plan_pieces, from Group::predict
 //   measured   what the wire as measured here lets one expect: of a ring all of it but the last gradient's hop, of
@@ -93,7 +95,9 @@ using Exchange = std::function<tutti::exchange::ExchangeTimes(double compute_s)>
 
 struct Measured {
   double wire_s = 0, compute_s = 0, together_s = 0, meter_hidden = 1;
-  double hidden() const { return 1 - (together_s - compute_s) / wire_s; }
+  double must_s = 0;  // what nothing can hide
+  double exposed_s() const { return together_s - compute_s; }
+  double hidden() const { return 1 - (exposed_s() - must_s) / (wire_s - must_s); }
   double saved_s() const { return wire_s + compute_s - together_s; }
 };
 
@@ -103,8 +107,8 @@ class Bench {
     if (group.rank() != 0) return;
     file_ = words.out.empty() ? stdout : std::fopen(words.out.c_str(), "a");
     if (file_ == nullptr) give_up(2, "cannot write " + words.out);
-    std::fprintf(file_, "# %-14s %8s %8s %8s %8s %7s %7s %8s %9s %9s\n", "times in ms", "wire",
-                 "compute", "together", "exposed", "hidden", "meter", "saved", "predicted",
+    std::fprintf(file_, "# %-14s %8s %8s %8s %8s %8s %7s %7s %8s %9s %9s\n", "times in ms", "wire",
+                 "compute", "together", "exposed", "must", "hidden", "meter", "saved", "predicted",
                  "measured");
   }
   ~Bench() {
@@ -138,7 +142,8 @@ class Bench {
     print("ring", ahead, ahead.saved_s(), 0, wire_s);
     // There a block and a gradient cross the wire beside each visit; the last gradient has nothing to hide behind.
     const double back_s = seconds_of(back, 0);
-    const Measured returning = measure(back, ratio * back_s);
+    Measured returning = measure(back, ratio * back_s);
+    returning.must_s = hop_s;
     print("ring back", returning, returning.saved_s(), 0, back_s - hop_s);
   }
 
@@ -209,9 +214,9 @@ class Bench {
   void print(const std::string& name, const Measured& measured, double saved_s, double predicted_s,
              double by_wire_s) {
     if (file_ == nullptr) return;
-    std::fprintf(file_, "  %-14s %8.2f %8.2f %8.2f %8.2f %6.1f%% %6.1f%% %8.2f", name.c_str(),
+    std::fprintf(file_, "  %-14s %8.2f %8.2f %8.2f %8.2f %8.2f %6.1f%% %6.1f%% %8.2f", name.c_str(),
                  1e3 * measured.wire_s, 1e3 * measured.compute_s, 1e3 * measured.together_s,
-                 1e3 * (measured.together_s - measured.compute_s), 1e2 * measured.hidden(),
+                 1e3 * measured.exposed_s(), 1e3 * measured.must_s, 1e2 * measured.hidden(),
                  1e2 * measured.meter_hidden, 1e3 * saved_s);
     if (predicted_s > 0)
       std::fprintf(file_, " %9.2f", 1e3 * predicted_s);

@@ -169,10 +169,14 @@ void compare(Group& group, const PipelineBench& bench, PipelineKind kind, double
   const double predicted = simulated_s(bench, kind, shape, transfer_s);
   const PipelineTimes measured = measure(group, bench, kind, v);
   if (group.rank() != 0) return;
-  std::printf("  %-12s %2d %10.1f %10.1f %+7.1f %% %9.1f %9.1f %9.1f\n",
+  // What a step takes beyond the sleeps that were asked for: the bubble, messages in it.
+  const double compute = bench.micro_batches * (bench.forward_s + bench.backward_s);
+  const double idle = predicted - compute, was_idle = measured.step_s - compute;
+  std::printf("  %-12s %2d %10.1f %10.1f %+7.1f %% %9.1f %9.1f %+7.1f %% %9.1f %9.1f %9.1f\n",
               std::string(to_string(kind)).c_str(), v, predicted * 1e3, measured.step_s * 1e3,
-              100 * (measured.step_s / predicted - 1), measured.busy_s * 1e3,
-              measured.waiting_s * 1e3, measured.bubble_s * 1e3);
+              100 * (measured.step_s / predicted - 1), idle * 1e3, was_idle * 1e3,
+              100 * (was_idle / idle - 1), measured.busy_s * 1e3, measured.waiting_s * 1e3,
+              measured.bubble_s * 1e3);
   std::fflush(stdout);
 }
 
@@ -189,10 +193,10 @@ int main(int count, char** words) {
     std::printf(
         "# bench_pipeline: %d stages, %d micro-batches, forward %g ms, backward %g ms (weights %g); %zu "
         "bytes across a boundary in %.3f ms\n"
-        "# %-12s %2s %10s %10s %9s %9s %9s %9s   ms; the last three: mean of ranks\n",
+        "# %-12s %2s %10s %10s %9s %9s %9s %9s %9s %9s %9s   ms; the last three: mean of ranks\n",
         (*group)->size(), bench.micro_batches, bench.forward_s * 1e3, bench.backward_s * 1e3,
-        bench.weight_s * 1e3, bench.bytes, transfer_s * 1e3, "schedule", "v", "simulated",
-        "measured", "off", "busy", "waiting", "bubble");
+        bench.weight_s * 1e3, bench.bytes, transfer_s * 1e3, "schedule", "v", "step sim.",
+        "measured", "off", "idle sim.", "measured", "off", "busy", "waiting", "bubble");
   for (const auto kind :
        {tutti::pipeline::PipelineKind::gpipe, tutti::pipeline::PipelineKind::one_f_one_b,
         tutti::pipeline::PipelineKind::interleaved, tutti::pipeline::PipelineKind::zb_h1})

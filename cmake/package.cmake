@@ -37,7 +37,7 @@ debian_package(python python3-tutti "${same_tutti}, ${same_python}, python3-nump
                "import tutti: collectives for numpy arrays.")
 debian_package(torch python3-tutti-torch
                "${same_tutti}, ${same_python}, python3-torch, python3-tutti (= ${PROJECT_VERSION})"
-               "import tutti_torch: a backend of torch.distributed.")
+               "import tutti_torch: a backend of torch.distributed, and data-parallel training.")
 debian_package(peers tutti-peers "${same_tutti}"
                "What tutti bench compare runs beside tutti: programs on Open MPI, MPICH and Gloo.")
 set(CPACK_DEBIAN_LIBTORCH_PACKAGE_RECOMMENDS libtorch-dev)

@@ -12,6 +12,7 @@
 #include "core/json.hpp"
 #include "schedule/catalog.hpp"
 #include "tool/command.hpp"
+#include "tool/info_fabrics.hpp"
 #include "tool/info_gpus.hpp"
 #include "topology/discover.hpp"
 #include "tutti/config.hpp"
@@ -122,6 +123,7 @@ int info(bool as_json) {
                            {"machine", machine_facts(*machine)},
                            {"interfaces", interface_facts(*machine)},
                            {"gpus", gpu_facts()},
+                           {"fabrics", fabric_facts()},
                            {"variables", variable_facts()}};
     fmt::print("{}\n", document.dump(1));
     return kDone;
@@ -129,6 +131,7 @@ int info(bool as_json) {
   print_build(build_facts());
   fmt::print("\nmachine and network interfaces\n{}", topology::to_text(*machine));
   fmt::print("\nGPUs\n{}", gpu_text(gpu_facts()));
+  fmt::print("\nfabrics (libfabric)\n{}", fabric_text(fabric_facts()));
   print_variables(variable_facts());
   return kDone;
 }
@@ -137,8 +140,8 @@ int info(bool as_json) {
 
 Command make_info(CLI::App& app) {
   auto as_json = std::make_shared<bool>(false);
-  CLI::App* parser =
-      app.add_subcommand("info", "version, what is built in, this machine, its GPUs, variables");
+  CLI::App* parser = app.add_subcommand(
+      "info", "version, what is built in, this machine, its GPUs and fabrics, variables");
   parser->add_flag("--json", *as_json, "as JSON");
   parser->footer(kInfoFooter);
   return {parser, [as_json] { return info(*as_json); }};

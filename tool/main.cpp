@@ -70,10 +70,12 @@ int run_tool(int count, char** arguments) {
   const std::vector<Command> commands = {make_run(app, std::move(after_mark)),
                                          make_show(app),
                                          make_info(app),
+                                         make_doctor(app),
                                          make_bench(app, words),
                                          make_plan(app),
                                          make_trace(app),
-                                         make_switch(app)};
+                                         make_switch(app),
+                                         make_data(app)};
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& request) {

@@ -1,131 +1,265 @@
 #include "data.hpp"
 
-#include <sys/stat.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <charconv>
+#include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace pretrain {
 
 namespace {
 
-// All data is kept in memory, in every rank.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
-constexpr const char* kTooMuch =
-    " makes it more than 1 GiB of data, which this trainer does not take";
+using tutti::Code;
+using tutti::Result;
+using tutti::Status;
 
-tutti::Status read_file(const std::string& path, std::vector<std::uint16_t>& stream) {
-  const auto refuse = [&](const std::string& why) {
-    return tutti::Status(tutti::Code::io, "--data-path " + path + why);
-  };
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return refuse(" is a folder, not a file");
-    if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) return refuse(" is a device, not a file");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return refuse(std::string(" cannot be read: ") + std::strerror(errno));
-  }
-  const std::uint64_t room = kMostBytes - std::min<std::uint64_t>(kMostBytes, stream.size());
-  if (static_cast<std::uint64_t>(info.st_size) > room) return refuse(kTooMuch);
-  std::uint64_t read = 0;  // a pipe may never end
-  char chunk[65536];
-  while (file.read(chunk, sizeof chunk) || file.gcount() > 0) {
-    if ((read += static_cast<std::uint64_t>(file.gcount())) > room) return refuse(kTooMuch);
-    const auto* bytes = reinterpret_cast<const unsigned char*>(chunk);
-    stream.insert(stream.end(), bytes, bytes + file.gcount());
-  }
-  if (file.bad()) return refuse(" could not be read to its end");
-  stream.push_back(kEndOfDocument);
-  return {};
+Status misfitting(std::string text) { return {Code::invalid_argument, std::move(text)}; }
+
+std::optional<double> number_of(const std::string& word) {
+  double number = 0;
+  const auto read = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (read.ec != std::errc() || read.ptr != word.data() + word.size()) return std::nullopt;
+  return number;
 }
 
-// Without its folder: data may be moved.
-std::uint64_t hash_of_name(const std::string& path) {
-  std::uint64_t hash = 0;
-  for (std::size_t i = path.rfind('/') + 1; i < path.size(); ++i) {  // npos + 1 is 0
-    hash = mix(hash, static_cast<unsigned char>(path[i]));
+// "969,30,1": shares of training, validation and test; what is left out is 0.
+Result<std::vector<double>> parse_split(const std::string& words) {
+  std::vector<double> shares;
+  for (std::size_t begin = 0; begin <= words.size();) {
+    const std::size_t end = std::min(words.find(',', begin), words.size());
+    const auto share = number_of(words.substr(begin, end - begin));
+    if (!share || !(*share >= 0) || !std::isfinite(*share) || shares.size() == 3)
+      return misfitting(fmt::format(
+          "--split '{}' is not of the form 969,30,1: shares of training, validation, test", words));
+    shares.push_back(*share);
+    begin = end + 1;
   }
-  return hash;
+  shares.resize(3);
+  const double sum = shares[0] + shares[1] + shares[2];
+  if (!(shares[0] > 0))
+    return misfitting(fmt::format("--split '{}' leaves nothing for the training", words));
+  for (double& share : shares) share /= sum;
+  return shares;
 }
 
-// Ends of documents are in the stream: it also tells where one file ends and the next begins.
-std::uint64_t hash_of(const std::vector<std::uint16_t>& stream) {
-  std::uint64_t hash = stream.size();
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < stream.size(); i += sizeof word / sizeof stream[0]) {
-    word = 0;
-    std::memcpy(&word, &stream[i], std::min(sizeof word, (stream.size() - i) * sizeof stream[0]));
-    hash = mix(hash, word);
-  }
-  return hash;
+std::uint64_t sequences_in(std::uint64_t tokens, std::uint64_t length) {
+  return tokens == 0 ? 0 : (tokens - 1) / length;  // the last token is a label only
 }
+
+class InMemory final : public Shuffle {
+ public:
+  explicit InMemory(std::uint64_t count) : order_(count) {}
+
+  std::uint64_t at(std::uint64_t key, std::uint64_t index) override {
+    if (!made_ || key != key_) {
+      std::iota(order_.begin(), order_.end(), 0U);
+      for (std::size_t i = order_.size() - 1; i > 0; --i)
+        std::swap(order_[i], order_[mix(key, i) % (i + 1)]);
+      made_ = true;
+      key_ = key;
+    }
+    return order_[index];
+  }
+
+ private:
+  std::vector<std::uint32_t> order_;
+  bool made_ = false;
+  std::uint64_t key_ = 0;
+};
+
+// Four rounds over two halves permute the numbers of 2h bits; what is too large goes through them again.
+class ByNumber final : public Shuffle {
+ public:
+  explicit ByNumber(std::uint64_t count) : count_(count) {
+    while (half_ < 32 && (std::uint64_t{1} << (2 * half_)) < count) ++half_;
+  }
+
+  std::uint64_t at(std::uint64_t key, std::uint64_t index) override {
+    do index = permuted(key, index);
+    while (index >= count_);
+    return index;
+  }
+
+ private:
+  std::uint64_t permuted(std::uint64_t key, std::uint64_t number) const {
+    const std::uint64_t mask = (std::uint64_t{1} << half_) - 1;
+    std::uint64_t left = number >> half_, right = number & mask;
+    for (std::uint64_t round = 0; round < 4; ++round)
+      left = std::exchange(right, left ^ (mix(mix(key, round), right) & mask));
+    return left << half_ | right;
+  }
+
+  std::uint64_t count_;
+  unsigned half_ = 1;
+};
 
 }  // namespace
 
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t z = a + 0x9e3779b97f4a7c15ULL * (b + 1);  // splitmix64
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
+std::unique_ptr<Shuffle> shuffle_in_memory(std::uint64_t count) {
+  return std::make_unique<InMemory>(count);
+}
+std::unique_ptr<Shuffle> shuffle_by_number(std::uint64_t count) {
+  return std::make_unique<ByNumber>(count);
 }
 
-tutti::Result<Data> Data::open(const std::vector<std::string>& paths, int seq_length,
-                               std::uint64_t seed, bool mask_end_of_document) {
+// The first set takes its share of all samples, evenly spread; those that are left are a blend of the others.
+std::pair<std::size_t, std::uint64_t> place_in_blend(const std::vector<double>& weights,
+                                                     std::uint64_t index) {
+  double left = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t set = 0; set + 1 < weights.size(); ++set) {
+    const double share = weights[set] / left;
+    const auto before = static_cast<std::uint64_t>(static_cast<double>(index) * share);
+    const auto after = static_cast<std::uint64_t>(static_cast<double>(index + 1) * share);
+    if (after > before) return {set, before};
+    index -= before;
+    left -= weights[set];
+  }
+  return {weights.size() - 1, index};
+}
+
+Result<Data> Data::open(const Flags& flags) {
   Data data;
-  data.length_ = static_cast<std::size_t>(seq_length);
-  data.seed_ = seed;
-  data.mask_ = mask_end_of_document;
-  for (const std::string& path : paths) {
-    if (auto status = read_file(path, data.stream_); !status.ok()) return status;
-    data.identity_ = mix(data.identity_, hash_of_name(path));
-  }
-  data.identity_ = mix(data.identity_, hash_of(data.stream_));
-  const std::size_t all = (data.stream_.size() - 1) / data.length_;
-  data.validation_ = std::max<std::size_t>(1, all / 20);
-  if (all <= data.validation_) {
-    return tutti::Status(tutti::Code::invalid_argument,
-                         "--data-path " + paths[0] + (paths.size() > 1 ? " … hold" : " holds") +
-                             " too few bytes for two sequences of --seq-length " +
-                             std::to_string(seq_length));
-  }
-  data.training_ = all - data.validation_;
+  data.length_ = static_cast<std::uint64_t>(flags.seq_length);
+  data.seed_ = flags.seed;
+  const bool indexed = is_indexed(flags.data_path.back());
+  if (auto status = indexed ? data.add_indexed(flags) : data.add_bytes(flags); !status.ok())
+    return status;
+  if (auto status = data.find_vocabulary(flags); !status.ok()) return status;
   return data;
 }
 
-void Data::shuffle_epoch(std::uint64_t epoch) {
-  if (epoch == epoch_) return;
-  epoch_ = epoch;
-  order_.resize(training_);
-  std::iota(order_.begin(), order_.end(), 0U);
-  const std::uint64_t seed = mix(seed_, epoch);
-  for (std::size_t i = training_ - 1; i > 0; --i) {
-    std::swap(order_[i], order_[mix(seed, i) % (i + 1)]);
-  }
+Status Data::add_bytes(const Flags& flags) {
+  for (const std::string& path : flags.data_path)
+    if (is_indexed(path))
+      return misfitting("--data-path " + path + " is a set of tokens, and " +
+                        flags.data_path.back() + " is not: they cannot be mixed");
+  auto tokens = read_bytes(flags.data_path);
+  if (!tokens.ok()) return tokens.status();
+  Set set{flags.data_path[0], *tokens, {}, {}, nullptr};
+  const std::uint64_t all = sequences_in((*tokens)->count(), length_);
+  const std::uint64_t kept = std::max<std::uint64_t>(1, all / 20);
+  if (all <= kept)
+    return misfitting(
+        fmt::format("--data-path {}{} too few bytes for two sequences of --seq-length {}", set.name,
+                    flags.data_path.size() > 1 ? " … hold" : " holds", length_));
+  set.training = {0, all - kept};
+  set.validation = {(all - kept) * length_, kept};
+  set.shuffle = shuffle_in_memory(set.training.sequences);
+  identity_ = (*tokens)->identity();
+  sets_.push_back(std::move(set));
+  weights_ = {1};
+  return {};
 }
 
-void Data::append(TokenBatch& batch, std::size_t sequence) const {
-  const std::size_t begin = sequence * length_;
-  for (std::size_t i = 0; i < length_; ++i) {
-    const std::int64_t token = stream_[begin + i];
-    const bool counts = !(mask_ && token == kEndOfDocument);
+Status Data::add_indexed(const Flags& flags) {
+  const auto split = parse_split(flags.split);
+  if (!split.ok()) return split.status();
+  const auto& words = flags.data_path;
+  const bool weighted = words.size() > 1 && number_of(words[0]) && !is_indexed(words[0]);
+  if (weighted && words.size() % 2 != 0)
+    return misfitting("--data-path: weights and sets of tokens go in pairs, WEIGHT PREFIX");
+  for (std::size_t i = 0; i < words.size(); i += weighted ? 2 : 1) {
+    const auto weight = weighted ? number_of(words[i]) : std::optional(1.0);
+    if (!weight || !(*weight > 0) || !std::isfinite(*weight))
+      return misfitting(fmt::format("--data-path: '{}' is no weight above 0", words[i]));
+    if (auto status = add_set(words[weighted ? i + 1 : i], *split); !status.ok()) return status;
+    weights_.push_back(weighted ? *weight : static_cast<double>(sets_.back().training.sequences));
+  }
+  for (const double weight : weights_)
+    identity_ = mix(identity_, static_cast<std::uint64_t>(weight / weights_[0] * 1e6));
+  return {};
+}
+
+// Documents are split, not sequences: none is partly in both.
+Status Data::add_set(const std::string& prefix, const std::vector<double>& split) {
+  auto tokens = map_indexed(prefix);
+  if (!tokens.ok()) return tokens.status();
+  const auto documents = static_cast<double>((*tokens)->documents());
+  const auto begin_of = [&](double share) {
+    return (*tokens)->begin_of(static_cast<std::uint64_t>(std::llround(share * documents)));
+  };
+  const std::uint64_t first = begin_of(split[0]), second = begin_of(split[0] + split[1]);
+  if (second < first || second > (*tokens)->count())
+    return {Code::corrupt, "--data-path " + prefix + ".idx: its documents are not in order"};
+  Set set{prefix,
+          *tokens,
+          {0, sequences_in(first, length_)},
+          {first, sequences_in(second - first, length_)},
+          nullptr};
+  if (set.training.sequences == 0)
+    return misfitting(
+        fmt::format("--data-path {} has no training sequence of --seq-length {}", prefix, length_));
+  set.shuffle = shuffle_by_number(set.training.sequences);
+  identity_ = mix(identity_, (*tokens)->identity());
+  sets_.push_back(std::move(set));
+  return {};
+}
+
+Status Data::find_vocabulary(const Flags& flags) {
+  const Set& first = sets_[0];
+  for (const Set& set : sets_) {
+    if (set.tokens->vocabulary() != first.tokens->vocabulary() ||
+        set.tokens->end_of_document() != first.tokens->end_of_document())
+      return misfitting(fmt::format("--data-path {} and {} were made with different tokenizers",
+                                    first.name, set.name));
+    if (flags.eval_interval > 0 && set.validation.sequences == 0)
+      return misfitting(
+          fmt::format("--data-path {} has no validation sequence of --seq-length {} (--split {})",
+                      set.name, length_, flags.split));
+  }
+  const std::int64_t known = first.tokens->vocabulary();
+  vocabulary_ = flags.vocab_size > 0 ? flags.vocab_size : known;
+  if (vocabulary_ == 0)
+    return misfitting(fmt::format(
+        "--vocab-size is needed: {}.tokens, which would say it, is not there", first.name));
+  if (vocabulary_ < known)
+    return misfitting(fmt::format("--vocab-size {} is less than the {} that --data-path {} needs",
+                                  vocabulary_, known, first.name));
+  if (!flags.eod_mask_loss) return {};
+  masked_ = flags.end_of_document >= 0 ? flags.end_of_document : first.tokens->end_of_document();
+  if (masked_ < 0)
+    return misfitting(fmt::format(
+        "--eod-mask-loss needs --eod-token: {}.tokens, which would say it, is not there",
+        first.name));
+  return {};
+}
+
+std::uint64_t Data::bytes() const {
+  std::uint64_t sum = 0;
+  for (const Set& set : sets_) sum += set.tokens->bytes();
+  return sum;
+}
+
+void Data::append(TokenBatch& batch, const Set& set, std::uint64_t begin) const {
+  std::int64_t token = set.tokens->at(begin);
+  for (std::uint64_t i = begin; i < begin + length_; ++i) {
+    const std::int64_t next = set.tokens->at(i + 1);
+    const bool counts = token != masked_;
     batch.tokens.push_back(token);
-    batch.labels.push_back(stream_[begin + i + 1]);
+    batch.labels.push_back(next);
     batch.loss_mask.push_back(counts ? 1.0F : 0.0F);
     batch.counted += counts ? 1 : 0;
+    if ((token < 0 || token >= vocabulary_ || next < 0 || next >= vocabulary_) &&
+        batch.wrong.empty())
+      batch.wrong = fmt::format(
+          "--data-path {}: tokens {} and {} at {} are not both below the vocabulary's size, {}",
+          set.name, token, next, i, vocabulary_);
+    token = next;
   }
 }
 
 TokenBatch Data::training(std::uint64_t first, int sequences) {
   TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
-    const std::uint64_t index = first + static_cast<std::uint64_t>(i);
-    shuffle_epoch(index / training_);
-    append(batch, order_[index % training_]);
+    const auto [which, index] = place_in_blend(weights_, first + static_cast<std::uint64_t>(i));
+    Set& set = sets_[which];
+    const std::uint64_t count = set.training.sequences;
+    append(
+        batch, set,
+        set.training.first + set.shuffle->at(mix(seed_, index / count), index % count) * length_);
   }
   return batch;
 }
@@ -133,7 +267,9 @@ TokenBatch Data::training(std::uint64_t first, int sequences) {
 TokenBatch Data::validation(std::uint64_t first, int sequences) const {
   TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
-    append(batch, training_ + (first + static_cast<std::uint64_t>(i)) % validation_);
+    const auto [which, index] = place_in_blend(weights_, first + static_cast<std::uint64_t>(i));
+    const Set& set = sets_[which];
+    append(batch, set, set.validation.first + index % set.validation.sequences * length_);
   }
   return batch;
 }

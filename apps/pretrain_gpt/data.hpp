@@ -1,22 +1,25 @@
-// apps/pretrain_gpt/data.hpp - sequences of bytes, in an order that depends on the seed alone.
+// apps/pretrain_gpt/data.hpp - sequences of tokens, in an order that depends on the seed alone.
 //
-// All files are one stream, with an end-of-document token after each. The stream is cut into
-// sequences; the last twentieth is kept for validation. Sequence i of the training is the same one
-// on every number of ranks: a permutation of the epoch that i falls into.
+//   --data-path FILE …                  bytes of all files in a row; the last twentieth is kept for validation
+//   --data-path [WEIGHT] PREFIX …       Megatron's .bin/.idx, blended by weight (or by size), split by --split
+//
+// A set of tokens is cut into sequences. Sequence i of the training is the same one on every number of ranks: of the
+// blend the i-th, of its set a permutation of the epoch that it falls into.
 //
 // Thread-safety  one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "flags.hpp"
+#include "tokens.hpp"
 #include "tutti/status.hpp"
 
 namespace pretrain {
-
-constexpr std::int64_t kEndOfDocument = 256;
-constexpr std::int64_t kVocabulary = 257;
 
 // Row-major [sequences, length].
 struct TokenBatch {
@@ -24,39 +27,64 @@ struct TokenBatch {
   std::vector<std::int64_t> labels;  // the token that follows
   std::vector<float> loss_mask;      // 0: not counted
   std::int64_t counted = 0;          // tokens that are
+  std::string wrong;                 // not empty: a token that is not in the vocabulary
 };
+
+// Numbers 0 … count − 1 in an order of their own for each key.
+class Shuffle {
+ public:
+  virtual ~Shuffle() = default;
+  virtual std::uint64_t at(std::uint64_t key, std::uint64_t index) = 0;
+};
+// Fisher and Yates: of four bytes each.
+std::unique_ptr<Shuffle> shuffle_in_memory(std::uint64_t count);
+// By a Feistel network, without any memory.
+std::unique_ptr<Shuffle> shuffle_by_number(std::uint64_t count);
+
+// Of sample `index` of a blend: which of its sets, and the how-manieth of that set. Each set's share of any first i
+// samples is its weight to within one.
+std::pair<std::size_t, std::uint64_t> place_in_blend(const std::vector<double>& weights,
+                                                     std::uint64_t index);
 
 class Data {
  public:
-  // io names a file that cannot be read, invalid_argument one set of files that is too small.
-  static tutti::Result<Data> open(const std::vector<std::string>& paths, int seq_length,
-                                  std::uint64_t seed, bool mask_end_of_document);
+  // io names a file that cannot be read, invalid_argument a set that is too small and flags that do not fit.
+  static tutti::Result<Data> open(const Flags& flags);
 
   // Sequences first, first + 1, … of the training.
   TokenBatch training(std::uint64_t first, int sequences);
   // Of the validation; starts over when it is through.
   TokenBatch validation(std::uint64_t first, int sequences) const;
 
-  std::size_t bytes() const { return stream_.size(); }
-  // Of the files' names, order, sizes and contents: other data has another number.
+  std::uint64_t bytes() const;
+  // Of the sets' names, order, weights, sizes and contents: other data has another number.
   std::uint64_t identity() const { return identity_; }
+  std::int64_t vocabulary() const { return vocabulary_; }
 
  private:
-  void append(TokenBatch& batch, std::size_t sequence) const;
-  void shuffle_epoch(std::uint64_t epoch);
+  struct Range {
+    std::uint64_t first = 0, sequences = 0;  // first token; sequences from there on
+  };
+  struct Set {
+    std::string name;
+    std::shared_ptr<const Tokens> tokens;
+    Range training, validation;
+    std::unique_ptr<Shuffle> shuffle;
+  };
 
-  std::vector<std::uint16_t> stream_;
+  tutti::Status add_bytes(const Flags& flags);
+  tutti::Status add_indexed(const Flags& flags);
+  tutti::Status add_set(const std::string& prefix, const std::vector<double>& split);
+  tutti::Status find_vocabulary(const Flags& flags);
+  void append(TokenBatch& batch, const Set& set, std::uint64_t begin) const;
+
+  std::vector<Set> sets_;
+  std::vector<double> weights_;
   std::uint64_t identity_ = 0;
-  std::size_t length_ = 0;
+  std::uint64_t length_ = 0;
   std::uint64_t seed_ = 0;
-  bool mask_ = false;
-  std::size_t training_ = 0;
-  std::size_t validation_ = 0;
-  std::vector<std::uint32_t> order_;  // of the epoch that was asked for last
-  std::uint64_t epoch_ = ~0ULL;
+  std::int64_t vocabulary_ = 0;
+  std::int64_t masked_ = -1;  // the token whose loss does not count
 };
-
-// Spreads what it is given over all bits; the same on every machine.
-std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
 }  // namespace pretrain

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "range.hpp"
+#include "shape.hpp"
 
 namespace pretrain {
 
@@ -20,33 +21,6 @@ constexpr const char* kExample =
     "Without a launcher it trains on one rank. docs/formats/training_log.md explains the log.";
 
 constexpr const char* kTests = "For tests";
-
-void add_model(CLI::App& app, Flags& flags) {
-  const char* group = "Model";
-  app.add_option("--num-layers", flags.num_layers, "Transformer blocks")
-      ->check(whole(1, 10000))
-      ->group(group);
-  app.add_option("--hidden-size", flags.hidden_size, "Width")
-      ->check(whole(1, 1 << 20))
-      ->group(group);
-  app.add_option("--num-attention-heads", flags.num_attention_heads, "Heads, of equal width")
-      ->check(whole(1, 1 << 16))
-      ->group(group);
-  app.add_option("--seq-length", flags.seq_length, "Tokens of a sequence")
-      ->check(whole(1, 1 << 20))
-      ->group(group);
-  app.add_option("--dropout", flags.dropout, "Share of activations dropped")
-      ->check(real({.least = 0, .most = 1, .below = true}))
-      ->group(group);
-  app.add_flag("--untie-embeddings-and-output-weights", flags.untie_embeddings_and_output_weights,
-               "A head of its own instead of the word embedding")
-      ->group(group);
-  app.add_flag("--bf16", flags.bf16, "bf16 weights; gradients and main weights in f32")
-      ->group(group);
-  app.add_flag("--shuffle-definition-order", flags.shuffle_definition_order,
-               "Define linear_proj before linear_qkv")
-      ->group(kTests);
-}
 
 void add_data(CLI::App& app, Flags& flags) {
   const char* group = "Batches and data";
@@ -63,10 +37,23 @@ void add_data(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of weights, data order and dropout")
       ->check(whole(0, std::numeric_limits<std::int64_t>::max()))
       ->group(group);
-  app.add_option("--data-path", flags.data_path, "Files, read as bytes; each is a document")
+  app.add_option(
+         "--data-path", flags.data_path,
+         "Files, read as bytes, each a document; or [WEIGHT] PREFIX ... of Megatron's PREFIX.bin and "
+         "PREFIX.idx (tutti data build), blended by weight, without weights by size")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("")
+      ->group(group);
+  app.add_option("--split", flags.split,
+                 "Of .bin/.idx: shares of documents for training, validation and test")
+      ->group(group);
+  app.add_option("--vocab-size", flags.vocab_size, "Tokens that there are; 0: as the data say")
+      ->check(whole(0, 1 << 30))
+      ->group(group);
+  app.add_option("--eod-token", flags.end_of_document,
+                 "The one that ends a document; -1: as the data say")
+      ->check(whole(-1, 1 << 30))
       ->group(group);
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
       ->group(group);
@@ -339,12 +326,12 @@ tutti::train::LearningRate Flags::schedule() const {
 
 Parsed parse_flags(int argc, const char* const* argv) {
   Parsed parsed;
-  CLI::App app("Trains a byte-level GPT on all ranks of a job.", "pretrain_gpt");
+  CLI::App app("Trains a byte-level GPT or Llama on all ranks of a job.", "pretrain_gpt");
   app.footer(kExample);
   // Said twice, the last one counts, so that a script can hand flags on and change some.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.option_defaults()->always_capture_default();  // --help shows them
-  add_model(app, parsed.flags);
+  add_shape(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);
   add_split(app, parsed.flags);
@@ -354,6 +341,7 @@ Parsed parse_flags(int argc, const char* const* argv) {
   add_faults(app, parsed.flags);
   try {
     app.parse(argc, argv);
+    take_preset(app, parsed.flags);
     if (parsed.flags.on_failure == kRestart && parsed.flags.load.empty())
       parsed.flags.load = kLatest;
     if (auto status = check_flags(parsed.flags); !status.ok()) {
@@ -399,10 +387,7 @@ tutti::Status check_zero_stage(const Flags& flags) {
 }  // namespace
 
 tutti::Status check_flags(const Flags& flags) {
-  if (flags.hidden_size % flags.num_attention_heads != 0) {
-    return bad(fmt::format("--hidden-size {} is not a multiple of --num-attention-heads {}",
-                           flags.hidden_size, flags.num_attention_heads));
-  }
+  if (tutti::Status status = check_shape(flags); !status.ok()) return status;
   if (flags.min_lr > flags.lr) {
     return bad(fmt::format("--min-lr {} is larger than --lr {}", flags.min_lr, flags.lr));
   }

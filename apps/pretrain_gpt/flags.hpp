@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tokens.hpp"
 #include "tutti/status.hpp"
 #include "tutti/train/learning_rate.hpp"
 
@@ -31,11 +32,27 @@ inline constexpr const char* kShrink = "shrink";
 inline constexpr const char* kCpu = "cpu";
 inline constexpr const char* kCuda = "cuda";
 
+// Of --position-embedding-type and --normalization.
+inline constexpr const char* kLearned = "learned_absolute";
+inline constexpr const char* kRope = "rope";
+inline constexpr const char* kLayerNorm = "LayerNorm";
+inline constexpr const char* kRmsNorm = "RMSNorm";
+
 struct Flags {
-  // Model.
+  // Model (shape.hpp).
+  std::string preset;
   int num_layers = 4;
   int hidden_size = 128;
   int num_attention_heads = 4;
+  bool group_query_attention = false;
+  int num_query_groups = 1;  // of which each has a key and a value
+  int ffn_hidden_size = 0;   // 0: 4 · hidden; gated: two thirds of that, in multiples of 64
+  bool swiglu = false;
+  std::string position_embedding_type = kLearned;
+  double rotary_base = 10000;
+  std::string normalization = kLayerNorm;
+  double norm_epsilon = 1e-5;
+  bool disable_bias_linear = false;
   int seq_length = 128;
   double dropout = 0;
   bool untie_embeddings_and_output_weights = false;
@@ -48,6 +65,9 @@ struct Flags {
   std::int64_t train_iters = 100;
   std::uint64_t seed = 1234;
   std::vector<std::string> data_path;
+  std::string split = "969,30,1";
+  std::int64_t vocab_size = 0;        // 0: what the data say
+  std::int64_t end_of_document = -1;  // -1: likewise
   bool eod_mask_loss = false;
   std::int64_t eval_interval = 0;
   int eval_iters = 4;
@@ -119,6 +139,13 @@ struct Flags {
   int delayed_rank = -1;
   int delay_ms = 0;
 
+  int query_groups() const {
+    return group_query_attention ? num_query_groups : num_attention_heads;
+  }
+  int ffn() const;
+  std::int64_t vocabulary() const { return vocab_size > 0 ? vocab_size : kByteVocabulary; }
+  bool has_rotary() const { return position_embedding_type == kRope; }
+  bool has_bias() const { return !disable_bias_linear; }
   tutti::train::LearningRate schedule() const;
   int zero() const { return zero_stage.value_or(use_distributed_optimizer ? 1 : 0); }
   // From the second stage on gradients cannot wait.

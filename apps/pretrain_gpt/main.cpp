@@ -1,4 +1,4 @@
-// pretrain_gpt: trains a byte-level GPT, alone or as one rank of a job.
+// pretrain_gpt: trains a GPT or a Llama, alone or as one rank of a job.
 //
 //   tutti run -n 4 pretrain_gpt --data-path /usr/share/common-licenses/GPL-3 --train-iters 200
 #include <algorithm>
@@ -50,9 +50,9 @@ int main(int argc, char** argv) {
   if (auto status = pretrain::choose_device(flags); !status.ok())
     return refuse(status.message(), 2);
   if (is_restarted()) flags.die.reset();  // once is enough
-  auto data =
-      pretrain::Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
+  auto data = pretrain::Data::open(flags);
   if (!data.ok()) return refuse(data.status().message(), 2);
+  flags.vocab_size = data->vocabulary();
   if (auto status = pretrain::check_outputs(flags); !status.ok())
     return refuse(status.message(), 2);
   tutti::GroupOptions options;

@@ -10,180 +10,8 @@ namespace nn = torch::nn;
 namespace exchange = tutti::exchange;
 namespace lt = tutti::libtorch;
 using lt::Gate;
-using lt::HeldIndices;
-using lt::SharedTensorParallel;
 using tutti::Result;
 using tutti::Status;
-
-namespace {
-
-// Every dropout of the model has a number.
-constexpr std::uint32_t kEmbeddingSite = 0;
-constexpr std::uint32_t kSitesOfLayer = 3;
-enum class Site : std::uint32_t { probabilities = 1, attention = 2, mlp = 3 };
-std::uint32_t site_of(int layer, Site site) {
-  return static_cast<std::uint32_t>(layer) * kSitesOfLayer + static_cast<std::uint32_t>(site);
-}
-
-// Where the layers' activations lie in the whole, and what makes dropout repeatable.
-struct LayerSetting {
-  SharedTensorParallel tensor;
-  std::shared_ptr<lt::ContextParallel> context;
-  double dropout = 0;
-  std::uint64_t seed = 0;
-  std::int64_t seq_length = 0;                 // of a whole sequence
-  std::vector<exchange::IndexRun> own_tokens;  // of it, between layers
-};
-
-lt::DropoutKey key_of(const LayerSetting& setting, std::uint32_t site, const PassFacts& pass) {
-  return {setting.seed, pass.step, pass.micro_batch, site};
-}
-
-// [b, s, h]
-torch::Tensor drop_activations(const LayerSetting& setting, const torch::Tensor& x,
-                               std::uint32_t site, const PassFacts& pass, bool training) {
-  if (setting.dropout == 0 || !training) return x;
-  return lt::dropout(x, setting.dropout, key_of(setting, site, pass),
-                     {lt::held_all(x.size(0)), HeldIndices{setting.seq_length, setting.own_tokens},
-                      lt::held_all(x.size(2))});
-}
-
-class Attention : public nn::Module {
- public:
-  Attention(const Flags& flags, const LayerSetting& setting, int layer)
-      : setting_(setting), layer_(layer), heads_(flags.num_attention_heads) {
-    const std::int64_t width = flags.hidden_size;
-    const std::int64_t head = width / heads_;
-    const auto define_qkv = [&] {
-      linear_qkv = register_module("linear_qkv",
-                                   std::make_shared<lt::ColumnParallelLinear>(
-                                       setting.tensor, width, lt::Features{{3, heads_, head}, 1}));
-    };
-    if (!flags.shuffle_definition_order) define_qkv();
-    linear_proj =
-        register_module("linear_proj", std::make_shared<lt::RowParallelLinear>(
-                                           setting.tensor, lt::Features{{heads_, head}, 0}, width));
-    if (flags.shuffle_definition_order) define_qkv();
-  }
-
-  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask, const PassFacts& pass) {
-    Gate qkv_gate(pass.gates, *linear_qkv);
-    const auto fused = linear_qkv->forward(x);
-    const auto b = fused.size(0), s = fused.size(1);
-    const auto heads = heads_ / setting_.tensor->size();
-    // [b, s, 3h'] -> 3 of [b, heads', s, d]
-    auto parts = fused.view({b, s, 3, heads, -1}).permute({2, 0, 3, 1, 4});
-    auto mixed = setting_.context != nullptr ? attend_together(parts, pass)
-                                             : attend_alone(parts, mask, pass);
-    mixed = mixed.transpose(1, 2).reshape({b, s, -1});
-    Gate proj_gate(pass.gates, *linear_proj);
-    return linear_proj->forward(mixed);
-  }
-
-  std::shared_ptr<lt::ColumnParallelLinear> linear_qkv;
-  std::shared_ptr<lt::RowParallelLinear> linear_proj;
-
- private:
-  bool drops() const { return setting_.dropout > 0 && is_training(); }
-  HeldIndices own_heads() const {
-    return {heads_, {exchange::part_of(heads_, setting_.tensor->size(), setting_.tensor->rank())}};
-  }
-
-  torch::Tensor attend_alone(const torch::Tensor& parts, const torch::Tensor& mask,
-                             const PassFacts& pass) const {
-    const auto query = parts[0], key = parts[1], value = parts[2];
-    const auto s = query.size(2);
-    auto scores =
-        torch::matmul(query, key.transpose(-2, -1)) / std::sqrt(static_cast<double>(query.size(3)));
-    scores = scores.masked_fill(mask.slice(0, 0, s).slice(1, 0, s), -1e4);
-    auto weights = torch::softmax(scores, -1);
-    if (drops())
-      weights = lt::dropout(
-          weights, setting_.dropout, key_of(setting_, site_of(layer_, Site::probabilities), pass),
-          {lt::held_all(weights.size(0)), own_heads(), lt::held_all(s), lt::held_all(s)});
-    return torch::matmul(weights, value);
-  }
-
-  // With the ranks that have the rest of the sequence.
-  torch::Tensor attend_together(const torch::Tensor& parts, const PassFacts& pass) const {
-    lt::AttentionOptions options;
-    options.length = setting_.seq_length;
-    options.dropout = drops() ? setting_.dropout : 0;
-    options.key = key_of(setting_, site_of(layer_, Site::probabilities), pass);
-    options.heads = own_heads();
-    return lt::attention(setting_.context, parts[0], parts[1], parts[2], options);
-  }
-
-  LayerSetting setting_;
-  int layer_;
-  std::int64_t heads_;
-};
-
-class Mlp : public nn::Module {
- public:
-  Mlp(std::int64_t width, const SharedTensorParallel& tensor) {
-    linear_fc1 = register_module("linear_fc1", std::make_shared<lt::ColumnParallelLinear>(
-                                                   tensor, width, lt::Features{{4 * width}}));
-    linear_fc2 = register_module("linear_fc2", std::make_shared<lt::RowParallelLinear>(
-                                                   tensor, lt::Features{{4 * width}}, width));
-  }
-
-  torch::Tensor forward(const torch::Tensor& x, const PassFacts& pass) {
-    Gate first(pass.gates, *linear_fc1);
-    auto wide = torch::gelu(linear_fc1->forward(x));
-    Gate second(pass.gates, *linear_fc2);
-    return linear_fc2->forward(wide);
-  }
-
-  std::shared_ptr<lt::ColumnParallelLinear> linear_fc1;
-  std::shared_ptr<lt::RowParallelLinear> linear_fc2;
-};
-
-nn::LayerNorm layer_norm(int width) { return nn::LayerNorm(nn::LayerNormOptions({width})); }
-
-}  // namespace
-
-class Block : public nn::Module {
- public:
-  Block(const Flags& flags, const LayerSetting& setting, int layer)
-      : setting_(setting), layer_(layer) {
-    const int width = flags.hidden_size;
-    input_layernorm = register_module("input_layernorm", layer_norm(width));
-    self_attention =
-        register_module("self_attention", std::make_shared<Attention>(flags, setting, layer));
-    pre_mlp_layernorm = register_module("pre_mlp_layernorm", layer_norm(width));
-    mlp = register_module("mlp", std::make_shared<Mlp>(width, setting.tensor));
-    setting.tensor->mark_partial(*input_layernorm);
-    setting.tensor->mark_partial(*pre_mlp_layernorm);
-  }
-
-  torch::Tensor forward(torch::Tensor x, const torch::Tensor& mask, const PassFacts& pass) {
-    const lt::WeightScope scope(pass.gates, *this);
-    x = scope.enter(x);
-    Gate first(pass.gates, *input_layernorm);
-    x = x + drop(self_attention->forward(input_layernorm->forward(x), mask, pass), Site::attention,
-                 pass);
-    Gate second(pass.gates, *pre_mlp_layernorm);
-    return scope.leave(x +
-                       drop(mlp->forward(pre_mlp_layernorm->forward(x), pass), Site::mlp, pass));
-  }
-
-  void queue_weights(lt::WeightQueue* queue) {
-    self_attention->linear_qkv->queue = self_attention->linear_proj->queue = queue;
-    mlp->linear_fc1->queue = mlp->linear_fc2->queue = queue;
-  }
-
- private:
-  torch::Tensor drop(const torch::Tensor& x, Site site, const PassFacts& pass) const {
-    return drop_activations(setting_, x, site_of(layer_, site), pass, is_training());
-  }
-
-  LayerSetting setting_;
-  int layer_;
-  nn::LayerNorm input_layernorm{nullptr}, pre_mlp_layernorm{nullptr};
-  std::shared_ptr<Attention> self_attention;
-  std::shared_ptr<Mlp> mlp;
-};
 
 // ---- a rank's share
 
@@ -250,16 +78,17 @@ Gpt::Gpt(const Flags& flags, ModelShare share)
       seed_(flags.seed),
       is_tied_(!flags.untie_embeddings_and_output_weights),
       tokens_(own_tokens(share_, flags.seq_length)),
-      seq_length_(flags.seq_length) {
+      seq_length_(flags.seq_length),
+      vocabulary_(flags.vocabulary()) {
   const int width = flags.hidden_size;
   const LayerSetting setting{share_.tensor, share_.context, dropout_, seed_, seq_length_, tokens_};
   if (share_.embeds || (share_.predicts && is_tied_)) {
     embedding_ = register_module("embedding", std::make_shared<nn::Module>());
     words_ = embedding_->register_module(
         "word_embeddings",
-        std::make_shared<lt::VocabParallelEmbedding>(share_.tensor, kVocabulary, width));
+        std::make_shared<lt::VocabParallelEmbedding>(share_.tensor, vocabulary_, width));
   }
-  if (share_.embeds) {
+  if (share_.embeds && !flags.has_rotary()) {
     positions_ =
         embedding_->register_module("position_embeddings", nn::Embedding(seq_length_, width));
     share_.tensor->mark_partial(*positions_);
@@ -272,33 +101,40 @@ Gpt::Gpt(const Flags& flags, ModelShare share)
       stages_.back().push_back(
           layers->register_module(std::to_string(i), std::make_shared<Block>(flags, setting, i)));
   }
-  mask_ = torch::ones({seq_length_, seq_length_}, torch::kBool).triu(1);
+  tables_.mask = torch::ones({seq_length_, seq_length_}, torch::kBool).triu(1);
+  if (flags.has_rotary())
+    tables_.rotary = Rotary(exchange::indices_of(given_tokens(share_, seq_length_)),
+                            width / flags.num_attention_heads, flags.rotary_base);
   if (!share_.predicts) return;
-  final_layernorm_ = decoder->register_module("final_layernorm", layer_norm(width));
+  final_layernorm_ = decoder->register_module("final_layernorm", std::make_shared<Norm>(flags));
   share_.tensor->mark_partial(*final_layernorm_);
   output_layer_ = register_module("output_layer", std::make_shared<nn::Module>());
   if (is_tied_) {
     head_ = output_layer_->register_parameter("weight", words_->weight);
     return;
   }
-  const auto own = exchange::part_of(kVocabulary, share_.tensor->size(), share_.tensor->rank());
+  const auto own = exchange::part_of(vocabulary_, share_.tensor->size(), share_.tensor->rank());
   head_ = output_layer_->register_parameter("weight", torch::empty({own.count, width}));
-  share_.tensor->place(head_, lt::Placed::part_of({kVocabulary, width}, {kVocabulary, width}, 0,
+  share_.tensor->place(head_, lt::Placed::part_of({vocabulary_, width}, {vocabulary_, width}, 0,
                                                   own.first, own.count));
 }
 
 torch::Tensor Gpt::embed(const torch::Tensor& tokens, const PassFacts& pass) {
   const lt::WeightScope scope(pass.gates, *embedding_);
   Gate gate(pass.gates, *embedding_);
-  const auto places = torch::tensor(exchange::indices_of(tokens_), torch::kLong).to(device());
+  auto x = words_->forward(tokens);
+  if (!positions_.is_empty()) {
+    const auto places = torch::tensor(exchange::indices_of(tokens_), torch::kLong).to(device());
+    x = x + positions_->forward(places);
+  }
+  x = scope.leave(x);
   const LayerSetting setting{nullptr, nullptr, dropout_, seed_, seq_length_, tokens_};
-  const auto x = scope.leave(words_->forward(tokens) + positions_->forward(places));
   return drop_activations(setting, x, kEmbeddingSite, pass, is_training());
 }
 
 torch::Tensor Gpt::transform(int virtual_stage, torch::Tensor x, const PassFacts& pass) {
   for (auto& block : stages_.at(static_cast<std::size_t>(virtual_stage)))
-    x = block->forward(x, mask_, pass);
+    x = block->forward(x, tables_, pass);
   return x;
 }
 
@@ -315,17 +151,18 @@ torch::Tensor Gpt::losses(const torch::Tensor& x, const torch::Tensor& labels,
                           const PassFacts& pass) {
   auto scores = logits(x, pass);
   if (share_.tensor->size() > 1)
-    return lt::vocab_parallel_cross_entropy(share_.tensor, scores, labels, kVocabulary);
+    return lt::vocab_parallel_cross_entropy(share_.tensor, scores, labels, vocabulary_);
   if (scores.scalar_type() != torch::kDouble) scores = scores.to(torch::kFloat);
   return nn::functional::cross_entropy(
-             scores.view({-1, kVocabulary}), labels.view(-1),
+             scores.view({-1, vocabulary_}), labels.view(-1),
              nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone))
       .view(labels.sizes());
 }
 
 void Gpt::move_to(torch::Device device) {
   to(device);
-  mask_ = mask_.to(device);
+  tables_.mask = tables_.mask.to(device);
+  tables_.rotary.move_to(device);
 }
 
 void Gpt::queue_weights(lt::WeightQueue* queue) {
@@ -379,6 +216,7 @@ std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share) {
 }
 
 ModelBatch cut_batch(const Gpt& model, const TokenBatch& batch, int sequences) {
+  TORCH_CHECK(batch.wrong.empty(), batch.wrong);
   const auto length = static_cast<std::int64_t>(batch.tokens.size()) / sequences;
   const auto runs = given_tokens(model.share(), length);
   const auto rows = [&]<class T>(const std::vector<T>& values, torch::ScalarType type) {

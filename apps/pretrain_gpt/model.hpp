@@ -1,9 +1,8 @@
-// apps/pretrain_gpt/model.hpp - a GPT, or a rank's share of one, whose forward says which weights it is about to
-// read.
+// apps/pretrain_gpt/model.hpp - a GPT or a Llama, or a rank's share of one, whose forward says which weights it is
+// about to read.
 //
-//   embedding.word_embeddings + position_embeddings
-//   decoder.layers.i: x += linear_proj(attention(linear_qkv(input_layernorm(x))))
-//                     x += mlp.linear_fc2(gelu(mlp.linear_fc1(pre_mlp_layernorm(x))))
+//   embedding.word_embeddings (+ position_embeddings)
+//   decoder.layers.i (layers.hpp)
 //   decoder.final_layernorm, output_layer (tied to the word embedding unless told otherwise)
 //
 // However it is split, a parameter has the name that it has in the whole model, and its part of the values.
@@ -18,6 +17,7 @@
 
 #include "data.hpp"
 #include "flags.hpp"
+#include "layers.hpp"
 #include "split.hpp"
 #include "tutti/libtorch.hpp"
 #include "tutti/libtorch/parallel.hpp"
@@ -25,8 +25,6 @@
 namespace pretrain {
 
 using tutti::libtorch::DataParallel;
-
-class Block;
 
 // What of the model a rank has, and who shares its layers and sequences with it.
 struct ModelShare {
@@ -41,13 +39,6 @@ ModelShare whole_share(const Flags& flags);
 // Collective.
 tutti::Result<ModelShare> share_of(const Flags& flags, const Split& split);
 
-// What a forward is about.
-struct PassFacts {
-  DataParallel* gates = nullptr;  // null: weights are just read
-  std::int64_t step = 0;
-  std::uint32_t micro_batch = 0;  // among all of the step; dropout goes by both
-};
-
 class Gpt : public torch::nn::Module {
  public:
   Gpt(const Flags& flags, ModelShare share);
@@ -60,7 +51,7 @@ class Gpt : public torch::nn::Module {
   torch::Tensor losses(const torch::Tensor& x, const torch::Tensor& labels, const PassFacts& pass);
 
   const ModelShare& share() const { return share_; }
-  torch::Device device() const { return mask_.device(); }
+  torch::Device device() const { return tables_.mask.device(); }
   // With all it has; before it is wrapped.
   void move_to(torch::Device device);
   // Weight gradients of linear layers wait there; null: they do not.
@@ -76,15 +67,15 @@ class Gpt : public torch::nn::Module {
   std::uint64_t seed_;
   bool is_tied_;
   std::vector<tutti::exchange::IndexRun> tokens_;  // of a sequence, that this rank's layers see
-  std::int64_t seq_length_;
+  std::int64_t seq_length_, vocabulary_;
   std::shared_ptr<torch::nn::Module> embedding_;
   std::shared_ptr<tutti::libtorch::VocabParallelEmbedding> words_;
-  torch::nn::Embedding positions_{nullptr};
+  torch::nn::Embedding positions_{nullptr};  // none: rotary
   std::shared_ptr<torch::nn::Module> output_layer_;
   std::vector<std::vector<std::shared_ptr<Block>>> stages_;
-  torch::nn::LayerNorm final_layernorm_{nullptr};
+  std::shared_ptr<Norm> final_layernorm_;
   torch::Tensor head_;
-  torch::Tensor mask_;  // [s, s], true above the diagonal
+  SequenceTables tables_;
   tutti::libtorch::WeightQueue* queue_ = nullptr;
 };
 

@@ -286,10 +286,12 @@ void TrainingReport::add_to_table(const StepLine& line) {
 }
 
 void TrainingReport::validation(std::int64_t step, double loss) {
-  print("step {}  validation loss {:.6f}\n", step, loss);
-  write_events(step, std::array{Scalar{"loss/validation", loss}});
-  write_log(
-      fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
+  const double perplexity = std::exp(loss);
+  print("step {}  validation loss {:.6f}  perplexity {:.4g}\n", step, loss, perplexity);
+  write_events(step, std::array{Scalar{"loss/validation", loss},
+                                Scalar{"perplexity/validation", perplexity}});
+  write_log(fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{},\"perplexity\":{}}}",
+                        step, number(loss), number(perplexity)));
 }
 
 void TrainingReport::warning(std::int64_t step, const std::string& text) {
@@ -340,13 +342,13 @@ void TrainingReport::memory(const MemoryLine& line) {
   for (const Kind& kind : kinds) {
     const char* comma = words.empty() ? "" : ",";
     words += fmt::format(
-        "{} {} {} ({:.1f})", comma, kind.name,
+        "{} {} {}{}", comma, kind.name,
         std::isfinite(kind.measured) ? fmt::format("{:.1f}", kind.measured / kMiB) : "not counted",
-        kind.predicted / kMiB);
+        std::isfinite(kind.predicted) ? fmt::format(" ({:.1f})", kind.predicted / kMiB) : "");
     measured += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.measured));
     planned += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.predicted));
   }
-  print("memory of rank 0 at most, MiB (predicted):{}\n", words);
+  print("memory of rank 0 at most, MiB{}:{}\n", line.predicted ? " (predicted)" : "", words);
   write_log(
       fmt::format("{{\"event\":\"memory\",\"device\":{},\"measured\":{{{}}},\"predicted\":{{{}}}}}",
                   pretrain::quoted(flags_.device), measured, planned));

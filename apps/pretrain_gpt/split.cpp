@@ -21,6 +21,14 @@ Status check_tensor(const Flags& flags) {
     return unfit(fmt::format(
         "--num-attention-heads {} cannot be shared out over --tensor-model-parallel-size {}",
         flags.num_attention_heads, flags.tensor_parallel));
+  if (flags.query_groups() % flags.tensor_parallel != 0)
+    return unfit(fmt::format(
+        "--num-query-groups {} cannot be shared out over --tensor-model-parallel-size {}",
+        flags.query_groups(), flags.tensor_parallel));
+  if (flags.swiglu && flags.ffn() % flags.tensor_parallel != 0)
+    return unfit(fmt::format(
+        "--ffn-hidden-size {} cannot be shared out over --tensor-model-parallel-size {}",
+        flags.ffn(), flags.tensor_parallel));
   if (flags.tp_comm_overlap && !flags.sequence_parallel)
     return unfit("--tp-comm-overlap needs --sequence-parallel");
   const int tokens = flags.seq_length / flags.context_parallel;
@@ -50,10 +58,10 @@ Status check_context(const Flags& flags) {
                     "--context-parallel-size {} ranks",
                     sizes[0], sizes[1], cp));
   const int exchanging = hierarchical ? sizes[0] : flags.cp_comm_type == "a2a" ? cp : 1;
-  const int heads = flags.num_attention_heads / flags.tensor_parallel;
-  if (heads % exchanging != 0)
-    return unfit(fmt::format("--cp-comm-type {}: {} heads cannot be shared out over {} ranks",
-                             flags.cp_comm_type, heads, exchanging));
+  for (const int heads : {flags.num_attention_heads, flags.query_groups()})
+    if (heads / flags.tensor_parallel % exchanging != 0)
+      return unfit(fmt::format("--cp-comm-type {}: {} heads cannot be shared out over {} ranks",
+                               flags.cp_comm_type, heads / flags.tensor_parallel, exchanging));
   if (flags.cp_window_size > 0 && (flags.cp_comm_type != "p2p" || cp % flags.cp_window_size != 0))
     return unfit(fmt::format(
         "--cp-window-size {} needs --cp-comm-type p2p, and must divide --context-parallel-size {}",

@@ -16,6 +16,7 @@
 #include "passes.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
+#include "shape.hpp"
 #include "split.hpp"
 #include "step_log.hpp"
 #include "stop_request.hpp"
@@ -223,10 +224,10 @@ Status Trainer::open_report() {
     report_ = *std::move(report);
     std::size_t elements = 0;
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
-    report_->begin(
-        fmt::format("GPT of {} parameters ({} layers of {}), {}", elements, flags_.num_layers,
-                    flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
-        split_->describe(), model_->layer().describe());
+    report_->begin(fmt::format("{} of {} parameters ({} layers of {}), {}",
+                               flags_.has_rotary() ? "Llama" : "GPT", elements, flags_.num_layers,
+                               flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
+                   split_->describe(), model_->layer().describe());
   }
   return {};
 }
@@ -502,17 +503,8 @@ MemoryLine Trainer::memory() const {
   MemoryLine line;
   line.kept = model_->layer().memory();
   line.activations = peak_memory(flags_);
-  tutti::plan::Model shape;
-  shape.layers = flags_.num_layers;
-  shape.hidden = flags_.hidden_size;
-  shape.heads = flags_.num_attention_heads;
-  shape.ffn = 4 * std::int64_t{flags_.hidden_size};
-  shape.vocab = kVocabulary;
-  shape.max_positions = shape.context = flags_.seq_length;
-  shape.tied = !flags_.untie_embeddings_and_output_weights;
-  shape.bias = true;
-  shape.dropout = flags_.dropout > 0;
-  if (const auto model = tutti::plan::complete(shape); model.ok())
+  if (!split_->sizes().is_whole()) return line;  // the arithmetic is of whole replicas
+  if (const auto model = shape_of(flags_); model.ok())
     line.predicted = tutti::plan::replica_memory(
         *model, {group_->size(), flags_.zero(), flags_.bf16, flags_.optimizer == "sgd" ? 1 : 2,
                  flags_.micro_batch_size, flags_.seq_length});

@@ -10,7 +10,8 @@
 namespace tutti::bench {
 
 enum class Room { any, spare, crowded };  // spare: a core per rank; crowded: more ranks than cores
-enum class PeerWire { memory, tcp, loopback, any };  // loopback: tcp, but not between hosts
+// loopback: tcp, but not between hosts; hosts: between hosts alone, and memory inside of each.
+enum class PeerWire { memory, tcp, loopback, hosts, fabric, any };
 
 struct PeerSetting {
   const char* peer;
@@ -26,6 +27,8 @@ struct PeerSetting {
 #define OB1 "--mca pml ob1 --mca btl vader,self "
 #define UCX "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any UCX_TLS=self,sm "
 #define TCP "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include @network "
+#define OFI "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm "
+#define HOSTS "--mca pml ob1 --mca btl tcp,vader,self --mca btl_tcp_if_include @network "
 #define YIELD "--mca mpi_yield_when_idle 1 "
 #define NO_CMA "--mca btl_vader_single_copy_mechanism none "
 #define ALGORITHM(k) "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm " k
@@ -49,6 +52,9 @@ inline constexpr PeerSetting kPeerSettings[] = {
     {"openmpi", "default", Room::any, PeerWire::tcp, "", 0, 0, TCP},
     {"openmpi", "tcp-ar4", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("4")},
     {"openmpi", "tcp-ar6", Room::any, PeerWire::tcp, "all_reduce", 0, 0, TCP YIELD ALGORITHM("6")},
+    {"openmpi", "default", Room::any, PeerWire::fabric, "", 0, 0, OFI},
+    {"openmpi", "hosts", Room::any, PeerWire::hosts, "", 0, 0, HOSTS YIELD},
+    {"openmpi", "han", Room::any, PeerWire::hosts, "", 0, 0, HOSTS YIELD "--mca coll_han_priority 100"},
     {"mpich", "default", Room::any, PeerWire::memory, "", 0, 0, ""},
     {"mpich", "nolocal-ucx", Room::spare, PeerWire::memory, "", 0, 0, "MPIR_CVAR_NOLOCAL=1 UCX_TLS=self,sm"},
     {"mpich", "doubling", Room::spare, PeerWire::memory, "all_reduce", 0, 65536, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling MPIR_CVAR_DEVICE_COLLECTIVES=none"},
@@ -64,6 +70,8 @@ inline constexpr PeerSetting kPeerSettings[] = {
 #undef OB1
 #undef UCX
 #undef TCP
+#undef OFI
+#undef HOSTS
 #undef YIELD
 #undef NO_CMA
 #undef ALGORITHM

@@ -44,6 +44,7 @@ class DataParallel::State {
 
   Status set_up(const train::Groups& groups);
   Status begin_micro_batch(bool last);
+  Status check_gates(const torch::Tensor& output);
   Status backward(const torch::Tensor& loss_sum);
   Status backward(const torch::Tensor& output, const torch::Tensor& gradient, bool last);
   Status add_gradients(const std::function<Status()>& compute, bool last);
@@ -56,7 +57,6 @@ class DataParallel::State {
   train::DataParallel& layer() { return *layer_; }
 
  private:
-  Status check_gates(const torch::Tensor& output);
   Status copy_group_for_buffers(Group& group);
   Result<std::int64_t> go_on_in(const train::Groups& groups, Result<std::int64_t> step);
 
@@ -194,6 +194,14 @@ DataParallel::~DataParallel() = default;
 
 Status DataParallel::begin_micro_batch(bool last) { return state_->begin_micro_batch(last); }
 Status DataParallel::backward(const torch::Tensor& loss_sum) { return state_->backward(loss_sum); }
+Status DataParallel::check_gates(const torch::Tensor& output) {
+  return state_->check_gates(output);
+}
+Status DataParallel::begin_backward() {
+  state_->layer().begin_backward();
+  return {};
+}
+Status DataParallel::end_backward() { return state_->layer().end_backward(); }
 Status DataParallel::backward(const torch::Tensor& output, const torch::Tensor& gradient,
                               bool last) {
   return state_->backward(output, gradient, last);

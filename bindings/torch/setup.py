@@ -63,7 +63,7 @@ class CMakeBuild(build_ext):
 
 (BUILD / "setuptools").mkdir(parents=True, exist_ok=True)
 setup(name="tutti", version=version(),
-      description="Collectives for numpy arrays, and a backend of torch.distributed",
+      description="Collectives for numpy arrays, a backend of torch.distributed, and training that hides its communication",
       license="Apache-2.0", python_requires=">=3.8", install_requires=["numpy"], packages=[], zip_safe=False,
       entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]} if WITH_TORCH else {},
       ext_modules=[Extension("tutti._tutti", sources=[])],

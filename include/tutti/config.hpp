@@ -29,10 +29,15 @@ struct Config {
   // How long a rank may give no sign of life before the others go on without it: its host is cut off or
   // its process stopped. A rank that only computes gives them. 0: for ever.  TUTTI_DEAD_AFTER (seconds)
   std::chrono::nanoseconds dead_after = std::chrono::seconds(10);
+  // When links are made: "eager" (all while ranks join), "lazy" (tcp's at their first use) or "auto" (lazy
+  // in worlds of more than 16 ranks). The same on all ranks.  TUTTI_LINKS
+  std::string links = "auto";
   // Address on which other hosts can reach this one; empty: found.  TUTTI_HOST
   std::string host;
   // Network interface to use between hosts; empty: found.  TUTTI_INTERFACE
   std::string interface;
+  // File that says which rack each host stands in; empty: not known.  TUTTI_RACKS
+  std::string racks;
   // off, WARN, INFO or TRACE.  TUTTI_DEBUG
   std::string debug = "WARN";
   // Comma list of subsystems to log, empty: all.  TUTTI_DEBUG_SUBSYS
@@ -73,6 +78,13 @@ struct Config {
   // Whether a switch that folds joins this job (tutti switch): rank 0 waits ten seconds for it.
   // TUTTI_SWITCH
   bool use_switch = false;
+  // Provider of libfabric that links of ofi use, such as "verbs;ofi_rxm" or "tcp;ofi_rxm", and a comma list of
+  // its domains, one rail each; empty: found.  TUTTI_OFI_PROVIDER, TUTTI_OFI_DOMAINS
+  std::string ofi_provider;
+  std::vector<std::string> ofi_domains;
+  // Microseconds for which the kernel may ask a network card itself when a tcp connection that is read has
+  // nothing (SO_BUSY_POLL); 0: it waits to be told.  TUTTI_BUSY_POLL
+  int busy_poll = 0;
   // How ranks on GPUs meet: "auto" (the quickest, measured at a group's first device buffer), "host",
   // "memops" or "kernel".  TUTTI_CUDA_MEET
   std::string cuda_meet = "auto";

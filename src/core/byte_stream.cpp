@@ -3,10 +3,21 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
 
 namespace tutti {
 namespace {
+
+// The kernel takes few bytes in several parts more slowly than they are put together here.
+constexpr std::size_t kFewBytes = 2048;
+
+bool has_few_bytes(const iovec* parts, std::size_t count) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count && bytes <= kFewBytes; ++i) bytes += parts[i].iov_len;
+  return count > 1 && bytes <= kFewBytes;
+}
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
@@ -37,12 +48,25 @@ ssize_t ByteStreamRef::receive(void* into, std::size_t bytes, bool peek) const {
 
 ssize_t ByteStreamRef::send(const iovec* parts, std::size_t count) const {
   if (tls_) return tls_->write(parts, count);
+  if (has_few_bytes(parts, count)) return send_gathered(parts, count);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = count;
   ssize_t sent = 0;
   do {
     sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  return sent;
+}
+
+ssize_t ByteStreamRef::send_gathered(const iovec* parts, std::size_t count) const {
+  std::array<char, kFewBytes> gathered;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; bytes += parts[i++].iov_len)
+    if (parts[i].iov_len > 0) std::memcpy(&gathered[bytes], parts[i].iov_base, parts[i].iov_len);
+  ssize_t sent = 0;
+  do {
+    sent = ::send(socket_, gathered.data(), bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   return sent;
 }

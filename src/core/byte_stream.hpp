@@ -26,6 +26,8 @@ class ByteStreamRef {
   ssize_t send(const void* data, std::size_t bytes) const;
 
  private:
+  ssize_t send_gathered(const iovec* parts, std::size_t count) const;
+
   int socket_;
   TlsStream* tls_;
 };

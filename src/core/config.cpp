@@ -125,11 +125,17 @@ Status read_spin(std::string_view text, long& field) {
   return {};
 }
 
-Status read_streams(std::string_view text, int& field) {
+Status read_list(std::string_view text, std::vector<std::string>& field) {
+  for (const std::string_view word : split_words(text, ',')) field.emplace_back(word);
+  return {};
+}
+
+Status read_within(std::string_view text, int least, int most, int& field) {
   auto number = parse_integer(text);
   if (!number.ok()) return number.status();
-  if (*number < 1 || *number > 8)
-    return Status(Code::invalid_argument, fmt::format("{} lies outside 1 … 8", *number));
+  if (*number < least || *number > most)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} lies outside {} … {}", *number, least, most));
   field = static_cast<int>(*number);
   return {};
 }
@@ -204,11 +210,20 @@ const Row kRows[] = {
      "seconds without a sign of life after which a rank is taken for dead; 0: never",
      [](Text text, Config& c) { return read_dead_after(text, c.dead_after); },
      [](Filled c) { return seconds(c.dead_after); }},
+    {"TUTTI_LINKS",
+     "when links are made: eager (while ranks join), lazy (at first use), auto (lazy above 16 ranks)",
+     [](Text text, Config& c) {
+       return read_word(text, c.links, {"auto", "eager", "lazy"});
+     },
+     [](Filled c) { return c.links; }},
     {"TUTTI_HOST", "address on which other hosts reach this one; found when not set",
      [](Text text, Config& c) { return c.host = text, Status(); }, [](Filled c) { return c.host; }},
     {"TUTTI_INTERFACE", "network interface to use between hosts; found when not set",
      [](Text text, Config& c) { return c.interface = text, Status(); },
      [](Filled c) { return c.interface; }},
+    {"TUTTI_RACKS", "file that says which rack each host stands in (docs/formats/racks.md)",
+     [](Text text, Config& c) { return c.racks = text, Status(); },
+     [](Filled c) { return c.racks; }},
     {"TUTTI_DEBUG", "how much to log: off, WARN, INFO or TRACE",
      [](Text text, Config& c) { return read_level(text, c.debug); },
      [](Filled c) { return c.debug; }},
@@ -242,7 +257,7 @@ const Row kRows[] = {
      [](Text text, Config& c) { return c.cache_dir = text, Status(); },
      [](Filled c) { return c.cache_dir; }},
     {"TUTTI_STREAMS", "tcp connections between two ranks, 1 … 8; the smaller of both sides counts",
-     [](Text text, Config& c) { return read_streams(text, c.streams); },
+     [](Text text, Config& c) { return read_within(text, 1, 8, c.streams); },
      [](Filled c) { return std::to_string(c.streams); }},
     {"TUTTI_TCP_CONGESTION",
      "congestion control of tcp: auto (cubic instead of bbr), system, or a name",
@@ -271,6 +286,18 @@ const Row kRows[] = {
     {"TUTTI_SWITCH", "whether a switch that folds joins this job (tutti switch); rank 0's counts",
      [](Text text, Config& c) { return read_switch(text, c.use_switch); },
      [](Filled c) { return std::string(c.use_switch ? "1" : "0"); }},
+    {"TUTTI_OFI_PROVIDER",
+     "libfabric's provider for ofi, such as verbs;ofi_rxm or tcp;ofi_rxm; the best one when not set",
+     [](Text text, Config& c) { return c.ofi_provider = text, Status(); },
+     [](Filled c) { return c.ofi_provider; }},
+    {"TUTTI_OFI_DOMAINS",
+     "domains that ofi uses, a rail each, such as mlx5_0,mlx5_1; found when not set",
+     [](Text text, Config& c) { return read_list(text, c.ofi_domains); },
+     [](Filled) { return std::string(); }},
+    {"TUTTI_BUSY_POLL",
+     "microseconds for which the kernel asks the network card when a tcp connection has nothing",
+     [](Text text, Config& c) { return read_within(text, 0, 10000, c.busy_poll); },
+     [](Filled c) { return std::to_string(c.busy_poll); }},
     {"TUTTI_CUDA_MEET", "how ranks on GPUs meet: auto (measured), host, memops or kernel",
      [](Text text, Config& c) {
        return read_word(text, c.cuda_meet, {"auto", "host", "memops", "kernel"});

@@ -83,7 +83,11 @@ Result<Curve> Curve::from_knots(std::vector<Knot> knots) {
 double Curve::seconds(double bytes) const {
   if (knots_.empty() || bytes <= 0) return 0;
   const Knot& last = knots_.back();
-  if (bytes >= last.bytes) return last.seconds * (bytes / last.bytes);
+  if (bytes >= last.bytes) {
+    const Knot before = knots_.size() > 1 ? knots_[knots_.size() - 2] : Knot{};
+    const double rise = (last.seconds - before.seconds) / (last.bytes - before.bytes);
+    return last.seconds + (bytes - last.bytes) * std::max(rise, last.seconds / last.bytes);
+  }
   const auto right =
       std::upper_bound(knots_.begin(), knots_.end(), bytes,
                        [](double wanted, const Knot& knot) { return wanted < knot.bytes; });

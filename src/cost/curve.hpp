@@ -1,8 +1,9 @@
 // cost/curve.hpp - what something costs by its size: monotone, piecewise linear.
 //
 //   seconds          ,·'      Straight lines from the origin through the knots, and on from the last
-//      │        _,-·'         one at its mean cost per byte. More never costs less. Knots usually lie
-//      │  __,-·'              at sizes that grow by a constant factor, where costs are measured.
+//      │        _,-·'         one as between the last two, at its mean cost per byte at least: a link
+//      │  __,-·'              whose first bytes go at another speed. More never costs less. Knots usually
+//      │ ·                    lie at sizes that grow by a constant factor, where costs are measured.
 //      └──┴────┴──────▶ bytes
 //
 //   const Curve copy = Curve::fit(samples);

@@ -6,6 +6,7 @@
 
 #include "core/check.hpp"
 #include "cost/symmetry.hpp"
+#include "topology/topology.hpp"
 
 namespace tutti::cost {
 namespace {
@@ -57,6 +58,8 @@ Status Simulation::add(const Site& site, std::uint32_t index) {
   request.shots = job.shots;
   request.order = job.order;
   request.host_of = host_of;
+  const std::vector<int> walk = job.walk.empty() ? topology::walk_of(host_of) : job.walk;
+  request.walk = walk;
   // Says what is wrong with a request, too.
   if (auto first = job.catalog->build(job.algorithm, request); !first.ok()) return first.status();
   const schedule::Entry& entry = *job.catalog->find(job.collective, job.algorithm);

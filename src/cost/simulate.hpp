@@ -28,6 +28,7 @@ struct CollectiveJob {
   double start = 0;  // s
   int first_seat = 0;
   int stride = 1;
+  std::vector<int> walk{};  // schedule::Request::walk; empty: as the site's hosts are
   const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };
 

@@ -16,6 +16,10 @@ namespace {
 
 // How long ranks that did not come may take to say what they are doing instead.
 constexpr Nanoseconds kAskFor = 250ms;
+// The same where a link may have to be made first; and how long those who miss nobody themselves leave it to
+// those who do to say who is late, before they ask everybody.
+constexpr Nanoseconds kAskLateFor = 1s;
+constexpr Nanoseconds kLeaveToOthers = 2s;
 // After a slow rank was named nobody is for a while: a job whose steps take long would say nothing else.
 constexpr Nanoseconds kQuiet = 30s;
 // One of the first so many ranks of a group names who is slow.
@@ -80,10 +84,15 @@ Status Absences::check_deadline(const Operation& operation, const Attendance& at
     asked = true;
     return {};
   }
-  if (now < asked_until_ && !all_answered()) return {};
+  if (now < asked_until_ && (leaves_to_others_ || !all_answered())) return {};
   // Whoever waits in an earlier collective is kept waiting by somebody: perhaps by one that this rank
   // does not talk to.
   if (at_fault(operation).empty() && asked_.size() < members_.others().size()) {
+    if (members_.is_lazy() && now < operation.deadline + kAskLateFor + kLeaveToOthers) {
+      asked_until_ = operation.deadline + kAskLateFor + kLeaveToOthers;
+      leaves_to_others_ = true;
+      return {};
+    }
     ask(members_.others(), now);
     asked = true;
     return {};
@@ -97,11 +106,13 @@ std::vector<int> Absences::suspects(const Attendance& attendance) const {
   std::vector<int> missing;
   for (int peer : attendance.company())
     if (!attendance.has_arrived(peer)) missing.push_back(peer);
+  if (missing.empty() && members_.is_lazy()) return attendance.waiting_for();
   return missing.empty() ? members_.others() : missing;
 }
 
 void Absences::ask(const std::vector<int>& whom, Nanoseconds now) {
-  asked_until_ = deadline_after(now, kAskFor);
+  asked_until_ = deadline_after(now, members_.is_lazy() ? kAskLateFor : kAskFor);
+  leaves_to_others_ = false;
   asked_ = whom;
   for (int peer : asked_) {
     peers_[static_cast<std::size_t>(peer)].report.clear();
@@ -175,7 +186,8 @@ std::string Absences::name_slow(const Operation& operation, const Attendance& at
     slow_.asked = asked = true;
     // Those below are asked too: the lowest that waits speaks for all.
     auto whom = suspects(attendance);
-    for (int peer = 0; peer < std::min(members_.rank(), kSpeakers); ++peer)
+    const int speakers = members_.is_lazy() ? 0 : std::min(members_.rank(), kSpeakers);
+    for (int peer = 0; peer < speakers; ++peer)
       if (std::find(whom.begin(), whom.end(), peer) == whom.end()) whom.push_back(peer);
     ask(whom, now);
     return {};
@@ -184,8 +196,10 @@ std::string Absences::name_slow(const Operation& operation, const Attendance& at
   asked_until_ = Nanoseconds(0);
   slow_.told = true;
   quiet_until_ = now + kQuiet;
-  const auto late = late_ranks(operation, attendance);
-  for (int peer = 0; peer < members_.rank(); ++peer)
+  // Where not all pairs have a link each speaks who misses somebody himself.
+  const auto late = members_.is_lazy() ? at_fault(operation) : late_ranks(operation, attendance);
+  if (members_.is_lazy() && late.empty()) return {};
+  for (int peer = 0; peer < members_.rank() && !members_.is_lazy(); ++peer)
     if (std::find(late.begin(), late.end(), peer) == late.end()) return {};
   return late_text(operation, attendance, late,
                    fmt::format("for {:g} s (it has {:g} s)", in_seconds(now - slow_.since),

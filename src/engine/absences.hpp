@@ -54,6 +54,7 @@ class Absences {
   // The operation is over.
   void forget_questions() {
     asked_until_ = Nanoseconds(0);
+    leaves_to_others_ = false;
     slow_ = {};
   }
 
@@ -87,6 +88,7 @@ class Absences {
   std::uint64_t gone_at_ = 0;   // in polls of the engine
   Nanoseconds asked_until_{0};  // when not zero: questions are out
   std::vector<int> asked_;
+  bool leaves_to_others_ = false;  // to say who is late, until then
   Slowness slow_;
   Nanoseconds quiet_until_{0};  // nobody is named before
 };

@@ -12,6 +12,16 @@ namespace {
 // Calls that are kept to compare with late arrivals. A peer is never further behind, nor ahead, than there
 // are ranks between it and us, so this is plenty.
 constexpr std::size_t kHistory = 256;
+// Up to so many bytes, both sides together, those who are sent data are told with it. Whoever called something
+// else still has to learn of it soon.
+constexpr std::size_t kSmall = 16 * 1024;
+constexpr Nanoseconds kUntold = std::chrono::milliseconds(1);
+
+std::size_t bytes_of(const std::vector<Piece>& pieces) {
+  std::size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
 
 }  // namespace
 
@@ -23,7 +33,7 @@ Arrivals::Arrivals(const Members& members)
       dispute_(members) {}
 
 void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
-                                const std::vector<int>& peers) {
+                                const Company& company, Nanoseconds now) {
   launch_ = &launch;
   sequence_ = sequence;
   history_[sequence % history_.size()] = launch.fingerprint;
@@ -31,30 +41,66 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
     memory_->open(sequence);
     memory_->publish(sequence, launch.fingerprint, launch.call_hash);
   }
-  message_peers_ = peers;
-  // A leaf of a broadcast would be through while another leaf has called something else.
-  const bool all = memory_ != nullptr || !shape_of(launch.collective).all_meet();
+  message_peers_ = company.peers;
+  // A leaf of a broadcast would be through while another leaf has called something else; where not every
+  // pair has a link, a barrier beside it keeps it (RunCache).
+  const bool all =
+      memory_ != nullptr || (!shape_of(launch.collective).all_meet() && !members_.is_lazy());
   company_ = all ? &members_.others() : &message_peers_;
-  announce();
+  untold_.clear();
+  untold_until_ = now + kUntold;
+  announce(company.told_with_data);
   look_at_announced();
 }
 
 // Tells only what the lines do not: on one host everybody reads everybody's line, but a line has no
 // room for what each pair exchanges.
-void Arrivals::announce() {
+void Arrivals::announce(const std::vector<int>& told_with_data) {
   if (memory_ != nullptr && !is_pairwise()) return;  // the line has told it
+  for (int peer : *company_)
+    if (std::binary_search(told_with_data.begin(), told_with_data.end(), peer) && may_wait(peer))
+      untold_.push_back(peer);
+    else
+      tell(peer);
+}
+
+// In memory nothing is saved. Where a message would wait for an invitation, none may wait for a message.
+bool Arrivals::may_wait(int peer) const {
+  const transport::Link& link = members_.link_to(peer);
+  const std::size_t bytes = bytes_of(launch_->input) + bytes_of(launch_->output);
+  return !link.shares_memory() && bytes <= std::min(kSmall, link.eager_bytes());
+}
+
+void Arrivals::tell(int peer) {
   Fingerprint call = launch_->fingerprint;
-  for (int peer : *company_) {
-    if (is_pairwise()) {
-      call.to_you = launch_->to_peer[static_cast<std::size_t>(peer)];
-      call.from_you = launch_->from_peer[static_cast<std::size_t>(peer)];
-    }
-    auto header =
-        transport::header_for(transport::MessageKind::arrive, members_.channel(), sequence_);
-    header.flags = transport::kHold;  // the first data may go along
-    (void)members_.link_to(peer).send(header, &call, sizeof call, 0);
+  if (is_pairwise()) {
+    call.to_you = launch_->to_peer[static_cast<std::size_t>(peer)];
+    call.from_you = launch_->from_peer[static_cast<std::size_t>(peer)];
   }
+  auto header =
+      transport::header_for(transport::MessageKind::arrive, members_.channel(), sequence_);
+  header.flags = transport::kHold;  // the first data may go along
+  (void)members_.link_to(peer).send(header, &call, sizeof call, 0);
   held_ = true;
+}
+
+void Arrivals::announce_to(int peer) {
+  if (untold_.empty()) return;
+  const auto at = std::find(untold_.begin(), untold_.end(), peer);
+  if (at == untold_.end()) return;
+  untold_.erase(at);
+  tell(peer);
+}
+
+void Arrivals::announce_late(Nanoseconds now) {
+  if (untold_.empty() || launch_ == nullptr || now < untold_until_) return;
+  for (int peer : untold_) tell(peer);
+  untold_.clear();
+  flush();
+}
+
+Nanoseconds Arrivals::next_announcement() const {
+  return launch_ == nullptr || untold_.empty() ? Nanoseconds::max() : untold_until_;
 }
 
 void Arrivals::flush() {

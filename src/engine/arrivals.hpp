@@ -15,6 +15,8 @@
 #include <deque>
 #include <vector>
 
+#include "core/clock.hpp"
+#include "engine/by_message.hpp"
 #include "engine/dispute.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/host_memory.hpp"
@@ -36,11 +38,17 @@ class Arrivals {
     sequence_ = sequence;
     company_ = &members_.others();
   }
-  // A collective begins by messages with `peers`: tells those who must know, and looks at who has
-  // come before.
-  void begin_by_message(const Launch& launch, std::uint64_t sequence,
-                        const std::vector<int>& peers);
+  // A collective begins by messages: tells those who must know, and looks at who has come before. Where
+  // it is small, those who are sent data are told with that, in the same system call, if it follows soon.
+  void begin_by_message(const Launch& launch, std::uint64_t sequence, const Company& company,
+                        Nanoseconds now);
   void end() { launch_ = nullptr; }
+  // Data is about to be sent there.
+  void announce_to(int peer);
+  // Nothing moves: whoever was not told yet is told now, if that has taken too long.
+  void announce_late(Nanoseconds now);
+  // Until then announcements may wait; max: none does.
+  Nanoseconds next_announcement() const;
   // What was told may wait in the links for the first data to go along. It has had its chance.
   void flush();
 
@@ -89,7 +97,9 @@ class Arrivals {
   const Peer& peer_at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
   bool differs(int peer) const;
   bool is_pairwise() const { return !launch_->to_peer.empty(); }
-  void announce();
+  void announce(const std::vector<int>& sends_to);
+  bool may_wait(int peer) const;
+  void tell(int peer);
   void look_at_announced();
   void compare(int peer, std::uint64_t sequence, const Fingerprint& theirs);
   void look_for_calls();
@@ -100,6 +110,8 @@ class Arrivals {
   std::uint64_t sequence_ = 0;
   const std::vector<int>* company_;
   std::vector<int> message_peers_;
+  std::vector<int> untold_;  // who is told with the first data
+  Nanoseconds untold_until_{0};
   bool held_ = false;  // told to the links, which may wait for more to send
   std::vector<Peer> peers_;
   std::vector<Fingerprint> history_;  // what this rank called, by number

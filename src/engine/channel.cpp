@@ -272,6 +272,10 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
     if (others == 0 || !work->is_launched()) engine_->kick(work->is_launched());
   } else if (!caller_drives) {
     leave_to_progress(now);
+  } else {
+    // What this rank has to say leaves before it looks for what others have said: over sockets a look takes
+    // as long as a tenth of a small collective.
+    try_step();
   }
   return work;
 }
@@ -453,7 +457,8 @@ bool Channel::begin_next() {
 }
 
 void Channel::begin_by_message() {
-  arrivals_.begin_by_message(*current_->launch, current_->sequence, prepared_->by_message->peers());
+  arrivals_.begin_by_message(*current_->launch, current_->sequence,
+                             prepared_->by_message->company(), engine_->clock().now());
   std::deque<Incoming> early;
   early.swap(early_);
   std::fill(early_of_.begin(), early_of_.end(), 0);
@@ -489,6 +494,8 @@ void Channel::note_device_mismatch(const Operation& operation, int peer) {
 bool Channel::step_current() {
   if (prepared_->by_message) arrivals_.look_at_lines();
   const bool moved = prepared_->run().step();
+  if (!moved && arrivals_.next_announcement() != Nanoseconds::max())
+    arrivals_.announce_late(engine_->clock().now());
   arrivals_.flush();
   fail_as_run_says();
   if (uplink_.take_news()) tell_of_switch();
@@ -540,7 +547,7 @@ std::unique_ptr<Attendance> Channel::attendance_of(const Operation& operation) c
 }
 
 void Channel::update_deadline() {
-  Nanoseconds next = point_to_point_.next_deadline();
+  Nanoseconds next = std::min(point_to_point_.next_deadline(), arrivals_.next_announcement());
   if (const Operation* operation = watched())
     next = std::min(next, absences_.next_deadline(*operation));
   if (held_) next = std::min(next, end_of_patience(*held_));
@@ -689,8 +696,8 @@ void Channel::tear_down() {
   // From here on no link touches the callers' memory, which goes back to them with the error. Peers
   // that have it mapped still may, until they hear of the failure (docs/footguns.md).
   engine_->between_polls([&](transport::Endpoint& endpoint) {
-    for (int member : linked())
-      if (transport::Link* link = endpoint.link(member)) link->forget(channel());
+    for (int member : members_.everyone())
+      if (endpoint.is_linked(member)) endpoint.link(member)->forget(channel());
   });
   const Status status = inbox_.failure();
   inbox_.take_rest(rest_);

@@ -63,7 +63,7 @@ class Channel final : public GroupView,
   Urgency urgency() const { return options().urgency; }
   // size(): the switch that folds for it.
   int group_rank(int world_rank) const { return members_.group_rank(world_rank); }
-  std::vector<int> linked() const { return members_.linked(); }
+  std::vector<int> everyone() const { return members_.everyone(); }
 
   // From the next collective on, ranks meet there. To be called by all of them, between the same
   // two collectives.
@@ -71,6 +71,9 @@ class Channel final : public GroupView,
   // From the next collective on, device memory can be passed. To be called likewise.
   void use_device(std::shared_ptr<DeviceSide> side);
   const std::shared_ptr<DeviceSide>& device() const { return launched_.side(); }
+
+  // schedule::Request::walk of what follows. To be called by all of them, before any collective that goes along it.
+  void set_walk(std::vector<int> walk) { members_.set_walk(std::move(walk)); }
 
   // Between the two, collectives are tutti's own, and take no number that callers see. All ranks end
   // it after the same collective.
@@ -145,6 +148,7 @@ class Channel final : public GroupView,
     return current_ && arrivals_.has_arrived(peer);
   }
   bool all_have_arrived() const override { return arrivals_.all_have_arrived(); }
+  void precede_data(int peer) override { arrivals_.announce_to(peer); }
   std::uint32_t channel() const override { return members_.channel(); }
   int world_rank(int peer) const override { return members_.world_rank(peer); }
   std::string where(int peer) const override { return members_.where(peer); }

@@ -153,7 +153,7 @@ void Channel::on_down(int peer, const Status& reason) {
 }
 
 void Channel::say_goodbye() {
-  for (int peer : members_.others()) members_.send(peer, MessageKind::goodbye, nullptr, 0);
+  for (int peer : members_.linked()) members_.send(peer, MessageKind::goodbye, nullptr, 0);
   if (options().switch_rank >= 0) members_.send(size(), MessageKind::goodbye, nullptr, 0);
 }
 
@@ -166,8 +166,9 @@ void Channel::say_at_meeting(int peer, std::uint32_t tag, const MeetingNote& not
 
 void Channel::tell(const Status& status) {
   const std::string told = encode(status);
-  for (int peer : members_.others())
+  for (int peer : members_.linked())
     members_.send(peer, MessageKind::abort, told.data(), told.size());
+  engine_->spread_failure(options(), status);
 }
 
 // ---- in the hands of the baton's holder

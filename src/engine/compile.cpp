@@ -1,6 +1,8 @@
 #include "engine/compile.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <tuple>
 
 #include "schedule/hazards.hpp"
@@ -45,22 +47,54 @@ std::vector<std::vector<ChunkHazard>> chunk_hazards(const Program& program) {
   return all;
 }
 
-void collect_streams(const Program& program, std::vector<Stream>& streams,
-                     std::vector<int>& peers) {
-  for (const Op& op : program.ops) {
-    if (op.peer != kLocal) peers.push_back(op.peer);
-    if (op.kind == OpKind::recv) streams.push_back({op.peer, op.step});
-    for (const schedule::Source& source : op.sources) {
-      if (source.peer == kLocal) continue;
-      peers.push_back(source.peer);
-      streams.push_back({source.peer, source.step});
-    }
-  }
+void sort_out(std::vector<int>& peers) {
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  std::sort(streams.begin(), streams.end(), [](const Stream& a, const Stream& b) {
+}
+
+void collect_streams(Compiled& compiled) {
+  for (const Op& op : compiled.program.ops) {
+    if (op.peer != kLocal) compiled.peers.push_back(op.peer);
+    if (op.kind == OpKind::send) compiled.sends_to.push_back(op.peer);
+    if (op.kind == OpKind::recv) compiled.streams.push_back({op.peer, op.step});
+    for (const schedule::Source& source : op.sources) {
+      if (source.peer == kLocal) continue;
+      compiled.peers.push_back(source.peer);
+      compiled.streams.push_back({source.peer, source.step});
+    }
+  }
+  sort_out(compiled.peers);
+  sort_out(compiled.sends_to);
+  std::sort(compiled.streams.begin(), compiled.streams.end(), [](const Stream& a, const Stream& b) {
     return std::tie(a.peer, a.step) < std::tie(b.peer, b.step);
   });
+}
+
+// In each step one message goes out and one comes in, on every rank: whom a rank sends to is sent to by
+// nobody else, as long as all keep step.
+void find_exchanges(Compiled& compiled) {
+  struct Exchange {
+    int sends = 0;
+    int comes = 0;
+    std::uint32_t stream = 0;
+  };
+  std::map<std::uint32_t, Exchange> by_step;
+  for (const Op& op : compiled.program.ops)
+    if (op.kind == OpKind::send) ++by_step[op.step].sends;
+  for (std::uint32_t i = 0; i < compiled.streams.size(); ++i) {
+    Exchange& exchange = by_step[compiled.streams[i].step];
+    ++exchange.comes;
+    exchange.stream = i;
+  }
+  compiled.exchange_before.resize(compiled.program.ops.size());
+  for (const auto& [step, exchange] : by_step)
+    if (exchange.sends != 1 || exchange.comes != 1) return;
+  for (std::size_t i = 0; i < compiled.program.ops.size(); ++i) {
+    const Op& op = compiled.program.ops[i];
+    const auto at = by_step.find(op.step);
+    if (op.kind == OpKind::send && at != by_step.begin())
+      compiled.exchange_before[i] = std::prev(at)->second.stream;
+  }
 }
 
 }  // namespace
@@ -77,7 +111,7 @@ int Compiled::find_stream(int peer, std::uint32_t step) const {
 Compiled compile(schedule::Program program) {
   Compiled compiled;
   compiled.program = std::move(program);
-  collect_streams(compiled.program, compiled.streams, compiled.peers);
+  collect_streams(compiled);
   compiled.hazards = chunk_hazards(compiled.program);
   const std::size_t count = compiled.program.ops.size();
   compiled.recv_stream.resize(count);
@@ -92,6 +126,7 @@ Compiled compile(schedule::Program program) {
               ? 0
               : static_cast<std::uint32_t>(compiled.find_stream(source.peer, source.step)));
   }
+  find_exchanges(compiled);
   return compiled;
 }
 

@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedule/schedule.hpp"
@@ -35,7 +36,11 @@ struct Compiled {
   std::vector<Stream> streams;                            // sorted by (peer, step)
   std::vector<std::uint32_t> recv_stream;                 // per op: of a recv
   std::vector<std::vector<std::uint32_t>> source_stream;  // per op, per source: of a message source
-  std::vector<int> peers;  // with whom messages are exchanged, sorted
+  // Per op: of a send in a row of exchanges, the stream of the exchange before; else nothing. Whoever sends
+  // on before that has come as far leaves one wire to two senders and another to nobody.
+  std::vector<std::optional<std::uint32_t>> exchange_before;
+  std::vector<int> peers;     // with whom messages are exchanged, sorted
+  std::vector<int> sends_to;  // those of them who get any, sorted
 
   // Index into `streams`, or -1.
   int find_stream(int peer, std::uint32_t step) const;

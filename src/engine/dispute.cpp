@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 // How long the others may take to come and to say what they have called, and how often those who
 // have not come yet are asked again. Longer where those who were heard are tied: one more would decide.
 constexpr Nanoseconds kHearFor = 250ms;
+constexpr Nanoseconds kHearLateFor = 1s;  // where a link may have to be made first
 constexpr Nanoseconds kHearWhileTied = 2s;
 constexpr Nanoseconds kAskAgain = 25ms;
 
@@ -51,8 +52,9 @@ Status Dispute::judge(Nanoseconds now) {
   const bool all_known =
       std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call.has_value(); });
   if (asked_.count() == 0) asked_ = now;
+  const Nanoseconds patience = members_.is_lazy() ? kHearLateFor : kHearFor;
   const bool had_time =
-      now >= asked_ + kHearFor && (now >= asked_ + kHearWhileTied || !votes().tied);
+      now >= asked_ + patience && (now >= asked_ + kHearWhileTied || !votes().tied);
   if (all_known || had_time) return verdict();
   if (now >= next_question_) ask(now);
   return {};

@@ -7,6 +7,7 @@
 #include "core/exhausted.hpp"
 #include "core/pause.hpp"
 #include "core/threads.hpp"
+#include "engine/told_status.hpp"
 
 namespace tutti::engine {
 
@@ -38,8 +39,7 @@ constexpr int kLooksOfProgress = 100;
 // each other's messages would otherwise never find out of it again.
 long spins_for(transport::Endpoint& endpoint) {
   for (int rank = 0; rank < endpoint.size(); ++rank)
-    if (transport::Link* link = endpoint.link(rank))
-      if (!link->shares_memory()) return 500;
+    if (rank != endpoint.rank() && !endpoint.is_beside(rank)) return 500;
   return 2000;
 }
 
@@ -47,8 +47,7 @@ long spins_for(transport::Endpoint& endpoint) {
 // counted.
 int ranks_here(transport::Endpoint& endpoint) {
   int beside = 0;
-  for (int rank = 0; rank < endpoint.size(); ++rank)
-    if (transport::Link* link = endpoint.link(rank)) beside += link->shares_memory();
+  for (int rank = 0; rank < endpoint.size(); ++rank) beside += endpoint.is_beside(rank);
   return beside == 0 ? endpoint.size() : beside + 1;
 }
 
@@ -78,7 +77,10 @@ Engine::Engine(EngineOptions options)
       tracer_(std::move(options.tracer)),
       early_(endpoint_->size()),
       down_(static_cast<std::size_t>(endpoint_->size())),
-      cut_off_(static_cast<std::size_t>(endpoint_->size())) {
+      cut_off_(static_cast<std::size_t>(endpoint_->size())),
+      left_(cut_off_.size()),
+      lost_by_news_(cut_off_.size()),
+      suspected_(cut_off_.size()) {
   // With a core for every rank it pays to spin; with fewer, a spinning rank keeps its peer from
   // running.
   const long cores = static_cast<long>(std::thread::hardware_concurrency());
@@ -91,6 +93,7 @@ Engine::Engine(EngineOptions options)
 }
 
 void Engine::shutdown() {
+  say_farewell();
   stop_ = true;
   endpoint_->wake();
   {
@@ -123,13 +126,22 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   }
   between_polls([&](transport::Endpoint& endpoint) {
     by_id_[id] = channel;
-    for (const int member : channel->linked())
+    for (const int member : channel->everyone()) {
+      if (channel->urgency() == Urgency::normal) break;  // as any is from the start
       if (transport::Link* link = endpoint.link(member)) link->set_urgency(id, channel->urgency());
+    }
     for (const auto& early : early_.take(id)) on_message(early.peer, early.header, early.payload());
     for (int rank = 0; rank < endpoint_->size(); ++rank)
       if (const Status& down = down_[static_cast<std::size_t>(rank)]; !down.ok())
         if (const int peer = channel->group_rank(rank); peer >= 0) channel->on_down(peer, down);
   });
+  std::string failure;
+  {
+    std::scoped_lock lock(news_mutex_);
+    if (const auto at = failed_groups_.find(key_of(channel->options())); at != failed_groups_.end())
+      failure = at->second;
+  }
+  if (!failure.empty()) channel->fail(decode(failure), true);
   return channel;
 }
 
@@ -139,11 +151,16 @@ void Engine::close_channel(Channel& channel) {
     ended_.insert(channel.options().id);
     if (channel.survivors().is_decided())
       decisions_[channel.options().id] = channel.survivors().opinion();
-    for (int member : channel.linked())
+    // Here, so that a link that comes up now is told by on_up.
+    channel.say_goodbye();
+    if (endpoint.is_lazy()) members_of_ended_[channel.options().id] = channel.options().members;
+    for (int member : channel.everyone()) {
+      if (!endpoint.is_linked(member) && channel.urgency() == Urgency::normal) continue;
       if (transport::Link* link = endpoint.link(member)) {
         link->forget(channel.options().id);
         link->set_urgency(channel.options().id, Urgency::normal);
       }
+    }
   });
   std::scoped_lock lock(channels_mutex_);
   std::erase_if(channels_, [&](const auto& weak) {
@@ -166,7 +183,10 @@ std::byte* Engine::place(int peer, const Header& header) {
 }
 
 void Engine::on_message(int peer, const Header& header, const Payload& payload) {
-  if (cut_off_[static_cast<std::size_t>(peer)] || answer_for_ended(peer, header, payload)) {
+  if (header.kind == MessageKind::news && !cut_off_[static_cast<std::size_t>(peer)])
+    hear_news(peer, header, {reinterpret_cast<const char*>(payload.data), header.bytes});
+  if (header.kind == MessageKind::news || cut_off_[static_cast<std::size_t>(peer)] ||
+      answer_for_ended(peer, header, payload)) {
     if (payload.lease != 0) endpoint_->link(peer)->release(payload.lease);
     return;
   }
@@ -215,7 +235,7 @@ void Engine::on_sent(std::uint64_t token) {
 
 void Engine::cut_off(int rank, const Status& why) {
   cut_off_[static_cast<std::size_t>(rank)] = true;
-  on_down(rank, why);
+  take_for_lost(rank, why);
 }
 
 Status Engine::why_down(int rank) {
@@ -234,6 +254,12 @@ void Engine::on_down(int peer, const Status& cause) {
                   "than the others wait for a sign of life (TUTTI_DEAD_AFTER)",
                   endpoint_->rank(), endpoint_->whereabouts(endpoint_->rank()), in_seconds(stood)),
               {endpoint_->rank(), endpoint_->rank(), 0}};
+  spread_loss(peer, reason);
+  take_for_lost(peer, reason);
+}
+
+void Engine::take_for_lost(int peer, const Status& reason) {
+  if (!down_[static_cast<std::size_t>(peer)].ok()) return;
   down_[static_cast<std::size_t>(peer)] = reason;
   recorder_->note({.peer = peer,
                    .event = trace::Event::peer_down,

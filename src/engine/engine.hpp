@@ -144,6 +144,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   FailureSink* failures() { return raw_failures_; }
   // For as long as it is held; null also when it is going.
   std::shared_ptr<FailureSink> hold_failures() { return failures_.lock(); }
+  // A group's failure goes round to all ranks, also to those without a link to this one. Any thread.
+  void spread_failure(const ChannelOptions& group, const Status& status);
   // Why the link to a rank of the world is gone; ok while it is there. Not from inside a poll.
   Status why_down(int rank);
   // How often all links were polled, by whomever.
@@ -173,7 +175,18 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
                   const transport::Payload& payload) override;
   void on_sent(std::uint64_t token) override;
   void on_down(int peer, const Status& reason) override;
+  void on_up(int peer) override;
+  void on_suspicion(int peer) override;
 
+  // News (news.cpp): what goes round where not every pair has a link.
+  void hear_news(int from, const transport::Header& header, std::string_view told);
+  void pass_on(const transport::Header& header, std::string_view told, int except);
+  void hear_of_failure(int from, const transport::Header& header, std::string_view told);
+  void hear_of_loss(int from, const transport::Header& header, std::string_view told);
+  bool is_first_news(std::uint64_t group, const std::string& told);
+  void spread_loss(int peer, const Status& reason);
+  void say_farewell();
+  void take_for_lost(int peer, const Status& reason);
   bool poll_once(bool before_sleeping = false);
   bool step_channels();
   std::vector<std::shared_ptr<Channel>> channels();
@@ -212,6 +225,13 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::unordered_set<std::uint32_t> ended_;  // ids of groups that were here
   std::vector<Status> down_;                 // per world rank: why its link is gone
   std::vector<bool> cut_off_;                // per world rank
+  // Where links are made at their first use: who was in groups that have ended here, world ranks that
+  // left in good order, and whose loss has gone round.
+  std::unordered_map<std::uint32_t, std::vector<int>> members_of_ended_;
+  std::vector<bool> left_, lost_by_news_;
+  std::vector<bool> suspected_;
+  std::mutex news_mutex_;                                         // of the next
+  std::unordered_map<std::uint64_t, std::string> failed_groups_;  // by key_of; the status, encoded
   // Of groups that were here and went on without some: for ranks that did not hear of it in time.
   std::unordered_map<std::uint32_t, Opinion> decisions_;
 

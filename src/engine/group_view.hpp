@@ -16,6 +16,8 @@ class GroupView {
   // At the collective under way, with the same call.
   virtual bool has_arrived(int peer) const = 0;
   virtual bool all_have_arrived() const = 0;
+  // Data is about to be sent there: what has to be known before goes ahead of it.
+  virtual void precede_data(int /*peer*/) {}
   virtual std::uint32_t channel() const = 0;
   virtual int world_rank(int peer) const { return peer; }
   // For messages: "rank 3 (host b, pid 4182)".

@@ -91,7 +91,7 @@ std::size_t ChunkLayout::pair_size(std::uint64_t from, std::uint64_t to) const {
 
 std::size_t ChunkLayout::extent_bytes(std::uint64_t extent) const {
   const CollectiveShape& shape = shape_of(program_->collective);
-  if (!shape.has_data()) return 0;
+  if (!shape.has_data() || extent == schedule::kNoBytes) return 0;
   const std::uint32_t cut = program_->cut;
   const auto part = static_cast<std::uint32_t>(extent % cut);
   const std::uint64_t block = extent / cut;

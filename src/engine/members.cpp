@@ -12,6 +12,14 @@ Members::Members(ChannelOptions options, transport::Endpoint& endpoint)
     if (peer != rank()) others_.push_back(peer);
 }
 
+std::vector<int> Members::linked() const {
+  std::vector<int> peers;
+  for (const int peer : others_)
+    if (endpoint_.is_linked(options_.members[static_cast<std::size_t>(peer)]))
+      peers.push_back(peer);
+  return peers;
+}
+
 int Members::group_rank(int world_rank) const {
   const auto& members = options_.members;
   const auto at = std::find(members.begin(), members.end(), world_rank);
@@ -19,7 +27,7 @@ int Members::group_rank(int world_rank) const {
   return world_rank >= 0 && world_rank == options_.switch_rank ? size() : -1;
 }
 
-std::vector<int> Members::linked() const {
+std::vector<int> Members::everyone() const {
   std::vector<int> all = options_.members;
   if (options_.switch_rank >= 0) all.push_back(options_.switch_rank);
   return all;

@@ -27,6 +27,7 @@ MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_
                        DeviceSide* side)
     : group_(group),
       compiled_(std::move(compiled)),
+      company_{compiled_.peers, compiled_.sends_to},
       // Whole lines, halved too, so that no element is ever cut in two.
       segment_bytes_(std::max(segment_bytes / kCutAt * kCutAt, kCutAt)),
       staging_(side != nullptr ? std::make_unique<Staging>(*side) : nullptr),
@@ -128,15 +129,27 @@ void MessageRun::deliver(int peer, const Header& header, Segment segment) {
 // Why a segment cannot be the next one of its stream; null: it can.
 const char* MessageRun::misfit(std::size_t stream, const Header& header) const {
   if (header.offset != streams_[stream].received()) return "out of order";
-  const Running& user = running_[user_[stream]];
-  const bool is_folded = receiver_[stream] == kNoOp;
-  const std::size_t total =
-      is_folded ? operand_bytes(user, user.starts.back()) : user.starts.back();
-  if (header.bytes > total - header.offset) return "that is longer than the message";
+  if (header.bytes > bytes_of(stream) - header.offset) return "that is longer than the message";
   // A fold would wait for ever for the other half of an element.
-  if (is_folded && header.bytes % size_of(launch_->dtype) != 0)
+  if (receiver_[stream] == kNoOp && header.bytes % size_of(launch_->dtype) != 0)
     return "that cuts an element in two";
   return nullptr;
+}
+
+// Of the message that comes there.
+std::size_t MessageRun::bytes_of(std::size_t stream) const {
+  const Running& user = running_[user_[stream]];
+  return receiver_[stream] == kNoOp ? operand_bytes(user, user.starts.back()) : user.starts.back();
+}
+
+// How far a send may go before the exchange before it has come as far. Small messages do not keep step: they
+// wait for nothing but the way.
+std::size_t MessageRun::turn_of(std::size_t index, const transport::Link& link) const {
+  const std::size_t total = running_[index].starts.back();
+  const auto& before = compiled_.exchange_before[index];
+  if (!before || link.shares_memory() || total <= link.eager_bytes()) return total;
+  const std::size_t received = streams_[*before].received();
+  return received == bytes_of(*before) ? total : std::min<std::size_t>(received, total);
 }
 
 // A place is given only if nobody reads or writes it any more before the recv does: then it does
@@ -189,10 +202,11 @@ bool MessageRun::advance_send(std::size_t index) {
   const Op& op = compiled_.program.ops[index];
   Running& running = running_[index];
   const std::size_t total = running.starts.back();
-  const std::size_t limit = limit_of(index);
+  std::size_t limit = limit_of(index);
   bool moved = false;
   if (limit != kBlocked && (running.issued < limit || !running.opened)) {
     transport::Link& link = group_.link_to(op.peer);
+    limit = std::min(limit, turn_of(index, link));
     const bool invited = group_.has_arrived(op.peer);
     // Whole segments while more is to come; the last one as soon as it is there.
     const std::size_t most = most_at_once(link, total);
@@ -207,6 +221,7 @@ bool MessageRun::advance_send(std::size_t index) {
         header.sequence = sequence_;
         header.step = first_step_ + op.step;
         header.offset = running.issued;
+        if (!running.opened) group_.precede_data(op.peer);
         running.in_flight.fetch_add(1, std::memory_order_relaxed);
         const transport::Sent sent = link.send(header, piece.data, bytes,
                                                reinterpret_cast<std::uint64_t>(&running.in_flight));

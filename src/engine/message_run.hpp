@@ -34,7 +34,7 @@ class MessageRun final : public ByMessage {
   MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes,
              DeviceSide* side = nullptr);
 
-  const std::vector<int>& peers() const override { return compiled_.peers; }
+  const Company& company() const override { return company_; }
   // The steps of what it sends and takes are numbered from there on, from the next begin on.
   void shift_steps(std::uint32_t first) { first_step_ = first; }
 
@@ -72,6 +72,8 @@ class MessageRun final : public ByMessage {
   void prepare(std::size_t index, Running& running);
   void add_region(const schedule::Region& region, Scattered& pieces) const;
   std::size_t limit_of(std::size_t index) const;
+  std::size_t turn_of(std::size_t index, const transport::Link& link) const;
+  std::size_t bytes_of(std::size_t stream) const;
   bool advance(std::size_t index);
   std::size_t most_at_once(const transport::Link& link, std::size_t total) const;
   bool advance_send(std::size_t index);
@@ -91,6 +93,7 @@ class MessageRun final : public ByMessage {
 
   GroupView& group_;
   Compiled compiled_;
+  Company company_;
   std::size_t segment_bytes_;
   std::unique_ptr<Staging> staging_;
   ChunkLayout layout_;

@@ -46,6 +46,8 @@ void PointToPoint::post(Posting&& posting) {
   if (posting.device && posting.batch) ++on_device_;
   some_wait_ |= waits(posting);
   if (!posting.is_send) {
+    // Whoever waits for a rank is to hear of its end, also where they have not talked yet.
+    if (posting.peer >= 0 && posting.peer != rank_) group_.link_to(posting.peer).open();
     if (some_wait_) return posted_.push_back(std::move(posting));
     for (auto at = unexpected_.begin(); at != unexpected_.end(); ++at) {
       if (!matches(posting, at->peer, at->header)) continue;

@@ -4,6 +4,7 @@
 
 #include "core/check.hpp"
 #include "schedule/passes.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -18,6 +19,7 @@ schedule::Request request_of(const Launch& launch, const Members& members) {
   request.shots = launch.shots;
   request.host_of = members.options().host_of;
   request.order = launch.order;
+  request.walk = members.options().walk;
   return request;
 }
 
@@ -79,11 +81,23 @@ std::unique_ptr<ByMessage> RunCache::make_by_message(const Launch& launch) const
                                          segment_bytes_);
   auto program = catalog_.build(launch.algorithm, request_of(launch, members_));
   TUTTI_CHECK(program.ok());
-  schedule::Program fused = schedule::fuse_folds(*std::move(program));
-  if (!launch.on_device)
-    return std::make_unique<MessageRun>(group_, compile(std::move(fused)), segment_bytes_);
-  return std::make_unique<MessageRun>(group_, compile(schedule::stage(std::move(fused))),
-                                      segment_bytes_, device_);
+  schedule::Program ready = schedule::fuse_folds(*std::move(program));
+  if (launch.on_device) ready = schedule::stage(std::move(ready));
+  if (members_.is_lazy() && !shape_of(launch.collective).all_meet())
+    ready = schedule::with_barrier(std::move(ready), barrier_beside(launch));
+  return std::make_unique<MessageRun>(group_, compile(std::move(ready)), segment_bytes_,
+                                      launch.on_device ? device_ : nullptr);
+}
+
+// By the tree of few links.
+schedule::Program RunCache::barrier_beside(const Launch& launch) const {
+  schedule::Request request = request_of(launch, members_);
+  request.collective = Collective::barrier;
+  request.root = 0;
+  request.in_place = false;
+  auto barrier = catalog_.build(Algorithm::binomial_tree, request);
+  TUTTI_CHECK(barrier.ok());
+  return *std::move(barrier);
 }
 
 }  // namespace tutti::engine

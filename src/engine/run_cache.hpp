@@ -74,6 +74,7 @@ class RunCache {
   std::unique_ptr<HostRun> make_on_host(const Launch& launch) const;
   std::unique_ptr<DeviceRun> make_on_device(const Launch& launch) const;
   std::unique_ptr<ByMessage> make_by_message(const Launch& launch) const;
+  schedule::Program barrier_beside(const Launch& launch) const;
 
   GroupView& group_;
   const Members& members_;

@@ -72,10 +72,11 @@ void SwitchedRun::begin(const Launch& launch, std::uint64_t sequence) {
   failure_ = {};
   lost_from_ = ~std::size_t{0};
   // Whoever may have to be told, or asked for more.
-  peers_.clear();
-  std::set_union(settle_->peers().begin(), settle_->peers().end(),
-                 second_choice(launch).peers().begin(), second_choice(launch).peers().end(),
-                 std::back_inserter(peers_));
+  const auto& settling = settle_->company().peers;
+  const auto& instead = second_choice(launch).company().peers;
+  company_.peers.clear();
+  std::set_union(settling.begin(), settling.end(), instead.begin(), instead.end(),
+                 std::back_inserter(company_.peers));
   if (!uplink_.is_given_up()) uplink_.announce(launch, sequence);
   begin_round(0);
 }

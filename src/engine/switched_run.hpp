@@ -39,7 +39,7 @@ class SwitchedRun final : public ByMessage {
   void abandon() override;
   Status failure() const override { return failure_.ok() ? run_->failure() : failure_; }
 
-  const std::vector<int>& peers() const override { return peers_; }
+  const Company& company() const override { return company_; }
   void deliver(int peer, const transport::Header& header, Segment segment) override;
   std::byte* place(int peer, const transport::Header& header) const override;
 
@@ -66,8 +66,8 @@ class SwitchedRun final : public ByMessage {
 
   const Launch* launch_ = nullptr;
   std::uint64_t sequence_ = 0;
-  std::vector<int> peers_;
-  std::size_t bytes_ = 0;   // of the input
+  Company company_;
+  std::size_t bytes_ = 0;  // of the input
   std::size_t round_ = 0;  // the one under way
   Stage stage_ = Stage::fold;
   bool over_ = false;

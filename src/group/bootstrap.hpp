@@ -20,10 +20,6 @@ struct Linked {
   bool has_switch = false;   // of the endpoint's ranks the last is the switch that folds
 };
 
-// Where ranks meet in the store. Groups of one name are told apart by how often a rank has joined one.
-Result<std::string> join_round(Store& store, const std::string& name, int rank);
-std::string said_key(const std::string& prefix, const std::string& key, int rank);
-inline std::string switch_key(const std::string& prefix) { return prefix + "/switch"; }
 // Behind the epoch where rank 0 has met a switch; taken off again.
 inline constexpr std::string_view kWithSwitch = "s";
 bool take_switch_mark(std::string& epoch);

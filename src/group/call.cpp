@@ -200,6 +200,7 @@ class Resolver {
     facts.collective = call_.collective;
     facts.ranks = setting_.size;
     facts.host_of = setting_.host_of;
+    facts.walk = setting_.walk;
     facts.machine_of = setting_.machine_of;
     facts.uneven = uneven();
     facts.bytes = agreed_bytes();

@@ -23,6 +23,7 @@ struct Setting {
   int rank = 0;
   int size = 1;
   std::vector<int> host_of;
+  std::vector<int> walk;        // schedule::Request::walk
   std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
   bool has_switch = false;                         // that folds for it

@@ -8,9 +8,10 @@
 namespace tutti::group {
 
 // By messages that any group has from the start. No timeout: the group's own.
-inline CallOptions internal_call(std::chrono::nanoseconds timeout = {}) {
+inline CallOptions internal_call(std::chrono::nanoseconds timeout = {},
+                                 Algorithm algorithm = Algorithm::direct) {
   CallOptions options;
-  options.algorithm = Algorithm::direct;
+  options.algorithm = algorithm;
   options.timeout = timeout;
   return options;
 }
@@ -19,9 +20,12 @@ template <class T>
 Result<std::vector<T>> gather_all(RankGroup& group, const T& mine,
                                   const CallOptions& call = internal_call()) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
+  CallOptions options = call;
+  if (options.algorithm == Algorithm::direct)
+    options.algorithm = group.set_up_algorithm(Collective::all_gather);
   const Status status =
       group.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, call);
+                       Buffer{all.data(), all.size() * sizeof(T), Dtype::u8}, options);
   if (!status.ok()) return status;
   return all;
 }

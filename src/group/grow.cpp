@@ -149,7 +149,8 @@ Result<std::shared_ptr<Group>> RankGroup::grow(std::shared_ptr<Store> store, int
     failure = found.status();
     growth = found.ok() ? *found : Growth{0, 0, 1};
   }
-  if (Status status = broadcast(Buffer{&growth, sizeof growth, Dtype::u8}, 0, internal_call());
+  if (Status status = broadcast(Buffer{&growth, sizeof growth, Dtype::u8}, 0,
+                                internal_call({}, set_up_algorithm(Collective::broadcast)));
       !status.ok())
     return status;
   if (!failure.ok()) return failure;

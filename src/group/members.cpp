@@ -9,6 +9,7 @@
 #include "core/clock.hpp"
 #include "group/gather_all.hpp"
 #include "group/rank_group.hpp"
+#include "topology/topology.hpp"
 
 namespace tutti::group {
 
@@ -115,6 +116,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, GroupSpec s
     options.members.push_back(channel_->options().members[static_cast<std::size_t>(rank)]);
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);
   }
+  options.walk = topology::walk_among(setting_.walk, ranks);
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto channel = world_->engine().open_channel(std::move(options));
   channel->begin_set_up();
@@ -124,7 +126,8 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, GroupSpec s
   // why it failed.
   Status status;
   if (start == Start::as_heir)
-    status = group->barrier(internal_call(setting_.config->join_timeout));
+    status = group->barrier(
+        internal_call(setting_.config->join_timeout, set_up_algorithm(Collective::barrier)));
   if (status.ok()) status = group->share_host_memory();
   if (status.ok() && start == Start::on_device) status = group->inherit_device(*this);
   if (!status.ok() && group->health().ok()) return status;
@@ -192,8 +195,7 @@ Result<std::shared_ptr<Group>> RankGroup::duplicate(GroupSpec spec) {
 std::vector<int> RankGroup::mapped_members() const {
   std::vector<int> mapped;
   for (int member : channel_->options().members) {
-    const transport::Link* link = world_->engine().endpoint().link(member);
-    if (link != nullptr && link->shares_memory()) mapped.push_back(member);
+    if (world_->engine().endpoint().is_beside(member)) mapped.push_back(member);
   }
   return mapped;
 }
@@ -217,6 +219,24 @@ Status RankGroup::check_same_size(std::size_t bytes, const CallOptions& call) {
   return find_difference("ranks ask for different sizes", said);
 }
 
+// Memory is handed over by links that are there.
+Status RankGroup::open_links(const std::vector<int>& members, Nanoseconds timeout) {
+  engine::Engine& engine = world_->engine();
+  transport::Endpoint& endpoint = engine.endpoint();
+  if (!endpoint.is_lazy()) return {};
+  for (const int member : members) endpoint.link(member)->open();
+  const auto are_linked = [&] {
+    return std::all_of(members.begin(), members.end(),
+                       [&](int member) { return endpoint.is_linked(member); });
+  };
+  engine.drive(
+      *channel_, [&] { return !health().ok() || are_linked(); }, timeout);
+  if (!health().ok() || are_linked()) return health();
+  return {Code::timed_out, fmt::format("group '{}' could not link all its ranks of one host within "
+                                       "{:g} s",
+                                       name(), in_seconds(timeout))};
+}
+
 Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
                                                         const CallOptions& call) {
   if (Status status = check_process(); !status.ok()) return status;
@@ -225,6 +245,7 @@ Result<RankGroup::SharedMemory> RankGroup::share_memory(std::size_t bytes,
   engine::Engine& engine = world_->engine();
   const std::uint64_t id = region_id(++allocations_);
   const std::vector<int> peers = mapped_members();
+  if (Status status = open_links(peers, call.timeout); !status.ok()) return status;
   Result<transport::MemoryRegion> region = Status(Code::internal, "not run");
   engine.between_polls(
       [&](transport::Endpoint& endpoint) { region = endpoint.allocate_region(id, bytes, peers); });

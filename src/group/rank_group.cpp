@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/secret.hpp"
 #include "engine/stages.hpp"
@@ -11,6 +12,8 @@
 #include "group/self.hpp"
 #include "group/switch_cost.hpp"
 #include "group/tuning.hpp"
+#include "topology/topology.hpp"
+#include "tutti/shape.hpp"
 
 namespace tutti::group {
 
@@ -20,6 +23,7 @@ RankGroup::RankGroup(std::shared_ptr<World> world, std::shared_ptr<engine::Chann
   setting_.rank = channel_->options().rank;
   setting_.size = channel_->size();
   setting_.host_of = channel_->options().host_of;
+  setting_.walk = channel_->options().walk;
   setting_.order = order;
   setting_.config = &world_->engine().config();
   setting_.catalog = &world_->engine().catalog();
@@ -46,7 +50,6 @@ RankGroup::~RankGroup() {
   // Whatever is still under way ends before its memory goes back to the caller.
   channel_->end(
       {Code::aborted, fmt::format("group '{}' was destroyed on rank {}", name(), rank())});
-  channel_->say_goodbye();
   world_->engine().close_channel(*channel_);
   // What it had on a device is put away there, and some of that keeps the world: it goes now, if it can.
   const auto context = world_->engine().device_context();
@@ -264,6 +267,7 @@ tuner::CallFacts RankGroup::facts_of(Collective collective, std::size_t bytes) c
   facts.bytes = bytes;
   facts.ranks = size();
   facts.host_of = setting_.host_of;
+  facts.walk = setting_.walk;
   facts.machine_of = setting_.machine_of;
   facts.order = setting_.order;
   facts.has_switch = setting_.has_switch && bytes <= engine::kMostSwitchedBytes;
@@ -290,6 +294,8 @@ Result<Prediction> RankGroup::predict(Collective collective, std::size_t bytes,
   tuner::CallFacts facts = facts_of(collective, bytes);
   facts.ranks = static_cast<int>(ranks.size());
   facts.host_of = hosts;
+  const std::vector<int> walk = topology::walk_among(setting_.walk, ranks);
+  facts.walk = walk;
   facts.machine_of = machines;
   // What it remembers holds for one set of ranks.
   Chooser chooser;
@@ -316,12 +322,21 @@ Result<Prediction> RankGroup::predict_by(tuner::CallFacts facts, Chooser& choose
                     exact->algorithm};
 }
 
+Algorithm RankGroup::set_up_algorithm(Collective collective) const {
+  if (!world_->engine().endpoint().is_lazy()) return Algorithm::direct;
+  if (collective != Collective::all_gather) return Algorithm::binomial_tree;
+  return std::has_single_bit(static_cast<unsigned>(size())) ? Algorithm::hypercube
+                                                            : Algorithm::bruck;
+}
+
 Status RankGroup::tune() {
   if (!world_->tunes()) return {};
   TuningOptions options;
   options.config = *setting_.config;
   options.log = world_->engine().log();
   options.host_of = setting_.host_of;
+  options.gather = set_up_algorithm(Collective::all_gather);
+  options.tell = set_up_algorithm(Collective::broadcast);
   const ProbePeers peers = ProbePeers::find(setting_.host_of);
   for (const int peer : {peers.memory, peers.tcp}) {
     const transport::Link* link =
@@ -393,13 +408,14 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   auto group = std::make_shared<RankGroup>(*world, std::move(made), options.reduction_order);
   // Nobody goes on before everybody is here: after this the store and its server are not needed.
   CallOptions join;
-  join.algorithm = Algorithm::direct;
+  join.algorithm = group->set_up_algorithm(Collective::barrier);
   join.timeout = join_timeout;
   if (Status status = group->barrier(join); !status.ok())
     return status.annotate("joining the group");
   group->all_have_joined();
   if (Status status = group->share_host_memory(); !status.ok())
     return status.annotate("joining the group");
+  if (Status status = group->find_walk(); !status.ok()) return status;
   if (Status status = group->tune(); !status.ok()) return status;
   group->end_set_up();
   if (options.takes_back) (*world)->say_takes_back();

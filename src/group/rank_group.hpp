@@ -67,8 +67,13 @@ class RankGroup final : public Group {
   // Prepares it for device memory as the group that it is made from is, so that its first call there need
   // not block. Collective, likewise.
   Status inherit_device(const RankGroup& parent);
+  // Where ranks sit on several hosts, in what order rings and trees take them. Collective, likewise.
+  Status find_walk();
   // Agrees with the other ranks on what operations cost, if they are to; before any other call.
   Status tune();
+  // By which ranks talk while a group is made: directly, or where links are made at their first use by few
+  // of them.
+  Algorithm set_up_algorithm(Collective collective) const;
   // What follows are the callers' own collectives. To be called last.
   void end_set_up() { channel_->end_set_up(); }
   void all_have_joined() { world_->engine().endpoint().all_have_joined(); }
@@ -149,6 +154,7 @@ class RankGroup final : public Group {
   Status share_staging(engine::DeviceSide& side, const CallOptions& call);
   Status show_to_all(engine::DeviceSide& side, std::uint64_t address, const CallOptions& call);
   std::vector<int> mapped_members() const;
+  Status open_links(const std::vector<int>& members, Nanoseconds timeout);
   std::uint64_t region_id(std::uint32_t number) const {
     return static_cast<std::uint64_t>(channel_->options().id) << 32 | number;
   }

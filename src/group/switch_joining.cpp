@@ -11,6 +11,7 @@
 #include "group/bootstrap.hpp"
 #include "group/link_secret.hpp"
 #include "group/self.hpp"
+#include "group/store_rounds.hpp"
 #include "tutti/switch.hpp"
 
 namespace tutti::group {
@@ -80,6 +81,7 @@ class SwitchJoining {
     opening.secret = std::move(key);
     opening.epoch = epoch_;
     opening.config = config_;
+    opening.config.links = "eager";
     opening.log = log_;
     auto open = transport::Opening::open(std::move(opening));
     if (!open.ok()) return open.status();

@@ -63,7 +63,6 @@ class Tuning {
  public:
   Tuning(Group& group, const TuningOptions& options)
       : group_(group), options_(options), peers_(ProbePeers::find(options.host_of)) {
-    call_.algorithm = Algorithm::direct;
     call_.timeout = options.config.join_timeout;
   }
 
@@ -82,9 +81,11 @@ class Tuning {
   Status find_cpus() {
     const RankCpus mine{CpuSet::of_this_process(), kernel_id()};
     std::vector<RankCpus> all(static_cast<std::size_t>(group_.size()));
+    CallOptions call = call_;
+    call.algorithm = options_.gather;
     const Status status =
         group_.all_gather(ConstBuffer{&mine, sizeof mine, Dtype::u8},
-                          Buffer{all.data(), all.size() * sizeof(RankCpus), Dtype::u8}, call_);
+                          Buffer{all.data(), all.size() * sizeof(RankCpus), Dtype::u8}, call);
     if (!status.ok()) return status;
     CpuSet together;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -103,7 +104,9 @@ class Tuning {
   }
 
   Status tell(void* data, std::size_t bytes) {
-    return group_.broadcast(Buffer{data, bytes, Dtype::u8}, 0, call_);
+    CallOptions call = call_;
+    call.algorithm = options_.tell;
+    return group_.broadcast(Buffer{data, bytes, Dtype::u8}, 0, call);
   }
 
   // ---- rank 0

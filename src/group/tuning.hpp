@@ -26,7 +26,10 @@ struct TuningOptions {
   Config config;
   Log log;
   std::vector<int> host_of;
-  std::string links;          // that rank 0 has to the peers of ProbePeers, such as "shm tcp"
+  std::string links;  // that rank 0 has to the peers of ProbePeers, such as "shm tcp"
+  // By which ranks tell each other.
+  Algorithm gather = Algorithm::direct;
+  Algorithm tell = Algorithm::direct;
   bool over_network = false;  // one of them moves bytes
   Environment environment = process_environment();
 };

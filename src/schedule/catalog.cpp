@@ -31,6 +31,10 @@ Status check_request(const Request& request, const Entry* entry) {
     return {Code::invalid_argument,
             fmt::format("host_of names {} ranks of {}", request.host_of.size(), n)};
   }
+  if (!request.walk.empty() && request.walk.size() != static_cast<std::size_t>(n)) {
+    return {Code::invalid_argument,
+            fmt::format("walk names {} ranks of {}", request.walk.size(), n)};
+  }
   return {};
 }
 

@@ -22,12 +22,18 @@ struct Placement {
   std::uint32_t first_step = 0;
   Region input{}, output{};        // where the part's sides begin; counts do not matter
   std::uint32_t scale = 1;         // chunks of the whole per chunk of the part
+  std::uint32_t stride = 0;        // from one chunk of the part to its next; 0: as many as `scale`
   std::uint64_t first_extent = 0;  // extent of the whole at which the part's extent 0 begins
   bool raw = true;                 // the part's inputs are raw inputs of the whole
   bool finish = true;              // the part's results are results of the whole
 };
 
-// Appends the part's ops to the whole; its scratch comes behind the whole's.
+// Appends the part's ops to the whole; its scratch comes behind the whole's. With a stride of its own the
+// part's regions are of one chunk each.
 void append(Program& whole, const Program& part, const Placement& placement);
+
+// The program of the rank of that place in `walk`, told of ranks by their numbers: peers, and the parts that
+// belong to them. Regions of parts are of one chunk each.
+Program renamed(Program program, std::span<const int> walk);
 
 }  // namespace tutti::schedule

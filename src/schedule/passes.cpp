@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <span>
 
+#include "schedule/compose.hpp"
 #include "schedule/hazards.hpp"
 
 namespace tutti::schedule {
 namespace {
+
+// Beyond the steps of any program, and the same for all ranks.
+constexpr std::uint32_t kBarrierStep = 1U << 30;
 
 // For each scratch chunk the ops that touch it, in program order.
 class ScratchUses {
@@ -219,6 +224,17 @@ Program fuse_folds(Program program) {
   }
   program.ops = std::move(kept);
   drop_unused_scratch(program);
+  return program;
+}
+
+Program with_barrier(Program program, const Program& barrier) {
+  std::vector<int> ranks(static_cast<std::size_t>(program.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Placement placement;
+  placement.ranks = ranks;
+  placement.first_step = kBarrierStep;
+  placement.first_extent = kNoBytes;
+  append(program, barrier, placement);
   return program;
 }
 

@@ -14,4 +14,8 @@ Program fuse_folds(Program program);
 // Chunk by chunk, so that copies and messages of different chunks, and of pieces of one, go on side by side.
 Program stage(Program program);
 
+// The program with a barrier beside it, `barrier` being the same rank's: messages without data, by which no
+// rank ends before it has heard of every other one. For collectives whose data tells some ranks of few others.
+Program with_barrier(Program program, const Program& barrier);
+
 }  // namespace tutti::schedule

@@ -104,10 +104,16 @@ struct Request {
   // hierarchical, chain, torus_2d: host of each rank; empty: one host
   std::span<const int> host_of{};
   ReductionOrder order = ReductionOrder::any;  // tree: folds are balanced
+  // All ranks in an order in which neighbours sit near each other (topology::walk_of): rings go along it,
+  // trees and hosts are built in it, wherever that leaves the order of reduction free. Empty: by number.
+  std::span<const int> walk{};
 };
 
 // A switch is no rank: it has scratch alone, and gets and gives nothing.
 inline bool is_switch(const Program& program) { return program.rank >= program.size; }
+// The extent id of chunks that hold nothing: where only the order of messages counts.
+inline constexpr std::uint64_t kNoBytes = ~std::uint64_t{0};
+
 // Number of chunks in a space of this program, and the extent id of one of them.
 std::uint32_t chunk_count(const Program& program, Space space);
 std::uint64_t extent_of(const Program& program, Space space, std::uint32_t chunk);

@@ -24,11 +24,12 @@ void for_each(hwloc_topology_t tree, hwloc_obj_type_t type, Visit visit) {
   while ((object = hwloc_get_next_obj_by_type(tree, type, object)) != nullptr) visit(*object);
 }
 
-Result<Tree> load_tree() {
+Result<Tree> load_tree(bool with_devices = false) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0)
     return Status(Code::io, "hwloc could not be initialised; is its library installed completely?");
   Tree tree(raw, &hwloc_topology_destroy);
+  if (with_devices) hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(raw) != 0)
     return Status(Code::io, "hwloc could not read this machine's processors; is /sys mounted?");
   return tree;
@@ -60,6 +61,28 @@ std::string interface_text(const Interface& interface) {
   return text + "\n";
 }
 
+// That of NVIDIA's of which so many come before it on the bus, as drivers count like devices; null: there is
+// none.
+hwloc_obj_t nth_gpu(hwloc_topology_t tree, int number) {
+  constexpr unsigned kNvidia = 0x10de;
+  constexpr unsigned kDisplay = 0x03;  // the class of 3D controllers, too
+  hwloc_obj_t device = nullptr;
+  while (number >= 0 && (device = hwloc_get_next_pcidev(tree, device)) != nullptr) {
+    const auto& about = device->attr->pcidev;
+    if (about.vendor_id == kNvidia && about.class_id >> 8 == kDisplay && number-- == 0)
+      return device;
+  }
+  return nullptr;
+}
+
+// The smallest part of the machine with all the processors that this process may use.
+hwloc_obj_t part_in_use(hwloc_topology_t tree) {
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> bound(hwloc_bitmap_alloc(),
+                                                                            &hwloc_bitmap_free);
+  if (!bound || hwloc_get_cpubind(tree, bound.get(), HWLOC_CPUBIND_PROCESS) != 0) return nullptr;
+  return hwloc_get_obj_covering_cpuset(tree, bound.get());
+}
+
 double gibibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -82,6 +105,27 @@ Result<Hardware> discover() {
   });
   machine.interfaces = discover_interfaces();
   return machine;
+}
+
+Locality discover_locality(int gpu) {
+  Locality locality;
+  auto loaded = load_tree(true);
+  if (!loaded.ok()) return locality;
+  const hwloc_topology_t tree = loaded->get();
+  hwloc_obj_t part = part_in_use(tree);
+  if (const hwloc_obj_t device = nth_gpu(tree, gpu)) {
+    const auto& bus = device->attr->pcidev;
+    locality.gpu = fmt::format("{:04x}:{:02x}:{:02x}", bus.domain, bus.bus, bus.dev);
+    part = hwloc_get_non_io_ancestor_obj(tree, device);
+  }
+  if (part == nullptr) return locality;
+  const hwloc_obj_t socket = part->type == HWLOC_OBJ_PACKAGE
+                                 ? part
+                                 : hwloc_get_ancestor_obj_by_type(tree, HWLOC_OBJ_PACKAGE, part);
+  if (socket != nullptr) locality.socket = static_cast<int>(socket->logical_index);
+  if (part->nodeset != nullptr && hwloc_bitmap_weight(part->nodeset) == 1)
+    locality.numa = hwloc_bitmap_first(part->nodeset);
+  return locality;
 }
 
 std::string to_text(const Hardware& machine) {

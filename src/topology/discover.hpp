@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "topology/topology.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::topology {
@@ -48,6 +49,11 @@ struct Hardware {
 Result<Hardware> discover();
 // The network interfaces alone: much quicker than the rest. Empty when the kernel does not say.
 std::vector<Interface> discover_interfaces();
+
+// Where this process sits inside its host: the socket and the NUMA node that all processors it may use belong
+// to, or those of the GPU of that number, where there is one. No rack: a file says that. What cannot be told
+// is left out.
+Locality discover_locality(int gpu);
 
 // For people: a few lines.
 std::string to_text(const Hardware& machine);

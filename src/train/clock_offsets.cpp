@@ -58,9 +58,14 @@ Result<std::vector<std::int64_t>> measure_offsets(Group& group, const std::strin
   auto identities = all_identities(group, identity);
   if (!identities.ok()) return identities.status();
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(group.size()), 0);
-  const Identity& first = identities->front();
   for (std::size_t rank = 1; rank < offsets.size(); ++rank) {
-    if ((*identities)[rank] == first && first[0] != 0) continue;  // one clock
+    // Those of one kernel have one clock, and the first of them is asked.
+    const Identity& own = (*identities)[rank];
+    const auto same = std::find(identities->begin(), identities->end(), own) - identities->begin();
+    if (own[0] != 0 && same < static_cast<std::ptrdiff_t>(rank)) {
+      offsets[rank] = offsets[static_cast<std::size_t>(same)];
+      continue;
+    }
     if (group.rank() == 0) {
       auto offset = ask(group, static_cast<int>(rank), clock);
       if (!offset.ok()) return offset.status();

@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <map>
 
 #include "train/intervals.hpp"
+#include "train/overlap_judge.hpp"
 
 namespace tutti::train {
 inline namespace [[gnu::visibility("default")]] v1 {
@@ -171,7 +174,7 @@ Result<StepOverlap> compare_times(std::int64_t step, std::span<const StepTimes> 
   StepOverlap result;
   result.step = step;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    result.ranks.push_back(RankJudge(ranks[rank], last_joined, offsets[rank]).judge());
+    result.ranks.push_back(judge_rank(ranks[rank], last_joined, offsets[rank]));
   summarise(result);
   return result;
 }
@@ -190,4 +193,28 @@ std::vector<BucketWaits> exposed_by_bucket(const StepTimes& times) {
 }
 
 }  // namespace v1
+
+RankOverlap judge_rank(const StepTimes& times, const std::vector<std::int64_t>& last_joined,
+                       std::int64_t offset) {
+  return RankJudge(times, last_joined, offset).judge();
+}
+
+OverlapFields fields_of(const RankOverlap& rank) {
+  OverlapFields fields;
+  std::memcpy(fields.data(), &rank, sizeof rank);
+  return fields;
+}
+
+RankOverlap from_fields(const OverlapFields& fields) {
+  RankOverlap rank;
+  std::memcpy(static_cast<void*>(&rank), fields.data(), sizeof rank);
+  return rank;
+}
+
+OverlapFields for_max(OverlapFields fields) {
+  double& hidden = fields[offsetof(RankOverlap, hidden) / sizeof(double)];
+  hidden = -hidden;
+  return fields;
+}
+
 }  // namespace tutti::train

@@ -1,10 +1,12 @@
-// StepTimes as words, gathered beside the training; two ranks' words only ever have the same number
-// when they list as many collectives, and the group itself finds out when they do not.
+// Where a step's time went on all ranks, by two reductions beside the training: when the last one joined each
+// collective, and what each rank makes of that. Both take as many messages as the logarithm of the ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "train/clock_offsets.hpp"
+#include "train/overlap_judge.hpp"
 #include "tutti/train/overlap.hpp"
 
 namespace tutti::train {
@@ -12,105 +14,128 @@ inline namespace [[gnu::visibility("default")]] v1 {
 namespace {
 
 using Word = std::int64_t;
-constexpr std::size_t kHeadWords = 8;
-constexpr std::size_t kCallWords = 7;
 // A caller that never takes would otherwise fill the memory.
 constexpr std::size_t kMostPendingSteps = 64;
+// Before the times: what all ranks must say alike, and the same turned round: the largest of both is one's
+// own only where all are.
+constexpr std::size_t kHeadWords = 4;
 
-void encode(std::int64_t step, const StepTimes& times, std::vector<Word>& words) {
-  words.assign({step, times.begin, times.end, times.forward, times.backward, times.update,
-                times.last_backward, times.first_forward});
+// Which collectives they are, and how many of each before the next.
+Word hash_of(const StepTimes& times) {
+  std::uint64_t hash = 1469598103934665603ULL;
   for (const CollectiveTimes& call : times.collectives)
-    words.insert(words.end(),
-                 {static_cast<Word>(call.collective), call.bucket, static_cast<Word>(call.bytes),
-                  call.joined, call.done, call.wait_begin, call.wait_end});
+    for (const auto part :
+         {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.bucket + 1)})
+      hash = (hash ^ part) * 1099511628211ULL;
+  return static_cast<Word>(hash >> 2);
 }
 
-StepTimes decode(std::span<const Word> words) {
-  StepTimes times{words[1], words[2], words[3], words[4], words[5], words[6], words[7], {}};
-  times.collectives.reserve((words.size() - kHeadWords) / kCallWords);
-  for (words = words.subspan(kHeadWords); !words.empty(); words = words.subspan(kCallWords))
-    times.collectives.push_back({static_cast<Collective>(words[0]), static_cast<int>(words[1]),
-                                 static_cast<std::size_t>(words[2]), words[3], words[4], words[5],
-                                 words[6]});
-  return times;
+std::vector<Word> head_of(std::int64_t step, const StepTimes& times) {
+  const Word hash = hash_of(times);
+  return {step, -step, hash, -hash};
 }
 
-// One step under way; both vectors are lent to the group until `work` is done.
+// One step under way; its vectors are lent to the groups until the works are done.
 struct PendingStep {
   std::int64_t step = 0;
-  std::vector<Word> mine;
-  std::vector<Word> all;
-  Work work;
+  StepTimes times;
+  std::vector<Word> joined;  // behind the head: when the last rank did, on rank 0's clock
+  Work joining;
+  bool is_judged = false;
+  RankOverlap mine;
+  OverlapFields sum{}, max{};
+  Work summing, comparing;
 };
 
-class GatheringMeter final : public OverlapMeter {
+class ReducingMeter final : public OverlapMeter {
  public:
-  GatheringMeter(std::shared_ptr<Group> group, std::vector<std::int64_t> offsets)
-      : group_(std::move(group)), offsets_(std::move(offsets)) {}
+  ReducingMeter(std::shared_ptr<Group> joined, std::shared_ptr<Group> judged, std::int64_t offset)
+      : joined_(std::move(joined)), judged_(std::move(judged)), offset_(offset) {}
   // What is under way ends when all ranks have published it, or with the group.
-  ~GatheringMeter() override {
-    for (PendingStep& step : published_) (void)step.work.wait();
+  ~ReducingMeter() override {
+    for (PendingStep& step : published_)
+      for (Work* work : {&step.joining, &step.summing, &step.comparing}) (void)work->wait();
   }
 
   Status publish(std::int64_t step, const StepTimes& times) override;
   Result<std::optional<StepOverlap>> take(bool wait) override;
 
  private:
-  Result<StepOverlap> compare(const PendingStep& step) const;
+  Result<std::optional<StepOverlap>> finish(PendingStep& step, bool wait);
+  Status judge(PendingStep& step);
 
-  std::shared_ptr<Group> group_;
-  std::vector<std::int64_t> offsets_;
+  // Two, so that both kinds of reductions are in the order of steps on all ranks.
+  std::shared_ptr<Group> joined_, judged_;
+  std::int64_t offset_;                // of this rank's clock
   std::deque<PendingStep> published_;  // oldest first
-  PendingStep spare_;                  // for its memory
   Status failure_;                     // the first; every later call gives it
 };
 
-Status GatheringMeter::publish(std::int64_t step, const StepTimes& times) {
+Status ReducingMeter::publish(std::int64_t step, const StepTimes& times) {
   if (!failure_.ok()) return failure_;
   if (published_.size() >= kMostPendingSteps)
     return failure_ = Status(Code::invalid_argument,
                              fmt::format("the times of {} steps, the oldest of them {}, were "
                                          "published and not taken; call take() once per step",
                                          published_.size(), published_.front().step));
-  published_.push_back(std::exchange(spare_, PendingStep()));
-  PendingStep& current = published_.back();
+  PendingStep& current = published_.emplace_back();
   current.step = step;
-  encode(step, times, current.mine);
-  current.all.resize(current.mine.size() * static_cast<std::size_t>(group_->size()));
+  current.times = times;
+  current.joined = head_of(step, times);
+  for (const CollectiveTimes& call : times.collectives)
+    current.joined.push_back(call.joined + offset_);
   CallOptions options;
   options.name = "step times";
-  current.work =
-      group_->all_gather_async(ConstBuffer::of(current.mine), Buffer::of(current.all), options);
+  current.joining = joined_->all_reduce_async(Buffer::of(current.joined), ReduceOp::max, options);
   return {};
 }
 
-Result<std::optional<StepOverlap>> GatheringMeter::take(bool wait) {
+Result<std::optional<StepOverlap>> ReducingMeter::take(bool wait) {
   if (!failure_.ok()) return failure_;
   if (published_.empty()) return std::optional<StepOverlap>();
   PendingStep& oldest = published_.front();
-  if (!wait && !oldest.work.done()) return std::optional<StepOverlap>();
-  failure_ = oldest.work.wait().annotate(
-      fmt::format("times of step {} ({} collectives on this rank)", oldest.step,
-                  (oldest.mine.size() - kHeadWords) / kCallWords));
-  if (!failure_.ok()) return failure_;
-  auto overlap = compare(oldest);
-  if (!overlap.ok()) return failure_ = overlap.status();
-  spare_ = std::move(oldest);
-  published_.pop_front();
-  return std::optional<StepOverlap>(std::move(*overlap));
+  auto overlap = finish(oldest, wait);
+  if (!overlap.ok())
+    return failure_ = overlap.status().annotate(
+               fmt::format("times of step {} ({} collectives on this rank)", oldest.step,
+                           oldest.times.collectives.size()));
+  if (*overlap) published_.pop_front();
+  return overlap;
 }
 
-Result<StepOverlap> GatheringMeter::compare(const PendingStep& step) const {
-  std::vector<StepTimes> ranks;
-  for (std::size_t rank = 0; rank < offsets_.size(); ++rank) {
-    const std::span<const Word> words(step.all.data() + rank * step.mine.size(), step.mine.size());
-    if (words[0] != step.step)
-      return Status(Code::mismatch, fmt::format("times of step {}: rank {} published step {}",
-                                                step.step, rank, words[0]));
-    ranks.push_back(decode(words));
+Result<std::optional<StepOverlap>> ReducingMeter::finish(PendingStep& step, bool wait) {
+  if (!wait && !step.joining.done()) return std::optional<StepOverlap>();
+  if (!step.is_judged) {
+    if (Status status = step.joining.wait(); !status.ok()) return status;
+    if (Status status = judge(step); !status.ok()) return status;
   }
-  return compare_times(step.step, ranks, offsets_);
+  if (!wait && !(step.summing.done() && step.comparing.done())) return std::optional<StepOverlap>();
+  for (Work* work : {&step.summing, &step.comparing})
+    if (Status status = work->wait(); !status.ok()) return status;
+  for (double& field : step.sum) field /= judged_->size();
+  StepOverlap result;
+  result.step = step.step;
+  result.ranks = {step.mine};
+  result.mean = from_fields(step.sum);
+  result.max = from_fields(for_max(step.max));
+  return std::optional<StepOverlap>(std::move(result));
+}
+
+Status ReducingMeter::judge(PendingStep& step) {
+  const auto head = head_of(step.step, step.times);
+  if (!std::equal(head.begin(), head.end(), step.joined.begin()))
+    return {Code::mismatch,
+            "ranks list different collectives, or published the times of another step"};
+  const std::vector<Word> last_joined(step.joined.begin() + kHeadWords, step.joined.end());
+  step.mine = judge_rank(step.times, last_joined, offset_);
+  step.sum = fields_of(step.mine);
+  step.max = for_max(step.sum);
+  step.is_judged = true;
+  CallOptions options;
+  options.name = "step overlap";
+  step.summing = judged_->all_reduce_async(Buffer::of(step.sum), ReduceOp::sum, options);
+  step.comparing = judged_->all_reduce_async(Buffer::of(step.max), ReduceOp::max, options);
+  return {};
 }
 
 }  // namespace
@@ -118,11 +143,14 @@ Result<StepOverlap> GatheringMeter::compare(const PendingStep& step) const {
 Result<std::unique_ptr<OverlapMeter>> OverlapMeter::create(Group& group) {
   auto own = group.duplicate({"step times"});
   if (!own.ok()) return own.status().annotate("the overlap meter");
+  auto judged = group.duplicate({"step overlap"});
+  if (!judged.ok()) return judged.status().annotate("the overlap meter");
   auto offsets = measure_offsets(**own, clock_identity(), steady_clock());
   if (!offsets.ok()) return offsets.status().annotate("clock offsets of the overlap meter");
-  if (trace::Sink* sink = group.trace())
-    sink->clock_offset((*offsets)[static_cast<std::size_t>(group.rank())]);
-  return std::unique_ptr<OverlapMeter>(new GatheringMeter(std::move(*own), std::move(*offsets)));
+  const std::int64_t offset = (*offsets)[static_cast<std::size_t>(group.rank())];
+  if (trace::Sink* sink = group.trace()) sink->clock_offset(offset);
+  return std::unique_ptr<OverlapMeter>(
+      new ReducingMeter(std::move(*own), std::move(*judged), offset));
 }
 
 }  // namespace v1

@@ -153,12 +153,12 @@ class Replica final : public DataParallel {
   void zero_gradients();
   void take_findings(ExactSum& norm);
   Status exchange_control(const StepInput& input, const ExactSum& norm);
-  Result<StepReport> read_control();
+  Result<StepReport> read_control(double loss_scale);
   std::vector<Fault> faults_found() const;
   Status add_other_data_groups(double& norm_squared, std::vector<Fault>& faults);
   Outcome outcome_of(const StepReport& report) const;
   std::vector<std::string> newly_unused();
-  Status update_all(const StepInput& input, const StepReport& report);
+  Status update_all(Update update, const StepReport& report);
   void update_bucket(std::size_t bucket, const Update& update);
   void launch_gather(std::size_t bucket);
   void end_step(std::optional<std::int64_t> number);

@@ -11,6 +11,10 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (Status status = calls_.step(); !status.ok()) return fail(status);
   if (input.tokens < 0)
     return fail(Status(Code::invalid_argument, "step(): StepInput::tokens was not given"));
+  if (!(input.loss_scale > 0))
+    return fail(Status(Code::invalid_argument, "step(): StepInput::loss_scale must be above 0"));
+  auto groups = groups_of(options_, input);
+  if (!groups.ok()) return fail(groups.status());
   if (Status status = end_passes(); !status.ok()) return fail(status);
   watch_.begin_update();
   if (!reducer_.in_every_micro_batch()) reducer_.launch_rest();
@@ -21,13 +25,15 @@ Result<StepReport> Replica::step(const StepInput& input) {
   if (buddy_)
     if (Status status = buddy_->finish(); !status.ok()) return fail(status);
   if (Status status = exchange_control(input, norm); !status.ok()) return fail(status);
-  auto report = read_control();
+  auto report = read_control(input.loss_scale);
   if (!report.ok()) return fail(report.status());
   // An update must not overtake the gather of the one before. Without one, too: ranks list the same
   // collectives in their times only where all of them have waited for the same.
   if (Status status = parameters_ready(); !status.ok()) return status;
   if (report->outcome == Outcome::updated) {
-    if (Status status = update_all(input, *report); !status.ok()) return fail(status);
+    const double scale = 1 / (static_cast<double>(report->tokens) * input.loss_scale);
+    if (Status status = update_all({*std::move(groups), scale}, *report); !status.ok())
+      return fail(status);
   } else {
     zero_gradients();
   }
@@ -156,7 +162,7 @@ std::vector<std::string> Replica::newly_unused() {
   return names;
 }
 
-Result<StepReport> Replica::read_control() {
+Result<StepReport> Replica::read_control(double loss_scale) {
   StepReport report;
   report.tokens = control_.tokens();
   report.stop = control_.stop();
@@ -170,17 +176,14 @@ Result<StepReport> Replica::read_control() {
   }
   // A norm of zero tokens is that of no gradient: zero.
   if (report.tokens > 0)
-    report.grad_norm = std::sqrt(norm_squared) / static_cast<double>(report.tokens);
+    report.grad_norm = std::sqrt(norm_squared) / (static_cast<double>(report.tokens) * loss_scale);
   report.outcome = outcome_of(report);
   report.unused = newly_unused();
   return report;
 }
 
-Status Replica::update_all(const StepInput& input, const StepReport& report) {
+Status Replica::update_all(Update update, const StepReport& report) {
   is_pristine_ = false;
-  Update update;
-  update.lr = input.lr;
-  update.grad_scale = 1 / static_cast<double>(report.tokens);
   // As torch.nn.utils.clip_grad_norm_ does it.
   if (options_.clip_grad > 0)
     update.grad_scale *= std::min(1.0, options_.clip_grad / (report.grad_norm + 1e-6));
@@ -216,7 +219,7 @@ void Replica::update_bucket(std::size_t index, const Update& update) {
     const Range elements = overlap_of(range_of(parameter), bucket.own());
     if (elements.count == 0) continue;
     const auto group = static_cast<std::size_t>(parameters_[parameter].group);
-    parts.add(options_.groups[group], steps, elements.first - bucket.own().first, elements.count);
+    parts.add(update.groups[group], steps, elements.first - bucket.own().first, elements.count);
   }
   parts.run(bucket, *workplace_);
   bucket.narrow_values();

@@ -1,5 +1,7 @@
 #include "train/update.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 
@@ -10,9 +12,9 @@ constexpr std::array<std::string_view, 2> kAdamWMoments = {"exp_avg", "exp_avg_s
 constexpr std::array<std::string_view, 1> kSgdMoments = {"momentum"};
 
 // Factors are computed in f64 and rounded once, as torch does.
-AdamWFactors factors_of(const AdamW& adamw, const Update& update, const ParameterGroup& group,
+AdamWFactors factors_of(const AdamW& adamw, const Update& update, const GroupStep& group,
                         std::int64_t steps) {
-  const double lr = update.lr * group.lr_scale;
+  const double lr = group.lr;
   const auto t = static_cast<double>(steps);
   AdamWFactors factors;
   factors.grad_scale = static_cast<float>(update.grad_scale);
@@ -27,13 +29,13 @@ AdamWFactors factors_of(const AdamW& adamw, const Update& update, const Paramete
   return factors;
 }
 
-SgdFactors factors_of(const Sgd& sgd, const Update& update, const ParameterGroup& group,
+SgdFactors factors_of(const Sgd& sgd, const Update& update, const GroupStep& group,
                       std::int64_t steps) {
   SgdFactors factors;
   factors.grad_scale = static_cast<float>(update.grad_scale);
   factors.decay = static_cast<float>(group.weight_decay);
   factors.momentum = static_cast<float>(sgd.momentum);
-  factors.lr = static_cast<float>(update.lr * group.lr_scale);
+  factors.lr = static_cast<float>(group.lr);
   factors.first = steps == 1;
   return factors;
 }
@@ -45,13 +47,33 @@ std::span<const std::string_view> moment_names(const Optimizer& optimizer) {
   return kSgdMoments;
 }
 
-void BucketUpdate::add(const ParameterGroup& group, std::int64_t steps, std::size_t first,
+Result<std::vector<GroupStep>> groups_of(const DataParallelOptions& options,
+                                         const StepInput& input) {
+  if (input.groups.empty()) {
+    std::vector<GroupStep> groups;
+    for (const ParameterGroup& group : options.groups)
+      groups.push_back({input.lr * group.lr_scale, group.weight_decay, options.optimizer});
+    return groups;
+  }
+  if (input.groups.size() != options.groups.size())
+    return Status(Code::invalid_argument,
+                  fmt::format("step(): StepInput::groups has {} groups, and the layer has {}",
+                              input.groups.size(), options.groups.size()));
+  for (const GroupStep& group : input.groups)
+    if (group.optimizer.index() != options.optimizer.index())
+      return Status(Code::invalid_argument,
+                    "step(): a group of StepInput::groups has another kind of optimizer than the "
+                    "layer");
+  return std::vector<GroupStep>(input.groups.begin(), input.groups.end());
+}
+
+void BucketUpdate::add(const GroupStep& group, std::int64_t steps, std::size_t first,
                        std::size_t count) {
-  if (const auto* adamw = std::get_if<AdamW>(&options_.optimizer))
+  if (const auto* adamw = std::get_if<AdamW>(&group.optimizer))
     adamw_.push_back({first, count, factors_of(*adamw, update_, group, steps)});
   else
     sgd_.push_back(
-        {first, count, factors_of(std::get<Sgd>(options_.optimizer), update_, group, steps)});
+        {first, count, factors_of(std::get<Sgd>(group.optimizer), update_, group, steps)});
 }
 
 void BucketUpdate::run(Bucket& bucket, Workplace& workplace) const {

@@ -13,9 +13,13 @@ namespace tutti::train {
 std::span<const std::string_view> moment_names(const Optimizer& optimizer);
 
 struct Update {
-  double lr = 0;
-  double grad_scale = 1;  // 1/tokens, and the clipping
+  std::vector<GroupStep> groups;  // by ParameterGroup
+  double grad_scale = 1;          // 1/tokens, and the clipping
 };
+
+// What a step updates each group with. invalid_argument: the step's groups are not the layer's.
+Result<std::vector<GroupStep>> groups_of(const DataParallelOptions& options,
+                                         const StepInput& input);
 
 // All that is updated of one bucket: noted parameter by parameter, then done at once.
 class BucketUpdate {
@@ -24,7 +28,7 @@ class BucketUpdate {
       : options_(options), update_(update) {}
   // One parameter that has been updated `steps` times, this one included; `first`: of its elements, from
   // the bucket's own ones on.
-  void add(const ParameterGroup& group, std::int64_t steps, std::size_t first, std::size_t count);
+  void add(const GroupStep& group, std::int64_t steps, std::size_t first, std::size_t count);
   void run(Bucket& bucket, Workplace& workplace) const;
 
  private:

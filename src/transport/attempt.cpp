@@ -42,10 +42,11 @@ Attempt::Attempt(const Party& party, Door door, Descriptor socket, const SocketA
       stage_(HandshakeStage::connecting) {}
 
 Attempt::Attempt(const Party& party, Door door, Descriptor socket, std::string whence,
-                 Nanoseconds deadline)
+                 Nanoseconds deadline, Gate* gate)
     : party_(party),
       door_(door),
       outgoing_(false),
+      gate_(gate),
       purpose_{-1, nullptr, 0},
       socket_(stream_of(party, door, std::move(socket), TlsSide::server)),
       whence_(std::move(whence)),
@@ -140,7 +141,10 @@ bool Attempt::shake_hands() {
     spoke_ |= !output.empty();
   }
   const int claimed = handshake_.peer().rank;
-  if (outgoing_ ? claimed != peer() : claimed <= party_.rank || claimed >= party_.size())
+  // Who makes a link at its first use may be either of the two.
+  const bool may_come =
+      party_.lazy ? claimed >= 0 && claimed != party_.rank : claimed > party_.rank;
+  if (outgoing_ ? claimed != peer() : !may_come || claimed >= party_.size())
     return stop(Status(Code::mismatch, fmt::format("rank {} answered where rank {} was expected",
                                                    claimed, outgoing_ ? peer() : party_.rank + 1)));
   purpose_.peer = claimed;
@@ -196,6 +200,8 @@ bool Attempt::take_intent() {
                                                    peer(), intent.number, connections, name)));
   purpose_.transport = *route;
   purpose_.number = intent.number;
+  if (gate_ != nullptr && !gate_->admits(peer()))
+    return stop(Status(Code::io, "this rank connects to it at the same time"));
   greeting_ = (*route)->greet(party_, {peer(), false, process_});
   stage_ = HandshakeStage::greeting;
   return true;

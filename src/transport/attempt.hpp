@@ -18,6 +18,12 @@ namespace tutti::transport {
 
 class Attempt {
  public:
+  // Says whether a rank that has come may go on: two that connect to each other need one link.
+  class Gate {
+   public:
+    virtual ~Gate() = default;
+    virtual bool admits(int peer) = 0;
+  };
   enum class State : std::uint8_t { running, linked, failed };
   // What a connection that this side makes is for.
   struct Purpose {
@@ -30,7 +36,7 @@ class Attempt {
           Nanoseconds deadline, const Purpose& purpose);
   // Somebody has connected to us, from `whence`.
   Attempt(const Party& party, Door door, Descriptor socket, std::string whence,
-          Nanoseconds deadline);
+          Nanoseconds deadline, Gate* gate = nullptr);
 
   // Goes on as far as it can without blocking.
   State step();
@@ -42,7 +48,8 @@ class Attempt {
   bool outgoing() const { return outgoing_; }
   Door door() const { return door_; }
   bool authenticated() const { return stage_ > HandshakeStage::handshake; }
-  bool spoke() const { return spoke_; }      // it has said hello in proper form
+  bool spoke() const { return spoke_; }  // it has said hello in proper form
+  bool reached() const { return stage_ > HandshakeStage::connecting; }
   bool refused() const { return refused_; }  // nobody listens where this one was to connect
   const std::string& whence() const { return whence_; }
   // Of poll(2), over which it waits.
@@ -73,6 +80,7 @@ class Attempt {
   const Party& party_;
   Door door_;
   bool outgoing_;
+  Gate* gate_ = nullptr;
   Purpose purpose_;
   ByteStream socket_;
   std::string whence_;  // the other end, for people

@@ -42,8 +42,29 @@ class Endpoint {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Null for this rank itself.
+  // Null for this rank itself. Where links are made at their first use (is_lazy) it may not be there yet.
   virtual Link* link(int peer) = 0;
+  virtual bool is_lazy() const { return false; }
+  // Whether the peer's link is there, and can be used now.
+  virtual bool is_linked(int peer) { return link(peer) != nullptr; }
+  // Whether the two ranks share memory, or would if they were linked.
+  virtual bool is_beside(int peer) {
+    const Link* with = link(peer);
+    return with != nullptr && with->shares_memory();
+  }
+  // All that are linked.
+  virtual std::vector<int> linked() {
+    std::vector<int> peers;
+    for (int peer = 0; peer < size(); ++peer)
+      if (is_linked(peer)) peers.push_back(peer);
+    return peers;
+  }
+  // Others say that a peer without a link is gone, or silent: it is asked; on_down comes if it does not
+  // answer, on_up if it does. From inside a poll, like the next.
+  virtual void doubt(int /*peer*/, const Status& /*why*/) {}
+  virtual void suspect(int /*peer*/) {}
+  // A peer is about to leave in good order: others take its place among the links that are always there.
+  virtual void on_farewell(int /*peer*/) {}
 
   // Polls every link once. True if anything happened.
   virtual bool poll(MessageSink& sink) = 0;

@@ -39,14 +39,19 @@ Joining::Joining(const Party& party, const Doors& doors, LinkedEndpoint& endpoin
       endpoint_(endpoint),
       log_(std::move(log)),
       clock_(clock),
-      courses_(static_cast<std::size_t>(party.size())),
       strangers_(places),
       refusals_(log_, Subsystem::net) {
-  for (int peer = 0; peer < party_.size(); ++peer) {
-    if (peer == party_.rank) continue;
-    course(peer).routes = party_.routes(peer);
+  for (int peer = 0; peer < party_.size(); ++peer)
+    if (peer != party_.rank && party_.is_eager(peer)) course(peer);
+}
+
+Joining::Course& Joining::course(int peer) {
+  const auto [at, is_new] = courses_.try_emplace(peer);
+  if (is_new) {
+    at->second.routes = party_.routes(peer);
     take_route(peer, 0);
   }
+  return at->second;
 }
 
 Status Joining::run(Nanoseconds timeout, const Opening::Watch& watch) {
@@ -63,7 +68,6 @@ Status Joining::begin(Nanoseconds timeout, Opening::Watch watch) {
   timeout_ = timeout;
   deadline_ = deadline_after(now(), timeout);
   look_at_ = now() + kLookEvery;
-  course(party_.rank).linked = true;
   if (Status status = check_routes(); !status.ok()) return status;
   return watch_processes();
 }
@@ -84,13 +88,13 @@ Result<bool> Joining::turn(Nanoseconds longest_wait) {
 
 // Of ranks beside this one, as long as they are not linked: a link tells by itself.
 Status Joining::watch_processes() {
-  for (int peer = 0; peer < party_.size(); ++peer) {
+  for (auto& [peer, to] : courses_) {
     const Address& theirs = party_.of(peer);
     if (!party_.self().shares_host(theirs) || party_.self().shares_process(theirs)) continue;
     if (theirs.pid_space.empty() || theirs.pid_space != party_.self().pid_space) continue;
     const auto pid = static_cast<pid_t>(theirs.pid);
-    course(peer).process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!course(peer).process && errno == ESRCH) return gone(peer, kProcessEnded);
+    to.process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!to.process && errno == ESRCH) return gone(peer, kProcessEnded);
   }
   return {};
 }
@@ -112,7 +116,7 @@ Status Joining::gone(int peer, const std::string& why) const {
 // A pair that has no route at all fails at once, on both sides.
 Status Joining::check_routes() const {
   for (int peer = 0; peer < party_.size(); ++peer)
-    if (peer != party_.rank && course(peer).routes.empty())
+    if (peer != party_.rank && party_.routes(peer).empty())
       return cannot(peer, party_.self().shares_host(party_.of(peer))
                               ? "they are on one host, but no transport is allowed on both sides"
                               : "they are on different hosts, and no transport that both allow "
@@ -121,7 +125,9 @@ Status Joining::check_routes() const {
 }
 
 bool Joining::all_linked() const {
-  return std::all_of(courses_.begin(), courses_.end(), [](const Course& c) { return c.linked; });
+  return std::all_of(courses_.begin(), courses_.end(), [this](const auto& each) {
+    return each.second.linked || !party_.is_eager(each.first);
+  });
 }
 
 void Joining::take_route(int peer, std::size_t route) {
@@ -142,17 +148,25 @@ Status Joining::next_route(int peer, const Status& why) {
   return to.transport() != nullptr ? Status() : cannot(peer, why.message());
 }
 
+// While ranks join, to those below; to whom it has messages for, anywhere.
+bool Joining::connects_to(int peer, const Course& to) const {
+  if (to.linked || to.lost || to.they_come) return false;
+  return to.used || (peer < party_.rank && party_.is_eager(peer));
+}
+
 Status Joining::start_due() {
-  for (int peer = 0; peer < party_.rank; ++peer) {
-    Course& to = course(peer);
-    if (to.linked) continue;
-    // A route that leads nowhere makes room for the next, which is due at once.
-    for (std::size_t i = 0; i < to.slots.size(); ++i) {
-      if (to.slots[i].filled() || to.slots[i].retry_at > now()) continue;
-      const Transport* transport = to.transport();
-      if (Status status = start(peer, static_cast<int>(i)); !status.ok()) return status;
-      if (to.transport() != transport) i = static_cast<std::size_t>(-1);
-    }
+  for (auto& [peer, to] : courses_)
+    if (Status status = start_due(peer, to); !status.ok()) return status;
+  return {};
+}
+
+Status Joining::start_due(int peer, Course& to) {
+  // A route that leads nowhere makes room for the next, which is due at once.
+  for (std::size_t i = 0; i < to.slots.size() && connects_to(peer, to); ++i) {
+    if (to.slots[i].filled() || to.slots[i].retry_at > now()) continue;
+    const Transport* transport = to.transport();
+    if (Status status = start(peer, static_cast<int>(i)); !status.ok()) return status;
+    if (to.transport() != transport) i = static_cast<std::size_t>(-1);
   }
   return {};
 }
@@ -185,10 +199,12 @@ Status Joining::start(int peer, int number) {
     return dialled->error == ECONNREFUSED ? refused(peer) : Status();
   }
   slot.retry_at = Nanoseconds::max();
+  to.unanswered_since = std::min(to.unanswered_since, now());
   const Id id = ++attempts_made_;
   attempts_[id] = std::make_unique<Attempt>(party_, transport->door(), std::move(dialled->socket),
                                             *address, now() + kHandshakeTimeout,
                                             Attempt::Purpose{peer, transport, number});
+  if (Status status = watch(*attempts_[id]); !status.ok()) return status;
   return step(id);
 }
 
@@ -218,6 +234,7 @@ Status Joining::accept(const Descriptor& listener, Door door) {
     auto socket = accept_from(listener.get());
     if (socket.status().code() == Code::out_of_memory) return make_room_for(socket.status());
     if (!socket.ok() || !*socket) return {};
+    ready_ = true;  // there may be more
     if (Status status = let_in(std::move(*socket), door); !status.ok()) return status;
   }
   return {};
@@ -242,7 +259,8 @@ Status Joining::let_in(Descriptor socket, Door door) {
   if (const auto out = strangers_.admit(id, whence.substr(0, port)))
     turn_away(*out, "it has proved nothing, and others want its place");
   attempts_[id] = std::make_unique<Attempt>(party_, door, std::move(socket), std::move(whence),
-                                            now() + kHandshakeTimeout);
+                                            now() + kHandshakeTimeout, this);
+  if (Status status = watch(*attempts_[id]); !status.ok()) return status;
   return step(id);
 }
 
@@ -261,7 +279,7 @@ Status Joining::make_room_for(const Status& why) {
     return {};
   }
   const auto missing = std::count_if(courses_.begin(), courses_.end(),
-                                     [](const Course& each) { return !each.linked; });
+                                     [](const auto& each) { return !each.second.linked; });
   return {why.code(),
           fmt::format("rank {} ({}) cannot link to {} more of {} ranks: {}; its limit is {} open "
                       "files (RLIMIT_NOFILE, ulimit -n), and a link takes up to three",
@@ -285,14 +303,13 @@ Status Joining::wait(Nanoseconds longest) {
   Nanoseconds until = deadline_;
   for (const auto& [id, attempt] : attempts_) until = std::min(until, attempt->deadline());
   std::vector<int> peers;
-  for (int peer = 0; peer < party_.size(); ++peer) {
-    const Course& to = course(peer);
+  for (const auto& [peer, to] : courses_) {
     if (to.linked) continue;
     if (to.process) {
       watched.push_back({to.process.get(), POLLIN, 0});
       peers.push_back(peer);
     }
-    if (peer > party_.rank) continue;
+    if (!connects_to(peer, to)) continue;
     for (const Slot& slot : to.slots)
       if (!slot.filled()) until = std::min(until, slot.retry_at);
   }
@@ -301,7 +318,8 @@ Status Joining::wait(Nanoseconds longest) {
   // bounded: by the deadline
   (void)::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
   for (std::size_t i = 0; i < ids.size(); ++i)
-    if (watched[i].revents != 0 || now() >= attempts_.at(ids[i])->deadline())
+    if (const auto at = attempts_.find(ids[i]);  // it may be dropped by now, for another
+        at != attempts_.end() && (watched[i].revents != 0 || now() >= at->second->deadline()))
       if (Status status = step(ids[i]); !status.ok()) return status;
   // What a rank has sent before it ended was read just now.
   for (std::size_t i = 0; i < peers.size(); ++i)
@@ -360,7 +378,10 @@ Status Joining::settle_failure(Attempt& attempt) {
   }
   Course& to = course(attempt.peer());
   to.last_failure = why;
+  if (attempt.outgoing() && attempt.reached()) to.unanswered_since = Nanoseconds::max();
   if (!attempt.outgoing()) {
+    to.they_come = std::any_of(to.slots.begin(), to.slots.end(),
+                               [](const Slot& slot) { return slot.filled(); });
     // The connecting side goes on to its next route, unless there is none.
     if (!to.linked && why.code() == Code::unsupported && attempt.transport() == to.routes.back())
       return cannot(attempt.peer(), why.message());
@@ -398,6 +419,7 @@ Status Joining::retry(Attempt& attempt) {
 Status Joining::adopt(Attempt& attempt) {
   const int peer = attempt.peer();
   Course& to = course(peer);
+  if (attempt.outgoing() && to.they_come) return {};  // its own connections are the ones that count
   if (attempt.transport() != to.transport()) {
     const auto route = std::find(to.routes.begin(), to.routes.end(), attempt.transport());
     if (attempt.outgoing() || route == to.routes.end())
@@ -428,9 +450,8 @@ Status Joining::overdue() const {
   std::string missing;
   int first = -1;
   int count = 0;
-  for (int peer = 0; peer < party_.size(); ++peer) {
-    const Course& to = course(peer);
-    if (to.linked) continue;
+  for (const auto& [peer, to] : courses_) {
+    if (to.linked || !party_.is_eager(peer)) continue;
     if (first < 0) first = peer;
     if (++count > kNamed) continue;
     missing += fmt::format("{}rank {} ({}{}{})", missing.empty() ? "" : ", ", peer,

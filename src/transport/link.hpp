@@ -54,6 +54,10 @@ class MessageSink {
   // The payload lent with this token may be reused.
   virtual void on_sent(std::uint64_t token) = 0;
   virtual void on_down(int peer, const Status& reason) = 0;
+  // A link that was made at its first use is there. What was sent by it until now is on its way.
+  virtual void on_up(int /*peer*/) {}
+  // A peer has given no sign of life for so long that it is to be given up in a moment.
+  virtual void on_suspicion(int /*peer*/) {}
 };
 
 struct Sent {
@@ -71,6 +75,9 @@ class Link {
   // Whether the two ranks can map each other's memory: they are on one host, messages are views,
   // polling costs no system call.
   virtual bool shares_memory() const { return false; }
+
+  // The link will be used, if only by the peer: one that is made at its first use is made now. Any thread.
+  virtual void open() {}
 
   // Data of at most this many bytes may be sent before the peer has arrived: it can be kept there.
   virtual std::size_t eager_bytes() const = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "transport/late_links.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -38,12 +39,21 @@ LinkedEndpoint::LinkedEndpoint(Parts parts, Reactor reactor)
     : parts_(std::move(parts)),
       reactor_(std::move(reactor)),
       links_(static_cast<std::size_t>(parts_.size)),
-      fork_hook_(Hook::on_fork(&LinkedEndpoint::on_fork, this)) {}
+      fork_hook_(Hook::on_fork(&LinkedEndpoint::on_fork, this)) {
+  // Never moved while another thread forks.
+  const auto size = static_cast<std::size_t>(parts_.size);
+  up_.reserve(size);
+  memory_.reserve(size);
+  message_.reserve(size);
+  first_.reserve(size);
+  lifelines_.reserve(size);
+}
 
 void LinkedEndpoint::on_fork(void* context) noexcept {
   auto* endpoint = static_cast<LinkedEndpoint*>(context);
   for (MessageLink* link : endpoint->message_) link->abandon();
   for (auto& lifeline : endpoint->lifelines_) lifeline->abandon();
+  if (endpoint->late_) endpoint->late_->abandon();
   endpoint->reactor_.abandon();
 }
 
@@ -54,7 +64,7 @@ MemoryLink& LinkedEndpoint::add_memory(MemoryLink::Ends ends) {
   auto link =
       std::make_unique<MemoryLink>(std::move(ends), regions_, parts_.log, parts_.visibility);
   memory_.push_back(link.get());
-  links_[peer] = std::move(link);
+  come_up(static_cast<int>(peer), std::move(link));
   return *memory_.back();
 }
 
@@ -65,9 +75,106 @@ Status LinkedEndpoint::add_lifeline(std::unique_ptr<Lifeline> lifeline) {
 
 Status LinkedEndpoint::add_message(int peer, std::unique_ptr<MessageLink> link) {
   message_.push_back(link.get());
+  if (!late_) first_.push_back(link.get());
   sockets_ += link->sockets();
-  links_[static_cast<std::size_t>(peer)] = std::move(link);
-  return message_.back()->watch(reactor_);
+  has_messages_.store(true, std::memory_order_relaxed);
+  if (Status status = link->watch(reactor_); !status.ok()) return status;
+  come_up(peer, std::move(link));
+  return {};
+}
+
+void LinkedEndpoint::come_up(int peer, std::unique_ptr<Link> link) {
+  Link& real = *owned_.emplace_back(std::move(link));
+  up_.push_back({peer, &real});
+  auto& place = links_[static_cast<std::size_t>(peer)];
+  {
+    std::scoped_lock lock(late_mutex_);
+    const auto promised = promised_.find(peer);
+    if (promised == promised_.end())
+      place.store(&real, std::memory_order_release);
+    else
+      promised->second->come_up(real);
+  }
+  came_up_.push_back(peer);
+  const bool is_here = real.shares_memory() && static_cast<MemoryLink&>(real).same_process();
+  if (pulse_ && !is_here) pulse_->watch({.peer = peer, .link = &real});
+}
+
+// ---- links that are made at their first use
+
+Status LinkedEndpoint::keep_open(std::unique_ptr<LateLinks> late) {
+  late_ = std::move(late);
+  came_up_.clear();
+  return late_->stay(reactor_);
+}
+
+Link* LinkedEndpoint::promise(int peer) {
+  if (peer == parts_.rank) return nullptr;
+  auto& place = links_[static_cast<std::size_t>(peer)];
+  std::scoped_lock lock(late_mutex_);
+  if (Link* found = place.load()) return found;
+  auto& made = promised_[peer];
+  made = std::make_unique<LazyLink>(late_->promise(peer), [this, peer] {
+    late_->want(peer);
+    has_news_.store(true, std::memory_order_relaxed);
+    wake();
+  });
+  place.store(made.get(), std::memory_order_release);
+  return made.get();
+}
+
+bool LinkedEndpoint::is_linked(int peer) {
+  std::scoped_lock lock(late_mutex_);
+  const auto promised = promised_.find(peer);
+  if (promised != promised_.end()) return promised->second->is_up();
+  return links_[static_cast<std::size_t>(peer)].load() != nullptr;
+}
+
+std::vector<int> LinkedEndpoint::linked() {
+  std::vector<int> peers;
+  for (int peer = 0; peer < parts_.size; ++peer)
+    if (links_[static_cast<std::size_t>(peer)].load() != nullptr && is_linked(peer))
+      peers.push_back(peer);
+  return peers;
+}
+
+bool LinkedEndpoint::is_beside(int peer) {
+  return late_ ? late_->is_beside(peer) : Endpoint::is_beside(peer);
+}
+
+void LinkedEndpoint::doubt(int peer, const Status& why) {
+  if (late_ && !is_linked(peer)) late_->doubt(peer, why);
+}
+
+void LinkedEndpoint::suspect(int peer) {
+  if (pulse_ && !is_linked(peer)) pulse_->suspect(peer);
+}
+
+void LinkedEndpoint::on_farewell(int peer) {
+  if (late_) late_->replace(peer, false);
+}
+
+bool LinkedEndpoint::attend_late(MessageSink& sink) {
+  if (!late_ || !late_->is_due()) return false;
+  const auto losses = late_->attend();
+  for (const auto& loss : losses)
+    if (!loss.quiet) lose(loss.peer, loss.why, sink);
+  const bool happened = !losses.empty() || !came_up_.empty();
+  for (const int peer : std::exchange(came_up_, {})) sink.on_up(peer);
+  return happened;
+}
+
+// There is no link, and there will be none.
+void LinkedEndpoint::lose(int peer, const Status& why, MessageSink& sink) {
+  if (is_linked(peer)) return;
+  static_cast<LazyLink*>(link(peer))->lose();
+  sink.on_down(peer, {why.code(), why.message(), {parts_.rank, peer, 0}});
+}
+
+Nanoseconds LinkedEndpoint::until_due(Nanoseconds timeout) const {
+  if (late_ && late_->is_due()) return Nanoseconds(0);
+  if (!late_ || late_->due() == Nanoseconds::max()) return timeout;
+  return std::min(timeout, late_->due() - steady_clock().now());
 }
 
 // The reactor costs a system call that finds nothing most of the time. A few sockets are read
@@ -87,6 +194,7 @@ bool LinkedEndpoint::poll(MessageSink& sink) {
     reactor_.look();
     happened = pulse_ && give_up_silent(sink);
   }
+  if (late_) happened |= attend_late(sink);
   // Before the memory links: it is they who report a peer's end.
   for (auto& lifeline : lifelines_)
     if (lifeline->ready()) happened |= attend(*lifeline);
@@ -129,20 +237,21 @@ Status LinkedEndpoint::gone(int peer, const std::string& why) const {
 
 Status LinkedEndpoint::start_pulse(Nanoseconds dead_after) {
   std::vector<Pulse::Watched> watched;
-  for (int peer = 0; peer < parts_.size; ++peer) {
-    Link* link = links_[static_cast<std::size_t>(peer)].get();
+  for (const auto& [peer, link] : up_) {
     const bool here = std::any_of(memory_.begin(), memory_.end(), [&](MemoryLink* each) {
       return each == link && each->same_process();
     });
-    if (link != nullptr && !here) watched.push_back({.peer = peer, .link = link});
+    if (!here) watched.push_back({.peer = peer, .link = link});
   }
+  std::sort(watched.begin(), watched.end(),
+            [](const auto& a, const auto& b) { return a.peer < b.peer; });
   if (watched.empty()) return {};
   dead_after_ = dead_after;
-  pulse_ = std::make_unique<Pulse>(Pulse::Options{dead_after, parts_.window.get(),
-                                                  [this] {
-                                                    has_news_.store(true);
-                                                    wake();
-                                                  }},
+  const auto look = [this] {
+    has_news_.store(true);
+    wake();
+  };
+  pulse_ = std::make_unique<Pulse>(Pulse::Options{dead_after, parts_.window.get(), look, look},
                                    std::move(watched));
   return pulse_->start();
 }
@@ -150,6 +259,7 @@ Status LinkedEndpoint::start_pulse(Nanoseconds dead_after) {
 // All of them at once, the lowest rank first: ranks that are cut off from the same peers then say the
 // same.
 bool LinkedEndpoint::give_up_silent(MessageSink& sink) {
+  for (const int peer : pulse_->take_suspects()) sink.on_suspicion(peer);
   const auto silent = pulse_->take_silent();
   std::string names;
   for (const int peer : silent) names += fmt::format("{}{}", names.empty() ? "" : ", ", peer);
@@ -158,7 +268,12 @@ bool LinkedEndpoint::give_up_silent(MessageSink& sink) {
         "is silent: no sign of life for {:g} s (TUTTI_DEAD_AFTER), so its process is stopped or its "
         "host cut off{}",
         in_seconds(dead_after_), silent.size() > 1 ? "; silent are ranks " + names : "");
-    links_[static_cast<std::size_t>(peer)]->give_up(sink, gone(peer, why));
+    const auto at =
+        std::find_if(up_.begin(), up_.end(), [&](const Up& each) { return each.peer == peer; });
+    if (at != up_.end())
+      at->link->give_up(sink, gone(peer, why));
+    else
+      lose(peer, gone(peer, why), sink);
   }
   return !silent.empty();
 }
@@ -168,9 +283,8 @@ Status LinkedEndpoint::look_for_the_gone() {
   for (const auto& lifeline : lifelines_)
     if (lifeline->is_cut())
       gone_now[lifeline->peer()] = "is gone: its process ended without destroying its group";
-  for (int peer = 0; peer < parts_.size; ++peer)
-    if (const Link* link = links_[static_cast<std::size_t>(peer)].get(); link && link->is_cut())
-      gone_now.try_emplace(peer, "is gone: it closed its connection");
+  for (const auto& [peer, link] : up_)
+    if (link->is_cut()) gone_now.try_emplace(peer, "is gone: it closed its connection");
   const auto gone_before = std::exchange(seemed_gone_, std::move(gone_now));
   for (const auto& [peer, why] : seemed_gone_)
     if (gone_before.contains(peer)) return gone(peer, why);
@@ -210,10 +324,17 @@ void LinkedEndpoint::sleep(Nanoseconds timeout, bool idle, const std::function<b
   // Between the bell and every look that follows: `again` reads lines and marks with acquire only.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // What was read already is no news: the reactor forgets it here.
-  if (!message_.empty()) has_news_.store(true, std::memory_order_relaxed);
+  if (has_messages_.load(std::memory_order_relaxed))
+    has_news_.store(true, std::memory_order_relaxed);
   // Whatever was published before the doorbell was set is seen now; whatever comes later rings.
-  if (!again()) wait_for_news(std::max(timeout, Nanoseconds(0)));
+  if (!again()) wait_for_news(std::clamp(until_due(timeout), Nanoseconds(0), longest_nap(idle)));
   set_doorbell(kAwake);
+}
+
+Nanoseconds LinkedEndpoint::longest_nap(bool idle) const {
+  Nanoseconds longest = Nanoseconds::max();
+  for (MessageLink* link : first_) longest = std::min(longest, link->longest_nap(idle));
+  return longest;
 }
 
 Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size_t bytes,
@@ -221,8 +342,11 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   const auto is_wanted = [&](int peer) {
     return std::find(peers.begin(), peers.end(), peer) != peers.end();
   };
-  const bool shared = std::any_of(lifelines_.begin(), lifelines_.end(),
-                                  [&](const auto& line) { return is_wanted(line->peer()); });
+  const bool moves = std::any_of(first_.begin(), first_.end(),
+                                 [](MessageLink* link) { return link->wants_regions(); });
+  const bool shared =
+      moves || std::any_of(lifelines_.begin(), lifelines_.end(),
+                           [&](const auto& line) { return is_wanted(line->peer()); });
   auto made = regions_.allocate(id, bytes, shared);
   if (!made.ok()) return made.status();
   for (auto& lifeline : lifelines_)
@@ -230,7 +354,19 @@ Result<MemoryRegion> LinkedEndpoint::allocate_region(std::uint64_t id, std::size
   for (MemoryLink* link : memory_)
     if (link->same_process() && is_wanted(link->peer()))
       link->tell_region(id, regions_.mapping(id));
+  for (MessageLink* link : first_)
+    if (link->wants_regions()) link->add_region(id, made->region, made->file->get());
   return made->region;
+}
+
+void LinkedEndpoint::free_region(std::uint64_t id) {
+  for (MessageLink* link : first_) link->drop_region(id);
+  regions_.free(id);
+}
+
+bool LinkedEndpoint::unshare_region(std::uint64_t id) {
+  for (MessageLink* link : first_) link->drop_region(id);
+  return regions_.unshare(id);
 }
 
 std::string LinkedEndpoint::whereabouts(int rank) const {
@@ -275,11 +411,13 @@ LinkedEndpoint::~LinkedEndpoint() {
     // Its thread is not in this process, and its end would wait for it. What the links held when the
     // parent forked may be half-changed.
     (void)pulse_.release();
-    for (auto& link : links_) (void)link.release();
+    for (auto& link : owned_) (void)link.release();
+    (void)late_.release();
     for (auto& lifeline : lifelines_) (void)lifeline.release();
     return;  // the window is still our parent's
   }
   pulse_.reset();
+  late_.reset();
   say_goodbye();
   parts_.window->head().departed.store(1, std::memory_order_release);
   for (MemoryLink* link : memory_) link->depart();

@@ -19,6 +19,7 @@ std::string_view to_string(MessageKind kind) noexcept {
     case MessageKind::meet: return "meet";
     case MessageKind::view: return "view";
     case MessageKind::device: return "device";
+    case MessageKind::news: return "news";
   }
   return "unknown";
 }
@@ -52,6 +53,7 @@ KindRules rules_of(MessageKind kind, std::uint64_t most_bytes) noexcept {
     case MessageKind::meet: return {true, 0, kMaxControlBytes, false, true};
     case MessageKind::view: return {true, 0, kMaxControlBytes};
     case MessageKind::device: return {true, 0, kMaxControlBytes};
+    case MessageKind::news: return {true, 0, kMaxControlBytes, false, true};
   }
   return {};
 }

@@ -23,13 +23,15 @@ enum class MessageKind : std::uint8_t {
   meet,     // members of a list are about to make a group; payload: what each calls for
   view,     // whom a survivor of a failed group misses; payload: its opinion
   device,   // memory of a GPU that ranks of one host show each other; payload: a note about it
+  news,  // of a group that failed, or a rank that is gone; goes round to all ranks; payload: the status
 };
 std::string_view to_string(MessageKind kind) noexcept;
 
 // Those that wake a rank which is busy with its own work; the rest can wait until it looks.
 constexpr bool is_urgent(MessageKind kind) noexcept {
   return kind == MessageKind::query || kind == MessageKind::report || kind == MessageKind::abort ||
-         kind == MessageKind::goodbye || kind == MessageKind::view || kind == MessageKind::device;
+         kind == MessageKind::goodbye || kind == MessageKind::view || kind == MessageKind::device ||
+         kind == MessageKind::news;
 }
 
 enum HeaderFlags : std::uint8_t {

@@ -4,6 +4,8 @@
 // not they have something; of many it asks the reactor first which are ready.
 #pragma once
 
+#include "core/clock.hpp"
+#include "transport/endpoint.hpp"
 #include "transport/link.hpp"
 #include "transport/reactor.hpp"
 
@@ -24,7 +26,14 @@ class MessageLink : public Link {
   // Writes what the sockets take. True when nothing is left.
   virtual bool flush() = 0;
   // Whether all that was written has come to the peer's host, or never will.
-  virtual bool has_arrived() const { return true; }
+  virtual bool has_arrived() { return true; }
+  // How long the endpoint may sleep before it looks whether something has come that no descriptor tells of.
+  virtual Nanoseconds longest_nap(bool /*idle*/) { return Nanoseconds::max(); }
+  // Whether the link moves symmetric memory of this rank without copies; then it hears of it. `file` holds the
+  // memory, and is open during the call.
+  virtual bool wants_regions() const { return false; }
+  virtual void add_region(std::uint64_t /*id*/, const MemoryRegion&, int /*file*/) {}
+  virtual void drop_region(std::uint64_t /*id*/) {}
   // Closes the sockets, in a child of fork().
   virtual void abandon() noexcept = 0;
 };

@@ -8,8 +8,9 @@
 #include "core/limits.hpp"
 #include "transport/doors.hpp"
 #include "transport/endpoint.hpp"
-#include "transport/joining.hpp"
+#include "transport/late_links.hpp"
 #include "transport/linked_endpoint.hpp"
+#include "transport/overlay.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport {
@@ -18,6 +19,10 @@ namespace {
 // Of connections that have proved nothing, beyond those that ranks may make.
 constexpr std::size_t kMostPlaces = 512;
 constexpr std::size_t kFewestPlaces = 8;
+// Worlds of more ranks than this make message links at their first use, hosts with more than that make
+// memory links so: on fewer a link to everybody costs little, and none is waited for later.
+constexpr int kMostEagerRanks = 16;
+constexpr std::size_t kMostEagerBeside = 64;
 // The program's own, and what a rank opens besides its links.
 constexpr std::size_t kDescriptorsToSpare = 16;
 
@@ -39,6 +44,10 @@ class ListeningOpening final : public Opening {
   Status prepare(Party& party) const;
   void close_needless_doors(const Party& party);
   Result<std::size_t> places_for_strangers(const Party& party) const;
+  void choose_first(Party& party) const;
+  Result<std::unique_ptr<Endpoint>> join(Party party, std::size_t places,
+                                         LinkedEndpoint::Parts parts, Nanoseconds timeout,
+                                         const Watch& watch);
 
   OpeningOptions options_;
   Address self_;
@@ -122,6 +131,24 @@ Result<Party> ListeningOpening::gather(const std::vector<std::string>& addresses
   return party;
 }
 
+// Which links are made while ranks join.
+void ListeningOpening::choose_first(Party& party) const {
+  const std::string& wish = options_.config.links;
+  if (wish == "eager" || (wish == "auto" && party.size() <= kMostEagerRanks)) return;
+  party.lazy = true;
+  party.first = overlay_neighbours(party.rank, party.size(), [](int) { return false; });
+  for (int peer = 0; peer < party.size(); ++peer) {
+    if (peer == party.rank) continue;
+    const auto routes = party.routes(peer);
+    const bool is_crowd = party.lanes.size() > kMostEagerBeside;
+    const bool is_late = !routes.empty() && routes.front()->links_late() &&
+                         (is_crowd || !routes.front()->shares_memory());
+    if (!is_late) party.first.push_back(peer);
+  }
+  std::sort(party.first.begin(), party.first.end());
+  party.first.erase(std::unique(party.first.begin(), party.first.end()), party.first.end());
+}
+
 // Only what some pair is going to use: shared memory, for one, is not free.
 Status ListeningOpening::prepare(Party& party) const {
   auto window = Window::create(
@@ -156,16 +183,18 @@ void ListeningOpening::close_needless_doors(const Party& party) {
 Result<std::size_t> ListeningOpening::places_for_strangers(const Party& party) const {
   std::size_t needed = open_descriptors() + kDescriptorsToSpare;
   std::size_t expected = 0;
+  std::size_t later = 0;
   for (int peer = 0; peer < party.size(); ++peer) {
     const auto routes = party.routes(peer);
     if (peer == party.rank || routes.empty()) continue;
     const auto connections =
         static_cast<std::size_t>(routes.front()->connections(party.self(), party.of(peer)));
     // Beside the connection a link on one host has a bell and a process to watch.
-    needed += routes.front()->door() == Door::local ? 3 : connections;
+    const std::size_t descriptors = routes.front()->door() == Door::local ? 3 : connections;
+    (party.is_eager(peer) ? needed : later) += descriptors;
     if (peer > party.rank) expected += connections;
   }
-  const std::uint64_t limit = allow_descriptors(needed + expected + kMostPlaces);
+  const std::uint64_t limit = allow_descriptors(needed + later + expected + kMostPlaces);
   if (limit < needed)
     return Status(
         Code::out_of_memory,
@@ -182,6 +211,7 @@ Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
     const Watch& watch) {
   auto party = gather(addresses);
   if (!party.ok()) return party.status();
+  choose_first(*party);
   close_needless_doors(*party);
   auto places = places_for_strangers(*party);
   if (!places.ok()) return places.status();
@@ -194,12 +224,21 @@ Result<std::unique_ptr<Endpoint>> ListeningOpening::connect(
   parts.log = options_.log;
   for (const Address& address : party->addresses)
     parts.whereabouts.push_back(address.whereabouts());
+  return join(*std::move(party), *places, std::move(parts), timeout, watch);
+}
+
+Result<std::unique_ptr<Endpoint>> ListeningOpening::join(Party party, std::size_t places,
+                                                         LinkedEndpoint::Parts parts,
+                                                         Nanoseconds timeout, const Watch& watch) {
   auto endpoint = LinkedEndpoint::create(std::move(parts));
   if (!endpoint.ok()) return endpoint.status();
-
-  Joining joining(*party, doors_, **endpoint, *places, options_.log);
-  Status joined = joining.run(timeout, watch);
+  const bool lazy = party.lazy;
+  auto links = std::make_unique<LateLinks>(std::move(party), std::move(doors_), places, **endpoint,
+                                           options_.log);
   doors_ = {};
+  Status joined = links->joining().run(timeout, watch);
+  if (joined.ok() && lazy) joined = (*endpoint)->keep_open(std::move(links));
+  links.reset();
   if (joined.ok()) joined = (*endpoint)->start_pulse(options_.config.dead_after);
   if (!joined.ok()) return joined;
   return std::unique_ptr<Endpoint>(std::move(*endpoint));

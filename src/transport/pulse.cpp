@@ -18,6 +18,8 @@ constexpr Nanoseconds kLongestBeat = 300ms;
 constexpr Nanoseconds kShortestBeat = 15ms;
 constexpr int kBeatsInDeadAfter = 33;
 constexpr int kTicksPerBeat = 3;
+// For how many beats another rank's suspicion counts: it has given the peer up by then, or heard it.
+constexpr int kToldFor = 3;
 
 Nanoseconds time_now() { return steady_clock().now(); }
 
@@ -33,8 +35,25 @@ Pulse::Pulse(Options options, std::vector<Watched> watched)
       beat_(beat_every(options_.dead_after)),
       tick_(beat_ / kTicksPerBeat),
       watched_(std::move(watched)),
-      last_tick_(time_now().count()),
-      heard_at_(watched_.size()) {}
+      heard_at_(watched_.size()),
+      last_tick_(time_now().count()) {}
+
+void Pulse::watch(Watched watched) {
+  std::scoped_lock lock(watched_mutex_);
+  (void)watched.link->heard();  // what came until now is no beat
+  watched_.push_back(watched);
+  heard_at_.emplace_back(0);
+}
+
+void Pulse::suspect(int peer) {
+  std::scoped_lock lock(mutex_);
+  told_[peer] = time_now();
+}
+
+std::vector<int> Pulse::take_suspects() {
+  std::scoped_lock lock(mutex_);
+  return std::exchange(suspects_, {});
+}
 
 Status Pulse::start() {
   try {
@@ -80,11 +99,13 @@ void Pulse::tick(Nanoseconds now) {
     options_.window->head().pulse.fetch_add(1, std::memory_order_relaxed);
   }
   const Nanoseconds lived = std::min(away, 2 * tick_);
+  std::scoped_lock watching(watched_mutex_);
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     Watched& each = watched_[i];
     if (beats) each.link->beat();
     const bool heard = each.link->heard() && !first_look_;
     if (heard) heard_at_[i].store(now.count(), std::memory_order_relaxed);
+    each.suspected &= !heard;
     each.beats |= heard || expects_all_.load(std::memory_order_relaxed);
     each.silence = heard || !each.beats ? Nanoseconds(0) : each.silence + lived;
   }
@@ -100,21 +121,37 @@ void Pulse::judge(Nanoseconds now) {
   const auto is_silent = [&](const Watched& each) {
     return !each.given_up && each.silence >= options_.dead_after + beat_;
   };
+  const auto is_watched = [&](int peer) {
+    return std::any_of(watched_.begin(), watched_.end(),
+                       [&](const Watched& each) { return each.peer == peer; });
+  };
   if (std::none_of(watched_.begin(), watched_.end(), is_silent)) {
     verdict_at_ = Nanoseconds::max();
     return;
   }
   if (verdict_at_ == Nanoseconds::max()) verdict_at_ = now + beat_;
-  if (now < verdict_at_) return;
+  const bool is_time = now >= verdict_at_;
+  bool has_suspects = false;
   {
     std::scoped_lock lock(mutex_);
     for (Watched& each : watched_) {
       if (!is_silent(each)) continue;
+      if (!std::exchange(each.suspected, true)) {
+        suspects_.push_back(each.peer);
+        has_suspects = true;
+      }
+      if (!is_time) continue;
       silent_.push_back(each.peer);
       each.given_up = true;
     }
+    for (const auto& [peer, when] : told_)
+      if (is_time && now - when < kToldFor * beat_ && !is_watched(peer)) silent_.push_back(peer);
+    if (is_time) told_.clear();
+    std::sort(silent_.begin(), silent_.end());
+    silent_.erase(std::unique(silent_.begin(), silent_.end()), silent_.end());
   }
-  options_.on_silence();
+  if (has_suspects && options_.on_suspicion) options_.on_suspicion();
+  if (is_time) options_.on_silence();
 }
 
 std::vector<int> Pulse::take_silent() {
@@ -130,6 +167,7 @@ Nanoseconds Pulse::standstill(int peer) const {
   const Nanoseconds woke(woke_at_.load(std::memory_order_relaxed));
   if (woke.count() == 0 || now - woke > options_.dead_after) return Nanoseconds(0);
   // What came while we stood still is heard in the first beat after it.
+  std::scoped_lock watching(watched_mutex_);
   for (std::size_t i = 0; i < watched_.size(); ++i)
     if (watched_[i].peer == peer &&
         heard_at_[i].load(std::memory_order_relaxed) > (woke + beat_).count())

@@ -18,7 +18,9 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -32,15 +34,17 @@ namespace tutti::transport {
 class Pulse {
  public:
   struct Options {
-    Nanoseconds dead_after{0};         // 0: gives nobody up, but beats: others may
-    Window* window = nullptr;          // of this rank
-    std::function<void()> on_silence;  // from the thread: take_silent has something
+    Nanoseconds dead_after{0};                // 0: gives nobody up, but beats: others may
+    Window* window = nullptr;                 // of this rank
+    std::function<void()> on_silence;         // from the thread: take_silent has something
+    std::function<void()> on_suspicion = {};  // likewise take_suspects
   };
   struct Watched {
     int peer = 0;
     Link* link = nullptr;
     Nanoseconds silence{0};
     bool given_up = false;
+    bool suspected = false;
     // A rank that still joins others does not beat yet: silence counts from the first beat on, or
     // from when all have joined.
     bool beats = false;
@@ -53,6 +57,13 @@ class Pulse {
   ~Pulse();
   // Code::out_of_memory: this process may not have one thread more.
   Status start();
+
+  // One link more. Any thread.
+  void watch(Watched watched);
+  // Another rank finds a peer silent that this one has no link to. Any thread.
+  void suspect(int peer);
+  // Peers that are to be given up in a beat: others should hear of them before that.
+  std::vector<int> take_suspects();
 
   // Everybody beats by now. Any thread.
   void expect_all() { expects_all_.store(true, std::memory_order_relaxed); }
@@ -74,20 +85,23 @@ class Pulse {
   Options options_;
   Nanoseconds beat_;
   Nanoseconds tick_;
-  std::vector<Watched> watched_;  // the thread's, like the next three
-  bool first_look_ = true;        // what came before the pulse began is no beat
+  mutable std::mutex watched_mutex_;  // of these two; the thread holds it for a tick
+  std::vector<Watched> watched_;
+  std::deque<std::atomic<std::int64_t>> heard_at_;  // of each that is watched: last
+  bool first_look_ = true;                          // what came before the pulse began is no beat
   Nanoseconds beat_at_{0};
   Nanoseconds verdict_at_ = Nanoseconds::max();
   std::atomic<bool> expects_all_{false};
   std::atomic<std::int64_t> last_tick_{0};
-  std::atomic<std::int64_t> stood_still_{0};         // for how long,
-  std::atomic<std::int64_t> woke_at_{0};             //   until when
-  std::vector<std::atomic<std::int64_t>> heard_at_;  // of each that is watched: last
+  std::atomic<std::int64_t> stood_still_{0};  // for how long,
+  std::atomic<std::int64_t> woke_at_{0};      //   until when
 
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stop_ = false;
-  std::vector<int> silent_;  // to be given up
+  std::vector<int> silent_;          // to be given up
+  std::vector<int> suspects_;        // to be told of
+  std::map<int, Nanoseconds> told_;  // that others find silent, since when
   std::thread thread_;
 };
 

@@ -16,9 +16,11 @@ Status Reactor::add(int descriptor, EventSource& source) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = &source;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
-    return errno_status("cannot watch a descriptor");
-  return {};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  // A connection that has become a link has another owner.
+  if (errno == EEXIST && ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, descriptor, &event) == 0)
+    return {};
+  return errno_status("cannot watch a descriptor");
 }
 
 void Reactor::look() {

@@ -39,6 +39,10 @@ int Party::lane_of(int peer) const {
   return static_cast<int>(std::lower_bound(lanes.begin(), lanes.end(), peer) - lanes.begin());
 }
 
+bool Party::is_eager(int peer) const {
+  return !lazy || std::binary_search(first.begin(), first.end(), peer);
+}
+
 std::vector<const Transport*> Party::routes(int peer) const {
   std::vector<const Transport*> found;
   for (const Transport* transport : transports)

@@ -33,6 +33,9 @@ namespace tutti::transport {
 
 class LinkedEndpoint;
 class Transport;
+namespace ofi {
+class FabricPort;
+}
 
 // Where connections come in while ranks join: a Unix socket of this host, or TCP.
 enum class Door : std::uint8_t { local, network };
@@ -48,10 +51,15 @@ struct Party {
   std::vector<Address> addresses;            // by rank
   std::vector<int> lanes;          // ranks of this host, ascending; a rank's lane is its position
   std::shared_ptr<Window> window;  // of this rank, with those lanes
+  bool lazy = false;               // links are made at their first use, but for those to `first`
+  std::vector<int> first;          // ascending
+  std::shared_ptr<ofi::FabricPort> fabric;  // null: no link needs it, or there is none
 
   const Address& self() const { return of(rank); }
   const Address& of(int peer) const { return addresses[static_cast<std::size_t>(peer)]; }
   int size() const { return static_cast<int>(addresses.size()); }
+  // Whether links are made while ranks join, or at their first use.
+  bool is_eager(int peer) const;
   int lane_of(int peer) const;
   // The transports that both sides are ready to use and that can link them, the best first.
   std::vector<const Transport*> routes(int peer) const;
@@ -92,6 +100,11 @@ class Transport {
   virtual bool can_link(const Address& a, const Address& b) const = 0;
   // How many connections make the link of these two.
   virtual int connections(const Address&, const Address&) const { return 1; }
+  // Whether a link may be made while the endpoint is in use, inside a poll.
+  virtual bool links_late() const { return false; }
+  // What such a link will be able to do (link.hpp).
+  virtual bool shares_memory() const { return false; }
+  virtual std::size_t eager_bytes() const { return 0; }
   // Whether a link holds on to them: one that the other side has closed is then none to link by.
   virtual bool keeps_connections() const { return false; }
 

@@ -23,6 +23,10 @@ class Urgencies {
     const auto found = named_.find(channel);
     return found == named_.end() ? Urgency::normal : found->second;
   }
+  template <class Body>
+  void each(const Body& body) const {
+    for (const auto& [channel, urgency] : named_) body(channel, urgency);
+  }
   // Whether some channels give way to others.
   bool differ() const { return !named_.empty(); }
   bool any(Urgency urgency) const {

@@ -17,6 +17,7 @@ schedule::Request request_of(const CallFacts& facts, int rank, int shots) {
   request.shots = shots;
   request.host_of = facts.host_of;
   request.order = facts.order;
+  request.walk = facts.walk;
   return request;
 }
 

@@ -21,6 +21,8 @@ struct CallFacts {
   // Machine of each rank, where several hosts are one machine and share its cores (ranks that are
   // linked by tcp though they need not be); empty: every host is one.
   std::span<const int> machine_of = {};
+  // schedule::Request::walk.
+  std::span<const int> walk = {};
   // Every result must be one fold of raw inputs: the call folds in a wider type than its elements', and a
   // partial fold would be rounded on its way.
   bool whole_folds = false;

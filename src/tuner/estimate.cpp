@@ -95,12 +95,13 @@ Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int s
   const cost::Site whole = site_of(machine, facts);
   const auto with = [&](int ranks) -> Result<cost::Playable> {
     cost::Site site = ranks < facts.ranks ? on_fewer_hosts(whole, ranks) : whole;
-    const cost::CollectiveJob job{.collective = facts.collective,
-                                  .algorithm = entry.algorithm,
-                                  .ranks = ranks,
-                                  .shots = shots,
-                                  .order = facts.order,
-                                  .catalog = facts.catalog};
+    cost::CollectiveJob job{.collective = facts.collective,
+                            .algorithm = entry.algorithm,
+                            .ranks = ranks,
+                            .shots = shots,
+                            .order = facts.order,
+                            .catalog = facts.catalog};
+    if (ranks == facts.ranks) job.walk.assign(facts.walk.begin(), facts.walk.end());
     auto simulation = cost::Simulation::of(site, {job});
     if (!simulation.ok()) return simulation.status();
     return cost::Playable{std::move(site), *std::move(simulation)};

@@ -17,10 +17,11 @@ namespace tutti::test {
 struct TransportKind {
   std::string name;  // as its links say
   std::function<std::unique_ptr<Ranks>(int ranks)> make;
+  std::string variant{};  // of that name, where it comes in several
 };
 inline void PrintTo(const TransportKind& kind, std::ostream* out) { *out << kind.name; }
 inline std::string name_of_kind(const testing::TestParamInfo<TransportKind>& info) {
-  return info.param.name;
+  return info.param.name + info.param.variant;
 }
 
 // Ranks of this process that are forced to use one transport, of the built-in ones or of `more`.

@@ -1,6 +1,10 @@
 // The transports that keep the contract.
+#include <map>
+#include <set>
+
 #include "contract/transport_contract.hpp"
 #include "support/transports/sim_network.hpp"
+#include "transport/ofi/providers.hpp"
 
 namespace tutti::test {
 namespace {
@@ -24,6 +28,47 @@ std::unique_ptr<Ranks> simulated(int ranks) {
   return made;
 }
 
+// Ofi over every provider of libfabric that runs without a fabric, and over two rails of one.
+std::vector<TransportKind> over_libfabric(const std::set<std::string>& wanted = {"tcp;ofi_rxm",
+                                                                                 "udp;ofi_rxd",
+                                                                                 "shm"},
+                                          bool rails = true) {
+  std::vector<TransportKind> kinds;
+  const auto all = ofi::providers();
+  if (!all.ok()) return kinds;
+  const auto enrol = [&](const std::string& variant, const std::string& provider,
+                         const std::vector<std::string>& domains) {
+    const auto make = [=](int ranks) {
+      auto made = std::make_unique<Ranks>(ranks, "ofi", [=](int, OpeningOptions& options) {
+        options.config.ofi_provider = provider;
+        options.config.ofi_domains = domains;
+      });
+      made->leave_together = true;
+      return made;
+    };
+    kinds.push_back({"ofi", make, variant});
+  };
+  const std::map<std::string, std::string> variants = {
+      {"tcp;ofi_rxm", "_tcp"}, {"udp;ofi_rxd", "_udp"}, {"shm", "_shm"}};
+  for (const ofi::Provider& provider : *all) {
+    if (wanted.count(provider.name) == 0) continue;
+    enrol(variants.at(provider.name), provider.name, {});
+    if (rails && provider.name == "tcp;ofi_rxm" && provider.domains.size() > 1)
+      enrol("_rails", provider.name, {provider.domains[0], provider.domains[1]});
+  }
+  return kinds;
+}
+
+TEST(TransportsOverLibfabric, are_asked_to_keep_the_contract) {
+  if (const auto all = ofi::providers(); !all.ok()) GTEST_SKIP() << all.status().message();
+  EXPECT_GE(over_libfabric().size(), 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::ValuesIn(over_libfabric()), name_of_kind);
+// Providers that tell when something has come, and those that do not.
+INSTANTIATE_TEST_SUITE_P(Ofi, SleepingContract,
+                         testing::ValuesIn(over_libfabric({"tcp;ofi_rxm", "udp;ofi_rxd"}, false)),
+                         name_of_kind);
 INSTANTIATE_TEST_SUITE_P(Transports, TransportContract,
                          testing::Values(forced("inproc"), forced("shm"), forced("tcp"),
                                          TransportKind{"sim", simulated}),

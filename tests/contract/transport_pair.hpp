@@ -78,6 +78,7 @@ struct Ranks {
   std::vector<Status> statuses;
   std::function<void()> before_poll;  // of any rank; may be empty
   std::function<void(int rank)> end;  // how a rank goes; empty: its endpoint is destroyed
+  bool leave_together = false;        // all at once, as in a job, for one may wait for the other
 
   explicit Ranks(std::vector<std::unique_ptr<Endpoint>> made)
       : endpoints(std::move(made)), statuses(endpoints.size()) {
@@ -115,6 +116,13 @@ struct Ranks {
     for (std::thread& thread : threads) thread.join();
     for (auto& endpoint : endpoints)
       notes.push_back(endpoint ? std::make_unique<Notebook>(*endpoint) : nullptr);
+  }
+
+  ~Ranks() {
+    std::vector<std::thread> leaving;
+    for (auto& endpoint : endpoints)
+      if (leave_together) leaving.emplace_back([&endpoint] { endpoint.reset(); });
+    for (std::thread& each : leaving) each.join();
   }
 
   bool ok() const {

@@ -190,8 +190,16 @@ INSTANTIATE_TEST_SUITE_P(World, Loss,
                                                            {.kind = WorldKind::mixed, .size = 4}})),
                          name_of);
 
+// Where not every pair has a link.
+INSTANTIATE_TEST_SUITE_P(
+    LazyWorld, Loss,
+    testing::ValuesIn(each_victim_in({{.kind = WorldKind::tcp,
+                                       .size = 8,
+                                       .tune = [](Config& config) { config.links = "lazy"; }}})),
+    name_of);
+
 TEST(LossOfAll, but_one_ends_that_one) {
-  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
+  for (WorldKind kind : worlds_of_processes()) {
     World world{.kind = kind, .size = 4};
     world.doomed = {1, 2, 3};
     run(world, [](Context& here) {
@@ -207,7 +215,9 @@ TEST(LossOfAll, but_one_ends_that_one) {
 
 // Leaving in good order is not dying, but those who still want something of the rank must not hang.
 TEST(Leaving, ends_the_operations_that_wait_for_the_one_who_left) {
-  for (WorldKind kind : {WorldKind::threads, WorldKind::shm, WorldKind::tcp})
+  std::vector<WorldKind> kinds = worlds_of_processes();
+  kinds.push_back(WorldKind::threads);
+  for (WorldKind kind : kinds)
     run(World{.kind = kind, .size = 3}, [](Context& here) {
       for (int leaver = 0; leaver < here.size; ++leaver) {
         auto copy = here.group->duplicate();

@@ -56,14 +56,14 @@ void refuse_in_child(WorldKind kind, bool progress) {
 }
 
 TEST(Fork, refuses_the_childs_calls_and_leaves_the_parent_alone) {
-  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp})
+  for (WorldKind kind : worlds_of_processes())
     for (bool progress : {true, false}) refuse_in_child(kind, progress);
 }
 
 // A child that lives on holds copies of the descriptors; the death of its parent must be seen
 // anyway.
 TEST(Fork, does_not_hide_the_parents_death) {
-  for (WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
+  for (WorldKind kind : worlds_of_processes()) {
     World world{.kind = kind, .size = 3};
     world.doomed = {1};
     run(world, [](Context& here) {

@@ -57,7 +57,7 @@ World world_of(WorldKind kind, int size, std::function<void(Config&)> tune) {
 }
 
 TEST(Silence, of_a_stopped_rank_ends_everybody_naming_it) {
-  for (const WorldKind kind : {WorldKind::shm, WorldKind::tcp}) {
+  for (const WorldKind kind : worlds_of_processes()) {
     World world = world_of(kind, 3, dead_after(kDeadAfter));
     world.doomed = {1};
     run(world, [](Context& here) {

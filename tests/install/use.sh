@@ -28,6 +28,12 @@ assert len(versions) == 1, f"the modules are of different versions: {versions}"
 import tutti
 tutti.init()
 assert tutti.all_reduce(numpy.arange(3.0)).tolist() == [0, 1, 2]
+if "tutti_torch" in sys.argv:
+    import torch
+    import tutti_torch
+    model = tutti_torch.DataParallel(torch.nn.Linear(2, 1), clip=1.0)
+    model.backward(model(torch.ones(3, 2)).sum())
+    assert model.step().outcome == "updated"
 library = {line.split()[-1] for line in open("/proc/self/maps") if "/libtutti.so" in line}
 assert len(library) == 1, f"several libraries are in use: {library}"
 tree = folder if "/lib/python" not in folder else folder[:folder.index("/lib/python")]

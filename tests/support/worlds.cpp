@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "support/children.hpp"
 #include "support/device_group.hpp"
 #include "support/hosts.hpp"
+#include "transport/ofi/providers.hpp"
 #include "tutti/switch.hpp"
 
 namespace tutti::test {
@@ -16,6 +18,7 @@ const char* to_string(WorldKind kind) {
     case WorldKind::threads: return "threads";
     case WorldKind::shm: return "shm";
     case WorldKind::tcp: return "tcp";
+    case WorldKind::ofi: return "ofi";
     case WorldKind::mixed: return "mixed";
   }
   return "?";
@@ -31,6 +34,7 @@ std::string describe(const World& world) {
 
 namespace {
 
+constexpr const char* kSoftwareFabric = "tcp;ofi_rxm";
 constexpr const char* kSecret = "a secret that only the ranks of this test know";
 
 GroupOptions options_for(const World& world, int rank) {
@@ -49,9 +53,14 @@ GroupOptions options_for(const World& world, int rank) {
   if (world.kind == WorldKind::threads) config.transport = "inproc";
   if (world.kind == WorldKind::shm) config.transport = "shm";
   if (world.kind == WorldKind::tcp) config.transport = "tcp";
+  if (world.kind == WorldKind::ofi) {
+    config.transport = "ofi";
+    config.ofi_provider = kSoftwareFabric;
+  }
   const auto from_environment = [](const char* name, std::string& field) {
     if (const char* text = std::getenv(name)) field = text;
   };
+  from_environment("TUTTI_LINKS", config.links);
   from_environment("TUTTI_CUDA_MEET", config.cuda_meet);
   from_environment("TUTTI_CUDA_REACH", config.cuda_reach);
   config.use_switch = world.has_switch;
@@ -153,7 +162,31 @@ void run(const World& world, const Body& body) {
         << "rank " << failure.rank << " of " << describe(world) << ": " << failure.text;
 }
 
+namespace {
+
+// Asked in a child: the test's own process stays free of what libfabric starts.
+std::optional<std::string> no_software_fabric() {
+  static const std::optional<std::string> why = [] {
+    std::string answer;
+    Children child(std::chrono::seconds(60), {});
+    child.fork({0}, [] {
+      const auto all = transport::ofi::providers();
+      const bool has = all.ok() && std::any_of(all->begin(), all->end(), [](const auto& each) {
+                         return each.name == kSoftwareFabric;
+                       });
+      if (!has)
+        ADD_FAILURE() << (all.ok() ? "libfabric has no tcp;ofi_rxm" : all.status().message());
+    });
+    const auto failures = child.wait();
+    return failures.empty() ? std::nullopt : std::optional(failures.front().text);
+  }();
+  return why;
+}
+
+}  // namespace
+
 std::optional<std::string> unavailable(const World& world) {
+  if (world.kind == WorldKind::ofi) return no_software_fabric();
   if (world.kind != WorldKind::mixed) return std::nullopt;
   static const std::optional<std::string> why = TwoHosts::unavailable();
   return why;
@@ -179,6 +212,12 @@ std::vector<World> every_world() {
 std::vector<World> one_world_of_each() {
   return {World{.kind = WorldKind::threads, .size = 3}, World{.kind = WorldKind::shm, .size = 3},
           World{.kind = WorldKind::tcp, .size = 3}, World{.kind = WorldKind::mixed, .size = 4}};
+}
+
+std::vector<WorldKind> worlds_of_processes() {
+  std::vector<WorldKind> kinds = {WorldKind::shm, WorldKind::tcp};
+  if (!unavailable({.kind = WorldKind::ofi})) kinds.push_back(WorldKind::ofi);
+  return kinds;
 }
 
 std::vector<World> each_victim_in(const std::vector<World>& worlds) {

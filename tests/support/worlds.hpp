@@ -3,6 +3,7 @@
 //   threads   one process, a thread per rank, links by inproc
 //   shm       a process per rank, links by shared memory
 //   tcp       a process per rank, links by tcp on loopback
+//   ofi       a process per rank, links by libfabric's provider tcp;ofi_rxm
 //   mixed     a process per rank on two emulated hosts (network namespaces), transport chosen by
 //   trying
 //
@@ -29,7 +30,7 @@
 
 namespace tutti::test {
 
-enum class WorldKind { threads, shm, tcp, mixed };
+enum class WorldKind { threads, shm, tcp, ofi, mixed };
 const char* to_string(WorldKind kind);
 
 struct World {
@@ -86,6 +87,8 @@ std::vector<int> sizes();
 std::vector<World> every_world();
 // Every kind once: three ranks, four for mixed.
 std::vector<World> one_world_of_each();
+// shm and tcp, and ofi where this machine can make such a world.
+std::vector<WorldKind> worlds_of_processes();
 // Each three times: rank 0 is doomed, a middle one, and the last.
 std::vector<World> each_victim_in(const std::vector<World>& worlds);
 

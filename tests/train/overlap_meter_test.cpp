@@ -44,7 +44,7 @@ StepTimes times_of(int rank, int step) {
   return times;
 }
 
-TEST_P(Meter, gives_every_rank_everybodys_times) {
+TEST_P(Meter, gives_every_rank_what_everybodys_times_make) {
   in_world([](Context& here) {
     auto meter = make_meter(here);
     ASSERT_TRUE(meter);
@@ -56,16 +56,28 @@ TEST_P(Meter, gives_every_rank_everybodys_times) {
         auto overlap = meter->take(true);
         ASSERT_TRUE(overlap.ok() && *overlap) << overlap.status().to_string();
         EXPECT_EQ((*overlap)->step, step - back);
-        ASSERT_EQ((*overlap)->ranks.size(), static_cast<std::size_t>(here.size));
-        for (int rank = 0; rank < here.size; ++rank) {
-          const auto& seen = (*overlap)->ranks[static_cast<std::size_t>(rank)];
-          EXPECT_NEAR(seen.step_s, 0.2, 1e-12);
-          EXPECT_NEAR(seen.forward_s, 0.010 + 0.001 * (step - back), 1e-12);
-          EXPECT_NEAR(seen.backward_s, 0.020 + 0.001 * rank, 1e-12);
-          EXPECT_NEAR(seen.update_s, 0.003, 1e-12);
-          EXPECT_NEAR(seen.wait_s, 0.050 - 0.001 * rank, 1e-12);
-          EXPECT_NEAR(seen.skew_s, 0.001 * (here.size - 1 - rank), 1e-12);
-          EXPECT_NEAR(seen.wire_s, 0.050 - 0.001 * (here.size - 1), 1e-12);
+        ASSERT_EQ((*overlap)->ranks.size(), 1u);
+        const auto& own = (*overlap)->ranks.front();
+        EXPECT_NEAR(own.step_s, 0.2, 1e-12);
+        EXPECT_NEAR(own.forward_s, 0.010 + 0.001 * (step - back), 1e-12);
+        EXPECT_NEAR(own.backward_s, 0.020 + 0.001 * here.rank, 1e-12);
+        EXPECT_NEAR(own.update_s, 0.003, 1e-12);
+        EXPECT_NEAR(own.wait_s, 0.050 - 0.001 * here.rank, 1e-12);
+        EXPECT_NEAR(own.skew_s, 0.001 * (here.size - 1 - here.rank), 1e-12);
+        EXPECT_NEAR(own.wire_s, 0.050 - 0.001 * (here.size - 1), 1e-12);
+        // As one would make of everybody's times.
+        std::vector<StepTimes> all;
+        for (int rank = 0; rank < here.size; ++rank) all.push_back(times_of(rank, step - back));
+        const auto exact =
+            train::compare_times(step - back, all, std::vector<std::int64_t>(all.size()));
+        ASSERT_TRUE(exact.ok());
+        for (const auto field : {&train::RankOverlap::step_s, &train::RankOverlap::forward_s,
+                                 &train::RankOverlap::backward_s, &train::RankOverlap::wait_s,
+                                 &train::RankOverlap::skew_s, &train::RankOverlap::exposed_s,
+                                 &train::RankOverlap::wire_s, &train::RankOverlap::hidden,
+                                 &train::RankOverlap::bound_s}) {
+          EXPECT_NEAR((*overlap)->max.*field, exact->max.*field, 1e-12);
+          EXPECT_NEAR((*overlap)->mean.*field, exact->mean.*field, 1e-12);
         }
       }
     }

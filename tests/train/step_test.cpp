@@ -56,6 +56,50 @@ TEST(Step, weights_change_with_each_step_and_with_the_data) {
   });
 }
 
+// The toy's groups have a weight decay of 0 and 0.1.
+TEST(Step, groups_of_a_step_stand_in_place_of_the_layers) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    const auto hash_of = [&](std::vector<train::GroupStep> groups) {
+      ToyRun toy = all_overlaps();
+      toy.tell = [&](train::StepInput& input) {
+        input.groups = groups;
+        if (!groups.empty()) input.lr = 100;  // not looked at
+      };
+      const auto outcome = train_toy(here.group, toy);
+      return outcome.ok() ? outcome->hash : outcome.status().to_string();
+    };
+    const train::Optimizer same = train::AdamW{};
+    const std::string usual = hash_of({});
+    EXPECT_EQ(hash_of({{0.02, 0.0, same}, {0.02, 0.1, same}}), usual);
+    const train::GroupStep second[] = {
+        {0.01, 0.1, same}, {0.02, 0.2, same}, {0.02, 0.1, train::AdamW{.beta1 = 0.8}}};
+    for (const train::GroupStep& other : second)
+      EXPECT_NE(hash_of({{0.02, 0.0, same}, other}), usual);
+    EXPECT_THAT(hash_of({{0.02, 0.0, same}}), HasSubstr("has 1 groups, and the layer has 2"));
+    EXPECT_THAT(hash_of({{0.02, 0.0, same}, {0.02, 0.1, train::Sgd{}}}),
+                HasSubstr("another kind of optimizer"));
+  });
+}
+
+TEST(Step, a_loss_scale_divides_gradients_and_their_norm) {
+  run(World{.kind = WorldKind::threads, .size = 2}, [](Context& here) {
+    const auto train = [&](std::int64_t more_tokens, double scale) {
+      ToyRun toy = all_overlaps();
+      toy.options.clip_grad = 0.01;
+      toy.tell = [=](train::StepInput& input) {
+        input.tokens *= more_tokens;
+        input.loss_scale = scale;
+      };
+      return train_toy(here.group, toy);
+    };
+    const auto by_tokens = train(1024, 1), by_scale = train(1, 1024);
+    ASSERT_TRUE(by_tokens.ok() && by_scale.ok());
+    EXPECT_EQ(by_tokens->hash, by_scale->hash);
+    EXPECT_EQ(by_tokens->norms, by_scale->norms);
+    EXPECT_THAT(train(1, 0).status().to_string(), HasSubstr("loss_scale must be above 0"));
+  });
+}
+
 TEST(Step, names_rank_and_parameter_of_a_nan_on_every_rank_and_changes_nothing) {
   run(World{.kind = WorldKind::threads, .size = 3}, [](Context& here) {
     for (const Mode& mode : five_modes()) {

@@ -40,7 +40,9 @@ Result<ToyOutcome> train_toy(std::shared_ptr<Group> group, const ToyRun& run) {
       loss += *sum;
     }
     const std::int64_t tokens = kTokensPerSequence * run.accumulation;
-    auto report = (*layer)->step({.lr = 0.02, .tokens = tokens});
+    train::StepInput input{.lr = 0.02, .tokens = tokens};
+    if (run.tell) run.tell(input);
+    auto report = (*layer)->step(input);
     if (!report.ok()) return report.status();
     outcome.norms.push_back(report->grad_norm);
     (*bus)->add("loss_sum", loss);

@@ -21,6 +21,8 @@ struct ToyRun {
   std::function<void(train::DataParallel&)> begin{};
   // May change a pass of (step, rank, micro-batch).
   std::function<void(int step, int rank, int micro, ToyModel::Pass&)> change{};
+  // May change what a step is told.
+  std::function<void(train::StepInput&)> tell{};
   // After each step, on each rank.
   std::function<void(int step, train::DataParallel&, const train::StepReport&)> look{};
 };

@@ -48,6 +48,35 @@ TEST(Flags, whole_numbers_are_whole_and_in_their_range) {
     expect_refused(flag, "0");
 }
 
+TEST(Flags, a_preset_fills_in_what_is_not_given) {
+  const Flags llama = parse({"--preset", "llama2-70b", "--num-layers", "2"}).flags;
+  EXPECT_EQ(llama.num_layers, 2);
+  EXPECT_EQ(llama.hidden_size, 8192);
+  EXPECT_EQ(llama.query_groups(), 8);
+  EXPECT_EQ(llama.ffn(), 28672);
+  EXPECT_TRUE(llama.swiglu && llama.has_rotary() && !llama.has_bias());
+  EXPECT_TRUE(llama.untie_embeddings_and_output_weights);
+  EXPECT_EQ(llama.normalization, kRmsNorm);
+  const Flags gpt = parse({"--preset", "gpt2-small"}).flags;
+  EXPECT_TRUE(!gpt.swiglu && !gpt.has_rotary() && gpt.has_bias());
+  EXPECT_EQ(gpt.query_groups(), 12);
+  const Parsed unknown = parse({"--preset", "llama9"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.text.find("llama2-7b"), std::string::npos) << unknown.text;
+}
+
+TEST(Flags, parts_of_a_model_that_do_not_fit_are_named) {
+  const auto says = [](std::vector<std::string> words) { return parse(std::move(words)).text; };
+  EXPECT_NE(
+      says({"--group-query-attention", "--num-query-groups", "3"}).find("--num-query-groups 3"),
+      std::string::npos);
+  EXPECT_NE(says({"--num-query-groups", "2"}).find("needs --group-query-attention"),
+            std::string::npos);
+  EXPECT_NE(says({"--position-embedding-type", "alibi"}).find("rope"), std::string::npos);
+  EXPECT_NE(says({"--position-embedding-type", "rope", "--hidden-size", "12"}).find("in pairs"),
+            std::string::npos);
+}
+
 TEST(Flags, a_misspelt_one_is_named_before_those_that_are_missing) {
   const char* words[] = {"pretrain_gpt", "--foo", "3"};
   const Parsed parsed = parse_flags(3, words);

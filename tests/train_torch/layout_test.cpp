@@ -1,5 +1,7 @@
 // However pretrain_gpt's model is split over ranks, its loss and its gradients are those of one process, in f64.
+#include <cmath>
 #include <map>
+#include <utility>
 
 #include "adapter_support.hpp"
 #include "data.hpp"
@@ -13,13 +15,25 @@ namespace {
 
 constexpr int kSequences = 2;
 
-Flags model_flags() {
+// GPT's parts, or Llama's with two query heads for each key.
+enum class Parts { gpt, llama };
+
+Flags model_flags(Parts parts = Parts::gpt) {
   Flags flags;
+  if (parts == Parts::llama) {
+    flags.position_embedding_type = kRope;
+    flags.normalization = kRmsNorm;
+    flags.swiglu = flags.disable_bias_linear = flags.group_query_attention = true;
+    flags.untie_embeddings_and_output_weights = true;
+    flags.num_query_groups = 4;
+    flags.ffn_hidden_size = 24;
+  }
   flags.num_layers = 2;
   flags.hidden_size = 16;
   flags.num_attention_heads = 8;
   flags.seq_length = 32;
   flags.data_path = {"/usr/share/common-licenses/BSD"};
+  flags.eod_mask_loss = true;
   return flags;
 }
 
@@ -27,6 +41,7 @@ Flags model_flags() {
 struct SplitCase {
   std::string name;
   Flags flags;
+  Parts parts = Parts::gpt;
 };
 
 SplitCase split_case(int tp, int cp, bool sequence = false, bool overlap = false,
@@ -47,8 +62,22 @@ SplitCase split_case(int tp, int cp, bool sequence = false, bool overlap = false
   return made;
 }
 
+SplitCase of_llama(SplitCase made) {
+  const Flags llama = model_flags(Parts::llama);
+  Flags flags = llama;
+  flags.tensor_parallel = made.flags.tensor_parallel;
+  flags.context_parallel = made.flags.context_parallel;
+  flags.sequence_parallel = made.flags.sequence_parallel;
+  flags.tp_comm_overlap = made.flags.tp_comm_overlap;
+  flags.cp_comm_type = made.flags.cp_comm_type;
+  return {"llama_" + made.name, flags, Parts::llama};
+}
+
 std::vector<SplitCase> split_cases() {
-  return {split_case(2, 1),
+  return {of_llama(split_case(4, 1, true, true)),
+          of_llama(split_case(1, 4)),
+          of_llama(split_case(2, 2, true, false, "a2a")),
+          split_case(2, 1),
           split_case(8, 1, true),
           split_case(4, 1, true, true),
           split_case(1, 2),
@@ -70,7 +99,7 @@ struct Gradients {
 
 // Forward and backward of one micro-batch on one rank's share.
 Gradients gradients_of(const Flags& flags, ModelShare share) {
-  auto data = Data::open(flags.data_path, flags.seq_length, flags.seed, true);
+  auto data = Data::open(flags);
   EXPECT_TRUE(data.ok()) << data.status().to_string();
   auto model = make_model(flags, std::move(share));
   model->to(torch::kDouble);
@@ -89,7 +118,8 @@ Gradients gradients_of(const Flags& flags, ModelShare share) {
 class Layouts : public testing::TestWithParam<SplitCase> {};
 
 TEST_P(Layouts, have_the_gradients_of_one_process) {
-  const Gradients expected = gradients_of(model_flags(), whole_share(model_flags()));
+  const Flags whole = model_flags(GetParam().parts);
+  const Gradients expected = gradients_of(whole, whole_share(whole));
   const Flags& flags = GetParam().flags;
   const int ranks = flags.tensor_parallel * flags.context_parallel;
   std::vector<Gradients> parts(static_cast<std::size_t>(ranks));
@@ -122,6 +152,103 @@ TEST_P(Layouts, have_the_gradients_of_one_process) {
 
 INSTANTIATE_TEST_SUITE_P(Split, Layouts, testing::ValuesIn(split_cases()),
                          [](const auto& info) { return info.param.name; });
+
+// ---- Llama's parts beside a plain implementation
+
+// The same model from its weights alone, written down as its paper has it: a token, a head at a time.
+class PlainLlama {
+ public:
+  PlainLlama(const Flags& flags, const Gpt& model) : flags_(flags) {
+    for (const auto& item : model.named_parameters()) weights_[item.key()] = item.value().detach();
+  }
+
+  // [s] -> [s, vocabulary]
+  torch::Tensor logits(const torch::Tensor& tokens) const {
+    auto x = weight("embedding.word_embeddings.weight").index_select(0, tokens);
+    for (int i = 0; i < flags_.num_layers; ++i) {
+      const std::string layer = "decoder.layers." + std::to_string(i) + ".";
+      x = x + attention(layer, norm(x, layer + "input_layernorm.weight"));
+      x = x + mlp(layer, norm(x, layer + "pre_mlp_layernorm.weight"));
+    }
+    return norm(x, "decoder.final_layernorm.weight").matmul(weight("output_layer.weight").t());
+  }
+
+ private:
+  const torch::Tensor& weight(const std::string& name) const { return weights_.at(name); }
+
+  torch::Tensor norm(const torch::Tensor& x, const std::string& name) const {
+    const auto size = (x * x).sum(-1, true) / x.size(-1);
+    return x / (size + flags_.norm_epsilon).sqrt() * weight(name);
+  }
+
+  // [s, d], turned pair by pair.
+  torch::Tensor turned(const torch::Tensor& x) const {
+    auto out = torch::empty_like(x);
+    const auto half = x.size(1) / 2;
+    for (std::int64_t at = 0; at < x.size(0); ++at)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle =
+            static_cast<double>(at) * std::pow(flags_.rotary_base, -double(i) / double(half));
+        out[at][i] = x[at][i] * std::cos(angle) - x[at][i + half] * std::sin(angle);
+        out[at][i + half] = x[at][i + half] * std::cos(angle) + x[at][i] * std::sin(angle);
+      }
+    return out;
+  }
+
+  torch::Tensor attention(const std::string& layer, const torch::Tensor& x) const {
+    const auto d = flags_.hidden_size / flags_.num_attention_heads;
+    const auto each = flags_.num_attention_heads / flags_.num_query_groups;
+    const auto all = x.matmul(weight(layer + "self_attention.linear_qkv.weight").t());
+    const auto hidden = torch::ones({x.size(0), x.size(0)}, torch::kBool).triu(1);
+    std::vector<torch::Tensor> heads;
+    for (int group = 0; group < flags_.num_query_groups; ++group) {
+      const auto part = [&](int which) {
+        return all.narrow(1, (group * (each + 2) + which) * d, d);
+      };
+      const auto key = turned(part(each)), value = part(each + 1);
+      for (int which = 0; which < each; ++which) {
+        const auto scores = turned(part(which)).matmul(key.t()) / std::sqrt(double(d));
+        heads.push_back(scores.masked_fill(hidden, -1e300).softmax(-1).matmul(value));
+      }
+    }
+    return torch::cat(heads, 1).matmul(weight(layer + "self_attention.linear_proj.weight").t());
+  }
+
+  torch::Tensor mlp(const std::string& layer, const torch::Tensor& x) const {
+    const auto both = x.matmul(weight(layer + "mlp.linear_fc1.weight").t());
+    const auto gate = both.narrow(1, 0, flags_.ffn()),
+               up = both.narrow(1, flags_.ffn(), flags_.ffn());
+    return (gate / (1 + (-gate).exp()) * up).matmul(weight(layer + "mlp.linear_fc2.weight").t());
+  }
+
+  Flags flags_;
+  std::map<std::string, torch::Tensor> weights_;
+};
+
+TEST(Llama, has_the_losses_of_a_plain_implementation) {
+  for (const auto& [type, bound] : {std::pair{torch::kDouble, 1e-9}, {torch::kFloat, 1e-4}}) {
+    const Flags flags = model_flags(Parts::llama);
+    auto data = Data::open(flags);
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    auto model = make_model(flags, whole_share(flags));
+    model->to(torch::kDouble);
+    torch::NoGradGuard no_grad;
+    // First values are small: attention and gates would hardly count.
+    for (auto& parameter : model->parameters()) parameter.mul_(parameter.dim() == 1 ? 1.5 : 10);
+    const PlainLlama plain(flags, *model);
+    model->to(type);
+    const ModelBatch batch = cut_batch(*model, data->training(3, kSequences), kSequences);
+    const auto losses =
+        model->losses(model->transform(0, model->embed(batch.tokens, {}), {}), batch.labels, {});
+    for (int i = 0; i < kSequences; ++i) {
+      const auto wanted = torch::nn::functional::cross_entropy(
+          plain.logits(batch.tokens[i]), batch.labels[i],
+          torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+      EXPECT_GT(wanted.std().item<double>(), 0.1);
+      EXPECT_LE((losses[i].to(torch::kDouble) - wanted).abs().max().item<double>(), bound);
+    }
+  }
+}
 
 // ---- which layers a stage has
 

@@ -25,6 +25,16 @@ class Layouts(PretrainTest):
     def test_a_run_is_handed_from_layout_to_layout(self):
         self.bench("--resume", "--most", "4")
 
+    def test_an_embedding_that_is_tied_over_stages_learns_as_in_one_process(self):
+        steps = ("--train-iters", "4")
+        alone = self.train(0, *steps, model=MODEL)
+        run = self.train(2, *steps, "--pipeline-model-parallel-size", "2", model=MODEL)
+        for name in ("loss", "grad_norm"):
+            self.assert_close([step[name] for step in run.steps], [step[name] for step in alone.steps], 1e-5)
+        memory = next(line for line in run.log if line.get("event") == "memory")
+        self.assertIsNone(memory["predicted"]["weights"])  # the arithmetic there is of whole replicas
+        self.assertNotIn("nan", run.out)
+
     def test_a_killed_rank_is_named_by_its_place_on_every_axis(self):
         for flags, place in (("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", "pp 1, dp 0, cp 0, tp 1"),
                              ("--context-parallel-size 2", "pp 0, dp 1, cp 1, tp 0")):

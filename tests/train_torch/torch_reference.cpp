@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     return *parsed.exit_code;
   }
   Flags& flags = parsed.flags;
-  auto data = Data::open(flags.data_path, flags.seq_length, flags.seed, flags.eod_mask_loss);
+  auto data = Data::open(flags);
   if (!data.ok() || !check_batches(flags, 1).ok()) return 2;
   at::set_num_threads(1);
   auto model = make_model(flags, whole_share(flags));

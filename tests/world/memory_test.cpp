@@ -224,6 +224,8 @@ TEST_P(Pool, gives_each_of_many_threads_memory_of_its_own) {
 }
 
 INSTANTIATE_TEST_SUITE_P(World, Pool, testing::ValuesIn(one_world_of_each()), name_of);
+INSTANTIATE_TEST_SUITE_P(Ofi, Memory, testing::Values(World{.kind = WorldKind::ofi, .size = 3}),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(World, Memory, testing::ValuesIn(one_world_of_each()), name_of);
 
 }  // namespace

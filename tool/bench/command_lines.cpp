@@ -6,7 +6,7 @@
 
 namespace tutti::tool {
 
-// bench/hosts: rank i lives in namespace bh<i>, address 10.83.0.<i + 1>, interface bheth.
+// bench/hosts: host i is namespace bh<i>, address 10.83.0.<i + 1>, interface bheth.
 const char* const kHostAgent = R"(#!/bin/bash
 while [[ "$1" == -* ]]; do shift; done
 number=$((${1##*.} - 1))
@@ -20,7 +20,7 @@ constexpr const char* kHostNetwork = "10.83.0.0/24";
 constexpr const char* kHostInterface = "bheth";
 constexpr int kPort = 29400;
 
-std::string host_address(int rank) { return fmt::format("10.83.0.{}", rank + 1); }
+std::string host_address(int host) { return fmt::format("10.83.0.{}", host + 1); }
 
 using Words = std::vector<std::string>;
 
@@ -28,8 +28,8 @@ void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-void enter_host(int rank, CommandLine& line) {
-  line.words.insert(line.words.begin(), {"ip", "netns", "exec", fmt::format("bh{}", rank)});
+void enter_host(int host, CommandLine& line) {
+  line.words.insert(line.words.begin(), {"ip", "netns", "exec", fmt::format("bh{}", host)});
 }
 
 template <class T, class Print>
@@ -50,7 +50,8 @@ CommandLine tutti_command(const CompareOptions& options, const Contestant& conte
   append(line.words, {"-n", std::to_string(premises.ranks)});
   append(line.words, {"-b", options.first, "-e", options.last, "-f", options.factor});
   append(line.words, {"--memory", contestant.setting, "--placement", "common", "--pin", "process"});
-  append(line.words, {"--transport", options.tcp ? "tcp" : "shm"});
+  // Between hosts there is no choice but a fabric, and inside of one memory is it.
+  if (!options.hosts || options.wire == "ofi") append(line.words, {"--transport", options.wire});
   append(line.words, {"--budget", fmt::format("{:.3f}ms", options.budget_us / 1e3)});
   append(line.words, {"--json", "-"});
   if (!options.cold) line.words.emplace_back("--warm");
@@ -62,15 +63,16 @@ CommandLine tutti_command(const CompareOptions& options, const Contestant& conte
 std::vector<CommandLine> tutti_on_hosts(const CompareOptions& options, const Contestant& contestant,
                                         const Premises& premises) {
   std::vector<CommandLine> lines;
-  for (int rank = 0; rank < premises.ranks; ++rank) {
+  const int hosts = premises.ranks / options.each;
+  for (int host = 0; host < hosts; ++host) {
     CommandLine line;
-    line.words = {premises.programs + "/tutti", "run", "-n", "1"};
-    append(line.words, {"--nnodes", std::to_string(premises.ranks)});
-    append(line.words, {"--node-rank", std::to_string(rank)});
+    line.words = {premises.programs + "/tutti", "run", "-n", std::to_string(options.each)};
+    append(line.words, {"--nnodes", std::to_string(hosts)});
+    append(line.words, {"--node-rank", std::to_string(host)});
     append(line.words, {"--rendezvous", fmt::format("{}:{}", host_address(0), kPort)});
     append(line.words, {"--secret-file", premises.secret, "--"});
     append(line.words, tutti_command(options, contestant, premises).words);
-    enter_host(rank, line);
+    enter_host(host, line);
     lines.push_back(std::move(line));
   }
   return lines;
@@ -110,8 +112,8 @@ Words openmpi_launcher(const CompareOptions& options, const Premises& premises) 
     return words;
   }
   std::string hosts;
-  for (int rank = 0; rank < premises.ranks; ++rank)
-    hosts += fmt::format("{}{}:1", rank == 0 ? "" : ",", host_address(rank));
+  for (int host = 0; host < premises.ranks / options.each; ++host)
+    hosts += fmt::format("{}{}:{}", host == 0 ? "" : ",", host_address(host), options.each);
   append(words, {"--host", hosts, "--mca", "plm_rsh_agent", premises.agent});
   append(words, {"--mca", "plm_rsh_no_tree_spawn", "1"});
   append(words, {"--mca", "oob_tcp_if_include", kHostNetwork});
@@ -145,7 +147,7 @@ std::vector<CommandLine> gloo_commands(const CompareOptions& options, const Cont
       append(line.words, {"--cpu", std::to_string(premises.cpus[static_cast<std::size_t>(rank)])});
     apply(options, contestant.words, line);
     append(line.words, peer_words(options, contestant, premises));
-    if (options.hosts) enter_host(rank, line);
+    if (options.hosts) enter_host(rank / options.each, line);
     lines.push_back(std::move(line));
   }
   return lines;

@@ -30,6 +30,7 @@ constexpr const char* kCompareFooter = R"(Examples:
   tutti bench compare                                    the whole table: about an hour
   tutti bench compare -n 2 --collectives all_reduce --runs 3 --json compare.json
   tutti bench compare -n 2 --transport tcp --peers gloo
+  tutti bench compare -n 8 --hosts --each 2              4 hosts of 2 ranks (as root: bench/hosts up 4 1000)
 
 Runs tutti, Open MPI, MPICH and Gloo, those that were found when tutti was built, one after the other
 (backwards in every other run), pinned alike, by the same protocol (bench/protocol.hpp): f32, sum;
@@ -93,8 +94,13 @@ Status read_rest(const CompareWords& words, CompareOptions& options) {
   if (Status status = understand(bench_words, understood); !status.ok()) return status;
   options.sizes = understood.sizes;
   options.budget_us = understood.effort.budget_us;
-  if (words.transport == "inproc") return invalid("--transport is shm or tcp");
-  options.tcp = words.transport == "tcp" || options.hosts;
+  for (const int ranks : options.ranks)
+    if (options.hosts ? ranks % options.each != 0 : options.each != 1)
+      return invalid(options.hosts
+                         ? fmt::format("--each {} does not divide -n {}", options.each, ranks)
+                         : "--each goes with --hosts");
+  if (words.transport == "inproc") return invalid("--transport is shm, tcp or ofi");
+  options.wire = options.hosts && words.transport == "shm" ? "tcp" : words.transport;
   if (words.memory != "both" && words.memory != "symmetric" && words.memory != "plain")
     return invalid(fmt::format("--memory '{}' is not symmetric, plain or both", words.memory));
   if (words.memory != "both") options.memories = {words.memory};
@@ -141,7 +147,7 @@ std::string document_of(const CompareOptions& options, const Json& machine,
   const Json document = {{"machine", machine},
                          {"date", date_word()},
                          {"runs", options.runs},
-                         {"transport", options.tcp ? "tcp" : "shm"},
+                         {"transport", options.wire},
                          {"warm", !options.cold},
                          {"ratios", ratios_json(ratios_of(samples))},
                          {"samples", samples_json(samples)}};
@@ -199,7 +205,7 @@ int compare(const CompareOptions& options) {
   if (interruption() != 0 && gathered.samples.empty()) return tell_interrupted(options, 0);
   fmt::print("{}", wrong_lines(gathered.samples));
   const std::vector<Ratio> ratios = ratios_of(gathered.samples);
-  fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.tcp ? "tcp" : "shm",
+  fmt::print("# tutti bench compare: {}, {}, {} run(s), median\n", options.wire,
              options.cold ? "buffers touched between iterations (cold)" : "warm", options.runs);
   fmt::print("{}#\n{}#\n{}", means_table(ratios), cells_table(ratios), close_table(ratios));
   if (Status status = file.finish(document_of(options, machine, gathered.samples)); !status.ok())
@@ -232,10 +238,13 @@ CompareCommand make_compare(CLI::App& bench) {
   parser->add_option("--runs", options.runs, "how often everything is done (default 5)")
       ->check(between(1, 1000));
   parser->add_option("--memory", words.memory, "symmetric, plain or both (default both)");
-  parser->add_option("--transport", words.transport, "shm or tcp, on this host (default shm)");
+  parser->add_option("--transport", words.transport,
+                     "shm, tcp or ofi (libfabric), on this host (default shm)");
   parser->add_option("--peers", words.peers, "openmpi, mpich, gloo (default: all that are there)");
   parser->add_flag("--hosts", options.hosts,
-                   "between the network namespaces that bench/hosts made, a rank on each");
+                   "between the network namespaces that bench/hosts made");
+  parser->add_option("--each", options.each, "with --hosts: ranks on each of them (default 1)")
+      ->check(between(1, 64));
   parser->add_flag("--back-to-back", options.back_to_back,
                    "time blocks of calls without a barrier between them: what a link sustains");
   parser->add_flag("--cold", options.cold, "touch the buffers between iterations (default: warm)");

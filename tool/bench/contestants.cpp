@@ -33,9 +33,12 @@ bool fits(const bench::PeerSetting& setting, const CompareOptions& options, int 
   const bool crowded = ranks > static_cast<int>(bench::own_cpus().size());
   if (setting.room == bench::Room::spare && crowded) return false;
   if (setting.room == bench::Room::crowded && !crowded) return false;
-  if (setting.wire == bench::PeerWire::memory && options.tcp) return false;
-  if (setting.wire == bench::PeerWire::tcp && !options.tcp) return false;
-  if (setting.wire == bench::PeerWire::loopback && (!options.tcp || options.hosts)) return false;
+  const bool tcp = options.wire == "tcp";
+  if (setting.wire == bench::PeerWire::memory && options.wire != "shm") return false;
+  if (setting.wire == bench::PeerWire::tcp && !tcp) return false;
+  if (setting.wire == bench::PeerWire::loopback && (!tcp || options.hosts)) return false;
+  if (setting.wire == bench::PeerWire::hosts && (!tcp || !options.hosts)) return false;
+  if (setting.wire == bench::PeerWire::fabric && options.wire != "ofi") return false;
   const auto& peers = options.peers;
   return peers.empty() || std::find(peers.begin(), peers.end(), setting.peer) != peers.end();
 }
@@ -147,14 +150,14 @@ Status check_premises(const CompareOptions& options) {
             fmt::format("there is no other library to compare with: apt-get install {}, then "
                         "cmake -B build && cmake --build build (no peer_* program lies in {})",
                         fmt::join(absent, " "), own_folder())};
-  const int most = options.hosts ? std::ranges::max(options.ranks) : 0;
+  const int most = options.hosts ? std::ranges::max(options.ranks) / options.each : 0;
   std::error_code ignored;
-  for (int rank = 0; rank < most; ++rank)
-    if (!fs::exists(fmt::format("/run/netns/bh{}", rank), ignored))
+  for (int host = 0; host < most; ++host)
+    if (!fs::exists(fmt::format("/run/netns/bh{}", host), ignored))
       return {Code::invalid_argument,
               fmt::format("--hosts: there is no network namespace bh{}; as root: bench/hosts up {} "
                           "1000 makes {} of 1 Gbit/s",
-                          rank, most, most)};
+                          host, most, most)};
   return {};
 }
 

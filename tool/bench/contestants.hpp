@@ -20,8 +20,9 @@ struct CompareOptions {
   std::string factor = "4";
   int runs = 5;
   std::vector<std::string> memories = {"symmetric", "plain"};
-  bool tcp = false;
-  bool hosts = false;  // between the network namespaces of bench/hosts, a rank on each
+  std::string wire = "shm";  // or tcp, or ofi
+  bool hosts = false;        // between the network namespaces of bench/hosts …
+  int each = 1;              // … so many ranks on each
   bool cold = false;
   bool back_to_back = false;
   double budget_us = 25e3;

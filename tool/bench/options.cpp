@@ -56,7 +56,7 @@ Status read_sizes(const BenchWords& words, BenchOptions& options) {
 
 Status read_kinds(const BenchWords& words, BenchOptions& options) {
   if (!words.transport.empty())
-    if (Status status = one_of("--transport", words.transport, {"shm", "tcp", "inproc"});
+    if (Status status = one_of("--transport", words.transport, {"shm", "tcp", "ofi", "inproc"});
         !status.ok())
       return status;
   options.transport = words.transport;

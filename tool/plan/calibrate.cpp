@@ -13,7 +13,6 @@
 #include <span>
 
 #include "core/clock.hpp"
-#include "core/output_file.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
 #include "tool/interruption.hpp"
@@ -32,6 +31,7 @@ using planner::Cluster;
 constexpr const char* kCalibrateCommand = "plan calibrate";
 constexpr const char* kCalibrateFooter = R"(Examples:
   tutti plan calibrate -n 4 -o here.json
+  tutti plan calibrate --hosts a:2,b:2 -o ours.json     # over ssh; links inside of hosts and between them
   tutti plan collective all_reduce --ranks 4 --bytes 64K --cluster here.json
   TUTTI_TUNING=machine.json tutti run -n 4 ./train    # with --machine machine.json: the tuner's table
 
@@ -47,7 +47,7 @@ constexpr std::size_t kSizes[] = {64,       512,       4 << 10, 16 << 10,
 constexpr double kStartSeconds = 2;  // of a job that measures the machine
 
 struct CalibrateOptions {
-  int ranks = 0;
+  WhereWords where;
   std::string output;
   std::string machine;
   std::string time = "60";
@@ -156,28 +156,38 @@ std::set<int> measured_counts(int ranks) {
   return counts;
 }
 
+// Of several hosts: what fits into one, then whole hosts.
+std::set<int> measured_counts(const Where& where) {
+  if (!where.spans_hosts()) return measured_counts(where.ranks);
+  std::set<int> counts;
+  if (where.per_host() > 1) counts = measured_counts(where.per_host());
+  for (const int hosts : measured_counts(static_cast<int>(where.hosts.size())))
+    counts.insert(hosts * where.per_host());
+  return counts;
+}
+
 class Calibration {
  public:
-  Calibration(int ranks, double seconds) : ranks_(ranks), seconds_(seconds) {}
+  Calibration(Where where, double seconds) : where_(std::move(where)), seconds_(seconds) {}
 
   // Calls `keep` with whatever there is so far, and ends with that when it is interrupted.
   using Keep = std::function<Status(const Cluster&)>;
   Result<Cluster> run(const Keep& keep) {
     if (Status status = measure_machine(); !status.ok()) return status;
-    Cluster cluster = describe_machine(machine_, ranks_);
-    const std::string table = folder_.path() + "/machine.json";
-    if (Status status = write_file(table, tuner::to_json(machine_)); !status.ok()) return status;
+    Cluster cluster = describe_machine(machine_, where_.per_host());
+    const std::string table = tuner::to_json(machine_);
     if (Status status = keep(cluster); !status.ok()) return status;
-    const auto counts = measured_counts(ranks_);
+    const auto counts = measured_counts(where_);
     const double left =
         seconds_ - 2 * kStartSeconds - kJobSeconds * static_cast<double>(counts.size());
     // More ranks take longer, and are disturbed more.
     const double ranks = std::accumulate(counts.begin(), counts.end(), 0.0);
     std::vector<MeasuredCell> all;
     for (const int n : counts) {
-      auto cells = cells_for(n, {std::begin(kSizes), std::end(kSizes)});
-      MeasureJob job{n, left * n / ranks, table, "shm", fmt::format("{} ranks", n)};
-      const Status status = measure_cells(folder_, job, cells);
+      auto cells = cells_for(where_, n, {std::begin(kSizes), std::end(kSizes)});
+      const MeasureJob job{where_, n,           left * n / ranks,
+                           table,  transport(), fmt::format("{} ranks", n)};
+      const Status status = measure_cells(job, cells);
       if (!status.ok() && interruption() == 0) return status;
       std::erase_if(cells, [](const MeasuredCell& cell) { return cell.visits == 0; });
       all.insert(all.end(), cells.begin(), cells.end());
@@ -195,25 +205,23 @@ class Calibration {
   std::size_t visits() const { return visits_; }
 
  private:
-  // What groups measure when they are made, once per kind of link.
+  // Between hosts ranks find theirs.
+  const char* transport() const { return where_.spans_hosts() ? "" : "shm"; }
+
+  // What groups measure when they are made: on several hosts all links at once, else once per kind.
   Status measure_machine() {
-    std::vector<MeasuredCell> none;
-    MeasureJob job{ranks_, 0, "measure", "shm", "memory links"};
-    if (Status status = measure_cells(folder_, job, none); !status.ok()) return status;
-    auto memory = measured_machine(folder_);
-    if (!memory.ok()) return memory.status();
-    machine_ = *std::move(memory);
-    job = {2, 0, "measure", "tcp", "tcp links"};
-    if (Status status = measure_cells(folder_, job, none); !status.ok()) return status;
-    auto tcp = measured_machine(folder_);
+    auto all = plan::measure_machine({where_, where_.ranks, 0, "", transport(), "links"});
+    if (!all.ok()) return all.status();
+    machine_ = *std::move(all);
+    if (where_.spans_hosts()) return {};
+    auto tcp = plan::measure_machine({where_, 2, 0, "", "tcp", "tcp links"});
     if (!tcp.ok()) return tcp.status();
     machine_.tcp = tcp->tcp;
     return {};
   }
 
-  int ranks_;
+  Where where_;
   double seconds_;
-  WorkFolder folder_;
   tuner::Machine machine_;
   std::size_t cells_ = 0;
   std::size_t visits_ = 0;
@@ -242,16 +250,23 @@ void print_summary(const Cluster& cluster, const Calibration& calibration,
              static_cast<double>(calibration.visits()) /
                  static_cast<double>(std::max<std::size_t>(1, calibration.cells())),
              took, options.output);
-  fmt::print("next: tutti plan validate -n {} --cluster {}\n", options.ranks, options.output);
+  fmt::print("next: tutti plan validate {} --cluster {}\n",
+             options.where.hosts.empty() ? fmt::format("-n {}", options.where.ranks)
+                                         : "--hosts " + options.where.hosts,
+             options.output);
 }
 
 struct Understood {
+  Where where;
   double seconds = 0;
   double peak = 0;
 };
 
 Result<Understood> understand(const CalibrateOptions& options) {
   Understood understood;
+  auto where = plan::understand(options.where);
+  if (!where.ok()) return where.status();
+  understood.where = *std::move(where);
   const auto time =
       read_duration("--time", options.time, std::chrono::seconds(8), std::chrono::hours(1));
   if (!time.ok()) return time.status();
@@ -299,7 +314,7 @@ int answer(const CalibrateOptions& options) {
   const std::time_t began = std::time(nullptr);
   const ResultFile file(options.output);
   const ResultFile machine(options.machine);
-  Calibration calibration(options.ranks, understood->seconds);
+  Calibration calibration(understood->where, understood->seconds);
   const auto cluster = calibration.run([&](const Cluster& so_far) {
     const Status status = file.keep(cluster_text(so_far, understood->peak));
     return status.ok() ? machine.keep(tuner::to_json(*so_far.machine)) : status;
@@ -324,9 +339,7 @@ int answer(const CalibrateOptions& options) {
 Command make_calibrate(CLI::App& plan) {
   auto options = std::make_shared<CalibrateOptions>();
   CLI::App* parser = plan.add_subcommand("calibrate", "measure this machine, for --cluster");
-  parser->add_option("-n,--ranks", options->ranks, "rank processes to measure with")
-      ->check(between(2, 64))
-      ->required();
+  add_where(*parser, options->where);
   parser->add_option("-o,--output", options->output, "cluster file to write")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_option("--machine", options->machine,

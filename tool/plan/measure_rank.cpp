@@ -1,15 +1,21 @@
 // The ranks' side of tutti plan measure.
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <numeric>
 
 #include "core/files.hpp"
 #include "core/json.hpp"
-#include "core/output_file.hpp"
+#include "core/sockets.hpp"
 #include "tool/bench/meeting.hpp"
 #include "tool/bench/progress.hpp"
 #include "tool/bench/task.hpp"
@@ -20,6 +26,8 @@
 namespace tutti::tool::plan {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kMeasureRankCommand = "plan measure";
 constexpr double kVisitsAimedAt = 5;
 constexpr double kShortestVisitUs = 0.5e3;
@@ -29,11 +37,11 @@ constexpr double kKeepEveryUs = 1e6;
 
 class Visits {
  public:
-  Visits(Group& group, const Json& request, const std::string& terminal)
+  Visits(Group& group, const Json& request, const std::string& terminal, std::string machine)
       : group_(group),
         terminal_(terminal),
+        machine_(std::move(machine)),
         label_(request["label"].string()),
-        result_(request["result"].string()),
         seconds_(request["seconds"].number()) {
     for (const Json& item : request["cells"].items()) {
       BenchCell cell;
@@ -143,13 +151,16 @@ class Visits {
   }
 
   Status write() const {
-    return group_.rank() == 0 ? write_file(result_, Json(samples_).dump()) : Status();
+    if (group_.rank() != 0) return {};
+    const Json result = {{"times", Json(samples_)}, {"machine", machine_}};
+    fmt::print("{}{}\n", kResultMark, result.dump());
+    return std::fflush(stdout) == 0 ? Status() : Status(Code::io, "standard output was closed");
   }
 
   Group& group_;
   std::string terminal_;
+  std::string machine_;  // that was measured; empty: it was given
   std::string label_;
-  std::string result_;
   double seconds_;
   double next_keep_ = kKeepEveryUs;
   std::vector<BenchCell> cells_;
@@ -161,16 +172,89 @@ class Visits {
   Areas areas_;
 };
 
+// While one lives, a request to end waits: what would be left behind is put away first.
+class Uninterrupted {
+ public:
+  Uninterrupted() {
+    sigset_t ends;
+    ::sigemptyset(&ends);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, signal);
+    ::pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  ~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Uninterrupted(const Uninterrupted&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// What a group's choices go by, while it is made: the table of the request, in a file without a name, or one
+// that it measures and leaves in a folder of its own.
+class Costs {
+ public:
+  explicit Costs(const Json& request) {
+    if (const std::string& word = request["transport"].string(); !word.empty())
+      ::setenv("TUTTI_TRANSPORT", word.c_str(), 1);
+    const std::string& machine = request["machine"].string();
+    machine.empty() ? expect_a_table() : give(machine);
+  }
+  ~Costs() {
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  }
+  Costs(const Costs&) = delete;
+  bool ok() const { return ok_; }
+  // What the group measured; empty: nothing.
+  std::string measured() const {
+    std::error_code ignored;
+    if (!folder_.empty())
+      for (const auto& file : fs::directory_iterator(folder_, ignored))
+        if (file.path().filename().string().starts_with("tuning-"))
+          return read_text(file.path().string());
+    return {};
+  }
+
+ private:
+  void give(const std::string& machine) {
+    table_.reset(::memfd_create("tutti_machine", MFD_CLOEXEC));
+    const std::string path = fmt::format("/proc/self/fd/{}", table_.get());
+    ok_ = table_ && ::write(table_.get(), machine.data(), machine.size()) ==
+                        static_cast<ssize_t>(machine.size());
+    ::setenv("TUTTI_TUNING", path.c_str(), 1);
+  }
+  void expect_a_table() {
+    std::string name = (fs::temp_directory_path() / "tutti-plan-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) return;
+    folder_ = name;
+    ok_ = true;
+    ::setenv("TUTTI_TUNING", "measure", 1);
+    ::setenv("TUTTI_CACHE_DIR", folder_.c_str(), 1);
+  }
+
+  Descriptor table_;
+  std::string folder_;
+  bool ok_ = false;
+};
+
 }  // namespace
 
 int measure_as_rank(const MeasureWords& words) {
-  const auto request = Json::parse(read_text(words.request));
+  const auto request = Json::parse(words.request);
   if (!request.ok() || request->find("cells") == nullptr)
     return complain(kMeasureRankCommand, fmt::format("--request {} cannot be read", words.request),
                     kBadInput);
-  auto group = Group::from_environment();
+  Result<std::shared_ptr<Group>> group = Status(Code::internal, "not made yet");
+  std::string measured;
+  {
+    const Uninterrupted until_all_is_put_away;
+    const Costs costs(*request);
+    if (!costs.ok())
+      return complain(kMeasureRankCommand, "the costs cannot be put anywhere", kFailed);
+    group = Group::from_environment();
+    if (group.ok()) measured = costs.measured();
+  }
   if (!group.ok()) return complain(kMeasureRankCommand, group.status());
-  Visits visits(**group, *request, words.terminal);
+  Visits visits(**group, *request, words.terminal, std::move(measured));
   if (Status status = visits.run(); !status.ok()) return complain(kMeasureRankCommand, status);
   return kDone;
 }

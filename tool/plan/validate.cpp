@@ -14,7 +14,6 @@
 #include "bench/protocol.hpp"
 #include "core/clock.hpp"
 #include "core/json.hpp"
-#include "core/output_file.hpp"
 #include "plan/collective_cost.hpp"
 #include "plan/units.hpp"
 #include "tool/interruption.hpp"
@@ -31,6 +30,7 @@ namespace planner = tutti::plan;
 constexpr const char* kValidateCommand = "plan validate";
 constexpr const char* kValidateFooter = R"(Examples:
   tutti plan validate -n 4 --cluster here.json
+  tutti plan validate --hosts a:2,b:2 --cluster ours.json
   tutti plan validate -n 4 --cluster here.json --time 120 --summary
   tutti plan validate -n 4 --cluster here.json --json > errors.json
 
@@ -45,7 +45,7 @@ constexpr double kRegretAim = 0.05;
 constexpr double kShare = 0.95;
 
 struct ValidateOptions {
-  int ranks = 0;
+  WhereWords where;
   std::string cluster;
   std::string time = "60";
   bool summary = false;
@@ -102,23 +102,36 @@ std::set<int> judged_counts(int ranks) {
   return counts;
 }
 
-Result<std::vector<Judged>> judge(const planner::Cluster& cluster, int ranks, double seconds) {
-  const WorkFolder folder;
-  const std::string table = folder.path() + "/machine.json";
-  if (Status status = write_file(table, tuner::to_json(*cluster.machine)); !status.ok())
-    return status;
-  const auto counts = judged_counts(ranks);
+// Likewise: inside of one host, and on whole hosts.
+std::set<int> judged_counts(const Where& where) {
+  if (!where.spans_hosts()) return judged_counts(where.ranks);
+  std::set<int> counts;
+  if (where.per_host() > 1) counts.insert(where.per_host());
+  for (const int hosts : judged_counts(static_cast<int>(where.hosts.size())))
+    counts.insert(hosts * where.per_host());
+  return counts;
+}
+
+Result<std::vector<Judged>> judge(const planner::Cluster& cluster, const Where& where,
+                                  double seconds) {
+  const std::string table = tuner::to_json(*cluster.machine);
+  const auto counts = judged_counts(where);
   // More ranks take longer, and are disturbed more.
   const double ranks_in_all = std::accumulate(counts.begin(), counts.end(), 0.0);
   const double left = seconds - kJobSeconds * static_cast<double>(counts.size());
   std::vector<Judged> judged;
   for (const int n : counts) {
-    auto cells = cells_for(n, held_out_sizes(cluster));
+    auto cells = cells_for(where, n, held_out_sizes(cluster));
     // A barrier has no sizes: the one there is was measured.
     std::erase_if(cells,
                   [](const MeasuredCell& cell) { return !shape_of(cell.collective).has_data(); });
-    const MeasureJob job{n, left * n / ranks_in_all, table, "shm", fmt::format("{} ranks", n)};
-    if (Status status = measure_cells(folder, job, cells); !status.ok()) return status;
+    const MeasureJob job{where,
+                         n,
+                         left * n / ranks_in_all,
+                         table,
+                         where.spans_hosts() ? "" : "shm",
+                         fmt::format("{} ranks", n)};
+    if (Status status = measure_cells(job, cells); !status.ok()) return status;
     for (const MeasuredCell& cell : cells) {
       const auto predicted =
           planner::cost_of(cluster, cell.collective, cell.algorithm, {.ranks = cell.ranks},
@@ -238,25 +251,32 @@ Json to_json(const std::vector<Judged>& judged, const std::vector<Regret>& regre
 }
 
 int answer(const ValidateOptions& options) {
+  const auto where = understand(options.where);
+  if (!where.ok()) return complain(kValidateCommand, where.status());
   const auto cluster = read_cluster(options.cluster);
   if (!cluster.ok()) return complain(kValidateCommand, cluster.status());
   if (!cluster->machine)
     return complain(
         kValidateCommand,
         fmt::format("--cluster {} was not measured: tutti plan calibrate -n {} -o here.json",
-                    options.cluster, std::max(2, options.ranks)),
+                    options.cluster, std::max(2, where->ranks)),
         kBadInput);
-  if (options.ranks > cluster->ranks_per_host)
+  if (where->per_host() > cluster->ranks_per_host ||
+      (where->spans_hosts() && where->per_host() != cluster->ranks_per_host))
     return complain(kValidateCommand,
-                    fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
-                                options.ranks, cluster->ranks_per_host, options.cluster),
+                    where->hosts.empty()
+                        ? fmt::format("-n {} lies outside 2 … {}, which {} was measured with",
+                                      where->ranks, cluster->ranks_per_host, options.cluster)
+                        : fmt::format("--hosts {}: {} ranks on a host, and {} was measured with {}",
+                                      options.where.hosts, where->per_host(), options.cluster,
+                                      cluster->ranks_per_host),
                     kBadInput);
   const auto time =
       read_duration("--time", options.time, std::chrono::seconds(4), std::chrono::hours(1));
   if (!time.ok()) return complain(kValidateCommand, time.status());
   const double seconds = in_seconds(*time);
   catch_interruptions();
-  const auto judged = judge(*cluster, options.ranks, seconds);
+  const auto judged = judge(*cluster, *where, seconds);
   if (interruption() != 0)
     return complain(kValidateCommand, "interrupted; nothing was judged", 128 + interruption());
   if (!judged.ok()) return complain(kValidateCommand, judged.status().message(), kFailed);
@@ -277,9 +297,7 @@ int answer(const ValidateOptions& options) {
 Command make_validate(CLI::App& plan) {
   auto options = std::make_shared<ValidateOptions>();
   CLI::App* parser = plan.add_subcommand("validate", "hold predictions against this machine");
-  parser->add_option("-n,--ranks", options->ranks, "rank processes, at most")
-      ->check(between(2, 64))
-      ->required();
+  add_where(*parser, options->where);
   parser->add_option("--cluster", options->cluster, "what tutti plan calibrate wrote")->required();
   parser->add_option("--time", options->time, "at most this long")->capture_default_str();
   parser->add_flag("--summary", options->summary, "without the table of cells");

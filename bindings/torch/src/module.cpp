@@ -7,6 +7,7 @@
 
 #include "backend.hpp"
 #include "callbacks.hpp"
+#include "define_training.hpp"
 #include "errors.hpp"
 #include "hand_over.hpp"
 #include "mesh.hpp"
@@ -16,16 +17,15 @@
 namespace py = pybind11;
 
 namespace tutti_torch {
-namespace {
-
-using Handle = c10::intrusive_ptr<BackendBase>;
-
-constexpr const char* kWorld = "world";  // the default group's name
 
 Backend& backend_of(const Handle& handle) {
   if (auto* backend = dynamic_cast<Backend*>(handle.get())) return *backend;
   refuse("group", "this process group is not one of backend \"tutti\"");
 }
+
+namespace {
+
+constexpr const char* kWorld = "world";  // the default group's name
 
 // Called with the interpreter's lock, in torch's bindings too: pybind11 keeps one list of translators.
 void translate(std::exception_ptr thrown) {
@@ -199,6 +199,8 @@ PYBIND11_MODULE(_C, m) {
   define_work(m);
   define_hand_over(m);
   define_mesh(m);
+  define_replica(m);
+  define_metrics(m);
   m.def("fail_future", &fail_future, release);
   m.def("chain_depth", &chain_depth);
   m.def("set_chain_depth", &set_chain_depth);

@@ -24,9 +24,9 @@ from . import _C, _futures, _slurm
 
 __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
-           "Mesh", "OutOfMemory", "PeerLost", "TimedOut", "Unsupported", "abort", "describe", "empty",
-           "grow", "hand_over", "join", "monitored_barrier", "partial", "redistribute", "replicate", "shard",
-           "shrink", "tensor_parallel", "waiting"]
+           "DataParallel", "LossGuard", "Mesh", "OutOfMemory", "PeerLost", "Spikes", "TimedOut", "Unsupported", "abort",
+           "describe", "empty", "grow", "hand_over", "join", "metrics", "monitored_barrier", "partial",
+           "redistribute", "replicate", "shard", "shrink", "tensor_parallel", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -35,6 +35,7 @@ _ends_in = None  # the process at whose end _end will be called
 def _end():
     """What is chained has no interpreter to run in from here on; then the other ranks hear goodbye."""
     _futures.end()
+    data_parallel._end()
     hand_over._end()
     mesh._end()
     _C.end_callbacks()
@@ -254,5 +255,7 @@ def abort(group=None):
     _C.abort(_backend(group))
 
 
-from . import hand_over, mesh, tensor_parallel  # noqa: E402  (they use what is above)
+from . import data_parallel, hand_over, mesh, metrics, tensor_parallel  # noqa: E402  (they use what is above)
+from .data_parallel import DataParallel  # noqa: E402
+from .loss_guard import LossGuard, Spikes  # noqa: E402
 from .mesh import Mesh, partial, redistribute, replicate, shard  # noqa: E402

@@ -120,8 +120,20 @@ struct Groups {
   std::string part{};
 };
 
+// What one group of parameters is updated with in one step, where a schedule may change all of it.
+struct GroupStep {
+  double lr = 0;
+  double weight_decay = 0;
+  Optimizer optimizer{};  // of the kind that the layer was made with
+};
+
 struct StepInput {
   double lr = 0;
+  // One for each of DataParallelOptions::groups, in place of lr, of what stands there and of the optimizer's
+  // numbers; empty: those hold.
+  std::span<const GroupStep> groups{};
+  // The loss was multiplied by this before backward; gradients and their norm are divided by it.
+  double loss_scale = 1;
   // That this rank's loss sum is made of; gradients are divided by all ranks'. May be 0, but
   // must be given.
   std::int64_t tokens = -1;

@@ -64,8 +64,8 @@ struct RankOverlap {
 
 struct StepOverlap {
   std::int64_t step = 0;
-  std::vector<RankOverlap> ranks;
-  RankOverlap max;  // field by field; hidden: the smallest
+  std::vector<RankOverlap> ranks;  // of an OverlapMeter: this rank's alone
+  RankOverlap max;                 // field by field; hidden: the smallest
   RankOverlap mean;
 };
 

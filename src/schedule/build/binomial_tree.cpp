@@ -20,6 +20,7 @@
 
 #include "schedule/build/builders.hpp"
 #include "schedule/build/parts.hpp"
+#include "schedule/build/walk.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
@@ -201,11 +202,11 @@ Program binomial_tree_barrier(const Request& request) {
 
 std::span<const Entry> binomial_tree_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, Algorithm::binomial_tree, binomial_tree_broadcast, kOrdered},
-      {Collective::reduce, Algorithm::binomial_tree, binomial_tree_reduce, kAnyOrder, kEven,
-       nullptr, always},
-      {Collective::all_reduce, Algorithm::binomial_tree, binomial_tree_all_reduce, kAnyOrder, kEven,
-       nullptr, always},
+      {Collective::broadcast, Algorithm::binomial_tree, walking<binomial_tree_broadcast>, kOrdered},
+      {Collective::reduce, Algorithm::binomial_tree, walking<binomial_tree_reduce>, kAnyOrder,
+       kEven, nullptr, always},
+      {Collective::all_reduce, Algorithm::binomial_tree, walking<binomial_tree_all_reduce>,
+       kAnyOrder, kEven, nullptr, always},
       {Collective::gather, Algorithm::binomial_tree, binomial_tree_gather, kOrdered},
       {Collective::scatter, Algorithm::binomial_tree, binomial_tree_scatter, kOrdered},
       {Collective::barrier, Algorithm::binomial_tree, binomial_tree_barrier, kOrdered},

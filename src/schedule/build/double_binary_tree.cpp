@@ -18,7 +18,7 @@
 // outside, the trees span the other ranks, and the root feeds (or hears) the two tree roots.
 #include <bit>
 
-#include "schedule/build/builders.hpp"
+#include "schedule/build/walk.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
@@ -237,10 +237,11 @@ Program double_binary_tree_reduce(const Request& request) {
 
 std::span<const Entry> double_binary_tree_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, Algorithm::double_binary_tree, double_binary_tree_broadcast,
+      {Collective::broadcast, Algorithm::double_binary_tree, walking<double_binary_tree_broadcast>,
        kOrdered},
-      {Collective::reduce, Algorithm::double_binary_tree, double_binary_tree_reduce},
-      {Collective::all_reduce, Algorithm::double_binary_tree, double_binary_tree_all_reduce},
+      {Collective::reduce, Algorithm::double_binary_tree, walking<double_binary_tree_reduce>},
+      {Collective::all_reduce, Algorithm::double_binary_tree,
+       walking<double_binary_tree_all_reduce>},
   };
   return kRows;
 }

@@ -1,7 +1,7 @@
 // hierarchical - inside each host, between hosts, inside again; what crosses the wire crosses once.
 //
 //      host A            host B          equal hosts, all_reduce: every rank owns a slice inside
-//      0  1  2           3  4  5         its host and all_reduces it with its likes (grid.hpp)
+//      0  1  2           3  4  5         its host and all_reduces it with its likes (slices.cpp)
 //       \ | /             \ | /
 //      leader 0 ======= leader 3         otherwise: one leader per host speaks for it
 //       / | \             / | \                                                              .
@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "schedule/build/grid.hpp"
 #include "schedule/build/hosts.hpp"
 #include "schedule/build/parts.hpp"
 #include "schedule/compose.hpp"
@@ -30,17 +29,6 @@ Step rounds(int n) { return static_cast<Step>(std::bit_width(static_cast<unsigne
 void spread(Draft& whole, const Hosts& hosts, Chunk chunks, Step first_step) {
   append(whole.program(), binomial_tree_broadcast(hosts.inside(Collective::broadcast, true)),
          {.ranks = hosts.local(), .first_step = first_step, .output = output(0), .scale = chunks});
-}
-
-Program by_slices(const Request& request, const Hosts& hosts) {
-  Grid grid{hosts.local(), {}, hosts.place, hosts.host};
-  for (const auto& list : hosts.members) {
-    grid.column.push_back(list[static_cast<std::size_t>(hosts.place)]);
-  }
-  const bool as_tree = request.order == ReductionOrder::tree;
-  return grid_all_reduce(request, Algorithm::hierarchical, grid,
-                         {direct_reduce_scatter, direct_all_gather, 1,
-                          as_tree ? pairwise_all_reduce : ring_all_reduce});
 }
 
 Program by_leaders(const Request& request, const Hosts& hosts) {
@@ -57,20 +45,6 @@ Program by_leaders(const Request& request, const Hosts& hosts) {
   }
   spread(whole, hosts, cut, 1 + 2 * (cut - 1));
   return whole.take();
-}
-
-// The ranks of one host as runs of neighbours, which travel as one message each.
-std::vector<Region> runs_of(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::vector<Region> runs;
-  for (int rank : ranks) {
-    const auto block = static_cast<Chunk>(rank);
-    if (runs.empty() || runs.back().first + runs.back().count != block) {
-      runs.push_back(output(block, 0));
-    }
-    ++runs.back().count;
-  }
-  return runs;
 }
 
 // Leaders pass their hosts' blocks round a ring. Returns the first step after that.
@@ -123,38 +97,19 @@ Program hierarchical_reduce_scatter(const Request& request) {
 
 Program hierarchical_all_reduce(const Request& request) {
   const Hosts hosts(request);
-  return hosts.are_equal() ? by_slices(request, hosts) : by_leaders(request, hosts);
+  return hosts.are_equal() ? slices_all_reduce(request, hosts) : by_leaders(request, hosts);
 }
 
 Program hierarchical_broadcast(const Request& request) {
-  const Hosts hosts(request);
-  Draft whole(request, Algorithm::hierarchical);
-  if (hosts.is_leader()) {
-    append(whole.program(),
-           binomial_tree_broadcast(hosts.between(Collective::broadcast, hosts.root_host)),
-           {.ranks = hosts.leaders, .output = output(0)});
-  }
-  spread(whole, hosts, 1, rounds(hosts.count()));
-  return whole.take();
+  return relay_broadcast(request, Hosts(request));
 }
 
 Program hierarchical_reduce(const Request& request) {
-  const Hosts hosts(request);
-  const bool at_root = request.rank == request.root;
-  Draft whole(request, Algorithm::hierarchical);
-  // Leaders other than the root have no output: their host's sum is kept in scratch.
-  const Region sum = at_root || !hosts.is_leader() ? output(0) : whole.scratch(0);
-  Placement placement{.ranks = hosts.local(), .input = input(0), .output = sum};
-  placement.finish = false;
-  append(whole.program(), direct_reduce(hosts.inside(Collective::reduce, request.in_place)),
-         placement);
-  if (hosts.is_leader()) {
-    placement = {.ranks = hosts.leaders, .first_step = 1, .input = sum, .output = sum};
-    placement.raw = false;
-    append(whole.program(),
-           binomial_tree_reduce(hosts.between(Collective::reduce, hosts.root_host)), placement);
-  }
-  return whole.take();
+  return relay_reduce(request, Hosts(request));
+}
+
+Program hierarchical_all_to_all(const Request& request) {
+  return bundles_all_to_all(request, Hosts(request));
 }
 
 Program hierarchical_all_gather(const Request& request) {
@@ -208,6 +163,8 @@ std::span<const Entry> hierarchical_rows() {
        spans_hosts},
       {Collective::reduce_scatter, Algorithm::hierarchical, hierarchical_reduce_scatter, kAnyOrder,
        kEven, spans_equal_hosts, hosts_are_subtrees},
+      {Collective::all_to_all, Algorithm::hierarchical, hierarchical_all_to_all, kOrdered, kEven,
+       spans_hosts},
       {Collective::barrier, Algorithm::hierarchical, hierarchical_barrier, kOrdered, kEven,
        spans_hosts},
   };

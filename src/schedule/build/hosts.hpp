@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/build/builders.hpp"
+#include "schedule/build/walk.hpp"
 
 namespace tutti::schedule::builders {
 
@@ -19,7 +19,8 @@ struct Hosts {
     std::vector<int> names;  // of the hosts, in the order in which they appear
     int largest = -1;
     std::size_t number = 0;
-    for (int rank = 0; rank < request.size; ++rank) {
+    for (int i = 0; i < request.size; ++i) {
+      const int rank = may_walk(request) ? request.walk[static_cast<std::size_t>(i)] : i;
       const int name = request.host_of[static_cast<std::size_t>(rank)];
       // Ranks of a host mostly follow each other, and hosts in rising order: looking each up in a map
       // takes a minute for 24,576 programs.
@@ -73,6 +74,26 @@ inline bool spans_hosts(const Request& request) {
                      [&](int host) { return host != request.host_of[0]; });
 }
 
+// Ranks as runs of neighbours, ascending: regions of output that may travel as one message each.
+inline std::vector<Region> runs_of(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<Region> runs;
+  for (const int rank : ranks) {
+    const auto block = static_cast<Chunk>(rank);
+    if (runs.empty() || runs.back().first + runs.back().count != block)
+      runs.push_back(output(block, 0));
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+// Of equal hosts, by slices (slices.cpp).
+Program slices_all_reduce(const Request& request, const Hosts& hosts);
+// From host to host in pieces (relay.cpp).
+Program relay_broadcast(const Request& request, const Hosts& hosts);
+Program relay_reduce(const Request& request, const Hosts& hosts);
+// One message for each pair of hosts (bundles.cpp).
+Program bundles_all_to_all(const Request& request, const Hosts& hosts);
 // By rails, where hosts are equal: ranks of like place on all hosts pass parts round, and spread them
 // inside their hosts, or gather them there first.
 Program rails_all_gather(const Request& request, const Hosts& hosts);

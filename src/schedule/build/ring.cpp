@@ -9,7 +9,7 @@
 //
 //        root --c0--> 1 --c0--> 2 --c0--> 3
 //             --c1-->   --c1-->   --c1-->
-#include "schedule/build/builders.hpp"
+#include "schedule/build/walk.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
@@ -123,11 +123,12 @@ Program ring_reduce(const Request& request) {
 
 std::span<const Entry> ring_rows() {
   static constexpr Entry kRows[] = {
-      {Collective::broadcast, Algorithm::ring, ring_broadcast, kOrdered},
-      {Collective::reduce, Algorithm::ring, ring_reduce},
-      {Collective::all_reduce, Algorithm::ring, ring_all_reduce},
-      {Collective::all_gather, Algorithm::ring, ring_all_gather, kOrdered, kUneven},
-      {Collective::reduce_scatter, Algorithm::ring, ring_reduce_scatter, kAnyOrder, kUneven},
+      {Collective::broadcast, Algorithm::ring, walking<ring_broadcast>, kOrdered},
+      {Collective::reduce, Algorithm::ring, walking<ring_reduce>},
+      {Collective::all_reduce, Algorithm::ring, walking<ring_all_reduce>},
+      {Collective::all_gather, Algorithm::ring, walking<ring_all_gather>, kOrdered, kUneven},
+      {Collective::reduce_scatter, Algorithm::ring, walking<ring_reduce_scatter>, kAnyOrder,
+       kUneven},
   };
   return kRows;
 }

@@ -5,12 +5,18 @@
 //      |    |    |           all_gather: rows first, then the columns pass whole rows
 //      3 -> 4 -> 5 ->)
 //      v    v    v
-#include "schedule/build/grid.hpp"
+#include "schedule/build/builders.hpp"
 #include "schedule/compose.hpp"
 #include "topology/topology.hpp"
 
 namespace tutti::schedule::builders {
 namespace {
+
+// Where one rank stands: its row and its column, as lists of ranks, and its place in each.
+struct Grid {
+  std::vector<int> row, column;
+  int place_in_row = 0, place_in_column = 0;
+};
 
 bool makes_torus(const Request& request) { return topology::near_square(request.size).rows > 1; }
 
@@ -24,13 +30,19 @@ Grid stand(const Request& request) {
   return grid;
 }
 
-}  // namespace
-
-Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid& grid,
-                        const GridAlgorithm& rows) {
+// Rows reduce_scatter, columns all_reduce the slices, rows all_gather:
+//
+//      rows                     columns                  rows
+//      0 - 1    slices a b      0   1                    0 - 1
+//                               | a | b
+//      2 - 3    slices a b      2   3                    2 - 3
+//
+// Every column carries another slice, so that all ranks work in every phase.
+Program torus_2d_all_reduce(const Request& request) {
+  const Grid grid = stand(request);
   const auto a = static_cast<Chunk>(grid.column.size()), b = static_cast<Chunk>(grid.row.size());
   const auto slice = static_cast<Chunk>(grid.place_in_row) * a;
-  Draft whole(request, algorithm, a * b);
+  Draft whole(request, Algorithm::torus_2d, a * b);
 
   Request part{Collective::reduce_scatter,
                static_cast<int>(b),
@@ -38,40 +50,28 @@ Program grid_all_reduce(const Request& request, Algorithm algorithm, const Grid&
                0,
                request.in_place,
                2,
-               {},
-               request.order};
+               {}};
   Placement placement{.ranks = grid.row, .input = input(0), .output = output(slice), .scale = a};
   placement.finish = false;
-  append(whole.program(), rows.reduce_scatter(part), placement);
+  append(whole.program(), ring_reduce_scatter(part), placement);
 
-  part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {},
-          request.order};
+  part = {Collective::all_reduce, static_cast<int>(a), grid.place_in_column, 0, true, 2, {}};
   placement = {.ranks = grid.column,
-               .first_step = rows.steps,
+               .first_step = b - 1,
                .input = output(slice),
                .output = output(slice),
-               .scale = 1,
                .first_extent = slice};
   placement.raw = false;
-  append(whole.program(), rows.columns(part), placement);
+  append(whole.program(), ring_all_reduce(part), placement);
 
   part = {Collective::all_gather, static_cast<int>(b), grid.place_in_row, 0, true, 2, {}};
-  placement = {.ranks = grid.row,
-               .first_step = rows.steps + 2 * (a - 1),
-               .input = output(slice),
-               .output = output(0),
-               .scale = a};
-  append(whole.program(), rows.all_gather(part), placement);
+  append(whole.program(), ring_all_gather(part),
+         {.ranks = grid.row,
+          .first_step = b - 1 + 2 * (a - 1),
+          .input = output(slice),
+          .output = output(0),
+          .scale = a});
   return whole.take();
-}
-
-namespace {
-
-Program torus_2d_all_reduce(const Request& request) {
-  const Grid grid = stand(request);
-  return grid_all_reduce(
-      request, Algorithm::torus_2d, grid,
-      {ring_reduce_scatter, ring_all_gather, static_cast<Step>(grid.row.size() - 1)});
 }
 
 Program torus_2d_all_gather(const Request& request) {

@@ -93,7 +93,8 @@ Status check_headers(std::span<const Program> programs) {
     }
     const auto extents = extent_count(program.collective, program.size, program.cut);
     for (std::uint64_t extent : program.scratch) {
-      if (extent >= extents) return wrong(fmt::format("rank {} has scratch of no extent", r));
+      if (extent >= extents && extent != kNoBytes)
+        return wrong(fmt::format("rank {} has scratch of no extent", r));
     }
   }
   return {};

@@ -9,6 +9,9 @@ class Inproc final : public Transport {
  public:
   std::string_view name() const override { return "inproc"; }
   Door door() const override { return Door::local; }
+  bool links_late() const override { return true; }
+  bool shares_memory() const override { return true; }
+  std::size_t eager_bytes() const override { return kSmallBytes; }
   Result<std::string> viable(const Config&) const override { return std::string(); }
   bool can_link(const Address& a, const Address& b) const override { return a.shares_process(b); }
 

@@ -13,6 +13,9 @@ class Shm final : public Transport {
  public:
   std::string_view name() const override { return "shm"; }
   Door door() const override { return Door::local; }
+  bool links_late() const override { return true; }
+  bool shares_memory() const override { return true; }
+  std::size_t eager_bytes() const override { return kSmallBytes; }
   bool keeps_connections() const override { return true; }
   Result<std::string> viable(const Config&) const override {
     if (auto trial = make_shared_memory("tutti-trial", kTrialBytes); !trial.ok())

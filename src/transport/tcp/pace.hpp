@@ -33,6 +33,8 @@ class SendPace {
     bytes_ = 0;
     return true;
   }
+  // Nothing is counted: what is written now without leaving more behind says nothing of its speed.
+  bool is_at_rest() const { return !running_; }
   // How much the connection takes in `time`, in whole pages; 0: not known yet.
   std::size_t bytes_in(Nanoseconds time) const {
     const double bytes = bytes_per_s_ * in_seconds(time);

@@ -59,6 +59,11 @@ bool choose_congestion_control(int socket, const std::string& wanted) {
   return refused == 0 || wanted == "auto";
 }
 
+bool poll_busily(int socket, int microseconds) {
+  return microseconds == 0 ||
+         ::setsockopt(socket, SOL_SOCKET, SO_BUSY_POLL, &microseconds, sizeof microseconds) == 0;
+}
+
 void bound_unsent(int socket, std::size_t bytes) {
   set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes));
 }

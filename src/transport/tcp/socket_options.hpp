@@ -30,6 +30,9 @@ std::size_t unacknowledged_bytes(int socket);
 // to 100 ms about once a step (2 hosts, tbf 200 Mbit/s, kernel 6.18, 2026-11-15: the step's
 // communication took 530 to 560 ms, with cubic 480 to 490; without pauses both took 530).
 bool choose_congestion_control(int socket, const std::string& wanted);
+// A look at an empty socket asks the network card for so long, instead of waiting for its interrupt. Loopback
+// and veth have no queue to ask. False: more than net.core.busy_read takes CAP_NET_ADMIN.
+bool poll_busily(int socket, int microseconds);
 // The kernel takes no more while it holds this much that it has not sent yet.
 void bound_unsent(int socket, std::size_t bytes);
 // What the kernel may hold, sent and not sent, its own overhead included.

@@ -21,6 +21,8 @@ class Tcp final : public Transport {
   std::string_view name() const override { return "tcp"; }
   Door door() const override { return Door::network; }
   bool keeps_connections() const override { return true; }
+  bool links_late() const override { return true; }
+  std::size_t eager_bytes() const override { return TcpLink::kEagerBytes; }
   // The note is how many connections this rank wants with each peer, whether one more for what is urgent,
   // and "plain" if it can do without checksums.
   Result<std::string> viable(const Config& config) const override {
@@ -44,6 +46,12 @@ class Tcp final : public Transport {
                         "/proc/sys/net/ipv4/tcp_allowed_congestion_control lists what it has",
                         party.config.tcp_congestion),
             {party.rank, peer, 0});
+      if (!poll_busily(connection.socket.get(), party.config.busy_poll))
+        return Status(Code::invalid_argument,
+                      fmt::format("TUTTI_BUSY_POLL: this process may not ask for {} µs; it takes "
+                                  "CAP_NET_ADMIN, or net.core.busy_read of as much",
+                                  party.config.busy_poll),
+                      {party.rank, peer, 0});
       sockets.push_back(std::move(connection.socket));
     }
     return endpoint.add_message(

@@ -16,9 +16,6 @@ namespace tutti::transport {
 namespace {
 
 constexpr std::size_t kCopyBytes = 16 * 1024;
-// What may be sent before the peer has arrived: a quarter of a millisecond at 2 Gbit/s, and little
-// enough to be kept there once per peer.
-constexpr std::size_t kEagerBytes = 64 * 1024;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 // How long a link may be busy with what lies in the kernel, and with one frame.
 constexpr Nanoseconds kInKernel = std::chrono::milliseconds(2);
@@ -248,6 +245,7 @@ void TcpLink::write_queue(Stream& stream) {
 // the kernel has. On a connection that was slow for a while both are made as small as its speed allows; a
 // fast one is through with them in no time, and bounds would only cost it wake-ups.
 void TcpLink::keep_pace(Stream& stream, std::size_t written) {
+  if (stream.pace.is_at_rest() && stream.queue.empty()) return;
   if (!stream.pace.note(written, !stream.queue.empty(), clock_.now())) return;
   const std::size_t in_kernel = std::max(stream.pace.bytes_in(kInKernel), kLeastSendBuffer);
   if (stream.slow_windows < kSlowWindows) {
@@ -258,8 +256,10 @@ void TcpLink::keep_pace(Stream& stream, std::size_t written) {
                               frame_bytes_),
                    std::memory_order_relaxed);
   bound_unsent(stream.socket.get(), in_kernel / 2);
+  // Three times that: what a peer confirms waits in its own queue as long, and somebody has to wake up.
   if (shortest_round_trip(stream.socket.get()) <= kNearby)
-    set_send_buffer(stream.socket.get(), std::min(in_kernel, kMostSendBuffer));
+    set_send_buffer(stream.socket.get(), std::clamp(stream.pace.bytes_in(3 * kInKernel),
+                                                    kLeastSendBuffer, kMostSendBuffer));
 }
 
 void TcpLink::note_backlog() {
@@ -285,7 +285,7 @@ bool TcpLink::flush() {
   return queued_bytes() == 0;
 }
 
-bool TcpLink::has_arrived() const {
+bool TcpLink::has_arrived() {
   if (down_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed) ||
       is_cut())
     return true;

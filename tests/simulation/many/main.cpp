@@ -2,7 +2,7 @@
 //
 // Every seed runs under one kind of fault on one kind of link, in turn, so that a million of them
 // cover all. The first that breaks a promise is told with its story and how to repeat it, and ends the
-// program with 1.
+// program with 1. --bootstrap RANKS has so many ranks come together instead.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -13,6 +13,7 @@
 #include <random>
 #include <string>
 
+#include "simulation/bootstrap_world.hpp"
 #include "simulation/oracle.hpp"
 #include "simulation/recovery.hpp"
 
@@ -79,7 +80,9 @@ int run_many(const Options& options) {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: bench/simulate [--seeds N] [--first SEED] [--links WORD]\n");
+  fmt::print(stderr,
+             "usage: bench/simulate [--seeds N] [--first SEED] [--links WORD]\n"
+             "       bench/simulate --bootstrap RANKS\n");
   return 2;
 }
 
@@ -89,7 +92,21 @@ std::optional<Links> links_named(const std::string& word) {
   return std::nullopt;
 }
 
+// How so many ranks come together, in virtual time.
+int run_bootstrap(int ranks) {
+  const Bootstrapped outcome = simulate_bootstrap(ranks);
+  if (outcome.broken.empty())
+    fmt::print("{}\n", outcome.text());
+  else
+    fmt::print(stderr, "{} ranks did not come together: {}\n", ranks, outcome.broken);
+  return outcome.broken.empty() ? 0 : 1;
+}
+
 int run(int count, char** words) {
+  if (count == 3 && std::string_view(words[1]) == "--bootstrap") {
+    const int ranks = std::atoi(words[2]);
+    return ranks > 0 ? run_bootstrap(ranks) : usage();
+  }
   Options options;
   if (count % 2 == 0) return usage();
   for (int i = 1; i < count; i += 2) {

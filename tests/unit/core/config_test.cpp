@@ -91,7 +91,7 @@ TEST_F(ConfigTest, costs_are_measured_once_unless_told_otherwise) {
 TEST_F(ConfigTest, transports_are_checked) {
   EXPECT_EQ(with("TUTTI_TRANSPORT", "shm, tcp")->transport, "shm,tcp");
   expect_refused("TUTTI_TRANSPORT", "rdma", "'rdma'");
-  expect_refused("TUTTI_TRANSPORT", "rdma", "inproc, shm, tcp");
+  expect_refused("TUTTI_TRANSPORT", "rdma", "inproc, shm, ofi, tcp");
   expect_refused("TUTTI_TRANSPORT", "auto,tcp", "alone");
 }
 
@@ -107,6 +107,7 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(with("TUTTI_TCP_CONGESTION", "reno")->tcp_congestion, "reno");
   EXPECT_FALSE(with("TUTTI_TCP_CHECKSUM", "0")->tcp_checksum);
   EXPECT_FALSE(with("TUTTI_TCP_EXPRESS", "0")->tcp_express);
+  EXPECT_EQ(with("TUTTI_BUSY_POLL", "50")->busy_poll, 50);
   EXPECT_FALSE(with("TUTTI_PROGRESS_THREAD", "off")->progress_thread);
 }
 
@@ -121,6 +122,7 @@ TEST_F(ConfigTest, what_cannot_be_read_is_quoted) {
   expect_refused("TUTTI_STREAMS", "0", "outside");
   expect_refused("TUTTI_STREAMS", "9", "outside");
   expect_refused("TUTTI_STREAMS", "two", "two");
+  expect_refused("TUTTI_BUSY_POLL", "-1", "outside");
   expect_refused("TUTTI_RECORDER_SIZE", "0", "outside");
   expect_refused("TUTTI_SPIN", "many", "'many'");
   expect_refused("TUTTI_PROGRESS_THREAD", "maybe", "'maybe'");

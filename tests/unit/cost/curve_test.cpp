@@ -33,7 +33,7 @@ TEST(Curve, without_knots_everything_is_free) {
   EXPECT_EQ(Curve::fit({}).seconds(1e6), 0);
 }
 
-TEST(Curve, goes_straight_between_knots_from_the_origin_and_on_at_the_last_mean) {
+TEST(Curve, goes_straight_between_knots_from_the_origin_and_on_as_between_the_last_two) {
   const auto curve = Curve::from_knots({{100, 1}, {300, 5}});
   ASSERT_TRUE(curve.ok());
   EXPECT_DOUBLE_EQ(curve->seconds(0), 0);
@@ -41,8 +41,25 @@ TEST(Curve, goes_straight_between_knots_from_the_origin_and_on_at_the_last_mean)
   EXPECT_DOUBLE_EQ(curve->seconds(100), 1);
   EXPECT_DOUBLE_EQ(curve->seconds(200), 3);
   EXPECT_DOUBLE_EQ(curve->seconds(300), 5);
-  EXPECT_DOUBLE_EQ(curve->seconds(600), 10);
+  EXPECT_DOUBLE_EQ(curve->seconds(600), 11);
   EXPECT_DOUBLE_EQ(curve->share(50, 300), 5.0 / 6);
+}
+
+// A link that lets the first 128 KiB pass at full speed and then has 100 MB/s.
+TEST(Curve, knows_the_rate_of_a_link_whose_first_bytes_are_free) {
+  const auto seconds = [](double bytes) { return std::max(1e-6, (bytes - 131072) / 100e6); };
+  std::vector<Sample> samples;
+  for (const double bytes : {16384., 65536., 262144., 1048576.})
+    samples.push_back({bytes, seconds(bytes)});
+  const Curve curve = Curve::fit(samples);
+  for (const double bytes : {4e6, 16e6, 64e6})
+    EXPECT_NEAR(curve.seconds(bytes) / seconds(bytes), 1, 1e-9) << bytes;
+}
+
+TEST(Curve, goes_on_at_its_mean_where_more_seemed_to_cost_nothing) {
+  const auto curve = Curve::from_knots({{100, 4}, {200, 4}});
+  ASSERT_TRUE(curve.ok());
+  EXPECT_DOUBLE_EQ(curve->seconds(400), 8);
 }
 
 TEST(Curve, a_larger_size_that_seemed_cheaper_shares_one_cost_with_the_smaller) {

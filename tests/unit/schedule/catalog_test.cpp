@@ -9,6 +9,7 @@
 
 #include "schedule/passes.hpp"
 #include "schedule/verify.hpp"
+#include "tutti/shape.hpp"
 #include "worlds.hpp"
 
 namespace tutti::schedule {
@@ -188,6 +189,27 @@ TEST(Passes, staged_programs_are_right_and_touch_the_callers_memory_by_copies_al
           EXPECT_TRUE(op.kind == OpKind::copy || (is_scratch(op.src) && is_scratch(op.dst)));
           for (const Source& source : op.sources) EXPECT_TRUE(is_scratch(source.region));
         }
+      }
+      const auto proof = verify(*programs);
+      EXPECT_TRUE(proof.ok()) << to_string(entry.collective) << " by " << to_string(entry.algorithm)
+                              << ", " << request.size << " ranks: " << proof.status().to_string();
+    });
+  }
+}
+
+TEST(Passes, programs_with_a_barrier_beside_them_are_right_and_wait_for_all) {
+  for (const Entry& entry : catalog()) {
+    if (shape_of(entry.collective).all_meet()) continue;
+    each_request(entry, 1, 9, [&](Request request) {
+      auto programs = build_all(entry.algorithm, request);
+      auto barriers = build_all(Algorithm::binomial_tree,
+                                {.collective = Collective::barrier, .size = request.size});
+      ASSERT_TRUE(programs.ok() && barriers.ok());
+      for (std::size_t rank = 0; rank < programs->size(); ++rank) {
+        Program& program = (*programs)[rank];
+        const std::size_t before = program.ops.size();
+        program = with_barrier(std::move(program), (*barriers)[rank]);
+        EXPECT_EQ(program.ops.size(), before + (*barriers)[rank].ops.size());
       }
       const auto proof = verify(*programs);
       EXPECT_TRUE(proof.ok()) << to_string(entry.collective) << " by " << to_string(entry.algorithm)

@@ -26,6 +26,7 @@ struct Golden {
 
 constexpr int kThreeAndTwo[] = {0, 0, 0, 1, 1};
 constexpr int kTwoAndTwo[] = {0, 0, 1, 1};
+constexpr int kOddOnesLast[] = {0, 2, 1, 3};
 
 std::vector<Golden> goldens() {
   using A = Algorithm;
@@ -38,6 +39,12 @@ std::vector<Golden> goldens() {
   rails.host_of = kTwoAndTwo;
   Request rails_back = rails;
   rails_back.collective = C::reduce_scatter;
+  Request slices = rails;
+  slices.collective = C::all_reduce;
+  Request bundles = rails;
+  bundles.collective = C::all_to_all;
+  Request walk{.collective = C::all_gather, .size = 4};
+  walk.walk = kOddOnesLast;
   Request chain = hosts;
   Request chain_back = rails_back;
   Request as_tree{.collective = C::reduce, .size = 5};
@@ -62,6 +69,9 @@ std::vector<Golden> goldens() {
       {"all_reduce_hierarchical_3_and_2", A::hierarchical, hosts},
       {"all_gather_hierarchical_2_and_2", A::hierarchical, rails},
       {"reduce_scatter_hierarchical_2_and_2", A::hierarchical, rails_back},
+      {"all_reduce_hierarchical_2_and_2", A::hierarchical, slices},
+      {"all_to_all_hierarchical_2_and_2", A::hierarchical, bundles},
+      {"all_gather_ring_4_walk_0_2_1_3", A::ring, walk},
       {"all_reduce_chain_3_and_2", A::chain, chain},
       {"reduce_scatter_chain_2_and_2", A::chain, chain_back},
       {"reduce_direct_5_tree", A::direct, as_tree},

@@ -45,6 +45,20 @@ inline std::vector<std::vector<int>> host_layouts(int n) {
   return layouts;
 }
 
+// Whether an algorithm takes ranks in the order of Request::walk.
+inline bool walks(Algorithm algorithm) {
+  return algorithm == Algorithm::ring || algorithm == Algorithm::binomial_tree ||
+         algorithm == Algorithm::double_binary_tree || algorithm == Algorithm::hierarchical;
+}
+
+// All ranks, in an order without rhyme: every fifth of them, or seventh.
+inline std::vector<int> odd_walk(int n) {
+  const int stride = n % 5 != 0 ? 5 : n % 7 != 0 ? 7 : 11;
+  std::vector<int> walk;
+  for (int i = 0; i < n; ++i) walk.push_back((3 + i * stride) % n);
+  return walk;
+}
+
 // Calls visit(request) for every size up to `most`, every root that matters, and the variants that
 // the entry's algorithm knows. Hosts live as long as the call.
 template <class Visit>
@@ -63,6 +77,13 @@ void each_request(const Entry& entry, int least, int most, Visit visit,
         request.order = order;
         if (entry.applies && !entry.applies(request)) continue;
         visit(request);
+        // Of large groups few roots are enough: where it stands on the walk is all there is to it.
+        if (walks(entry.algorithm) && (n <= 17 || root % 29 == 0)) {
+          const std::vector<int> walk = odd_walk(n);
+          request.walk = walk;
+          visit(request);
+          request.walk = {};
+        }
         if (entry.algorithm != Algorithm::direct || entry.collective != Collective::all_reduce) {
           continue;
         }

@@ -251,6 +251,18 @@ TEST(BenchCompare, command_lines_fit_the_peer_and_the_room) {
   const auto own = command_lines(options, contestant, premises);
   ASSERT_EQ(own.size(), 4U);
   EXPECT_THAT(joined(own[1]), HasSubstr("--node-rank 1 --rendezvous 10.83.0.1:"));
+
+  options.each = 2;
+  const auto fuller = command_lines(options, contestant, premises);
+  ASSERT_EQ(fuller.size(), 2U);
+  EXPECT_THAT(joined(fuller[1]), HasSubstr("run -n 2 --nnodes 2 --node-rank 1"));
+  EXPECT_THAT(joined(fuller[1]), ::testing::Not(HasSubstr("--transport")));
+  contestant.library = "gloo";
+  EXPECT_THAT(joined(command_lines(options, contestant, premises)[3]),
+              ::testing::StartsWith("ip netns exec bh1 /bin/peer_gloo"));
+  contestant.library = "openmpi";
+  EXPECT_THAT(joined(command_lines(options, contestant, premises)[0]),
+              HasSubstr("--host 10.83.0.1:2,10.83.0.2:2"));
 }
 
 TEST(BenchCompare, a_command_that_hangs_is_ended_and_one_that_fails_is_told) {

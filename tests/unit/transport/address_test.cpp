@@ -54,8 +54,8 @@ TEST(Transports, auto_is_all_of_them_and_a_list_is_what_it_says_in_the_order_of_
   const auto named = [](const std::string& words) {
     return named_transports(words, built_in_transports());
   };
-  EXPECT_EQ(names_of(*named("auto")), "inproc shm tcp ");
-  EXPECT_EQ(names_of(*named("")), "inproc shm tcp ");
+  EXPECT_EQ(names_of(*named("auto")), "inproc shm ofi tcp ");
+  EXPECT_EQ(names_of(*named("")), "inproc shm ofi tcp ");
   EXPECT_EQ(names_of(*named("tcp, shm")), "shm tcp ");
   EXPECT_EQ(named("shm,carrier_pigeon").status().code(), Code::invalid_argument);
 }

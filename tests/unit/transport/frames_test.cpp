@@ -257,7 +257,7 @@ TEST_F(Frames, a_kind_has_its_own_flags_and_no_others) {
       {MessageKind::eager, kInternal},
       {MessageKind::request, kInternal | kCancel | kOffered},
       {MessageKind::ready, kRefuse | kTaken}};
-  for (int kind = 0; kind <= static_cast<int>(MessageKind::device); ++kind)
+  for (int kind = 0; kind <= static_cast<int>(MessageKind::news); ++kind)
     for (int flag = 1; flag < 256; flag *= 2) {
       Header header = frame(static_cast<MessageKind>(kind), 0);
       header.flags = static_cast<std::uint8_t>(flag);

@@ -33,5 +33,23 @@ TEST(socket_options, bbr_gives_way_unless_it_was_asked_for) {
   ::close(socket);
 }
 
+// Whoever may: root may always.
+TEST(socket_options, the_card_is_asked_for_as_long_as_was_wanted) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_GE(socket, 0);
+  const auto wanted = [socket] {
+    int microseconds = -1;
+    socklen_t size = sizeof microseconds;
+    ::getsockopt(socket, SOL_SOCKET, SO_BUSY_POLL, &microseconds, &size);
+    return microseconds;
+  };
+  const int before = wanted();
+  EXPECT_TRUE(poll_busily(socket, 0));
+  EXPECT_EQ(wanted(), before);
+  const bool may = poll_busily(socket, before + 40);
+  EXPECT_EQ(wanted(), may ? before + 40 : before);
+  ::close(socket);
+}
+
 }  // namespace
 }  // namespace tutti::transport

@@ -211,6 +211,37 @@ TEST(Choose, several_ranks_a_host_with_long_messages_go_by_the_hierarchy) {
       << describe(facts, candidates(facts, machine));
 }
 
+TEST(Choose, whatever_crosses_a_slow_wire_is_bundled_or_passed_on_once) {
+  Machine machine = with_wire(0.117);
+  machine.tcp.latency_s = 50e-6;
+  machine.tcp.message_s = 5e-6;
+  const auto host_of = hosts(8, 2);
+  const auto choices = [&](Collective collective, std::size_t bytes) {
+    const CallFacts facts{collective, bytes, 8, host_of};
+    return candidates(facts, machine);
+  };
+  for (const std::size_t bytes : {64UL << 10, 256UL << 10})
+    for (const Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::all_reduce,
+          Collective::reduce_scatter, Collective::all_gather})
+      EXPECT_EQ(choices(collective, bytes).front().algorithm, Algorithm::hierarchical)
+          << to_string(collective) << " " << bytes;
+  EXPECT_EQ(choices(Collective::all_to_all, 4 << 10).front().algorithm, Algorithm::hierarchical);
+}
+
+TEST(Choose, rings_of_ranks_that_are_dealt_out_cost_what_those_of_neighbours_do) {
+  const Machine machine = with_wire(0.117);
+  std::vector<int> dealt;
+  for (int rank = 0; rank < 8; ++rank) dealt.push_back(rank % 4);
+  const auto time = [&](const std::vector<int>& host_of) {
+    CallFacts facts{Collective::all_gather, 4 << 20, 8, host_of};
+    const std::vector<int> walk = topology::walk_of(host_of);
+    facts.walk = walk;
+    return choose_forced(facts, Algorithm::ring, machine)->predicted;
+  };
+  EXPECT_EQ(time(dealt), time(hosts(8, 2)));
+}
+
 TEST(Choose, no_host_list_means_one_host) {
   const auto host_of = hosts(4, 4);
   const Choice listed = choose({Collective::all_gather, 4096, 4, host_of});

@@ -67,6 +67,11 @@ class DataParallel {
   Status begin_micro_batch(bool last);
   // Of a *sum*, not of a mean. Runs autograd to its end.
   Status backward(const torch::Tensor& loss_sum);
+  // The same for whoever runs autograd himself, between the last two. check_gates: that forward read nothing
+  // of what leads to this before its gate was passed.
+  Status check_gates(const torch::Tensor& output);
+  Status begin_backward();
+  Status end_backward();
   // With layer.pipelined, for a stage of a pipeline: backward of what a forward gave, by its gradient.
   // `last`: gradients that it brings are complete with it.
   Status backward(const torch::Tensor& output, const torch::Tensor& gradient, bool last);

@@ -1,0 +1,15 @@
+# SentencePiece and PCRE2, where they are.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SENTENCEPIECE QUIET IMPORTED_TARGET sentencepiece)
+pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)
+
+function(tutti_link_tokenizers target)
+  foreach(library SENTENCEPIECE PCRE2)
+    if(TARGET PkgConfig::${library})
+      target_link_libraries(${target} INTERFACE PkgConfig::${library})
+      target_compile_definitions(${target} INTERFACE TUTTI_HAVE_${library})
+    else()
+      message(STATUS "tutti data build: without ${library}")
+    endif()
+  endforeach()
+endfunction()
