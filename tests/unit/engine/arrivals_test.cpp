@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/compile.hpp"
 #include "schedule/catalog.hpp"
 
 namespace tutti::engine {
