@@ -27,8 +27,9 @@ def shell(*words):
 class Hosts:
     """`count` namespaces; none of them (count ranks on this host) when rate_mbit is None."""
 
-    def __init__(self, count, rate_mbit):
-        self.count, self.rate_mbit = count, rate_mbit
+    def __init__(self, count, rate_mbit, others=None):
+        """`others`: by number, hosts that have another rate."""
+        self.count, self.rate_mbit, self.others = count, rate_mbit, others or {}
         self.names = [f"ov{os.getpid()}h{i}" for i in range(count)]
         self.switch = f"ov{os.getpid()}sw"
 
@@ -69,9 +70,10 @@ class Hosts:
     def shape(self):
         """Each host sends and receives at the rate. The queue holds some milliseconds."""
         for i, name in enumerate(self.names):
+            rate = self.others.get(i, self.rate_mbit)
             for place, device in ((name, "cable"), (self.switch, f"port{i}")):
                 shell("tc", "-n", place, "qdisc", "replace", "dev", device, "root", "tbf", "rate",
-                      f"{self.rate_mbit}mbit", "burst", "128kb", "latency", "20ms")
+                      f"{rate}mbit", "burst", "128kb", "latency", "20ms")
 
     def remove(self):
         if not self.separate:

@@ -37,6 +37,7 @@ Command make_info(CLI::App& app);
 Command make_doctor(CLI::App& app);
 Command make_plan(CLI::App& app);
 Command make_trace(CLI::App& app);
+Command make_switch(CLI::App& app);
 Command make_data(CLI::App& app);
 // `words` is the whole command line: the benchmark starts its ranks with it.
 Command make_bench(CLI::App& app, std::vector<std::string> words);

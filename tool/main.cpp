@@ -74,6 +74,7 @@ int run_tool(int count, char** arguments) {
                                          make_bench(app, words),
                                          make_plan(app),
                                          make_trace(app),
+                                         make_switch(app),
                                          make_data(app)};
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));

@@ -75,6 +75,9 @@ struct Config {
   // Whether urgent groups have a connection to themselves with each peer on tcp; only where both sides say
   // so.  TUTTI_TCP_EXPRESS
   bool tcp_express = true;
+  // Whether a switch that folds joins this job (tutti switch): rank 0 waits ten seconds for it.
+  // TUTTI_SWITCH
+  bool use_switch = false;
   // Provider of libfabric that links of ofi use, such as "verbs;ofi_rxm" or "tcp;ofi_rxm", and a comma list of
   // its domains, one rail each; empty: found.  TUTTI_OFI_PROVIDER, TUTTI_OFI_DOMAINS
   std::string ofi_provider;

@@ -9,6 +9,7 @@
 #include "tutti/redistribution.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
+#include "tutti/switch.hpp"
 #include "tutti/symmetric_pool.hpp"
 #include "tutti/tensor_layout.hpp"
 #include "tutti/trace.hpp"

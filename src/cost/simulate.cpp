@@ -19,6 +19,9 @@ std::vector<int> seats_of(const CollectiveJob& job) {
   return seats;
 }
 
+// A switch that folds has its seat beyond the last.
+void seat_switch(const Site& site, std::vector<int>& seats) { seats.push_back(site.seats()); }
+
 Status too_many(std::size_t most) {
   return {Code::unsupported,
           fmt::format("this schedule has more than {} ops, and no symmetry to use", most)};
@@ -45,7 +48,7 @@ void Simulation::note_traffic(std::uint32_t first_program, int ranks, double wei
 
 Status Simulation::add(const Site& site, std::uint32_t index) {
   const CollectiveJob& job = jobs_[index];
-  const std::vector<int> seats = seats_of(job);
+  std::vector<int> seats = seats_of(job);
   std::vector<int> host_of;
   for (const int seat : seats) host_of.push_back(site.host(seat));
   schedule::Request request;
@@ -60,11 +63,14 @@ Status Simulation::add(const Site& site, std::uint32_t index) {
   // Says what is wrong with a request, too.
   if (auto first = job.catalog->build(job.algorithm, request); !first.ok()) return first.status();
   const schedule::Entry& entry = *job.catalog->find(job.collective, job.algorithm);
-  const bool alone = jobs_.size() == 1 && options_.use_symmetry && options_.play.jitter == 0;
+  const int switches = entry.programs_of(job.ranks) - job.ranks;
+  const bool alone =
+      jobs_.size() == 1 && switches == 0 && options_.use_symmetry && options_.play.jitter == 0;
   modulus_ = alone ? find_modulus(site, entry, request, seats) : 0;
   const int ranks = modulus_ > 0 ? modulus_ : job.ranks;
+  if (switches > 0) seat_switch(site, seats);
   const std::uint32_t first_program = graph_.programs();
-  for (request.rank = 0; request.rank < ranks; ++request.rank) {
+  for (request.rank = 0; request.rank < ranks + switches; ++request.rank) {
     graph_.add(sorted_receives(entry.build(request)), site, seats, index);
     if (graph_.nodes().size() > options_.most_ops) return too_many(options_.most_ops);
   }

@@ -28,7 +28,7 @@ constexpr int kSpeakers = 8;
 }  // namespace
 
 Absences::Absences(const Members& members)
-    : members_(members), peers_(static_cast<std::size_t>(members.size())) {}
+    : members_(members), peers_(static_cast<std::size_t>(members.size()) + 1) {}  // and the switch
 
 void Absences::note_left(int peer, std::uint64_t polls) {
   peers_[static_cast<std::size_t>(peer)].left = true;

@@ -28,12 +28,12 @@ std::size_t bytes_of(const std::vector<Piece>& pieces) {
 Arrivals::Arrivals(const Members& members)
     : members_(members),
       company_(&members.others()),
-      peers_(static_cast<std::size_t>(members.size())),
+      peers_(static_cast<std::size_t>(members.size()) + 1),  // the switch never comes by these
       history_(kHistory),
       dispute_(members) {}
 
 void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
-                                const Compiled& compiled, Nanoseconds now) {
+                                const Company& company, Nanoseconds now) {
   launch_ = &launch;
   sequence_ = sequence;
   history_[sequence % history_.size()] = launch.fingerprint;
@@ -41,7 +41,7 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
     memory_->open(sequence);
     memory_->publish(sequence, launch.fingerprint, launch.call_hash);
   }
-  message_peers_ = compiled.peers;
+  message_peers_ = company.peers;
   // A leaf of a broadcast would be through while another leaf has called something else; where not every
   // pair has a link, a barrier beside it keeps it (RunCache).
   const bool all =
@@ -49,16 +49,16 @@ void Arrivals::begin_by_message(const Launch& launch, std::uint64_t sequence,
   company_ = all ? &members_.others() : &message_peers_;
   untold_.clear();
   untold_until_ = now + kUntold;
-  announce(compiled.sends_to);
+  announce(company.told_with_data);
   look_at_announced();
 }
 
 // Tells only what the lines do not: on one host everybody reads everybody's line, but a line has no
 // room for what each pair exchanges.
-void Arrivals::announce(const std::vector<int>& sends_to) {
+void Arrivals::announce(const std::vector<int>& told_with_data) {
   if (memory_ != nullptr && !is_pairwise()) return;  // the line has told it
   for (int peer : *company_)
-    if (std::binary_search(sends_to.begin(), sends_to.end(), peer) && may_wait(peer))
+    if (std::binary_search(told_with_data.begin(), told_with_data.end(), peer) && may_wait(peer))
       untold_.push_back(peer);
     else
       tell(peer);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
-#include "engine/compile.hpp"
+#include "engine/by_message.hpp"
 #include "engine/dispute.hpp"
 #include "engine/fingerprint.hpp"
 #include "engine/host_memory.hpp"
@@ -40,7 +40,7 @@ class Arrivals {
   }
   // A collective begins by messages: tells those who must know, and looks at who has come before. Where
   // it is small, those who are sent data are told with that, in the same system call, if it follows soon.
-  void begin_by_message(const Launch& launch, std::uint64_t sequence, const Compiled& compiled,
+  void begin_by_message(const Launch& launch, std::uint64_t sequence, const Company& company,
                         Nanoseconds now);
   void end() { launch_ = nullptr; }
   // Data is about to be sent there.

@@ -81,9 +81,10 @@ Channel::Channel(std::shared_ptr<Engine> engine, ChannelOptions options)
       arrivals_(members_),
       absences_(members_),
       log_(*engine_, members_),
-      runs_(*this, members_, engine_->catalog(), engine_->config().segment_bytes),
+      uplink_(members_, [this] { let_go_of_switch(); }),
+      runs_(*this, members_, uplink_, engine_->catalog(), engine_->config().segment_bytes),
       point_to_point_(*this, members_.rank(), members_.size(), members_.name()),
-      early_of_(static_cast<std::size_t>(members_.size())) {}
+      early_of_(static_cast<std::size_t>(members_.size()) + 1) {}  // and of the switch
 
 trace::Tracer* Channel::tracer() { return engine_->tracer(); }
 
@@ -457,7 +458,7 @@ bool Channel::begin_next() {
 
 void Channel::begin_by_message() {
   arrivals_.begin_by_message(*current_->launch, current_->sequence,
-                             prepared_->by_message->compiled(), engine_->clock().now());
+                             prepared_->by_message->company(), engine_->clock().now());
   std::deque<Incoming> early;
   early.swap(early_);
   std::fill(early_of_.begin(), early_of_.end(), 0);
@@ -497,6 +498,7 @@ bool Channel::step_current() {
     arrivals_.announce_late(engine_->clock().now());
   arrivals_.flush();
   fail_as_run_says();
+  if (uplink_.take_news()) tell_of_switch();
   return moved;
 }
 
@@ -694,7 +696,7 @@ void Channel::tear_down() {
   // From here on no link touches the callers' memory, which goes back to them with the error. Peers
   // that have it mapped still may, until they hear of the failure (docs/footguns.md).
   engine_->between_polls([&](transport::Endpoint& endpoint) {
-    for (int member : options().members)
+    for (int member : members_.everyone())
       if (endpoint.is_linked(member)) endpoint.link(member)->forget(channel());
   });
   const Status status = inbox_.failure();

@@ -44,6 +44,7 @@
 #include "engine/run_cache.hpp"
 #include "engine/spin_budget.hpp"
 #include "engine/survivors.hpp"
+#include "engine/uplink.hpp"
 #include "engine/wait_pattern.hpp"
 #include "engine/work_state.hpp"
 
@@ -60,7 +61,9 @@ class Channel final : public GroupView,
   const ChannelOptions& options() const { return members_.options(); }
   int size() const { return members_.size(); }
   Urgency urgency() const { return options().urgency; }
+  // size(): the switch that folds for it.
   int group_rank(int world_rank) const { return members_.group_rank(world_rank); }
+  std::vector<int> everyone() const { return members_.everyone(); }
 
   // From the next collective on, ranks meet there. To be called by all of them, between the same
   // two collectives.
@@ -140,13 +143,14 @@ class Channel final : public GroupView,
 
   // GroupView
   transport::Link& link_to(int peer) override { return members_.link_to(peer); }
-  bool has_arrived(int peer) const override { return current_ && arrivals_.has_arrived(peer); }
+  bool has_arrived(int peer) const override {
+    if (peer == size()) return current_ && uplink_.has_come(current_->sequence);
+    return current_ && arrivals_.has_arrived(peer);
+  }
   bool all_have_arrived() const override { return arrivals_.all_have_arrived(); }
   void precede_data(int peer) override { arrivals_.announce_to(peer); }
   std::uint32_t channel() const override { return members_.channel(); }
-  int world_rank(int peer) const override {
-    return options().members[static_cast<std::size_t>(peer)];
-  }
+  int world_rank(int peer) const override { return members_.world_rank(peer); }
   std::string where(int peer) const override { return members_.where(peer); }
   trace::Tracer* tracer() override;
 
@@ -187,6 +191,9 @@ class Channel final : public GroupView,
   void leave_queue(Operation& operation, const Status& status);
   void handle(Incoming& message);
   void handle_data(Incoming& message);
+  void handle_switch(Incoming& message);
+  void let_go_of_switch();
+  void tell_of_switch();
   bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
   void answer(int peer) const;
@@ -237,6 +244,7 @@ class Channel final : public GroupView,
   Arrivals arrivals_;
   Absences absences_;
   CallLog log_;
+  Uplink uplink_;
   RunCache runs_;
   PointToPoint point_to_point_;
   std::optional<Operation> held_;  // the next one, while it waits for other works

@@ -58,6 +58,11 @@ std::byte* Channel::place(int peer, const Header& header) {
 }
 
 void Channel::on_message(int peer, const Header& header, const Payload& payload) {
+  if (peer == size()) {
+    if (!inbox_.put({peer, header, Segment::keep(header, payload)}) && payload.lease != 0)
+      link_to(peer).release(payload.lease);
+    return;
+  }
   if (header.kind == MessageKind::abort) {
     // Passed on before the own caller hears of it: whoever told us may not have told all yet, and
     // nobody is to see a rank leave before it knows why.
@@ -129,9 +134,10 @@ Status Channel::exclusion() const {
 }
 
 void Channel::on_down(int peer, const Status& reason) {
-  survivors_.lose(peer);
+  const bool is_switch = peer == size();
+  if (!is_switch) survivors_.lose(peer);
   // It lives, but what it says cannot be believed: nothing that it sent later is waited for.
-  if (reason.code() == Code::corrupt)
+  if (reason.code() == Code::corrupt && !is_switch)
     fail(
         {Code::corrupt,
          fmt::format("group '{}' cannot go on: {}", members_.name(), members_.retell(peer, reason)),
@@ -148,6 +154,7 @@ void Channel::on_down(int peer, const Status& reason) {
 
 void Channel::say_goodbye() {
   for (int peer : members_.linked()) members_.send(peer, MessageKind::goodbye, nullptr, 0);
+  if (options().switch_rank >= 0) members_.send(size(), MessageKind::goodbye, nullptr, 0);
 }
 
 void Channel::say_at_meeting(int peer, std::uint32_t tag, const MeetingNote& note) {
@@ -167,6 +174,7 @@ void Channel::tell(const Status& status) {
 // ---- in the hands of the baton's holder
 
 void Channel::handle(Incoming& message) {
+  if (message.peer == size()) return handle_switch(message);
   switch (message.header.kind) {
     case MessageKind::arrive: {
       const auto call = payload_of<Fingerprint>(message);
@@ -199,6 +207,37 @@ void Channel::handle(Incoming& message) {
       if (!status.ok()) fail(status, true);
     }
   }
+}
+
+// It is no member: it comes to collectives, sends what it has folded, and goes.
+void Channel::handle_switch(Incoming& message) {
+  switch (message.header.kind) {
+    case MessageKind::arrive: uplink_.note_come(message.header.sequence); break;
+    case MessageKind::data: return handle_data(message);
+    case MessageKind::goodbye:
+      uplink_.lose(message.header.extra == 0
+                       ? Status(Code::peer_lost, "it has lost another rank of the group")
+                       : engine_->why_down(options().switch_rank));
+      break;
+    default: break;
+  }
+  release(message);
+}
+
+// What is still on its way to it is nobody's result any more, and its memory goes back to the caller.
+void Channel::let_go_of_switch() {
+  engine_->between_polls([&](transport::Endpoint& endpoint) {
+    if (transport::Link* link = endpoint.link(options().switch_rank)) link->forget(channel());
+  });
+}
+
+void Channel::tell_of_switch() {
+  const std::string text = fmt::format("group '{}' goes on without {}: {}", members_.name(),
+                                       members_.where(size()), uplink_.loss().message());
+  if (members_.rank() == 0)
+    engine_->log().warn(Subsystem::net, "{}", text);
+  else
+    engine_->log().info(Subsystem::net, "{}", text);
 }
 
 void Channel::refuse(const Incoming& message) {

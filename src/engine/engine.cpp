@@ -126,7 +126,7 @@ std::shared_ptr<Channel> Engine::open_channel(ChannelOptions options) {
   }
   between_polls([&](transport::Endpoint& endpoint) {
     by_id_[id] = channel;
-    for (const int member : channel->options().members) {
+    for (const int member : channel->everyone()) {
       if (channel->urgency() == Urgency::normal) break;  // as any is from the start
       if (transport::Link* link = endpoint.link(member)) link->set_urgency(id, channel->urgency());
     }
@@ -154,7 +154,7 @@ void Engine::close_channel(Channel& channel) {
     // Here, so that a link that comes up now is told by on_up.
     channel.say_goodbye();
     if (endpoint.is_lazy()) members_of_ended_[channel.options().id] = channel.options().members;
-    for (int member : channel.options().members) {
+    for (int member : channel.everyone()) {
       if (!endpoint.is_linked(member) && channel.urgency() == Urgency::normal) continue;
       if (transport::Link* link = endpoint.link(member)) {
         link->forget(channel.options().id);

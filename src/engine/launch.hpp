@@ -28,6 +28,9 @@ struct Launch {
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::automatic;
   int shots = 2;
+  // What is done where a switch was to fold and is lost.
+  Algorithm second_choice = Algorithm::automatic;
+  int second_shots = 2;
   int root = 0;
   bool in_place = false;
   ReductionOrder order = ReductionOrder::any;

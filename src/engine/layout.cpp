@@ -40,6 +40,8 @@ void ChunkLayout::reset(const schedule::Program& program, const Launch& launch) 
 void ChunkLayout::find_results() {
   holds_result_.assign(program_->scratch.size(), false);
   for (const schedule::Op& op : program_->ops) {
+    const bool ends_here = op.kind == schedule::OpKind::reduce && op.finish;  // a switch's
+    if (ends_here && op.dst.space == Space::scratch) holds_result_[op.dst.first] = true;
     if (op.kind != schedule::OpKind::copy || op.dst.space != Space::output) continue;
     if (op.src.space != Space::scratch) continue;
     for (std::uint32_t k = 0; k < op.src.count; ++k) holds_result_[op.src.first + k] = true;

@@ -23,12 +23,20 @@ std::vector<int> Members::linked() const {
 int Members::group_rank(int world_rank) const {
   const auto& members = options_.members;
   const auto at = std::find(members.begin(), members.end(), world_rank);
-  return at == members.end() ? -1 : static_cast<int>(at - members.begin());
+  if (at != members.end()) return static_cast<int>(at - members.begin());
+  return world_rank >= 0 && world_rank == options_.switch_rank ? size() : -1;
+}
+
+std::vector<int> Members::everyone() const {
+  std::vector<int> all = options_.members;
+  if (options_.switch_rank >= 0) all.push_back(options_.switch_rank);
+  return all;
 }
 
 std::string Members::where(int peer) const {
-  const int member = options_.members[static_cast<std::size_t>(peer)];
-  return fmt::format("rank {} ({})", peer, endpoint_.whereabouts(member));
+  const std::string place = endpoint_.whereabouts(world_rank(peer));
+  return peer == size() ? fmt::format("the switch ({})", place)
+                        : fmt::format("rank {} ({})", peer, place);
 }
 
 std::string Members::retell(int peer, const Status& why) const {

@@ -20,6 +20,7 @@ struct ChannelOptions {
   int rank = 0;              // of this process, in the group
   std::vector<int> host_of;  // host of each group rank
   std::vector<int> walk;     // schedule::Request::walk
+  int switch_rank = -1;      // of the switch that folds for it, in the world; -1: there is none
   Urgency urgency = Urgency::normal;
 };
 
@@ -40,17 +41,21 @@ class Members {
   int size() const { return static_cast<int>(options_.members.size()); }
   std::uint32_t channel() const { return options_.id; }
   const std::string& name() const { return options_.name; }
+  // The world ranks of all whose links this group uses: the members, and the switch.
+  std::vector<int> everyone() const;
   // Everybody but this rank, in order.
   const std::vector<int>& others() const { return others_; }
 
-  transport::Link& link_to(int peer) const {
-    return *endpoint_.link(options_.members[static_cast<std::size_t>(peer)]);
+  // `peer` may be the switch, as everywhere below: its number is size().
+  transport::Link& link_to(int peer) const { return *endpoint_.link(world_rank(peer)); }
+  int world_rank(int peer) const {
+    return peer == size() ? options_.switch_rank : options_.members[static_cast<std::size_t>(peer)];
   }
   // Links are made at their first use: not every pair talks to each other.
   bool is_lazy() const { return endpoint_.is_lazy(); }
   // Others to whom there is a link now.
   std::vector<int> linked() const;
-  // -1: not a member.
+  // -1: not a member, nor the switch.
   int group_rank(int world_rank) const;
   // "rank 3 (host b, pid 4182)"
   std::string where(int peer) const;

@@ -27,6 +27,7 @@ MessageRun::MessageRun(GroupView& group, Compiled compiled, std::size_t segment_
                        DeviceSide* side)
     : group_(group),
       compiled_(std::move(compiled)),
+      company_{compiled_.peers, compiled_.sends_to},
       // Whole lines, halved too, so that no element is ever cut in two.
       segment_bytes_(std::max(segment_bytes / kCutAt * kCutAt, kCutAt)),
       staging_(side != nullptr ? std::make_unique<Staging>(*side) : nullptr),
@@ -111,7 +112,7 @@ std::size_t MessageRun::limit_of(std::size_t index) const {
 }
 
 void MessageRun::deliver(int peer, const Header& header, Segment segment) {
-  const int stream = compiled_.find_stream(peer, header.step);
+  const int stream = compiled_.find_stream(peer, header.step - first_step_);
   const auto refuse = [&](const char* why) {
     if (segment.lease != 0) group_.link_to(peer).release(segment.lease);
     failure_ = {Code::corrupt,
@@ -155,7 +156,7 @@ std::size_t MessageRun::turn_of(std::size_t index, const transport::Link& link) 
 // not matter that the bytes come a little early. Their delivery, in order, is what moves the recv
 // on.
 std::byte* MessageRun::place(int peer, const Header& header) const {
-  const int stream = compiled_.find_stream(peer, header.step);
+  const int stream = compiled_.find_stream(peer, header.step - first_step_);
   if (stream < 0 || tainted_ || header.sequence != sequence_) return nullptr;
   const std::size_t index = receiver_[static_cast<std::size_t>(stream)];
   if (index == kNoOp || header.offset < streams_[static_cast<std::size_t>(stream)].received())
@@ -218,7 +219,7 @@ bool MessageRun::advance_send(std::size_t index) {
         header.channel = group_.channel();
         header.kind = MessageKind::data;
         header.sequence = sequence_;
-        header.step = op.step;
+        header.step = first_step_ + op.step;
         header.offset = running.issued;
         if (!running.opened) group_.precede_data(op.peer);
         running.in_flight.fetch_add(1, std::memory_order_relaxed);

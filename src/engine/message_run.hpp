@@ -16,11 +16,11 @@
 #include <memory>
 #include <vector>
 
+#include "engine/by_message.hpp"
 #include "engine/compile.hpp"
 #include "engine/group_view.hpp"
 #include "engine/launch.hpp"
 #include "engine/layout.hpp"
-#include "engine/run.hpp"
 #include "engine/segments.hpp"
 #include "engine/staging.hpp"
 #include "transport/link.hpp"
@@ -28,13 +28,15 @@
 
 namespace tutti::engine {
 
-class MessageRun final : public Run {
+class MessageRun final : public ByMessage {
  public:
   // `side`: the program was rewritten for memory of that device (schedule::stage); null: it was not.
   MessageRun(GroupView& group, Compiled compiled, std::size_t segment_bytes,
              DeviceSide* side = nullptr);
 
-  const Compiled& compiled() const { return compiled_; }
+  const Company& company() const override { return company_; }
+  // The steps of what it sends and takes are numbered from there on, from the next begin on.
+  void shift_steps(std::uint32_t first) { first_step_ = first; }
 
   void begin(const Launch& launch, std::uint64_t sequence) override;
   bool step() override;
@@ -43,10 +45,8 @@ class MessageRun final : public Run {
   void abandon() override;
   Status failure() const override { return failure_; }
 
-  // A segment of this collective has come. One that does not fit is a failure, Code::corrupt.
-  void deliver(int peer, const transport::Header& header, Segment segment);
-  // Where the payload of such a segment can be written at once; null: it has to wait for its turn.
-  std::byte* place(int peer, const transport::Header& header) const;
+  void deliver(int peer, const transport::Header& header, Segment segment) override;
+  std::byte* place(int peer, const transport::Header& header) const override;
 
  private:
   struct StagedCopy {
@@ -93,11 +93,13 @@ class MessageRun final : public Run {
 
   GroupView& group_;
   Compiled compiled_;
+  Company company_;
   std::size_t segment_bytes_;
   std::unique_ptr<Staging> staging_;
   ChunkLayout layout_;
   const Launch* launch_ = nullptr;
   std::uint64_t sequence_ = 0;
+  std::uint32_t first_step_ = 0;
   std::size_t open_ = 0;  // all ops before this one are finished
   // A view turned out to have been taken back by its owner, whose abort is on its way.
   bool tainted_ = false;

@@ -51,6 +51,8 @@ PreparedRun& RunCache::find_or_make(const Launch& launch, std::uint64_t key) {
 
 std::unique_ptr<HostRun> RunCache::make_on_host(const Launch& launch) const {
   if (memory_ == nullptr || !launch.to_peer.empty()) return nullptr;
+  if (launch.algorithm == Algorithm::in_network)
+    return nullptr;  // the switch is in nobody's memory
   auto forms = schedule::host_forms(launch.algorithm, request_of(launch, members_), catalog_);
   TUTTI_CHECK(forms.ok());
   if (!*forms) return nullptr;
@@ -73,7 +75,10 @@ std::unique_ptr<DeviceRun> RunCache::make_on_device(const Launch& launch) const 
   return std::make_unique<DeviceRun>(*device_, std::move(mapped));
 }
 
-std::unique_ptr<MessageRun> RunCache::make_by_message(const Launch& launch) const {
+std::unique_ptr<ByMessage> RunCache::make_by_message(const Launch& launch) const {
+  if (launch.algorithm == Algorithm::in_network && members_.size() > 1)
+    return std::make_unique<SwitchedRun>(group_, uplink_, catalog_, request_of(launch, members_),
+                                         segment_bytes_);
   auto program = catalog_.build(launch.algorithm, request_of(launch, members_));
   TUTTI_CHECK(program.ok());
   schedule::Program ready = schedule::fuse_folds(*std::move(program));

@@ -16,6 +16,7 @@
 #include "engine/host_run.hpp"
 #include "engine/members.hpp"
 #include "engine/message_run.hpp"
+#include "engine/switched_run.hpp"
 #include "schedule/catalog.hpp"
 
 namespace tutti::engine {
@@ -24,7 +25,7 @@ namespace tutti::engine {
 struct PreparedRun {
   std::unique_ptr<HostRun> on_host;
   std::unique_ptr<DeviceRun> on_device;
-  std::unique_ptr<MessageRun> by_message;
+  std::unique_ptr<ByMessage> by_message;
 
   Run& run() const {
     if (on_host) return *on_host;
@@ -34,9 +35,13 @@ struct PreparedRun {
 
 class RunCache {
  public:
-  RunCache(GroupView& group, const Members& members, const schedule::Catalog& catalog,
-           std::size_t segment_bytes)
-      : group_(group), members_(members), catalog_(catalog), segment_bytes_(segment_bytes) {}
+  RunCache(GroupView& group, const Members& members, Uplink& uplink,
+           const schedule::Catalog& catalog, std::size_t segment_bytes)
+      : group_(group),
+        members_(members),
+        uplink_(uplink),
+        catalog_(catalog),
+        segment_bytes_(segment_bytes) {}
 
   // Forgets all runs: from now on ranks meet there, or (null) nowhere.
   void meet_in(HostMemory* memory);
@@ -68,11 +73,12 @@ class RunCache {
   PreparedRun& find_or_make(const Launch& launch, std::uint64_t key);
   std::unique_ptr<HostRun> make_on_host(const Launch& launch) const;
   std::unique_ptr<DeviceRun> make_on_device(const Launch& launch) const;
-  std::unique_ptr<MessageRun> make_by_message(const Launch& launch) const;
+  std::unique_ptr<ByMessage> make_by_message(const Launch& launch) const;
   schedule::Program barrier_beside(const Launch& launch) const;
 
   GroupView& group_;
   const Members& members_;
+  Uplink& uplink_;
   const schedule::Catalog& catalog_;
   std::size_t segment_bytes_;
   HostMemory* memory_ = nullptr;

@@ -57,13 +57,29 @@ Status check_wants(const std::vector<std::string>& wants, const GroupOptions& op
           {options.rank, found.culprit, 0}};
 }
 
+// Whether this job's switch joins with the ranks. One that does not come costs nobody more than this.
+bool find_switch(StoreRounds& meeting, const GroupOptions& options, const Config& config,
+                 const Log& log) {
+  constexpr std::chrono::seconds kPatience{10};
+  if (options.rank != 0 || options.size < 2 || !config.use_switch) return false;
+  if (meeting.has_switch(kPatience)) return true;
+  log.warn(Subsystem::init,
+           "no switch has come to group '{}' within {} s (TUTTI_SWITCH, tutti switch); it goes on "
+           "without",
+           options.name, kPatience.count());
+  return false;
+}
+
 Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const GroupOptions& options,
                        const Config& config, const Log& log) {
   // Everybody must use one secret and one epoch; rank 0's words count.
   auto word = meeting.from_rank_0("secret", secret.word());
   if (!word.ok()) return word.status();
-  auto epoch = meeting.from_rank_0("epoch", random_bytes(8));
+  const bool expected = find_switch(meeting, options, config, log);
+  const std::string mark(expected ? kWithSwitch : "");
+  auto epoch = meeting.from_rank_0("epoch", random_bytes(8) + mark);
   if (!epoch.ok()) return epoch.status();
+  const bool has_switch = take_switch_mark(*epoch);
   if (epoch->size() != 8) return Status(Code::corrupt, "the store holds an epoch of a wrong size");
   auto key = secret.key(*word, options, *epoch);
   wipe(*word);
@@ -71,10 +87,11 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
-  opening.size = options.size;
+  opening.size = options.size + (has_switch ? 1 : 0);
   opening.secret = *std::move(key);
   std::memcpy(&opening.epoch, epoch->data(), sizeof opening.epoch);
   opening.config = config;
+  if (has_switch) opening.config.links = "eager";
   opening.log = log;
   if (options.extensions) {
     opening.transports = options.extensions->transports;
@@ -98,6 +115,11 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   if (!wants.ok()) return wants.status();
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
+  if (has_switch) {
+    auto address = meeting.address_of_switch();
+    if (!address.ok()) return address.status().annotate("the switch said that it comes");
+    addresses->push_back(*std::move(address));
+  }
   const auto look = [&] { return meeting.look_around("links"); };
   auto endpoint = (*open)->connect(*addresses, meeting.left(), look);
   if (!endpoint.ok()) {
@@ -110,10 +132,16 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   if (!firsts.ok()) return firsts.status();
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
   if (!tuning.ok()) return tuning.status();
-  return Linked{*std::move(endpoint), hosts_from(*firsts), *tuning != "fixed"};
+  return Linked{*std::move(endpoint), hosts_from(*firsts), *tuning != "fixed", has_switch};
 }
 
 }  // namespace
+
+bool take_switch_mark(std::string& epoch) {
+  const bool marked = epoch.size() == 8 + kWithSwitch.size() && epoch.ends_with(kWithSwitch);
+  if (marked) epoch.resize(8);
+  return marked;
+}
 
 Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& config,
                        const Log& log, const LauncherBoard* board) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/dependencies.hpp"
+#include "engine/stages.hpp"
 #include "group/pieces.hpp"
 
 namespace tutti::group {
@@ -214,6 +215,10 @@ class Resolver {
     // Functions of the user's round at each application, wherever that is.
     const bool rounds = accumulation_of(launch_.dtype) != launch_.dtype && !is_user;
     facts.whole_folds = launch_.widens || (rounds && facts.order != ReductionOrder::any);
+    // A switch knows no functions of the user's, and has no way to memory of a device.
+    facts.has_switch = setting_.has_switch && !is_user && !launch_.on_device &&
+                       facts.bytes <= engine::kMostSwitchedBytes;
+    facts.switch_cost = setting_.switch_cost.get();
     Algorithm forced = call_.options.algorithm;
     // On one GPU, or on several that reach each other, nothing beats working where the data lies.
     const bool direct = launch_.on_device && setting_.device_reaches_all;
@@ -224,9 +229,21 @@ class Resolver {
     if (!choice.ok()) return choice.status();
     launch_.algorithm = choice->algorithm;
     launch_.shots = choice->shots;
+    if (launch_.algorithm == Algorithm::in_network)
+      if (Status status = choose_second(facts, chooser); !status.ok()) return status;
     if (!setting_.config->trace_dir.empty())
       std::tie(launch_.predicted, launch_.predicted_shared) =
           chooser.predict(facts, launch_.algorithm);
+    return {};
+  }
+
+  // Where the switch is lost, all ranks have to go on in the same way.
+  Status choose_second(tuner::CallFacts facts, Chooser& chooser) {
+    facts.has_switch = false;
+    auto second = chooser.choose(facts, Algorithm::automatic);
+    if (!second.ok()) return second.status();
+    launch_.second_choice = second->algorithm;
+    launch_.second_shots = second->shots;
     return {};
   }
 

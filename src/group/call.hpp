@@ -6,6 +6,7 @@
 // arguments have to look like is read from its shape (tutti/shape.hpp).
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "engine/launch.hpp"
@@ -25,7 +26,9 @@ struct Setting {
   std::vector<int> walk;        // schedule::Request::walk
   std::vector<int> machine_of;  // tuner::CallFacts::machine_of
   ReductionOrder order = ReductionOrder::any;
-  bool device_reaches_all = false;  // on device memory, ranks work on each other's
+  bool has_switch = false;                         // that folds for it
+  std::shared_ptr<const cost::Curve> switch_cost;  // null: not known
+  bool device_reaches_all = false;                 // on device memory, ranks work on each other's
   const Config* config = nullptr;
   const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };

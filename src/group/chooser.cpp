@@ -21,6 +21,7 @@ Result<tuner::Choice> Chooser::choose(const tuner::CallFacts& facts, Algorithm f
                             static_cast<std::uint64_t>(facts.uneven) << 16 |
                             static_cast<std::uint64_t>(facts.symmetric) << 17 |
                             static_cast<std::uint64_t>(facts.whole_folds) << 18 |
+                            static_cast<std::uint64_t>(facts.has_switch) << 19 |
                             static_cast<std::uint64_t>(std::bit_width(rounded.bytes)) << 24 |
                             static_cast<std::uint64_t>(forced) << 40;
   const auto at = chosen_.find(key);

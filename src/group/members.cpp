@@ -111,6 +111,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::open(std::uint32_t id, GroupSpec s
   options.id = id;
   options.name = std::move(spec.name);
   options.urgency = spec.urgency;
+  options.switch_rank = world_->switch_rank();
   for (int rank : ranks) {
     options.members.push_back(channel_->options().members[static_cast<std::size_t>(rank)]);
     options.host_of.push_back(setting_.host_of[static_cast<std::size_t>(rank)]);

@@ -6,8 +6,11 @@
 #include <bit>
 
 #include "core/secret.hpp"
+#include "engine/stages.hpp"
 #include "group/calibrate_links.hpp"
+#include "group/gather_all.hpp"
 #include "group/self.hpp"
+#include "group/switch_cost.hpp"
 #include "group/tuning.hpp"
 #include "topology/topology.hpp"
 #include "tutti/shape.hpp"
@@ -34,6 +37,8 @@ void RankGroup::take_machine() {
     for (const int member : channel_->options().members)
       setting_.machine_of.push_back(world_->machine_of()[static_cast<std::size_t>(member)]);
   chooser_.use(world_->machine(), rank() == 0 ? world_->engine().log() : Log());
+  setting_.has_switch = channel_->options().switch_rank >= 0;
+  setting_.switch_cost = world_->switch_cost();
   recent_.clear();  // what was chosen by other figures
 }
 
@@ -265,6 +270,8 @@ tuner::CallFacts RankGroup::facts_of(Collective collective, std::size_t bytes) c
   facts.walk = setting_.walk;
   facts.machine_of = setting_.machine_of;
   facts.order = setting_.order;
+  facts.has_switch = setting_.has_switch && bytes <= engine::kMostSwitchedBytes;
+  facts.switch_cost = setting_.switch_cost.get();
   facts.catalog = setting_.catalog;
   return facts;
 }
@@ -342,6 +349,17 @@ Status RankGroup::tune() {
   if (!machine.ok()) return machine.status();
   world_->set_machine(std::move(machine->machine), std::move(machine->machine_of));
   take_machine();
+  const auto& hosts = world_->host_of();
+  const bool meet = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
+  return world_->switch_rank() < 0 || meet ? Status() : price_switch();
+}
+
+// A call of each size is timed by all ranks, who go by the slowest one's.
+Status RankGroup::price_switch() {
+  auto cost = measure_switch(*this, internal_call(setting_.config->join_timeout));
+  if (!cost.ok()) return cost.status().annotate("measuring the switch");
+  if (!cost->empty()) world_->set_switch_cost(*std::move(cost));
+  take_machine();
   return {};
 }
 
@@ -384,6 +402,7 @@ Result<std::shared_ptr<Group>> create_group(std::shared_ptr<Store> store, GroupO
   channel.rank = options.rank;
   for (int rank = 0; rank < options.size; ++rank) channel.members.push_back(rank);
   channel.host_of = (*world)->host_of();
+  channel.switch_rank = (*world)->switch_rank();
   auto made = (*world)->engine().open_channel(std::move(channel));
   made->begin_set_up();
   auto group = std::make_shared<RankGroup>(*world, std::move(made), options.reduction_order);

@@ -108,6 +108,7 @@ class RankGroup final : public Group {
   tuner::CallFacts facts_of(Collective collective, std::size_t bytes) const;
   Result<Prediction> predict_by(tuner::CallFacts facts, Chooser& chooser) const;
   void take_machine();
+  Status price_switch();
   Status check_process() const;
   Result<std::vector<engine::Posting>> postings_of(std::span<const Transfer> transfers,
                                                    const CallOptions& options);

@@ -93,10 +93,28 @@ StoreRounds::StoreRounds(Store& store, const GroupOptions& options, Nanoseconds 
       timeout_(timeout) {}
 
 Status StoreRounds::join() {
-  auto round = store_.add(fmt::format("tutti/{}/joined/{}", name_, rank_), 1);
-  if (!round.ok()) return round.status().annotate("cannot join the other ranks");
-  prefix_ = fmt::format("tutti/{}/{}", name_, *round);
+  auto prefix = join_round(store_, name_, rank_);
+  if (!prefix.ok()) return prefix.status().annotate("cannot join the other ranks");
+  prefix_ = *std::move(prefix);
   return {};
+}
+
+Result<std::string> join_round(Store& store, const std::string& name, int rank) {
+  auto round = store.add(fmt::format("tutti/{}/joined/{}", name, rank), 1);
+  if (!round.ok()) return round.status();
+  return fmt::format("tutti/{}/{}", name, *round);
+}
+
+std::string said_key(const std::string& prefix, const std::string& key, int rank) {
+  return fmt::format("{}/{}/{}", prefix, key, rank);
+}
+
+bool StoreRounds::has_switch(milliseconds patience) {
+  return store_.get(switch_key(prefix_), std::min(patience, left())).ok();
+}
+
+Result<std::string> StoreRounds::address_of_switch() {
+  return hear(said_key(prefix_, "address", size_), left(), "address");
 }
 
 Result<std::string> StoreRounds::from_rank_0(const std::string& key, const std::string& value) {
@@ -220,7 +238,7 @@ std::string StoreRounds::handed_on_by(int rank, const std::string& key) const {
 }
 
 std::string StoreRounds::said_by(int rank, const std::string& key) const {
-  return fmt::format("{}/{}/{}", prefix_, key, rank);
+  return said_key(prefix_, key, rank);
 }
 
 // Waits for `name`, unless a rank has ended or given up that every rank must hear `key` from.

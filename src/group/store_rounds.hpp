@@ -30,6 +30,11 @@ inline constexpr int kBranches = 16;
 
 class AllSaid;
 
+// Where ranks meet in the store. Groups of one name are told apart by how often a rank has joined one.
+Result<std::string> join_round(Store& store, const std::string& name, int rank);
+std::string said_key(const std::string& prefix, const std::string& key, int rank);
+inline std::string switch_key(const std::string& prefix) { return prefix + "/switch"; }
+
 class StoreRounds {
  public:
   // All outlive it. `board`, where there is one, says which ranks have ended.
@@ -45,6 +50,10 @@ class StoreRounds {
   using Check = std::function<Status(const std::vector<std::string>&)>;
   Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
                                             const Check& check = {});
+
+  // Whether the switch of the job says that it is here; waits for that. It joins as the rank behind the last.
+  bool has_switch(std::chrono::milliseconds patience);
+  Result<std::string> address_of_switch();
 
   // Tells those who still wait why this rank does not come any more. The first to do so is heard.
   void give_up(const Status& why);

@@ -45,6 +45,7 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
   }
   world->note(BoardNote::of("creating group", options.name, 0, BoardState::running));
   const Log rank_log = log->for_rank(options.rank);
+  if (has_grown) config.use_switch = false;  // the job's has left with the group before
   engine::EngineOptions engine_options;
   if (!config.trace_dir.empty()) {
     auto tracer = open_tracer(*store, options, config);
@@ -58,6 +59,7 @@ Result<std::shared_ptr<World>> World::create(std::shared_ptr<Store> store,
     return linked.status();
   }
   world->host_of_ = std::move(linked->host_of);
+  world->has_switch_ = linked->has_switch;
   world->tunes_ = linked->tunes && options.size > 1;
   world->machine_ = std::make_shared<const tuner::Machine>(tuner::built_in_machine());
   engine_options.endpoint = std::move(linked->endpoint);
@@ -94,15 +96,18 @@ std::string World::describe() const {
   for (int peer = 0; peer < endpoint.size(); ++peer)
     if (const transport::Link* link = endpoint.link(peer)) ++kinds[std::string(link->name())];
   const int hosts = host_of_.empty() ? 1 : 1 + *std::max_element(host_of_.begin(), host_of_.end());
-  std::string text = fmt::format("{} rank{} on {} host{}; this is rank {} ({})\n", endpoint.size(),
-                                 endpoint.size() == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s",
+  std::string text = fmt::format("{} rank{} on {} host{}; this is rank {} ({})\n", size_,
+                                 size_ == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s",
                                  endpoint.rank(), endpoint.whereabouts(endpoint.rank()));
-  for (int rank = 0; rank < endpoint.size(); ++rank) {
+  for (int rank = 0; rank < size_; ++rank) {
     const transport::Link* link = endpoint.link(rank);
     text += fmt::format(
         "  rank {:>3}  host {:>2}  {:<7} {}\n", rank, host_of_[static_cast<std::size_t>(rank)],
         link == nullptr ? "self" : std::string(link->name()), endpoint.whereabouts(rank));
   }
+  if (has_switch_)
+    text += fmt::format("  switch             {:<7} {}\n", endpoint.link(size_)->name(),
+                        endpoint.whereabouts(size_));
   text += "  links of this rank:";
   for (const auto& [kind, count] : kinds) text += fmt::format(" {} {}", count, kind);
   if (kinds.empty()) text += " none";

@@ -40,6 +40,15 @@ class World final : public engine::FailureSink {
     machine_ = std::move(machine);
     machine_of_ = std::move(machine_of);
   }
+  // The rank of the switch that folds, behind the last; -1: there is none.
+  int switch_rank() const {
+    return has_switch_ && size_ <= engine::kMostSwitchedRanks ? size_ : -1;
+  }
+  // What an all_reduce by it takes, by bytes, as all ranks measured; null: they did not.
+  const std::shared_ptr<const cost::Curve>& switch_cost() const { return switch_cost_; }
+  void set_switch_cost(cost::Curve cost) {
+    switch_cost_ = std::make_shared<const cost::Curve>(std::move(cost));
+  }
   // True in a child of fork(), where nothing of this may be used.
   bool is_foreign() const { return fork_guard_.crossed(); }
   std::string describe() const;
@@ -65,6 +74,8 @@ class World final : public engine::FailureSink {
   bool tunes_ = false;
   std::shared_ptr<const tuner::Machine> machine_;
   std::vector<int> machine_of_;
+  bool has_switch_ = false;
+  std::shared_ptr<const cost::Curve> switch_cost_;
   std::unique_ptr<StoreServer> server_;
   std::optional<LauncherBoard> board_;
   std::mutex labels_mutex_;

@@ -176,9 +176,9 @@ std::vector<AlgorithmCost> all_algorithms(const Cluster& cluster, Collective col
   std::sort(names.begin(), names.end());
   const bool has_levels = members.hosts(cluster) > 1 && members.per_host(cluster) > 1;
   if (!has_levels) std::erase_if(names, schedule::wants_hosts);
-  // Switches fold in an order of their own.
-  if (switches_fold(cluster, collective, members) && order == ReductionOrder::any)
-    names.push_back(Algorithm::automatic);
+  // Switches that make a tree fold in an order of their own.
+  if (!switches_fold(cluster, collective, members) || order != ReductionOrder::any)
+    std::erase(names, Algorithm::in_network);
   std::vector<AlgorithmCost> algorithms;
   for (const Algorithm name : names)
     if (auto made = AlgorithmCost::of(cluster, collective, name, members, order))

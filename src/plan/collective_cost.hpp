@@ -35,18 +35,18 @@ struct GroupSeats {
 
 struct CollectiveCost {
   double seconds = 0;
-  Algorithm algorithm = Algorithm::automatic;  // automatic: the switches' own, where they fold
-  double bytes_per_rank = 0;                   // that the busiest rank sends
-  double bus_bandwidth = 0;                    // bytes/s, nccl-tests' convention
-  int steps = 0;                               // messages one after another, on the longest way
+  Algorithm algorithm = Algorithm::automatic;
+  double bytes_per_rank = 0;  // that the busiest rank sends
+  double bus_bandwidth = 0;   // bytes/s, nccl-tests' convention
+  int steps = 0;              // messages one after another, on the longest way
 };
 
 // One algorithm, to be asked with any number of bytes.
 class AlgorithmCost {
  public:
   // Nothing where it does not exist for this collective and these members, or folds in another order
-  // (switches keep none). Algorithm::automatic: the
-  // switches' own. `cluster` is lent.
+  // (a tree of switches keeps none). Algorithm::in_network: by the cluster's switches, or one that all
+  // reach where it says nothing of any. `cluster` is lent.
   static std::optional<AlgorithmCost> of(const Cluster& cluster, Collective collective,
                                          Algorithm algorithm, const GroupSeats& members,
                                          ReductionOrder order = ReductionOrder::any);

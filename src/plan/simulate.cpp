@@ -48,7 +48,7 @@ Status check(const Cluster& cluster, const CollectiveJob& job) {
 Result<cost::Simulation> folding_switches(const Cluster& cluster, const Site& site,
                                           const CollectiveJob& job,
                                           const SimulateOptions& options) {
-  if (!cluster.in_network_reduction || job.collective != Collective::all_reduce)
+  if (job.collective != Collective::all_reduce)
     return Status(Code::invalid_argument, fmt::format("the switches of cluster '{}' do not fold {}",
                                                       cluster.name, to_string(job.collective)));
   std::vector<int> seats;
@@ -89,8 +89,10 @@ Result<cost::Playable> playable(const Cluster& cluster, const CollectiveJob& job
                                 const SimulateOptions& options) {
   if (Status status = check(cluster, job); !status.ok()) return status;
   Site site = site_of(cluster, static_cast<int>(last_seat(job)) + 1);
-  auto made = job.algorithm == Algorithm::automatic ? folding_switches(cluster, site, job, options)
-                                                    : cost::Simulation::of(site, {job}, options);
+  // Where nothing is said of the cluster's own, it is one switch with a link for all (tutti switch).
+  auto made = job.algorithm == Algorithm::in_network && cluster.in_network_reduction
+                  ? folding_switches(cluster, site, job, options)
+                  : cost::Simulation::of(site, {job}, options);
   if (!made.ok()) return made.status();
   return cost::Playable{std::move(site), *std::move(made)};
 }
@@ -106,7 +108,7 @@ Result<std::vector<Simulated>> simulate(const Cluster& cluster,
   std::int64_t last = 0;
   for (const CollectiveJob& job : jobs) {
     if (Status status = check(cluster, job); !status.ok()) return status;
-    if (job.algorithm == Algorithm::automatic)
+    if (job.algorithm == Algorithm::in_network && cluster.in_network_reduction)
       return Status(Code::unsupported, "schedules of folding switches are simulated alone");
     last = std::max(last, last_seat(job));
   }

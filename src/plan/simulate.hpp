@@ -21,8 +21,8 @@ using cost::SimulateOptions;
 // The first `seats` ranks of a cluster, by its described wires.
 cost::Site site_of(const Cluster& cluster, int seats);
 
-// One collective, ready to be run with any number of bytes. Algorithm::automatic: the switches' own
-// (in_network_reduction). Code::invalid_argument where it does not fit the cluster or its algorithm
+// One collective, ready to be run with any number of bytes. Algorithm::in_network: by the cluster's own
+// switches (in_network_reduction), else by one that all reach. Code::invalid_argument where it does not fit the cluster or its algorithm
 // does not exist; Code::unsupported where it has more ops than `most_ops`.
 Result<cost::Playable> playable(const Cluster& cluster, const CollectiveJob& job,
                                 const SimulateOptions& options = {});

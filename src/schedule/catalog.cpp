@@ -18,10 +18,10 @@ std::string names_of(const std::vector<Algorithm>& algorithms) {
   return names;
 }
 
-Status check_request(const Request& request) {
+Status check_request(const Request& request, const Entry* entry) {
   const int n = request.size;
   if (n < 1) return {Code::invalid_argument, fmt::format("a group of {} ranks cannot be", n)};
-  if (request.rank < 0 || request.rank >= n) {
+  if (request.rank < 0 || request.rank >= (entry != nullptr ? entry->programs_of(n) : n)) {
     return {Code::invalid_argument, fmt::format("rank {} is not in 0 … {}", request.rank, n - 1)};
   }
   if (request.root < 0 || request.root >= n) {
@@ -93,8 +93,8 @@ std::vector<Algorithm> Catalog::applicable(const Request& request) const {
 }
 
 Result<Program> Catalog::build(Algorithm algorithm, const Request& request) const {
-  if (Status status = check_request(request); !status.ok()) return status;
   const Entry* entry = find(request.collective, algorithm);
+  if (Status status = check_request(request, entry); !status.ok()) return status;
   if (!entry) {
     return Status(
         Code::invalid_argument,
@@ -111,8 +111,10 @@ Result<Program> Catalog::build(Algorithm algorithm, const Request& request) cons
 }
 
 Result<std::vector<Program>> Catalog::build_all(Algorithm algorithm, Request request) const {
+  const Entry* entry = find(request.collective, algorithm);
+  const int count = entry != nullptr ? entry->programs_of(request.size) : request.size;
   std::vector<Program> programs;
-  for (request.rank = 0; request.rank < request.size; ++request.rank) {
+  for (request.rank = 0; request.rank < count; ++request.rank) {
     Result<Program> program = build(algorithm, request);
     if (!program.ok()) return program.status();
     programs.push_back(*std::move(program));

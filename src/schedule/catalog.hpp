@@ -31,10 +31,10 @@ class Catalog {
   const Entry* find(Collective collective, Algorithm algorithm) const;
   std::vector<Algorithm> algorithms_for(Collective collective) const;
 
-  // The program of `request.rank`. An algorithm that does not exist for this collective or size is
+  // The program of `request.rank`; rank n is the switch that folds, where the algorithm has one. An algorithm that does not exist for this collective or size is
   // Code::invalid_argument with a list of those that do.
   Result<Program> build(Algorithm algorithm, const Request& request) const;
-  // All ranks' programs.
+  // All ranks' programs, and that of the switch behind them where there is one.
   Result<std::vector<Program>> build_all(Algorithm algorithm, Request request) const;
 
  private:

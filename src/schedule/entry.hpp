@@ -20,6 +20,7 @@ enum class FoldedFrom : std::uint8_t { anyhow, onward, whole };
 inline constexpr auto kAnyOrder = FoldedFrom::anyhow, kOnward = FoldedFrom::onward,
                       kOrdered = FoldedFrom::whole;
 inline constexpr bool kEven = false, kUneven = true;
+inline constexpr bool kAmongRanks = false, kBySwitch = true;
 
 struct Entry {
   Collective collective;
@@ -34,6 +35,12 @@ struct Entry {
   // Whether partial folds make the tree of ReductionOrder::tree where that is asked for; null: never.
   // The verifier checks this claim, too.
   bool (*balanced)(const Request&) = nullptr;
+  // Whether groups of more than one rank need a switch that folds: its program is that of rank n, one
+  // beyond the last, which owns no data.
+  bool by_switch = kAmongRanks;
+
+  // How many programs there are for so many ranks.
+  int programs_of(int size) const { return size + (by_switch && size > 1 ? 1 : 0); }
 
   // Whether results are folded in the order that the request names, partial folds included.
   bool keeps_order(const Request& request) const {

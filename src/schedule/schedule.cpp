@@ -33,6 +33,7 @@ std::string_view to_string(Space space) noexcept {
 
 std::uint32_t chunk_count(const Program& program, Space space) {
   if (space == Space::scratch) return static_cast<std::uint32_t>(program.scratch.size());
+  if (is_switch(program)) return 0;
   const CollectiveSide& side = side_of(shape_of(program.collective), space);
   if (!side.is_there(program.rank == program.root)) return 0;
   return side.blocks == Blocks::one ? program.cut

@@ -83,7 +83,7 @@ struct Program {
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::automatic;
   int size = 1;
-  int rank = 0;
+  int rank = 0;  // `size`: the switch that folds
   int root = 0;
   bool in_place = false;
   std::uint32_t cut = 1;
@@ -109,6 +109,8 @@ struct Request {
   std::span<const int> walk{};
 };
 
+// A switch is no rank: it has scratch alone, and gets and gives nothing.
+inline bool is_switch(const Program& program) { return program.rank >= program.size; }
 // The extent id of chunks that hold nothing: where only the order of messages counts.
 inline constexpr std::uint64_t kNoBytes = ~std::uint64_t{0};
 

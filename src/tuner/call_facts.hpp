@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "cost/curve.hpp"
 #include "schedule/catalog.hpp"
 #include "tutti/types.hpp"
 
@@ -25,6 +26,10 @@ struct CallFacts {
   // Every result must be one fold of raw inputs: the call folds in a wider type than its elements', and a
   // partial fold would be rounded on its way.
   bool whole_folds = false;
+  // Whether all ranks reach a switch that folds, and what an all_reduce by it was measured to take, by
+  // bytes; null: it was not measured, and is not chosen unasked.
+  bool has_switch = false;
+  const cost::Curve* switch_cost = nullptr;
   // What there is to choose from.
   const schedule::Catalog* catalog = &schedule::Catalog::built_in();
 };

@@ -24,6 +24,8 @@ bool worth_a_hierarchy(const CallFacts& facts) {
 
 // Why an entry cannot serve, as the end of a sentence; empty when it can.
 std::string objection(const Entry& entry, const CallFacts& facts) {
+  if (entry.by_switch && !facts.has_switch)
+    return "needs a switch that folds, which this group does not reach (tutti switch)";
   if (entry.applies && !entry.applies(request_of(facts, 0, 2)))
     return fmt::format("does not exist for these {} ranks", facts.ranks);
   if (!entry.keeps_order(request_of(facts, 0, 2)))
@@ -70,6 +72,7 @@ std::vector<Choice> candidates(const CallFacts& facts, const Machine& machine) {
   for (const Entry& entry : facts.catalog->entries()) {
     if (entry.collective != facts.collective || !objection(entry, facts).empty()) continue;
     if (entry.algorithm == Algorithm::hierarchical && !worth_a_hierarchy(facts)) continue;
+    if (entry.by_switch && facts.switch_cost == nullptr) continue;
     choices.push_back(weigh(entry, facts, machine));
     const bool comes_later = can_meet(facts) && entry.algorithm != Algorithm::direct;
     weighed.emplace_back(comes_later, choices.back().predicted, choices.size() - 1);

@@ -89,6 +89,8 @@ cost::Site site_of(const Machine& machine, const CallFacts& facts) {
 
 Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int shots,
                      const Machine& machine) {
+  if (entry.by_switch && facts.switch_cost != nullptr && facts.ranks > 1)
+    return rounded(facts.switch_cost->seconds(total_bytes(facts)));
   if (const auto seconds = host_seconds(entry, facts, shots, machine)) return rounded(*seconds);
   const cost::Site whole = site_of(machine, facts);
   const auto with = [&](int ranks) -> Result<cost::Playable> {

@@ -53,7 +53,9 @@ Algorithm random_algorithm(std::mt19937_64& random, Step& step, int ranks) {
   schedule::Request request;
   request.collective = step.collective;
   request.size = ranks;
-  return schedule::build(algorithm, request).ok() ? algorithm : Algorithm::automatic;
+  const bool exists = schedule::build(algorithm, request).ok() &&
+                      !schedule::find(step.collective, algorithm)->by_switch;
+  return exists ? algorithm : Algorithm::automatic;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "support/worlds.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -7,6 +9,7 @@
 #include "support/device_group.hpp"
 #include "support/hosts.hpp"
 #include "transport/ofi/providers.hpp"
+#include "tutti/switch.hpp"
 
 namespace tutti::test {
 
@@ -60,12 +63,22 @@ GroupOptions options_for(const World& world, int rank) {
   from_environment("TUTTI_LINKS", config.links);
   from_environment("TUTTI_CUDA_MEET", config.cuda_meet);
   from_environment("TUTTI_CUDA_REACH", config.cuda_reach);
+  config.use_switch = world.has_switch;
   if (world.tune) world.tune(config);
   options.config = config;
   return options;
 }
 
+void fold_for_ranks(const World& world, std::shared_ptr<Store> store) {
+  ASSERT_TRUE(store->set("switch", std::to_string(getpid())).ok());
+  const GroupOptions as_rank = options_for(world, world.size);
+  const Status status = run_switch(
+      std::move(store), {.size = world.size, .config = as_rank.config, .secret = as_rank.secret});
+  ASSERT_TRUE(status.ok()) << "run_switch: " << status.to_string();
+}
+
 void live(const World& world, int rank, std::shared_ptr<Store> store, const Body& body) {
+  if (rank == world.size) return fold_for_ranks(world, std::move(store));
   SCOPED_TRACE(describe(world) + ", rank " + std::to_string(rank));
   auto group = Group::create(store, options_for(world, rank));
   ASSERT_TRUE(group.ok()) << "Group::create: " << group.status().to_string();
@@ -109,7 +122,7 @@ class MeetingPoint {
 
 std::vector<std::vector<int>> processes_of(const World& world) {
   std::vector<std::vector<int>> processes;
-  for (int rank = 0; rank < world.size; ++rank) {
+  for (int rank = 0; rank < world.processes(); ++rank) {
     if (processes.empty() || world.kind != WorldKind::threads) processes.emplace_back();
     processes.back().push_back(rank);
   }

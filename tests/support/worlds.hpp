@@ -42,6 +42,11 @@ struct World {
   // Ranks that die by SIGKILL or stop. They are killed when all others are done; to live to the end
   // of the body, or to exit, is a failure.
   std::vector<int> doomed{};
+  // A switch that folds joins the ranks, as if it were one behind the last: in a process of its own, whose
+  // number stands in the store under "switch", or in a thread.
+  bool has_switch = false;
+
+  int processes() const { return size + (has_switch ? 1 : 0); }
 };
 std::string describe(const World& world);
 

@@ -30,8 +30,8 @@ std::vector<Algorithm> in_order(const Group& group, Collective collective, Dtype
   for (const schedule::Entry& entry : schedule::catalog()) {
     const bool is_exact =
         accumulation_of(dtype) == dtype || entry.folds == schedule::FoldedFrom::whole;
-    if (entry.collective == collective && is_exact && entry.keeps_order(request) &&
-        (!entry.applies || entry.applies(request)))
+    if (entry.collective == collective && is_exact && !entry.by_switch &&
+        entry.keeps_order(request) && (!entry.applies || entry.applies(request)))
       algorithms.push_back(entry.algorithm);
   }
   return algorithms;

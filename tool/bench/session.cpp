@@ -165,7 +165,7 @@ std::vector<Algorithm> Session::algorithms_for(Collective collective) const {
   for (const Algorithm algorithm : schedule::algorithms_for(collective)) {
     const schedule::Entry& entry = *schedule::find(collective, algorithm);
     const bool in_order =
-        entry.keeps_order(request) &&
+        !entry.by_switch && entry.keeps_order(request) &&
         !(only_whole && has_reduction(collective) && entry.folds != schedule::FoldedFrom::whole);
     if (in_order && schedule::build(algorithm, request).ok()) list.push_back(algorithm);
   }

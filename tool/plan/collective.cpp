@@ -32,6 +32,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
   tutti plan collective all_reduce --ranks 24576 --bytes 8 --cluster summit
   tutti plan collective all_reduce --ranks 512 --bytes 64M --cluster h100-ib400 --simulate
   tutti plan collective reduce_scatter --ranks 64 --stride 8 --bytes 1G --cluster here.json --json
+  tutti plan collective all_reduce --ranks 4 --bytes 16M --cluster gpu-ethernet-100g --algorithm in_network
 
 Bytes are those of the whole array; K, M, G are powers of 1024. Steps are messages one after another.
 --simulate runs each schedule itself in virtual time (docs/algorithms/simulator.md).
@@ -46,6 +47,7 @@ struct CollectiveOptions {
   std::string bytes = "1M";
   std::string cluster = "h100-ib400";
   std::string order = "any";
+  std::string algorithm;  // empty: every one
   int ranks = 0;
   int stride = 1;
   bool simulate = false;
@@ -56,6 +58,7 @@ struct Question {
   planner::Cluster cluster;
   Collective collective = Collective::all_reduce;
   ReductionOrder order = ReductionOrder::any;
+  Algorithm algorithm = Algorithm::automatic;  // every one
   planner::GroupSeats members;
   double bytes = 0;
 };
@@ -68,9 +71,19 @@ struct Row {
   double seconds() const { return simulated ? simulated->seconds : cost.seconds; }
 };
 
-std::string name_of(const CollectiveCost& cost) {
-  return cost.algorithm == Algorithm::automatic ? "in_network"
-                                                : std::string(to_string(cost.algorithm));
+Status read_algorithm(const std::string& word, Algorithm& algorithm) {
+  if (word.empty()) return {};
+  const auto named = parse_algorithm(word);
+  if (named && *named != Algorithm::automatic && *named != Algorithm::custom) {
+    algorithm = *named;
+    return {};
+  }
+  std::vector<std::string_view> words;
+  for (int i = 0; i < kAlgorithms; ++i)
+    if (const auto each = static_cast<Algorithm>(i);
+        each != Algorithm::automatic && each != Algorithm::custom)
+      words.push_back(to_string(each));
+  return {Code::invalid_argument, unknown_word("--algorithm", word, words)};
 }
 
 Result<Question> understand(const CollectiveOptions& options) {
@@ -93,6 +106,8 @@ Result<Question> understand(const CollectiveOptions& options) {
   question.cluster = *std::move(cluster);
   question.collective = *collective;
   question.order = *order;
+  if (Status status = read_algorithm(options.algorithm, question.algorithm); !status.ok())
+    return status;
   question.bytes = shape_of(*collective).has_data() ? static_cast<double>(*bytes) : 0;
   const int ranks = options.ranks != 0 ? options.ranks : 2 * question.cluster.ranks_per_host;
   question.members = {ranks, options.stride};
@@ -130,12 +145,19 @@ void simulate_row(const Question& question, Row& row) {
   }
 }
 
+// Of all algorithms, or of the one that was named, also where nobody would choose it.
+std::vector<CollectiveCost> costs_of(const Question& question) {
+  const auto& [cluster, collective, order, algorithm, members, bytes] = question;
+  if (algorithm == Algorithm::automatic)
+    return planner::costs(cluster, collective, members, bytes, order);
+  const auto made = planner::AlgorithmCost::of(cluster, collective, algorithm, members, order);
+  return made ? std::vector{made->with(bytes)} : std::vector<CollectiveCost>();
+}
+
 // By rising time.
 std::vector<Row> rows_for(const Question& question, bool simulate) {
   std::vector<Row> rows;
-  for (const CollectiveCost& cost :
-       planner::costs(question.cluster, question.collective, question.members, question.bytes,
-                      question.order)) {
+  for (const CollectiveCost& cost : costs_of(question)) {
     rows.push_back({cost, std::nullopt, {}});
     if (simulate) simulate_row(question, rows.back());
   }
@@ -193,8 +215,10 @@ struct Bound {
 // A time that comes of measured cells refutes a bound that lies above it: copies and meetings were
 // measured at another moment, on a machine that others use too.
 Bound bound_of(const Question& question, const std::vector<Row>& rows) {
+  planner::Cluster cluster = question.cluster;
+  if (question.algorithm == Algorithm::in_network) cluster.in_network_reduction = true;
   const double bound =
-      planner::lower_bound(question.cluster, question.collective, question.members, question.bytes);
+      planner::lower_bound(cluster, question.collective, question.members, question.bytes);
   double fastest = bound;
   for (const Row& row : rows) fastest = std::min(fastest, row.seconds());
   if (!question.cluster.machine || fastest >= bound) return {bound, false};
@@ -238,14 +262,14 @@ void print_table(const Question& question, const std::vector<Row>& rows, const B
                                         ? planner::short_text(row.simulated->seconds, Unit::seconds)
                                         : "-");
     fmt::print("{} {:<20}{:>12}{}{:>8}{:>14}{:>10}{:>14}\n", &row == rows.data() ? '*' : ' ',
-               name_of(row.cost), planner::short_text(row.cost.seconds, Unit::seconds), time,
-               row.cost.steps, bytes_text(row.cost.bytes_per_rank),
+               to_string(row.cost.algorithm), planner::short_text(row.cost.seconds, Unit::seconds),
+               time, row.cost.steps, bytes_text(row.cost.bytes_per_rank),
                share_text(bound.seconds, row.seconds()),
                planner::short_text(row.cost.bus_bandwidth, Unit::bytes_per_s));
   }
   for (const Row& row : rows)
     if (!row.complaint.empty() && !row.simulated)
-      fmt::print("  {} was not simulated: {}\n", name_of(row.cost), row.complaint);
+      fmt::print("  {} was not simulated: {}\n", to_string(row.cost.algorithm), row.complaint);
 }
 
 void print_contest(const Contest& contest, bool is_large) {
@@ -269,10 +293,10 @@ Json to_json(const Question& question, const std::vector<Row>& rows, const Bound
                    {"bytes", question.bytes},
                    {"order", to_string(question.order)},
                    {"lower_bound_s", bound.seconds},
-                   {"choice", name_of(rows.front().cost)},
+                   {"choice", to_string(rows.front().cost.algorithm)},
                    {"algorithms", Json::array()}};
   for (const Row& row : rows) {
-    Json line = {{"algorithm", name_of(row.cost)},
+    Json line = {{"algorithm", to_string(row.cost.algorithm)},
                  {"predicted_s", row.cost.seconds},
                  {"steps", row.cost.steps},
                  {"bytes_per_rank", row.cost.bytes_per_rank},
@@ -295,11 +319,21 @@ Json to_json(const Question& question, const std::vector<Row>& rows, const Bound
   return document;
 }
 
+int no_row(const Question& question) {
+  if (question.algorithm == Algorithm::automatic)
+    return complain(kCollectiveCommand, "no algorithm exists for this", kFailed);
+  return complain(kCollectiveCommand,
+                  fmt::format("--algorithm {}: it does not serve {} of these ranks on cluster '{}'",
+                              to_string(question.algorithm), to_string(question.collective),
+                              question.cluster.name),
+                  kBadInput);
+}
+
 int answer(const CollectiveOptions& options) {
   const auto question = understand(options);
   if (!question.ok()) return complain(kCollectiveCommand, question.status());
   const std::vector<Row> rows = rows_for(*question, options.simulate);
-  if (rows.empty()) return complain(kCollectiveCommand, "no algorithm exists for this", kFailed);
+  if (rows.empty()) return no_row(*question);
   const Bound bound = bound_of(*question, rows);
   const auto contest = ring_against_trees(*question, rows);
   if (options.json) {
@@ -307,7 +341,7 @@ int answer(const CollectiveOptions& options) {
     return kDone;
   }
   print_table(*question, rows, bound, options.simulate);
-  fmt::print("\nchoice: {}, {}.\n", name_of(rows.front().cost),
+  fmt::print("\nchoice: {}, {}.\n", to_string(rows.front().cost.algorithm),
              planner::short_text(rows.front().seconds(), Unit::seconds));
   if (contest)
     print_contest(*contest, question->collective == Collective::all_reduce &&
@@ -340,6 +374,8 @@ Command make_collective(CLI::App& plan) {
           "in which contributions are folded: any, rank or tree; of types that are folded in "
           "themselves")
       ->capture_default_str();
+  parser->add_option("--algorithm", options->algorithm,
+                     "this one alone; in_network: by switches, or one that all reach");
   parser->add_flag("--simulate", options->simulate, "run every schedule in virtual time");
   parser->add_flag("--json", options->json, "as JSON (docs/formats/plan_collective.md)");
   parser->footer(kCollectiveFooter);

@@ -121,6 +121,7 @@ std::vector<MeasuredCell> cells_for(const Where& where, int ranks,
   const std::vector<int> host_of = where.host_of(ranks);
   std::vector<MeasuredCell> cells;
   for (const auto& entry : schedule::catalog()) {
+    if (entry.by_switch) continue;  // there is none
     schedule::Request request;
     request.collective = entry.collective;
     request.size = ranks;

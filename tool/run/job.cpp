@@ -78,8 +78,37 @@ Status Job::start_ranks(const std::string& secret) {
     if (!status.ok() && !ranks_.back().alive) ranks_.pop_back();
     if (!status.ok()) return status;
   }
+  if (options_.with_switch && world.first_rank == 0)
+    if (Status status = start_switch(); !status.ok()) return status;
   input_->release_children_ends();
   return {};
+}
+
+// This program by another name, in the environment of a rank.
+Status Job::start_switch() {
+  SpawnOptions launch = launch_;
+  launch.path = "/proc/self/exe";
+  launch.arguments = {"tutti", "switch"};
+  const auto environment =
+      rank_environment(rendezvous_.world(), 0, secret_.get(), board_->descriptor(), 0);
+  auto child = keeper_.spawn(launch, environment, input_->for_others());
+  if (!child.ok()) return child.status().annotate("the switch");
+  switch_.emplace();
+  switch_->pid = child->pid;
+  const std::string prefix = options_.tee || options_.prefixes ? "[switch] " : "";
+  switch_->out =
+      std::make_unique<LineStream>(std::move(child->out), sinks_.out.get(), prefix, Descriptor());
+  switch_->err =
+      std::make_unique<LineStream>(std::move(child->err), sinks_.err.get(), prefix, Descriptor());
+  return {};
+}
+
+// Of all processes that were started here, in an order that stays.
+std::vector<LineStream*> Job::streams() const {
+  std::vector<LineStream*> all;
+  for (const Rank& rank : ranks_) all.insert(all.end(), {rank.out.get(), rank.err.get()});
+  if (switch_) all.insert(all.end(), {switch_->out.get(), switch_->err.get()});
+  return all;
 }
 
 // The first time, or again: then it reads no input.
@@ -158,9 +187,9 @@ void Job::wait_for_events() {
                                 {leash_ != nullptr ? leash_->descriptor() : -1, POLLIN, 0}};
   for (const OutputSink* sink : {sinks_.out.get(), sinks_.err.get()})
     events.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
-  for (const Rank& rank : ranks_)
-    for (const LineStream* stream : {rank.out.get(), rank.err.get()})
-      events.push_back({stream->wants_input() ? stream->descriptor() : -1, POLLIN, 0});
+  const std::vector<LineStream*> open = streams();
+  for (const LineStream* stream : open)
+    events.push_back({stream->wants_input() ? stream->descriptor() : -1, POLLIN, 0});
 
   const std::size_t lookers = events.size();
   if (socket_) socket_->add_to(events);
@@ -173,9 +202,8 @@ void Job::wait_for_events() {
   if ((events[3].revents | events[4].revents) != 0) input_->pump();
   if (events[5].revents != 0) leash_->pump();
   std::size_t next = 8;
-  for (const Rank& rank : ranks_)
-    for (LineStream* stream : {rank.out.get(), rank.err.get()})
-      if (events[next++].revents != 0) stream->pump();
+  for (LineStream* stream : open)
+    if (events[next++].revents != 0) stream->pump();
   if (socket_) socket_->handle(std::span(events).subspan(lookers), [this] { return snapshot(); });
 }
 
@@ -531,6 +559,11 @@ Job::~Job() {
     if (!rank.alive) continue;
     ::kill(-rank.pid, SIGKILL);
     keeper_.reap(rank.pid);
+  }
+  if (switch_) {
+    ::kill(-switch_->pid,
+           SIGKILL);  // it ends by itself when its ranks have gone, or has nobody to serve
+    keeper_.reap(switch_->pid);
   }
   keeper_.sweep();
 }

@@ -66,7 +66,16 @@ class Job {
     Ending ending;  // when it is not
   };
 
+  // A process of the launcher's own beside the ranks; how it ends is no matter of the job.
+  struct Companion {
+    pid_t pid = -1;
+    std::unique_ptr<LineStream> out;
+    std::unique_ptr<LineStream> err;
+  };
+
   Status start_ranks(const std::string& secret);
+  Status start_switch();
+  std::vector<LineStream*> streams() const;
   Status start_rank(Rank& rank);
   Result<Descriptor> open_log(const Rank& rank, const char* ending) const;
   std::string log_path(int rank, const char* ending) const;
@@ -117,6 +126,7 @@ class Job {
   Descriptor secret_;
   Descriptor deaths_;  // an epoll of pidfds: it keeps the order of events
   std::vector<Rank> ranks_;
+  std::optional<Companion> switch_;
   std::size_t alive_ = 0;
   Nanoseconds began_{0};
   MemoryKills memory_kills_;

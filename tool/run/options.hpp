@@ -18,6 +18,7 @@ struct RunOptions {
   std::string log_dir;
   bool makes_groups = true;  // the ranks are going to make a group of all of them
   std::chrono::milliseconds grace{5000};
+  bool with_switch = false;    // that folds (tutti switch), beside rank 0
   bool leave_daemons = false;  // what left its rank's process group is not killed at the end
   int max_restarts = 0;        // after failures; node 0's counts
   int restart = 0;  // the number that the first attempt has: of a launcher that is restarted

@@ -39,6 +39,7 @@ Result<std::string> to_line(const NodeOrder& order) {
               {"rendezvous", options.rendezvous},
               {"join_timeout_ms", options.join_timeout.count()},
               {"grace_ms", options.grace.count()},
+              {"with_switch", options.with_switch},
               {"leave_daemons", options.leave_daemons},
               {"max_restarts", options.max_restarts},
               {"restart", options.restart},
@@ -70,6 +71,7 @@ Result<NodeOrder> read_order(std::string_view line) {
   options.rendezvous = said["rendezvous"].string();
   options.join_timeout = std::chrono::milliseconds(said["join_timeout_ms"].integer());
   options.grace = std::chrono::milliseconds(said["grace_ms"].integer());
+  options.with_switch = said["with_switch"].boolean();
   options.leave_daemons = said["leave_daemons"].boolean();
   options.max_restarts = static_cast<int>(said["max_restarts"].integer());
   options.restart = static_cast<int>(said["restart"].integer());

@@ -155,6 +155,7 @@ Status check(RunOptions& options, const Words& words) {
   if (Status status = find_variables(options, words); !status.ok()) return status;
   if (Status status = find_hosts(options, words); !status.ok()) return status;
   if (Status status = check_files(options); !status.ok()) return status;
+  if (options.with_switch) options.environment.push_back("TUTTI_SWITCH=1");
   return options.hosts.empty() ? check_nodes(options) : Status();
 }
 
@@ -192,6 +193,8 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
   run->add_flag(
       "--no-group", state->words.no_group,
       "the ranks make no group of all of them: do not look whether there is room for one");
+  run->add_flag("--switch", options.with_switch,
+                "also start a switch that folds, on the first host (tutti switch --help)");
   run->add_flag("--leave-daemons", options.leave_daemons,
                 "do not kill what ranks started in a session of its own when the job ends");
   run->add_flag("--leashed", state->words.leashed)->group("");

@@ -224,6 +224,7 @@ Layout lay_out(std::span<const Program> programs, std::span<const int> host_of) 
     case Algorithm::chain:
       if (!host_of.empty()) return by_host(host_of);
       break;
+    case Algorithm::in_network: return circle(n, n > 1 ? static_cast<int>(n) - 1 : -1);
     case Algorithm::torus_2d: return grid(n);
     case Algorithm::hypercube:
     case Algorithm::recursive_doubling:

@@ -208,6 +208,7 @@ class Lowering::Parts {
 
   // The first thing that does not fit; empty when all does.
   std::string find_objection() const {
+    if (is_switch(programs_.back())) return "a switch folds, which is in no host's memory";
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (!ranks_[r].objection.empty()) return ranks_[r].objection;
       if (const char* what = misfit(static_cast<int>(r))) return fmt::format("rank {} {}", r, what);

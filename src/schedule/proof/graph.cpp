@@ -25,12 +25,13 @@ bool same_extents(const Program& a, const Region& x, const Program& b, const Reg
   return true;
 }
 
-bool is_peer(const Program& program, int peer) {
-  return peer >= 0 && peer < program.size && peer != program.rank;
+// Or the switch behind the ranks.
+bool is_peer(const Program& program, int peer, std::size_t programs) {
+  return peer >= 0 && peer < static_cast<int>(programs) && peer != program.rank;
 }
 
 // What is wrong with one op, seen alone; empty when nothing is.
-std::string fault(const Program& program, const Op& op) {
+std::string fault(const Program& program, const Op& op, std::size_t programs) {
   std::string found;
   each_access(op, [&](const Region& region, bool writes) {
     if (!exists(program, region)) found = "touches chunks that do not exist";
@@ -45,7 +46,7 @@ std::string fault(const Program& program, const Op& op) {
   switch (op.kind) {
     case OpKind::send:
     case OpKind::recv:
-      if (!is_peer(program, op.peer)) return "has no such peer";
+      if (!is_peer(program, op.peer, programs)) return "has no such peer";
       break;
     case OpKind::copy:
       if (!same_extents(program, op.dst, program, op.src)) return "copies between different sizes";
@@ -58,7 +59,7 @@ std::string fault(const Program& program, const Op& op) {
           if (!same_extents(program, op.dst, program, source.region)) {
             return "folds operands of different sizes";
           }
-        } else if (!is_peer(program, source.peer)) {
+        } else if (!is_peer(program, source.peer, programs)) {
           return "has no such peer";
         }
       }
@@ -90,7 +91,7 @@ std::string Graph::name(OpId id) const {
 
 Status Graph::check_regions() const {
   for (OpId id = 0; id < ops(); ++id) {
-    if (std::string what = fault(program(id), op(id)); !what.empty()) {
+    if (std::string what = fault(program(id), op(id), programs_.size()); !what.empty()) {
       return wrong(name(id) + " " + what);
     }
   }

@@ -42,7 +42,8 @@ using Pair = std::pair<Collective, Algorithm>;
 std::vector<Pair> all_pairs(int size) {
   std::vector<Pair> pairs;
   for (const schedule::Entry& entry : schedule::catalog())
-    if (schedule::build(entry.algorithm, {.collective = entry.collective, .size = size, .rank = 0})
+    if (!entry.by_switch &&
+        schedule::build(entry.algorithm, {.collective = entry.collective, .size = size, .rank = 0})
             .ok())
       pairs.emplace_back(entry.collective, entry.algorithm);
   return pairs;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/compile.hpp"
 #include "schedule/catalog.hpp"
 
 namespace tutti::engine {
@@ -75,7 +76,7 @@ struct Begun {
     compiled = compile(*schedule::build(Algorithm::recursive_doubling, request));
     launch.collective = Collective::all_reduce;
     launch.input = launch.output = {{memory.data(), bytes}};
-    arrivals.begin_by_message(launch, 1, compiled, kNow);
+    arrivals.begin_by_message(launch, 1, {compiled.peers, compiled.sends_to}, kNow);
   }
   static ChannelOptions options() {
     ChannelOptions options;

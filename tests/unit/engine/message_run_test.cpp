@@ -45,6 +45,17 @@ struct AllReduce {
       launches[at].input = {{reinterpret_cast<std::byte*>(from.data()), count * 8}};
       launches[at].output = {{reinterpret_cast<std::byte*>(output[at].data()), count * 8}};
     }
+    if (entry.programs_of(n) > n) {
+      schedule::Request request;
+      request.collective = Collective::all_reduce;
+      request.size = request.rank = n;
+      schedule::Program program = entry.build(request);
+      if (passes != Passes::none) program = fuse_folds(std::move(program));
+      programs.push_back(compile(std::move(program)));
+      launches.push_back(launches[0]);
+      launches.back().input = {{nullptr, count * 8}};
+      launches.back().output.clear();
+    }
     MessageWorld world(std::move(programs), std::move(launches), 7);
     finished = world.run();
     placed = world.placed();

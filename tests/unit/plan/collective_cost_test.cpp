@@ -128,7 +128,7 @@ TEST(CollectiveCost, folding_switches_win_where_there_are_any) {
       cheapest(*preset_cluster("h100-ib400-sharp"), Collective::all_reduce, members, 1e8);
   const auto without =
       cheapest(*preset_cluster("h100-ib400"), Collective::all_reduce, members, 1e8);
-  EXPECT_EQ(with.algorithm, Algorithm::automatic);
+  EXPECT_EQ(with.algorithm, Algorithm::in_network);
   EXPECT_LT(with.seconds, without.seconds);
 }
 

@@ -174,12 +174,22 @@ TEST(Simulate, segments_let_a_chain_overlap) {
 TEST(Simulate, folding_switches_take_one_way_up_and_one_down) {
   Cluster cluster = flat();
   cluster.in_network_reduction = true;
-  const CollectiveJob job{.algorithm = Algorithm::automatic, .ranks = 16, .bytes = 1e6};
+  const CollectiveJob job{.algorithm = Algorithm::in_network, .ranks = 16, .bytes = 1e6};
   const auto answer = one(cluster, job, whole_messages());
   // Whole messages: up and down one after the other; in segments at once.
   EXPECT_NEAR(answer.seconds, 2 * (10e-6 + 1e-3) - 1e-6, 2e-6);
   EXPECT_NEAR(one(cluster, job).seconds, 20e-6 + 1e-3, 0.2e-3);
   EXPECT_DOUBLE_EQ(answer.bytes_per_rank, 1e6);
+}
+
+// Without anything said of the cluster's own: `tutti switch`, whose link is wide enough for all.
+TEST(Simulate, one_switch_that_all_reach_takes_the_bytes_up_and_down_at_once) {
+  const CollectiveJob by_switch{.algorithm = Algorithm::in_network, .ranks = 4, .bytes = 16e6};
+  const CollectiveJob ring{.algorithm = Algorithm::ring, .ranks = 4, .bytes = 16e6};
+  const auto answer = one(flat(), by_switch);
+  EXPECT_DOUBLE_EQ(answer.bytes_per_rank, 16e6);
+  EXPECT_EQ(answer.messages, 4u);
+  EXPECT_NEAR(one(flat(), ring).seconds / answer.seconds, 1.5, 0.05);
 }
 
 // ---- against the closed forms
@@ -328,7 +338,11 @@ TEST(Simulate, what_does_not_fit_is_refused) {
                                .algorithm = Algorithm::hypercube,
                                .ranks = 6}),
               HasSubstr("hypercube"));
-  EXPECT_THAT(refused(flat(), {.algorithm = Algorithm::automatic, .ranks = 6}),
+  Cluster folding = flat();
+  folding.in_network_reduction = true;
+  EXPECT_THAT(refused(folding, {.collective = Collective::broadcast,
+                                .algorithm = Algorithm::in_network,
+                                .ranks = 6}),
               HasSubstr("do not fold"));
   SimulateOptions small;
   small.most_ops = 100;

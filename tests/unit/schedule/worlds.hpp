@@ -19,7 +19,9 @@ inline constexpr Mode kModes[] = {Mode::out_of_place, Mode::in_place, Mode::mixe
 // The programs of all ranks; `mixed`: every second rank works in place.
 inline Result<std::vector<Program>> build_world(Algorithm algorithm, Request request, Mode mode) {
   std::vector<Program> programs;
-  for (request.rank = 0; request.rank < request.size; ++request.rank) {
+  const Entry* entry = find(request.collective, algorithm);
+  const int count = entry != nullptr ? entry->programs_of(request.size) : request.size;
+  for (request.rank = 0; request.rank < count; ++request.rank) {
     request.in_place = mode == Mode::in_place || (mode == Mode::mixed && request.rank % 2 == 1);
     auto program = build(algorithm, request);
     if (!program.ok()) return program.status();
