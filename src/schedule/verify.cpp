@@ -165,6 +165,9 @@ Status MessageProof::perform(OpId event) {
       if (Status status = perform_reduce(event, c); !status.ok()) return status;
       continue;
     }
+    if (extent_of(programs_[static_cast<std::size_t>(rank)], op.dst.space, op.dst.first + c) ==
+        kNoBytes)
+      continue;
     const OpId from = op.kind == OpKind::recv ? graph_.senders(event)[0] : event;
     const Region& src = graph_.op(from).src;
     const Value value = memory_.at(graph_.rank(from), src.space, src.first + c);

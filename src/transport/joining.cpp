@@ -380,8 +380,9 @@ Status Joining::settle_failure(Attempt& attempt) {
   to.last_failure = why;
   if (attempt.outgoing() && attempt.reached()) to.unanswered_since = Nanoseconds::max();
   if (!attempt.outgoing()) {
-    to.they_come = std::any_of(to.slots.begin(), to.slots.end(),
-                               [](const Slot& slot) { return slot.filled(); });
+    // Whoever was refused, because this rank connects itself, does not come.
+    to.they_come = to.they_come && std::any_of(to.slots.begin(), to.slots.end(),
+                                               [](const Slot& slot) { return slot.filled(); });
     // The connecting side goes on to its next route, unless there is none.
     if (!to.linked && why.code() == Code::unsupported && attempt.transport() == to.routes.back())
       return cannot(attempt.peer(), why.message());

@@ -295,14 +295,14 @@ TEST(Join, is_not_waited_for_by_a_group_when_its_process_has_died) {
   });
 }
 
-std::vector<World> worlds_of_processes() {
+std::vector<World> shrinking_worlds() {
   return {World{.kind = WorldKind::shm, .size = 3}, World{.kind = WorldKind::tcp, .size = 3}};
 }
 
 INSTANTIATE_TEST_SUITE_P(World, Shrink, testing::ValuesIn(one_world_of_each()), name_of);
 INSTANTIATE_TEST_SUITE_P(World, ShrinkAfterDeath,
-                         testing::ValuesIn(each_victim_in(worlds_of_processes())), name_of);
-INSTANTIATE_TEST_SUITE_P(World, ShrinkOfProcesses, testing::ValuesIn(worlds_of_processes()),
+                         testing::ValuesIn(each_victim_in(shrinking_worlds())), name_of);
+INSTANTIATE_TEST_SUITE_P(World, ShrinkOfProcesses, testing::ValuesIn(shrinking_worlds()),
                          name_of);
 
 TEST(ShrinkToOne, needs_nobody) {

@@ -318,7 +318,7 @@ def test_a_report_says_where_the_time_went(me):
     begin = time.monotonic()
     while (report := model.report()) is None and time.monotonic() - begin < 30:
         time.sleep(0.01)
-    assert 1 <= report.step <= 6 and len(report.ranks) == me.size
+    assert 1 <= report.step <= 6 and report.max["step_ms"] >= report.own["step_ms"] > 0
     assert report.max["step_ms"] >= report.mean["step_ms"] > 0 and 0 <= report.mean["hidden"] <= 1
     assert report.mean["communication_ms"] > 0 and "exposed" in str(report)
     assert model.memory()["optimizer"] > 0 and "embedding.weight" in model.describe()

@@ -219,7 +219,9 @@ TEST(Shuffles, are_permutations_that_differ_by_key) {
       seen.insert(first.begin(), first.end());
       EXPECT_EQ(seen.size(), count);
       EXPECT_EQ(*seen.rbegin(), count - 1);
-      if (count >= 64) EXPECT_NE(first, second);
+      if (count >= 64) {
+        EXPECT_NE(first, second);
+      }
     }
   // Neighbours do not stay neighbours.
   auto shuffle = shuffle_by_number(1'000'000'007);

@@ -58,7 +58,7 @@ class OverlapReport:
     step: int
     mean: dict   # over the ranks
     max: dict    # hidden: the smallest
-    ranks: list
+    own: dict    # of this rank
 
     def __str__(self):
         mean, most = self.mean, self.max
@@ -352,7 +352,7 @@ class DataParallel(torch.nn.Module):
         Not collective. Ranks exchange their times beside the training; mostly it is the step before the last.
         """
         told = self._replica.report()
-        return None if told is None else OverlapReport(**told)
+        return None if told is None else OverlapReport(told["step"], told["mean"], told["max"], told["ranks"][0])
 
     def memory(self):
         """Bytes that this rank keeps in the layer: weights, gradients, optimizer, pool."""
