@@ -163,7 +163,7 @@ TEST(ToyTransport, is_named_with_the_others_when_a_word_is_wrong) {
   options.extensions = toys;
   options.config.emplace().transport = "smoke";
   const auto group = Group::create(make_memory_store(), options);
-  EXPECT_THAT(group.status().message(), HasSubstr("unix, inproc, shm, tcp"));
+  EXPECT_THAT(group.status().message(), HasSubstr("unix, inproc, shm, ofi, tcp"));
 }
 
 }  // namespace
