@@ -302,8 +302,7 @@ std::vector<World> shrinking_worlds() {
 INSTANTIATE_TEST_SUITE_P(World, Shrink, testing::ValuesIn(one_world_of_each()), name_of);
 INSTANTIATE_TEST_SUITE_P(World, ShrinkAfterDeath,
                          testing::ValuesIn(each_victim_in(shrinking_worlds())), name_of);
-INSTANTIATE_TEST_SUITE_P(World, ShrinkOfProcesses, testing::ValuesIn(shrinking_worlds()),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(World, ShrinkOfProcesses, testing::ValuesIn(shrinking_worlds()), name_of);
 
 TEST(ShrinkToOne, needs_nobody) {
   for (const WorldKind kind : {WorldKind::shm, WorldKind::tcp})
