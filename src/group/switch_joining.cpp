@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // How often it looks whether it is to stop, while it waits for the ranks.
-constexpr milliseconds kAskAgain{100};
+constexpr milliseconds kSwitchLook{100};
 
 class SwitchJoining {
  public:
@@ -45,7 +45,7 @@ class SwitchJoining {
   // Waits for what the ranks say, however long they take to come.
   Result<std::string> hear(const std::string& key) {
     for (;;) {
-      auto said = store_.get(key, kAskAgain);
+      auto said = store_.get(key, kSwitchLook);
       if (said.ok() || said.status().code() != Code::timed_out) return said;
       if (options_.stop && options_.stop()) {
         stopped_ = true;

@@ -22,7 +22,7 @@ constexpr const char* kSwitchFooter = R"(Examples:
                                                          TUTTI_SWITCH=1, and meet at host0:29500
 
 It joins one job as a rank behind the last, serves until the ranks have gone, and ends with 0.
-Where its link is n times as wide as a rank's, all_reduce of n ranks takes half the time of a ring
+Where its link is n times as wide as a rank's, a long all_reduce gains up to 2(n-1)/n over a ring
 (docs/algorithms/in_network.md). If it is lost, the ranks say so and go on without it.
 )";
 
