@@ -89,8 +89,9 @@ int main(int count, char** words) {
   const double reduced = seconds_since(begin);
   const double n = (*group)->size();
   const bool is_right = sum[0] == n * (n - 1) / 2;
-  std::printf("rank %d joined %.2f reduced %.2f descriptors %d kib %ld %s\n", (*group)->rank(),
-              joined, reduced, open_descriptors(), resident_kib(), is_right ? "right" : "WRONG");
+  std::printf("rank %d pid %d joined %.2f reduced %.2f descriptors %d kib %ld %s\n",
+              (*group)->rank(), static_cast<int>(::getpid()), joined, reduced, open_descriptors(),
+              resident_kib(), is_right ? "right" : "WRONG");
   std::fflush(stdout);
   if (count > 1) {
     char nothing = 0;
