@@ -22,7 +22,7 @@ class CommandLine(LaunchTest):
             self.assertIn("Example", done.stdout)
 
     def test_wrong_words_are_named_with_exit_code_2(self):
-        self.assertIn("run show info bench", self.refused())
+        self.assertIn("run show info doctor bench plan trace switch data", self.refused())
         self.assertIn("'bogus'", self.refused("bogus"))
         self.assertIn("'--bogus'", self.refused("--bogus"))
         self.assertIn("--bogus", self.refused("run", "--bogus", "true"))
