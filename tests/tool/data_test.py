@@ -18,6 +18,11 @@ TEXTS = ["It's the licence's 3rd copy,   isn't it?\n\n  We'll see: 12345 times�
          "tabs\tand  trailing spaces   ", "\n", "x" * 3000 + " yz" * 500, "émigré ünïcödé 'tis 'TWAS"]
 
 
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def letters():
     """How byte-level BPE writes bytes."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -83,7 +88,7 @@ class Bpe:
 
 def read_set(prefix):
     """The documents of PREFIX.idx and PREFIX.bin, by what Megatron writes down of the format."""
-    index = open(prefix + ".idx", "rb").read()
+    index = content(prefix + ".idx")
     magic, version, kind, sequences, entries = struct.unpack_from("<9sQBQQ", index)
     assert (magic, version, entries) == (b"MMIDIDX\0\0", 1, sequences + 1)
     at = 34
@@ -92,7 +97,7 @@ def read_set(prefix):
     documents = struct.unpack_from(f"<{entries}q", index, at + 12 * sequences)
     assert list(documents) == list(range(entries)) and len(index) == at + 12 * sequences + 8 * entries
     letter, width = {8: ("H", 2), 4: ("i", 4)}[kind]
-    tokens = open(prefix + ".bin", "rb").read()
+    tokens = content(prefix + ".bin")
     assert sum(lengths) * width == len(tokens)
     return [list(struct.unpack_from(f"<{length}{letter}", tokens, offset)) for length, offset in zip(lengths, offsets)]
 
@@ -122,21 +127,21 @@ class Data(unittest.TestCase):
         names = [LICENCES + name for name in ("BSD", "Artistic")]
         done = self.build("-o", self.path("set"), "--json", *names)
         made = read_set(self.path("set"))
-        self.assertEqual(made, [[*open(name, "rb").read(), 256] for name in names])
+        self.assertEqual(made, [[*content(name), 256] for name in names])
         told = json.loads(done.stdout)
         self.assertEqual((told["documents"], told["tokens"], told["vocab_size"]), (2, sum(map(len, made)), 257))
-        self.assertEqual(open(self.path("set.tokens")).read(), "vocab_size 257\nend_of_document 256\ntokenizer bytes\n")
+        self.assertEqual(content(self.path("set.tokens")), b"vocab_size 257\nend_of_document 256\ntokenizer bytes\n")
         self.build("-o", self.path("set"), "--no-eod", names[0])
-        self.assertEqual(read_set(self.path("set")), [[*open(names[0], "rb").read()]])
+        self.assertEqual(read_set(self.path("set")), [[*content(names[0])]])
 
     def test_byte_level_bpe_is_that_of_a_plain_implementation(self):
-        bpe = Bpe(train_bpe(open(LICENCES + "GPL-3").read()[:20000] + " ".join(TEXTS), 300))
+        bpe = Bpe(train_bpe(content(LICENCES + "GPL-3").decode()[:20000] + " ".join(TEXTS), 300))
         files = {"gpt2": bpe.file(), "pairs": bpe.file(), "split": bpe.file(), "whole": bpe.file()}
         files["pairs"]["model"]["merges"] = bpe.merges
         files["split"]["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": r"\s+|[^\s]+"}, "behavior": "Isolated", "invert": False},
             {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]}
-        texts = [*TEXTS, open(LICENCES + "Artistic").read()]
+        texts = [*TEXTS, content(LICENCES + "Artistic").decode()]
         for name, file in files.items():
             tokenizer = self.path(name + ".json", json.dumps(file))
             self.build("-o", self.path(name), "--tokenizer", tokenizer, self.lines(texts))
@@ -176,8 +181,8 @@ class Data(unittest.TestCase):
     def test_what_is_not_known_is_refused_by_name_and_nothing_is_written(self):
         text = self.path("text", "some text")
 
-        def refused(words, *arguments, code=2):
-            done = self.build("-o", self.path("set"), *arguments, code=code)
+        def refused(words, *arguments, prefix="set"):
+            done = self.build("-o", self.path(prefix), *arguments, code=2)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertIn(words, done.stderr)
             self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("set")])
@@ -202,7 +207,7 @@ class Data(unittest.TestCase):
         refused("none.txt", self.path("none.txt"))
         refused("line 2: there is no text in the field 'text'", self.path("x.jsonl", '{"text":"a"}\n{"words":"b"}\n'))
         refused("hold", self.path("empty.jsonl", ""))
-        refused("cannot be written", "-o", self.path("none/set"), text)
+        refused("cannot be written", text, prefix="none/set")
 
 
 if __name__ == "__main__":
