@@ -116,7 +116,8 @@ class Data(unittest.TestCase):
         return path
 
     def build(self, *words, code=0):
-        done = subprocess.run([TOOL, "data", "build", *words], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run([TOOL, "data", "build", *words], capture_output=True, text=True, timeout=LIMIT,
+                              env={name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 

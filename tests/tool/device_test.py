@@ -98,9 +98,9 @@ class OnEmulatedGpu(Device):
                 beside = host[each["pid"], each["args"]["Sequence"]]
                 self.assertEqual(each["name"], "all_reduce")
                 self.assertEqual(each["args"]["Bytes"], beside["args"]["Bytes"])
-                # Within what the host saw of it, but for the time that noting it takes.
-                self.assertGreaterEqual(each["ts"], beside["ts"] - 1000)
-                self.assertLessEqual(each["ts"] + each["dur"], beside["ts"] + beside["dur"] + 1000)
+                # Within what the host saw of it, but for the time that noting it takes where others have the cores.
+                self.assertGreaterEqual(each["ts"], beside["ts"] - 50_000)
+                self.assertLessEqual(each["ts"] + each["dur"], beside["ts"] + beside["dur"] + 50_000)
 
     def test_mps_that_is_not_there_is_said(self):
         done = self.on_gpu("bench", "all_reduce", "--device", "cuda", "--mps", *self.SMALL)
