@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "torch")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH", "")]))
 os.environ.setdefault("TUTTI_TUNING", "fixed")  # the first group would measure the machine
+os.environ.setdefault("TUTTI_TEST_DEVICE", "cuda")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import worlds  # noqa: E402

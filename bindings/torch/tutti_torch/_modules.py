@@ -54,10 +54,14 @@ def in_order(root):
     return found
 
 
-def is_compiled(root):
-    """Whether torch.compile was there: what it compiles calls no hooks of ours, or breaks at each of them."""
-    return any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-               for module in root.modules())
+def is_compiled(module):
+    """Whether torch.compile made it one: hooks inside of it are not called, or break its graph."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def wholes_of(root, units):
+    """Modules that wait for all weights below them at once: of the classes `units`, and what was compiled."""
+    return {part for part in root.modules() if isinstance(part, units) or is_compiled(part)}
 
 
 def eager(function, recursive=True):
@@ -79,33 +83,56 @@ def tensors_in(value):
     return [tensor for item in value for tensor in tensors_in(item)]
 
 
-def _reads(module):
-    """The parameters that a module's own forward reads."""
-    # Its output projection is a child whose weights it reads by itself.
-    return module.named_parameters(recurse=isinstance(module, torch.nn.MultiheadAttention))
-
-
-def gate_weights(replica, root):
-    """Each module waits for its own parameters, no earlier than when its forward begins."""
-    numbers = replica.parameters()
+def _readers(root, wholes, numbers):
+    """(module, numbers of the parameters that it reads): of each whole, all below it, else its own."""
+    inside = set()
     for prefix, module in root.named_modules():
-        names = [_join(prefix, name) for name, _ in _reads(module)]
-        if names:
-            gate = replica.add_gate(sorted({numbers[name] for name in names}))
-            module.register_forward_pre_hook(_pass(replica, gate))
+        if id(module) in inside:
+            continue
+        # MultiheadAttention reads the weights of its output projection, a child, by itself.
+        with_children = module in wholes or isinstance(module, torch.nn.MultiheadAttention)
+        if with_children:
+            inside |= {id(part) for part in module.modules()}
+        read = {numbers[_join(prefix, name)] for name, _ in module.named_parameters(recurse=with_children)}
+        if read:
+            yield module, sorted(read)
 
 
 def _join(prefix, name):
     return f"{prefix}.{name}" if prefix else name
 
 
-def _pass(replica, gate):
+def _around(module, before, after=None):
+    """Calls before(module, inputs) and after(module, inputs, outputs) around each call of it. Returns what ends that."""
+    compiled = getattr(module, "_compiled_call_impl", None)
+    if compiled is None:
+        handles = [module.register_forward_pre_hook(eager(before))]
+        if after is not None:
+            handles.append(module.register_forward_hook(eager(after)))
+        return lambda: [handle.remove() for handle in handles]
+    before, after = eager(before), eager(after) if after is not None else None
+
+    def call(*inputs, **named):  # by module.compile(), which takes hooks into its graph
+        changed = before(module, inputs)
+        outputs = compiled(*(inputs if changed is None else changed), **named)
+        changed = None if after is None else after(module, inputs, outputs)
+        return outputs if changed is None else changed
+
+    module._compiled_call_impl = call
+    return lambda: setattr(module, "_compiled_call_impl", compiled)
+
+
+def gate_weights(replica, root, wholes):
+    """Each module waits for the parameters that it reads, no earlier than when it is called. Returns what ends that."""
     need = replica.need
 
-    @eager
-    def before_forward(*_):
-        need(gate)
-    return before_forward
+    def pass_gate(gate):
+        def before_forward(*_):
+            need(gate)
+        return before_forward
+
+    return [_around(module, pass_gate(replica.add_gate(read)))
+            for module, read in _readers(root, wholes, replica.parameters())]
 
 
 # ---- weights that are whole only while they are used (zero = 3)
@@ -141,10 +168,8 @@ class _Leave(torch.autograd.Function):
 class _Scope:
     """Where forward, and backward again, use a module's weights."""
 
-    def __init__(self, owner, gate, module):
+    def __init__(self, owner, gate):
         self.owner, self.gate = owner, gate
-        module.register_forward_pre_hook(eager(self.enter))
-        module.register_forward_hook(eager(self.leave))
 
     def need(self):
         self.owner._on_gradient()
@@ -182,16 +207,10 @@ class _Scope:
         return tuple(values)
 
 
-def scope_weights(owner, root, units):
-    """A scope for each unit, and for every other module that reads parameters of its own."""
-    numbers = owner._replica.parameters()
-    inside = {id(part) for unit in units for part in unit.modules()} - {id(unit) for unit in units}
-    for prefix, module in root.named_modules():
-        if id(module) in inside:
-            continue
-        read = module.named_parameters() if module in units else _reads(module)
-        indices = sorted({numbers[_join(prefix, name)] for name, _ in read})
-        if indices:
-            _Scope(owner, owner._replica.add_gate(indices), module)
-        if isinstance(module, torch.nn.MultiheadAttention):
-            inside |= {id(part) for part in module.modules()}
+def scope_weights(owner, root, wholes):
+    """A scope for each module that reads parameters. Returns what ends them."""
+    replica, ends = owner._replica, []
+    for module, read in _readers(root, wholes, replica.parameters()):
+        scope = _Scope(owner, replica.add_gate(read))
+        ends.append(_around(module, scope.enter, scope.leave))
+    return ends

@@ -93,6 +93,9 @@ class Optimizer(torch.optim.Optimizer):
         if grad_scaler is None:
             self._owner._update(1.0)
             return loss
+        if grad_scaler._per_optimizer_states[id(self)]["stage"].name == "UNSCALED":
+            raise InvalidArgument("GradScaler.unscale_ saw gradients that are this rank's alone; leave it out, step unscales "
+                                  "them, and clip by DataParallel(clip=…)")
         self._owner._update(grad_scaler.get_scale())
         self._tell(grad_scaler)
         return loss

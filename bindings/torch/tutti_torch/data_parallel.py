@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import json
 import os
+import types
 import weakref
 
 import torch
@@ -92,7 +93,8 @@ class DataParallel(torch.nn.Module):
     overlap     communication runs beside compute; False: after it, with the same bits
     clip        the largest norm of the mean gradient, over all parameters; 0: any
     group       a process group of backend tutti; absent: the default one, which is made where there is none
-    units       with zero=3, classes of modules whose weights are gathered together, such as a block of layers
+    units       classes of modules whose weights are waited for at once, such as a block of layers: torch.compile makes
+                one graph of each. With zero=3 they are gathered together
     bucket_mb   of gradients, in a bucket; absent: chosen by what this machine's messages cost
     check_for_nan      a step whose gradients are not finite is rejected and can be computed again, not skipped
     broadcast_buffers  rank 0's running means and the like reach every rank before each step
@@ -106,8 +108,8 @@ class DataParallel(torch.nn.Module):
                  broadcast_buffers=True, **numbers):
         super().__init__()
         self.module = module
-        if hasattr(torch, "compiler"):  # torch.compile of this compiles the module alone
-            self.forward = _modules.eager(self.forward, recursive=False)
+        # torch.compile of the wrapper compiles the module.
+        self.forward = types.MethodType(_modules.eager(DataParallel.forward, recursive=False), self)
         saved = None
         if isinstance(optimizer, torch.optim.Optimizer):
             if params is not None or lr is not None or numbers:
@@ -123,9 +125,8 @@ class DataParallel(torch.nn.Module):
         self.last_step = None  # StepReport
         self._at, self._accumulating, self._tokens, self._is_right, self._stop = _At.BEGIN, False, 1, True, False
         self._is_last = True
-        gathers_beside = bool(overlap) and zero in (1, 2) and not _modules.is_compiled(module)
         words = {"zero": zero, "overlap_grad_reduce": bool(overlap) or zero >= 2,
-                 "overlap_param_gather": gathers_beside, "check_for_nan": check_for_nan, "clip": float(clip or 0),
+                 "overlap_param_gather": bool(overlap) and zero in (1, 2), "check_for_nan": check_for_nan, "clip": float(clip or 0),
                  "bucket_bytes": int((bucket_mb or 0) * (1 << 20)), "prefetch_units": prefetch_units,
                  "reduction_order": reduction_order, "optimizer": "sgd" if optimizer == "sgd" else "adamw",
                  "groups": self.optimizer.numbers(), "broadcast_buffers": broadcast_buffers}
@@ -136,8 +137,8 @@ class DataParallel(torch.nn.Module):
 
     def _make_replica(self, module, group, units, words):
         self._zero, self._kind = words["zero"], words["optimizer"]
-        chosen = {part for part in module.modules() if isinstance(part, units)} if units else set()
-        parts = _modules.parts_of(module, chosen)
+        wholes = _modules.wholes_of(module, units)
+        parts = _modules.parts_of(module, wholes if self._zero == 3 else set())
         self._parts = _modules.in_order(module)
         _modules.buffers_of(self._parts)
         names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -146,10 +147,11 @@ class DataParallel(torch.nn.Module):
         self._replica = _C.Replica(_backend(group), parts, of_name, words, None if first is None else first.device)
         self._numbers, self._names = self._replica.parameters(), names
         self._count, self._single_gates = len(set(self._numbers.values())), {}
+        self._end_gates = []
         if self._zero == 3:
-            _modules.scope_weights(self, module, chosen)
+            self._end_gates = _modules.scope_weights(self, module, wholes)
         elif words["overlap_param_gather"]:
-            _modules.gate_weights(self._replica, module)
+            self._end_gates = _modules.gate_weights(self._replica, module, wholes)
 
     def _groups_by_name(self, names, module):
         of_name = {}
@@ -364,5 +366,8 @@ class DataParallel(torch.nn.Module):
 
     def close(self):
         """The module's tensors get memory of their own again, with the values they have."""
+        for end in self._end_gates:
+            end()
+        self._end_gates = []
         self._replica.close()
         _open.discard(self)
