@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace tutti::libtorch {
 
@@ -215,6 +216,7 @@ void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
       entry.gradient.view(-1).add_(grad.to_dense().reshape(-1));
       preset_gradient(entry, member);
     }
+    entry.gradient_version = entry.gradient._version();
   }
   layer_->ready(index);
 }
@@ -245,6 +247,7 @@ void Binding::set_view(std::size_t index) {
     return;
   }
   if (keeps_gradients()) entry.gradient = view_of(layer_->gradient(index), first, torch::kFloat);
+  if (entry.gradient_version >= 0) entry.gradient_version = entry.gradient._version();
   entry.nan = torch::full({}, std::numeric_limits<double>::quiet_NaN(), first.options());
   for (Member& member : entry.members) {
     if (member.is_alias_object) continue;
@@ -347,6 +350,21 @@ Status Binding::check_entry(std::size_t index) {
     }
   }
   return {};
+}
+
+// It may be this rank's alone, a part of the sum, or on its way: clip_grad_norm_ would see another norm on each rank.
+Status Binding::check_gradients() {
+  Status status;
+  for (Entry& entry : entries_) {
+    const std::int64_t version = std::exchange(entry.gradient_version, -1);
+    if (version >= 0 && entry.gradient._version() != version && status.ok()) {
+      status = refuse(entry.members[0].name,
+                      "had its .grad changed between backward and step, when the ranks' sum is "
+                      "not there; clip by the layer's own option instead of clip_grad_norm_, and "
+                      "scale the loss instead of gradients");
+    }
+  }
+  return status;
 }
 
 const std::vector<std::size_t>* Binding::below(const torch::nn::Module& module) const {

@@ -57,6 +57,8 @@ class Binding {
   // invalid_argument names a parameter or gradient that is no longer the layer's view. Gradients
   // that were dropped (zero_grad(set_to_none)) are put back.
   Status check_views();
+  // invalid_argument names a parameter whose gradient somebody changed after it was there.
+  Status check_gradients();
 
   // Indices of all parameters below `module`; null: it is not part of the wrapped one.
   const std::vector<std::size_t>* below(const torch::nn::Module& module) const;
@@ -83,6 +85,8 @@ class Binding {
     std::vector<Member> members;
     torch::Tensor gradient;  // f32, of the first member's shape; undefined when frozen or empty
     torch::Tensor nan;       // one number; what members read while they are closed
+    std::int64_t gradient_version =
+        -1;  // torch's count of its changes when it came; -1: it has not
     bool frozen = true;
     bool is_open = true;
   };

@@ -156,6 +156,7 @@ Status DataParallel::State::backward(const torch::Tensor& loss_sum) {
 
 Result<train::StepReport> DataParallel::State::step(const train::StepInput& input) {
   if (auto status = binding_->check_views(); !status.ok()) return status;
+  if (auto status = binding_->check_gradients(); !status.ok()) return status;
   step_begins_ = true;
   return layer_->step(input);
 }

@@ -459,6 +459,22 @@ def test_what_cannot_be_right_is_named(me):
 
 
 @every_rank(2)
+@pytest.mark.parametrize("zero", [0, 1])
+def test_gradients_that_were_clipped_by_one_rank_are_refused(me, zero):
+    model = tutti_torch().DataParallel(toy(), zero=zero)
+    before = model.weight_hash()
+    for step in range(2):
+        model.backward(loss_of(model, me, step))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+        with pytest.raises(tutti_torch().InvalidArgument, match="had its .grad changed between backward and step"):
+            model.step()
+        model.zero_grad()
+    assert model.weight_hash() == before
+    model.backward(loss_of(model, me, 0))
+    assert model.step().outcome == "updated"
+
+
+@every_rank(2)
 def test_a_weight_that_is_read_before_its_gate_is_named(me):
     model, ones = tutti_torch().DataParallel(early_reader().to(DEVICE)), torch.ones(2, 4, device=DEVICE)
     model(ones).sum().backward()

@@ -246,9 +246,9 @@ class DataParallel(torch.nn.Module):
             self._begin_micro_batch(last=True)
             self._pass_without_gradients()
         was_right, self._is_right = self._is_right, True
-        self._at = _At.BEGIN
         self.last_step = StepReport(**self._replica.step(
             self._kind, self.optimizer.numbers(), int(self._tokens), float(loss_scale), was_right, self._stop))
+        self._at = _At.BEGIN
 
     def _pass_without_gradients(self):
         self._begin_backward()
