@@ -227,6 +227,10 @@ Status Data::find_vocabulary(const Flags& flags) {
   return {};
 }
 
+std::int64_t Data::end_of_document() const {
+  return sets_.empty() ? -1 : sets_[0].tokens->end_of_document();
+}
+
 std::uint64_t Data::bytes() const {
   std::uint64_t sum = 0;
   for (const Set& set : sets_) sum += set.tokens->bytes();

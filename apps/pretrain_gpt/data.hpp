@@ -60,6 +60,8 @@ class Data {
   // Of the sets' names, order, weights, sizes and contents: other data has another number.
   std::uint64_t identity() const { return identity_; }
   std::int64_t vocabulary() const { return vocabulary_; }
+  // The token that ends one; -1: nobody says.
+  std::int64_t end_of_document() const;
 
  private:
   struct Range {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "hf_folder.hpp"
 #include "range.hpp"
 #include "shape.hpp"
 
@@ -31,8 +32,8 @@ void add_data(CLI::App& app, Flags& flags) {
                  "Sequences of a step on all ranks; 0: one micro-batch a rank")
       ->check(whole(0, 1 << 30))
       ->group(group);
-  app.add_option("--train-iters", flags.train_iters, "Steps in all")
-      ->check(whole(1, kMostIterations))
+  app.add_option("--train-iters", flags.train_iters, "Steps in all; 0: nothing is trained")
+      ->check(whole(0, kMostIterations))
       ->group(group);
   app.add_option("--seed", flags.seed, "Of weights, data order and dropout")
       ->check(whole(0, std::numeric_limits<std::int64_t>::max()))
@@ -41,7 +42,6 @@ void add_data(CLI::App& app, Flags& flags) {
          "--data-path", flags.data_path,
          "Files, read as bytes, each a document; or [WEIGHT] PREFIX ... of Megatron's PREFIX.bin and "
          "PREFIX.idx (tutti data build), blended by weight, without weights by size")
-      ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("")
       ->group(group);
@@ -338,10 +338,14 @@ Parsed parse_flags(int argc, const char* const* argv) {
   add_overlap(app, parsed.flags);
   add_checks(app, parsed.flags);
   add_logs(app, parsed.flags);
+  add_hf(app, parsed.flags);
   add_faults(app, parsed.flags);
   try {
     app.parse(argc, argv);
+    if (parsed.flags.data_path.empty() && parsed.flags.train_iters > 0)
+      throw CLI::RequiredError("--data-path");
     take_preset(app, parsed.flags);
+    take_hf(app, parsed.flags);
     if (parsed.flags.on_failure == kRestart && parsed.flags.load.empty())
       parsed.flags.load = kLatest;
     if (auto status = check_flags(parsed.flags); !status.ok()) {
@@ -387,7 +391,8 @@ tutti::Status check_zero_stage(const Flags& flags) {
 }  // namespace
 
 tutti::Status check_flags(const Flags& flags) {
-  if (tutti::Status status = check_shape(flags); !status.ok()) return status;
+  for (const tutti::Status& status : {check_shape(flags), check_hf(flags)})
+    if (!status.ok()) return status;
   if (flags.min_lr > flags.lr) {
     return bad(fmt::format("--min-lr {} is larger than --lr {}", flags.min_lr, flags.lr));
   }

@@ -9,6 +9,7 @@
 #include "tokens.hpp"
 #include "tutti/status.hpp"
 #include "tutti/train/learning_rate.hpp"
+#include "tutti/train/llama_config.hpp"
 
 namespace pretrain {
 
@@ -38,6 +39,13 @@ inline constexpr const char* kRope = "rope";
 inline constexpr const char* kLayerNorm = "LayerNorm";
 inline constexpr const char* kRmsNorm = "RMSNorm";
 
+// Folders of Hugging Face's (hf_folder.hpp).
+struct HfFlags {
+  std::string load, save;
+  std::uint64_t shard_bytes = 5'000'000'000;
+  tutti::train::LlamaConfig config;  // of `load`
+};
+
 struct Flags {
   // Model (shape.hpp).
   std::string preset;
@@ -50,6 +58,7 @@ struct Flags {
   bool swiglu = false;
   std::string position_embedding_type = kLearned;
   double rotary_base = 10000;
+  std::optional<tutti::train::RopeScaling> rope_scaling;
   std::string normalization = kLayerNorm;
   double norm_epsilon = 1e-5;
   bool disable_bias_linear = false;
@@ -133,6 +142,8 @@ struct Flags {
   bool print_weight_hash = false;
   int threads = 1;
   std::string device = kCpu;
+
+  HfFlags hf;
 
   // For tests.
   std::optional<Planted> inject_nan, inject_loss_nan, inject_inf, die;

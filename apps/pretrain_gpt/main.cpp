@@ -9,6 +9,7 @@
 #include "data.hpp"
 #include "device.hpp"
 #include "flags.hpp"
+#include "hf_folder.hpp"
 #include "outputs.hpp"
 #include "returns.hpp"
 #include "split.hpp"
@@ -50,11 +51,12 @@ int main(int argc, char** argv) {
   if (auto status = pretrain::choose_device(flags); !status.ok())
     return refuse(status.message(), 2);
   if (is_restarted()) flags.die.reset();  // once is enough
-  auto data = pretrain::Data::open(flags);
+  const bool trains = flags.train_iters > 0;
+  auto data = trains ? pretrain::Data::open(flags) : pretrain::Data();
   if (!data.ok()) return refuse(data.status().message(), 2);
-  flags.vocab_size = data->vocabulary();
-  if (auto status = pretrain::check_outputs(flags); !status.ok())
-    return refuse(status.message(), 2);
+  if (trains) flags.vocab_size = data->vocabulary();
+  for (const auto& status : {pretrain::check_outputs(flags), pretrain::check_hf_folders(flags)})
+    if (!status.ok()) return refuse(status.message(), 2);
   tutti::GroupOptions options;
   options.survives_losses = options.takes_back = flags.on_failure == pretrain::kShrink;
   if (!flags.trace.empty()) {

@@ -103,8 +103,9 @@ Gpt::Gpt(const Flags& flags, ModelShare share)
   }
   tables_.mask = torch::ones({seq_length_, seq_length_}, torch::kBool).triu(1);
   if (flags.has_rotary())
-    tables_.rotary = Rotary(exchange::indices_of(given_tokens(share_, seq_length_)),
-                            width / flags.num_attention_heads, flags.rotary_base);
+    tables_.rotary =
+        Rotary(exchange::indices_of(given_tokens(share_, seq_length_)),
+               width / flags.num_attention_heads, flags.rotary_base, flags.rope_scaling);
   if (!share_.predicts) return;
   final_layernorm_ = decoder->register_module("final_layernorm", std::make_shared<Norm>(flags));
   share_.tensor->mark_partial(*final_layernorm_);

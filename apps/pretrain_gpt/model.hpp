@@ -47,6 +47,8 @@ class Gpt : public torch::nn::Module {
   torch::Tensor embed(const torch::Tensor& tokens, const PassFacts& pass);
   // The layers of one virtual stage.
   torch::Tensor transform(int virtual_stage, torch::Tensor x, const PassFacts& pass);
+  // Of the vocabulary, or of this rank's part of it: [b, s, v].
+  torch::Tensor logits(const torch::Tensor& x, const PassFacts& pass);
   // Cross entropy of each token, f32 or f64: [b, s].
   torch::Tensor losses(const torch::Tensor& x, const torch::Tensor& labels, const PassFacts& pass);
 
@@ -60,8 +62,6 @@ class Gpt : public torch::nn::Module {
   tutti::train::ParameterPlace place_of(const torch::Tensor& parameter) const;
 
  private:
-  torch::Tensor logits(const torch::Tensor& x, const PassFacts& pass);
-
   ModelShare share_;
   double dropout_;
   std::uint64_t seed_;

@@ -178,6 +178,10 @@ void TrainingReport::nothing_left() {
   print("nothing left to do: --train-iters {} is reached\n", flags_.train_iters);
 }
 
+void TrainingReport::read(const std::string& folder) { print("weights of {}\n", folder); }
+
+void TrainingReport::wrote(const std::string& folder) { print("weights written to {}\n", folder); }
+
 void TrainingReport::begun_anew(const std::string& folder) {
   print("no checkpoint in {} yet: the run begins anew\n", folder);
 }

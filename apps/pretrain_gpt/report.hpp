@@ -70,6 +70,9 @@ class TrainingReport {
   // After a checkpoint; where its step is the last one, there is nothing left to do.
   void resumed(const std::string& from);
   void nothing_left();
+  // Weights in other tools' folders.
+  void read(const std::string& folder);
+  void wrote(const std::string& folder);
   // --load latest, and there is none in `folder`.
   void begun_anew(const std::string& folder);
   // Ranks were lost, for that reason; those that are left go on after this step.

@@ -5,7 +5,10 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "tutti/train/llama_config.hpp"
 
 namespace pretrain {
 
@@ -13,7 +16,8 @@ class Rotary {
  public:
   Rotary() = default;  // turns nothing
   // For tokens at these positions of the whole sequence.
-  Rotary(const std::vector<std::int64_t>& positions, std::int64_t head_dim, double base);
+  Rotary(const std::vector<std::int64_t>& positions, std::int64_t head_dim, double base,
+         const std::optional<tutti::train::RopeScaling>& scaling = {});
 
   // [b, heads, s, d], in its own type; narrow floats are turned in f32.
   torch::Tensor turn(const torch::Tensor& x) const;

@@ -12,6 +12,7 @@
 
 #include "checkpoints.hpp"
 #include "device.hpp"
+#include "hf_folder.hpp"
 #include "model.hpp"
 #include "passes.hpp"
 #include "position.hpp"
@@ -191,11 +192,14 @@ Status Trainer::set_up() {
   model_ = *model;
   if (!flags_.load.empty()) {
     if (auto status = resume(); !status.ok()) return status;
+  } else if (!flags_.hf.load.empty()) {
+    if (auto status = load_hf(model_->layer(), flags_); !status.ok()) return status;
   }
   whereabouts_.note(at_, guard_.state());
   if (auto status = open_report(); !status.ok()) return status;
   if (report_ && begins_anew_) report_->begun_anew(flags_.save);
   if (report_ && !flags_.load.empty()) report_->resumed(flags_.load);
+  if (report_ && flags_.load.empty() && !flags_.hf.load.empty()) report_->read(flags_.hf.load);
   for (const std::string& text : warnings_) say(at_.steps, text);
   if (flags_.predict && !is_done()) {
     if (auto status = look_ahead(); !status.ok()) return status;
@@ -262,6 +266,8 @@ Status Trainer::find_latest() {
 Status Trainer::resume() {
   auto info = train_::load_checkpoint(model_->layer(), flags_.load);
   if (!info.ok()) return info.status().annotate("--load " + flags_.load);
+  at_.steps = info->iteration;
+  if (flags_.train_iters == 0) return {};  // for its weights
   const auto counts = model_->layer().step_counts();
   const std::int64_t updates = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   auto resumed = from_checkpoint(*info, flags_, data_, updates, guard_);
@@ -382,6 +388,11 @@ Status Trainer::run() {
   }
   if (auto status = log_->flush(); !status.ok()) return status;
   if (auto status = finish_saving(); !status.ok()) return status;
+  if (is_done() && !flags_.hf.save.empty()) {
+    auto status = save_hf(model_->layer(), flags_, data_.end_of_document());
+    if (!status.ok()) return status;
+    if (report_) report_->wrote(flags_.hf.save);
+  }
   std::string hash;
   if (flags_.print_weight_hash) {
     auto result = model_->layer().weight_hash();

@@ -5,6 +5,8 @@
 #include "tutti/train/data_parallel.hpp"
 #include "tutti/train/hand_over.hpp"
 #include "tutti/train/learning_rate.hpp"
+#include "tutti/train/llama_config.hpp"
 #include "tutti/train/loss_guard.hpp"
 #include "tutti/train/metrics_bus.hpp"
 #include "tutti/train/overlap.hpp"
+#include "tutti/train/weight_folder.hpp"

@@ -2,18 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
+#include "checkpoint/overlap_reader.hpp"
 #include "checkpoint/state_ranges.hpp"
 
 namespace tutti::checkpoint {
 namespace {
-
-// Elements that are no further apart than this are read in one go, with what lies between them: a call
-// costs as much as some KiB.
-constexpr std::size_t kGapBytes = 16 << 10;
-constexpr std::size_t kMostBytesAtOnce = 8 << 20;
 
 train::TensorBox whole_of(const ModelTensor& tensor) {
   const auto count = static_cast<std::int64_t>(train::count_of(tensor.shape));
@@ -106,39 +99,11 @@ Status Archive::read(const Wanted& wanted, std::byte* into) const {
   for (std::size_t begin = 0, end = 0; begin < overlaps.size(); begin = end) {
     while (end < overlaps.size() && overlaps[end].piece == overlaps[begin].piece) ++end;
     const std::span<const PieceOverlap> of_piece(overlaps.data() + begin, end - begin);
+    const StoredPiece& piece = pieces[overlaps[begin].piece];
     if (Status status =
-            read_piece(pieces[overlaps[begin].piece], of_piece, size_of(wanted.dtype), into);
+            read_overlaps(files_[piece.file], entry_of(piece), of_piece, wanted.dtype, into);
         !status.ok())
       return status;
-  }
-  return {};
-}
-
-Status Archive::read_piece(const StoredPiece& piece, std::span<const PieceOverlap> overlaps,
-                           std::size_t size, std::byte* into) const {
-  const SafetensorsFile& file = files_[piece.file];
-  const TensorEntry& entry = entry_of(piece);
-  std::vector<std::byte> here;
-  for (std::size_t begin = 0, end = 0; begin < overlaps.size(); begin = end) {
-    const std::size_t first = overlaps[begin].from * size;
-    std::size_t last = first;
-    for (; end < overlaps.size(); ++end) {
-      const std::size_t next = overlaps[end].from * size;
-      const std::size_t next_end = next + overlaps[end].count * size;
-      if (end > begin && (next > last + kGapBytes || next_end > first + kMostBytesAtOnce)) break;
-      last = next_end;
-    }
-    if (end == begin + 1) {
-      Status status = file.read(entry, first, into + overlaps[begin].into * size, last - first);
-      if (!status.ok()) return status;
-      continue;
-    }
-    here.resize(last - first);
-    if (Status status = file.read(entry, first, here.data(), here.size()); !status.ok())
-      return status;
-    for (std::size_t i = begin; i < end; ++i)
-      std::memcpy(into + overlaps[i].into * size, here.data() + (overlaps[i].from * size - first),
-                  overlaps[i].count * size);
   }
   return {};
 }

@@ -46,8 +46,6 @@ class Archive {
  private:
   Status index_tensor(std::size_t file, std::size_t entry);
   Status index_piece(std::size_t file, std::size_t entry);
-  Status read_piece(const StoredPiece& piece, std::span<const PieceOverlap> overlaps,
-                    std::size_t size, std::byte* into) const;
   const TensorEntry& entry_of(const StoredPiece& piece) const {
     return files_[piece.file].header().tensors[piece.tensor];
   }

@@ -23,10 +23,6 @@ constexpr std::string_view kPrefix = "iter_";
 constexpr std::string_view kLatest = "latest";
 constexpr std::size_t kDigits = 7;
 
-Status trouble(const fs::path& path, std::string_view what, const std::error_code& error) {
-  return {Code::io, fmt::format("{}: {}: {}", path.string(), what, error.message())};
-}
-
 bool is_complete(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / kManifest, error);
@@ -37,7 +33,7 @@ Result<std::vector<fs::path>> entries(const std::string& folder) {
   std::vector<fs::path> paths;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     paths.push_back(at->path());
-  if (error) return trouble(folder, "cannot be listed", error);
+  if (error) return file_trouble(folder, "cannot be listed", error);
   return paths;
 }
 
@@ -48,7 +44,7 @@ Status remove_rubbish(const std::string& folder) {
     if (!path.filename().string().starts_with(kTemporaryPrefix)) continue;
     std::error_code error;
     fs::remove_all(path, error);
-    if (error) return trouble(path, "was left by a killed run and cannot be removed", error);
+    if (error) return file_trouble(path, "was left by a killed run and cannot be removed", error);
   }
   return {};
 }
@@ -62,17 +58,6 @@ Result<Descriptor> lock(const std::string& folder) {
     return Status(Code::io,
                   fmt::format("{}: another run is saving there; give each its own folder", folder));
   return open;
-}
-
-// `from` gets the name `to`. A folder of that name gets the name `from`, in the same instant where
-// the file system can do that.
-Status take_name(const std::string& from, const std::string& to, const std::string& aside) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return {};
-  if (errno != ENOTEMPTY && errno != EEXIST) return file_trouble(to, "cannot be given its name");
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
-  if (::rename(to.c_str(), aside.c_str()) != 0 || ::rename(from.c_str(), to.c_str()) != 0)
-    return file_trouble(to, "cannot be replaced");
-  return {};
 }
 
 Result<std::string> named_by_latest(const std::string& folder) {
@@ -90,6 +75,15 @@ Result<std::string> named_by_latest(const std::string& folder) {
 }
 
 }  // namespace
+
+Status take_name(const std::string& from, const std::string& to, const std::string& aside) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return {};
+  if (errno != ENOTEMPTY && errno != EEXIST) return file_trouble(to, "cannot be given its name");
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
+  if (::rename(to.c_str(), aside.c_str()) != 0 || ::rename(from.c_str(), to.c_str()) != 0)
+    return file_trouble(to, "cannot be replaced");
+  return {};
+}
 
 std::string folder_name(std::int64_t iteration) {
   return fmt::format("{}{:0{}d}", kPrefix, iteration, kDigits);
@@ -155,7 +149,7 @@ Status remove_leftovers(const std::string& folder) {
 Result<Publication> Publication::begin(const std::string& folder, std::int64_t iteration) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return trouble(folder, "cannot be made", error);
+  if (error) return file_trouble(folder, "cannot be made", error);
   auto locked = lock(folder);
   if (!locked.ok()) return locked.status();
   if (Status status = remove_rubbish(folder); !status.ok()) return status;
@@ -164,7 +158,7 @@ Result<Publication> Publication::begin(const std::string& folder, std::int64_t i
   publication.iteration_ = iteration;
   publication.lock_ = *std::move(locked);
   fs::create_directory(publication.temporary(), error);
-  if (error) return trouble(publication.temporary(), "cannot be made", error);
+  if (error) return file_trouble(publication.temporary(), "cannot be made", error);
   return publication;
 }
 

@@ -35,6 +35,10 @@ std::vector<std::string> newest_first(const std::string& folder);
 // Unless another run is saving there.
 Status remove_leftovers(const std::string& folder);
 
+// Folder `from` gets the name `to`. A folder of that name gets the name `from`, in the same instant where
+// the file system can do that, else `aside`.
+Status take_name(const std::string& from, const std::string& to, const std::string& aside);
+
 // A new checkpoint on its way into `folder`.
 class Publication {
  public:

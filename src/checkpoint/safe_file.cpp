@@ -47,8 +47,12 @@ Status read_pieces(const std::string& path, const Take& take) {
 
 }  // namespace
 
+Status file_trouble(const std::string& path, std::string_view what, const std::error_code& error) {
+  return {Code::io, fmt::format("{}: {}: {}", path, what, error.message())};
+}
+
 Status file_trouble(const std::string& path, std::string_view what) {
-  return {Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+  return file_trouble(path, what, {errno, std::generic_category()});
 }
 
 std::string sha256_of(std::string_view text) {

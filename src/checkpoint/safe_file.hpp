@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "core/sockets.hpp"
@@ -63,6 +64,7 @@ class SafeFile {
 
 // "PATH: WHAT: what errno says".
 Status file_trouble(const std::string& path, std::string_view what);
+Status file_trouble(const std::string& path, std::string_view what, const std::error_code& error);
 // A file of text, whole; one with more than `most` bytes is refused.
 Result<std::string> read_bounded(const std::string& path, std::size_t most);
 Status write_text(const std::string& path, std::string_view text);

@@ -273,22 +273,13 @@ void Saving::number_files(const std::vector<int>& writers) {
 
 // Where nobody has the whole of it.
 Status Saving::collect(DataParallel& model, const HeldTensor& tensor, int writer) {
-  std::vector<std::byte> mine;
-  for (const StatePiece& piece : model.weights()) {
-    const Parameter& parameter = model.parameters()[piece.parameter];
-    if (parameter.name != tensor.name || !parameter.place.counted) continue;
-    const std::size_t at = mine.size();
-    mine.resize(at + piece.values.bytes());
-    // Others wait for what this rank has; what is wrong with it is told when all are through.
-    if (Status status = model.read(piece.values, mine.data() + at); !status.ok()) unread_ = status;
-  }
   const std::size_t size = size_of(tensor.dtype);
   const bool is_mine = writer == rank_;
   Buffer whole{is_mine ? copy_memory(tensor.count() * size) : nullptr, is_mine ? tensor.count() : 0,
                tensor.dtype};
   if (is_mine) model_.push_back({tensor.name, tensor.shape, whole});
-  return train::collect(model.everyone(), tensor, {mine.data(), mine.size() / size, tensor.dtype},
-                        writer, whole);
+  // What is wrong with this rank's part is told when all are through.
+  return train::collect(model, tensor, writer, whole, unread_);
 }
 
 std::byte* Saving::copy_memory(std::size_t bytes) {

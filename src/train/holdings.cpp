@@ -229,4 +229,18 @@ Status collect(Group& group, const HeldTensor& tensor, ConstBuffer mine, int roo
   return {};
 }
 
+Status collect(DataParallel& model, const HeldTensor& tensor, int root, Buffer whole,
+               Status& unread) {
+  std::vector<std::byte> mine;
+  for (const StatePiece& piece : model.weights()) {
+    const Parameter& parameter = model.parameters()[piece.parameter];
+    if (parameter.name != tensor.name || !parameter.place.counted) continue;
+    const std::size_t at = mine.size();
+    mine.resize(at + piece.values.bytes());
+    if (Status status = model.read(piece.values, mine.data() + at); !status.ok()) unread = status;
+  }
+  return collect(model.everyone(), tensor,
+                 {mine.data(), mine.size() / size_of(tensor.dtype), tensor.dtype}, root, whole);
+}
+
 }  // namespace tutti::train

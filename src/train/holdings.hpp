@@ -46,5 +46,8 @@ Result<std::vector<HeldTensor>> exchange_holdings(DataParallel& model);
 // Puts a tensor together on `root`, in `whole`, which is empty on other ranks. `mine`: this rank's elements
 // of it, one holding after the other.
 Status collect(Group& group, const HeldTensor& tensor, ConstBuffer mine, int root, Buffer whole);
+// The same of what the model has now. `unread`: what this rank could not read of its own, if anything; the others go on.
+Status collect(DataParallel& model, const HeldTensor& tensor, int root, Buffer whole,
+               Status& unread);
 
 }  // namespace tutti::train

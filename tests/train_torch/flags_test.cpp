@@ -42,9 +42,8 @@ TEST(Flags, whole_numbers_are_whole_and_in_their_range) {
         "--keep", "--threads"})
     for (const char* value : {"nan", "-1", "99999999999999999999", "1.5", "1e3"})
       expect_refused(flag, value);
-  for (const char* flag :
-       {"--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length",
-        "--micro-batch-size", "--train-iters", "--eval-iters", "--log-interval", "--threads"})
+  for (const char* flag : {"--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length",
+                           "--micro-batch-size", "--eval-iters", "--log-interval", "--threads"})
     expect_refused(flag, "0");
 }
 
