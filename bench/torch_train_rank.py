@@ -12,6 +12,7 @@ slowest rank, in seconds; on a GPU, where steps overlap, the mean. Memory is wha
 in bytes: on the CPU what it keeps (Pss), on a GPU what it has taken there at most.
 """
 import argparse
+import gc
 import json
 import os
 import re
@@ -151,6 +152,7 @@ def memory_of_all(device, begins=False):
     if device.type == "cuda":
         torch.cuda.synchronize()
         if begins:
+            gc.collect()
             torch.cuda.empty_cache()
         dist.barrier()
         free, total = torch.cuda.mem_get_info()

@@ -121,7 +121,10 @@ Status DataParallel::State::check_gates(const torch::Tensor& output) {
   if (!gates_) return {};
   const std::string early = gates_->early_read(output, *binding_);
   if (early.empty()) return {};
-  return {Code::invalid_argument, early + "; put a Gate before it, or call parameters_ready()"};
+  return {
+      Code::invalid_argument,
+      early +
+          "; put a Gate before it, or call parameters_ready() (in Python wait()) before forward"};
 }
 
 Status DataParallel::State::backward(const torch::Tensor& output, const torch::Tensor& gradient,

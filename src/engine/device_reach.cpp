@@ -16,6 +16,7 @@ namespace {
 constexpr auto kLookEvery = std::chrono::microseconds(100);
 // For how long peers that did not answer are not waited for.
 constexpr Nanoseconds kBusyFor = std::chrono::seconds(1);
+constexpr std::uint64_t kBlock = 2 << 20;
 }  // namespace
 
 DeviceReach::DeviceReach(std::shared_ptr<cuda::Device> device, transport::Endpoint& endpoint)
@@ -25,7 +26,7 @@ DeviceReach::DeviceReach(std::shared_ptr<cuda::Device> device, transport::Endpoi
 
 // The world is over: nobody waits on the device any more.
 DeviceReach::~DeviceReach() {
-  for (const auto& [key, base] : imports_) device_->close_import(base);
+  for (const auto& [key, import] : imports_) device_->close_import(import.here);
 }
 
 void DeviceReach::introduce(int peer, bool same_process) {
@@ -148,56 +149,80 @@ bool DeviceReach::step(bool may_close) {
     incoming.swap(incoming_);
     if (may_close) closing.swap(closing_);
   }
+  // First: what is new may lie where something lay that is still open here.
+  for (const Incoming& each : closing) close(each);
+  bool moved = !closing.empty();
   for (const Incoming& each : incoming) {
     switch (each.note.word) {
-      case Word::show: map(each); break;
+      case Word::show: moved |= map(each); break;
       case Word::seen:
       case Word::hidden:
-      case Word::closed: note_answer(each); break;
+      case Word::closed: note_answer(each), moved = true; break;
       case Word::offer: break;  // comes with a message only
       case Word::gone: {
         std::scoped_lock lock(mutex_);
         closing_.push_back(each);
+        moved = true;
         break;
       }
     }
   }
-  for (const Incoming& each : closing) {
-    std::uint64_t base = 0;
-    {
-      std::scoped_lock lock(mutex_);
-      const auto at = imports_.find({each.peer, each.note.allocation});
-      if (at != imports_.end()) base = at->second, imports_.erase(at);
-    }
-    if (base != 0) device_->close_import(base);
-    std::scoped_lock lock(mutex_);
-    send(each.peer, each.channel, {Word::closed, each.note.allocation, 0, 0, {}});
-  }
-  return !incoming.empty() || !closing.empty();
+  return moved;
 }
 
-void DeviceReach::map(const Incoming& incoming) {
-  const auto base = import(incoming.peer, incoming.note);
+void DeviceReach::close(const Incoming& gone) {
+  std::uint64_t base = 0;
+  {
+    std::scoped_lock lock(mutex_);
+    const auto at = imports_.find({gone.peer, gone.note.allocation});
+    if (at != imports_.end()) base = at->second.here, imports_.erase(at);
+  }
+  if (base != 0) device_->close_import(base);
+  std::scoped_lock lock(mutex_);
+  send(gone.peer, gone.channel, {Word::closed, gone.note.allocation, 0, 0, {}});
+}
+
+bool DeviceReach::map(const Incoming& shown) {
+  {
+    std::scoped_lock lock(mutex_);
+    if (is_in_the_way_of(shown)) {
+      incoming_.push_back(shown);
+      return false;
+    }
+  }
+  const auto base = import(shown.peer, shown.note);
   std::scoped_lock lock(mutex_);
   if (!base.ok()) trouble_ = base.status();
-  send(incoming.peer, incoming.channel,
-       {base.ok() ? Word::seen : Word::hidden,
-        incoming.note.allocation,
-        base.ok() ? *base : 0,
-        0,
-        {}});
+  send(
+      shown.peer, shown.channel,
+      {base.ok() ? Word::seen : Word::hidden, shown.note.allocation, base.ok() ? *base : 0, 0, {}});
+  return true;
+}
+
+// The driver maps nothing that lies, at its owner, where something did that is still open here. It maps blocks, of which
+// small allocations are parts.
+bool DeviceReach::is_in_the_way_of(const Incoming& shown) const {
+  const std::uint64_t first = shown.note.base / kBlock;
+  const std::uint64_t last = (shown.note.base + shown.note.bytes) / kBlock;
+  return std::any_of(closing_.begin(), closing_.end(), [&](const Incoming& gone) {
+    const auto at = imports_.find({gone.peer, gone.note.allocation});
+    return gone.peer == shown.peer && at != imports_.end() && at->second.first_block <= last &&
+           first <= at->second.last_block;
+  });
 }
 
 Result<std::uint64_t> DeviceReach::import(int peer, const DeviceNote& note) {
   const Key key{peer, note.allocation};
   {
     std::scoped_lock lock(mutex_);
-    if (const auto at = imports_.find(key); at != imports_.end()) return at->second;
+    if (const auto at = imports_.find(key); at != imports_.end()) return at->second.here;
   }
   const auto base = device_->import_allocation(note.handle);
   if (!base.ok()) return base;
   std::scoped_lock lock(mutex_);
-  imports_[key] = *base;
+  imports_[key] = {*base, note.base / kBlock, (note.base + note.bytes) / kBlock};
+  // An offer says how far into the allocation it is, not where that lies: it may be anywhere.
+  if (note.word == Word::offer) imports_[key] = {*base, 0, ~std::uint64_t{0}};
   return base;
 }
 

@@ -8,7 +8,7 @@
 //   show {allocation, handle} ───▶  maps it (step)
 //                             ◀───  seen {base there}, or hidden: it cannot
 //   gone {allocation}         ───▶  closes it when its device is idle
-//                             ◀───  closed
+//                             ◀───  closed; before, it maps no other one at the same place
 //
 // Ranks of one process see each other's memory as it is.
 //
@@ -114,11 +114,21 @@ class DeviceReach {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
+  // A peer's allocation: where this rank sees it, and in which of the driver's blocks its owner does.
+  struct Import {
+    std::uint64_t here = 0;
+    std::uint64_t first_block = 0;
+    std::uint64_t last_block = 0;
+  };
+
   Shown* find_shown(const cuda::Allocation& allocation);
   bool all_in_process(std::span<const int> peers) const;
   void take_back(Shown& shown);
   void send(int peer, std::uint32_t channel, const DeviceNote& note);
-  void map(const Incoming& incoming);
+  // Whether it has answered.
+  bool map(const Incoming& shown);
+  bool is_in_the_way_of(const Incoming& shown) const;
+  void close(const Incoming& gone);
   Result<std::uint64_t> import(int peer, const DeviceNote& note);
   void note_answer(const Incoming& incoming);
 
@@ -129,7 +139,7 @@ class DeviceReach {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Shown> shown_;  // by base
   std::map<std::uint64_t, Shown> gone_;   // by allocation: taken back, not closed everywhere
-  std::map<Key, std::uint64_t> imports_;  // where this rank sees it
+  std::map<Key, Import> imports_;
   std::vector<Incoming> incoming_;
   std::vector<Incoming> closing_;
   std::uint32_t last_channel_ = 0;

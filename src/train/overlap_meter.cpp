@@ -51,8 +51,10 @@ class ReducingMeter final : public OverlapMeter {
  public:
   ReducingMeter(std::shared_ptr<Group> joined, std::shared_ptr<Group> judged, std::int64_t offset)
       : joined_(std::move(joined)), judged_(std::move(judged)), offset_(offset) {}
-  // What is under way ends when all ranks have published it, or with the group.
+  // What is under way ends when all ranks have published it, or with the group. A rank that has judged a step waits
+  // for the others to do so.
   ~ReducingMeter() override {
+    while (failure_.ok() && !published_.empty()) (void)take(true);
     for (PendingStep& step : published_)
       for (Work* work : {&step.joining, &step.summing, &step.comparing}) (void)work->wait();
   }

@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+import torch.utils.checkpoint
 from torch.nn.parallel import DistributedDataParallel
 
 import training
@@ -410,8 +411,60 @@ def test_gradients_that_are_not_finite_skip_the_step_everywhere(me):
     before = model.weight_hash()
     loss = loss_of(model, me, 1)
     (loss * float("nan") if me.rank == 1 else loss).backward()
-    report = model.step()
+    with pytest.warns(RuntimeWarning, match="no rank updated: gradients were not finite .*'down.bias'"):
+        report = model.step()
     assert report.outcome == "skipped" and report.faults and model.weight_hash() == before
+
+
+class Blend(torch.nn.Module):
+    """Reads a list's parameters by itself; two others are computed by hooks that run before forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(50, 8)
+        self.scaled = torch.nn.utils.weight_norm(torch.nn.Linear(8, 8))
+        self.bounded = torch.nn.utils.spectral_norm(torch.nn.Linear(8, 8))
+        self.mixers = torch.nn.ParameterList([torch.nn.Parameter(torch.eye(8)) for _ in range(2)])
+        self.head = torch.nn.Linear(8, 10)
+
+    def forward(self, tokens):
+        x = self.bounded(self.scaled(self.words(tokens).mean(dim=1)))
+        for mixer in self.mixers:
+            x = torch.tanh(x @ mixer)
+        return self.head(x)
+
+
+@every_rank(2)
+@pytest.mark.parametrize("zero", [1, 3])
+def test_weights_that_hooks_compute_and_lists_hold_are_waited_for(me, zero):
+    skip_where_weights_stay_whole(zero)
+    expected = train_ddp(me, seeded(Blend, 5), adamw, steps=8)
+    model = train_tutti(me, seeded(Blend, 5), lr=3e-3, steps=8, zero=zero)
+    expect_close(me, model.state_dict(), expected)
+
+
+class Recomputed(Blocks):
+    """Blocks whose activations are computed again in backward."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x, _ = torch.utils.checkpoint.checkpoint(block, x, None, use_reentrant=self.reentrant)
+        return self.head(x.mean(dim=1))
+
+
+@every_rank(2)
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activations_may_be_computed_again_in_backward(me, zero, reentrant):
+    skip_where_weights_stay_whole(zero)
+    expected = train_ddp(me, seeded(Blocks, 4), adamw, steps=5)
+    model = train_tutti(me, seeded(lambda: Recomputed(reentrant), 4), lr=3e-3, steps=5, zero=zero)
+    expect_close(me, model.state_dict(), expected)
 
 
 def early_reader():
@@ -587,7 +640,9 @@ def test_half_precision_by_autocast_and_scaler_is_that_of_ddp(me):
     train(DistributedDataParallel(expected, process_group=gloo(me)), adamw(expected))
     model = tutti_torch().DataParallel(toy(), lr=3e-3)
     train(model, model.optimizer)
-    expect_close(me, model.state_dict(), expected)
+    state = model.state_dict()
+    for name, value in expected.state_dict().items():  # products are rounded to 11 or 8 bits: one may flip
+        assert (gap := (state[name] - value).abs().max().item()) <= 3e-3, (name, gap)
 
 
 @needs_torch_2
@@ -638,10 +693,12 @@ def count_graphs():
 
 
 @torch_at_least(2, 3)
-@every_rank(2)
+@every_rank(2 if DEVICE.type == "cuda" else 1)  # on the CPU a graph takes a C++ compiler's time
 def test_what_torchs_compiler_makes_of_a_module_trains_as_others(me):
     expected = train_ddp(me, seeded(Blocks, 4), adamw, steps=8)
-    model = tutti_torch().DataParallel(torch.compile(seeded(Blocks, 4)), lr=3e-3)
+    module = seeded(Blocks, 4)
+    module.blocks[1].compile()
+    model = tutti_torch().DataParallel(module, lr=3e-3)
     for step in range(8):
         try:
             loss = loss_of(model, me, step)
@@ -651,7 +708,7 @@ def test_what_torchs_compiler_makes_of_a_module_trains_as_others(me):
             pytest.skip(f"torch.compile does not work here: {error}")
         loss.backward()
         model.step()
-    state = {name.replace("_orig_mod.", ""): value for name, value in model.state_dict().items()}
+    state = model.state_dict()
     for name, value in expected.state_dict().items():  # fused products are rounded in other places
         assert (state[name] - value).abs().max().item() <= 1e-4, name
 

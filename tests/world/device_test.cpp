@@ -234,6 +234,20 @@ TEST_P(OnDevice, memory_that_was_freed_and_forgotten_may_come_again) {
   });
 }
 
+// Peers hear at once that the one is gone and that the other is there.
+TEST_P(OnDevice, memory_that_was_freed_may_come_again_at_the_same_place) {
+  run(device_world(GetParam()), [](Context& here) {
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 8; ++i) {
+      DeviceVector values(1);
+      for (int call = 0; call < 3; ++call)  // the first ones may be staged
+        ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::max, values.options()).ok());
+      values.expect(1);
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  });
+}
+
 // A peer that loads a kernel while its stream waits for this rank cannot map anything until then. A
 // test cannot hold a driver up, but it can keep a peer from looking: nobody polls for it.
 TEST(NewMemory, is_used_before_peers_have_mapped_it) {

@@ -84,18 +84,26 @@ def tensors_in(value):
 
 
 def _readers(root, wholes, numbers):
-    """(module, numbers of the parameters that it reads): of each whole, all below it, else its own."""
+    """(module, numbers of the parameters that it reads): of each whole, all below it, else its own and its lists'."""
     inside = set()
     for prefix, module in root.named_modules():
         if id(module) in inside:
             continue
         # MultiheadAttention reads the weights of its output projection, a child, by itself.
         with_children = module in wholes or isinstance(module, torch.nn.MultiheadAttention)
+        read = set(_numbers_below(module, prefix, numbers, with_children))
         if with_children:
             inside |= {id(part) for part in module.modules()}
-        read = {numbers[_join(prefix, name)] for name, _ in module.named_parameters(recurse=with_children)}
+        for name, child in module.named_children():
+            if isinstance(child, (torch.nn.ParameterList, torch.nn.ParameterDict)):  # which nobody calls
+                read |= set(_numbers_below(child, _join(prefix, name), numbers, True))
+                inside |= {id(part) for part in child.modules()}
         if read:
             yield module, sorted(read)
+
+
+def _numbers_below(module, prefix, numbers, with_children):
+    return [numbers[_join(prefix, name)] for name, _ in module.named_parameters(recurse=with_children)]
 
 
 def _join(prefix, name):
@@ -107,6 +115,8 @@ def _around(module, before, after=None):
     compiled = getattr(module, "_compiled_call_impl", None)
     if compiled is None:
         handles = [module.register_forward_pre_hook(eager(before))]
+        # Before others': that of weight_norm reads parameters, too.
+        module._forward_pre_hooks.move_to_end(handles[0].id, last=False)
         if after is not None:
             handles.append(module.register_forward_hook(eager(after)))
         return lambda: [handle.remove() for handle in handles]

@@ -13,6 +13,7 @@ import enum
 import json
 import os
 import types
+import warnings
 import weakref
 
 import torch
@@ -67,6 +68,11 @@ class OverlapReport:
         return (f"step {self.step}  {most['step_ms']:.1f} ms  compute {compute:.1f}  communication "
                 f"{mean['communication_ms']:.1f}  exposed {mean['exposed_ms']:.1f} (max {most['exposed_ms']:.1f})  "
                 f"hidden {100 * mean['hidden']:.0f} %")
+
+
+def _named(faults):
+    return ", ".join(f"'{fault['parameter']}'" + (f" on rank {fault['rank']}" if fault["rank"] >= 0 else "")
+                     for fault in faults)
 
 
 def _group_for(group):
@@ -249,6 +255,9 @@ class DataParallel(torch.nn.Module):
         self.last_step = StepReport(**self._replica.step(
             self._kind, self.optimizer.numbers(), int(self._tokens), float(loss_scale), was_right, self._stop))
         self._at = _At.BEGIN
+        if self.last_step.outcome == "skipped" and loss_scale == 1.0:
+            warnings.warn(f"no rank updated: gradients were not finite ({_named(self.last_step.faults)})", RuntimeWarning,
+                          stacklevel=4)
 
     def _pass_without_gradients(self):
         self._begin_backward()

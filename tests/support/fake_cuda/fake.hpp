@@ -106,6 +106,8 @@ struct Allocation {
   int file = -1;
   std::uint64_t inode = 0;
   int opened = 1;  // imported: how often
+  int owner = 0;   // imported: the process that made it, and where it has it
+  std::uintptr_t there = 0;
 
   bool on_device() const { return kind != Kind::pinned && kind != Kind::registered; }
 };
@@ -120,6 +122,8 @@ class Allocations {
   bool overlaps(std::uintptr_t base, std::size_t bytes) const;
   // Another opening of what is imported already: its address; 0: it is not.
   std::uintptr_t open_again(std::uint64_t inode);
+  // Whether memory that a process has freed, and made again at the same address, is still open here.
+  bool has_stale(int owner, std::uintptr_t there, std::uint64_t inode) const;
   // Whether this was the last of its openings.
   bool close_once(std::uintptr_t base);
   std::size_t bytes_on(int device) const;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -19,6 +20,7 @@ struct HandleBytes {
   std::uint64_t bytes;
   std::uint64_t inode;  // another file may have the number by the time that it is opened
   std::int32_t device;
+  std::uint64_t address;
 };
 static_assert(sizeof(HandleBytes) <= sizeof(CUipcMemHandle));
 constexpr std::uint64_t kMagic = 0x656b61665f637069;
@@ -51,7 +53,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   Allocation found;
   if (!allocations().find(address, found) || found.kind != Kind::device)
     return CUDA_ERROR_INVALID_VALUE;
-  const HandleBytes made{kMagic, ::getpid(), found.file, found.bytes, found.inode, found.device};
+  const HandleBytes made{kMagic,      ::getpid(),   found.file, found.bytes,
+                         found.inode, found.device, found.base};
   std::memset(handle, 0, sizeof *handle);
   std::memcpy(handle, &made, sizeof made);
   return CUDA_SUCCESS;
@@ -67,8 +70,13 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsi
   if (given.process == ::getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   std::uintptr_t base = allocations().open_again(given.inode);
   if (base == 0) {
+    if (allocations().has_stale(given.process, given.address, given.inode)) {
+      std::fprintf(stderr, "fake_cuda: what lay there before is still open\n");
+      return CUDA_ERROR_ALREADY_MAPPED;
+    }
     if (const CUresult result = map_file(given, base); result != CUDA_SUCCESS) return result;
-    allocations().add({Kind::imported, base, given.bytes, 0, given.device, -1, given.inode});
+    allocations().add({Kind::imported, base, given.bytes, 0, given.device, -1, given.inode, 1,
+                       given.process, given.address});
   }
   *address = base;
   return CUDA_SUCCESS;

@@ -78,6 +78,15 @@ std::uintptr_t Allocations::open_again(std::uint64_t inode) {
   return 0;
 }
 
+bool Allocations::has_stale(int owner, std::uintptr_t there, std::uint64_t inode) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(by_base_.begin(), by_base_.end(), [&](const auto& entry) {
+    const Allocation& each = entry.second;
+    return each.kind == Kind::imported && each.owner == owner && each.there == there &&
+           each.inode != inode;
+  });
+}
+
 bool Allocations::close_once(std::uintptr_t base) {
   const std::lock_guard lock(mutex_);
   const auto at = by_base_.find(base);
