@@ -11,18 +11,20 @@ is the median over the rounds, its ratio the median of the rounds' ratios.
   bench/torch_train_compare.py --cases cuda-small --rivals ddp@gloo,ddp@tutti,fsdp2@tutti
   bench/torch_train_compare.py --list                             what cases there are
 
-rival: who, @ the backend that carries it; tutti's time is that of `--zero`, by default 1. ratio: how many times faster tutti
-is. most: what it could be between hosts if the wire were never idle and both hid all that can be hidden, by what compute
-alone takes: a step of DDP is forward + max(backward, wire) + update, one of FSDP max(forward, wire/2) + max(backward, wire) +
-update/n, one of tutti max(forward, wire/2) + max(backward, wire/2) + update/n. compute: forward, backward and torch's update
-alone. exposed: step less compute; reported: what model.report() says. MiB: what each adds in all ranks together. Where
-communication takes longer than compute the target is 1.3, elsewhere 1. Ends with 0 when every target is reached, 1 when one
-is missed, 2 when it cannot begin, 3 when a run failed.
+way: tutti's `zero`; with bf16 its gradients are sent in bf16, half the bytes of their reduction, and not the same bits. rival:
+who, @ the backend that carries it. ratio: how many times faster tutti is. most: what it could be between hosts if the wire
+were never idle and both hid all that can be hidden, by what compute alone takes: a step of DDP is forward + max(backward,
+wire) + update, one of FSDP max(forward, wire/2) + max(backward, wire) + update/n, one of tutti max(forward, wire/2) +
+max(backward, wire/2) + update/n. compute: forward, backward and torch's update alone. exposed: step less compute; reported:
+what model.report() says. MiB: what each adds in all ranks together. Where communication takes longer than compute the
+target is 1.3, elsewhere 1. Ends with 0 when every target is reached, 1 when one is missed, 2 when it cannot begin, 3 when
+a run failed.
 """
 import argparse
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import sys
@@ -94,7 +96,7 @@ class Run:
         """What rank 0 has written."""
         out = self.folder / "out.json"
         words = [sys.executable, BENCH / "torch_train_rank.py", *self.case.model, "--device", self.case.device, "--steps",
-                 self.options.steps, "--rounds", self.options.rounds, "--zero", *self.options.zero, "--rivals",
+                 self.options.steps, "--rounds", self.options.rounds, "--ways", *self.options.ways, "--rivals",
                  *self.options.rivals, "--out", out]
         self.hosts.run_everywhere(lambda rank: [str(word) for word in words], self.environment, LIMIT_S)
         return json.loads(out.read_text(encoding="utf-8"))
@@ -116,26 +118,26 @@ def measure(name, options):
     with Hosts(case.ranks, case.rate) as hosts, tempfile.TemporaryDirectory(prefix="train_compare_") as folder:
         told = Run(case, hosts, options, folder).told()
     rows = []
-    for zero in options.zero:
+    for way in options.ways:
         for rival in options.rivals:
             members = [who for who in told["memory"] if who.split(" ")[0] == rival]
             # DDP by its default buckets, too, where those are not the only ones.
             for label, chosen in ((rival, members), (f"{rival} 25", [f"{rival} 25"])):
                 if chosen and set(chosen) <= set(members) and (label == rival or len(members) > 1):
-                    rows.append(row_of(name, case, told, f"tutti zero {zero}", label, chosen))
+                    rows.append(row_of(name, case, told, way, label, chosen))
     return rows, told
 
 
-def row_of(name, case, told, ours, label, members):
-    rounds = told["rounds"]
+def row_of(name, case, told, way, label, members):
+    rounds, ours = told["rounds"], f"tutti {way}"
     fastest = [min(members, key=lambda who: turn[who]["step_s"]) for turn in rounds]
     turns = {"compute": ["alone"] * len(rounds), "tutti": [ours] * len(rounds), "rival": fastest}
 
     def times(column):
         return [turn[who]["step_s"] for turn, who in zip(rounds, turns[column])]
 
-    row = {"case": name, "ranks": case.ranks, "rival": label, "zero": int(ours.split()[-1]), "bound": case.is_bound,
-           "target": case.target, "most": most_of(case, told, label),
+    row = {"case": name, "ranks": case.ranks, "rival": label, "way": way, "bound": case.is_bound,
+           "target": case.target, "most": most_of(case, told, way, label),
            "ratio": statistics.median(theirs / own for theirs, own in zip(times("rival"), times("tutti"))),
            "told_exposed_s": statistics.median(turn[ours].get("exposed_s", 0.0) for turn in rounds)}
     for column, who in turns.items():
@@ -147,14 +149,15 @@ def row_of(name, case, told, ours, label, members):
     return row
 
 
-def most_of(case, told, rival):
-    """What hiding alone can give between hosts, whose wire carries the same bytes at best for both; None elsewhere."""
+def most_of(case, told, way, rival):
+    """What hiding alone can give between hosts, where no algorithm sends less; None elsewhere."""
     if case.rate is None:
         return None
     forward, backward, update = (statistics.median(part) for part in
                                  zip(*(turn["alone"]["parts_s"] for turn in told["rounds"])))
     wire = 2 * (case.ranks - 1) / case.ranks * told["gradient_bytes"] * 8 / (case.rate * 1e6)
-    own = max(forward, wire / 2) + max(backward, wire / 2) + update / case.ranks
+    reduction = wire / 4 if way.endswith("bf16") else wire / 2
+    own = max(forward, wire / 2) + max(backward, reduction) + update / case.ranks
     theirs = forward + max(backward, wire) + update
     if rival.startswith("fsdp"):
         theirs = max(forward, wire / 2) + max(backward, wire) + update / case.ranks
@@ -163,13 +166,13 @@ def most_of(case, told, rival):
 
 def print_row(row, with_head):
     if with_head:
-        print(f"{'case':11} {'n':>2} {'zero':>4} {'rival':14} {'compute':>8} {'tutti ms':>9} {'its ms':>9} {'ratio':>6} "
+        print(f"{'case':11} {'n':>2} {'way':>5} {'rival':14} {'compute':>8} {'tutti ms':>9} {'its ms':>9} {'ratio':>6} "
               f"{'target':>6} {'most':>6} {'exposed':>8} {'its':>8} {'reported':>8} {'MiB':>6} {'its':>6}")
     ms = [1e3 * row[key] for key in ("compute_s", "tutti_s", "rival_s")]
     exposed = [1e3 * row[key] for key in ("tutti_exposed_s", "rival_exposed_s", "told_exposed_s")]
     memory = [row[f"{by}_memory"] / (1 << 20) for by in ("tutti", "rival")]
     most = f"{row['most']:5.2f}x" if row["most"] else "     -"
-    print(f"{row['case']:11} {row['ranks']:>2} {row['zero']:>4} {row['rival']:14} {ms[0]:8.1f} {ms[1]:9.1f} {ms[2]:9.1f} "
+    print(f"{row['case']:11} {row['ranks']:>2} {row['way']:>5} {row['rival']:14} {ms[0]:8.1f} {ms[1]:9.1f} {ms[2]:9.1f} "
           f"{row['ratio']:5.2f}x {row['target']:5.1f}x {most} {exposed[0]:8.1f} {exposed[1]:8.1f} {exposed[2]:8.1f} "
           f"{memory[0]:6.0f} {memory[1]:6.0f}{'' if row['reached'] else '  missed'}", flush=True)
 
@@ -184,7 +187,7 @@ def parse():
     parser.add_argument("--list", action="store_true", help="prints the cases")
     parser.add_argument("--rivals", help="of " + ", ".join(KINDS) + ", each @" + " or @".join(BACKENDS) + ", by commas; "
                         "absent: on gloo, those that this torch has")
-    parser.add_argument("--zero", default="1", help="of tutti, some of 0 to 3, by commas")
+    parser.add_argument("--ways", default="1", help="of tutti, by commas: its zero, 0 to 3, and bf16 behind it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4, help="in a turn")
     parser.add_argument("--json", help="a file")
@@ -197,9 +200,10 @@ def parse():
     for rival in options.rivals:
         if rival not in [f"{kind}@{backend}" for kind in KINDS for backend in BACKENDS]:
             parser.error(f"there is no rival '{rival}'; there are {', '.join(KINDS)}, each @gloo or @tutti")
-    options.zero = options.zero.split(",")
-    if not set(options.zero) <= set("0123"):
-        parser.error("--zero: there are 0 to 3")
+    options.ways = options.ways.split(",")
+    for way in options.ways:
+        if not re.fullmatch("[0-3](bf16)?", way):
+            parser.error(f"there is no way '{way}'; there are 0 to 3, and 0bf16 to 3bf16")
     if options.rounds < 1 or options.steps < 2:
         parser.error("at least one round of two steps")
     if not options.list and os.geteuid() != 0 and any(CASES[name].rate for name in options.cases):

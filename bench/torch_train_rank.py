@@ -75,9 +75,10 @@ class Fsdp2(Alone):
 
 
 class Tutti:
-    def __init__(self, module, zero, options):
-        self.model = tutti_torch.DataParallel(module, lr=RATE, zero=zero, bucket_mb=options.bucket_mib, units=LAYERS,
-                                              broadcast_buffers=False)
+    def __init__(self, module, way, options):
+        numbers = {"grad_dtype": torch.bfloat16} if way.endswith("bf16") else {}
+        self.model = tutti_torch.DataParallel(module, lr=RATE, zero=int(way[0]), bucket_mb=options.bucket_mib, units=LAYERS,
+                                              broadcast_buffers=False, **numbers)
 
     def step(self, x):
         self.model.backward(self.model(x).sum())
@@ -87,8 +88,8 @@ class Tutti:
 def makers_of(options):
     """By name, who makes a contestant of a module."""
     makers = {"alone": Alone}
-    for zero in options.zero:
-        makers[f"tutti zero {zero}"] = lambda module, zero=zero: Tutti(module, zero, options)
+    for way in options.ways:
+        makers[f"tutti {way}"] = lambda module, way=way: Tutti(module, way, options)
     for rival in options.rivals:
         kind, backend = rival.split("@")
         group = dist.new_group(backend=backend)
@@ -176,7 +177,7 @@ def parse():
     parser.add_argument("--width", type=int, default=256, help="of an mlp block")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--bucket-mib", type=float, help="of tutti; absent: its own choice")
-    parser.add_argument("--zero", type=int, nargs="+", default=[1], help="of tutti, a contestant for each")
+    parser.add_argument("--ways", nargs="+", default=["1"], help="of tutti: 0 to 3 is zero, then bf16 sends gradients so")
     parser.add_argument("--rivals", nargs="*", default=["ddp@gloo"], help="ddp, fsdp1 or fsdp2, each @ a backend")
     parser.add_argument("--ddp-buckets", type=float, nargs="+", default=[25.0, 4.0], help="MiB")
     parser.add_argument("--steps", type=int, default=4, help="in a turn")
