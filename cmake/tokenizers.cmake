@@ -1,7 +1,10 @@
-# SentencePiece and PCRE2, where they are.
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(SENTENCEPIECE QUIET IMPORTED_TARGET sentencepiece)
-pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)
+# SentencePiece and PCRE2, where they are; OFF for a program that is to run where they are not.
+option(TUTTI_TOKENIZERS "Let tutti data build use SentencePiece and PCRE2 where they are found" ON)
+if(TUTTI_TOKENIZERS)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(SENTENCEPIECE QUIET IMPORTED_TARGET sentencepiece)
+  pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)
+endif()
 
 function(tutti_link_tokenizers target)
   foreach(library SENTENCEPIECE PCRE2)

@@ -165,6 +165,18 @@ Device::~Device() {
   for (const auto& [kind, address] : attic_) free_now(kind, address);
 }
 
+bool Device::push_current() {
+  CUcontext before = nullptr;
+  const CudaDriver& driver = state_->driver;
+  if (driver.cuCtxGetCurrent(&before) == CUDA_SUCCESS && before == state_->context) return false;
+  return driver.cuCtxPushCurrent_v2(state_->context) == CUDA_SUCCESS;
+}
+
+void Device::pop_current() {
+  CUcontext popped = nullptr;
+  state_->driver.cuCtxPopCurrent_v2(&popped);
+}
+
 bool Device::can_reach(int other) {
   if (other == state_->ordinal) return true;
   const std::lock_guard lock(state_->reach_mutex);

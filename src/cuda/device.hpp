@@ -206,6 +206,10 @@ class Device : public std::enable_shared_from_this<Device> {
   Status find_not_finite(const InspectJob& job, StreamHandle stream);
   Status sum_squares(const InspectJob& job, StreamHandle stream);
 
+  // Whether it was not current in this thread; see CurrentDevice.
+  bool push_current();
+  void pop_current();
+
  private:
   friend class Stream;
   friend class Event;
@@ -225,6 +229,22 @@ class Device : public std::enable_shared_from_this<Device> {
   std::mutex attic_mutex_;
   std::vector<std::pair<Memory::Kind, Address>> attic_;  // to be freed
   std::atomic<std::size_t> to_free_{0};                  // of them
+};
+
+// While it lives the device's context is current in this thread: for whoever makes many calls, of which each would
+// see to that and undo it, at 0.2 µs a time.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(Device& device) : device_(device), pushed_(device.push_current()) {}
+  ~CurrentDevice() {
+    if (pushed_) device_.pop_current();
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  Device& device_;
+  bool pushed_;
 };
 
 }  // namespace tutti::cuda

@@ -30,6 +30,8 @@ Memory::~Memory() = default;
 void Memory::swap(Memory&) {}
 Result<Memory> Device::allocate(std::size_t) { return no_cuda(); }
 Result<Memory> Device::allocate_pinned(std::size_t) { return no_cuda(); }
+bool Device::push_current() { return false; }
+void Device::pop_current() {}
 Status Device::register_host(void*, std::size_t) { return no_cuda(); }
 void Device::unregister_host(void*) {}
 void Device::sweep() {}

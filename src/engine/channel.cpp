@@ -37,14 +37,24 @@ constexpr Nanoseconds kPatienceAtEnd = std::chrono::seconds(5);
 // How a stream waits for a collective of this group.
 class CollectiveGate final : public StreamGate {
  public:
-  CollectiveGate(std::shared_ptr<DeviceSide> side, std::uint64_t ticket)
-      : side_(std::move(side)), ticket_(ticket) {}
+  CollectiveGate(std::shared_ptr<DeviceSide> side, const Launch& launch, std::uint64_t ticket)
+      : side_(std::move(side)),
+        ticket_(ticket),
+        in_stream_(launch.in_stream),
+        stream_(launch.stream) {}
   bool is_launched() const override { return side_->is_launched(ticket_); }
-  Result<bool> try_wait_on(void* stream) override { return side_->try_wait_on(stream, ticket_); }
+  Result<bool> try_wait_on(void* stream) override {
+    // It is to come into that very stream: nothing may stand before it there.
+    if (in_stream_ && !is_launched()) return false;
+    if (in_stream_ && stream == stream_) return true;
+    return side_->try_wait_on(stream, ticket_);
+  }
 
  private:
   std::shared_ptr<DeviceSide> side_;
   std::uint64_t ticket_;
+  bool in_stream_;
+  void* stream_;
 };
 
 // How a stream waits for sends and receives.
@@ -230,7 +240,8 @@ Status Channel::finish(WorkState& work, bool (*interrupted)()) {
 }
 
 std::shared_ptr<WorkState> Channel::start(Launch launch, bool caller_drives) {
-  if (launch.on_device) {
+  launch.in_stream = launch.in_stream && launch.on_device && device()->may_run_in_stream(launch);
+  if (launch.on_device && !launch.in_stream) {
     auto before = device()->mark(launch.stream);
     if (!before.ok()) {
       auto work = std::make_shared<WorkState>(nullptr);
@@ -256,7 +267,8 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
   if (operation.launch->after) await(operation.launch->after);
   const bool on_device = operation.launch->on_device;
   if (on_device) {
-    work->set_gate(std::make_shared<CollectiveGate>(device(), inbox_.last_ticket() + 1));
+    work->set_gate(
+        std::make_shared<CollectiveGate>(device(), *operation.launch, inbox_.last_ticket() + 1));
     operation.flight = device()->context().begin_flight();
   }
   const int others = caller_drives ? 1 : busy_.fetch_add(1);

@@ -201,6 +201,7 @@ class Channel final : public GroupView,
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();
   bool look_for_absent();
+  bool is_time_to_ask_device();
   Status look_for_late(const Operation& operation, bool& asked);
   bool look_for_other_kind(const Operation& operation);
   void hear_of_device_memory(int peer, const transport::Header& header,
@@ -251,8 +252,9 @@ class Channel final : public GroupView,
   std::optional<Operation> current_;
   PreparedRun* prepared_ = nullptr;  // of current_; null: it could not be made
   Launched launched_;
-  std::deque<Incoming> early_;  // data of collectives that were not begun yet,
-  std::vector<int> early_of_;   //   how many of each peer
+  Nanoseconds device_asked_{0};  // when it was last asked whether it is well
+  std::deque<Incoming> early_;   // data of collectives that were not begun yet,
+  std::vector<int> early_of_;    //   how many of each peer
   std::vector<Incoming> draining_;
   std::vector<Posting> posting_;
   std::vector<Completion> completions_;

@@ -23,6 +23,8 @@ namespace {
 constexpr int kMostEarly = 1 << 14;
 // Of what the next operation waits for, in a report.
 constexpr std::size_t kMostOfReport = 1000;
+// How often the device is asked whether it is well.
+constexpr Nanoseconds kAskDeviceEvery = std::chrono::microseconds(200);
 
 // A control message's payload; nothing when it is not that long.
 template <class T>
@@ -302,6 +304,16 @@ bool Channel::settle_dispute() {
 }
 
 // Those who are gone, then those who are late.
+// Whoever looks for the end of a collective does so all the time; the driver would keep others that launch from
+// their work meanwhile.
+bool Channel::is_time_to_ask_device() {
+  if (launched_.empty()) return false;
+  const Nanoseconds now = engine_->clock().now();
+  if (now - device_asked_ < kAskDeviceEvery) return false;
+  device_asked_ = now;
+  return true;
+}
+
 bool Channel::look_for_absent() {
   if (absences_.must_wait(engine_->polls())) return true;  // there is more to do
   const auto needs = [&](int peer) {
@@ -312,7 +324,7 @@ bool Channel::look_for_absent() {
   };
   const Operation* operation = watched();
   Status status = absences_.verdict(operation, needs);
-  if (status.ok()) status = launched_.trouble();
+  if (status.ok() && is_time_to_ask_device()) status = launched_.trouble();
   if (status.ok()) status = look_for_held();
   bool asked = false;
   if (status.ok() && operation != nullptr) status = look_for_late(*operation, asked);

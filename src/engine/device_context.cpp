@@ -1,5 +1,6 @@
 #include "engine/device_context.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdlib>
@@ -14,9 +15,12 @@ namespace {
 
 constexpr std::size_t kGates = 1024;
 constexpr std::size_t kGateStride = 64;  // bytes: a cache line each
-// Streams that are tried, and how long one that is not held up may take.
+// Streams that are tried, and how long those that are not held up may take; and so often what they take where
+// nothing waits, for on a GPU that many use everything takes its time.
 constexpr int kTriedStreams = 8;
 constexpr Nanoseconds kTryFor = std::chrono::milliseconds(100);
+constexpr Nanoseconds kTryAloneFor = std::chrono::seconds(2);
+constexpr int kTimesAlone = 20;
 // The least of pinned memory, and the most that is kept for later.
 constexpr std::size_t kLeastPinned = 64 * 1024;
 constexpr std::size_t kMostKept = 16;
@@ -59,33 +63,44 @@ Status DeviceContext::open() {
   return {};
 }
 
-// One stream waits for a gate, others each open one. Where they stand behind it they do not come to that.
 bool DeviceContext::probe_streams() {
-  using cuda::MemoryOperation;
   std::vector<cuda::Stream> streams;
-  std::vector<GateWord> gates;
   for (int i = 0; i <= kTriedStreams; ++i) {
     auto stream = device_->make_stream();
-    if (!stream.ok()) break;
-    gates.push_back(take_gate());
-    const MemoryOperation operation{
-        i == 0 ? MemoryOperation::Kind::wait : MemoryOperation::Kind::write, gates.back().address(),
-        gates.back().value};
-    (void)device_->operate({&operation, 1}, stream->get());
+    if (!stream.ok()) return false;
     streams.push_back(*std::move(stream));
   }
+  const auto alone = time_to_pass(streams, false, kTryAloneFor);
+  return alone && time_to_pass(streams, true, kTryFor + kTimesAlone * *alone);
+}
+
+// The first stream waits for a gate, or has nothing to do; the others each open one. How long all of them take;
+// absent: longer. Where they stand behind the one that waits they do not come to it.
+std::optional<Nanoseconds> DeviceContext::time_to_pass(const std::vector<cuda::Stream>& streams,
+                                                       bool held, Nanoseconds limit) {
+  using cuda::MemoryOperation;
+  std::vector<GateWord> gates;
+  const Nanoseconds began = steady_clock().now();
+  for (const cuda::Stream& stream : streams) {
+    const bool waits = held && gates.empty();
+    gates.push_back(take_gate());
+    if (&stream == &streams.front() && !waits) continue;
+    const MemoryOperation operation{
+        waits ? MemoryOperation::Kind::wait : MemoryOperation::Kind::write, gates.back().address(),
+        gates.back().value};
+    (void)device_->operate({&operation, 1}, stream.get());
+  }
   const auto all_open = [&] {
-    for (std::size_t i = 1; i < gates.size(); ++i)
-      if (gates[i].word->load() < gates[i].value) return false;
-    return gates.size() == kTriedStreams + 1;
+    return std::all_of(gates.begin() + 1, gates.end(),
+                       [](const GateWord& gate) { return gate.word->load() >= gate.value; });
   };
-  const Nanoseconds last = steady_clock().now() + kTryFor;
-  bool apart = false;
-  while (!(apart = all_open()) && steady_clock().now() < last) std::this_thread::yield();
-  if (!gates.empty()) gates[0].open();
+  bool passed = false;
+  while (!(passed = all_open()) && steady_clock().now() < began + limit) std::this_thread::yield();
+  const Nanoseconds took = steady_clock().now() - began;
+  gates.front().open();
   for (const cuda::Stream& stream : streams) (void)device_->synchronize(stream.get());
   for (const GateWord& gate : gates) give_back(gate);
-  return apart;
+  return passed ? std::optional(took) : std::nullopt;
 }
 
 GateWord DeviceContext::take_gate() {
@@ -128,6 +143,20 @@ Result<std::shared_ptr<cuda::Memory>> DeviceContext::pinned(std::size_t bytes) {
     std::scoped_lock lock(pool->mutex);
     pool->free.push_back(std::move(kept));
   });
+}
+
+bool DeviceContext::take_share(const std::atomic<std::uint64_t>& done, std::uint64_t ticket) {
+  std::scoped_lock lock(mutex_);
+  if (share_done_ != nullptr && share_done_->load(std::memory_order_acquire) < share_ticket_)
+    return false;
+  share_done_ = &done;
+  share_ticket_ = ticket;
+  return true;
+}
+
+void DeviceContext::forget_share(const std::atomic<std::uint64_t>& done) {
+  std::scoped_lock lock(mutex_);
+  if (share_done_ == &done) share_done_ = nullptr;
 }
 
 void DeviceContext::put_away(std::shared_ptr<void> thing) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -77,6 +78,12 @@ class DeviceContext {
   // Pinned memory of at least that size, from a pool; it goes back there by itself.
   Result<std::shared_ptr<cuda::Memory>> pinned(std::size_t bytes);
 
+  // A rank's share of the GPU, in blocks that wait for peers: one launch has it at a time, until its group's
+  // `done` is at its ticket, so that those of all ranks fit the GPU together. False: another launch has it.
+  bool take_share(const std::atomic<std::uint64_t>& done, std::uint64_t ticket);
+  // That group is over.
+  void forget_share(const std::atomic<std::uint64_t>& done);
+
   // To be let go of when nothing is under way.
   void put_away(std::shared_ptr<void> thing);
   // Maps what peers have shown; frees and closes what is to go, if now is the time. True if anything
@@ -88,6 +95,8 @@ class DeviceContext {
       : device_(std::move(device)), reach_(device_, endpoint) {}
   Status open();
   bool probe_streams();
+  std::optional<Nanoseconds> time_to_pass(const std::vector<cuda::Stream>& streams, bool held,
+                                          Nanoseconds limit);
   bool has_attic();
   void sweep();
 
@@ -104,6 +113,8 @@ class DeviceContext {
   cuda::Memory gate_words_;
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
   std::mutex mutex_;
+  const std::atomic<std::uint64_t>* share_done_ = nullptr;  // of whose launch has it
+  std::uint64_t share_ticket_ = 0;
   std::vector<GateWord> gates_;
   std::vector<std::shared_ptr<void>> attic_;
 };

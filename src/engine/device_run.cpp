@@ -45,7 +45,7 @@ bool DeviceRun::step() {
 // collective is over there (DeviceContext::may_gate). Only what is too large for that waits for them.
 Status DeviceRun::bind(bool for_good) {
   DeviceReach& reach = side_.context().reach();
-  DeviceReach::View view;
+  DeviceReach::View& view = view_ = {};
   bool may_wait = for_good;
   bool has_new = false;
   const auto can_show = [&](const std::byte* data) {
@@ -88,7 +88,7 @@ bool DeviceRun::step_room() {
 }
 
 bool DeviceRun::step_mapping() {
-  const auto mapped = side_.translate(work_);
+  const auto mapped = side_.translate(work_, view_);
   if (mapped.ok() && !*mapped) return false;
   Status status = mapped.status();
   const bool by_host = side_.way() == DeviceMeeting::host;
@@ -155,7 +155,7 @@ Result<bool> DeviceRun::capture(const Launch& launch) {
                     to_string(launch.collective), to_string(side_.way())));
   launch_ = &launch;
   if (Status status = bind(true); !status.ok()) return status;
-  const auto mapped = side_.translate(work_);
+  const auto mapped = side_.translate(work_, view_);
   if (!mapped.ok() || !*mapped) return mapped;
   if (Status status = side_.capture(work_, launch); !status.ok()) return status;
   return true;

@@ -57,6 +57,7 @@ class DeviceRun final : public Run {
   DeviceSide& side_;
   DevicePlan plan_;
   DeviceWork work_;
+  DeviceReach::View view_;  // of the allocation that was looked at last
   const Launch* launch_ = nullptr;
   std::uint64_t sequence_ = 0;
   std::uint64_t ticket_ = 0;

@@ -16,7 +16,9 @@ namespace {
 // groups fit the GPU together (132 SMs of 2048 threads take 528 blocks: 16 ranks, 4 groups).
 constexpr std::size_t kFusedBlockBytes = 8 * 1024;
 constexpr int kFusedBlocks = 8;
-// Up to here it pays to meet, work and leave in one kernel.
+// Up to here it pays to meet, work and leave in one kernel whose blocks are so few; with a share of the GPU it
+// always does. One block for each multiprocessor, all ranks' together, folds nearly as fast as many (H200, 4 and
+// 8 ranks, 64 MiB: 3 % slower), and half of the GPU stays free for others that wait.
 constexpr std::size_t kFusedBytes = 256 * 1024;
 // Blocks of a kernel that waits for nobody, for each multiprocessor: 4 reach 95 % of what copies reach
 // (H200, 2026-11-17: docs/gpu.md).
@@ -68,6 +70,7 @@ DeviceSide::~DeviceSide() {
     context().put_away(std::make_shared<cuda::Memory>(std::move(*memory)));
   for (cuda::Memory& memory : captured_)
     context().put_away(std::make_shared<cuda::Memory>(std::move(memory)));
+  context().forget_share(own().done);
   context().put_away(std::move(options_.meeting_owner));
   context().put_away(std::move(options_.board_owner));
 }
@@ -128,9 +131,11 @@ Result<std::uint64_t> DeviceSide::make_staging(std::size_t bytes) {
 }
 
 // All or nothing: an address is put in another's terms once.
-Result<bool> DeviceSide::translate(DeviceWork& work) {
+Result<bool> DeviceSide::translate(DeviceWork& work, const DeviceReach::View& known) {
   DeviceReach& reach = context().reach();
   std::vector<DeviceReach::View> views;  // mostly one allocation, or two
+  // What all peers have seen stays so.
+  if (known.can_be_shown && known.sight == DeviceReach::Sight::seen) views.push_back(known);
   const auto view_of = [&](std::uint64_t address) -> DeviceReach::View& {
     for (DeviceReach::View& view : views)
       if (view.holds(address)) return view;
@@ -185,12 +190,21 @@ Result<std::shared_ptr<cuda::Event>> DeviceSide::mark(cuda::StreamHandle stream)
                                       });
 }
 
-// The group's stream goes on behind the caller's.
-Status DeviceSide::follow(const Launch& launch) {
+bool DeviceSide::may_run_in_stream(const Launch& launch) const {
+  return way_ != DeviceMeeting::host && reaches_all() && options_.urgency == Urgency::normal &&
+         !launch.after;
+}
+
+// The stream goes on behind the caller's, and behind what the group has in another one: collectives run one
+// after the other. (Of two streams with one handle the first may be gone, and still have work.)
+Status DeviceSide::follow(const Launch& launch, cuda::StreamHandle stream) {
   Status status;
-  if (launch.before) status = device().wait(stream_.get(), launch.before->get());
+  if (launch.before) status = device().wait(stream, launch.before->get());
+  const bool same = last_stream_ == stream_.get() && stream == stream_.get();
+  if (status.ok() && last_launched_ != 0 && !same && !is_done(last_launched_))
+    status = device().wait(stream, after(last_launched_));
   for (cuda::EventHandle ready : launch.ready)
-    if (status.ok()) status = device().wait(stream_.get(), ready);
+    if (status.ok()) status = device().wait(stream, ready);
   return status;
 }
 
@@ -208,18 +222,28 @@ Status DeviceSide::copy_staged(const DeviceWork& work, bool in, cuda::StreamHand
   return {};
 }
 
-int DeviceSide::blocks_for(const DeviceWork& work, bool fused) const {
-  const std::size_t bytes = fused ? kFusedBlockBytes : cuda::kTileBytes;
-  const int most =
-      fused ? kFusedBlocks : kBlocksPerMultiprocessor * device().facts().multiprocessors;
+int DeviceSide::blocks_for(const DeviceWork& work) const {
+  return blocks_for(work, cuda::kTileBytes,
+                    kBlocksPerMultiprocessor * device().facts().multiprocessors);
+}
+int DeviceSide::blocks_for(const DeviceWork& work, std::size_t bytes, int most) {
   return static_cast<int>(std::clamp<std::size_t>((work.work_bytes + bytes - 1) / bytes, 1,
                                                   static_cast<std::size_t>(most)));
 }
 
+// What waits takes room from those who compute. A caller that blocks has nothing to compute meanwhile: for its
+// call a rank may have its share of the GPU wait, once at a time, where it is known who else is there.
+int DeviceSide::waiting_blocks(const Launch& launch, std::uint64_t ticket) {
+  if (!launch.in_stream || options_.ranks_on_gpu == 0) return kFusedBlocks;
+  const int share = device().facts().multiprocessors / options_.ranks_on_gpu;
+  return share > kFusedBlocks && context().take_share(own().done, ticket) ? share : kFusedBlocks;
+}
+
 Status DeviceSide::launch(DeviceWork& work, const Launch& launch, std::uint64_t ticket) {
-  Status status = follow(launch);
-  if (times_) times_->begin(ticket, stream_.get());
-  if (status.ok()) status = copy_staged(work, true, stream_.get());
+  const cuda::StreamHandle stream = launch.in_stream ? launch.stream : stream_.get();
+  Status status = follow(launch, stream);
+  if (times_) times_->begin(ticket, stream);
+  if (status.ok()) status = copy_staged(work, true, stream);
   if (!status.ok()) return status;
   cuda::Phase& phase = work.phase;
   phase.ticket = ticket;
@@ -227,25 +251,30 @@ Status DeviceSide::launch(DeviceWork& work, const Launch& launch, std::uint64_t 
   const bool written = way_ == DeviceMeeting::kernel && work.out.empty();
   phase.done = written ? reinterpret_cast<std::uint64_t*>(&own().done) : nullptr;
   phase.begun = reinterpret_cast<std::uint64_t*>(&own().entered);
-  status = way_ == DeviceMeeting::kernel ? launch_by_kernel(work, launch.dtype, stream_.get())
-                                         : launch_by_memops(work, launch.dtype, ticket);
-  if (status.ok()) status = copy_staged(work, false, stream_.get());
-  return status.ok() ? finish(ticket, written) : status;
+  status = way_ == DeviceMeeting::kernel
+               ? launch_by_kernel(work, launch.dtype, waiting_blocks(launch, ticket), stream)
+               : launch_by_memops(work, launch.dtype, ticket, stream);
+  if (status.ok()) status = copy_staged(work, false, stream);
+  return status.ok() ? finish(ticket, written, stream) : status;
 }
 
-Status DeviceSide::launch_by_kernel(DeviceWork& work, Dtype dtype, cuda::StreamHandle stream) {
+// `most`: blocks that may wait.
+Status DeviceSide::launch_by_kernel(DeviceWork& work, Dtype dtype, int most,
+                                    cuda::StreamHandle stream) {
   cuda::Phase& phase = work.phase;
   phase.meeting = options_.meeting;
   phase.leave = cuda::Leave::meet;
-  const bool fused = work.work_bytes <= kFusedBytes;
+  const bool fused = work.work_bytes <= kFusedBytes || most > kFusedBlocks;
   phase.enter = fused ? cuda::Enter::meet : cuda::Enter::met;
   // Only one small block waits for the others; those that work come when there is work to do.
   if (!fused)
     if (Status status = device().launch_meet(phase, stream); !status.ok()) return status;
-  return device().launch(phase, dtype, blocks_for(work, fused), stream);
+  const int blocks = fused ? blocks_for(work, kFusedBlockBytes, most) : blocks_for(work);
+  return device().launch(phase, dtype, blocks, stream);
 }
 
-Status DeviceSide::launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t ticket) {
+Status DeviceSide::launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t ticket,
+                                    cuda::StreamHandle stream) {
   post(work, ticket);
   cuda::Phase& phase = work.phase;
   phase.enter = cuda::Enter::posted;
@@ -253,9 +282,9 @@ Status DeviceSide::launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t
   phase.posts = own().posts[ticket % kDeviceRing];
   phase.handout = reinterpret_cast<cuda::Handout*>(private_.address() + kHandoutAt);
   phase.meeting.abort = options_.meeting.abort;
-  Status status = meet_by_memops(ticket, true);
-  if (status.ok()) status = device().launch(phase, dtype, blocks_for(work, false), stream_.get());
-  return status.ok() ? meet_by_memops(ticket, false) : status;
+  Status status = meet_by_memops(ticket, true, stream);
+  if (status.ok()) status = device().launch(phase, dtype, blocks_for(work), stream);
+  return status.ok() ? meet_by_memops(ticket, false, stream) : status;
 }
 
 void DeviceSide::post(const DeviceWork& work, std::uint64_t ticket) {
@@ -264,7 +293,7 @@ void DeviceSide::post(const DeviceWork& work, std::uint64_t ticket) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-Status DeviceSide::meet_by_memops(std::uint64_t ticket, bool entering) {
+Status DeviceSide::meet_by_memops(std::uint64_t ticket, bool entering, cuda::StreamHandle stream) {
   std::array<cuda::MemoryOperation, cuda::kMostRanks> operations;
   std::size_t count = 0;
   const auto word = [&](int peer) {
@@ -274,17 +303,19 @@ Status DeviceSide::meet_by_memops(std::uint64_t ticket, bool entering) {
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank())
       operations[count++] = {cuda::MemoryOperation::Kind::wait, word(peer), ticket};
-  return device().operate(std::span(operations.data(), count), stream_.get());
+  return device().operate(std::span(operations.data(), count), stream);
 }
 
-Status DeviceSide::finish(std::uint64_t ticket, bool done_is_written) {
-  if (times_) times_->end(ticket, stream_.get());
+Status DeviceSide::finish(std::uint64_t ticket, bool done_is_written, cuda::StreamHandle stream) {
+  if (times_) times_->end(ticket, stream);
   if (!done_is_written && device().facts().memory_operations) {
     const cuda::MemoryOperation done{cuda::MemoryOperation::Kind::write, address_of(&own().done),
                                      ticket};
-    if (Status status = device().operate({&done, 1}, stream_.get()); !status.ok()) return status;
+    if (Status status = device().operate({&done, 1}, stream); !status.ok()) return status;
   }
-  if (Status status = device().record(after(ticket), stream_.get()); !status.ok()) return status;
+  if (Status status = device().record(after(ticket), stream); !status.ok()) return status;
+  last_launched_ = ticket;
+  last_stream_ = stream;
   launched_.store(ticket, std::memory_order_release);
   return {};
 }
@@ -293,14 +324,14 @@ Status DeviceSide::capture(DeviceWork& work, const Launch& launch) {
   work.phase.ticket = 0;
   work.phase.fault = reinterpret_cast<std::uint64_t*>(&own().fault);
   Status status = copy_staged(work, true, launch.stream);
-  if (status.ok()) status = launch_by_kernel(work, launch.dtype, launch.stream);
+  if (status.ok()) status = launch_by_kernel(work, launch.dtype, kFusedBlocks, launch.stream);
   return status.ok() ? copy_staged(work, false, launch.stream) : status;
 }
 
 // ---- where hosts meet
 
 Status DeviceSide::begin_by_host(DeviceWork& work, const Launch& launch, std::uint64_t ticket) {
-  Status status = follow(launch);
+  Status status = follow(launch, stream_.get());
   if (times_) times_->begin(ticket, stream_.get());
   if (status.ok()) status = copy_staged(work, true, stream_.get());
   return status.ok() ? device().record(after(ticket), stream_.get()) : status;
@@ -338,7 +369,7 @@ Status DeviceSide::work_by_host(DeviceWork& work, Dtype dtype, std::uint64_t tic
   for (int t = 0; t < phase.fold.target_count; ++t) resolve(phase.fold.targets[t], true);
   phase.enter = cuda::Enter::resolved;
   phase.leave = cuda::Leave::by_stream;
-  Status status = device().launch(phase, dtype, blocks_for(work, false), stream_.get());
+  Status status = device().launch(phase, dtype, blocks_for(work), stream_.get());
   return status.ok() ? device().record(after(ticket), stream_.get()) : status;
 }
 
@@ -354,7 +385,7 @@ bool DeviceSide::all_left(std::uint64_t ticket) const {
 
 Status DeviceSide::finish_by_host(const DeviceWork& work, std::uint64_t ticket) {
   if (Status status = copy_staged(work, false, stream_.get()); !status.ok()) return status;
-  return finish(ticket, false);
+  return finish(ticket, false, stream_.get());
 }
 
 void DeviceSide::end_on_host(std::uint64_t ticket) {

@@ -44,6 +44,7 @@ struct DeviceSideOptions {
   std::vector<int> members;           // world rank of each rank
   bool reaches_all = false;           // every device reaches every other one's memory
   bool streams_are_apart = false;     // on all ranks: DeviceContext::streams_are_apart
+  int ranks_on_gpu = 0;               // the job's, all of them of this group; 0: there may be more
   Urgency urgency = Urgency::normal;  // of the group: which priority its streams have
   std::vector<DeviceBoard*> boards;   // of each rank, as mapped here; null: it is not
   std::shared_ptr<void> board_owner;  // keeps them
@@ -76,6 +77,7 @@ class DeviceSide {
   // Whether its streams may wait on the device for other ranks; else what those ranks need, in this group
   // or in another one, may stand behind the wait, in a queue that streams of one process share.
   bool streams_are_apart() const { return options_.streams_are_apart; }
+  int ranks_on_gpu() const { return options_.ranks_on_gpu; }
   bool can_meet_in_kernels() const { return options_.meeting.entered != nullptr; }
   DeviceMeeting way() const { return way_; }
   void use(DeviceMeeting way) { way_ = way; }
@@ -85,6 +87,9 @@ class DeviceSide {
 
   // How far a caller's stream has come, for Launch::before. Any thread.
   Result<std::shared_ptr<cuda::Event>> mark(cuda::StreamHandle stream);
+  // Whether a collective that its caller's stream waits for at once may run in that stream: where something has
+  // to happen first that only hosts do, and where a priority was asked for, it takes the group's own.
+  bool may_run_in_stream(const Launch& launch) const;
 
   // ---- one collective, step by step
   std::uint64_t next_ticket() { return ++begun_; }
@@ -109,8 +114,8 @@ class DeviceSide {
   // Where staged chunks lie: in memory that the next collective uses again, or `for_good`.
   Result<std::uint64_t> staging(std::size_t bytes, bool for_good);
   // Puts the addresses of peers in place of the own ones in `work.phase.mine`. False: some peer has not
-  // mapped something yet, or (failure) cannot.
-  Result<bool> translate(DeviceWork& work);
+  // mapped something yet, or (failure) cannot. `known`: an allocation that was looked up already.
+  Result<bool> translate(DeviceWork& work, const DeviceReach::View& known);
   // Everything at once, where the device meets: from the caller's stream to the end.
   Status launch(DeviceWork& work, const Launch& launch, std::uint64_t ticket);
   // The same into a stream that is captured; ranks must meet in kernels.
@@ -164,14 +169,17 @@ class DeviceSide {
     return reinterpret_cast<std::uintptr_t>(word);
   }
 
-  Status follow(const Launch& launch);
+  Status follow(const Launch& launch, cuda::StreamHandle stream);
   Status copy_staged(const DeviceWork& work, bool in, cuda::StreamHandle stream);
-  Status meet_by_memops(std::uint64_t ticket, bool entering);
-  Status launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t ticket);
-  Status launch_by_kernel(DeviceWork& work, Dtype dtype, cuda::StreamHandle stream);
+  Status meet_by_memops(std::uint64_t ticket, bool entering, cuda::StreamHandle stream);
+  Status launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t ticket,
+                          cuda::StreamHandle stream);
+  int waiting_blocks(const Launch& launch, std::uint64_t ticket);
+  Status launch_by_kernel(DeviceWork& work, Dtype dtype, int most, cuda::StreamHandle stream);
   void post(const DeviceWork& work, std::uint64_t ticket);
-  Status finish(std::uint64_t ticket, bool done_is_written);
-  int blocks_for(const DeviceWork& work, bool fused) const;
+  Status finish(std::uint64_t ticket, bool done_is_written, cuda::StreamHandle stream);
+  int blocks_for(const DeviceWork& work) const;
+  static int blocks_for(const DeviceWork& work, std::size_t bytes, int most);
   cuda::EventHandle after(std::uint64_t ticket) const { return after_[ticket % kDeviceRing].get(); }
 
   DeviceSideOptions options_;
@@ -188,6 +196,9 @@ class DeviceSide {
   cuda::Memory staging_;
   std::vector<cuda::Memory> captured_;  // staging of what was captured
   std::uint64_t begun_ = 0;
+  // The last one that was launched, 0: none; and where.
+  std::uint64_t last_launched_ = 0;
+  cuda::StreamHandle last_stream_ = nullptr;
   std::atomic<std::uint64_t> launched_{0};
 };
 

@@ -64,7 +64,8 @@ struct Launch {
   // Memory of the GPU: the stream that the caller's work is in, and events to wait for besides.
   bool on_device = false;
   void* stream = nullptr;
-  std::shared_ptr<cuda::Event> before;  // where that stream was when it was called
+  bool in_stream = false;               // it runs in that stream itself, which waits for it at once
+  std::shared_ptr<cuda::Event> before;  // else: where that stream was when it was called
   std::vector<void*> ready;
 
   std::shared_ptr<Dependencies> after;  // works that it waits for before it begins; null: none

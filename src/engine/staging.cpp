@@ -44,10 +44,13 @@ Status Staging::begin(const Launch& launch) {
     if (Status status = open(); !status.ok()) return status;
   cuda::Device& device = side_.device();
   const cuda::StreamHandle out = lane(Direction::to_host).stream.get();
-  Status status = device.wait(out, launch.before->get());
+  // A caller that blocks has put nothing into its stream since.
+  const auto before = launch.before ? Result<std::shared_ptr<cuda::Event>>(launch.before)
+                                    : side_.mark(launch.stream);
+  if (!before.ok()) return before.status();
+  Status status = device.wait(out, (*before)->get());
   // What is overwritten must not be in use by what the caller's stream still does, either.
-  if (status.ok())
-    status = device.wait(lane(Direction::to_device).stream.get(), launch.before->get());
+  if (status.ok()) status = device.wait(lane(Direction::to_device).stream.get(), (*before)->get());
   for (void* ready : launch.ready)
     if (status.ok()) status = device.wait(out, ready);
   return status;

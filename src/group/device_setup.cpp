@@ -182,6 +182,11 @@ Status RankGroup::prepare_device(int ordinal, std::chrono::nanoseconds patience)
   options.streams_are_apart = std::all_of(cards->begin(), cards->end(), [](const DeviceCard& card) {
     return card.streams_are_apart != 0;
   });
+  if (near && size() == world_->engine().endpoint().size())
+    options.ranks_on_gpu =
+        static_cast<int>(std::count_if(cards->begin(), cards->end(), [&](const DeviceCard& card) {
+          return card.uuid == own.uuid;
+        }));
   auto side = make_device_side(std::move(options), near, call);
   if (!side.ok()) return side.status();
   if (size() == 1)
@@ -201,6 +206,7 @@ Status RankGroup::inherit_device(const RankGroup& parent) {
   engine::DeviceSideOptions options;
   options.context = world_->engine().device_context();
   options.streams_are_apart = theirs->streams_are_apart();
+  if (size() == parent.size()) options.ranks_on_gpu = theirs->ranks_on_gpu();
   auto side = make_device_side(std::move(options), theirs->reaches_all(), call);
   if (!side.ok()) return side.status();
   if ((*side)->reaches_all()) {

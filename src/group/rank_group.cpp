@@ -128,17 +128,19 @@ Result<std::optional<int>> gpu_of(const Call& call, int rank) {
 
 // On device memory a call that blocks is one that its caller's stream waits for.
 Status RankGroup::run_on_device(const Call& call) {
-  auto started = start_on_device(call);
+  auto started = start_on_device(call, true);
   return started.ok() ? started->wait_on(call.options.stream) : started.status();
 }
 
-Result<Work> RankGroup::start_on_device(const Call& call) {
+Result<Work> RankGroup::start_on_device(const Call& call, bool in_stream) {
   const auto gpu = gpu_of(call, rank());
   if (!gpu.ok()) return gpu.status();
   if (Status status = prepare_device(gpu->value_or(-1), call.options.timeout); !status.ok())
     return status.annotate(to_string(call.collective));
+  const cuda::CurrentDevice current(channel_->device()->device());
   auto launch = make_launch(call, setting_, chooser_);
   if (!launch.ok()) return launch.status();
+  launch->in_stream = in_stream;
   const auto capturing = channel_->device()->device().is_capturing(launch->stream);
   if (!capturing.ok()) return capturing.status();
   if (!*capturing) return Work(channel_->start(*std::move(launch), false));
@@ -171,7 +173,7 @@ Status RankGroup::run_call(const Call& call) {
 Work RankGroup::start(const Call& call) {
   if (Status status = check_process(); !status.ok()) return Work::finished(status);
   auto work = guarded([&]() -> Result<Work> {
-    if (is_on_device(call, rank())) return start_on_device(call);
+    if (is_on_device(call, rank())) return start_on_device(call, false);
     auto launch = make_launch(call, setting_, chooser_);
     if (!launch.ok()) return launch.status();
     return Work(channel_->start(*std::move(launch), false));

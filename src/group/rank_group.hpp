@@ -81,7 +81,7 @@ class RankGroup final : public Group {
  private:
   Status run_call(const Call& call);
   Status run_on_device(const Call& call);
-  Result<Work> start_on_device(const Call& call);
+  Result<Work> start_on_device(const Call& call, bool in_stream);
   // Whoever has no memory for its part of a call cannot come to it, and the others must not wait for
   // it: the group fails.
   template <class Body>

@@ -111,6 +111,33 @@ TEST_P(OnDevice, a_call_neither_blocks_its_caller_nor_begins_before_its_stream_i
   });
 }
 
+// A call that blocks runs in its caller's stream, others in the group's.
+TEST_P(OnDevice, calls_of_several_streams_follow_each_other) {
+  run(device_world(GetParam()), [](Context& here) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    DeviceVector first(1), second(1), third(1);
+    float expected = 1;
+    for (int round = 0; round < 5; ++round) {
+      expected *= static_cast<float>(here.size);
+      std::unique_ptr<Barred> bar;
+      // Where hosts meet, a call that blocks does so until its stream is there.
+      if (round > 0 && GetParam() != std::string("host"))
+        bar = std::make_unique<Barred>(first.device(), first.stream());
+      ASSERT_TRUE(here.group->all_reduce(first.buffer(), ReduceOp::sum, first.options()).ok());
+      Work work = here.group->all_reduce_async(second.buffer(), ReduceOp::sum, second.options());
+      ASSERT_TRUE(work.wait_on(second.stream()).ok());
+      ASSERT_TRUE(here.group->all_reduce(third.buffer(), ReduceOp::sum, third.options()).ok());
+      meet(here);
+      if (bar) {
+        EXPECT_FALSE(work.done());
+      }
+      bar.reset();
+      for (DeviceVector* each : {&third, &second, &first}) each->expect(expected);
+      meet(here);  // nobody reads what another one adds to
+    }
+  });
+}
+
 TEST_P(OnDevice, calls_follow_each_other_in_their_stream) {
   run(device_world(GetParam()), [](Context& here) {
     DeviceVector values(static_cast<float>(here.rank + 1));

@@ -149,11 +149,14 @@ void Backend::check_root(const char* operation, int64_t root) const {
                           std::to_string(getSize()));
 }
 
-tutti::Work Backend::start(tutti::Call& call, const Loan& loan) {
+tutti::Work Backend::start(tutti::Call& call, const Terms& terms, const Loan& loan) {
+  call.options.timeout = timeout_of(terms.timeout);
   if (loan.stream) call.options.stream = handle_of(*loan.stream);
+  const bool in_stream = loan.stream && terms.blocks && !coalescing_;
   tutti::Work work = levels_.with_group(chain_depth(), [&](tutti::Group& group) {
     if (loan.stream) note_use(group, loan.stream->device());
-    return group.start(call);
+    // A call that blocks is one that its stream waits for: then it runs there.
+    return in_stream ? tutti::Work::finished(group.run(call)) : group.start(call);
   });
   // Nothing was started: the caller learns it here, not from the Work. (unsupported: what cannot be captured
   // in a graph must not be missing from it.)
@@ -165,15 +168,17 @@ tutti::Work Backend::start(tutti::Call& call, const Loan& loan) {
   sequence_.fetch_add(1, std::memory_order_relaxed);
   if (loan.stream) {
     std::scoped_lock lock(gpu_mutex_);
-    last_on_gpu_ = work;
+    if (in_stream)
+      last_stream_ = loan.stream;
+    else
+      last_on_gpu_ = work;
   }
   return work;
 }
 
-WorkHandle Backend::launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
+WorkHandle Backend::launch(const Title& title, tutti::Call& call, const Terms& terms, Loan loan,
                            Tensors outputs) {
-  call.options.timeout = timeout_of(timeout);
-  tutti::Work operation = start(call, loan);
+  tutti::Work operation = start(call, terms, loan);
   return hand_out(title, std::move(operation), std::move(loan), std::move(outputs));
 }
 
@@ -219,10 +224,13 @@ void Backend::finish_gpu() {
   if (!gpu) return;
   finish(current_stream(*gpu));
   tutti::Work last;
+  std::optional<c10::Stream> stream;
   {
     std::scoped_lock lock(gpu_mutex_);
     last = std::exchange(last_on_gpu_, {});
+    stream = std::exchange(last_stream_, std::nullopt);
   }
+  if (stream) finish(*stream);
   check(last.wait());
 }
 

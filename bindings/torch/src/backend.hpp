@@ -125,10 +125,20 @@ class Backend : public BackendBase {
     const char* name() const { return text + 6; }
   };
 
+  // What every collective's options say alike.
+  struct Terms {
+    template <class Options>
+    Terms(const Options& options) : timeout(options.timeout) {
+      if constexpr (requires { options.asyncOp; }) blocks = !options.asyncOp;
+    }
+    Milliseconds timeout;
+    bool blocks = false;  // wait() is called at once; torch says so from 2.8 on
+  };
+
   std::chrono::nanoseconds timeout_of(Milliseconds asked) const;
-  WorkHandle launch(const Title& title, tutti::Call& call, Milliseconds timeout, Loan loan,
+  WorkHandle launch(const Title& title, tutti::Call& call, const Terms& terms, Loan loan,
                     Tensors outputs);
-  tutti::Work start(tutti::Call& call, const Loan& loan);
+  tutti::Work start(tutti::Call& call, const Terms& terms, const Loan& loan);
   WorkHandle transfer(const Title& title, tutti::Transfer::Kind kind, const Tensors& tensors,
                       int peer, int tag);
   WorkHandle hand_out(const Title& title, Operations operations, Loan loan, Tensors outputs);
@@ -145,9 +155,9 @@ class Backend : public BackendBase {
                                const c10d::AllgatherOptions& options);
 
   tutti::Work start_gather(const Title& title, const at::Tensor& input, const Tensors& outputs,
-                           Milliseconds timeout, Loan& loan);
+                           const Terms& terms, Loan& loan);
   tutti::Work start_gather(const Title& title, const at::Tensor& input, const at::Tensor& output,
-                           Milliseconds timeout, Loan& loan);
+                           const Terms& terms, Loan& loan);
   tutti::Work start_reduce_scatter(const Title& title, const at::Tensor& input,
                                    const at::Tensor& output,
                                    const c10d::ReduceScatterOptions& options, Loan& loan);
@@ -161,6 +171,7 @@ class Backend : public BackendBase {
   std::mutex gpu_mutex_;
   std::optional<c10::Stream> side_stream_;
   tutti::Work last_on_gpu_;
+  std::optional<c10::Stream> last_stream_;  // that a blocking call ran in
 
   // What was started since startCoalescing.
   struct Coalesced {

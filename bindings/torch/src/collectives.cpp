@@ -108,7 +108,7 @@ WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -123,7 +123,7 @@ WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
@@ -142,7 +142,7 @@ WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   const ConstBuffers inputs(buffers.begin(), buffers.end());
   call.input = span_of(inputs);
   call.output = span_of(buffers);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -159,13 +159,13 @@ WorkHandle Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   const tutti::ConstBuffer input = buffer;
   call.input = {&input, 1};
   if (is_root) call.output = {&buffer, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 // ---- gathering
 
 tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
-                                  const Tensors& outputs, Milliseconds timeout, Loan& loan) {
+                                  const Tensors& outputs, const Terms& terms, Loan& loan) {
   check_own_part(title.name(), input, outputs[static_cast<std::size_t>(getRank())], getRank());
   tutti::Call call = call_of(Collective::all_gather);
   const tutti::ConstBuffer source = lend(loan, input, Use::input);
@@ -173,20 +173,18 @@ tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
   for (const tutti::Buffer& part : parts) call.uneven |= part.count != source.count;
   call.input = {&source, 1};
   call.output = span_of(parts);
-  call.options.timeout = timeout_of(timeout);
-  return start(call, loan);
+  return start(call, terms, loan);
 }
 
 tutti::Work Backend::start_gather(const Title& title, const at::Tensor& input,
-                                  const at::Tensor& output, Milliseconds timeout, Loan& loan) {
+                                  const at::Tensor& output, const Terms& terms, Loan& loan) {
   check_whole(title.name(), input, output, ranks());
   tutti::Call call = call_of(Collective::all_gather);
   const tutti::ConstBuffer source = lend(loan, input, Use::input);
   const tutti::Buffer whole = lend(loan, output, Use::output);
   call.input = {&source, 1};
   call.output = {&whole, 1};
-  call.options.timeout = timeout_of(timeout);
-  return start(call, loan);
+  return start(call, terms, loan);
 }
 
 WorkHandle Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -203,7 +201,7 @@ WorkHandle Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
   const at::Tensor& input = check_single(kTitle.name(), inputs);
   const Tensors& parts = check_list(kTitle.name(), "output", outputs, ranks(), input);
   Loan loan;
-  tutti::Work operation = start_gather(kTitle, input, parts, options.timeout, loan);
+  tutti::Work operation = start_gather(kTitle, input, parts, options, loan);
   return hand_out(kTitle, std::move(operation), std::move(loan), parts);
 }
 
@@ -211,7 +209,7 @@ WorkHandle Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                     const c10d::AllgatherOptions& options) {
   static constexpr Title kTitle{OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor"};
   Loan loan;
-  tutti::Work operation = start_gather(kTitle, input, output, options.timeout, loan);
+  tutti::Work operation = start_gather(kTitle, input, output, options, loan);
   return hand_out(kTitle, std::move(operation), std::move(loan), {output});
 }
 
@@ -239,7 +237,7 @@ WorkHandle Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
   }
   Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operations.add(start_gather(kTitle, inputs[i], by_input[i], options.timeout, loan));
+    operations.add(start_gather(kTitle, inputs[i], by_input[i], options, loan));
   for (const Tensors& list : outputs) all.insert(all.end(), list.begin(), list.end());
   return hand_out(kTitle, std::move(operations), std::move(loan), std::move(all));
 }
@@ -255,7 +253,7 @@ WorkHandle Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   Loan loan;
   Operations operations;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operations.add(start_gather(kTitle, inputs[i], outputs[i], options.timeout, loan));
+    operations.add(start_gather(kTitle, inputs[i], outputs[i], options, loan));
   return hand_out(kTitle, std::move(operations), std::move(loan), outputs);
 }
 
@@ -279,7 +277,7 @@ WorkHandle Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   } else if (!outputs.empty() && !(outputs.size() == 1 && outputs[0].empty())) {
     refuse(kTitle.name(), "requires empty output on non-root");
   }
-  return launch(kTitle, call, options.timeout, std::move(loan), std::move(results));
+  return launch(kTitle, call, options, std::move(loan), std::move(results));
 }
 
 WorkHandle Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -301,7 +299,7 @@ WorkHandle Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   } else if (!inputs.empty() && !(inputs.size() == 1 && inputs[0].empty())) {
     refuse(kTitle.name(), "requires empty input on non-root");
   }
-  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
+  return launch(kTitle, call, options, std::move(loan), outputs);
 }
 
 // ---- reduce_scatter
@@ -320,7 +318,7 @@ WorkHandle Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& input
   for (const tutti::ConstBuffer& part : parts) call.uneven |= part.count != target.count;
   call.input = span_of(parts);
   call.output = {&target, 1};
-  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
+  return launch(kTitle, call, options, std::move(loan), outputs);
 }
 
 tutti::Work Backend::start_reduce_scatter(const Title& title, const at::Tensor& input,
@@ -333,8 +331,7 @@ tutti::Work Backend::start_reduce_scatter(const Title& title, const at::Tensor& 
   const tutti::Buffer target = lend(loan, output, Use::output);
   call.input = {&whole, 1};
   call.output = {&target, 1};
-  call.options.timeout = timeout_of(options.timeout);
-  return start(call, loan);
+  return start(call, options, loan);
 }
 
 WorkHandle Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -419,7 +416,7 @@ WorkHandle Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   call.output = {&target, 1};
   call.input_counts = input_counts;
   call.output_counts = output_counts;
-  return launch(kTitle, call, options.timeout, std::move(loan), {output});
+  return launch(kTitle, call, options, std::move(loan), {output});
 }
 
 WorkHandle Backend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -440,14 +437,14 @@ WorkHandle Backend::alltoall(Tensors& outputs, Tensors& inputs,
   const Buffers targets = lend_all(loan, outputs, Use::output);
   call.input = span_of(sources);
   call.output = span_of(targets);
-  return launch(kTitle, call, options.timeout, std::move(loan), outputs);
+  return launch(kTitle, call, options, std::move(loan), outputs);
 }
 
 WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
   static constexpr Title kTitle{OpType::BARRIER, "tutti:barrier"};
   finish_gpu();
   tutti::Call call = call_of(Collective::barrier);
-  return launch(kTitle, call, options.timeout, Loan(), {});
+  return launch(kTitle, call, options, Loan(), {});
 }
 
 }  // namespace tutti_torch

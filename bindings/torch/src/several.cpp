@@ -61,7 +61,7 @@ WorkHandle Backend::allreduce_several(Tensors& tensors, const c10d::AllreduceOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, all);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -80,7 +80,7 @@ WorkHandle Backend::broadcast_several(Tensors& tensors, const c10d::BroadcastOpt
   call.input = {&input, 1};
   call.output = {&buffer, 1};
   for (const at::Tensor& tensor : tensors) loan.returns.emplace_back(tensor, sent);
-  return launch(kTitle, call, options.timeout, std::move(loan), tensors);
+  return launch(kTitle, call, options, std::move(loan), tensors);
 }
 
 // Of k inputs per rank, outputs[j][r * k + i] is input i of rank r, for every j.
@@ -104,7 +104,7 @@ WorkHandle Backend::allgather_several(std::vector<Tensors>& outputs, Tensors& in
   shape.insert(shape.begin(), getSize());
   const at::Tensor whole = at::empty(shape, own.options());
   Loan loan;
-  tutti::Work operation = start_gather(kTitle, own, whole, options.timeout, loan);
+  tutti::Work operation = start_gather(kTitle, own, whole, options, loan);
   Tensors all;
   for (Tensors& list : outputs)
     for (std::size_t k = 0; k < list.size(); ++k) {

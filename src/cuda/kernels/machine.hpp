@@ -100,8 +100,9 @@ TUTTI_DEVICE Post load_fresh(const Post* from) {
                : "memory");
   return post;
 }
-// What this thread has read and written so far comes before what it does next, for everybody.
-TUTTI_DEVICE void fence() { __threadfence_system(); }
+TUTTI_DEVICE void store_fresh(std::uint64_t* word, std::uint64_t value) {
+  *const_cast<volatile std::uint64_t*>(word) = value;
+}
 // Returns what was there before. Of one launch's blocks: acquires and releases.
 TUTTI_DEVICE std::uint32_t fetch_add(std::uint32_t* word, std::uint32_t more) {
   std::uint32_t before;
@@ -173,7 +174,9 @@ inline std::uint32_t load_fresh(const std::uint32_t* word) {
   return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 inline Post load_fresh(const Post* from) { return *from; }
-inline void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void store_fresh(std::uint64_t* word, std::uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
 inline std::uint32_t fetch_add(std::uint32_t* word, std::uint32_t more) {
   return __atomic_fetch_add(word, more, __ATOMIC_ACQ_REL);
 }

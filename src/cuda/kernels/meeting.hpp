@@ -4,6 +4,10 @@
 //   block …                              ├▶ all `entered` up? tags as expected? ─▶ work ─▶ raises `left`,
 //   block n                              ┘                                                 all `left` up?
 //
+// A flag is raised by one thread with release, behind a sync of its block: what the block's other threads, and
+// blocks that were counted as through before, have written is then seen by whoever sees the flag. More fences
+// than that would each cost every thread a microsecond.
+//
 // Flags count, and never go back: the epoch in device memory says how often this rank has left, so the
 // flags of this launch are up at epoch + 1. A flag of kPoison or more, or the abort word, ends waiting.
 #pragma once
@@ -101,7 +105,6 @@ TUTTI_DEVICE Verdict enter_posted(const Phase& phase, Shared& shared, const Work
   });
   if (worker.blocks > 1) {
     if (worker.index == 0) handout.aborted = verdict.fault == Fault::aborted;
-    if (worker.index < phase.ranks) fence();
     worker.sync();
     if (worker.index == 0) store_release(&handout.ticket, phase.ticket);
   }
@@ -126,11 +129,10 @@ TUTTI_DEVICE Verdict enter_meet(const Phase& phase, Shared& shared, const Worker
   if (worker.block == 0) {
     for (int r = worker.index; r < phase.ranks; r += worker.count)
       meeting.posts[phase.rank * phase.ranks + r] = phase.mine[r];
-    if (worker.index < phase.ranks) fence();
     worker.sync();
     if (worker.index == 0) {
       store_release(&meeting.entered[phase.rank * kFlagStride], epoch + 1);
-      if (phase.begun != nullptr) store_release(phase.begun, phase.ticket);
+      if (phase.begun != nullptr) store_fresh(phase.begun, phase.ticket);
     }
   }
   return gather_posts(phase, shared, worker, [&](int p, Post& post) {
@@ -176,16 +178,12 @@ TUTTI_DEVICE void leave(const Phase& phase, const Worker& worker, const Verdict&
                         std::uint64_t epoch) {
   if (phase.leave == Leave::by_stream) return;
   const Meeting& meeting = phase.meeting;
-  fence();
   worker.sync();
   Through through;
   if (worker.index == 0) through = count_through(meeting, worker, verdict.fault == Fault::aborted);
   if (!worker.any(through.last && !through.aborted)) return;
 
-  if (worker.index == 0) {
-    fence();
-    store_release(&meeting.left[phase.rank * kFlagStride], epoch + 1);
-  }
+  if (worker.index == 0) store_release(&meeting.left[phase.rank * kFlagStride], epoch + 1);
   bool aborted = false;
   for (int p = worker.index; p < phase.ranks; p += worker.count)
     if (await(&meeting.left[p * kFlagStride], epoch + 1, meeting.abort) != Fault::none) {
@@ -194,10 +192,7 @@ TUTTI_DEVICE void leave(const Phase& phase, const Worker& worker, const Verdict&
     }
   if (worker.any(aborted) || worker.index != 0) return;
   *meeting.epoch = epoch + 1;
-  if (phase.done != nullptr) {
-    fence();
-    store_release(phase.done, phase.ticket);
-  }
+  if (phase.done != nullptr) store_release(phase.done, phase.ticket);
 }
 
 // How often this rank has left before, where the launch needs to know.

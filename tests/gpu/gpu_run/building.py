@@ -14,7 +14,7 @@ TESTS = ("gpu_kernels", "world_collectives", "world_messages", "world_random", "
          "fault_world", "train_hand_over", "capi_program")
 BENCHES = ("bench_hand_over",)
 MOST_MIB = 64  # what may be carried to the machine with the GPU, sources included
-OFF = ("LIBTORCH", "PYTHON_MODULES")
+OFF = ("LIBTORCH", "PYTHON_MODULES", "TOKENIZERS")
 
 
 def run(command, **options):

@@ -163,7 +163,7 @@ def test(options):
             continue
         with machine.mps_daemon(options.mps) as environment:
             runs = Runs(options.budget - (time.monotonic() - began), environment, logs)
-            outcomes += run_all(part, runs, 1 if alone else options.jobs)
+            outcomes += run_all(part, runs, 1 if alone else options.jobs or (2 if options.mps else 4))
     count = {word: sum(outcome.word == word for _, outcome in outcomes) for word in ("passed", "failed", "skipped")}
     print(f"# {', '.join(f'{number} {word}' for word, number in count.items())} in {time.monotonic() - began:.0f} s; "
           f"outputs: {os.path.relpath(logs)}")
