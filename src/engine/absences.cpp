@@ -48,6 +48,7 @@ void Absences::note_report(int peer, const ActivityReport& report, std::string_v
   state.report = describe(report, held_for);
   state.reported = report.sequence;
   state.waits = report.running != 0;
+  state.told = report.told != 0;
 }
 
 Status Absences::verdict(const Operation* operation,
@@ -116,6 +117,7 @@ void Absences::ask(const std::vector<int>& whom, Nanoseconds now) {
   asked_ = whom;
   for (int peer : asked_) {
     peers_[static_cast<std::size_t>(peer)].report.clear();
+    peers_[static_cast<std::size_t>(peer)].told = false;
     members_.send(peer, MessageKind::query, nullptr, 0);
   }
 }
@@ -196,9 +198,12 @@ std::string Absences::name_slow(const Operation& operation, const Attendance& at
   asked_until_ = Nanoseconds(0);
   slow_.told = true;
   quiet_until_ = now + kQuiet;
-  // Where not all pairs have a link each speaks who misses somebody himself.
-  const auto late = members_.is_lazy() ? at_fault(operation) : late_ranks(operation, attendance);
-  if (members_.is_lazy() && late.empty()) return {};
+  // Where not all pairs have a link one speaks who misses somebody himself: whom that one answered first.
+  auto late = members_.is_lazy() ? at_fault(operation) : late_ranks(operation, attendance);
+  if (members_.is_lazy()) {
+    std::erase_if(late, [&](int peer) { return peer_at(peer).told; });
+    if (late.empty()) return {};
+  }
   for (int peer = 0; peer < members_.rank() && !members_.is_lazy(); ++peer)
     if (std::find(late.begin(), late.end(), peer) == late.end()) return {};
   return late_text(operation, attendance, late,

@@ -65,6 +65,7 @@ class Absences {
     std::string report;          // its answer to our question
     std::uint64_t reported = 0;  // the collective at which it said to be
     bool waits = false;          //   and that it is still in it
+    bool told = false;           //   and that it has told another of us before
   };
   // Of an operation that takes long.
   struct Slowness {

@@ -15,6 +15,10 @@ namespace {
 // millisecond.
 constexpr std::uint64_t kTellEveryTicks = std::uint64_t{1} << 21;
 
+// How long the rank that asked first speaks of this one alone, if it is late. As long as that one is quiet
+// afterwards (absences.cpp).
+constexpr Nanoseconds kSpeaks = std::chrono::seconds(30);
+
 // A part of setting the group up: nobody called it, and nobody wants to be told of it.
 bool is_own(const Operation& operation) { return number_of(operation.sequence) == 0; }
 
@@ -113,6 +117,18 @@ ActivityReport CallLog::report() const {
   report.running = running_.load(std::memory_order_relaxed);
   report.held = held_.load(std::memory_order_relaxed);
   report.posted = open_messages_.load(std::memory_order_relaxed);
+  return report;
+}
+
+ActivityReport CallLog::answer(int asker, Nanoseconds now) {
+  ActivityReport report = this->report();
+  if (report.running != 0) return report;
+  std::scoped_lock lock(lock_);
+  if (now >= speaks_until_) {
+    speaker_ = asker;
+    speaks_until_ = now + kSpeaks;
+  }
+  report.told = speaker_ != asker;
   return report;
 }
 

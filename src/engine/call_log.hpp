@@ -4,7 +4,7 @@
 // A blocking call that ends at once is over before anybody could look, so it is told more cheaply:
 // one record at its end, and the board hears of one a millisecond.
 //
-// Thread-safety  report(): any thread. All else: the baton's holder.
+// Thread-safety  report, answer: any thread. All else: the baton's holder.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/board.hpp"
+#include "core/clock.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/device_times.hpp"
 #include "engine/fingerprint.hpp"
@@ -54,6 +55,8 @@ class CallLog {
   }
   // The last collective that was begun, and whether it is under way.
   ActivityReport report() const;
+  // The same for a rank that asks. Of those who ask a late one the first speaks of it, for a while.
+  ActivityReport answer(int asker, Nanoseconds now);
   // What the next one waits for, in words.
   std::string held_for() const;
   // Another one is still under way: on the device several can be.
@@ -74,6 +77,8 @@ class CallLog {
   mutable SpinLock lock_;  // of last_call_ and held_for_
   Fingerprint last_call_;
   std::string held_for_;
+  int speaker_ = -1;  // and of these two
+  Nanoseconds speaks_until_{0};
   std::uint32_t last_hash_ = 0;  // of last_call_; written by the baton's holder only
   std::atomic<std::uint64_t> last_sequence_{0};
   std::atomic<bool> running_{false};

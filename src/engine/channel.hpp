@@ -196,7 +196,7 @@ class Channel final : public GroupView,
   void tell_of_switch();
   bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
-  void answer(int peer) const;
+  void answer(int peer);
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();

@@ -96,8 +96,8 @@ void Channel::on_message(int peer, const Header& header, const Payload& payload)
 }
 
 // Names of groups are as long as their makers like; a report is a control message.
-void Channel::answer(int peer) const {
-  const ActivityReport report = log_.report();
+void Channel::answer(int peer) {
+  const ActivityReport report = log_.answer(peer, engine_->clock().now());
   std::string told(reinterpret_cast<const char*>(&report), sizeof report);
   if (report.held != 0) told += log_.held_for().substr(0, kMostOfReport);
   members_.send(peer, MessageKind::report, told.data(), told.size());

@@ -37,8 +37,9 @@ static_assert(sizeof(Fingerprint) == 56 && sizeof(Fingerprint) <= transport::kIn
 // other works, their names follow.
 struct ActivityReport {
   Fingerprint call;
-  std::uint16_t running = 0;
-  std::uint16_t held = 0;      // its next one waits for other works (CallOptions::after)
+  std::uint8_t running = 0;
+  std::uint8_t held = 0;       // its next one waits for other works (CallOptions::after)
+  std::uint16_t told = 0;      // another rank has asked before: that one says who is slow
   std::uint32_t posted = 0;    // point-to-point operations that wait
   std::uint64_t sequence = 0;  // 0: none yet
 };

@@ -12,6 +12,7 @@
 #include "group/extensions.hpp"
 #include "group/link_secret.hpp"
 #include "group/store_rounds.hpp"
+#include "store/trust.hpp"
 
 namespace tutti::group {
 namespace {
@@ -70,8 +71,14 @@ bool find_switch(StoreRounds& meeting, const GroupOptions& options, const Config
   return false;
 }
 
+// A store within this process has nothing to be spared.
+bool is_here(const Store& store) {
+  const auto* trusted = store::trusted_store(store);
+  return trusted != nullptr && trusted->is_here();
+}
+
 Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const GroupOptions& options,
-                       const Config& config, const Log& log) {
+                       const Config& config, const Log& log, bool fans_out) {
   // Everybody must use one secret and one epoch; rank 0's words count.
   auto word = meeting.from_rank_0("secret", secret.word());
   if (!word.ok()) return word.status();
@@ -84,6 +91,7 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   auto key = secret.key(*word, options, *epoch);
   wipe(*word);
   if (!key.ok()) return key.status();
+  if (fans_out && meeting.is_by_tree()) meeting.fan_out(HostStore::find(*epoch, *key));
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
@@ -132,6 +140,7 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   if (!firsts.ok()) return firsts.status();
   auto tuning = meeting.from_rank_0("tuning", config.tuning == "fixed" ? "fixed" : "table");
   if (!tuning.ok()) return tuning.status();
+  meeting.leave_host();
   return Linked{*std::move(endpoint), hosts_from(*firsts), *tuning != "fixed", has_switch};
 }
 
@@ -149,7 +158,7 @@ Result<Linked> link_up(Store& store, const GroupOptions& options, const Config& 
   if (!secret.ok()) return secret.status();
   StoreRounds meeting(store, options, config.join_timeout, board);
   if (Status status = meeting.join(); !status.ok()) return status;
-  auto linked = link_up(meeting, *secret, options, config, log);
+  auto linked = link_up(meeting, *secret, options, config, log, !is_here(store));
   if (!linked.ok()) meeting.give_up(linked.status());
   return linked;
 }

@@ -120,11 +120,11 @@ Result<std::string> StoreRounds::address_of_switch() {
 Result<std::string> StoreRounds::from_rank_0(const std::string& key, const std::string& value) {
   const std::string full = prefix_ + "/" + key;
   if (rank_ == 0) {
-    if (Status status = store_.set(full, value); !status.ok()) return status;
+    if (Status status = tell_all(full, value); !status.ok()) return status;
     return value;
   }
   // Whoever ends at this point has not said its size.
-  auto got = hear(full, left(deadline_), "size");
+  auto got = hear_alike(full, left(deadline_), "size");
   if (!got.ok() && got.status().code() == Code::timed_out) return nobody({0});
   return got;
 }
@@ -139,10 +139,9 @@ Result<std::vector<std::string>> StoreRounds::exchange(const std::string& key,
   auto said = gather(key, value, check, until);
   if (!said.ok()) return said.status();
   if (rank_ == 0) {
-    if (Status status = store_.set(handed_on_by(0, key), said->encode()); !status.ok())
-      return status;
+    if (Status status = tell_all(handed_on_by(0, key), said->encode()); !status.ok()) return status;
   } else {
-    auto told = hear(handed_on_by(0, key), left(until), key);
+    auto told = hear_alike(handed_on_by(0, key), left(until), key);
     if (told.status().code() == Code::timed_out) return hear_each(key, check);
     if (!told.ok()) return told.status();
     if (said = AllSaid::decode(*told); !said.ok()) return said.status();
@@ -186,7 +185,9 @@ Result<AllSaid> StoreRounds::gather(const std::string& key, const std::string& v
   const int first = rank_ * kBranches + 1;
   for (int child = first; child < std::min(first + kBranches, size_); ++child) {
     auto told = hear(handed_on_by(child, key), hurries ? milliseconds(1) : left(until), key);
-    if (told.ok()) {
+    if (told.ok() && is_leaf(child)) {
+      said.add(child, *std::move(told));
+    } else if (told.ok()) {
       auto below = AllSaid::decode(*told);
       if (!below.ok()) return below.status();
       said.add(*below);
@@ -195,7 +196,7 @@ Result<AllSaid> StoreRounds::gather(const std::string& key, const std::string& v
     }
     hurries |= !told.ok() || (check && !check(said.by_rank(size_)).ok());
   }
-  if (rank_ == 0) return said;
+  if (rank_ == 0 || is_leaf(rank_)) return said;
   const Status status = store_.set(handed_on_by(rank_, key), said.encode());
   return status.ok() ? Result<AllSaid>(said) : Result<AllSaid>(status);
 }
@@ -229,12 +230,34 @@ std::chrono::milliseconds StoreRounds::left(Nanoseconds until) const {
   return std::max(rest, milliseconds(1));
 }
 
-bool StoreRounds::is_by_tree() const { return size_ > kBranches + 1; }
-
-// Under which key a rank hands on what it has gathered; rank 0 to all.
+// Under which key a rank hands on what it has gathered: its own word, where none are below; rank 0 to all.
 std::string StoreRounds::handed_on_by(int rank, const std::string& key) const {
-  return rank == 0 ? fmt::format("{}/{}/all", prefix_, key)
-                   : fmt::format("{}/{}/below/{}", prefix_, key, rank);
+  if (rank == 0) return fmt::format("{}/{}/all", prefix_, key);
+  return is_leaf(rank) ? said_by(rank, key) : fmt::format("{}/{}/below/{}", prefix_, key, rank);
+}
+
+void StoreRounds::fan_out(HostStore host) {
+  host_ = std::move(host);
+  host_.enter();
+}
+
+Status StoreRounds::tell_all(const std::string& name, const std::string& value) {
+  if (host_.leads) (void)host_.store->set(name, value);
+  return store_.set(name, value);
+}
+
+// As `hear`. A leader that is gone is no loss: the store says the same.
+Result<std::string> StoreRounds::hear_alike(const std::string& name, milliseconds patience,
+                                            const std::string& key) {
+  if (host_.store && !host_.leads) {
+    auto got = hear_from(*host_.store, name, patience, key);
+    const Code code = got.status().code();
+    if (code == Code::ok || code == Code::timed_out || code == Code::peer_lost) return got;
+    host_ = {};
+  }
+  auto got = hear(name, patience, key);
+  if (got.ok() && host_.leads) (void)host_.store->set(name, *got);
+  return got;
 }
 
 std::string StoreRounds::said_by(int rank, const std::string& key) const {
@@ -244,10 +267,15 @@ std::string StoreRounds::said_by(int rank, const std::string& key) const {
 // Waits for `name`, unless a rank has ended or given up that every rank must hear `key` from.
 Result<std::string> StoreRounds::hear(const std::string& name, milliseconds patience,
                                       const std::string& key) {
+  return hear_from(store_, name, patience, key);
+}
+
+Result<std::string> StoreRounds::hear_from(Store& store, const std::string& name,
+                                           milliseconds patience, const std::string& key) {
   const Nanoseconds until = deadline_after(clock_.now(), patience);
   for (;;) {
     const auto rest = std::chrono::ceil<milliseconds>(until - clock_.now());
-    auto got = store_.get(name, std::clamp(rest, milliseconds(1), kLook));
+    auto got = store.get(name, std::clamp(rest, milliseconds(1), kLook));
     if (got.ok() || got.status().code() != Code::timed_out) return got;
     if (Status status = look_around(key); !status.ok()) return status;
     if (clock_.now() >= until) return got;

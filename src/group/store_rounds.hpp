@@ -2,12 +2,12 @@
 //
 // In a round everybody says something and hears what all have said: a few hear each other himself. Where
 // there are more than kBranches and one, the words go up a tree through the store, kBranches of which meet in
-// each rank, and come down as one value: a rank puts two keys, waits for kBranches and one at most, and the store has
-// three operations for each rank, not one for each pair.
+// each rank, and come down as one value, which one rank of each host asks for (host_store.hpp): the store has
+// two operations for each rank, not one for each pair, and tells all to as many as there are hosts.
 //
 //   rank 17 ─┐
 //      …     ├─▶ "…/below/1" ─▶ rank 1 ─┐
-//   rank 32 ─┘                  rank 2  ├─▶ "…/below/1", "…/below/2" … ─▶ rank 0 ─▶ "…/all" ─▶ everybody
+//   rank 32 ─┘                  rank 2  ├─▶ "…/below/1", "…/below/2" … ─▶ rank 0 ─▶ "…/all" ─▶ a rank of each host ─▶ everybody
 //                                  …    ┘
 //
 // Waits end with the deadline, when somebody has given up, or when a rank that did not come has ended.
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "group/host_store.hpp"
 #include "group/launcher_board.hpp"
 #include "transport/endpoint.hpp"
 #include "tutti/group.hpp"
@@ -43,6 +44,12 @@ class StoreRounds {
 
   // Groups of the same name on one store are told apart by how often this rank has joined one.
   Status join();
+  // Whether there are so many ranks that words go by the tree.
+  bool is_by_tree() const { return size_ > kBranches + 1; }
+  // From here on this rank hears what all hear alike from its host's leader, or is that.
+  void fan_out(HostStore host);
+  // Nothing more will be heard.
+  void leave_host() { host_.leave(kLeavePatience, clock_); }
   // What rank 0 says, to everyone.
   Result<std::string> from_rank_0(const std::string& key, const std::string& value);
   // Everybody says a value and hears everybody's. `check` judges what is known of them: whoever finds fault
@@ -69,14 +76,22 @@ class StoreRounds {
                            const std::string& key);
   Status look_for_the_ended(const std::string& key);
   std::chrono::milliseconds left(Nanoseconds until) const;
-  bool is_by_tree() const;
+  Result<std::string> hear_from(Store& store, const std::string& name,
+                                std::chrono::milliseconds patience, const std::string& key);
+  Result<std::string> hear_alike(const std::string& name, std::chrono::milliseconds patience,
+                                 const std::string& key);
+  Status tell_all(const std::string& name, const std::string& value);
+  bool is_leaf(int rank) const { return rank * kBranches + 1 >= size_; }
   std::string handed_on_by(int rank, const std::string& key) const;
   Result<AllSaid> gather(const std::string& key, const std::string& value, const Check& check,
                          Nanoseconds until);
   Result<std::vector<std::string>> hear_each(const std::string& key, const Check& check);
   Status nobody(const std::vector<int>& absent) const;
 
+  static constexpr std::chrono::milliseconds kLeavePatience{2000};
+
   Store& store_;
+  HostStore host_;
   const LauncherBoard* board_;  // where its ranks are the group's
   const Clock& clock_;
   int rank_;

@@ -1,4 +1,5 @@
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "store/table.hpp"
@@ -10,13 +11,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Whoever waits is woken by its key alone: of a thousand threads that join, each waits for others' words.
 class MemoryStore final : public store::TrustedStore {
  public:
+  bool is_here() const override { return true; }
+
   Status set(const std::string& key, const std::string& value) override {
     if (Status status = store::check_value(key, value); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     table_.set(key, value);
-    changed_.notify_all();
+    wake(key);
     return {};
   }
 
@@ -24,8 +28,8 @@ class MemoryStore final : public store::TrustedStore {
     if (Status status = store::check_key(key); !status.ok()) return status;
     std::unique_lock lock(mutex_);
     const auto wait = store::wait_deadline(Nanoseconds(0), timeout);
-    const std::string* value = nullptr;
-    changed_.wait_for(lock, wait, [&] { return (value = table_.find(key)) != nullptr; });
+    const std::string* value = table_.find(key);
+    if (!value) value = wait_for(lock, key, wait);
     if (!value) return store::missing_key(key, timeout);
     return *value;
   }
@@ -37,17 +41,19 @@ class MemoryStore final : public store::TrustedStore {
   Result<std::int64_t> add(const std::string& key, std::int64_t amount) override {
     if (Status status = store::check_key(key); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
-    return table_.add(key, amount);
+    auto sum = table_.add(key, amount);
+    wake(key);
+    return sum;
   }
 
   Result<std::string> compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired) override {
     if (Status status = store::check_value(key, desired); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
     bool changed = false;
-    return table_.compare_set(key, expected, desired, changed);
+    auto held = table_.compare_set(key, expected, desired, changed);
+    if (changed) wake(key);
+    return held;
   }
 
   Result<bool> remove(const std::string& key) override {
@@ -57,8 +63,26 @@ class MemoryStore final : public store::TrustedStore {
   }
 
  private:
+  struct Waiters {
+    std::condition_variable changed;
+    int count = 0;
+  };
+
+  const std::string* wait_for(std::unique_lock<std::mutex>& lock, const std::string& key,
+                              Nanoseconds wait) {
+    Waiters& here = waiters_[key];
+    ++here.count;
+    const std::string* value = nullptr;
+    here.changed.wait_for(lock, wait, [&] { return (value = table_.find(key)) != nullptr; });
+    if (--here.count == 0) waiters_.erase(key);
+    return value;
+  }
+  void wake(const std::string& key) {
+    if (const auto at = waiters_.find(key); at != waiters_.end()) at->second.changed.notify_all();
+  }
+
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::map<std::string, Waiters> waiters_;  // by key
   store::Table table_;
 };
 

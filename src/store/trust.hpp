@@ -19,6 +19,8 @@ class TrustedStore : public Store {
  public:
   // That secret; empty where the kernel keeps others out.
   virtual std::string_view secret() const { return {}; }
+  // In this process: to ask it costs next to nothing.
+  virtual bool is_here() const { return false; }
 };
 
 // The one that `store` is, or puts prefixes before; null for a store of the user's own making.

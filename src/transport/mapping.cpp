@@ -54,6 +54,8 @@ Result<Mapping> Mapping::map(int descriptor, std::size_t bytes, int protection, 
   return Mapping(static_cast<std::byte*>(data), bytes);
 }
 
+void Mapping::keep_to_small_pages() noexcept { (void)::madvise(data_, bytes_, MADV_NOHUGEPAGE); }
+
 Result<Mapping> Mapping::anonymous(std::size_t bytes) {
   return map(-1, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 }

@@ -27,6 +27,9 @@ class Mapping {
   // or does not have that size.
   static Result<Mapping> shared(int descriptor, std::size_t bytes, bool writable);
 
+  // Of what is touched later.
+  void keep_to_small_pages() noexcept;
+
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   bool contains(const void* data, std::size_t bytes) const noexcept;

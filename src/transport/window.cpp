@@ -21,6 +21,9 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kArenaBudget = std::size_t{32} << 20;
 constexpr std::size_t kMaxLargeBytes = std::size_t{4} << 20;
 
+// Among more ranks than this most lanes are never used: a huge page for each that is would be mostly air.
+constexpr std::uint32_t kMostLanesOfHugePages = 64;
+
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
@@ -129,6 +132,7 @@ Result<std::shared_ptr<Window>> Window::create(int rank, const WindowShape& shap
   }
   auto mapping = shared ? Mapping::shared(memory.get(), bytes, true) : Mapping::anonymous(bytes);
   if (!mapping.ok()) return mapping.status();
+  if (shape.lanes > kMostLanesOfHugePages) mapping->keep_to_small_pages();
   Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell) return errno_status("cannot make an eventfd");
 

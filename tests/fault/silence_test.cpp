@@ -269,12 +269,14 @@ TEST_F(Partition, that_heals_in_time_is_no_death) {
 
 // ---- slow, but alive
 
-TEST(Slowness, is_named_after_three_seconds_and_kills_nobody) {
+// What all together write of rank 1, which is late for a while.
+void expect_one_warning(int ranks, const std::string& links) {
   char path[] = "/tmp/tutti-slow-XXXXXX";
   const int file = mkstemp(path);
   ASSERT_GE(file, 0);
-  run(world_of(WorldKind::tcp, 3,
+  run(world_of(WorldKind::tcp, ranks,
                [&](Config& config) {
+                 config.links = links;
                  config.debug = "WARN";
                  config.debug_file = path;
                }),
@@ -292,6 +294,13 @@ TEST(Slowness, is_named_after_three_seconds_and_kills_nobody) {
   for (const char* word : {"rank 1 (", "did not join all_reduce", "barrier"})
     EXPECT_NE(text.find(word), std::string::npos) << "should say " << word << ": " << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+TEST(Slowness, is_named_after_three_seconds_and_kills_nobody) { expect_one_warning(3, "eager"); }
+
+// Several miss it there, and none of them need hear of the others.
+TEST(Slowness, is_named_once_where_links_are_made_at_their_first_use) {
+  expect_one_warning(12, "lazy");
 }
 
 }  // namespace

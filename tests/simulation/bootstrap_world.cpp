@@ -23,14 +23,14 @@ using std::chrono::milliseconds;
 // The store's server, and what each rank has of it.
 class Server {
  public:
-  Server(Fibers& fibers, VirtualClock& clock, const BootstrapCosts& costs, Bootstrapped& outcome)
-      : fibers_(fibers), clock_(clock), costs_(costs), outcome_(outcome) {}
+  Server(Fibers& fibers, VirtualClock& clock, const BootstrapCosts& costs, Bootstrapped::Load& load)
+      : fibers_(fibers), clock_(clock), costs_(costs), load_(load) {}
 
   // From a fiber: `serve` runs at the server, in its turn, and says how many bytes it answers with.
   void call(const std::function<std::size_t()>& serve) {
     const auto self = fibers_.current();
     fibers_.at(clock_.now() + costs_.way, [this, self, &serve] {
-      ++outcome_.store_requests;
+      ++load_.requests;
       reply(self, serve());
     });
     fibers_.wait();
@@ -46,7 +46,7 @@ class Server {
       if (found) value = *held;
     };
     fibers_.at(clock_.now() + costs_.way, [&, self] {
-      ++outcome_.store_requests;
+      ++load_.requests;
       if (const std::string* held = table.find(key)) return reply(self, held->size());
       const auto number = ++waits_made_;
       waiters_[key].emplace(number, self);
@@ -69,7 +69,7 @@ class Server {
 
  private:
   void reply(Fibers::Id fiber, std::size_t bytes) {
-    outcome_.store_bytes += bytes;
+    load_.bytes += bytes;
     free_at_ = std::max(free_at_, clock_.now()) + costs_.request +
                Nanoseconds(static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 /
                                                      costs_.bytes_per_second));
@@ -79,7 +79,7 @@ class Server {
   Fibers& fibers_;
   VirtualClock& clock_;
   const BootstrapCosts& costs_;
-  Bootstrapped& outcome_;
+  Bootstrapped::Load& load_;
   Nanoseconds free_at_{0};
   std::uint64_t waits_made_ = 0;
   std::map<std::string, std::map<std::uint64_t, Fibers::Id>> waiters_;
@@ -153,8 +153,9 @@ int flights_of_handshake() {
   return flights + 1;  // the welcome
 }
 
+constexpr int kRanksOfHost = 8;
+
 transport::Address address_of(int rank) {
-  constexpr int kRanksOfHost = 8;
   transport::Address address;
   address.rank = rank;
   address.pid = 1000 + rank;
@@ -212,6 +213,7 @@ class BootstrapWorld {
     if (Status status = meeting.join(); !status.ok()) return status;
     for (const char* key : {"secret", "epoch"})
       if (auto said = meeting.from_rank_0(key, "12345678"); !said.ok()) return said.status();
+    if (meeting.is_by_tree()) meeting.fan_out(find_leader(rank));
     if (auto wants = meeting.exchange("size", fmt::format("create(size {})", ranks_)); !wants.ok())
       return wants.status();
     if (Status status = link_up(rank, meeting); !status.ok()) return status;
@@ -221,9 +223,20 @@ class BootstrapWorld {
       if ((*firsts)[static_cast<std::size_t>(other)] != std::to_string(other / 8 * 8))
         return {Code::internal, fmt::format("it heard something else of rank {}", other)};
     if (auto said = meeting.from_rank_0("tuning", "fixed"); !said.ok()) return said.status();
+    meeting.leave_host();
     outcome_.most_requests = std::max(outcome_.most_requests, store.requests);
     pass_barrier(rank);
     return {};
+  }
+
+  // As HostStore::find: whoever comes first leads.
+  group::HostStore find_leader(int rank) {
+    auto& server = hosts_[rank / kRanksOfHost];
+    group::HostStore host;
+    host.leads = !server;
+    if (host.leads) server = std::make_unique<Server>(fibers_, clock_, costs_, outcome_.leaders);
+    host.store = std::make_shared<SimulatedStore>(*server);
+    return host;
   }
 
   Status link_up(int rank, group::StoreRounds& meeting) {
@@ -304,7 +317,8 @@ class BootstrapWorld {
   VirtualClock clock_;
   Fibers fibers_{clock_};
   Bootstrapped outcome_;
-  Server server_{fibers_, clock_, costs_, outcome_};
+  Server server_{fibers_, clock_, costs_, outcome_.store};
+  std::map<int, std::unique_ptr<Server>> hosts_;
   std::vector<Rank> world_;
 };
 
@@ -313,9 +327,11 @@ class BootstrapWorld {
 std::string Bootstrapped::text() const {
   return fmt::format(
       "{} ranks: {:.2f} s; {} requests to the store ({:.1f} a rank, {} at most) and {:.1f} MB of "
-      "answers, {} messages over links, at most {} links a rank",
-      ranks, in_seconds(took), store_requests, static_cast<double>(store_requests) / ranks,
-      most_requests, static_cast<double>(store_bytes) / 1e6, link_messages, most_links);
+      "answers, {} requests to leaders of hosts and {:.1f} MB, {} messages over links, at most {} "
+      "links a rank",
+      ranks, in_seconds(took), store.requests, static_cast<double>(store.requests) / ranks,
+      most_requests, static_cast<double>(store.bytes) / 1e6, leaders.requests,
+      static_cast<double>(leaders.bytes) / 1e6, link_messages, most_links);
 }
 
 Bootstrapped simulate_bootstrap(int ranks, const BootstrapCosts& costs) {
