@@ -89,6 +89,7 @@ void find_exchanges(Compiled& compiled) {
   compiled.exchange_before.resize(compiled.program.ops.size());
   for (const auto& [step, exchange] : by_step)
     if (exchange.sends != 1 || exchange.comes != 1) return;
+  compiled.exchanges = static_cast<int>(by_step.size());
   for (std::size_t i = 0; i < compiled.program.ops.size(); ++i) {
     const Op& op = compiled.program.ops[i];
     const auto at = by_step.find(op.step);

@@ -39,6 +39,7 @@ struct Compiled {
   // Per op: of a send in a row of exchanges, the stream of the exchange before; else nothing. Whoever sends
   // on before that has come as far leaves one wire to two senders and another to nobody.
   std::vector<std::optional<std::uint32_t>> exchange_before;
+  int exchanges = 0;          // in that row; 0: there is none
   std::vector<int> peers;     // with whom messages are exchanged, sorted
   std::vector<int> sends_to;  // those of them who get any, sorted
 

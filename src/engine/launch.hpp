@@ -57,6 +57,8 @@ struct Launch {
   std::vector<std::size_t> to_peer;
   std::vector<std::size_t> from_peer;
 
+  // What it was chosen for: about so long it takes; 0: nobody knows.
+  Nanoseconds expected{0};
   // What it should take, on any memory and on memory that all ranks have mapped; filled in for traces.
   Nanoseconds predicted{0};
   Nanoseconds predicted_shared{0};

@@ -95,6 +95,7 @@ class MessageRun final : public ByMessage {
   Compiled compiled_;
   Company company_;
   std::size_t segment_bytes_;
+  bool has_slow_steps_ = false;  // exchanges that take long enough to keep step for
   std::unique_ptr<Staging> staging_;
   ChunkLayout layout_;
   const Launch* launch_ = nullptr;

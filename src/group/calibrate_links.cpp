@@ -13,7 +13,7 @@ namespace {
 using tuner::Curve;
 using tuner::Sample;
 
-enum class ProbeKind : std::uint32_t { end, echo, burst };
+enum class ProbeKind : std::uint32_t { end, echo, burst, both };
 
 struct Probe {
   ProbeKind kind = ProbeKind::end;
@@ -55,6 +55,13 @@ class Wire {
   Status recv(void* data, std::size_t bytes) {
     return group_.recv(Buffer{data, bytes, Dtype::u8}, peer_, kTag, options_).status();
   }
+  // One message each way at once.
+  Status swap(const std::byte* out, std::byte* in, std::size_t bytes) {
+    Transfer transfers[] = {
+        {Transfer::Kind::send, Buffer{const_cast<std::byte*>(out), bytes, Dtype::u8}, peer_, kTag},
+        {Transfer::Kind::recv, Buffer{in, bytes, Dtype::u8}, peer_, kTag}};
+    return group_.exchange(transfers, options_).status();
+  }
   // `count` messages at once.
   Status move(Transfer::Kind kind, std::vector<std::byte>& memory, std::uint32_t count,
               std::size_t bytes) {
@@ -73,7 +80,7 @@ class Wire {
 class Leader {
  public:
   Leader(Group& group, int peer, Nanoseconds timeout)
-      : wire_(group, peer, timeout), memory_(kLargestProbe) {}
+      : wire_(group, peer, timeout), memory_(kLargestProbe), incoming_(kLargestProbe) {}
 
   // Seconds of each way there and back, halved.
   Result<std::vector<double>> echo(std::size_t bytes, std::uint32_t count) {
@@ -87,6 +94,24 @@ class Leader {
       seconds.push_back((now_s() - start) / 2);
     }
     return seconds;
+  }
+
+  // Seconds of each exchange, both ways at once.
+  Result<std::vector<double>> both(std::size_t bytes, std::uint32_t count) {
+    const Probe probe{ProbeKind::both, count, bytes};
+    if (Status status = wire_.send(&probe, sizeof probe); !status.ok()) return status;
+    std::vector<double> seconds;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const double start = now_s();
+      if (Status status = wire_.swap(memory_.data(), incoming_.data(), bytes); !status.ok())
+        return status;
+      seconds.push_back(now_s() - start);
+    }
+    return seconds;
+  }
+
+  Result<std::vector<double>> one_way(Ways ways, std::size_t bytes, std::uint32_t count) {
+    return ways == Ways::both_at_once ? both(bytes, count) : echo(bytes, count);
   }
 
   // Seconds until `count` short messages that went at once have been answered.
@@ -108,18 +133,20 @@ class Leader {
  private:
   Wire wire_;
   std::vector<std::byte> memory_;
+  std::vector<std::byte> incoming_;
 };
 
 // As many rounds as fit into the part's time, a few at a time: what a few took says little of what
 // the next will take on a busy machine. The first ones are for the caches.
-Result<std::vector<double>> echo_for(Leader& leader, std::size_t bytes, const Budget& part) {
-  auto all = leader.echo(bytes, 2);
+Result<std::vector<double>> time_for(Leader& leader, Ways ways, std::size_t bytes,
+                                     const Budget& part) {
+  auto all = leader.one_way(ways, bytes, 2);
   bool warm = false;
   while (all.ok() && all->size() < kMostRounds) {
     const double each = std::max(1e-7, 2 * all->back());
     const double rounds = std::clamp(part.left_s() / each, 0.0, static_cast<double>(kRoundsAtOnce));
     if (rounds < 3) break;
-    auto more = leader.echo(bytes, static_cast<std::uint32_t>(rounds));
+    auto more = leader.one_way(ways, bytes, static_cast<std::uint32_t>(rounds));
     if (!more.ok()) return more.status();
     if (!std::exchange(warm, true)) all->clear();
     all->insert(all->end(), more->begin(), more->end());
@@ -144,13 +171,13 @@ Result<double> measure_message(Leader& leader, const Budget& part) {
 // Seconds one way, by size.
 using Times = std::map<std::size_t, std::vector<double>>;
 
-Result<Times> measure_sizes(Leader& leader, const Budget& budget) {
+Result<Times> measure_sizes(Leader& leader, Ways ways, const Budget& budget) {
   Times times;
   double last = 0;
   for (const std::size_t bytes : kProbeSizes) {
     // Four times the bytes, there and back, three times at least: not if that would take too long.
     if (!times.empty() && last * 4 * 2 * 3 > budget.left_s()) break;
-    auto seconds = echo_for(leader, bytes, budget.share(kPerProbeSize));
+    auto seconds = time_for(leader, ways, bytes, budget.share(kPerProbeSize));
     if (!seconds.ok()) return seconds.status();
     times[bytes] = undisturbed(*std::move(seconds));
     last = typical(times[bytes]);
@@ -181,19 +208,19 @@ ProbePeers ProbePeers::find(const std::vector<int>& host_of) {
   return peers;
 }
 
-Result<tuner::LinkCost> measure_link(Group& group, int peer, std::size_t segment_bytes,
+Result<tuner::LinkCost> measure_link(Group& group, int peer, Ways ways, std::size_t segment_bytes,
                                      const Budget& budget, Nanoseconds timeout) {
   Leader leader(group, peer, timeout);
   tuner::LinkCost link;
   link.measured = true;
-  auto latency = echo_for(leader, kShort, budget.share(kPerShort));
+  auto latency = time_for(leader, Ways::in_turn, kShort, budget.share(kPerShort));
   if (!latency.ok()) return latency.status();
   link.latency_s = least(*latency);
   auto message = measure_message(leader, budget.share(kPerShort));
   if (!message.ok()) return message.status();
   link.message_s = *message;
 
-  auto times = measure_sizes(leader, budget);
+  auto times = measure_sizes(leader, ways, budget);
   if (!times.ok()) return times.status();
   const double asking = asking_s(*times, link.latency_s);
   std::vector<Sample> samples;
@@ -212,7 +239,7 @@ Result<tuner::LinkCost> measure_link(Group& group, int peer, std::size_t segment
 
 Result<bool> still_like(Group& group, int peer, const tuner::LinkCost& link, Nanoseconds timeout) {
   Leader leader(group, peer, timeout);
-  auto seconds = leader.echo(kCheckedBytes, kCheckedRounds);
+  auto seconds = leader.both(kCheckedBytes, kCheckedRounds);
   if (!seconds.ok()) return seconds.status();
   // Shaped links let the first bytes pass at full speed.
   seconds->erase(seconds->begin(), seconds->begin() + kCheckedRounds / 2);
@@ -229,6 +256,7 @@ Status end_probes(Group& group, int peer, Nanoseconds timeout) {
 Status serve_probes(Group& group, Nanoseconds timeout) {
   Wire wire(group, 0, timeout);
   std::vector<std::byte> memory(kLargestProbe);
+  std::vector<std::byte> incoming(kLargestProbe);
   for (;;) {
     Probe probe;
     if (Status status = wire.recv(&probe, sizeof probe); !status.ok()) return status;
@@ -244,6 +272,11 @@ Status serve_probes(Group& group, Nanoseconds timeout) {
       continue;
     }
     for (std::uint32_t i = 0; i < probe.count; ++i) {
+      if (probe.kind == ProbeKind::both) {
+        if (Status status = wire.swap(memory.data(), incoming.data(), probe.bytes); !status.ok())
+          return status;
+        continue;
+      }
       if (Status status = wire.recv(memory.data(), probe.bytes); !status.ok()) return status;
       if (Status status = wire.send(memory.data(), probe.bytes); !status.ok()) return status;
     }

@@ -6,9 +6,14 @@
 //   rank 0                          peer
 //   probe {echo, 20 x 64 KiB} ───▶
 //   20 times 64 KiB ───▶ ◀─── 64 KiB
+//   probe {both, 20 x 64 KiB} ───▶
+//   20 times 64 KiB ◀──▶ 64 KiB
 //   probe {burst, 16 x 64 B} ───▶
 //   16 x 64 B ───▶ ◀─── 1 byte
 //   probe {end} ───▶                serve_probes returns
+//
+// Between hosts long messages go both ways at once, as in most collectives: one that goes there and comes
+// back leaves each way idle half of the time, in which whatever shapes the wire saves up credit for the next.
 //
 // Blocks, each message at most `timeout`. Messages are those of users: sends and receives.
 #pragma once
@@ -32,7 +37,8 @@ struct ProbePeers {
 };
 
 // On rank 0. `segment_bytes` is what the engine cuts messages into.
-Result<tuner::LinkCost> measure_link(Group& group, int peer, std::size_t segment_bytes,
+enum class Ways { in_turn, both_at_once };
+Result<tuner::LinkCost> measure_link(Group& group, int peer, Ways ways, std::size_t segment_bytes,
                                      const Budget& budget, Nanoseconds timeout);
 // Whether the network still is what `link` says, within a factor of four. A few milliseconds.
 Result<bool> still_like(Group& group, int peer, const tuner::LinkCost& link, Nanoseconds timeout);

@@ -229,6 +229,7 @@ class Resolver {
     if (!choice.ok()) return choice.status();
     launch_.algorithm = choice->algorithm;
     launch_.shots = choice->shots;
+    if (choice->predicted != tuner::kUnknownTime) launch_.expected = choice->predicted;
     if (launch_.algorithm == Algorithm::in_network)
       if (Status status = choose_second(facts, chooser); !status.ok()) return status;
     if (!setting_.config->trace_dir.empty())

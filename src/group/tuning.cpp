@@ -180,7 +180,8 @@ class Tuning {
     for (const auto& [peer, link] :
          {std::pair{peers_.memory, &machine.memory}, std::pair{peers_.tcp, &machine.tcp}}) {
       if (peer < 0) continue;
-      auto found = measure_link(group_, peer, options_.config.segment_bytes,
+      const Ways ways = peer == peers_.tcp ? Ways::both_at_once : Ways::in_turn;
+      auto found = measure_link(group_, peer, ways, options_.config.segment_bytes,
                                 budget.part(effort.link), call_.timeout);
       if (!found.ok()) return found.status();
       found->byte_s = link->byte_s;
