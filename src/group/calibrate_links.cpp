@@ -82,36 +82,20 @@ class Leader {
   Leader(Group& group, int peer, Nanoseconds timeout)
       : wire_(group, peer, timeout), memory_(kLargestProbe), incoming_(kLargestProbe) {}
 
-  // Seconds of each way there and back, halved.
-  Result<std::vector<double>> echo(std::size_t bytes, std::uint32_t count) {
-    const Probe probe{ProbeKind::echo, count, bytes};
-    if (Status status = wire_.send(&probe, sizeof probe); !status.ok()) return status;
-    std::vector<double> seconds;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const double start = now_s();
-      if (Status status = wire_.send(memory_.data(), bytes); !status.ok()) return status;
-      if (Status status = wire_.recv(memory_.data(), bytes); !status.ok()) return status;
-      seconds.push_back((now_s() - start) / 2);
-    }
-    return seconds;
-  }
-
-  // Seconds of each exchange, both ways at once.
-  Result<std::vector<double>> both(std::size_t bytes, std::uint32_t count) {
-    const Probe probe{ProbeKind::both, count, bytes};
-    if (Status status = wire_.send(&probe, sizeof probe); !status.ok()) return status;
-    std::vector<double> seconds;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const double start = now_s();
-      if (Status status = wire_.swap(memory_.data(), incoming_.data(), bytes); !status.ok())
-        return status;
-      seconds.push_back(now_s() - start);
-    }
-    return seconds;
-  }
-
+  // Seconds of each message one way: half of there and back, or one each way at once.
   Result<std::vector<double>> one_way(Ways ways, std::size_t bytes, std::uint32_t count) {
-    return ways == Ways::both_at_once ? both(bytes, count) : echo(bytes, count);
+    const bool in_turn = ways == Ways::in_turn;
+    const Probe probe{in_turn ? ProbeKind::echo : ProbeKind::both, count, bytes};
+    if (Status status = wire_.send(&probe, sizeof probe); !status.ok()) return status;
+    std::vector<double> seconds;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const double start = now_s();
+      const Status status =
+          in_turn ? there_and_back(bytes) : wire_.swap(memory_.data(), incoming_.data(), bytes);
+      if (!status.ok()) return status;
+      seconds.push_back((now_s() - start) / (in_turn ? 2 : 1));
+    }
+    return seconds;
   }
 
   // Seconds until `count` short messages that went at once have been answered.
@@ -131,6 +115,11 @@ class Leader {
   }
 
  private:
+  Status there_and_back(std::size_t bytes) {
+    const Status sent = wire_.send(memory_.data(), bytes);
+    return sent.ok() ? wire_.recv(memory_.data(), bytes) : sent;
+  }
+
   Wire wire_;
   std::vector<std::byte> memory_;
   std::vector<std::byte> incoming_;
@@ -239,7 +228,7 @@ Result<tuner::LinkCost> measure_link(Group& group, int peer, Ways ways, std::siz
 
 Result<bool> still_like(Group& group, int peer, const tuner::LinkCost& link, Nanoseconds timeout) {
   Leader leader(group, peer, timeout);
-  auto seconds = leader.both(kCheckedBytes, kCheckedRounds);
+  auto seconds = leader.one_way(Ways::both_at_once, kCheckedBytes, kCheckedRounds);
   if (!seconds.ok()) return seconds.status();
   // Shaped links let the first bytes pass at full speed.
   seconds->erase(seconds->begin(), seconds->begin() + kCheckedRounds / 2);
