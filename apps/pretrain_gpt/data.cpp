@@ -237,43 +237,46 @@ std::uint64_t Data::bytes() const {
   return sum;
 }
 
-void Data::append(TokenBatch& batch, const Set& set, std::uint64_t begin) const {
-  std::int64_t token = set.tokens->at(begin);
-  for (std::uint64_t i = begin; i < begin + length_; ++i) {
-    const std::int64_t next = set.tokens->at(i + 1);
-    const bool counts = token != masked_;
-    batch.tokens.push_back(token);
-    batch.labels.push_back(next);
+Status Data::append(TokenBatch& batch, const Set& set, std::uint64_t begin) const {
+  std::vector<std::int64_t> row(length_ + 1);
+  if (Status status = set.tokens->read(begin, row.size(), row.data()); !status.ok()) return status;
+  const auto is_known = [&](std::int64_t token) { return token >= 0 && token < vocabulary_; };
+  for (std::size_t i = 0; i < length_; ++i) {
+    const bool counts = row[i] != masked_;
+    if (!is_known(row[i]) || !is_known(row[i + 1]))
+      return {Code::corrupt,
+              fmt::format("--data-path {}: tokens {} and {} at {} are not both below the "
+                          "vocabulary's size, {}",
+                          set.name, row[i], row[i + 1], begin + i, vocabulary_)};
+    batch.tokens.push_back(row[i]);
+    batch.labels.push_back(row[i + 1]);
     batch.loss_mask.push_back(counts ? 1.0F : 0.0F);
     batch.counted += counts ? 1 : 0;
-    if ((token < 0 || token >= vocabulary_ || next < 0 || next >= vocabulary_) &&
-        batch.wrong.empty())
-      batch.wrong = fmt::format(
-          "--data-path {}: tokens {} and {} at {} are not both below the vocabulary's size, {}",
-          set.name, token, next, i, vocabulary_);
-    token = next;
   }
+  return {};
 }
 
-TokenBatch Data::training(std::uint64_t first, int sequences) {
+Result<TokenBatch> Data::training(std::uint64_t first, int sequences) {
   TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
     const auto [which, index] = place_in_blend(weights_, first + static_cast<std::uint64_t>(i));
     Set& set = sets_[which];
     const std::uint64_t count = set.training.sequences;
-    append(
-        batch, set,
-        set.training.first + set.shuffle->at(mix(seed_, index / count), index % count) * length_);
+    const std::uint64_t place = set.shuffle->at(mix(seed_, index / count), index % count);
+    if (Status status = append(batch, set, set.training.first + place * length_); !status.ok())
+      return status;
   }
   return batch;
 }
 
-TokenBatch Data::validation(std::uint64_t first, int sequences) const {
+Result<TokenBatch> Data::validation(std::uint64_t first, int sequences) const {
   TokenBatch batch;
   for (int i = 0; i < sequences; ++i) {
     const auto [which, index] = place_in_blend(weights_, first + static_cast<std::uint64_t>(i));
     const Set& set = sets_[which];
-    append(batch, set, set.validation.first + index % set.validation.sequences * length_);
+    const std::uint64_t place = index % set.validation.sequences;
+    if (Status status = append(batch, set, set.validation.first + place * length_); !status.ok())
+      return status;
   }
   return batch;
 }

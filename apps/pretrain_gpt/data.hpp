@@ -6,7 +6,7 @@
 // A set of tokens is cut into sequences. Sequence i of the training is the same one on every number of ranks: of the
 // blend the i-th, of its set a permutation of the epoch that it falls into.
 //
-// Thread-safety  one thread at a time.
+// Thread-safety  one thread at a time, where nothing else is said.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,6 @@ struct TokenBatch {
   std::vector<std::int64_t> labels;  // the token that follows
   std::vector<float> loss_mask;      // 0: not counted
   std::int64_t counted = 0;          // tokens that are
-  std::string wrong;                 // not empty: a token that is not in the vocabulary
 };
 
 // Numbers 0 … count − 1 in an order of their own for each key.
@@ -52,9 +51,10 @@ class Data {
   static tutti::Result<Data> open(const Flags& flags);
 
   // Sequences first, first + 1, … of the training.
-  TokenBatch training(std::uint64_t first, int sequences);
-  // Of the validation; starts over when it is through.
-  TokenBatch validation(std::uint64_t first, int sequences) const;
+  // Failure: io where a file is not what it was, corrupt where a token is not in the vocabulary.
+  tutti::Result<TokenBatch> training(std::uint64_t first, int sequences);
+  // Of the validation; starts over when it is through. In any thread.
+  tutti::Result<TokenBatch> validation(std::uint64_t first, int sequences) const;
 
   std::uint64_t bytes() const;
   // Of the sets' names, order, weights, sizes and contents: other data has another number.
@@ -78,7 +78,7 @@ class Data {
   tutti::Status add_indexed(const Flags& flags);
   tutti::Status add_set(const std::string& prefix, const std::vector<double>& split);
   tutti::Status find_vocabulary(const Flags& flags);
-  void append(TokenBatch& batch, const Set& set, std::uint64_t begin) const;
+  tutti::Status append(TokenBatch& batch, const Set& set, std::uint64_t begin) const;
 
   std::vector<Set> sets_;
   std::vector<double> weights_;

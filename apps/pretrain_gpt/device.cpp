@@ -3,28 +3,27 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
-#if __has_include(<c10/core/CachingDeviceAllocator.h>)
-#include <c10/core/CachingDeviceAllocator.h>
-#define PRETRAIN_COUNTS_MEMORY 1
-#endif
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 
 namespace pretrain {
 
 namespace {
 
-int local_rank() {
-  for (const char* name : {"TUTTI_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"})
+// As the launcher says it.
+int local_number(std::initializer_list<const char*> names) {
+  for (const char* name : names)
     if (const char* text = std::getenv(name)) return std::max(std::atoi(text), 0);
   return 0;
 }
 
-bool is_cuda(const Flags& flags) { return flags.device == kCuda; }
+int local_rank() {
+  return local_number({"TUTTI_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"});
+}
 
-#if defined(PRETRAIN_COUNTS_MEMORY)
-c10::DeviceAllocator& allocator() { return *c10::getDeviceAllocator(c10::kCUDA); }
-#endif
+bool is_cuda(const Flags& flags) { return flags.device == kCuda; }
 
 }  // namespace
 
@@ -49,23 +48,13 @@ c10::Device device_of(const Flags& flags) {
   return c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice();
 }
 
-void reset_peak_memory(const Flags& flags) {
-#if defined(PRETRAIN_COUNTS_MEMORY)
-  if (is_cuda(flags)) allocator().resetPeakStats(device_of(flags).index());
-#else
-  (void)flags;
-#endif
-}
-
-std::optional<std::int64_t> peak_memory(const Flags& flags) {
-#if defined(PRETRAIN_COUNTS_MEMORY)
-  if (!is_cuda(flags)) return std::nullopt;
-  const auto stats = allocator().getDeviceStats(device_of(flags).index());
-  return stats.allocated_bytes[0].peak;  // of all kinds of blocks
-#else
-  (void)flags;
-  return std::nullopt;
-#endif
+int ranks_on_device(const Flags& flags) {
+  if (!is_cuda(flags)) return 1;
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  const int ranks = std::max(
+      local_number({"TUTTI_LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}), 1);
+  const int first = local_rank() % count;  // then every so many
+  return std::max((ranks - first + count - 1) / count, 1);
 }
 
 }  // namespace pretrain

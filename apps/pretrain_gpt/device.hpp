@@ -1,9 +1,6 @@
 // apps/pretrain_gpt/device.hpp - where this rank computes: the CPU, or a CUDA device that torch knows.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
 #include "flags.hpp"
 #include "tutti/status.hpp"
 
@@ -19,9 +16,7 @@ tutti::Status choose_device(const Flags& flags);
 // The one that was chosen.
 c10::Device device_of(const Flags& flags);
 
-// Bytes that torch has taken of it at most since then: activations and what comes and goes with them. The
-// layer's memory is not torch's. Absent: the CPU, or this torch does not count.
-void reset_peak_memory(const Flags& flags);
-std::optional<std::int64_t> peak_memory(const Flags& flags);
+// How many ranks compute on it; on the CPU each has its own.
+int ranks_on_device(const Flags& flags);
 
 }  // namespace pretrain

@@ -70,32 +70,8 @@ void add_update(CLI::App& app, Flags& flags) {
   app.add_option("--optimizer", flags.optimizer, "adam (AdamW) or sgd")
       ->check(CLI::IsMember({"adam", "sgd"}))
       ->group(group);
-  app.add_option("--lr", flags.lr, "Largest learning rate")
-      ->check(real({.least = 0, .most = 1000, .above = true}))
-      ->group(group);
-  app.add_option("--min-lr", flags.min_lr, "Smallest one")
-      ->check(real({.least = 0, .most = 1000}))
-      ->group(group);
-  app.add_option("--lr-decay-style", flags.lr_decay_style,
-                 "constant, linear, cosine or inverse-square-root")
-      ->group(group);
-  app.add_option("--lr-warmup-iters", flags.lr_warmup_iters, "Steps of linear growth")
-      ->check(whole(0, kMostIterations))
-      ->group(group);
-  app.add_option("--lr-decay-iters", flags.lr_decay_iters, "Where --min-lr is reached; 0: the end")
-      ->check(whole(0, kMostIterations))
-      ->group(group);
-  app.add_flag("--override-opt-param-scheduler", flags.override_schedule,
-               "With --load: these learning rates, whatever the checkpoint was trained with")
-      ->group(group);
-  app.add_flag("--use-checkpoint-opt-param-scheduler", flags.use_checkpoint_schedule,
-               "With --load: the checkpoint's learning rates, whatever is said here")
-      ->group(group);
   app.add_option("--clip-grad", flags.clip_grad, "Largest global norm of the gradient; 0: any")
       ->check(real({.least = 0, .most = 1e9}))
-      ->group(group);
-  app.add_option("--weight-decay", flags.weight_decay, "Not for biases and norms")
-      ->check(real({.least = 0, .most = 1000}))
       ->group(group);
   app.add_option("--adam-beta1", flags.adam_beta1)
       ->check(real({.least = 0, .most = 1, .below = true}))
@@ -227,6 +203,12 @@ void add_logs(CLI::App& app, Flags& flags) {
   app.add_option("--tensorboard-dir", flags.tensorboard_dir,
                  "Folder for TensorBoard: loss, rate, norm, times and tokens/s of every step")
       ->group(group);
+  app.add_option(
+         "--peak-flops", flags.peak_flops,
+         "FLOP/s of a GPU, or of a rank on the CPU, of which MFU is told, such as 989e12; 0: "
+         "measured by matrix products")
+      ->check(real({.least = 0, .most = 1e18}))
+      ->group(group);
   app.add_option("--save", flags.save, "Folder for checkpoints")->group(group);
   app.add_option("--save-interval", flags.save_interval, "Every so many steps, and at the end")
       ->check(whole(0, kMostIterations))
@@ -313,17 +295,6 @@ tutti::Status bad(std::string text) { return {tutti::Code::invalid_argument, std
 
 }  // namespace
 
-tutti::train::LearningRate Flags::schedule() const {
-  tutti::train::LearningRate rate;
-  rate.lr = lr;
-  rate.min_lr = min_lr;
-  rate.warmup_steps = lr_warmup_iters;
-  rate.decay_steps = lr_decay_iters > 0 ? lr_decay_iters : train_iters;
-  rate.style =
-      tutti::train::parse_decay_style(lr_decay_style).value_or(tutti::train::DecayStyle::constant);
-  return rate;
-}
-
 Parsed parse_flags(int argc, const char* const* argv) {
   Parsed parsed;
   CLI::App app("Trains a byte-level GPT or Llama on all ranks of a job.", "pretrain_gpt");
@@ -334,6 +305,7 @@ Parsed parse_flags(int argc, const char* const* argv) {
   add_shape(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);
+  add_schedule(app, parsed.flags);
   add_split(app, parsed.flags);
   add_overlap(app, parsed.flags);
   add_checks(app, parsed.flags);
@@ -391,17 +363,8 @@ tutti::Status check_zero_stage(const Flags& flags) {
 }  // namespace
 
 tutti::Status check_flags(const Flags& flags) {
-  for (const tutti::Status& status : {check_shape(flags), check_hf(flags)})
+  for (const tutti::Status& status : {check_shape(flags), check_hf(flags), check_schedule(flags)})
     if (!status.ok()) return status;
-  if (flags.min_lr > flags.lr) {
-    return bad(fmt::format("--min-lr {} is larger than --lr {}", flags.min_lr, flags.lr));
-  }
-  if (!tutti::train::parse_decay_style(flags.lr_decay_style)) {
-    return bad(
-        fmt::format("--lr-decay-style '{}' is none of constant, linear, cosine, "
-                    "inverse-square-root",
-                    flags.lr_decay_style));
-  }
   if (flags.overlap_param_gather && !(flags.zero() >= 1 && flags.overlaps_reductions())) {
     return bad(
         "--overlap-param-gather needs --use-distributed-optimizer and "
@@ -410,11 +373,6 @@ tutti::Status check_flags(const Flags& flags) {
   if (tutti::Status status = check_zero_stage(flags); !status.ok()) return status;
   if (flags.strict_loss_check && !flags.check_for_nan) {
     return bad("--strict-loss-check needs --check-for-nan-in-loss-and-grad");
-  }
-  if (flags.override_schedule && flags.use_checkpoint_schedule) {
-    return bad(
-        "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler contradict each "
-        "other");
   }
   if (flags.save_interval > 0 && flags.save.empty()) {
     return bad("--save-interval needs --save");
@@ -435,8 +393,8 @@ tutti::Status check_flags(const Flags& flags) {
   return {};
 }
 
-BatchShare share_of_batch(const Flags& flags, int rank, int ranks) {
-  const int total = flags.global_batch_size / flags.micro_batch_size;
+BatchShare share_of_batch(const Flags& flags, int sequences, int rank, int ranks) {
+  const int total = sequences / flags.micro_batch_size;
   const int more = total % ranks;
   return {rank * (total / ranks) + std::min(rank, more), total / ranks + (rank < more ? 1 : 0),
           total};
@@ -446,17 +404,18 @@ tutti::Status check_batches(Flags& flags, int ranks) {
   const std::int64_t at_once = std::int64_t{flags.micro_batch_size} * ranks;
   if (flags.global_batch_size == 0 && at_once <= std::numeric_limits<int>::max())
     flags.global_batch_size = static_cast<int>(at_once);
+  const BatchRamp ramp = flags.schedule().ramp;
   // Those that are left must be able to share it out as well.
   if (flags.on_failure == kShrink && flags.global_batch_size % flags.micro_batch_size == 0 &&
-      flags.global_batch_size >= at_once)
-    return {};
+      flags.global_batch_size >= at_once && (ramp.start == 0 || ramp.start >= at_once))
+    return check_ramp(ramp, flags.global_batch_size, flags.micro_batch_size);
   if (flags.global_batch_size < 1 || flags.global_batch_size % at_once != 0) {
     return bad(fmt::format(
         "--global-batch-size {} is not a multiple of {} (--micro-batch-size {} "
         "times {} rank{})",
         flags.global_batch_size, at_once, flags.micro_batch_size, ranks, ranks == 1 ? "" : "s"));
   }
-  return {};
+  return check_ramp(ramp, flags.global_batch_size, at_once);
 }
 
 }  // namespace pretrain

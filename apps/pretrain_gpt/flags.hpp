@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "schedule.hpp"
 #include "tokens.hpp"
 #include "tutti/status.hpp"
-#include "tutti/train/learning_rate.hpp"
 #include "tutti/train/llama_config.hpp"
 
 namespace pretrain {
@@ -87,8 +87,15 @@ struct Flags {
   double min_lr = 0;
   std::string lr_decay_style = "cosine";
   std::int64_t lr_warmup_iters = 0;
+  std::optional<double> lr_warmup_fraction;  // in place of it, of the decay
+  double lr_warmup_init = 0;
   std::int64_t lr_decay_iters = 0;  // 0: train_iters
-  bool override_schedule = false;   // the command line's schedule, whatever a checkpoint says
+  std::int64_t lr_wsd_decay_iters = 0;
+  std::string lr_wsd_decay_style = "exponential";
+  std::optional<double> start_weight_decay, end_weight_decay;
+  std::string weight_decay_incr_style = "constant";
+  std::vector<std::int64_t> rampup_batch_size;  // start, increment, samples; empty: none
+  bool override_schedule = false;  // the command line's schedule, whatever a checkpoint says
   bool use_checkpoint_schedule = false;
   double clip_grad = 1.0;
   double weight_decay = 0.01;
@@ -132,6 +139,7 @@ struct Flags {
   std::string log_json;
   std::string trace;
   std::string tensorboard_dir;
+  double peak_flops = 0;  // of a device; 0: measured
   std::string save;
   std::int64_t save_interval = 0;
   int keep = 0;
@@ -157,7 +165,7 @@ struct Flags {
   std::int64_t vocabulary() const { return vocab_size > 0 ? vocab_size : kByteVocabulary; }
   bool has_rotary() const { return position_embedding_type == kRope; }
   bool has_bias() const { return !disable_bias_linear; }
-  tutti::train::LearningRate schedule() const;
+  Schedule schedule() const;
   int zero() const { return zero_stage.value_or(use_distributed_optimizer ? 1 : 0); }
   // From the second stage on gradients cannot wait.
   bool overlaps_reductions() const { return overlap_grad_reduce || zero() >= 2; }
@@ -179,7 +187,7 @@ struct BatchShare {
   int count = 0;
   int total = 0;
 };
-BatchShare share_of_batch(const Flags& flags, int rank, int ranks);
+BatchShare share_of_batch(const Flags& flags, int sequences, int rank, int ranks);
 
 // invalid_argument names the flags that do not fit together, or not this many ranks.
 tutti::Status check_flags(const Flags& flags);

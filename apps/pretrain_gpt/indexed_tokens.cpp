@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "token_file.hpp"
 #include "tokens.hpp"
 
 namespace pretrain {
@@ -25,6 +26,13 @@ using tutti::Status;
 
 constexpr char kMagic[] = "MMIDIDX\0";  // nine bytes with the one that ends it
 constexpr std::size_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
+
+template <class Number>
+Number number_at(const unsigned char* bytes) {
+  Number number;  // what lies behind the magic is not aligned
+  std::memcpy(&number, bytes, sizeof number);
+  return number;
+}
 
 // A whole file, as it lies on disk.
 class Mapping {
@@ -62,9 +70,7 @@ class Mapping {
   const unsigned char* data() const { return data_; }
   template <class Number>
   Number at(std::size_t offset) const {
-    Number number;  // what lies behind the magic is not aligned
-    std::memcpy(&number, data_ + offset, sizeof number);
-    return number;
+    return number_at<Number>(data_ + offset);
   }
 
  private:
@@ -90,24 +96,21 @@ class IndexedTokens final : public Tokens {
   Status open(const std::string& prefix) {
     if (auto status = index_.open(prefix + ".idx"); !status.ok()) return status;
     if (auto status = tokens_.open(prefix + ".bin"); !status.ok()) return status;
+    if (tokens_.size() == 0)
+      return {Code::io, "--data-path " + prefix + ".bin cannot be read: it is empty"};
     if (auto status = read_header(prefix + ".idx"); !status.ok()) return status;
     if (auto status = check_end(prefix + ".bin"); !status.ok()) return status;
     read_vocabulary(prefix + ".tokens");
-    find_identity(prefix);
-    return {};
+    return find_identity(prefix);
   }
 
   std::uint64_t count() const override { return tokens_.size() / width_; }
-  std::int64_t at(std::uint64_t index) const override {
-    const std::size_t offset = index * width_;
-    switch (type_) {
-      case 1: return tokens_.at<std::uint8_t>(offset);
-      case 2: return tokens_.at<std::int8_t>(offset);
-      case 3: return tokens_.at<std::int16_t>(offset);
-      case 4: return tokens_.at<std::int32_t>(offset);
-      case 5: return tokens_.at<std::int64_t>(offset);
-      default: return tokens_.at<std::uint16_t>(offset);
-    }
+  Status read(std::uint64_t first, std::uint64_t tokens, std::int64_t* out) const override {
+    std::vector<unsigned char> bytes(tokens * width_);
+    if (Status status = tokens_.read(first * width_, bytes.data(), bytes.size()); !status.ok())
+      return status;
+    for (std::uint64_t i = 0; i < tokens; ++i) out[i] = token_at(bytes.data() + i * width_);
+    return {};
   }
   std::uint64_t bytes() const override { return tokens_.size(); }
   std::uint64_t documents() const override { return entries_ - 1; }
@@ -121,6 +124,17 @@ class IndexedTokens final : public Tokens {
   std::int64_t end_of_document() const override { return end_; }
 
  private:
+  std::int64_t token_at(const unsigned char* bytes) const {
+    switch (type_) {
+      case 1: return number_at<std::uint8_t>(bytes);
+      case 2: return number_at<std::int8_t>(bytes);
+      case 3: return number_at<std::int16_t>(bytes);
+      case 4: return number_at<std::int32_t>(bytes);
+      case 5: return number_at<std::int64_t>(bytes);
+      default: return number_at<std::uint16_t>(bytes);
+    }
+  }
+
   Status read_header(const std::string& path) {
     const auto refuse = [&](const std::string& why) {
       return Status(Code::corrupt, "--data-path " + path + " is no index of tokens: " + why);
@@ -170,17 +184,23 @@ class IndexedTokens final : public Tokens {
   }
 
   // The index's numbers, and a few thousand places of the tokens: all of them may be terabytes.
-  void find_identity(const std::string& prefix) {
+  Status find_identity(const std::string& prefix) {
     constexpr std::uint64_t kPlaces = 4096;
     identity_ = mix(hash_of_name(prefix), tokens_.size());
     for (std::size_t offset = 9; offset + 8 <= kHeaderBytes; offset += 8)
       identity_ = mix(identity_, index_.at<std::uint64_t>(offset));
     const std::uint64_t all = count();
-    for (std::uint64_t i = 0; i < kPlaces; ++i)
-      identity_ = mix(identity_, static_cast<std::uint64_t>(at(i * (all - 1) / (kPlaces - 1))));
+    for (std::uint64_t i = 0; i < kPlaces; ++i) {
+      std::int64_t token = 0;
+      if (Status status = read(i * (all - 1) / (kPlaces - 1), 1, &token); !status.ok())
+        return status;
+      identity_ = mix(identity_, static_cast<std::uint64_t>(token));
+    }
+    return {};
   }
 
-  Mapping index_, tokens_;
+  Mapping index_;  // looked at while it is opened, and not again
+  TokenFile tokens_;
   std::uint8_t type_ = 0;
   std::size_t width_ = 1;
   std::uint64_t sequences_ = 0, entries_ = 0;

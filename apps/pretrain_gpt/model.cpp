@@ -217,7 +217,6 @@ std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share) {
 }
 
 ModelBatch cut_batch(const Gpt& model, const TokenBatch& batch, int sequences) {
-  TORCH_CHECK(batch.wrong.empty(), batch.wrong);
   const auto length = static_cast<std::int64_t>(batch.tokens.size()) / sequences;
   const auto runs = given_tokens(model.share(), length);
   const auto rows = [&]<class T>(const std::vector<T>& values, torch::ScalarType type) {

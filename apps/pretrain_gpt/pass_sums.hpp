@@ -13,6 +13,7 @@ struct AxisWaits {
   double context_s = 0;
   double pipeline_s = 0;  // for messages on their way
   double bubble_s = 0;    // for what a neighbour had not computed yet
+  double data_s = 0;      // for tokens that were not read yet
 };
 
 struct AxisField {
@@ -25,6 +26,7 @@ inline constexpr std::array kAxes = {
     AxisField{"cp_exposed", "exposed along cp", &AxisWaits::context_s},
     AxisField{"pp_exposed", "exposed along pp", &AxisWaits::pipeline_s},
     AxisField{"bubble", "bubble of the pipeline", &AxisWaits::bubble_s},
+    AxisField{"data", "waiting for tokens", &AxisWaits::data_s},
 };
 
 struct PassSums {

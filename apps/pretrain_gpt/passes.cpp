@@ -1,5 +1,6 @@
 #include "passes.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <thread>
@@ -13,27 +14,58 @@ using tutti::Code;
 using tutti::Result;
 using tutti::Status;
 
+namespace {
+
+constexpr int kMostAhead = 64;  // micro-batches of a rank: their tokens are small
+
+}  // namespace
+
 // ---- what both ways have in common
 
-MicroBatches::MicroBatches(const Flags& flags, const Split& split, Data& data, Gpt& net)
+MicroBatches::MicroBatches(const Flags& flags, const BatchRamp& ramp, const Split& split,
+                           Data& data, Gpt& net)
     : flags_(flags),
       rank_(split.everyone()->rank()),
-      share_(share_of_batch(flags, split.dp_rank(), split.sizes().dp)),
+      dp_rank_(split.dp_rank()),
+      dp_size_(split.sizes().dp),
+      ramp_(ramp),
       data_(data),
-      net_(net) {}
-
-// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
-ModelBatch MicroBatches::training(const StepPlace& place, int micro) {
-  const auto size = flags_.micro_batch_size;
-  const auto first = place.sequences +
-                     static_cast<std::uint64_t>(index_of(micro)) * static_cast<std::uint64_t>(size);
-  return cut_batch(net_, data_.training(first, size), size);
+      net_(net) {
+  // The next step's are read while this one computes.
+  const int depth = std::clamp(validation_count(), 2, kMostAhead);
+  prefetch_ =
+      std::make_shared<Prefetch>([at = *this](const MicroPlace& place) { return at.read(place); },
+                                 [at = *this](const MicroPlace& place) { return at.after(place); },
+                                 static_cast<std::size_t>(depth));
 }
 
-ModelBatch MicroBatches::validation(int round, int micro) {
+MicroPlace MicroBatches::after(MicroPlace place) const {
+  const int batch = ramp_.at(place.sequences, flags_.global_batch_size);
+  if (place.micro + 1 < share_of(batch).count) return {place.sequences, place.micro + 1};
+  return {place.sequences + static_cast<std::uint64_t>(batch), 0};
+}
+
+Result<TokenBatch> MicroBatches::read(const MicroPlace& place) const {
+  const BatchShare share = share_of(ramp_.at(place.sequences, flags_.global_batch_size));
+  const auto before = static_cast<std::uint64_t>(share.first + place.micro);
+  const int size = flags_.micro_batch_size;
+  return data_.training(place.sequences + before * static_cast<std::uint64_t>(size), size);
+}
+
+// 4 ranks × 1 micro-batch and 1 rank × 4 compute the same sequences and fold them in one order.
+Result<ModelBatch> MicroBatches::training(const StepPlace& place, int micro) {
+  const auto batch = prefetch_->take({place.sequences, micro});
+  if (!batch.ok()) return batch.status();
+  return cut_batch(net_, *batch, flags_.micro_batch_size);
+}
+
+Result<ModelBatch> MicroBatches::validation(int round, int micro) {
   const auto size = flags_.micro_batch_size;
-  const auto index = static_cast<std::uint64_t>(round * share_.total + index_of(micro));
-  return cut_batch(net_, data_.validation(index * static_cast<std::uint64_t>(size), size), size);
+  const BatchShare share = share_of(flags_.global_batch_size);
+  const auto index = static_cast<std::uint64_t>(round * share.total + share.first + micro);
+  const auto batch = data_.validation(index * static_cast<std::uint64_t>(size), size);
+  if (!batch.ok()) return batch.status();
+  return cut_batch(net_, *batch, size);
 }
 
 torch::Tensor MicroBatches::plant(torch::Tensor made, const StepPlace& place) const {
@@ -71,7 +103,7 @@ class WholePasses final : public Passes {
     PassSums sums;
     std::vector<torch::Tensor> losses;
     const Status status = as_status("forward", [&]() -> Status {
-      for (int micro = 0; micro < batches_.count(); ++micro)
+      for (int micro = 0; micro < batches_.count(place); ++micro)
         if (Status made = train_one(place, micro, losses, sums); !made.ok()) return made;
       // Not before the last: on a GPU reading one waits for it.
       if (tells_loss_) sums.loss_sum = sum_of(losses);
@@ -79,6 +111,7 @@ class WholePasses final : public Passes {
     });
     if (!status.ok()) return status;
     sums.waits = take_waits(net_);
+    sums.waits.data_s = batches_.take_waited_s();
     return sums;
   }
 
@@ -88,10 +121,11 @@ class WholePasses final : public Passes {
     PassFacts facts;
     if (!model_.layer().keeps_whole_weights()) facts.gates = &model_;
     const Status status = as_status("validation", [&]() -> Status {
-      for (int micro = 0; micro < batches_.count(); ++micro) {
-        const ModelBatch batch = batches_.validation(round, micro);
-        losses.push_back(loss_sum(net_, batch, facts));
-        sums.tokens += batch.counted;
+      for (int micro = 0; micro < batches_.validation_count(); ++micro) {
+        const auto batch = batches_.validation(round, micro);
+        if (!batch.ok()) return batch.status();
+        losses.push_back(loss_sum(net_, *batch, facts));
+        sums.tokens += batch->counted;
       }
       if (tells_loss_) sums.loss_sum = sum_of(losses);
       return {};
@@ -103,13 +137,14 @@ class WholePasses final : public Passes {
  private:
   Status train_one(const StepPlace& place, int micro, std::vector<torch::Tensor>& losses,
                    PassSums& sums) {
-    if (Status status = model_.begin_micro_batch(micro + 1 == batches_.count()); !status.ok())
+    if (Status status = model_.begin_micro_batch(micro + 1 == batches_.count(place)); !status.ok())
       return status;
-    const ModelBatch batch = batches_.training(place, micro);
+    const auto batch = batches_.training(place, micro);
+    if (!batch.ok()) return batch.status();
     const torch::Tensor loss =
-        batches_.plant(loss_sum(net_, batch, batches_.facts(&model_, place, micro)), place);
+        batches_.plant(loss_sum(net_, *batch, batches_.facts(&model_, place, micro)), place);
     losses.push_back(loss.detach());
-    sums.tokens += batch.counted;
+    sums.tokens += batch->counted;
     return model_.backward(loss);
   }
 
@@ -121,9 +156,10 @@ class WholePasses final : public Passes {
 
 }  // namespace
 
-Result<std::unique_ptr<Passes>> Passes::create(const Flags& flags, const Split& split, Data& data,
-                                               Gpt& net, DataParallel& model) {
-  MicroBatches batches(flags, split, data, net);
+Result<std::unique_ptr<Passes>> Passes::create(const Flags& flags, const BatchRamp& ramp,
+                                               const Split& split, Data& data, Gpt& net,
+                                               DataParallel& model) {
+  MicroBatches batches(flags, ramp, split, data, net);
   if (split.pipeline() != nullptr) return make_stage_passes(flags, split, batches, net, model);
   return std::unique_ptr<Passes>(
       std::make_unique<WholePasses>(std::move(batches), net, model, split.tells_loss()));

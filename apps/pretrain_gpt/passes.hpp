@@ -20,13 +20,15 @@ struct StepPlace {
   std::int64_t step = 0;
   int attempt = 0;  // 0, or how often the step was computed before
   std::uint64_t sequences = 0;
+  int batch = 0;  // sequences of it on all ranks
 };
 
 class Passes {
  public:
   // Collective. All is lent.
-  static tutti::Result<std::unique_ptr<Passes>> create(const Flags& flags, const Split& split,
-                                                       Data& data, Gpt& net, DataParallel& model);
+  static tutti::Result<std::unique_ptr<Passes>> create(const Flags& flags, const BatchRamp& ramp,
+                                                       const Split& split, Data& data, Gpt& net,
+                                                       DataParallel& model);
   virtual ~Passes() = default;
 
   // All micro-batches of a training step, up to their gradients.

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <optional>
+#include <set>
 #include <string_view>
 
 namespace pretrain {
@@ -12,18 +13,22 @@ using tutti::Code;
 using tutti::Result;
 using tutti::Status;
 using tutti::train::CheckpointInfo;
-using tutti::train::LearningRate;
 using tutti::train::LossGuard;
 
 namespace {
 
 constexpr std::string_view kDecayEnd = "lr_decay_iters";
+constexpr std::string_view kGrowthEnd = "weight_decay_incr_iters";
 
-// Rates that stay constant have neither an end nor a smallest.
-std::vector<const char*> flags_that_matter(const LearningRate& a, const LearningRate& b) {
+// The words of both that mean something. Rates that stay constant have neither an end nor a smallest.
+std::set<std::string> words_that_matter(const Schedule& a, const Schedule& b) {
+  std::set<std::string> names;
+  for (const Schedule* schedule : {&a, &b})
+    for (const auto& [name, word] : to_words(*schedule)) names.insert(name);
   const auto constant = tutti::train::DecayStyle::constant;
-  if (a.style == constant && b.style == constant) return {"lr", "lr_warmup_iters"};
-  return {"lr", "min_lr", "lr_warmup_iters", kDecayEnd.data(), "lr_decay_style"};
+  if (a.rate.style == constant && b.rate.style == constant)
+    for (const char* name : {"min_lr", kDecayEnd.data()}) names.erase(name);
+  return names;
 }
 
 std::string in_hex(std::uint64_t number) { return fmt::format("{:016x}", number); }
@@ -62,25 +67,28 @@ class Comparison {
                     flags_.load)};
   }
 
-  Status same_schedule(LearningRate& schedule) {
-    const auto theirs = tutti::train::learning_rate_of(info_.extra);
+  Status same_schedule(Schedule& schedule) {
+    const auto theirs = schedule_of(info_.extra, schedule);
     if (!theirs) warn("with which learning rates it was trained; those of the command line count");
     if (!theirs || flags_.override_schedule) return {};
     if (flags_.use_checkpoint_schedule) {
       schedule = *theirs;
       return {};
     }
-    const auto here = tutti::train::to_words(schedule);
-    const auto there = tutti::train::to_words(*theirs);
-    for (const char* name : flags_that_matter(schedule, *theirs)) {
-      if (here.at(name) == there.at(name)) continue;
-      const bool implied = name == kDecayEnd && flags_.lr_decay_iters == 0;
+    const auto here = to_words(schedule), there = to_words(*theirs);
+    const auto said = [](const std::map<std::string, std::string>& words, const std::string& name) {
+      const auto found = words.find(name);
+      return found == words.end() ? "not given" : found->second;
+    };
+    for (const std::string& name : words_that_matter(schedule, *theirs)) {
+      if (said(here, name) == said(there, name)) continue;
+      const bool implied = (name == kDecayEnd && flags_.lr_decay_iters == 0) || name == kGrowthEnd;
       return {Code::invalid_argument,
               fmt::format("{} is {} here{} and was {} in the checkpoint of --load {}; say "
                           "--override-opt-param-scheduler to change it, or "
                           "--use-checkpoint-opt-param-scheduler to keep the checkpoint's",
-                          flag_of(name), here.at(name), implied ? " (--train-iters)" : "",
-                          there.at(name), flags_.load)};
+                          flag_of(name), said(here, name), implied ? " (--train-iters)" : "",
+                          said(there, name), flags_.load)};
     }
     return {};
   }
@@ -108,6 +116,7 @@ class Comparison {
  private:
   // "lr_decay_iters" -> "--lr-decay-iters"
   static std::string flag_of(std::string name) {
+    if (name == kGrowthEnd) return "the last update of --weight-decay-incr-style";
     for (char& letter : name) letter = letter == '_' ? '-' : letter;
     return "--" + name;
   }
@@ -152,12 +161,11 @@ Result<Whereabouts::Stand> Whereabouts::share(tutti::Group& group, std::int64_t 
   return stand;
 }
 
-CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
-                             const LearningRate& schedule, const Data& data,
-                             const LossGuard& guard) {
+CheckpointInfo to_checkpoint(const Position& position, const Flags& flags, const Schedule& schedule,
+                             const Data& data, const LossGuard& guard) {
   CheckpointInfo info;
   info.iteration = position.steps;
-  info.extra = tutti::train::to_words(schedule);
+  info.extra = to_words(schedule);
   info.extra.merge(std::map<std::string, std::string>{
       {"consumed_sequences", std::to_string(position.sequences)},
       {"updates", std::to_string(position.updates)},

@@ -9,7 +9,6 @@
 #include "data.hpp"
 #include "flags.hpp"
 #include "tutti/train/checkpoint.hpp"
-#include "tutti/train/learning_rate.hpp"
 #include "tutti/train/loss_guard.hpp"
 
 namespace pretrain {
@@ -21,8 +20,8 @@ struct Position {
 };
 
 tutti::train::CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
-                                           const tutti::train::LearningRate& schedule,
-                                           const Data& data, const tutti::train::LossGuard& guard);
+                                           const Schedule& schedule, const Data& data,
+                                           const tutti::train::LossGuard& guard);
 
 // The last positions, for a run that goes back a step or two when a rank is lost.
 class Whereabouts {
@@ -41,7 +40,7 @@ class Whereabouts {
 
 struct Resumed {
   Position position;
-  tutti::train::LearningRate schedule;
+  Schedule schedule;
   std::vector<std::string> warnings;  // what an older checkpoint does not say
 };
 // Restores the guard, too. invalid_argument names a flag without which the position would mean

@@ -4,6 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
+#include <utility>
+
+#include "tutti/status.hpp"
 
 namespace pretrain {
 
@@ -21,5 +25,10 @@ struct Real {
   bool below = false;
 };
 CLI::Validator real(Real range);
+
+// Of flags that do not fit together.
+inline tutti::Status misfit(std::string text) {
+  return {tutti::Code::invalid_argument, std::move(text)};
+}
 
 }  // namespace pretrain

@@ -79,8 +79,9 @@ class Solo {
       if (auto status = model_->begin_micro_batch(micro + 1 == batches); !status.ok())
         return status;
       const auto index = static_cast<std::uint64_t>(number * batches + micro);
-      const ModelBatch batch =
-          cut_batch(*net_, data_.training(index * static_cast<std::uint64_t>(size), size), size);
+      const auto read = data_.training(index * static_cast<std::uint64_t>(size), size);
+      if (!read.ok()) return read.status();
+      const ModelBatch batch = cut_batch(*net_, *read, size);
       const torch::Tensor loss = loss_sum(*net_, batch, {model_.get()});
       (void)loss.item<float>();
       tokens += batch.counted;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -30,6 +31,20 @@ constexpr std::array kTimes = {
     Field{"wire", "communication (wire)", &RankOverlap::wire_s},
     Field{"tail", "tail", &RankOverlap::tail_s},
     Field{"bound", "bound of the step", &RankOverlap::bound_s},
+};
+
+struct MemoryKind {
+  const char* name;
+  double RankMemory::*measured;
+  double tutti::plan::ReplicaMemory::*planned;
+};
+using Planned = tutti::plan::ReplicaMemory;
+constexpr std::array kMemoryKinds = {
+    MemoryKind{"weights", &RankMemory::weights, &Planned::weights},
+    MemoryKind{"gradients", &RankMemory::gradients, &Planned::gradients},
+    MemoryKind{"optimizer", &RankMemory::optimizer, &Planned::optimizer},
+    MemoryKind{"pool", &RankMemory::pool, &Planned::buffers},
+    MemoryKind{"activations", &RankMemory::activations, &Planned::activations},
 };
 
 // JSON has no NaN.
@@ -67,17 +82,30 @@ std::string json_of(const AxisWaits& waits) {
   return "{" + out + "}";
 }
 
+// Behind those that stand in an object already.
+std::string field(const std::string& before, const char* name, double value) {
+  return fmt::format("{}\"{}\":{}", before.empty() ? "" : ",", name, number(value));
+}
+
+std::string json_of(const RankMemory& memory) {
+  std::string out;
+  for (const MemoryKind& kind : kMemoryKinds) out += field(out, kind.name, memory.*kind.measured);
+  return "{" + out + "}";
+}
+
 std::string with_line_end(const std::string& text) {
   return text.empty() || text.back() == '\n' ? text : text + "\n";
 }
 
-std::string json_of(const StepLine& line) {
+std::string json_of(const StepLine& line, double mfu) {
   return fmt::format(
-      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"tokens\":{},\"tokens_per_s\":{},"
-      "\"outcome\":\"{}\",\"mean\":{},\"max\":{},\"axes\":{}}}",
-      line.step, number(line.loss), number(line.grad_norm), number(line.lr), line.tokens,
-      number(line.tokens_per_s()), tutti::train::to_string(line.outcome),
-      json_of(line.overlap.mean), json_of(line.overlap.max), json_of(line.waits));
+      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"weight_decay\":{},\"batch_size\":{},"
+      "\"tokens\":{},\"tokens_per_s\":{},"
+      "\"mfu\":{},\"outcome\":\"{}\",\"mean\":{},\"max\":{},\"axes\":{}}}",
+      line.step, number(line.loss), number(line.grad_norm), number(line.lr),
+      number(line.weight_decay), line.sequences, line.tokens, number(line.tokens_per_s()),
+      number(mfu), tutti::train::to_string(line.outcome), json_of(line.overlap.mean),
+      json_of(line.overlap.max), json_of(line.waits));
 }
 
 const char* remark(Outcome outcome) {
@@ -232,6 +260,23 @@ void TrainingReport::tell_prediction() {
                   number(prediction_->alone_s), number(prediction_->tuner_s)));
 }
 
+void TrainingReport::compute(const Compute& compute) {
+  compute_ = compute;
+  print("peak: {:.4g} GFLOP/s a rank, {}; a token takes {:.4g} GFLOP\n", compute.peak_flops / 1e9,
+        compute.measured ? "measured by matrix products on all ranks at once" : "by --peak-flops",
+        compute.token_flops / 1e9);
+  write_log(
+      fmt::format("{{\"event\":\"compute\",\"peak_flops\":{},\"measured\":{},\"token_flops\":{}}}",
+                  number(compute.peak_flops), compute.measured, number(compute.token_flops)));
+}
+
+double TrainingReport::mfu(const StepLine& line) const {
+  if (!compute_ || !(line.overlap.max.step_s > 0)) return std::numeric_limits<double>::quiet_NaN();
+  const double tokens = static_cast<double>(line.sequences) * flags_.seq_length;
+  return tokens * compute_->token_flops /
+         (line.overlap.max.step_s * line.ranks * compute_->peak_flops);
+}
+
 void TrainingReport::layout(const std::string& layout) {
   if (layout == layout_) return;
   layout_ = layout;
@@ -251,10 +296,11 @@ void TrainingReport::print_line(const StepLine& line) {
   print(
       "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
       "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
-      "  ETA {}{}\n",
+      "{}  ETA {}{}\n",
       line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr, line.tokens_per_s(),
       line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
-      line.overlap.max.exposed_s * 1e3, mean.hidden * 100, time_left(line.step),
+      line.overlap.max.exposed_s * 1e3, mean.hidden * 100,
+      compute_ ? fmt::format("  MFU {:.1f} %", mfu(line) * 100) : "", time_left(line.step),
       remark(line.outcome));
 }
 
@@ -266,14 +312,18 @@ void TrainingReport::step(const StepLine& line) {
   const bool print = line.step % flags_.log_interval == 0 || line.step == first_step_ ||
                      line.step == flags_.train_iters || line.outcome != Outcome::updated;
   if (print) print_line(line);
-  write_log(json_of(line));
+  const double share = mfu(line);
+  write_log(json_of(line, share));
   write_events(line.step, std::array{Scalar{"loss/train", line.loss},
                                      Scalar{"optimizer/learning_rate", line.lr},
+                                     Scalar{"optimizer/weight_decay", line.weight_decay},
                                      Scalar{"optimizer/grad_norm", line.grad_norm},
+                                     Scalar{"batch/sequences", static_cast<double>(line.sequences)},
                                      Scalar{"time/step_s", line.overlap.max.step_s},
                                      Scalar{"time/exposed_s", line.overlap.max.exposed_s},
                                      Scalar{"time/hidden_share", line.overlap.mean.hidden},
-                                     Scalar{"throughput/tokens_per_s", line.tokens_per_s()}});
+                                     Scalar{"throughput/tokens_per_s", line.tokens_per_s()},
+                                     Scalar{"throughput/mfu", share}});
   // The first step also learns the order, moves the buckets and warms everything up.
   if (line.step > first_step_) add_to_table(line);
 }
@@ -286,6 +336,8 @@ void TrainingReport::add_to_table(const StepLine& line) {
   mean_.hidden += line.overlap.mean.hidden;
   max_.hidden += line.overlap.max.hidden;
   tokens_ += static_cast<double>(line.tokens);
+  const double share = mfu(line);
+  if (std::isfinite(share)) used_ += share * line.overlap.max.step_s;
   ++steps_;
 }
 
@@ -322,40 +374,35 @@ void TrainingReport::print_table(std::int64_t last_step) {
   print("{:<26}{:>12.1f} %{:>12.1f} %  (smallest)\n", "hidden share", mean_.hidden / steps * 100,
         max_.hidden / steps * 100);
   print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
+  if (compute_ && max_.step_s > 0)
+    print("{:<26}{:>12.1f} %  (of the {} peak)\n", "MFU", used_ / max_.step_s * 100,
+          compute_->measured ? "measured" : "given");
 }
 
+// Each kind of the rank that has most of it, beside what arithmetic says.
 void TrainingReport::memory(const MemoryLine& line) {
   constexpr double kMiB = 1 << 20;
-  const auto bytes = [](std::size_t value) { return static_cast<double>(value); };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const tutti::plan::ReplicaMemory predicted =
-      line.predicted.value_or(tutti::plan::ReplicaMemory{nan, nan, nan, nan, nan});
-  struct Kind {
-    const char* name;
-    double measured, predicted;
-  };
-  const Kind kinds[] = {
-      {"weights", bytes(line.kept.weights), predicted.weights},
-      {"gradients", bytes(line.kept.gradients), predicted.gradients},
-      {"optimizer", bytes(line.kept.optimizer), predicted.optimizer},
-      {"pool", bytes(line.kept.pool), predicted.buffers},
-      {"activations", line.activations ? static_cast<double>(*line.activations) : nan,
-       predicted.activations},
-  };
+  const tutti::plan::ReplicaMemory none{nan, nan, nan, nan, nan};
+  const tutti::plan::ReplicaMemory predicted = line.predicted.value_or(none);
   std::string words, measured, planned;
-  for (const Kind& kind : kinds) {
-    const char* comma = words.empty() ? "" : ",";
-    words += fmt::format(
-        "{} {} {}{}", comma, kind.name,
-        std::isfinite(kind.measured) ? fmt::format("{:.1f}", kind.measured / kMiB) : "not counted",
-        std::isfinite(kind.predicted) ? fmt::format(" ({:.1f})", kind.predicted / kMiB) : "");
-    measured += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.measured));
-    planned += fmt::format("{}\"{}\":{}", comma, kind.name, number(kind.predicted));
+  for (const MemoryKind& kind : kMemoryKinds) {
+    double most = line.ranks[0].*kind.measured;
+    for (const RankMemory& rank : line.ranks) most = std::max(most, rank.*kind.measured);
+    const double plan = predicted.*kind.planned;
+    words += fmt::format("{} {} {}{}", words.empty() ? "" : ",", kind.name,
+                         std::isfinite(most) ? fmt::format("{:.1f}", most / kMiB) : "not counted",
+                         std::isfinite(plan) ? fmt::format(" ({:.1f})", plan / kMiB) : "");
+    measured += field(measured, kind.name, most);
+    planned += field(planned, kind.name, plan);
   }
-  print("memory of rank 0 at most, MiB{}:{}\n", line.predicted ? " (predicted)" : "", words);
+  std::string ranks;
+  for (const RankMemory& rank : line.ranks) ranks += (ranks.empty() ? "" : ",") + json_of(rank);
+  print("memory of a rank at most, MiB{}:{}\n", line.predicted ? " (predicted)" : "", words);
   write_log(
-      fmt::format("{{\"event\":\"memory\",\"device\":{},\"measured\":{{{}}},\"predicted\":{{{}}}}}",
-                  pretrain::quoted(flags_.device), measured, planned));
+      fmt::format("{{\"event\":\"memory\",\"device\":{},\"measured\":{{{}}},\"predicted\":{{{}}},"
+                  "\"ranks\":[{}]}}",
+                  pretrain::quoted(flags_.device), measured, planned, ranks));
 }
 
 void TrainingReport::units(std::span<const tutti::train::BucketWaits> waits) {

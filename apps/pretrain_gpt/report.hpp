@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "event_file.hpp"
 #include "flags.hpp"
@@ -32,10 +33,13 @@ struct StepLine {
   double loss = std::numeric_limits<double>::quiet_NaN();  // there is none without tokens
   double grad_norm = 0;
   double lr = 0;
+  double weight_decay = 0;
   std::int64_t tokens = 0;
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;
   AxisWaits waits;  // mean over the ranks
+  int ranks = 1;
+  int sequences = 0;  // of the global batch
 
   // By the slowest rank.
   double tokens_per_s() const {
@@ -43,11 +47,22 @@ struct StepLine {
   }
 };
 
-// Of rank 0, in bytes.
+// Of a rank at most, in bytes; its fields are those of kMemoryKinds in report.cpp.
+struct RankMemory {
+  double weights = 0, gradients = 0, optimizer = 0, pool = 0;
+  double activations = 0;  // NaN: nobody counts
+};
+
 struct MemoryLine {
-  tutti::train::MemoryUse kept;
-  std::optional<std::int64_t> activations;  // at most; absent: nobody counts
+  std::vector<RankMemory> ranks;
   std::optional<tutti::plan::ReplicaMemory> predicted;
+};
+
+// What a step's share of the devices' peak is told of.
+struct Compute {
+  double token_flops = 0;  // forward and backward, each product once
+  double peak_flops = 0;   // a second, of a rank
+  bool measured = false;
 };
 
 struct SavedCheckpoint {
@@ -82,6 +97,8 @@ class TrainingReport {
   void stopped(std::int64_t step, bool saved);
   // To be compared with what is measured, at the end.
   void predict(const Foretold& prediction);
+  // From here on steps tell their MFU.
+  void compute(const Compute& compute);
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
@@ -100,6 +117,7 @@ class TrainingReport {
  private:
   TrainingReport(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
+  double mfu(const StepLine& line) const;  // NaN: the peak is not known
   template <class... Values>
   void print(fmt::format_string<Values...> text, Values&&... values) {
     put(fmt::format(text, std::forward<Values>(values)...));
@@ -124,9 +142,11 @@ class TrainingReport {
   std::unique_ptr<EventFile> events_;  // for TensorBoard
   std::string layout_;                 // as told last
   std::optional<Foretold> prediction_;
+  std::optional<Compute> compute_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
   double tokens_ = 0;
+  double used_ = 0;  // seconds of the peak
   double first_loss_ = std::numeric_limits<double>::quiet_NaN(), last_loss_ = first_loss_;
   tutti::train::RankOverlap mean_, max_;
   std::map<int, tutti::train::BucketWaits> units_;

@@ -47,8 +47,6 @@ void add_parts(CLI::App& app, Flags& flags) {
       ->group(kGroup);
 }
 
-tutti::Status misfit(std::string text) { return {tutti::Code::invalid_argument, std::move(text)}; }
-
 }  // namespace
 
 void add_shape(CLI::App& app, Flags& flags) {

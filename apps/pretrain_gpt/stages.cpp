@@ -30,6 +30,8 @@ class Stages final : public pipeline::StageCompute {
   Stages(MicroBatches batches, Gpt& net, DataParallel& model, std::vector<std::int64_t> boundary)
       : batches_(std::move(batches)), net_(net), model_(model), boundary_(std::move(boundary)) {}
 
+  int count(const StepPlace& place) const { return batches_.count(place); }
+  double take_waited_s() { return batches_.take_waited_s(); }
   void begin_training(const StepPlace& place) { begin(place, -1); }
   void begin_validation(int round) { begin({}, round); }
   // Weight gradients are computed apart (zb-h1).
@@ -88,30 +90,33 @@ class Stages final : public pipeline::StageCompute {
 
   bool trains() const { return round_ < 0; }
 
-  const ModelBatch& batch_of(int micro) {
-    auto [at, is_new] = model_batches_.try_emplace(micro);
-    if (!is_new) return at->second;
-    at->second = trains() ? batches_.training(place_, micro) : batches_.validation(round_, micro);
-    sums_.tokens += at->second.counted;
-    return at->second;
+  Result<ModelBatch> batch_of(int micro) {
+    if (const auto found = model_batches_.find(micro); found != model_batches_.end())
+      return found->second;
+    auto batch = trains() ? batches_.training(place_, micro) : batches_.validation(round_, micro);
+    if (!batch.ok()) return batch;
+    sums_.tokens += batch->counted;
+    model_batches_.emplace(micro, *batch);
+    return batch;
   }
 
   Status forward_of(const pipeline::StagePass& pass) {
     if (trains())
       if (Status status = model_.begin_micro_batch(false); !status.ok()) return status;
-    const ModelBatch& batch = batch_of(pass.micro_batch);
+    const auto batch = batch_of(pass.micro_batch);
+    if (!batch.ok()) return batch.status();
     const PassFacts facts =
         trains() ? batches_.facts(&model_, place_, pass.micro_batch) : PassFacts();
     Forwarded made;
     torch::Tensor x;
     if (pass.is_first_place) {
-      x = net_.embed(batch.tokens, facts);
+      x = net_.embed(batch->tokens, facts);
     } else {
       made.input = view_of(pass.input[0], boundary_).requires_grad_(trains());
       x = made.input;
     }
     x = net_.transform(pass.virtual_stage, x, facts);
-    if (pass.is_last_place) x = (net_.losses(x, batch.labels, facts) * batch.loss_mask).sum();
+    if (pass.is_last_place) x = (net_.losses(x, batch->labels, facts) * batch->loss_mask).sum();
     if (trains()) x = batches_.plant(x, place_);
     if (pass.is_last_place)
       losses_.push_back(x.detach());
@@ -153,9 +158,8 @@ class StagePasses final : public Passes {
 
   Status open(const Flags& flags, const Split& split, pipeline::PipelineOptions options) {
     options.kind = pipeline_kind(flags);
-    auto training = pipeline::PipelineRunner::create(*split.pipeline(), options);
-    if (!training.ok()) return training.status();
-    training_ = *std::move(training);
+    pipeline_ = split.pipeline();
+    options_ = options;
     if (options.kind == pipeline::PipelineKind::zb_h1) stages_->queue_weights();
     options.kind = pipeline::PipelineKind::forward;
     options.name = "validation";
@@ -166,11 +170,13 @@ class StagePasses final : public Passes {
   }
 
   Result<PassSums> train(const StepPlace& place) override {
+    if (Status status = make_runner(stages_->count(place)); !status.ok()) return status;
     stages_->begin_training(place);
     const auto times = training_->run(*stages_);
     if (!times.ok()) return times.status();
     PassSums sums = stages_->take_sums(tells_loss_);
     sums.waits = take_waits(net_);
+    sums.waits.data_s = stages_->take_waited_s();
     sums.waits.pipeline_s = times->waiting_s;
     sums.waits.bubble_s = times->bubble_s;
     return sums;
@@ -184,9 +190,22 @@ class StagePasses final : public Passes {
   }
 
  private:
+  // Whose steps have so many micro-batches. Collective.
+  Status make_runner(int micro_batches) {
+    if (training_ && options_.micro_batches == micro_batches) return {};
+    training_.reset();
+    options_.micro_batches = micro_batches;
+    auto training = pipeline::PipelineRunner::create(*pipeline_, options_);
+    if (!training.ok()) return training.status();
+    training_ = *std::move(training);
+    return {};
+  }
+
   std::unique_ptr<Stages> stages_;
   Gpt& net_;
   bool tells_loss_;
+  std::shared_ptr<tutti::Group> pipeline_;
+  pipeline::PipelineOptions options_;  // of training_
   std::unique_ptr<pipeline::PipelineRunner> training_, validation_;
 };
 
@@ -201,7 +220,7 @@ Result<std::unique_ptr<Passes>> make_stage_passes(const Flags& flags, const Spli
       flags.micro_batch_size, flags.seq_length / sizes.cp / (split_sequence ? sizes.tp : 1),
       flags.hidden_size};
   pipeline::PipelineOptions options;
-  options.micro_batches = batches.count();
+  options.micro_batches = batches.validation_count();
   options.virtual_stages = sizes.virtual_stages;
   options.boundaries = {{{static_cast<std::size_t>(boundary[0] * boundary[1] * boundary[2]),
                           flags.bf16 ? tutti::Dtype::bf16 : tutti::Dtype::f32}}};

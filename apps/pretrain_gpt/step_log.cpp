@@ -57,6 +57,9 @@ Status StepLog::publish(const StepFacts& facts) {
   line.step = facts.step;
   line.grad_norm = facts.report.grad_norm;
   line.lr = facts.lr;
+  line.weight_decay = facts.weight_decay;
+  line.sequences = facts.sequences;
+  line.ranks = ranks_;
   line.outcome = facts.report.outcome;
   under_way_.push_back(line);
   const std::size_t may_stay = asynchronous_ ? 1 : 0;

@@ -25,7 +25,9 @@ namespace pretrain {
 struct StepFacts {
   std::int64_t step = 0;
   PassSums sums;
+  int sequences = 0;  // of the global batch
   double lr = 0;
+  double weight_decay = 0;
   tutti::train::StepReport report;
   tutti::train::StepTimes times;
 };

@@ -1,4 +1,5 @@
 // apps/pretrain_gpt/tokens.hpp - a long row of tokens: files that are read as bytes, or Megatron's .bin/.idx.
+// They stay on disk: a batch reads its own.
 //
 // docs/formats/tokens.md
 //
@@ -22,7 +23,8 @@ class Tokens {
   virtual ~Tokens() = default;
 
   virtual std::uint64_t count() const = 0;
-  virtual std::int64_t at(std::uint64_t index) const = 0;
+  // Tokens first … first + count − 1. io: they cannot be read any more, as of a file that was cut short.
+  virtual tutti::Status read(std::uint64_t first, std::uint64_t count, std::int64_t* out) const = 0;
   virtual std::uint64_t bytes() const = 0;
   virtual std::uint64_t documents() const = 0;
   // Where that document begins; `documents()`: the end.
@@ -34,12 +36,12 @@ class Tokens {
   virtual std::int64_t end_of_document() const = 0;
 };
 
-// All files in a row, with kEndOfBytes after each; they are kept in memory. io names a file that cannot be read.
+// All files in a row, with kEndOfBytes after each. io names a file that cannot be read.
 tutti::Result<std::shared_ptr<const Tokens>> read_bytes(const std::vector<std::string>& paths);
 
 // Whether PREFIX.idx is there.
 bool is_indexed(const std::string& prefix);
-// Mapped: what is not looked at takes no memory. io or corrupt name the file and what is wrong with it.
+// What is not looked at takes no memory. io or corrupt name the file and what is wrong with it.
 tutti::Result<std::shared_ptr<const Tokens>> map_indexed(const std::string& prefix);
 
 // Spreads what it is given over all bits; the same on every machine.

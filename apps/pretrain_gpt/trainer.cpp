@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "checkpoints.hpp"
+#include "compute_peak.hpp"
 #include "device.hpp"
 #include "hf_folder.hpp"
 #include "model.hpp"
@@ -21,6 +22,7 @@
 #include "split.hpp"
 #include "step_log.hpp"
 #include "stop_request.hpp"
+#include "torch_memory.hpp"
 #include "tutti/libtorch.hpp"
 
 namespace pretrain {
@@ -78,6 +80,7 @@ class Trainer {
   Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data, Returns returns)
       : group_(std::move(group)),
         flags_(flags),
+        torch_memory_(flags),
         data_(std::move(data)),
         returns_(std::move(returns)),
         guard_(guard_of(flags)),
@@ -111,6 +114,10 @@ class Trainer {
   Status stand_at(std::int64_t step);
   bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
   Status look_ahead();
+  // Of the next step.
+  double lr() const { return schedule_.rate.at(at_.updates + 1); }
+  double weight_decay() const { return schedule_.decay.at(at_.updates + 1); }
+  int batch() const { return schedule_.ramp.at(at_.sequences, flags_.global_batch_size); }
   Status one_step(std::int64_t step);
   tutti::Result<train_::StepReport> attempt(std::int64_t step, int number);
   Status after_step(std::int64_t step);
@@ -118,10 +125,13 @@ class Trainer {
   Status save();
   Status finish_saving();
   void say(std::int64_t step, const std::string& text);
-  MemoryLine memory() const;
+  Status tell_memory();
+  Status measure_compute();
+  void tell_compute();
 
   std::shared_ptr<tutti::Group> group_;
   Flags flags_;
+  TorchMemory torch_memory_;  // before the model
   Data data_;
   Returns returns_;
   std::optional<Split> split_;
@@ -142,9 +152,10 @@ class Trainer {
   Position at_;
   Whereabouts whereabouts_;  // at_, and of the steps before
   bool has_shrunk_ = false;
-  train_::LearningRate schedule_;
+  Schedule schedule_;
   std::vector<std::string> warnings_;  // of a checkpoint, until there is a report
   PassSums sums_;                      // of this step
+  std::optional<ComputePeak> peak_;    // of a rank that was there from the beginning
 };
 
 Status Trainer::make_split() {
@@ -182,6 +193,7 @@ Status Trainer::set_up() {
   if (auto status = make_net(); !status.ok()) return status;
   auto options = wrapping();
   if (auto status = find_latest(); !status.ok()) return status;
+  if (auto status = measure_compute(); !status.ok()) return status;
   if (!flags_.load.empty()) {
     auto info = train_::inspect_checkpoint(flags_.load);
     if (!info.ok()) return info.status().annotate("--load " + flags_.load);
@@ -232,13 +244,14 @@ Status Trainer::open_report() {
                                flags_.has_rotary() ? "Llama" : "GPT", elements, flags_.num_layers,
                                flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
                    split_->describe(), model_->layer().describe());
+    tell_compute();
   }
   return {};
 }
 
 // All that hangs on the group besides the model.
 Status Trainer::open_channels() {
-  auto passes = Passes::create(flags_, *split_, data_, *net_, *model_);
+  auto passes = Passes::create(flags_, schedule_.ramp, *split_, data_, *net_, *model_);
   if (!passes.ok()) return passes.status();
   passes_ = *std::move(passes);
   auto copy = group_->duplicate({"validation", tutti::ReductionOrder::rank});
@@ -274,6 +287,9 @@ Status Trainer::resume() {
   if (!resumed.ok()) return resumed.status();
   at_ = resumed->position;
   schedule_ = resumed->schedule;
+  const auto at_once = std::int64_t{flags_.micro_batch_size} * split_->sizes().dp;
+  if (auto status = check_ramp(schedule_.ramp, flags_.global_batch_size, at_once); !status.ok())
+    return status.annotate("--load " + flags_.load);
   for (const auto& more : {info->warnings, resumed->warnings})
     warnings_.insert(warnings_.end(), more.begin(), more.end());
   return {};
@@ -289,12 +305,15 @@ Status Trainer::look_ahead() {
 }
 
 tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
-  auto sums = passes_->train({step, number, at_.sequences});
+  auto sums = passes_->train({step, number, at_.sequences, batch()});
   if (!sums.ok()) return sums.status();
   sums_ = *sums;
   if (flags_.die && !has_shrunk_ && flags_.die->hits(step, group_->rank(), number))
     ::raise(SIGKILL);
-  return model_->step({.lr = schedule_.at(at_.updates + 1),
+  const auto& optimizer = model_->layer().options().optimizer;
+  const train_::GroupStep groups[] = {{lr(), weight_decay(), optimizer}, {lr(), 0, optimizer}};
+  return model_->step({.lr = lr(),
+                       .groups = groups,
                        .tokens = sums_.tokens,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(sums_.loss_sum),
                        .number = step,
@@ -321,11 +340,11 @@ Status Trainer::one_step(std::int64_t step) {
     if (report_ && flags_.zero() == 3) report_->units(train_::exposed_by_bucket(times));
     stops_ = report->stop;
     meets_ = report->meet;
-    const double lr = schedule_.at(at_.updates + 1);
+    const StepFacts facts{step, sums_, batch(), lr(), weight_decay(), *report, times};
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
-           at_.sequences + static_cast<std::uint64_t>(flags_.global_batch_size)};
+           at_.sequences + static_cast<std::uint64_t>(facts.sequences)};
     whereabouts_.note(at_, guard_.state());
-    return log_->publish({step, sums_, lr, *report, times});
+    return log_->publish(facts);
   }
 }
 
@@ -379,7 +398,7 @@ Status Trainer::after_step(std::int64_t step) {
 
 Status Trainer::run() {
   if (is_done() && report_) report_->nothing_left();
-  reset_peak_memory(flags_);
+  torch_memory_.forget_peak();
   for (std::int64_t step = at_.steps + 1; step <= flags_.train_iters && !stops_; ++step) {
     if (auto status = one_step(step); !status.ok()) return status;
     if (auto status = after_step(step); !status.ok()) return status;
@@ -401,7 +420,7 @@ Status Trainer::run() {
   }
   if (report_ && stops_ && !is_done())
     report_->stopped(at_.steps, checkpoints_->last() == at_.steps);
-  if (report_) report_->memory(memory());
+  if (auto status = tell_memory(); !status.ok()) return status;
   if (report_) report_->end(at_.steps, guard_.skipped(), guard_.transient(), hash);
   return model_->layer().everyone().barrier();  // nobody leaves while others still need it
 }
@@ -504,22 +523,45 @@ Status Trainer::stand_at(std::int64_t step) {
   whereabouts_.note(at_, stand->guard);  // whoever was asked may be the next to be lost
   guard_ = guard_of(flags_);
   // A checkpoint may have brought another one than the command line's.
-  static_assert(std::is_trivially_copyable_v<train_::LearningRate>);
+  static_assert(std::is_trivially_copyable_v<Schedule>);
   const tutti::Buffer schedule{&schedule_, sizeof schedule_, tutti::Dtype::u8};
   if (auto status = group_->broadcast(schedule, 0); !status.ok()) return status;
   return guard_.restore(stand->guard);
 }
 
-MemoryLine Trainer::memory() const {
+Status Trainer::measure_compute() {
+  auto peak = find_compute_peak(*group_, flags_);
+  if (!peak.ok()) return peak.status();
+  peak_ = *peak;
+  return {};
+}
+
+void Trainer::tell_compute() {
+  const auto model = shape_of(flags_);
+  if (!peak_ || !model.ok()) return;
+  const double forward = tutti::plan::token_flops(*model, flags_.seq_length).forward();
+  report_->compute({3 * forward, peak_->flops_per_s, peak_->measured});
+}
+
+Status Trainer::tell_memory() {
+  const auto kept = model_->layer().memory();
+  const auto bytes = [](std::size_t count) { return static_cast<double>(count); };
+  const auto peak = torch_memory_.peak();
+  RankMemory own{bytes(kept.weights), bytes(kept.gradients), bytes(kept.optimizer),
+                 bytes(kept.pool), peak ? static_cast<double>(*peak) : std::nan("")};
   MemoryLine line;
-  line.kept = model_->layer().memory();
-  line.activations = peak_memory(flags_);
-  if (!split_->sizes().is_whole()) return line;  // the arithmetic is of whole replicas
-  if (const auto model = shape_of(flags_); model.ok())
+  line.ranks.resize(static_cast<std::size_t>(group_->size()));
+  const tutti::Buffer everyones{line.ranks.data(), line.ranks.size() * sizeof own,
+                                tutti::Dtype::u8};
+  const tutti::Buffer mine{&own, sizeof own, tutti::Dtype::u8};
+  if (auto status = group_->all_gather(mine, everyones); !status.ok() || !report_) return status;
+  const auto model = shape_of(flags_);
+  if (model.ok() && split_->sizes().is_whole())  // the arithmetic is of whole replicas
     line.predicted = tutti::plan::replica_memory(
         *model, {group_->size(), flags_.zero(), flags_.bf16, flags_.optimizer == "sgd" ? 1 : 2,
                  flags_.micro_batch_size, flags_.seq_length});
-  return line;
+  report_->memory(line);
+  return {};
 }
 
 void Trainer::say(std::int64_t step, const std::string& text) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,8 @@
 
 namespace pretrain {
 namespace {
+
+using tutti::Status;
 
 template <class Number>
 void put(std::string& out, Number number) {
@@ -80,7 +83,7 @@ TEST_F(TokenFiles, give_each_sequence_of_the_training_documents_once_in_an_epoch
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::set<std::int64_t> begins;
     for (int i = 0; i < 199; ++i) {
-      const TokenBatch batch = data->training(static_cast<std::uint64_t>(epoch * 199 + i), 1);
+      const TokenBatch batch = *data->training(static_cast<std::uint64_t>(epoch * 199 + i), 1);
       EXPECT_EQ(batch.tokens[0] % 4, 0);
       for (std::size_t j = 0; j < 4; ++j) {
         EXPECT_EQ(batch.tokens[j], batch.tokens[0] + static_cast<int>(j));
@@ -91,10 +94,10 @@ TEST_F(TokenFiles, give_each_sequence_of_the_training_documents_once_in_an_epoch
     }
     EXPECT_EQ(begins.size(), 199U);
   }
-  EXPECT_NE(data->training(0, 199).tokens, data->training(199, 199).tokens);  // epochs differ
-  const TokenBatch validation = data->validation(0, 1);
+  EXPECT_NE(data->training(0, 199)->tokens, data->training(199, 199)->tokens);  // epochs differ
+  const TokenBatch validation = *data->validation(0, 1);
   EXPECT_EQ(validation.tokens[0], 800);
-  EXPECT_EQ(data->validation(24, 1).tokens[0], 800);  // 24 sequences in 100 tokens
+  EXPECT_EQ(data->validation(24, 1)->tokens[0], 800);  // 24 sequences in 100 tokens
 }
 
 TEST_F(TokenFiles, are_blended_by_weight_and_go_on_anywhere) {
@@ -107,19 +110,19 @@ TEST_F(TokenFiles, are_blended_by_weight_and_go_on_anywhere) {
   std::map<int, int> drawn;
   std::vector<std::int64_t> tokens;
   for (std::uint64_t i = 0; i < 1000; ++i) {
-    const auto batch = data->training(i, 1);
+    const auto batch = *data->training(i, 1);
     const std::int64_t first = batch.tokens[0];
     ++drawn[first < 1000 ? 0 : first < 10000 ? 1 : 2];
     tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
     EXPECT_NEAR(drawn[0], 0.5 * static_cast<double>(i + 1), 1.01);
     EXPECT_NEAR(drawn[1], 0.3 * static_cast<double>(i + 1), 2.01);
   }
-  const auto late = again->training(700, 300).tokens;
+  const auto late = again->training(700, 300)->tokens;
   EXPECT_EQ(late, std::vector<std::int64_t>(tokens.begin() + 700 * 4, tokens.end()));
   auto by_size = Data::open(flags_of({path("a"), path("b")}));
   ASSERT_TRUE(by_size.ok());
   int of_first = 0;
-  for (std::uint64_t i = 0; i < 400; ++i) of_first += by_size->training(i, 1).tokens[0] < 1000;
+  for (std::uint64_t i = 0; i < 400; ++i) of_first += by_size->training(i, 1)->tokens[0] < 1000;
   EXPECT_NEAR(of_first, 100, 1);
 }
 
@@ -149,15 +152,17 @@ TEST_F(TokenFiles, say_how_large_their_vocabulary_is_or_it_must_be_given) {
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_EQ(data->vocabulary(), 1234);
   flags.eod_mask_loss = true;
-  EXPECT_EQ(Data::open(flags)->validation(0, 1).counted, 4);
+  EXPECT_EQ(Data::open(flags)->validation(0, 1)->counted, 4);
   flags.end_of_document = 801;
-  EXPECT_EQ(Data::open(flags)->validation(0, 1).counted, 3);
+  EXPECT_EQ(Data::open(flags)->validation(0, 1)->counted, 3);
   flags.vocab_size = 1000;
   EXPECT_NE(refusal(flags).find("--vocab-size 1000 is less than the 1234"), std::string::npos);
   std::filesystem::remove(path("a.tokens"));
   flags.vocab_size = 802;
-  const TokenBatch batch = Data::open(flags)->validation(0, 1);
-  EXPECT_NE(batch.wrong.find("tokens 801 and 802"), std::string::npos) << batch.wrong;
+  const auto batch = Data::open(flags)->validation(0, 1);
+  ASSERT_FALSE(batch.ok());
+  EXPECT_NE(batch.status().message().find("tokens 801 and 802"), std::string::npos)
+      << batch.status().message();
 }
 
 TEST_F(TokenFiles, that_are_broken_are_named_with_what_is_wrong) {
@@ -191,6 +196,56 @@ TEST_F(TokenFiles, that_are_broken_are_named_with_what_is_wrong) {
   EXPECT_NE(refusal(flags_of({path("a")})).find("has 1998 bytes"), std::string::npos);
   std::filesystem::remove(path("a.bin"));
   EXPECT_NE(refusal(flags_of({path("a")})).find("a.bin cannot be read"), std::string::npos);
+}
+
+TEST_F(TokenFiles, that_are_cut_short_while_they_are_in_use_are_named) {
+  write_indexed(path("a"), counting(100, 0));
+  write(path("text"), std::string(1000, 'x'));
+  for (const auto& [name, file] : {std::pair("a", "a.bin"), std::pair("text", "text")}) {
+    auto data = Data::open(flags_of({path(name)}));
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    ASSERT_TRUE(data->training(0, 8).ok());
+    std::filesystem::resize_file(path(file), 30);
+    Status status;
+    for (std::uint64_t i = 0; i < 100 && status.ok(); ++i) status = data->training(i, 1).status();
+    EXPECT_EQ(status.code(), tutti::Code::io);
+    EXPECT_NE(status.message().find(path(file) + " cannot be read: it was cut short"),
+              std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("ends at 30 now"), std::string::npos) << status.message();
+  }
+}
+
+TEST_F(TokenFiles, read_as_bytes_have_their_ends_between_them_and_an_identity_that_stays) {
+  write(path("a"), "abc");
+  write(path("b"), "");
+  write(path("c"), "defghijklmnopqrstuvwxyz");
+  const auto tokens = read_bytes({path("a"), path("b"), path("c")});
+  ASSERT_TRUE(tokens.ok());
+  std::vector<std::int64_t> all((*tokens)->count());
+  ASSERT_EQ(all.size(), 29U);
+  ASSERT_TRUE((*tokens)->read(0, all.size(), all.data()).ok());
+  std::vector<std::int64_t> wanted = {'a', 'b', 'c', kEndOfBytes, kEndOfBytes};
+  for (char letter = 'd'; letter <= 'z'; ++letter) wanted.push_back(letter);
+  wanted.push_back(kEndOfBytes);
+  EXPECT_EQ(all, wanted);
+  for (std::uint64_t first = 0; first < all.size(); ++first)
+    for (std::uint64_t count = 1; first + count <= all.size(); ++count) {
+      std::vector<std::int64_t> some(count);
+      ASSERT_TRUE((*tokens)->read(first, count, some.data()).ok());
+      ASSERT_TRUE(std::equal(some.begin(), some.end(), wanted.begin() + static_cast<long>(first)));
+    }
+  // What checkpoints hold: names, then all tokens as 16-bit words, eight bytes at a time.
+  std::uint64_t hash = 0, stream = all.size();
+  for (const char* name : {"a", "b", "c"}) hash = mix(hash, hash_of_name(path(name)));
+  std::vector<std::uint16_t> words(wanted.begin(), wanted.end());
+  words.resize((words.size() + 3) / 4 * 4);
+  for (std::size_t i = 0; i < words.size(); i += 4) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &words[i], sizeof word);
+    stream = mix(stream, word);
+  }
+  EXPECT_EQ((*tokens)->identity(), mix(hash, stream));
 }
 
 TEST_F(TokenFiles, and_flags_that_do_not_fit_are_named) {

@@ -45,6 +45,33 @@ class Bits(PretrainTest):
         self.assertEqual(gone_on.hash, straight.hash)
         self.assertIn("exposed in a step of rank 0", gone_on.out)
 
+    def test_a_batch_that_grows_on_other_ranks_and_across_a_checkpoint(self):
+        ramp = ["--global-batch-size", "16", "--rampup-batch-size", "4", "4", "40", "--dropout", "0.1",
+                "--weight-decay-incr-style", "linear", "--start-weight-decay", "0", "--end-weight-decay", "1",
+                "--lr-decay-iters", "9"]
+        words = [*ramp, "--train-iters", "9"]
+        folder = os.path.join(self.folder, "saved")
+        whole = self.train(2, *words, *OVERLAPS, "--save", folder, "--save-interval", "4")
+        self.assertEqual([line["batch_size"] for line in whole.steps], [4, 4, 4, 4, 8, 8, 12, 16, 16])
+        self.assertEqual(self.train(0, *words, "--micro-batch-size", "2").hash, whole.hash)
+        resumed = ["--load", os.path.join(folder, "iter_0000004")]
+        self.assertEqual(self.train(0, *words, *resumed).hash, whole.hash)
+        pipeline = self.train(2, *words, "--pipeline-model-parallel-size", "2")
+        self.assert_close(pipeline.losses, whole.losses, 1e-5)
+        for other, said in (
+                (["--rampup-batch-size", "4", "4", "50"], "--rampup-batch-size is 4 4 50 here and was 4 4 40"),
+                (["--end-weight-decay", "2"], "--end-weight-decay is 2 here and was 1"),
+                (["--train-iters", "10"], "--train-iters")):
+            run = self.start(0, *words, *resumed, *other)
+            self.assertEqual((run.code, run.err.count("\n")), (2, 1), run.text)
+            self.assertIn(said, run.err)
+        kept = self.train(0, *words, *resumed, "--rampup-batch-size", "4", "4", "50",
+                          "--use-checkpoint-opt-param-scheduler")
+        self.assertEqual(kept.hash, whole.hash)
+        other = self.train(0, *words, *resumed, "--rampup-batch-size", "4", "12", "1000",
+                           "--override-opt-param-scheduler")
+        self.assertEqual([line["batch_size"] for line in other.steps], [4] * 5)
+
     def test_definition_order_does_not_matter(self):
         words = ["--train-iters", "4", "--bucket-size", "8192", *OVERLAPS]
         plain = self.train(2, *words)

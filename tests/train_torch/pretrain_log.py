@@ -46,14 +46,38 @@ class Log(PretrainTest):
     def test_memory_is_told_by_kind_beside_what_arithmetic_says(self):
         run = self.train(2, "--train-iters", "2", *OVERLAPS)
         memory = next(line for line in run.log if line.get("event") == "memory")
-        self.assertIn("memory of rank 0 at most", run.out)
+        self.assertIn("memory of a rank at most", run.out)
         self.assertEqual(memory["device"], "cpu")
-        self.assertIsNone(memory["measured"]["activations"])  # nobody counts them there
+        self.assertEqual(len(memory["ranks"]), 2)
+        for kind, most in memory["measured"].items():
+            self.assertEqual(max(rank[kind] for rank in memory["ranks"]), most)
+        self.assertGreater(memory["measured"]["activations"], 0)
         self.assertGreater(memory["predicted"]["activations"], 0)
         for kind in ("weights", "gradients", "optimizer"):
             measured, predicted = memory["measured"][kind], memory["predicted"][kind]
             self.assertGreaterEqual(measured, predicted)
             self.assertLess(measured, 1.2 * predicted)  # parameters and buckets are filled up
+
+    def test_use_of_the_devices_is_told_of_a_peak_that_is_given_or_measured(self):
+        given = self.train(2, "--train-iters", "3", "--peak-flops", "1e9", "--tensorboard-dir",
+                           os.path.join(self.folder, "events"))
+        told = next(line for line in given.log if line.get("event") == "compute")
+        # 2 layers of 12·32² and 257·32 weights, 2·32·32 for scores: forward once, backward twice.
+        self.assertEqual(told, {"event": "compute", "peak_flops": 1e9, "measured": False,
+                                "token_flops": 3 * (2 * (2 * 12 * 32**2 + 257 * 32) + 2 * 2 * 32 * 32)})
+        for line in given.steps:
+            used = 8 * 32 * told["token_flops"] / (line["max"]["step_s"] * 2 * 1e9)
+            self.assertAlmostEqual(line["mfu"], used, 9)
+        self.assertIn("MFU", given.out)
+        with open(*[entry.path for entry in os.scandir(os.path.join(self.folder, "events"))], "rb") as file:
+            events = file.read()
+        for tag in (b"throughput/mfu", b"optimizer/weight_decay", b"batch/sequences", b"throughput/tokens_per_s"):
+            self.assertIn(tag, events)
+        measured = self.train(2, "--train-iters", "3")
+        told = next(line for line in measured.log if line.get("event") == "compute")
+        self.assertTrue(told["measured"])
+        self.assertGreater(told["peak_flops"], 1e7)
+        self.assertTrue(all(0 < line["mfu"] < 1 for line in measured.steps))
 
     def test_memory_of_the_third_stage_is_a_share_and_the_pool(self):
         run = self.train(2, "--train-iters", "2", "--zero-stage", "3")

@@ -3,9 +3,10 @@ import os
 import stat
 import subprocess
 import threading
+import time
 import unittest
 
-from pretraining import LIMIT, MODEL, PROGRAM, TEXT, PretrainTest
+from pretraining import LIMIT, MODEL, PROGRAM, TEXT, TOOL, PretrainTest
 
 TINY = ("--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
         "--micro-batch-size 1 --train-iters 3").split()
@@ -30,6 +31,25 @@ class Paths(PretrainTest):
             self.assertTrue(run.stderr.startswith(f"pretrain_gpt: {flag} {path} cannot be written: "), run.stderr)
             self.assertEqual(run.stderr.count("\n"), 1)
         self.assertEqual(os.listdir(self.folder), ["file"])
+
+    def test_tokens_that_are_cut_short_while_it_trains_end_it_with_a_sentence(self):
+        prefix = self.path("tokens")
+        subprocess.run([TOOL, "data", "build", "-o", prefix, TEXT], check=True, timeout=LIMIT, capture_output=True)
+        log = self.path("log.jsonl")
+        running = subprocess.Popen([TOOL, "run", "-n", "2", PROGRAM, *TINY, "--train-iters", "1000000", "--data-path",
+                                    prefix, "--split", "1", "--log-json", log], text=True, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(running.kill)
+        deadline = time.monotonic() + LIMIT
+        while not (os.path.exists(log) and '{"step":3,' in open(log).read()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        os.truncate(prefix + ".bin", 100)
+        _, err = running.communicate(timeout=LIMIT)
+        self.assertEqual(running.returncode, 1, err)
+        self.assertRegex(err, r"pretrain_gpt: rank \d: io: .*--data-path \S+/tokens.bin cannot be read: it was cut short "
+                              r"while it was in use: it had \d+ bytes, and ends at 100 now")
+        self.assertNotIn("SIGBUS", err)
 
     def test_a_log_on_a_full_disk_is_an_error_at_the_end(self):
         run = self.start_tiny("--log-json", "/dev/full")

@@ -15,6 +15,21 @@ class Reference(PretrainTest):
         self.assert_close(self.train(0, *words, *one_micro_batch).losses, wanted, 1e-5)
         self.assert_close(self.train(4, *words, *OVERLAPS).losses, wanted, 1e-5)
 
+    def test_every_schedule_at_once_follows_torch(self):
+        words = ["--train-iters", "30", "--lr", "1e-3", "--clip-grad", "1", "--lr-decay-style", "WSD",
+                 "--lr-wsd-decay-iters", "8", "--lr-wsd-decay-style", "minus_sqrt", "--lr-warmup-fraction", "0.1",
+                 "--lr-warmup-init", "1e-4", "--weight-decay-incr-style", "cosine", "--start-weight-decay", "0.01",
+                 "--end-weight-decay", "0.5", "--global-batch-size", "24", "--rampup-batch-size", "8", "8", "120"]
+        wanted = self.reference(*words)
+        run = self.train(4, *words, *OVERLAPS)
+        self.assert_close(run.losses, wanted, 1e-5)
+        # 8 up to 60 sequences, 16 up to 120, then all 24.
+        self.assertEqual([line["batch_size"] for line in run.steps], [8] * 8 + [16] * 4 + [24] * 18)
+        self.assertEqual([line["tokens"] for line in run.steps], [32 * line["batch_size"] for line in run.steps])
+        self.assertAlmostEqual(run.steps[14]["weight_decay"], 0.255, 9)
+        self.assertEqual(run.steps[29]["weight_decay"], 0.5)
+        self.assertEqual([run.steps[at]["lr"] for at in (2, 21, 29)], [1e-3, 1e-3, 0])
+
     def test_larger_micro_batch_gives_the_same_losses(self):
         words = ["--train-iters", "20"]
         large = self.train(0, *words, "--micro-batch-size", "8")

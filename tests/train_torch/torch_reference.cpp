@@ -29,6 +29,10 @@ torch::optim::AdamW make_optimizer(Gpt& model, const Flags& flags) {
   return torch::optim::AdamW(groups, torch::optim::AdamWOptions(flags.lr));
 }
 
+double& decay_of(torch::optim::OptimizerParamGroup& group) {
+  return static_cast<torch::optim::AdamWOptions&>(group.options()).weight_decay();
+}
+
 double one_step(Gpt& model, torch::optim::AdamW& optimizer, const ModelBatch& batch,
                 const Flags& flags, double lr) {
   optimizer.zero_grad();
@@ -62,11 +66,16 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   auto model = make_model(flags, whole_share(flags));
   auto optimizer = make_optimizer(*model, flags);
+  const Schedule schedule = flags.schedule();
+  std::uint64_t consumed = 0;
   for (std::int64_t step = 1; step <= flags.train_iters; ++step) {
-    const auto first = static_cast<std::uint64_t>((step - 1) * flags.global_batch_size);
-    const ModelBatch batch =
-        cut_batch(*model, data->training(first, flags.global_batch_size), flags.global_batch_size);
-    const double loss = one_step(*model, optimizer, batch, flags, flags.schedule().at(step));
+    const int sequences = schedule.ramp.at(consumed, flags.global_batch_size);
+    const auto tokens = data->training(consumed, sequences);
+    if (!tokens.ok()) return 2;
+    consumed += static_cast<std::uint64_t>(sequences);
+    decay_of(optimizer.param_groups()[0]) = schedule.decay.at(step);
+    const ModelBatch batch = cut_batch(*model, *tokens, sequences);
+    const double loss = one_step(*model, optimizer, batch, flags, schedule.rate.at(step));
     fmt::print("{{\"step\":{},\"loss\":{:.17g}}}\n", step, loss);
   }
 }

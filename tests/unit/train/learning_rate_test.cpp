@@ -56,6 +56,36 @@ TEST(LearningRate, inverse_square_root_counts_from_the_first_step_and_stops_at_t
   EXPECT_DOUBLE_EQ(root.at(4), 0.4);
 }
 
+TEST(LearningRate, wsd_stays_up_and_falls_at_the_end) {
+  LearningRate wsd = rate(DecayStyle::wsd);
+  wsd.wsd_steps = 4;
+  for (const WsdStyle style :
+       {WsdStyle::exponential, WsdStyle::linear, WsdStyle::cosine, WsdStyle::minus_sqrt}) {
+    wsd.wsd_style = style;
+    EXPECT_EQ(wsd.at(5), 0.8);
+    EXPECT_EQ(wsd.at(8), 0.8);
+    EXPECT_NEAR(wsd.at(12), 0.2, 1e-15);
+    EXPECT_EQ(wsd.at(13), 0.2);
+  }
+  const auto half_way = [&](WsdStyle style) {
+    wsd.wsd_style = style;
+    return wsd.at(9);
+  };
+  EXPECT_DOUBLE_EQ(half_way(WsdStyle::exponential),
+                   0.2 + 0.6 * 0.681792830507429);  // 2·2^(−1/4) − 1
+  EXPECT_DOUBLE_EQ(half_way(WsdStyle::linear), 0.65);
+  EXPECT_DOUBLE_EQ(half_way(WsdStyle::cosine), 0.2 + 0.6 * 0.8535533905932737);
+  EXPECT_DOUBLE_EQ(half_way(WsdStyle::minus_sqrt), 0.5);
+}
+
+TEST(LearningRate, warms_up_from_where_it_is_told) {
+  LearningRate linear = rate(DecayStyle::linear);
+  linear.warmup_init = 0.4;
+  EXPECT_DOUBLE_EQ(linear.at(1), 0.5);
+  EXPECT_DOUBLE_EQ(linear.at(4), 0.8);
+  EXPECT_DOUBLE_EQ(linear.at(8), 0.5);
+}
+
 TEST(LearningRate, no_warm_up_and_nothing_left_to_decay_are_fine) {
   auto linear = rate(DecayStyle::linear);
   linear.warmup_steps = 0;
@@ -66,7 +96,7 @@ TEST(LearningRate, no_warm_up_and_nothing_left_to_decay_are_fine) {
 }
 
 TEST(LearningRate, styles_have_words) {
-  for (const char* word : {"constant", "linear", "cosine", "inverse-square-root"}) {
+  for (const char* word : {"constant", "linear", "cosine", "inverse-square-root", "WSD"}) {
     const auto style = parse_decay_style(word);
     ASSERT_TRUE(style) << word;
     EXPECT_EQ(to_string(*style), word);
@@ -84,6 +114,7 @@ TEST(LearningRate, reads_back_from_its_words_to_the_bit) {
                             .style = style};
     auto words = to_words(rate);
     words["seed"] = "42";
+    EXPECT_FALSE(words.contains("lr_wsd_decay_iters"));
     const auto back = learning_rate_of(words);
     ASSERT_TRUE(back);
     EXPECT_EQ(back->lr, rate.lr);
@@ -95,7 +126,8 @@ TEST(LearningRate, reads_back_from_its_words_to_the_bit) {
 }
 
 TEST(LearningRate, is_not_made_of_words_that_are_missing_or_something_else) {
-  const auto good = to_words(LearningRate{});
+  const auto good = to_words(
+      LearningRate{.style = DecayStyle::wsd, .wsd_steps = 5, .wsd_style = WsdStyle::cosine});
   for (const auto& [name, word] : good) {
     auto without = good, wrong = good;
     without.erase(name);
