@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "lean.hpp"
+
 namespace pretrain {
 
 namespace nn = torch::nn;
@@ -43,10 +45,7 @@ Norm::Norm(const Flags& flags)
 
 torch::Tensor Norm::forward(const torch::Tensor& x) const {
   if (centred_) return torch::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon_);
-  // Squares of narrow floats are summed in f32.
-  const auto wide = x.scalar_type() == torch::kDouble ? x : x.to(torch::kFloat);
-  const auto scale = torch::rsqrt(wide.square().mean(-1, true) + epsilon_);
-  return (wide * scale).to(x.scalar_type()) * weight_;
+  return rms_norm(x, weight_, epsilon_);
 }
 
 // ---- attention
@@ -180,9 +179,7 @@ class Mlp : public nn::Module {
 
  private:
   torch::Tensor activated(const torch::Tensor& x) const {
-    if (!gated_) return torch::gelu(x);
-    const auto parts = x.chunk(2, -1);
-    return torch::silu(parts[0]) * parts[1];
+    return gated_ ? gated_silu(x) : torch::gelu(x);
   }
 
   bool gated_;

@@ -119,9 +119,10 @@ Schedule Flags::schedule() const {
   const auto growth = parse_decay_growth(weight_decay_incr_style).value_or(DecayGrowth::constant);
   schedule.decay = {start_weight_decay.value_or(weight_decay),
                     end_weight_decay.value_or(weight_decay), train_iters, growth};
-  if (!rampup_batch_size.empty())
-    schedule.ramp = {static_cast<int>(rampup_batch_size[0]), static_cast<int>(rampup_batch_size[1]),
-                     rampup_batch_size[2]};
+  if (rampup_batch_size.size() >= 3) {
+    const auto* last = &rampup_batch_size.back();  // said twice, the last one counts
+    schedule.ramp = {static_cast<int>(last[-2]), static_cast<int>(last[-1]), last[0]};
+  }
   return schedule;
 }
 
@@ -237,6 +238,8 @@ Status check_decay(const Flags& flags) {
 Status check_schedule(const Flags& flags) {
   if (Status status = check_rate(flags); !status.ok()) return status;
   if (Status status = check_decay(flags); !status.ok()) return status;
+  if (flags.rampup_batch_size.size() % 3 != 0)
+    return misfit("--rampup-batch-size takes three numbers: START INCREMENT SAMPLES");
   if (flags.predict && !flags.rampup_batch_size.empty())
     return misfit("--predict foretells steps that are alike: not with --rampup-batch-size");
   if (flags.override_schedule && flags.use_checkpoint_schedule)

@@ -89,10 +89,13 @@ Status TokenFile::read(std::uint64_t offset, void* out, std::size_t bytes) const
     const ssize_t got = ::pread(file_, next, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return unreadable(path_, std::strerror(errno));
-    if (got == 0)
+    if (got == 0) {
+      struct stat now {};
+      ::fstat(file_, &now);
       return unreadable(path_, fmt::format("it was cut short while it was in use: it had {} bytes, "
-                                           "and ends at {} now",
-                                           size_, offset));
+                                           "and has {} now",
+                                           size_, now.st_size));
+    }
     next += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);

@@ -1,5 +1,7 @@
 #include "plan/memory.hpp"
 
+#include <algorithm>
+
 #include "tutti/plan/memory.hpp"
 
 namespace tutti::plan {
@@ -86,6 +88,28 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
   return memory;
 }
 
+namespace {
+
+// What a replica's backward has at most at one time: all that forward kept, and what comes and goes with it.
+double largest_activations(const Model& model, const ModelLayout& layout, double kept) {
+  const double tokens = layout.tokens();
+  const double element = layout.precision.weight;
+  const double logits = 4 * tokens * static_cast<double>(model.vocab);
+  const double words = element * static_cast<double>(model.vocab * model.hidden);
+  const double inner = tokens * element * static_cast<double>(model.ffn);
+  const double scores = layer_activations(model, layout, Recompute::none).scores;
+  kept -= logits;
+  return std::max({
+      kept + 3 * logits,                    // of the loss: log-probabilities and two gradients
+      kept + logits * element / 4 + words,  // of the head: its output's gradient, its weights'
+      kept + (model.glu ? 4 : 2) * inner,   // of a layer's MLP, whose insides have gradients
+      kept - (model.glu ? 3 : 2) * inner + 2 * scores,  // of its attention; the MLP is done
+      (model.tied ? 3 : 1) * words,  // of the embedding: its part, the head's, their sum
+  });
+}
+
+}  // namespace
+
 ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) {
   ModelLayout layout;
   layout.dp = shape.ranks;
@@ -98,7 +122,8 @@ ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) 
   layout.precision.gradient = 4;
   layout.precision.optimizer = 4 * (shape.moments + (shape.bf16 ? 1 : 0));
   const Memory memory = stage_memory(model, layout, make_stage(model, layout, 0));
-  return {memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.buffers};
+  return {memory.weights, memory.gradients, memory.optimizer,
+          largest_activations(model, layout, memory.activations), memory.buffers};
 }
 
 }  // namespace tutti::plan

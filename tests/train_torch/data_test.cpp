@@ -212,7 +212,7 @@ TEST_F(TokenFiles, that_are_cut_short_while_they_are_in_use_are_named) {
     EXPECT_NE(status.message().find(path(file) + " cannot be read: it was cut short"),
               std::string::npos)
         << status.message();
-    EXPECT_NE(status.message().find("ends at 30 now"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("and has 30 now"), std::string::npos) << status.message();
   }
 }
 

@@ -48,7 +48,7 @@ class Paths(PretrainTest):
         _, err = running.communicate(timeout=LIMIT)
         self.assertEqual(running.returncode, 1, err)
         self.assertRegex(err, r"pretrain_gpt: rank \d: io: .*--data-path \S+/tokens.bin cannot be read: it was cut short "
-                              r"while it was in use: it had \d+ bytes, and ends at 100 now")
+                              r"while it was in use: it had \d+ bytes, and has 100 now")
         self.assertNotIn("SIGBUS", err)
 
     def test_a_log_on_a_full_disk_is_an_error_at_the_end(self):

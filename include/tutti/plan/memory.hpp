@@ -21,8 +21,9 @@ struct ReplicaShape {
   int seq = 0;          // tokens of a sequence
 };
 
-// Bytes. Activations: all that backward reads, of a forward that keeps the attention's scores. Buffers: what is
-// whole for a while, of gradients before they are scattered and of weights that were gathered.
+// Bytes. Activations: all that backward reads, of a forward that keeps the attention's scores, and what comes and goes
+// with it, at the time when it is most. Buffers: what is whole for a while, of gradients before they are scattered and of
+// weights that were gathered.
 struct ReplicaMemory {
   double weights = 0;
   double gradients = 0;

@@ -139,6 +139,18 @@ TEST(model_memory, of_a_replica_is_by_precision_sharding_and_moments) {
             1.9 * plain.activations);
 }
 
+TEST(model_memory, counts_what_comes_and_goes_in_backward) {
+  Model model = *preset_model("gpt2-small");
+  const double words = 4.0 * 50257 * 768;
+  const ReplicaShape shape{.micro_batch = 1, .seq = 128};
+  EXPECT_DOUBLE_EQ(replica_memory(model, shape).activations, 3 * words);  // three gradients of it
+  model.tied = false;
+  const double untied = replica_memory(model, shape).activations;
+  EXPECT_GT(untied,
+            words + 4.0 * 128 * 50257);  // the head's, and its output's; the layers' besides
+  EXPECT_LT(untied, 1.9 * words);
+}
+
 TEST(model_memory, flops_of_all_ranks_are_the_models) {
   const Model model = *preset_model("llama2-13b");
   ModelLayout layout = sequence_layout(2, 4, 2, 1, 4096, 2, 4);
