@@ -35,16 +35,16 @@ constexpr std::array kTimes = {
 
 struct MemoryKind {
   const char* name;
-  double RankMemory::*measured;
+  double TakenMemory::*measured;
   double tutti::plan::ReplicaMemory::*planned;
 };
 using Planned = tutti::plan::ReplicaMemory;
 constexpr std::array kMemoryKinds = {
-    MemoryKind{"weights", &RankMemory::weights, &Planned::weights},
-    MemoryKind{"gradients", &RankMemory::gradients, &Planned::gradients},
-    MemoryKind{"optimizer", &RankMemory::optimizer, &Planned::optimizer},
-    MemoryKind{"pool", &RankMemory::pool, &Planned::buffers},
-    MemoryKind{"activations", &RankMemory::activations, &Planned::activations},
+    MemoryKind{"weights", &TakenMemory::weights, &Planned::weights},
+    MemoryKind{"gradients", &TakenMemory::gradients, &Planned::gradients},
+    MemoryKind{"optimizer", &TakenMemory::optimizer, &Planned::optimizer},
+    MemoryKind{"pool", &TakenMemory::pool, &Planned::buffers},
+    MemoryKind{"activations", &TakenMemory::activations, &Planned::activations},
 };
 
 // JSON has no NaN.
@@ -87,7 +87,7 @@ std::string field(const std::string& before, const char* name, double value) {
   return fmt::format("{}\"{}\":{}", before.empty() ? "" : ",", name, number(value));
 }
 
-std::string json_of(const RankMemory& memory) {
+std::string json_of(const TakenMemory& memory) {
   std::string out;
   for (const MemoryKind& kind : kMemoryKinds) out += field(out, kind.name, memory.*kind.measured);
   return "{" + out + "}";
@@ -388,7 +388,7 @@ void TrainingReport::memory(const MemoryLine& line) {
   std::string words, measured, planned;
   for (const MemoryKind& kind : kMemoryKinds) {
     double most = line.ranks[0].*kind.measured;
-    for (const RankMemory& rank : line.ranks) most = std::max(most, rank.*kind.measured);
+    for (const TakenMemory& rank : line.ranks) most = std::max(most, rank.*kind.measured);
     const double plan = predicted.*kind.planned;
     words += fmt::format("{} {} {}{}", words.empty() ? "" : ",", kind.name,
                          std::isfinite(most) ? fmt::format("{:.1f}", most / kMiB) : "not counted",
@@ -397,7 +397,7 @@ void TrainingReport::memory(const MemoryLine& line) {
     planned += field(planned, kind.name, plan);
   }
   std::string ranks;
-  for (const RankMemory& rank : line.ranks) ranks += (ranks.empty() ? "" : ",") + json_of(rank);
+  for (const TakenMemory& rank : line.ranks) ranks += (ranks.empty() ? "" : ",") + json_of(rank);
   print("memory of a rank at most, MiB{}:{}\n", line.predicted ? " (predicted)" : "", words);
   write_log(
       fmt::format("{{\"event\":\"memory\",\"device\":{},\"measured\":{{{}}},\"predicted\":{{{}}},"

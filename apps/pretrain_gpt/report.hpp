@@ -48,13 +48,13 @@ struct StepLine {
 };
 
 // Of a rank at most, in bytes; its fields are those of kMemoryKinds in report.cpp.
-struct RankMemory {
+struct TakenMemory {
   double weights = 0, gradients = 0, optimizer = 0, pool = 0;
   double activations = 0;  // NaN: nobody counts
 };
 
 struct MemoryLine {
-  std::vector<RankMemory> ranks;
+  std::vector<TakenMemory> ranks;
   std::optional<tutti::plan::ReplicaMemory> predicted;
 };
 

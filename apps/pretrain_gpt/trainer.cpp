@@ -547,8 +547,8 @@ Status Trainer::tell_memory() {
   const auto kept = model_->layer().memory();
   const auto bytes = [](std::size_t count) { return static_cast<double>(count); };
   const auto peak = torch_memory_.peak();
-  RankMemory own{bytes(kept.weights), bytes(kept.gradients), bytes(kept.optimizer),
-                 bytes(kept.pool), peak ? static_cast<double>(*peak) : std::nan("")};
+  TakenMemory own{bytes(kept.weights), bytes(kept.gradients), bytes(kept.optimizer),
+                  bytes(kept.pool), peak ? static_cast<double>(*peak) : std::nan("")};
   MemoryLine line;
   line.ranks.resize(static_cast<std::size_t>(group_->size()));
   const tutti::Buffer everyones{line.ranks.data(), line.ranks.size() * sizeof own,
