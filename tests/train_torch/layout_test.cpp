@@ -103,7 +103,7 @@ Gradients gradients_of(const Flags& flags, ModelShare share) {
   EXPECT_TRUE(data.ok()) << data.status().to_string();
   auto model = make_model(flags, std::move(share));
   model->to(torch::kDouble);
-  const ModelBatch batch = cut_batch(*model, data->training(7, kSequences), kSequences);
+  const ModelBatch batch = cut_batch(*model, *data->training(7, kSequences), kSequences);
   const auto loss = loss_sum(*model, batch, {});
   loss.backward();
   Gradients made;
@@ -237,7 +237,7 @@ TEST(Llama, has_the_losses_of_a_plain_implementation) {
     for (auto& parameter : model->parameters()) parameter.mul_(parameter.dim() == 1 ? 1.5 : 10);
     const PlainLlama plain(flags, *model);
     model->to(type);
-    const ModelBatch batch = cut_batch(*model, data->training(3, kSequences), kSequences);
+    const ModelBatch batch = cut_batch(*model, *data->training(3, kSequences), kSequences);
     const auto losses =
         model->losses(model->transform(0, model->embed(batch.tokens, {}), {}), batch.labels, {});
     for (int i = 0; i < kSequences; ++i) {
