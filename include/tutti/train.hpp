@@ -7,6 +7,7 @@
 #include "tutti/train/learning_rate.hpp"
 #include "tutti/train/llama_config.hpp"
 #include "tutti/train/loss_guard.hpp"
+#include "tutti/train/loss_scale.hpp"
 #include "tutti/train/metrics_bus.hpp"
 #include "tutti/train/overlap.hpp"
 #include "tutti/train/weight_folder.hpp"

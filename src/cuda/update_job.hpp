@@ -38,11 +38,12 @@ using AdamWJob = UpdateJob<reduce::AdamWFactors>;
 using SgdJob = UpdateJob<reduce::SgdFactors>;
 static_assert(sizeof(AdamWJob) <= 4096 && sizeof(SgdJob) <= 4096, "a launch's parameters");
 
-// f32 to bf16, rounded to nearest even, or back.
+// f32 to bf16 or f16, rounded to nearest even, or back.
 struct ConvertJob {
   std::uint64_t from;
   std::uint64_t to;
   std::uint64_t count;
+  std::uint64_t is_f16;
 };
 
 // to += from; f32. A NaN that is computed is the canonical one.

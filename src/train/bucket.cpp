@@ -20,7 +20,8 @@ Range overlap_of(Range a, Range b) {
 
 Keeps keeps_of(const DataParallelOptions& options) {
   const int zero = options.zero.value_or(0);
-  return {zero < 3, zero < 2, zero < 1, options.reduce_every_micro_batch};
+  return {zero < 3, zero < 2, zero < 1, options.reduce_every_micro_batch,
+          options.grad_reduce_in_bf16};
 }
 
 Result<std::unique_ptr<Bucket>> Bucket::create(Group& group, BucketPlan plan, const Keeps& keeps,
@@ -62,6 +63,14 @@ Buffer Bucket::gradients(Range range) const {
   return {data, range.count, Dtype::f32, workplace_->device()};
 }
 
+Buffer Bucket::sent_gradients() {
+  const Buffer kept = gradients();
+  if (!is_sent_in_bf16(plan_, keeps_.sends_bf16)) return kept;
+  auto* rounded = reinterpret_cast<std::uint16_t*>(static_cast<float*>(kept.data) + kept.count);
+  workplace_->narrow(Dtype::bf16, static_cast<const float*>(kept.data), rounded, kept.count);
+  return {rounded, kept.count, Dtype::bf16, workplace_->device()};
+}
+
 Buffer Bucket::shard_values(Range range) const {
   if (!shard_values_) return values(range);
   auto* data = reinterpret_cast<std::byte*>(shard_values_.get()) +
@@ -85,7 +94,7 @@ void Bucket::add_reduced() {
   workplace_->add(sum_.get(), static_cast<const float*>(gradients(shard_).data), shard_.count);
 }
 
-void Bucket::zero_gradients() { workplace_->zero(gradients_.data, gradient_bytes()); }
+void Bucket::zero_gradients() { workplace_->zero(gradients_.data, plan_.elements * sizeof(float)); }
 
 void Bucket::zero_sum() { workplace_->zero(sum_.get(), shard_.count * sizeof(float)); }
 
@@ -103,12 +112,14 @@ float* Bucket::moment(int which) {
 void Bucket::widen_values() {
   if (!has_main_copy()) return;
   if (!main_) main_ = workplace_->allocate(own_.count);
-  workplace_->widen(static_cast<const std::uint16_t*>(own_values().data), main_.get(), own_.count);
+  workplace_->widen(plan_.dtype, static_cast<const std::uint16_t*>(own_values().data), main_.get(),
+                    own_.count);
 }
 
 void Bucket::narrow_values() {
   if (!has_main_copy()) return;
-  workplace_->narrow(main_weights(), static_cast<std::uint16_t*>(own_values().data), own_.count);
+  workplace_->narrow(plan_.dtype, main_weights(), static_cast<std::uint16_t*>(own_values().data),
+                     own_.count);
 }
 
 MemoryUse Bucket::memory() const {

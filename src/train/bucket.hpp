@@ -39,7 +39,8 @@ struct Keeps {
   bool whole_weights = true;
   bool whole_gradients = true;
   bool whole_state = true;
-  bool sum = false;  // of the micro-batches' reduced gradients, in the shard
+  bool sum = false;         // of the micro-batches' reduced gradients, in the shard
+  bool sends_bf16 = false;  // of gradients; they are kept in f32
 };
 Keeps keeps_of(const DataParallelOptions& options);
 
@@ -57,11 +58,13 @@ class Bucket {
 
   // ---- the whole, which must be there: kept, or in a slot
   std::size_t value_bytes() const { return plan_.elements * size_of(plan_.dtype); }
-  std::size_t gradient_bytes() const { return plan_.elements * sizeof(float); }
+  std::size_t gradient_bytes() const { return train::gradient_bytes(plan_, keeps_.sends_bf16); }
   Buffer values() const { return values({0, plan_.elements}); }
   Buffer values(Range range) const;
   Buffer gradients() const { return gradients({0, plan_.elements}); }
   Buffer gradients(Range range) const;
+  // The gradients as they are sent: themselves, or rounded to bf16, which is done here.
+  Buffer sent_gradients();
   bool has_values() const { return values_.data != nullptr; }
   bool has_gradients() const { return gradients_.data != nullptr; }
   void set_values(SymmetricMemory slot) { values_ = std::move(slot); }
@@ -79,7 +82,7 @@ class Bucket {
   void zero_gradients();
   void zero_sum();
   // State of the elements in own(); made when it is first asked for.
-  float* main_weights();  // f32 values themselves, or the f32 copy behind bf16 ones
+  float* main_weights();  // f32 values themselves, or the f32 copy behind narrow ones
   float* moment(int which);
   bool has_main_copy() const noexcept { return plan_.dtype != Dtype::f32; }
   // main weights ← values

@@ -203,8 +203,13 @@ BucketLayout make_layout(std::span<const Parameter> parameters, const Order& ord
   return layout;
 }
 
+std::size_t gradient_bytes(const BucketPlan& bucket, bool in_bf16) {
+  const std::size_t sent = is_sent_in_bf16(bucket, in_bf16) ? size_of(Dtype::bf16) : 0;
+  return bucket.elements * (sizeof(float) + sent);
+}
+
 std::size_t gradients_at_once(std::span<const Parameter> parameters, const BucketLayout& layout,
-                              std::span<const std::size_t> came, std::size_t behind) {
+                              std::span<const std::size_t> came, std::size_t behind, bool in_bf16) {
   std::vector<std::size_t> last_time(parameters.size(), 0);  // at which it comes; 0: never
   for (std::size_t i = 0; i < came.size(); ++i) last_time[came[i]] = i + 1;
   std::vector<std::size_t> missing(layout.buckets.size(), 0);
@@ -214,7 +219,7 @@ std::size_t gradients_at_once(std::span<const Parameter> parameters, const Bucke
   std::vector<bool> is_open(missing.size(), false);
   std::size_t now = 0, most = 0, next = 0,
               gone = 0;  // buckets before `gone` have no memory any more
-  const auto bytes = [&](std::size_t b) { return layout.buckets[b].elements * sizeof(float); };
+  const auto bytes = [&](std::size_t b) { return gradient_bytes(layout.buckets[b], in_bf16); };
   const auto open = [&](std::size_t b) {
     if (!is_open[b]) now += bytes(b);
     is_open[b] = true;

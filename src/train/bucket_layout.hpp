@@ -63,11 +63,18 @@ struct BucketLayout {
 BucketLayout make_layout(std::span<const Parameter> parameters, const Order& order,
                          std::size_t bucket_bytes, int ranks);
 
+// Of a bucket's gradients, where they are whole: f32, and behind them what is sent, if that is bf16.
+std::size_t gradient_bytes(const BucketPlan& bucket, bool in_bf16);
+// What is added up over other ranks first is sent as it is.
+inline bool is_sent_in_bf16(const BucketPlan& bucket, bool in_bf16) {
+  return in_bf16 && bucket.sum < 0;
+}
+
 // The most bytes of gradients that there are at once, where a bucket has memory from its first gradient
 // until `behind` more have gone after it. `came`: parameters as their gradients come, perhaps more than once;
 // those that it does not name come last.
 std::size_t gradients_at_once(std::span<const Parameter> parameters, const BucketLayout& layout,
-                              std::span<const std::size_t> came, std::size_t behind);
+                              std::span<const std::size_t> came, std::size_t behind, bool in_bf16);
 
 // "bucket 5 of 6 (3.1 MiB): tied parameter embedding.weight is used …": why the tail is as long as it
 // is.

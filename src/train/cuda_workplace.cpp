@@ -96,11 +96,11 @@ class CudaWorkplace final : public Workplace {
   void update(const UpdateArrays& arrays, std::span<const UpdatePart<SgdFactors>> parts) override {
     launch(arrays, parts);
   }
-  void narrow(const float* from, std::uint16_t* to, std::size_t count) override {
-    if (status_.ok()) note(device_->narrow({address_of(from), address_of(to), count}, stream()));
+  void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) override {
+    if (status_.ok()) note(device_->narrow(conversion(dtype, from, to, count), stream()));
   }
-  void widen(const std::uint16_t* from, float* to, std::size_t count) override {
-    if (status_.ok()) note(device_->widen({address_of(from), address_of(to), count}, stream()));
+  void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) override {
+    if (status_.ok()) note(device_->widen(conversion(dtype, from, to, count), stream()));
   }
 
   void add(float* to, const float* from, std::size_t count) override {
@@ -135,6 +135,9 @@ class CudaWorkplace final : public Workplace {
   void launch(const UpdateArrays& arrays, std::span<const UpdatePart<Factors>> parts);
   cuda::InspectJob inspection(std::size_t slot, const float* values, std::size_t count);
   void make_slots(std::size_t slots);
+  static cuda::ConvertJob conversion(Dtype dtype, const void* from, void* to, std::size_t count) {
+    return {address_of(from), address_of(to), count, dtype == Dtype::f16};
+  }
 
   std::shared_ptr<cuda::Device> device_;
   std::function<void*()> stream_;

@@ -40,11 +40,11 @@ class HostWorkplace final : public Workplace {
       sgd(factors, arrays.weights + first, arrays.gradient + first, arrays.moments[0] + first,
           count);
   }
-  void narrow(const float* from, std::uint16_t* to, std::size_t count) override {
-    train::narrow(from, to, count);
+  void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) override {
+    train::narrow(dtype, from, to, count);
   }
-  void widen(const std::uint16_t* from, float* to, std::size_t count) override {
-    train::widen(from, to, count);
+  void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) override {
+    train::widen(dtype, from, to, count);
   }
 
   void add(float* to, const float* from, std::size_t count) override {

@@ -42,12 +42,12 @@ void sgd(const SgdFactors& factors, float* weights, const float* gradient, float
   best().sgd(factors, weights, gradient, momentum, count);
 }
 
-void narrow(const float* from, std::uint16_t* to, std::size_t count) {
-  best().narrow(from, to, count);
+void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) {
+  best().narrow(dtype, from, to, count);
 }
 
-void widen(const std::uint16_t* from, float* to, std::size_t count) {
-  best().widen(from, to, count);
+void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) {
+  best().widen(dtype, from, to, count);
 }
 
 std::size_t first_not_finite(const float* values, std::size_t count) {

@@ -14,6 +14,7 @@
 
 #include "reduce/update_formulas.hpp"
 #include "train/exact_sum.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::train {
 
@@ -25,9 +26,9 @@ using reduce::SgdFactors;
 void sgd(const SgdFactors& factors, float* weights, const float* gradient, float* momentum,
          std::size_t count);
 
-// bf16 as bit patterns, rounded to nearest even, and back.
-void narrow(const float* from, std::uint16_t* to, std::size_t count);
-void widen(const std::uint16_t* from, float* to, std::size_t count);
+// Floats of 16 bits, bf16 or f16, as bit patterns: rounded to nearest even, and back.
+void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count);
+void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count);
 
 // The index of the first element that is NaN or infinite; count when there is none.
 std::size_t first_not_finite(const float* values, std::size_t count);
@@ -45,8 +46,8 @@ void adamw(const AdamWFactors& factors, float* weights, const float* gradient, f
            float* exp_avg_sq, std::size_t count);
 void sgd(const SgdFactors& factors, float* weights, const float* gradient, float* momentum,
          std::size_t count);
-void narrow(const float* from, std::uint16_t* to, std::size_t count);
-void widen(const std::uint16_t* from, float* to, std::size_t count);
+void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count);
+void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count);
 std::size_t first_not_finite(const float* values, std::size_t count);
 }  // namespace reference
 

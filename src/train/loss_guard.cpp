@@ -58,12 +58,12 @@ LossGuard::Judgement stop(const std::string& text) {
 
 }  // namespace
 
-LossGuard::Judgement LossGuard::judge(std::int64_t step, const StepReport& report) {
+LossGuard::Judgement LossGuard::judge(std::int64_t step, const StepReport& report, bool may_skip) {
   const bool again = recomputing_ == step;
   if (report.outcome == Outcome::rejected)
     return again ? judge_second(step, report) : judge_first(step, report);
   recomputing_ = -1;
-  if (report.outcome == Outcome::skipped) return judge_skipped(step, report);
+  if (report.outcome == Outcome::skipped) return judge_skipped(step, report, may_skip);
   if (report.outcome == Outcome::updated) skipped_in_a_row_ = 0;
   if (report.outcome == Outcome::empty)
     return go_on(fmt::format(
@@ -94,9 +94,10 @@ Status LossGuard::restore(std::string_view state) {
   return {};
 }
 
-LossGuard::Judgement LossGuard::judge_skipped(std::int64_t step, const StepReport& report) {
+LossGuard::Judgement LossGuard::judge_skipped(std::int64_t step, const StepReport& report,
+                                              bool may_skip) {
   ++skipped_;
-  if (++skipped_in_a_row_ >= options_.most_skipped)
+  if (!may_skip && ++skipped_in_a_row_ >= options_.most_skipped)
     return stop(
         fmt::format("{} steps in a row, up to step {}, were skipped, because gradients were not "
                     "finite: {}. Nothing is learned any more, so the run ends; continue from the "

@@ -24,7 +24,7 @@ using Bits = Vector<std::uint32_t>;
 using Magnitudes = Vector<std::int32_t>;
 constexpr std::size_t kLanes = kVectorBytes / sizeof(float);
 
-// Half as many bytes: what a vector of floats becomes as bf16, or comes from as f64.
+// Half as many bytes: what a vector of floats becomes in 16 bits, or comes from as f64.
 template <class T>
 using HalfVector = typename reduce::VectorOf<T, kVectorBytes / 2>::type;
 
@@ -127,20 +127,41 @@ void sgd(const SgdFactors& factors, float* weights, const float* gradient, float
     sgd_pieces<false>(factors, weights, gradient, momentum, count);
 }
 
-void narrow(const float* from, std::uint16_t* to, std::size_t count) {
+// By the formulas that a GPU uses as well: the same bits, those of NaNs too.
+struct HalfBf16 {
+  TUTTI_INLINE static Bits narrow(Bits x) { return reduce::lanes::narrow_bf16(x); }
+  TUTTI_INLINE static Bits widen(Bits x) { return reduce::lanes::widen_bf16(x); }
+};
+struct HalfF16 {
+  TUTTI_INLINE static Bits narrow(Bits x) { return reduce::lanes::narrow<5, 10, true, Floats>(x); }
+  TUTTI_INLINE static Bits widen(Bits x) { return reduce::lanes::widen<5, 10, true, Floats>(x); }
+};
+
+template <class Half>
+void narrow_to(const float* from, std::uint16_t* to, std::size_t count) {
   in_pieces(
       count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
-        const Bits rounded = reduce::lanes::narrow_bf16(as<Bits>(piece.load(from + at)));
+        const Bits rounded = Half::narrow(as<Bits>(piece.load(from + at)));
         piece.store(to + at, __builtin_convertvector(rounded, HalfVector<std::uint16_t>));
       });
 }
 
-void widen(const std::uint16_t* from, float* to, std::size_t count) {
+template <class Half>
+void widen_from(const std::uint16_t* from, float* to, std::size_t count) {
   in_pieces(
       count, [=](std::size_t at, auto piece) __attribute__((always_inline)) {
         const Bits bits = __builtin_convertvector(piece.load(from + at), Bits);
-        piece.store(to + at, as<Floats>(reduce::lanes::widen_bf16(bits)));
+        piece.store(to + at, as<Floats>(Half::widen(bits)));
       });
+}
+
+void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) {
+  dtype == Dtype::f16 ? narrow_to<HalfF16>(from, to, count) : narrow_to<HalfBf16>(from, to, count);
+}
+
+void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) {
+  dtype == Dtype::f16 ? widen_from<HalfF16>(from, to, count)
+                      : widen_from<HalfBf16>(from, to, count);
 }
 
 constexpr std::int32_t kInfinity = 0x7f800000;

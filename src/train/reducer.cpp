@@ -90,19 +90,19 @@ void Reducer::launch_sum(Bucket& bucket, std::size_t index) {
 }
 
 void Reducer::launch_reduction(Bucket& bucket, std::size_t index) {
-  const Buffer gradients = bucket.gradients();
+  const Buffer sent = bucket.sent_gradients();
   const Collective collective =
       bucket.keeps().whole_state ? Collective::all_reduce : Collective::reduce_scatter;
   const auto start = [&] {
     CallOptions call = call_on(bucket);
     if (bucket.plan().sum >= 0) call.after(bucket.sum.work);
     if (collective == Collective::all_reduce)
-      return parts_.group->all_reduce_async(gradients, ReduceOp::sum, call);
-    return parts_.group->reduce_scatter_async(gradients, bucket.gradients(bucket.shard()),
-                                              ReduceOp::sum, call);
+      return parts_.group->all_reduce_async(sent, bucket.gradients(), ReduceOp::sum, call);
+    return parts_.group->reduce_scatter_async(sent, bucket.gradients(bucket.shard()), ReduceOp::sum,
+                                              call);
   };
   parts_.watch.launch(bucket.reduction, Stopwatch::Side::workplace, collective,
-                      static_cast<int>(index), gradients.bytes(), start);
+                      static_cast<int>(index), sent.bytes(), start);
   launched_.push_back(index);
 }
 

@@ -40,12 +40,14 @@ void sgd(const SgdFactors& factors, float* weights, const float* gradient, float
   }
 }
 
-void narrow(const float* from, std::uint16_t* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = reduce::f32_to_bf16(from[i]);
+void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = dtype == Dtype::f16 ? reduce::f32_to_f16(from[i]) : reduce::f32_to_bf16(from[i]);
 }
 
-void widen(const std::uint16_t* from, float* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = reduce::bf16_to_f32(from[i]);
+void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = dtype == Dtype::f16 ? reduce::f16_to_f32(from[i]) : reduce::bf16_to_f32(from[i]);
 }
 
 std::size_t first_not_finite(const float* values, std::size_t count) {

@@ -96,9 +96,10 @@ Status check_parameters(const std::vector<Parameter>& parameters, std::size_t gr
     if (!names.insert(parameter.name).second)
       return wrong(fmt::format("two parameters are called {}", parameter.name));
     const Dtype dtype = parameter.value.dtype;
-    if (!parameter.frozen && dtype != Dtype::f32 && dtype != Dtype::bf16)
-      return wrong(fmt::format("parameter {} is {}; those that are trained must be f32 or bf16",
-                               parameter.name, to_string(dtype)));
+    if (!parameter.frozen && dtype != Dtype::f32 && dtype != Dtype::bf16 && dtype != Dtype::f16)
+      return wrong(
+          fmt::format("parameter {} is {}; those that are trained must be f32, bf16 or f16",
+                      parameter.name, to_string(dtype)));
     if (parameter.value.data == nullptr && parameter.count() > 0)
       return wrong(fmt::format("parameter {} has no memory", parameter.name));
     if (parameter.group < 0 || static_cast<std::size_t>(parameter.group) >= groups)
@@ -130,6 +131,7 @@ Digest::Value digest_of(const std::vector<Parameter>& parameters,
                     16 * options.buddy + 32 * static_cast<int>(options.device) +
                     256 * options.zero.value_or(0) + 1024 * options.reduce_every_micro_batch +
                     2048 * options.prefetch_units);
+  digest.add_number(options.grad_reduce_in_bf16);
   digest.add_number(static_cast<std::int64_t>(options.reduction_order));
   digest.add_number(static_cast<std::int64_t>(options.bucket_bytes));
   digest.add(&options.clip_grad, sizeof options.clip_grad);
@@ -364,8 +366,8 @@ Status Replica::make_slots() {
 Status Replica::make_pools() {
   if (!gradient_slots_) return {};
   late_.assign(buckets_.size(), false);
-  return gradient_slots_->make_pool(
-      gradients_at_once(parameters_, layout_, order_.backward, kReductionsBehind));
+  return gradient_slots_->make_pool(gradients_at_once(
+      parameters_, layout_, order_.backward, kReductionsBehind, options_.grad_reduce_in_bf16));
 }
 
 // Rank 0's weights; of a bucket that is not kept whole, by way of a slot.

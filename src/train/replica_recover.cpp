@@ -246,7 +246,7 @@ void Replica::collect_live(Bucket& bucket, int kind, const Put& put) {
   std::vector<std::uint16_t> narrow(values.count);
   workplace_->copy_now(narrow.data(), values.data, values.bytes());
   std::vector<float> wide(values.count);
-  widen(narrow.data(), wide.data(), wide.size());
+  widen(values.dtype, narrow.data(), wide.data(), wide.size());
   put(wide.data(), Range{0, values.count});
 }
 
@@ -261,7 +261,7 @@ void Replica::restore(Bucket& bucket, Range range, int kind, const float* from) 
   const Buffer values = bucket.values(range);
   if (!bucket.has_main_copy()) return workplace_->copy_now(values.data, from, values.bytes());
   std::vector<std::uint16_t> narrow(range.count);
-  train::narrow(from, narrow.data(), range.count);
+  train::narrow(values.dtype, from, narrow.data(), range.count);
   workplace_->copy_now(values.data, narrow.data(), values.bytes());
   restore_part(bucket.main_weights());
 }

@@ -82,8 +82,8 @@ class Workplace {
                       std::span<const UpdatePart<AdamWFactors>> parts) = 0;
   virtual void update(const UpdateArrays& arrays,
                       std::span<const UpdatePart<SgdFactors>> parts) = 0;
-  virtual void narrow(const float* from, std::uint16_t* to, std::size_t count) = 0;
-  virtual void widen(const std::uint16_t* from, float* to, std::size_t count) = 0;
+  virtual void narrow(Dtype dtype, const float* from, std::uint16_t* to, std::size_t count) = 0;
+  virtual void widen(Dtype dtype, const std::uint16_t* from, float* to, std::size_t count) = 0;
   // to += from
   virtual void add(float* to, const float* from, std::size_t count) = 0;
 

@@ -110,6 +110,7 @@ testing::AssertionResult check_sgd(KernelRunner& runner, std::size_t count, Mix 
                          std::size_t n) { train::reference::sgd(f, w, g, b, n); });
 }
 
+template <Dtype dtype>
 testing::AssertionResult check_conversions(KernelRunner& runner, std::size_t count, Mix mix,
                                            std::size_t offset, std::mt19937& random) {
   Arena arena(runner);
@@ -118,12 +119,16 @@ testing::AssertionResult check_conversions(KernelRunner& runner, std::size_t cou
   const std::size_t aligned = arena.add(std::vector<std::uint16_t>(count), 0);
   const std::size_t back = arena.add(std::vector<float>(count), offset);
   arena.send();
-  runner.run(NarrowCall{{arena.address(wide), arena.address(narrow), count}});
-  runner.run(NarrowCall{{arena.address(wide), arena.address(aligned), count}});
-  runner.run(WidenCall{{arena.address(aligned), arena.address(back), count}});
-  train::reference::narrow(arena.here<float>(wide), arena.here<std::uint16_t>(narrow), count);
-  train::reference::narrow(arena.here<float>(wide), arena.here<std::uint16_t>(aligned), count);
-  train::reference::widen(arena.here<std::uint16_t>(aligned), arena.here<float>(back), count);
+  const bool is_f16 = dtype == Dtype::f16;
+  runner.run(NarrowCall{{arena.address(wide), arena.address(narrow), count, is_f16}});
+  runner.run(NarrowCall{{arena.address(wide), arena.address(aligned), count, is_f16}});
+  runner.run(WidenCall{{arena.address(aligned), arena.address(back), count, is_f16}});
+  train::reference::narrow(dtype, arena.here<float>(wide), arena.here<std::uint16_t>(narrow),
+                           count);
+  train::reference::narrow(dtype, arena.here<float>(wide), arena.here<std::uint16_t>(aligned),
+                           count);
+  train::reference::widen(dtype, arena.here<std::uint16_t>(aligned), arena.here<float>(back),
+                          count);
   return arena.matches("narrow and widen");
 }
 
@@ -195,8 +200,8 @@ testing::AssertionResult check_updates(KernelRunner& runner, std::size_t count,
                                        std::mt19937& random) {
   for (const Mix mix : {Mix::tame, Mix::wild})
     for (const std::size_t offset : {0, 1, 3})
-      for (const auto check :
-           {check_adamw, check_sgd, check_conversions, check_sums, check_questions})
+      for (const auto check : {check_adamw, check_sgd, check_conversions<Dtype::bf16>,
+                               check_conversions<Dtype::f16>, check_sums, check_questions})
         if (auto result = check(runner, count, mix, offset, random); !result)
           return result << ", at offset " << offset << (mix == Mix::tame ? ", tame" : ", wild");
   return testing::AssertionSuccess();

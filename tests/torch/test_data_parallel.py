@@ -114,6 +114,19 @@ def test_overlap_changes_no_bit(me):
 
 
 @every_rank(2)
+def test_gradients_that_cross_in_bf16_have_the_same_bits_in_every_mode_and_train_the_same(me):
+    half = torch.bfloat16
+    runs = [train_tutti(me, toy(), lr=3e-3, zero=zero, overlap=overlap, steps=8, grad_dtype=half)
+            for zero, overlap in ((0, False), (1, False), (1, True), (3, True))]
+    hashes = {run.weight_hash() for run in runs}
+    wide = train_tutti(me, toy(), lr=3e-3, steps=8)
+    assert len(hashes) == 1 and wide.weight_hash() not in hashes
+    assert all(torch.allclose(a, b, atol=2e-2) for a, b in zip(runs[0].state_dict().values(), wide.state_dict().values()))
+    with pytest.raises(tutti_torch().InvalidArgument, match="grad_dtype is torch.float16"):
+        tutti_torch().DataParallel(toy(), lr=3e-3, grad_dtype=torch.float16)
+
+
+@every_rank(2)
 def test_sgd_and_adam_are_torchs(me):
     expected = train_ddp(me, toy(), lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
     model = train_tutti(me, toy(), optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=1e-3)

@@ -124,7 +124,7 @@ void CutModel::add(std::string name, std::vector<std::int64_t> shape, train::Ten
     if (dtype == Dtype::f32)
       std::memcpy(tensor.values.data() + 4 * i, &value, 4);
     else
-      train::narrow(&value, reinterpret_cast<std::uint16_t*>(tensor.values.data()) + i, 1);
+      train::narrow(dtype, &value, reinterpret_cast<std::uint16_t*>(tensor.values.data()) + i, 1);
   }
   tensors_.push_back(std::move(tensor));
 }

@@ -30,6 +30,7 @@ std::vector<Case> cases() {
         if (reduced() && kind.kind == WorldKind::shm) continue;
         all.push_back({kind.kind, size, dtype, kind.transport});
       }
+  all.push_back({WorldKind::threads, 2, Dtype::f16, "inproc"});
   return all;
 }
 
@@ -88,6 +89,7 @@ void expect_equal_bits(const ToyRun& toy, int size) {
       this_run.options.clip_grad = given.clip_grad;
       this_run.options.optimizer = given.optimizer;
       this_run.options.reduction_order = given.reduction_order;
+      this_run.options.grad_reduce_in_bf16 = given.grad_reduce_in_bf16;
       this_run.options.bucket_bytes = 3000;
       auto outcome = train_toy(here.group, this_run);
       ASSERT_TRUE(outcome.ok()) << mode.name << ": " << outcome.status().to_string();
@@ -111,6 +113,15 @@ TEST(Modes, agree_in_tree_order) {
   ToyRun toy;
   toy.options.reduction_order = ReductionOrder::tree;
   expect_equal_bits(toy, 4);
+}
+
+TEST(Modes, agree_with_gradients_that_cross_in_bf16) {
+  for (const int ranks : {1, 3}) {
+    ToyRun toy;
+    toy.accumulation = 2;
+    toy.options.grad_reduce_in_bf16 = true;
+    expect_equal_bits(toy, ranks);
+  }
 }
 
 TEST(Modes, agree_with_momentum_instead_of_adam) {

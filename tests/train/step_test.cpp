@@ -10,6 +10,7 @@
 #include "support/worlds.hpp"
 #include "trace/run.hpp"
 #include "train/folder.hpp"
+#include "train/kernels.hpp"
 #include "train/toy_run.hpp"
 
 namespace tutti::test {
@@ -40,6 +41,59 @@ TEST(Step, learns_something_and_every_replica_ends_alike) {
     const auto& losses = outcome->losses;
     ASSERT_EQ(losses.size(), 40u);
     EXPECT_LT(losses[38] + losses[39], 0.8 * (losses[0] + losses[1]));
+  });
+}
+
+// Of SGD's first step with a rate of 1 the weights are the sum of the gradients: in rank order, in f32, of what each
+// rank has rounded once.
+TEST(Step, gradients_that_cross_in_bf16_are_rounded_once_and_summed_in_f32) {
+  constexpr std::size_t kCount = 5000;
+  run(World{.kind = WorldKind::threads, .size = 3}, [&](Context& here) {
+    const auto gradient_of = [](int rank, std::size_t i) {
+      return std::sin(static_cast<float>(7 * i + 1)) * (rank == 1 ? 1e3F : 1e-3F * float(rank + 1));
+    };
+    for (const Mode& mode : five_modes()) {
+      std::vector<float> weights(kCount, 0);
+      train::Parameter parameter;
+      parameter.name = "w";
+      parameter.shape = {kCount};
+      parameter.value = Buffer::of(weights);
+      auto options = mode.options;
+      options.grad_reduce_in_bf16 = true;
+      options.optimizer = train::Sgd{0};
+      auto layer = train::DataParallel::create({here.group, here.group}, {parameter}, options);
+      ASSERT_TRUE(layer.ok()) << layer.status().to_string();
+      ASSERT_TRUE((*layer)->begin_micro_batch(true).ok());
+      ASSERT_TRUE((*layer)->need(0).ok());
+      (*layer)->begin_backward();
+      auto* gradient = static_cast<float*>((*layer)->gradient(0).data);
+      for (std::size_t i = 0; i < kCount; ++i) gradient[i] = gradient_of(here.rank, i);
+      (*layer)->ready(0);
+      ASSERT_TRUE((*layer)->end_backward().ok());
+      ASSERT_TRUE((*layer)->step({.lr = 1, .tokens = here.rank == 0 ? 1 : 0}).ok());
+      ASSERT_TRUE((*layer)->parameters_ready().ok());
+      const auto* updated = static_cast<const float*>((*layer)->parameter(0).data);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        float sum = 0;
+        for (int rank = 0; rank < 3; ++rank) {
+          const float given = gradient_of(rank, i);
+          std::uint16_t sent = 0;
+          float arrived = 0;
+          train::reference::narrow(Dtype::bf16, &given, &sent, 1);
+          train::reference::widen(Dtype::bf16, &sent, &arrived, 1);
+          sum = rank == 0 ? arrived : sum + arrived;
+        }
+        ASSERT_EQ(updated[i], 0 - sum) << mode.name << ", " << i;
+      }
+      const auto times = (*layer)->take_times();
+      const auto sent =
+          std::find_if(times.collectives.begin(), times.collectives.end(),
+                       [](const train::CollectiveTimes& call) {
+                         return call.bucket >= 0 && call.collective != Collective::all_gather;
+                       });
+      ASSERT_NE(sent, times.collectives.end());
+      EXPECT_EQ(sent->bytes, 2 * 5376U) << "with padding to 3 · 128 elements";
+    }
   });
 }
 

@@ -7,17 +7,23 @@
 #include <random>
 #include <stdexcept>
 
+#include "train/kernels.hpp"
+
 namespace tutti::test {
 namespace {
 
 constexpr int kLength = 6;
 
-std::uint16_t to_bf16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+// As bit patterns of 16 bits.
+std::uint16_t to_half(Dtype dtype, float x) {
+  std::uint16_t half = 0;
+  train::reference::narrow(dtype, &x, &half, 1);
+  return half;
 }
-float from_bf16(std::uint16_t x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
+float from_half(Dtype dtype, std::uint16_t half) {
+  float x = 0;
+  train::reference::widen(dtype, &half, &x, 1);
+  return x;
 }
 
 std::string weight(int layer) { return "layers." + std::to_string(layer) + ".weight"; }
@@ -64,13 +70,14 @@ void ToyModel::define(const std::string& name, std::vector<std::int64_t> shape, 
   random.discard(options_.seed);
   for (std::size_t i = 0; i < count; ++i) {
     const float value = spread * (static_cast<float>(random() % 2001) / 1000.0F - 1.0F);
-    tensor->f32.push_back(options_.dtype == Dtype::bf16 ? from_bf16(to_bf16(value)) : value);
-    tensor->bf16.push_back(to_bf16(value));
+    const std::uint16_t half = to_half(options_.dtype, value);
+    tensor->f32.push_back(options_.dtype == Dtype::f32 ? value : from_half(options_.dtype, half));
+    tensor->half.push_back(half);
   }
   tensor->parameter.name = name;
   tensor->parameter.shape = std::move(shape);
-  void* data = options_.dtype == Dtype::bf16 ? static_cast<void*>(tensor->bf16.data())
-                                             : static_cast<void*>(tensor->f32.data());
+  void* data = options_.dtype == Dtype::f32 ? static_cast<void*>(tensor->f32.data())
+                                            : static_cast<void*>(tensor->half.data());
   tensor->parameter.value = {data, count, options_.dtype};
   tensor->parameter.group = name.ends_with(".weight") ? 1 : 0;
   tensors_.push_back(std::move(tensor));
@@ -103,7 +110,7 @@ std::vector<float> ToyModel::read(const std::string& name) const {
   for (std::size_t i = 0; i < values.count; ++i)
     result[i] = values.dtype == Dtype::f32
                     ? static_cast<const float*>(values.data)[i]
-                    : from_bf16(static_cast<const std::uint16_t*>(values.data)[i]);
+                    : from_half(values.dtype, static_cast<const std::uint16_t*>(values.data)[i]);
   return result;
 }
 

@@ -58,7 +58,7 @@ class ToyModel {
   struct Tensor {
     train::Parameter parameter;
     std::vector<float> f32;
-    std::vector<std::uint16_t> bf16;
+    std::vector<std::uint16_t> half;
   };
   struct Trace;  // of a forward
   void define(const std::string& name, std::vector<std::int64_t> shape, float spread);

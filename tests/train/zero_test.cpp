@@ -24,6 +24,7 @@ ToyRun zero_run(const Mode& mode, const ToyRun& given) {
   toy.options.clip_grad = given.options.clip_grad;
   toy.options.optimizer = given.options.optimizer;
   toy.options.check_for_nan = given.options.check_for_nan;
+  toy.options.grad_reduce_in_bf16 = given.options.grad_reduce_in_bf16;
   toy.options.bucket_bytes = 2000;
   return toy;
 }
@@ -76,6 +77,14 @@ TEST(Zero, with_several_micro_batches_has_the_bits_of_a_first_stage_that_reduces
     toy.options.clip_grad = 0.5;
     expect_bits_of(every_micro_batch(), toy, threads(3));
   }
+}
+
+TEST(Zero, has_the_bits_of_the_first_stage_where_gradients_cross_in_bf16_too) {
+  ToyRun toy;
+  toy.accumulation = 2;
+  toy.model.dtype = Dtype::f16;
+  toy.options.grad_reduce_in_bf16 = true;
+  expect_bits_of(every_micro_batch(), toy, threads(3));
 }
 
 // … which is what it is with one, and not with several.
@@ -256,11 +265,13 @@ TEST(Zero, takes_the_bytes_for_each_parameter_that_it_should_and_the_pool) {
         const double d = here.size;
         const double w = static_cast<double>(size_of(dtype));
         const double moments = 8 + (dtype == Dtype::bf16 ? 4 : 0);
-        const double bytes = (zero >= 3 ? w / d : w) + (zero >= 2 ? 4 / d : 4) + moments / d;
+        const double sent = dtype == Dtype::bf16 ? 2 : 0;  // beside the gradients themselves
+        const double bytes = (zero >= 3 ? w / d : w) + (zero >= 2 ? 4 / d : 4 + sent) + moments / d;
         train::DataParallelOptions options;
         options.zero = zero;
         options.overlap_grad_reduce = true;
         options.prefetch_units = 1;
+        options.grad_reduce_in_bf16 = sent > 0;
         { Stack(here.group, options, dtype).step(); }  // what the group keeps for itself
         ::malloc_trim(0);
         const double before = resident_bytes();
@@ -275,7 +286,7 @@ TEST(Zero, takes_the_bytes_for_each_parameter_that_it_should_and_the_pool) {
             << "zero " << zero << ", pool " << use.pool;
         // Of gradients one that fills, one that was just launched and one that is being reduced; of weights
         // one in use, and one that is gathered.
-        const double in_slots = (zero >= 2 ? 3 * 4 : 0) + (zero >= 3 ? 2 * w : 0);
+        const double in_slots = (zero >= 2 ? 3 * (4 + sent) : 0) + (zero >= 3 ? 2 * w : 0);
         EXPECT_LE(static_cast<double>(use.pool), in_slots * (Stack::kElements + 1024));
         meet(here);
       });

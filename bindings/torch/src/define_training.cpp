@@ -48,6 +48,7 @@ train::DataParallelOptions options_of(const py::dict& words) {
   train::DataParallelOptions options;
   options.zero = words["zero"].cast<int>();
   options.overlap_grad_reduce = words["overlap_grad_reduce"].cast<bool>();
+  options.grad_reduce_in_bf16 = words["grad_reduce_in_bf16"].cast<bool>();
   options.overlap_param_gather = words["overlap_param_gather"].cast<bool>();
   options.check_for_nan = words["check_for_nan"].cast<bool>();
   options.clip_grad = words["clip"].cast<double>();

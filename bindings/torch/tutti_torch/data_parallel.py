@@ -102,15 +102,17 @@ class DataParallel(torch.nn.Module):
     units       classes of modules whose weights are waited for at once, such as a block of layers: torch.compile makes
                 one graph of each. With zero=3 they are gathered together
     bucket_mb   of gradients, in a bucket; absent: chosen by what this machine's messages cost
+    grad_dtype  in which gradients cross the ranks: torch.bfloat16 halves the bytes of a reduce_scatter; they are summed in
+                float32, and kept so
     check_for_nan      a step whose gradients are not finite is rejected and can be computed again, not skipped
     broadcast_buffers  rank 0's running means and the like reach every rank before each step
 
-    The wrapped module is `module`. Move it and load it before; float32 and bfloat16. `.grad` belongs to the layer: with
+    The wrapped module is `module`. Move it and load it before; float32, bfloat16 and float16. `.grad` belongs to the layer: with
     zero=1 it is whole nowhere after backward, so clip by `clip`.
     """
 
     def __init__(self, module, optimizer="adamw", lr=None, zero=1, overlap=True, clip=0.0, params=None, group=None, *,
-                 units=(), bucket_mb=None, check_for_nan=False, reduction_order="rank", prefetch_units=0,
+                 units=(), bucket_mb=None, grad_dtype=torch.float32, check_for_nan=False, reduction_order="rank", prefetch_units=0,
                  broadcast_buffers=True, **numbers):
         super().__init__()
         self.module = module
@@ -125,6 +127,8 @@ class DataParallel(torch.nn.Module):
             numbers["lr"] = lr
         defaults = _optimizer.defaults_of(optimizer, numbers)
         groups = params if params is not None else [p for p in module.parameters() if p.requires_grad]
+        if grad_dtype not in (torch.float32, torch.bfloat16):
+            raise InvalidArgument(f"grad_dtype is {grad_dtype}; there are torch.float32 and torch.bfloat16")
         if reduction_order not in ("rank", "tree"):
             raise InvalidArgument(f"reduction_order is '{reduction_order}'; there are rank and tree")
         self.optimizer = _optimizer.Optimizer(self, optimizer, groups, defaults)
@@ -134,6 +138,7 @@ class DataParallel(torch.nn.Module):
         words = {"zero": zero, "overlap_grad_reduce": bool(overlap) or zero >= 2,
                  "overlap_param_gather": bool(overlap) and zero in (1, 2), "check_for_nan": check_for_nan, "clip": float(clip or 0),
                  "bucket_bytes": int((bucket_mb or 0) * (1 << 20)), "prefetch_units": prefetch_units,
+                 "grad_reduce_in_bf16": grad_dtype == torch.bfloat16,
                  "reduction_order": reduction_order, "optimizer": "sgd" if optimizer == "sgd" else "adamw",
                  "groups": self.optimizer.numbers(), "broadcast_buffers": broadcast_buffers}
         self._make_replica(module, _group_for(group), tuple(units), words)

@@ -36,8 +36,9 @@ class LossGuard {
     std::string text;  // for the user; empty when there is nothing to say
     Status status;     // of a stop
   };
-  // Of one attempt at a step.
-  Judgement judge(std::int64_t step, const StepReport& report);
+  // Of one attempt at a step. `may_skip`: that steps are skipped is how a scale of the loss is found
+  // (LossScale::may_fall); those do not end the run.
+  Judgement judge(std::int64_t step, const StepReport& report, bool may_skip = false);
   // Of a mean loss that came with the metrics bus, when `now` is the current step: not finite is a
   // stop that says how late it came; a spike is told.
   Judgement judge_loss(std::int64_t step, std::int64_t now, double mean_loss,
@@ -52,7 +53,7 @@ class LossGuard {
   std::int64_t transient() const noexcept { return transient_; }
 
  private:
-  Judgement judge_skipped(std::int64_t step, const StepReport& report);
+  Judgement judge_skipped(std::int64_t step, const StepReport& report, bool may_skip);
   Judgement judge_first(std::int64_t step, const StepReport& report);
   Judgement judge_second(std::int64_t step, const StepReport& report);
   Judgement judge_bad_loss(std::int64_t step, std::int64_t now, double mean_loss,

@@ -119,10 +119,19 @@ TUTTI_DEVICE void run_update(const UpdateJob<Factors>& job, const Worker& worker
   }
 }
 
-// ---- bf16
+// ---- floats of 16 bits
+
+TUTTI_DEVICE std::uint32_t narrowed(bool is_f16, std::uint32_t bits) {
+  return is_f16 ? reduce::lanes::narrow<5, 10, true, float>(bits)
+                : reduce::lanes::narrow_bf16(bits);
+}
+TUTTI_DEVICE std::uint32_t widened(bool is_f16, std::uint32_t bits) {
+  return is_f16 ? reduce::lanes::widen<5, 10, true, float>(bits) : reduce::lanes::widen_bf16(bits);
+}
 
 TUTTI_DEVICE void run_narrow(const ConvertJob& job, const Worker& worker) {
   const bool alike = job.from % sizeof(Quad) == 0 && job.to % sizeof(std::uint64_t) == 0;
+  const bool is_f16 = job.is_f16 != 0;
   std::uint64_t turn = worker.block;
   in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
     const std::uint64_t from = job.from + at * sizeof(float);
@@ -132,12 +141,13 @@ TUTTI_DEVICE void run_narrow(const ConvertJob& job, const Worker& worker) {
       std::uint64_t narrow = 0;
       TUTTI_UNROLL
       for (int i = 0; i < kGroupOfFour; ++i)
-        narrow |= static_cast<std::uint64_t>(reduce::lanes::narrow_bf16(wide.words[i])) << 16 * i;
+        narrow |= static_cast<std::uint64_t>(narrowed(is_f16, wide.words[i])) << 16 * i;
       store(to, narrow);
     } else {
       for (int i = 0; i < count; ++i)
-        store(to + sizeof(std::uint16_t) * i, static_cast<std::uint16_t>(reduce::lanes::narrow_bf16(
-                                                  load<std::uint32_t>(from + sizeof(float) * i))));
+        store(to + sizeof(std::uint16_t) * i,
+              static_cast<std::uint16_t>(
+                  narrowed(is_f16, load<std::uint32_t>(from + sizeof(float) * i))));
     }
   });
 }
@@ -148,19 +158,19 @@ TUTTI_DEVICE void run_widen(const ConvertJob& job, const Worker& worker) {
   in_fours(job.count, turn, worker, [&](std::uint64_t at, int count) {
     const std::uint64_t from = job.from + at * sizeof(std::uint16_t);
     const std::uint64_t to = job.to + at * sizeof(float);
-    const auto widened = [](std::uint64_t bits) {
-      return reduce::lanes::widen_bf16(static_cast<std::uint32_t>(bits & 0xffff));
+    const auto widened_one = [&](std::uint64_t bits) {
+      return widened(job.is_f16 != 0, static_cast<std::uint32_t>(bits & 0xffff));
     };
     if (alike && count == kGroupOfFour) {
       const auto narrow = load<std::uint64_t>(from);
       Quad wide;
       TUTTI_UNROLL
-      for (int i = 0; i < kGroupOfFour; ++i) wide.words[i] = widened(narrow >> 16 * i);
+      for (int i = 0; i < kGroupOfFour; ++i) wide.words[i] = widened_one(narrow >> 16 * i);
       store(to, wide);
     } else {
       for (int i = 0; i < count; ++i)
         store(to + sizeof(float) * i,
-              widened(load<std::uint16_t>(from + sizeof(std::uint16_t) * i)));
+              widened_one(load<std::uint16_t>(from + sizeof(std::uint16_t) * i)));
     }
   });
 }

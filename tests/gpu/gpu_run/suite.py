@@ -119,7 +119,7 @@ def interfaces():
 
 def training():
     skip = "" if trainer() else "pretrain_gpt was not built (tests/gpu/run build)"
-    yield Test("training, all modes", train_modes("--steps", "8", "--resume"), limit_s=200, skip=skip)
+    yield Test("training, all modes", train_modes("--steps", "8", "--resume", "--dtypes", "fp32", "bf16", "fp16"), limit_s=200, skip=skip)
 
 
 def python_arrays(path, skip):

@@ -154,18 +154,19 @@ TEST(UpdateKernels, sgd_of_a_shard_gives_the_bits_of_the_whole) {
 TEST(UpdateKernels, narrow_and_widen_give_the_reference_bits_at_every_level_count_and_offset) {
   std::mt19937 random(5);
   for_every_array([&](reduce::SimdLevel level, std::size_t count, std::size_t offset, Mix mix) {
+    const Dtype dtype = random() % 2 == 0 ? Dtype::bf16 : Dtype::f16;
     Array<float> from(numbers(count, mix, random), offset);
     Array<std::uint16_t> expected(count, offset + 1);
     Array<std::uint16_t> result = expected;
-    reference::narrow(from.data(), expected.data(), count);
-    update_kernels(level).narrow(from.data(), result.data(), count);
+    reference::narrow(dtype, from.data(), expected.data(), count);
+    update_kernels(level).narrow(dtype, from.data(), result.data(), count);
     ASSERT_TRUE(result.same_bits(expected));
     ASSERT_TRUE(result.guards_stand());
 
     Array<float> expected_back(count, offset);
     Array<float> back = expected_back;
-    reference::widen(result.data(), expected_back.data(), count);
-    update_kernels(level).widen(result.data(), back.data(), count);
+    reference::widen(dtype, result.data(), expected_back.data(), count);
+    update_kernels(level).widen(dtype, result.data(), back.data(), count);
     ASSERT_TRUE(back.same_bits(expected_back));
     ASSERT_TRUE(back.guards_stand());
   });
@@ -179,18 +180,24 @@ TEST(UpdateKernels, narrow_rounds_to_nearest_even_and_undoes_widen) {
   for (const auto& [from, to] : cases) {
     const auto x = std::bit_cast<float>(from);
     std::uint16_t y = 0;
-    narrow(&x, &y, 1);
+    narrow(Dtype::bf16, &x, &y, 1);
     EXPECT_EQ(y, to) << std::hex << from;
   }
   std::vector<std::uint16_t> all(0x10000);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
   std::vector<float> wide(all.size());
   std::vector<std::uint16_t> back(all.size());
-  widen(all.data(), wide.data(), all.size());
-  narrow(wide.data(), back.data(), all.size());
+  widen(Dtype::bf16, all.data(), wide.data(), all.size());
+  narrow(Dtype::bf16, wide.data(), back.data(), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool signalling = (i & 0x7f80) == 0x7f80 && (i & 0x7f) != 0 && (i & 0x40) == 0;
     ASSERT_EQ(back[i], signalling ? i | 0x40 : i) << i;
+  }
+  widen(Dtype::f16, all.data(), wide.data(), all.size());
+  narrow(Dtype::f16, wide.data(), back.data(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool signalling = (i & 0x7c00) == 0x7c00 && (i & 0x3ff) != 0 && (i & 0x200) == 0;
+    ASSERT_EQ(back[i], signalling ? i | 0x200 : i) << i;
   }
 }
 

@@ -53,6 +53,16 @@ TEST(LossGuard, a_fault_that_goes_away_is_transient_counted_and_named) {
   EXPECT_EQ(guard.transient(), 1);
 }
 
+TEST(LossGuard, steps_that_a_scale_may_yet_mend_are_counted_and_do_not_end_the_run) {
+  LossGuard guard({.most_skipped = 3});
+  for (int step = 1; step <= 20; ++step)
+    EXPECT_EQ(guard.judge(step, report(Outcome::skipped), true).verdict, Verdict::go_on);
+  EXPECT_EQ(guard.skipped(), 20);
+  EXPECT_EQ(guard.judge(21, report(Outcome::skipped)).verdict, Verdict::go_on);
+  EXPECT_EQ(guard.judge(22, report(Outcome::skipped)).verdict, Verdict::go_on);
+  EXPECT_EQ(guard.judge(23, report(Outcome::skipped)).verdict, Verdict::stop);
+}
+
 TEST(LossGuard, a_fault_that_stays_is_persistent_and_ends_the_run_naming_everybody) {
   LossGuard guard({.check_for_nan = true});
   EXPECT_EQ(guard.judge(7, report(Outcome::rejected, {kGradient})).verdict, Verdict::recompute);
