@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace tutti::libtorch {
@@ -15,22 +16,30 @@ Status refuse(const std::string& name, const std::string& why) {
   return {Code::invalid_argument, "parameter '" + name + "' " + why};
 }
 
+std::optional<Dtype> parameter_dtype(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat: return Dtype::f32;
+    case torch::kBFloat16: return Dtype::bf16;
+    case torch::kHalf: return Dtype::f16;
+    default: return {};
+  }
+}
+
 Status check_kind(const std::string& name, const torch::Tensor& tensor) {
   if ((!tensor.device().is_cpu() && !tensor.device().is_cuda()) || tensor.is_sparse()) {
     return refuse(name,
                   "is not a dense tensor on the CPU or a CUDA device; move the module before "
                   "wrapping it");
   }
-  if (tensor.scalar_type() != torch::kFloat && tensor.scalar_type() != torch::kBFloat16) {
-    return refuse(name, "is neither float32 nor bfloat16; convert the module before wrapping it");
+  if (!parameter_dtype(tensor)) {
+    return refuse(
+        name, "is neither float32 nor bfloat16 nor float16; convert the module before wrapping it");
   }
   return {};
 }
 
 Buffer buffer_of(const torch::Tensor& tensor) {
-  const bool wide = tensor.scalar_type() == torch::kFloat;
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-          wide ? Dtype::f32 : Dtype::bf16,
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), *parameter_dtype(tensor),
           tensor.device().is_cuda() ? tutti::Device::cuda : tutti::Device::cpu};
 }
 
@@ -211,7 +220,7 @@ void Binding::on_gradient(std::size_t index, Member& member, bool defined) {
       view_of(slot, member.tensor, torch::kFloat).view(-1).add_(grad.to_dense().reshape(-1));
     grad = torch::Tensor();
   } else if (entry.gradient.defined()) {
-    // Not the preset view: bf16, or the user dropped it before this backward.
+    // Not the preset view: of 16 bits, or the user dropped it before this backward.
     if (grad.defined() && grad.data_ptr() != entry.gradient.data_ptr()) {
       entry.gradient.view(-1).add_(grad.to_dense().reshape(-1));
       preset_gradient(entry, member);

@@ -2,7 +2,7 @@
 //
 //   module tensor  --set_data-->  view of parameter(i)
 //   tensor.grad    --preset---->  view of gradient(i)          f32: autograd adds in place
-//                  --hook------>  gradient(i) += grad; drop it  bf16: gradients are kept in f32. zero 2: the
+//                  --hook------>  gradient(i) += grad; drop it  16 bits: gradients are kept in f32. zero 2: the
 //                                                               layer has them until they are reduced
 //
 // While a parameter's next value is on its way its tensor is *closed*: of the same shape, one NaN

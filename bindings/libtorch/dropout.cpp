@@ -124,8 +124,9 @@ torch::Tensor drop_on_cpu(const torch::Tensor& given, const Dropping& dropping) 
     case torch::kFloat: drop_all<float, float>(dropping, x, y); break;
     case torch::kDouble: drop_all<double, double>(dropping, x, y); break;
     case torch::kBFloat16: drop_all<std::uint16_t, float>(dropping, x, y); break;
+    case torch::kHalf: return drop_on_cpu(x.to(torch::kFloat), dropping).to(torch::kHalf);
     default:
-      throw_invalid(std::string("dropout works on float32, float64 or bfloat16, not on ") +
+      throw_invalid(std::string("dropout works on float32, float64, bfloat16 or float16, not on ") +
                     c10::toString(x.scalar_type()));
   }
   return y;

@@ -11,7 +11,7 @@ namespace tutti::libtorch {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// A NaN as f32, and so is each half of it as bf16.
+// A NaN as f32, and so is each half of it as bf16 or f16.
 constexpr std::uint32_t kNan = 0x7fc07fc0;
 
 int nan_file() {

@@ -3,6 +3,7 @@
 #include "rank_collectives.hpp"
 #include "sequence_pass.hpp"
 #include "tensor_calls.hpp"
+#include "tutti/libtorch/half_on_cpu.hpp"
 
 namespace tutti::libtorch {
 
@@ -10,9 +11,29 @@ namespace {
 
 torch::Tensor in_rows(const torch::Tensor& x) { return x.contiguous().view({-1, x.size(-1)}); }
 
+// a · b
+torch::Tensor product(const torch::Tensor& a, const torch::Tensor& b) {
+  return in_f32_on_cpu(a, [&](const torch::Tensor& left) { return left.mm(widened_on_cpu(b)); });
+}
+void product_into(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b) {
+  if (is_half_on_cpu(a))
+    out.copy_(product(a, b));
+  else
+    torch::mm_out(out, a, b);
+}
+
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias) {
+  return in_f32_on_cpu(x, [&](const torch::Tensor& rows) {
+    return torch::linear(rows, widened_on_cpu(weight), widened_on_cpu(bias));
+  });
+}
+
 void multiply_into(torch::Tensor out, const torch::Tensor& rows, const torch::Tensor& weight,
                    const torch::Tensor& bias) {
-  if (bias.defined())
+  if (is_half_on_cpu(rows))
+    out.copy_(linear(rows, weight, bias));
+  else if (bias.defined())
     torch::addmm_out(out, bias, rows, weight.t());
   else
     torch::mm_out(out, rows, weight.t());
@@ -77,10 +98,10 @@ struct Gradients {
 // dW = dyᵀ · x of rows, now or later. What is queued keeps its tensors, so they must be nobody else's.
 torch::Tensor weight_product(const BackwardCall& call, const torch::Tensor& dy_rows,
                              const torch::Tensor& x_rows) {
-  if (call.ways.queue == nullptr) return dy_rows.t().mm(x_rows);
+  if (call.ways.queue == nullptr) return product(dy_rows.t(), x_rows);
   // By the weight's own accumulator, as if it had just come: hooks there see it.
   call.ways.queue->push([weight = call.weight, dy_rows, x_rows] {
-    torch::autograd::backward({weight}, {dy_rows.t().mm(x_rows)});
+    torch::autograd::backward({weight}, {product(dy_rows.t(), x_rows)});
   });
   return {};
 }
@@ -88,7 +109,7 @@ torch::Tensor weight_product(const BackwardCall& call, const torch::Tensor& dy_r
 Gradients backward_as_is(const BackwardCall& call) {
   Gradients gradients;
   const auto dy = in_rows(call.dy);
-  if (call.wants_x) gradients.x = dy.mm(call.weight).view(call.x.sizes());
+  if (call.wants_x) gradients.x = product(dy, call.weight).view(call.x.sizes());
   if (call.wants_weight) gradients.weight = weight_product(call, dy, in_rows(call.x));
   return gradients;
 }
@@ -102,7 +123,7 @@ Gradients backward_copied(const BackwardCall& call) {
   }
   Gradients gradients;
   const auto dy = in_rows(call.dy);
-  gradients.x = dy.mm(call.weight);
+  gradients.x = product(dy, call.weight);
   const CallOptions options = call_on(gradients.x, "tensor parallel");
   exchange::ExchangeMeter meter(lend(gradients.x).device, options.stream);
   const auto sum =
@@ -148,8 +169,7 @@ Gradients backward_gathered(const BackwardCall& call) {
   pass.scatter(
       dx, dx_part,
       [&](std::int64_t first, std::int64_t count) {
-        torch::Tensor rows = dx.narrow(0, first, count);
-        torch::mm_out(rows, dy.narrow(0, first, count), call.weight);
+        product_into(dx.narrow(0, first, count), dy.narrow(0, first, count), call.weight);
       },
       product);
   gradients.x = pass.part(dx_part).clone();
@@ -167,8 +187,7 @@ Gradients backward_scattered(const BackwardCall& call) {
   auto dx = torch::empty({all, call.weight.size(1)}, part.options());
   pass.gather(part, dy, [&](std::int64_t first, std::int64_t count) {
     if (!call.wants_x) return;
-    torch::Tensor rows = dx.narrow(0, first, count);
-    torch::mm_out(rows, dy.narrow(0, first, count), call.weight);
+    product_into(dx.narrow(0, first, count), dy.narrow(0, first, count), call.weight);
   });
   Gradients gradients;
   if (call.wants_x) gradients.x = pass.blocks().natural(dx);
@@ -198,7 +217,7 @@ struct Linear : torch::autograd::Function<Linear> {
     else if (ways.output == LinearOutput::scattered)
       result.y = forward_scattered(ways, x, weight);
     else
-      result.y = torch::linear(x, weight, bias);
+      result.y = linear(x, weight, bias);
     if (ways.output == LinearOutput::reduced) result.y = all_reduced(*ways.ranks, result.y);
     context->saved_data["ways"] = keep(ways);
     context->saved_data["bias"] = bias.defined();

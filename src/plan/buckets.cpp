@@ -37,12 +37,19 @@ std::vector<Transfer> reduction_transfers(const PipelineStage& stage,
   const std::vector<double> before = shares_before(stage);
   const Collective collective =
       layout.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
+  const GroupSeats group = layout.data_group();
+  // Sums are wider than what is added up: an all_reduce gathers them as they are.
+  const bool widens = layout.zero == 0 && layout.grad_reduce_in_bf16;
   std::vector<Transfer> transfers;
-  for (const PlannedBucket& bucket : buckets)
-    transfers.push_back(
-        {backward_s * (1 - before[bucket.first]),
-         prices.collective(collective, layout.data_group(),
-                           bucket.elements * layout.precision.gradient, layout.gradient_order)});
+  for (const PlannedBucket& bucket : buckets) {
+    double seconds =
+        prices.collective(widens ? Collective::reduce_scatter : collective, group,
+                          bucket.elements * layout.sent_gradient_bytes(), layout.gradient_order);
+    if (widens)
+      seconds += prices.collective(Collective::all_gather, group,
+                                   bucket.elements * layout.precision.gradient);
+    transfers.push_back({backward_s * (1 - before[bucket.first]), seconds});
+  }
   return transfers;
 }
 

@@ -1,6 +1,7 @@
 #include "plan/memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tutti/plan/memory.hpp"
 
@@ -72,7 +73,8 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
   Memory memory;
   memory.stage = stage.index;
   memory.weights = stage.elements * precision.weight / (layout.zero >= 3 ? d : 1);
-  memory.gradients = stage.elements * precision.gradient / (layout.zero >= 2 ? d : 1);
+  memory.gradients =
+      stage.elements * (layout.zero >= 2 ? precision.gradient / d : layout.whole_gradient_bytes());
   memory.optimizer = stage.elements * precision.optimizer / (layout.zero >= 1 ? d : 1);
   memory.in_flight = micro_batches_in_flight(layout, stage.index);
   memory.activations =
@@ -82,7 +84,7 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
     memory.activations += layer_activations(model, layout, Recompute::selective).total();
   if (layout.zero >= 2 && d > 1) {
     const double layer = layer_elements(model, layout);
-    memory.buffers = layer * precision.gradient;
+    memory.buffers = layer * layout.whole_gradient_bytes();
     if (layout.zero == 3) memory.buffers += 2 * layer * precision.weight;  // at work, and the next
   }
   return memory;
@@ -90,20 +92,55 @@ Memory stage_memory(const Model& model, const ModelLayout& layout, const Pipelin
 
 namespace {
 
+// What a replica keeps of its layers, with what of it is computed again just then: when forward ends, and at most
+// while backward is in an MLP and in attention. By then nothing is left of the layers behind.
+struct KeptOfLayers {
+  double at_end = 0, at_mlp = 0, at_attention = 0;
+};
+
+KeptOfLayers kept_of_layers(const Model& model, const ModelLayout& layout,
+                            const RecomputeShape& again) {
+  using Kind = RecomputeShape::Kind;
+  const LayerActivations layer = layer_activations(model, layout, Recompute::none);
+  const auto layers = static_cast<double>(model.layers);
+  const auto some = std::min(static_cast<double>(std::max(again.layers, 1)), layers);
+  const double whole = layer.total();
+  const double inputs = layer_activations(model, layout, Recompute::full).total() *
+                        (again.kind == Kind::uniform ? std::ceil(layers / some) : some);
+  const double left = (layers - some) * whole;
+  switch (again.kind) {
+    case Kind::none: return {layers * whole, layers * whole, layers * whole};
+    case Kind::selective: {
+      const double rest = layers * (whole - layer.scores);
+      return {rest, rest, rest + layer.scores};
+    }
+    case Kind::uniform: return {inputs, inputs + some * whole, inputs + some * whole};
+    case Kind::block: {
+      const double most = inputs + std::max(left, whole);
+      return {inputs + left, most, most};
+    }
+  }
+  return {};
+}
+
 // What a replica's backward has at most at one time: all that forward kept, and what comes and goes with it.
-double largest_activations(const Model& model, const ModelLayout& layout, double kept) {
+double largest_activations(const Model& model, const ModelLayout& layout, const KeptOfLayers& kept,
+                           double ends) {
   const double tokens = layout.tokens();
   const double element = layout.precision.weight;
   const double logits = 4 * tokens * static_cast<double>(model.vocab);
   const double words = element * static_cast<double>(model.vocab * model.hidden);
   const double inner = tokens * element * static_cast<double>(model.ffn);
   const double scores = layer_activations(model, layout, Recompute::none).scores;
-  kept -= logits;
+  ends -= logits;
   return std::max({
-      kept + 3 * logits,                    // of the loss: log-probabilities and two gradients
-      kept + logits * element / 4 + words,  // of the head: its output's gradient, its weights'
-      kept + (model.glu ? 4 : 2) * inner,   // of a layer's MLP, whose insides have gradients
-      kept - (model.glu ? 3 : 2) * inner + 2 * scores,  // of its attention; the MLP is done
+      kept.at_end + ends + 3 * logits,  // of the loss: log-probabilities and two gradients
+      // of the head: its output's gradient, its weights'
+      kept.at_end + ends + logits * element / 4 + words,
+      // of a layer's MLP, whose insides have gradients
+      kept.at_mlp + ends + (model.glu ? 4 : 2) * inner,
+      // of its attention; the MLP is done
+      kept.at_attention + ends - (model.glu ? 3 : 2) * inner + 2 * scores,
       (model.tied ? 3 : 1) * words,  // of the embedding: its part, the head's, their sum
   });
 }
@@ -120,10 +157,14 @@ ReplicaMemory v1::replica_memory(const Model& model, const ReplicaShape& shape) 
   layout.global_batch = std::int64_t{shape.micro_batch} * shape.ranks;
   layout.precision.weight = shape.bf16 ? 2 : 4;
   layout.precision.gradient = 4;
+  layout.grad_reduce_in_bf16 = shape.grad_reduce_in_bf16;
   layout.precision.optimizer = 4 * (shape.moments + (shape.bf16 ? 1 : 0));
-  const Memory memory = stage_memory(model, layout, make_stage(model, layout, 0));
+  const PipelineStage all = make_stage(model, layout, 0);
+  const Memory memory = stage_memory(model, layout, all);
   return {memory.weights, memory.gradients, memory.optimizer,
-          largest_activations(model, layout, memory.activations), memory.buffers};
+          largest_activations(model, layout, kept_of_layers(model, layout, shape.recompute),
+                              ends_activations(model, layout, all, 1)),
+          memory.buffers};
 }
 
 }  // namespace tutti::plan

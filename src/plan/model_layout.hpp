@@ -28,7 +28,7 @@ std::optional<Recompute> parse_recompute(std::string_view word) noexcept;
 struct Precision {
   std::string_view name;
   double weight = 2;      // also activations and weights on the wire
-  double gradient = 4;    // also on the wire
+  double gradient = 4;    // also on the wire, unless it is rounded for that
   double optimizer = 12;  // sharded by ZeRO-1
 };
 // bf16 (f32 gradients), fp16 (fp16 gradients, main gradient beside the moments), fp32.
@@ -47,6 +47,8 @@ struct ModelLayout {
   bool overlap_param_gather = true;
   bool overlap_tp = false;  // collectives in pieces beside the matrix product that they feed
   double bucket_bytes = 0;  // of gradients; 0: as Megatron chooses
+  // Gradients are sent in bf16 and summed in f32: copies of them beside those that are kept.
+  bool grad_reduce_in_bf16 = false;
   // Of gradients. train::DataParallel folds in rank order, for the same bits whatever the layout of hosts.
   ReductionOrder gradient_order = ReductionOrder::any;
   Precision precision{"bf16", 2, 4, 12};
@@ -64,6 +66,9 @@ struct ModelLayout {
   pipeline::PipelineKind schedule() const;
   pipeline::PipelineShape pipeline_shape() const;
   double gradient_bucket_bytes() const;
+  // Of a gradient: as it is sent, and as it lies with what is sent.
+  double sent_gradient_bytes() const { return grad_reduce_in_bf16 ? 2 : precision.gradient; }
+  double whole_gradient_bytes() const { return precision.gradient + (grad_reduce_in_bf16 ? 2 : 0); }
 };
 
 // Fills seq and global_batch where they are 0, and names a contradiction, or ranks that the cluster

@@ -101,9 +101,12 @@ void add_gradients(const StageTime& first, const PipelineStage& stage, StepPlan&
   const double earlier =
       layout.overlap_grad_reduce ? std::max(0.0, hidden.wire_s - whole(first)) : hidden.wire_s;
   plan.gradients_s += (rounds - 1) * earlier;
-  const double bytes = stage.elements * layout.precision.gradient;
+  const double bytes = stage.elements * layout.sent_gradient_bytes();
   const double calls = static_cast<double>(plan.reductions.size());
-  const double share = ring_share(layout.data_ranks()) * (layout.zero == 0 ? 2 : 1);
+  // What is gathered behind a sum is as wide as it is kept.
+  const double gathered =
+      layout.zero == 0 ? layout.precision.gradient / layout.sent_gradient_bytes() : 0;
+  const double share = ring_share(layout.data_ranks()) * (1 + gathered);
   plan.traffic.push_back(
       {"gradients", layout.zero == 0 ? "all_reduce a bucket" : "reduce_scatter a bucket",
        layout.data_ranks(), rounds * calls, bytes / calls, rounds * bytes * share,
@@ -134,7 +137,7 @@ void add_gathered_layers(const StageTime& first, const PipelineStage& stage, Pri
   const double layers = stage.layers;
   const double elements = stage.elements / layers;  // the ends' weights travel with them
   const double weight_bytes = elements * layout.precision.weight;
-  const double gradient_bytes = elements * layout.precision.gradient;
+  const double gradient_bytes = elements * layout.sent_gradient_bytes();
   const GroupSeats group = layout.data_group();
   const double gather = prices.collective(Collective::all_gather, group, weight_bytes);
   const double scatter =

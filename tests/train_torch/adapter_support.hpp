@@ -60,30 +60,6 @@ struct Net : torch::nn::Module {
   std::map<std::string, torch::nn::Linear> layers;
 };
 
-// Forward without a graph; backward computes it once more and runs a backward of its own, as
-// torch.utils.checkpoint does with use_reentrant=True.
-using Segment = std::function<torch::Tensor(const torch::Tensor&)>;
-struct Recomputed : torch::autograd::Function<Recomputed> {
-  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x,
-                               const Segment* segment) {
-    context->save_for_backward({x});
-    context->saved_data["segment"] = reinterpret_cast<std::int64_t>(segment);
-    return (*segment)(x);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto* segment = reinterpret_cast<const Segment*>(context->saved_data["segment"].toInt());
-    auto x = context->get_saved_variables()[0].detach().requires_grad_(true);
-    torch::Tensor y;
-    {
-      torch::AutoGradMode enabled(true);
-      y = (*segment)(x);
-    }
-    torch::autograd::backward({y}, {gradients[0]});
-    return {x.grad(), torch::Tensor()};
-  }
-};
-
 using Uses = std::vector<std::vector<std::string>>;  // layers that each step uses
 
 constexpr double kLr = 0.01;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "adapter_support.hpp"
+#include "tutti/libtorch/recompute.hpp"
 
 namespace adapter_test {
 namespace {
@@ -100,7 +101,7 @@ TEST(Scope, is_entered_again_where_forward_is_recomputed) {
   on_ranks(2, [&](auto group) {
     auto net = std::make_shared<Net>(Names{"a", "b"});
     auto model = wrap(net, group, zero(3));
-    std::vector<Segment> segments;
+    std::vector<std::function<torch::Tensor(const torch::Tensor&)>> segments;
     for (const std::string& name : order) {
       segments.push_back([&net, &model, name](const torch::Tensor& x) {
         const WeightScope scope(model.get(), *net->layers.at(name));
@@ -110,7 +111,7 @@ TEST(Scope, is_entered_again_where_forward_is_recomputed) {
     for (int i = 0; i < 4; ++i) {
       ASSERT_TRUE(model->begin_micro_batch(true).ok());
       auto x = torch::ones({2, 4}).requires_grad_(true);
-      for (const Segment& segment : segments) x = Recomputed::apply(x, &segment);
+      for (const auto& segment : segments) x = tutti::libtorch::recompute(segment, x);
       step(*model, x.sum());
     }
     const WeightScope scope(model.get(), *net);
@@ -316,7 +317,7 @@ TEST(Adapter, parameter_in_two_recomputed_segments_gets_both_gradients_before_it
     auto options = all_overlaps();
     options.layer.bucket_bytes = 64;  // a bucket for each parameter
     auto model = wrap(net, group, options);
-    std::vector<Segment> segments;
+    std::vector<std::function<torch::Tensor(const torch::Tensor&)>> segments;
     for (const std::string& name : order) {
       segments.push_back([&net, &model, name](const torch::Tensor& x) {
         Gate gate(model.get(), *net->layers.at(name));
@@ -325,14 +326,35 @@ TEST(Adapter, parameter_in_two_recomputed_segments_gets_both_gradients_before_it
     }
     for (int i = 0; i < 4; ++i) {
       ASSERT_TRUE(model->begin_micro_batch(true).ok());
-      auto x = torch::ones({2, 4}).requires_grad_(true);
-      for (const Segment& segment : segments) x = Recomputed::apply(x, &segment);
+      auto x = torch::ones({2, 4});
+      for (const auto& segment : segments) x = tutti::libtorch::recompute(segment, x);
       step(*model, x.sum());
     }
     ASSERT_TRUE(model->parameters_ready().ok());
     expect_same(*net, wanted);
     EXPECT_TRUE(model->layer().check_weights().ok());
   });
+}
+
+TEST(Recompute, draws_what_torch_drew_in_forward_and_goes_on_from_where_forward_was) {
+  using Tensors = std::vector<torch::Tensor>;
+  const auto part = [](const Tensors& x) {
+    const auto inner = tutti::libtorch::recompute(
+        [](const torch::Tensor& y) { return torch::dropout(torch::tanh(y), 0.5, true); }, x[0]);
+    return Tensors{torch::dropout(inner * x[1], 0.5, true), x[1]};
+  };
+  Tensors results;
+  for (const bool again : {false, true}) {
+    torch::manual_seed(7);
+    const Tensors leaves = {torch::ones({64}).requires_grad_(), torch::rand({64})};
+    const Tensors y = again ? tutti::libtorch::recompute(part, leaves) : part(leaves);
+    (y[0] + y[1]).sum().backward();
+    results.push_back(torch::stack({y[0].detach(), leaves[0].grad(), torch::rand({64})}));
+  }
+  EXPECT_TRUE(torch::equal(results[0], results[1]));
+  torch::NoGradGuard no_grad;
+  EXPECT_FALSE(
+      tutti::libtorch::recompute(part, {torch::ones({64}), torch::ones({64})})[0].requires_grad());
 }
 
 TEST(Adapter, parameter_without_elements_is_no_trouble) {

@@ -70,6 +70,9 @@ void add_batch_flags(CLI::App& app, ModelWords& words, planner::ModelLayout& lay
          "--rank-ordered-gradients", words.rank_ordered,
          "fold gradients in rank order, as tutti's training layer does (off: by any algorithm)")
       ->group(group);
+  app.add_flag("--grad-reduce-in-bf16", layout.grad_reduce_in_bf16,
+               "gradients are sent in bf16 and summed in f32 (off)")
+      ->group(group);
   app.add_option("--bucket-bytes", words.bucket_bytes,
                  "gradients of a bucket, with K, M or G (default: as Megatron chooses)")
       ->group(group);

@@ -5,25 +5,41 @@
 // Thread-safety  values and pure functions.
 #pragma once
 
+#include <cstdint>
+
 #include "tutti/plan/model.hpp"
 
 namespace tutti::plan {
 inline namespace [[gnu::visibility("default")]] v1 {
+
+// What backward computes once more instead of keeping it.
+struct RecomputeShape {
+  enum class Kind : std::uint8_t {
+    none,
+    selective,  // attention's scores
+    uniform,    // all layers, in chunks of so many
+    block,      // so many of the layers, one by one
+  };
+  Kind kind = Kind::none;
+  int layers = 0;  // of uniform and block
+};
 
 // A replica that is trained data-parallel, with gradients in f32.
 struct ReplicaShape {
   int ranks = 1;
   int zero =
       0;  // what a rank keeps its part of: 1 the optimizer's state, 2 gradients, 3 weights, too
-  bool bf16 = false;    // weights and activations; else f32
+  bool bf16 = false;    // weights and activations, or fp16; else f32
   int moments = 2;      // AdamW: 2, SGD: 1
   int micro_batch = 1;  // sequences
   int seq = 0;          // tokens of a sequence
+  RecomputeShape recompute{};
+  bool grad_reduce_in_bf16 = false;
 };
 
-// Bytes. Activations: all that backward reads, of a forward that keeps the attention's scores, and what comes and goes
-// with it, at the time when it is most. Buffers: what is whole for a while, of gradients before they are scattered and of
-// weights that were gathered.
+// Bytes. Activations: all that backward reads, what of it is computed again at once, and what comes and goes with it, at
+// the time when it is most. Buffers: what is whole for a while, of gradients before they are scattered and of weights that
+// were gathered.
 struct ReplicaMemory {
   double weights = 0;
   double gradients = 0;

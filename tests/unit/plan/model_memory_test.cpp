@@ -151,6 +151,28 @@ TEST(model_memory, counts_what_comes_and_goes_in_backward) {
   EXPECT_LT(untied, 1.9 * words);
 }
 
+// Chunks of three: the inputs of two, and one of them whole. The first three: their inputs, and the rest whole.
+TEST(model_memory, of_a_replica_falls_by_what_is_computed_again) {
+  using Kind = RecomputeShape::Kind;
+  Model model = *preset_model("gpt2-small");
+  model.layers = 6;
+  model.vocab = 64;  // layers count, not what comes and goes at the ends
+  const auto bytes = [&](RecomputeShape recompute) {
+    return replica_memory(model, {.seq = 64, .recompute = recompute}).activations;
+  };
+  ModelLayout layout = sequence_layout(1, 1, 1, 0, 64, 1, 1);
+  layout.precision.weight = 4;
+  const LayerActivations layer = layer_activations(model, layout, Recompute::none);
+  const double whole = layer.total(),
+               input = layer_activations(model, layout, Recompute::full).total();
+  const double all = bytes({});
+  EXPECT_NEAR(all - bytes({Kind::selective}), 6 * layer.scores, 1);
+  EXPECT_NEAR(all - bytes({Kind::uniform, 1}), 5 * whole - 6 * input, 1);
+  EXPECT_NEAR(all - bytes({Kind::uniform, 3}), 3 * whole - 2 * input, 1);
+  EXPECT_NEAR(all - bytes({Kind::block, 3}), 3 * whole - 3 * input, 1);
+  EXPECT_NEAR(all - bytes({Kind::block, 6}), 5 * whole - 6 * input, 1);
+}
+
 TEST(model_memory, flops_of_all_ranks_are_the_models) {
   const Model model = *preset_model("llama2-13b");
   ModelLayout layout = sequence_layout(2, 4, 2, 1, 4096, 2, 4);

@@ -35,7 +35,8 @@ struct HeldIndices {
 };
 inline HeldIndices held_all(std::int64_t whole) { return {whole, {{0, whole}}}; }
 
-// `where` has an entry for each dimension of x. Kept elements are multiplied by 1 / (1 − p). f32, f64, bf16.
+// `where` has an entry for each dimension of x. Kept elements are multiplied by 1 / (1 − p). f32, f64, bf16,
+// f16.
 // Differentiable. ParallelError when p is not in [0, 1) or `where` does not fit x.
 torch::Tensor dropout(const torch::Tensor& x, double p, const DropoutKey& key,
                       const std::vector<HeldIndices>& where);
