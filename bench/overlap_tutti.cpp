@@ -72,6 +72,7 @@ class Words {
                                                 {"--warmup", "3"},
                                                 {"--repeats", "5"},
                                                 {"--phases", "compute,train"},
+                                                {"--grad-reduce-in-bf16", "0"},
                                                 {"--out", ""}};
 };
 
@@ -91,6 +92,7 @@ tutti::libtorch::Options options_of(const Words& words) {
   tutti::libtorch::Options options;
   options.layer.overlap_grad_reduce = true;
   options.layer.zero = words.whole("--zero");
+  options.layer.grad_reduce_in_bf16 = words.whole("--grad-reduce-in-bf16") != 0;
   options.layer.overlap_param_gather = true;
   options.is_unit = [](const torch::nn::Module& module) {
     return dynamic_cast<const tutti::bench::TimedLayer*>(&module) != nullptr ||

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 namespace pretrain {
@@ -35,7 +36,8 @@ class Trial {
     std::size_t largest = rehearsal.control.bytes;
     for (const auto* calls : {&rehearsal.reductions, &rehearsal.gathers})
       for (const PlannedCollective& call : *calls) largest = std::max(largest, call.bytes);
-    auto memory = group_.allocate(elements_of(largest) * sizeof(float));
+    // A sum that is wider than what is sent lies behind it.
+    auto memory = group_.allocate(3 * elements_of(largest) * sizeof(float));
     if (!memory.ok()) return memory.status();
     memory_ = *std::move(memory);
     std::vector<PlannedCollective> control = {rehearsal.control};
@@ -61,10 +63,21 @@ class Trial {
     auto* values = static_cast<float*>(memory_.data);
     const Buffer all = Buffer::of(values, count);
     const Buffer own = Buffer::of(values + each * static_cast<std::size_t>(group_.rank()), each);
+    if (call.widens) return start_widening(call, 2 * count);
     if (call.collective == Collective::reduce_scatter)
       return group_.reduce_scatter_async(all, own, ReduceOp::sum);
     if (call.collective == Collective::all_gather) return group_.all_gather_async(own, all);
     return group_.all_reduce_async(all, ReduceOp::sum);
+  }
+
+  tutti::Work start_widening(const PlannedCollective& call, std::size_t count) {
+    auto* sent = static_cast<std::uint16_t*>(memory_.data);
+    const Buffer all{sent, count, tutti::Dtype::bf16};
+    const std::size_t each = count / static_cast<std::size_t>(group_.size());
+    const bool scatters = call.collective == Collective::reduce_scatter;
+    const Buffer sum{sent + count, scatters ? each : count, tutti::Dtype::f32};
+    return scatters ? group_.reduce_scatter_async(all, sum, ReduceOp::sum)
+                    : group_.all_reduce_async(all, sum, ReduceOp::sum);
   }
 
   // `ended` gets the time of each end.

@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "hf_folder.hpp"
+#include "precision.hpp"
 #include "range.hpp"
+#include "recompute.hpp"
 #include "shape.hpp"
 
 namespace pretrain {
@@ -303,6 +305,8 @@ Parsed parse_flags(int argc, const char* const* argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.option_defaults()->always_capture_default();  // --help shows them
   add_shape(app, parsed.flags);
+  add_precision(app, parsed.flags);
+  add_recompute(app, parsed.flags);
   add_data(app, parsed.flags);
   add_update(app, parsed.flags);
   add_schedule(app, parsed.flags);
@@ -363,7 +367,8 @@ tutti::Status check_zero_stage(const Flags& flags) {
 }  // namespace
 
 tutti::Status check_flags(const Flags& flags) {
-  for (const tutti::Status& status : {check_shape(flags), check_hf(flags), check_schedule(flags)})
+  for (const tutti::Status& status : {check_shape(flags), check_hf(flags), check_schedule(flags),
+                                      check_precision(flags), check_recompute(flags)})
     if (!status.ok()) return status;
   if (flags.overlap_param_gather && !(flags.zero() >= 1 && flags.overlaps_reductions())) {
     return bad(

@@ -10,6 +10,7 @@
 #include "tokens.hpp"
 #include "tutti/status.hpp"
 #include "tutti/train/llama_config.hpp"
+#include "tutti/train/loss_scale.hpp"
 
 namespace pretrain {
 
@@ -66,7 +67,18 @@ struct Flags {
   double dropout = 0;
   bool untie_embeddings_and_output_weights = false;
   bool shuffle_definition_order = false;
+
+  // Precision (precision.hpp).
   bool bf16 = false;
+  bool fp16 = false;
+  double fixed_loss_scale = 0;  // 0: it follows the gradients
+  tutti::train::LossScale::Options loss_scale;
+  bool grad_reduce_in_bf16 = false;
+
+  // Memory (recompute.hpp).
+  std::string recompute_granularity;  // empty: all activations are kept
+  std::string recompute_method;
+  int recompute_num_layers = 0;
 
   // Batches and data.
   int micro_batch_size = 4;

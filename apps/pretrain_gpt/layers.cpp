@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "lean.hpp"
+#include "recompute.hpp"
+#include "tutti/libtorch/half_on_cpu.hpp"
+#include "tutti/libtorch/recompute.hpp"
 
 namespace pretrain {
 
@@ -44,7 +47,11 @@ Norm::Norm(const Flags& flags)
 }
 
 torch::Tensor Norm::forward(const torch::Tensor& x) const {
-  if (centred_) return torch::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon_);
+  if (centred_)
+    return lt::in_f32_on_cpu(x, [&](const torch::Tensor& wide) {
+      return torch::layer_norm(wide, weight_.sizes(), lt::widened_on_cpu(weight_),
+                               lt::widened_on_cpu(bias_), epsilon_);
+    });
   return rms_norm(x, weight_, epsilon_);
 }
 
@@ -58,7 +65,8 @@ class Attention : public nn::Module {
       : setting_(setting),
         layer_(layer),
         heads_(flags.num_attention_heads),
-        groups_(flags.query_groups()) {
+        groups_(flags.query_groups()),
+        again_(flags.recompute_granularity == kSelective) {
     const std::int64_t width = flags.hidden_size;
     const std::int64_t head = width / heads_;
     const lt::Features fused = shares_keys()
@@ -84,6 +92,7 @@ class Attention : public nn::Module {
     own.query = tables.rotary.turn(own.query);
     own.key = tables.rotary.turn(own.key);
     const auto mixed = setting_.context != nullptr ? attend_together(own, pass)
+                       : again_                    ? attend_again(own, tables.mask, pass)
                                                    : attend_alone(own, tables.mask, pass);
     Gate proj_gate(pass.gates, *linear_proj);
     return linear_proj->forward(mixed.transpose(1, 2).reshape({x.size(0), mixed.size(2), -1}));
@@ -120,6 +129,13 @@ class Attention : public nn::Module {
 
   torch::Tensor attend_alone(const Heads& own, const torch::Tensor& mask,
                              const PassFacts& pass) const {
+    return lt::in_f32_on_cpu(own.query, [&](const torch::Tensor& query) {
+      return attend({query, lt::widened_on_cpu(own.key), lt::widened_on_cpu(own.value)}, mask,
+                    pass);
+    });
+  }
+
+  torch::Tensor attend(const Heads& own, const torch::Tensor& mask, const PassFacts& pass) const {
     const std::int64_t queries = heads_ / groups_;
     const auto key = queries == 1 ? own.key : own.key.repeat_interleave(queries, 1);
     const auto value = queries == 1 ? own.value : own.value.repeat_interleave(queries, 1);
@@ -135,7 +151,16 @@ class Attention : public nn::Module {
     return torch::matmul(weights, value);
   }
 
-  // With the ranks that have the rest of the sequence.
+  // Scores and softmax are not kept: backward computes them once more.
+  torch::Tensor attend_again(const Heads& own, const torch::Tensor& mask,
+                             const PassFacts& pass) const {
+    const auto again = [this, mask, pass](const std::vector<torch::Tensor>& heads) {
+      return std::vector<torch::Tensor>{attend_alone({heads[0], heads[1], heads[2]}, mask, pass)};
+    };
+    return lt::recompute(again, {own.query, own.key, own.value}, {.keeps_random_state = false})[0];
+  }
+
+  // With the ranks that have the rest of the sequence. Of blocks no scores are kept anyway.
   torch::Tensor attend_together(const Heads& own, const PassFacts& pass) const {
     lt::AttentionOptions options;
     options.length = setting_.seq_length;
@@ -148,6 +173,7 @@ class Attention : public nn::Module {
   LayerSetting setting_;
   int layer_;
   std::int64_t heads_, groups_;
+  bool again_;
 };
 
 // ---- MLP
@@ -179,7 +205,9 @@ class Mlp : public nn::Module {
 
  private:
   torch::Tensor activated(const torch::Tensor& x) const {
-    return gated_ ? gated_silu(x) : torch::gelu(x);
+    return lt::in_f32_on_cpu(x, [&](const torch::Tensor& wide) {
+      return gated_ ? gated_silu(wide) : torch::gelu(wide);
+    });
   }
 
   bool gated_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device.hpp"
+#include "tutti/libtorch/recompute.hpp"
 
 namespace pretrain {
 
@@ -97,6 +98,7 @@ Gpt::Gpt(const Flags& flags, ModelShare share)
   auto layers = decoder->register_module("layers", std::make_shared<nn::Module>());
   for (const LayerRange& stage : share_.stages) {
     stages_.emplace_back();
+    chunks_.push_back(chunks_of(flags, stage.count));
     for (int i = stage.first; i < stage.first + stage.count; ++i)
       stages_.back().push_back(
           layers->register_module(std::to_string(i), std::make_shared<Block>(flags, setting, i)));
@@ -134,8 +136,15 @@ torch::Tensor Gpt::embed(const torch::Tensor& tokens, const PassFacts& pass) {
 }
 
 torch::Tensor Gpt::transform(int virtual_stage, torch::Tensor x, const PassFacts& pass) {
-  for (auto& block : stages_.at(static_cast<std::size_t>(virtual_stage)))
-    x = block->forward(x, tables_, pass);
+  const auto& blocks = stages_.at(static_cast<std::size_t>(virtual_stage));
+  for (const LayerChunk& chunk : chunks_.at(static_cast<std::size_t>(virtual_stage))) {
+    const auto run = [this, &blocks, chunk, pass](torch::Tensor y) {
+      for (int i = chunk.first; i < chunk.first + chunk.count; ++i)
+        y = blocks[static_cast<std::size_t>(i)]->forward(y, tables_, pass);
+      return y;
+    };
+    x = chunk.again ? lt::recompute(run, x, {.keeps_random_state = false}) : run(x);
+  }
   return x;
 }
 
@@ -191,6 +200,14 @@ tutti::train::ParameterPlace Gpt::place_of(const torch::Tensor& parameter) const
 
 // ---- values
 
+torch::ScalarType torch_type(tutti::Dtype dtype) {
+  switch (dtype) {
+    case tutti::Dtype::f16: return torch::kHalf;
+    case tutti::Dtype::bf16: return torch::kBFloat16;
+    default: return torch::kFloat;
+  }
+}
+
 std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share) {
   auto model = std::make_shared<Gpt>(flags, std::move(share));
   torch::NoGradGuard no_grad;
@@ -211,7 +228,7 @@ std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share) {
     lt::fill_normal(value, tensor.placed(value), flags.seed, name,
                     residual ? residual_spread : spread);
   }
-  if (flags.bf16) model->to(torch::kBFloat16);
+  if (weight_dtype(flags) != tutti::Dtype::f32) model->to(torch_type(weight_dtype(flags)));
   model->move_to(device_of(flags));
   return model;
 }

@@ -18,6 +18,8 @@
 #include "data.hpp"
 #include "flags.hpp"
 #include "layers.hpp"
+#include "precision.hpp"
+#include "recompute.hpp"
 #include "split.hpp"
 #include "tutti/libtorch.hpp"
 #include "tutti/libtorch/parallel.hpp"
@@ -73,11 +75,15 @@ class Gpt : public torch::nn::Module {
   torch::nn::Embedding positions_{nullptr};  // none: rotary
   std::shared_ptr<torch::nn::Module> output_layer_;
   std::vector<std::vector<std::shared_ptr<Block>>> stages_;
+  std::vector<std::vector<LayerChunk>> chunks_;  // of each stage
   std::shared_ptr<Norm> final_layernorm_;
   torch::Tensor head_;
   SequenceTables tables_;
   tutti::libtorch::WeightQueue* queue_ = nullptr;
 };
+
+// Of weights: f32, bf16 or f16.
+torch::ScalarType torch_type(tutti::Dtype dtype);
 
 // With weights that depend on the seed and their names alone, not on order or split.
 std::shared_ptr<Gpt> make_model(const Flags& flags, ModelShare share);

@@ -145,7 +145,7 @@ class WholePasses final : public Passes {
         batches_.plant(loss_sum(net_, *batch, batches_.facts(&model_, place, micro)), place);
     losses.push_back(loss.detach());
     sums.tokens += batch->counted;
-    return model_.backward(loss);
+    return model_.backward(place.loss_factor == 1 ? loss : loss * place.loss_factor);
   }
 
   MicroBatches batches_;

@@ -20,7 +20,8 @@ struct StepPlace {
   std::int64_t step = 0;
   int attempt = 0;  // 0, or how often the step was computed before
   std::uint64_t sequences = 0;
-  int batch = 0;  // sequences of it on all ranks
+  int batch = 0;           // sequences of it on all ranks
+  double loss_factor = 1;  // by which losses are multiplied before backward
 };
 
 class Passes {

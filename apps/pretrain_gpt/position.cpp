@@ -14,6 +14,7 @@ using tutti::Result;
 using tutti::Status;
 using tutti::train::CheckpointInfo;
 using tutti::train::LossGuard;
+using tutti::train::LossScale;
 
 namespace {
 
@@ -100,6 +101,13 @@ class Comparison {
     return {};
   }
 
+  Status same_scale(LossScale& scale) {
+    const auto state = find("loss_scale");
+    if (state && flags_.fp16) return scale.restore(*state);
+    if (flags_.fp16) warn("by what the loss was scaled: it begins as the command line says");
+    return {};
+  }
+
   template <class Number>
   bool number(const std::string& name, Number& value) const {
     const std::string text = find(name).value_or("");
@@ -128,11 +136,12 @@ class Comparison {
 
 }  // namespace
 
-void Whereabouts::note(const Position& position, std::string guard) {
+void Whereabouts::note(Stand stand) {
   // Ranks that are a step ahead, and copies of shards that are two behind.
   constexpr std::size_t kMost = 4;
-  while (!stands_.empty() && stands_.back().position.steps >= position.steps) stands_.pop_back();
-  stands_.push_back({position, std::move(guard)});
+  while (!stands_.empty() && stands_.back().position.steps >= stand.position.steps)
+    stands_.pop_back();
+  stands_.push_back(std::move(stand));
   if (stands_.size() > kMost) stands_.pop_front();
 }
 
@@ -150,19 +159,22 @@ Result<Whereabouts::Stand> Whereabouts::share(tutti::Group& group, std::int64_t 
     return Status(Code::internal, fmt::format("no rank knows where step {} ended", step));
   std::int64_t words[] = {stand.position.steps, stand.position.updates,
                           static_cast<std::int64_t>(stand.position.sequences),
-                          static_cast<std::int64_t>(stand.guard.size())};
+                          static_cast<std::int64_t>(stand.guard.size()),
+                          static_cast<std::int64_t>(stand.scale.size())};
   status = group.broadcast(tutti::Buffer::of(words, std::size(words)), static_cast<int>(root));
   if (!status.ok()) return status;
   stand.position = {words[0], words[1], static_cast<std::uint64_t>(words[2])};
   stand.guard.resize(static_cast<std::size_t>(words[3]));
-  status = group.broadcast(tutti::Buffer::of(stand.guard.data(), stand.guard.size()),
-                           static_cast<int>(root));
-  if (!status.ok()) return status;
+  stand.scale.resize(static_cast<std::size_t>(words[4]));
+  for (std::string* text : {&stand.guard, &stand.scale}) {
+    status = group.broadcast(tutti::Buffer::of(text->data(), text->size()), static_cast<int>(root));
+    if (!status.ok()) return status;
+  }
   return stand;
 }
 
 CheckpointInfo to_checkpoint(const Position& position, const Flags& flags, const Schedule& schedule,
-                             const Data& data, const LossGuard& guard) {
+                             const Data& data, const LossGuard& guard, const LossScale& scale) {
   CheckpointInfo info;
   info.iteration = position.steps;
   info.extra = to_words(schedule);
@@ -175,18 +187,20 @@ CheckpointInfo to_checkpoint(const Position& position, const Flags& flags, const
       {"data_bytes", std::to_string(data.bytes())},
       {"data", in_hex(data.identity())},
       {"loss_guard", guard.state()}});
+  if (flags.fp16) info.extra["loss_scale"] = scale.state();
   return info;
 }
 
 Result<Resumed> from_checkpoint(const CheckpointInfo& info, const Flags& flags, const Data& data,
-                                std::int64_t updates, LossGuard& guard) {
+                                std::int64_t updates, LossGuard& guard, LossScale& scale) {
   Resumed resumed;
   resumed.schedule = flags.schedule();
   Comparison theirs(info, flags);
   for (const Status& status :
        {theirs.same("seed", "--seed", std::to_string(flags.seed)),
         theirs.same("seq_length", "--seq-length", std::to_string(flags.seq_length)),
-        theirs.same_data(data), theirs.same_schedule(resumed.schedule), theirs.same_guard(guard)}) {
+        theirs.same_data(data), theirs.same_schedule(resumed.schedule), theirs.same_guard(guard),
+        theirs.same_scale(scale)}) {
     if (!status.ok()) return status;
   }
   Position& position = resumed.position;

@@ -10,6 +10,7 @@
 #include "flags.hpp"
 #include "tutti/train/checkpoint.hpp"
 #include "tutti/train/loss_guard.hpp"
+#include "tutti/train/loss_scale.hpp"
 
 namespace pretrain {
 
@@ -21,7 +22,8 @@ struct Position {
 
 tutti::train::CheckpointInfo to_checkpoint(const Position& position, const Flags& flags,
                                            const Schedule& schedule, const Data& data,
-                                           const tutti::train::LossGuard& guard);
+                                           const tutti::train::LossGuard& guard,
+                                           const tutti::train::LossScale& scale);
 
 // The last positions, for a run that goes back a step or two when a rank is lost.
 class Whereabouts {
@@ -29,8 +31,9 @@ class Whereabouts {
   struct Stand {
     Position position;
     std::string guard;  // LossGuard::state
+    std::string scale;  // LossScale::state
   };
-  void note(const Position& position, std::string guard);
+  void note(Stand stand);
   // Collective: where the run stood after that step, by the lowest rank that has been there.
   tutti::Result<Stand> share(tutti::Group& group, std::int64_t step) const;
 
@@ -43,10 +46,11 @@ struct Resumed {
   Schedule schedule;
   std::vector<std::string> warnings;  // what an older checkpoint does not say
 };
-// Restores the guard, too. invalid_argument names a flag without which the position would mean
+// Restores guard and scale, too. invalid_argument names a flag without which the position would mean
 // something else. `updates`: as the weights count them, for checkpoints that do not.
 tutti::Result<Resumed> from_checkpoint(const tutti::train::CheckpointInfo& info, const Flags& flags,
                                        const Data& data, std::int64_t updates,
-                                       tutti::train::LossGuard& guard);
+                                       tutti::train::LossGuard& guard,
+                                       tutti::train::LossScale& scale);
 
 }  // namespace pretrain

@@ -15,6 +15,7 @@ namespace pretrain {
 struct PlannedCollective {
   tutti::Collective collective = tutti::Collective::barrier;
   std::size_t bytes = 0;
+  bool widens = false;  // bf16 is sent, and its sum is of f32
   double at_s = 0;
   double alone_s = 0;  // measured in a queue of its like, while nothing was computed
 };

@@ -122,14 +122,14 @@ Rehearsal read(const SoloStep& step, const Flags& flags, int ranks) {
   std::int64_t first_gather = times.begin;
   for (const train_::CollectiveTimes& call : times.collectives) {
     if (is_reduction(call)) {
-      rehearsal.reductions.push_back(
-          {call.collective, call.bytes, seconds(call.joined - step.backward_begin), 0});
+      rehearsal.reductions.push_back({call.collective, call.bytes, flags.grad_reduce_in_bf16,
+                                      seconds(call.joined - step.backward_begin), 0});
     } else if (call.collective == Collective::all_gather) {
       rehearsal.gathers.push_back(
-          {call.collective, call.bytes, seconds(call.wait_begin - times.begin), 0});
+          {call.collective, call.bytes, false, seconds(call.wait_begin - times.begin), 0});
       first_gather = std::min(first_gather, call.joined);
     } else {
-      rehearsal.control = {call.collective, call.bytes, 0, 0};
+      rehearsal.control = {call.collective, call.bytes, false, 0, 0};
     }
   }
   if (flags.overlap_param_gather)

@@ -101,11 +101,12 @@ std::string json_of(const StepLine& line, double mfu) {
   return fmt::format(
       "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"weight_decay\":{},\"batch_size\":{},"
       "\"tokens\":{},\"tokens_per_s\":{},"
-      "\"mfu\":{},\"outcome\":\"{}\",\"mean\":{},\"max\":{},\"axes\":{}}}",
+      "\"mfu\":{},\"outcome\":\"{}\",{}\"mean\":{},\"max\":{},\"axes\":{}}}",
       line.step, number(line.loss), number(line.grad_norm), number(line.lr),
       number(line.weight_decay), line.sequences, line.tokens, number(line.tokens_per_s()),
-      number(mfu), tutti::train::to_string(line.outcome), json_of(line.overlap.mean),
-      json_of(line.overlap.max), json_of(line.waits));
+      number(mfu), tutti::train::to_string(line.outcome),
+      line.loss_scale > 0 ? fmt::format("\"loss_scale\":{},", number(line.loss_scale)) : "",
+      json_of(line.overlap.mean), json_of(line.overlap.max), json_of(line.waits));
 }
 
 const char* remark(Outcome outcome) {
@@ -294,12 +295,13 @@ void TrainingReport::print_line(const StepLine& line) {
   const RankOverlap& mean = line.overlap.mean;
   const double compute = mean.forward_s + mean.backward_s + mean.update_s;
   print(
-      "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}  {:.0f} tokens/s  step {:.1f} ms"
+      "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}{}  {:.0f} tokens/s  step {:.1f} ms"
       "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
       "{}  ETA {}{}\n",
-      line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr, line.tokens_per_s(),
-      line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3, mean.exposed_s * 1e3,
-      line.overlap.max.exposed_s * 1e3, mean.hidden * 100,
+      line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr,
+      line.loss_scale > 0 ? fmt::format("  loss scale {:g}", line.loss_scale) : "",
+      line.tokens_per_s(), line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3,
+      mean.exposed_s * 1e3, line.overlap.max.exposed_s * 1e3, mean.hidden * 100,
       compute_ ? fmt::format("  MFU {:.1f} %", mfu(line) * 100) : "", time_left(line.step),
       remark(line.outcome));
 }

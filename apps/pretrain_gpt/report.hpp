@@ -34,6 +34,7 @@ struct StepLine {
   double grad_norm = 0;
   double lr = 0;
   double weight_decay = 0;
+  double loss_scale = 0;  // 0: there is none
   std::int64_t tokens = 0;
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;

@@ -74,8 +74,6 @@ void add_shape(CLI::App& app, Flags& flags) {
   app.add_flag("--untie-embeddings-and-output-weights", flags.untie_embeddings_and_output_weights,
                "A head of its own instead of the word embedding")
       ->group(kGroup);
-  app.add_flag("--bf16", flags.bf16, "bf16 weights; gradients and main weights in f32")
-      ->group(kGroup);
   app.add_flag("--shuffle-definition-order", flags.shuffle_definition_order,
                "Define linear_proj before linear_qkv")
       ->group("For tests");

@@ -14,8 +14,7 @@ using tutti::Status;
 namespace {
 
 torch::Tensor view_of(const tutti::Buffer& buffer, const std::vector<std::int64_t>& shape) {
-  const auto type = buffer.dtype == tutti::Dtype::bf16 ? torch::kBFloat16 : torch::kFloat;
-  return torch::from_blob(buffer.data, shape, type);
+  return torch::from_blob(buffer.data, shape, torch_type(buffer.dtype));
 }
 
 // What a forward leaves for its backward.
@@ -130,8 +129,9 @@ class Stages final : public pipeline::StageCompute {
 
   Status backward_of(const pipeline::StagePass& pass, bool last) {
     Forwarded made = std::move(forwarded_.extract(key_of(pass)).mapped());
-    const torch::Tensor gradient = pass.is_last_place ? torch::ones_like(made.output)
-                                                      : view_of(pass.output_gradient[0], boundary_);
+    const torch::Tensor gradient = pass.is_last_place
+                                       ? torch::full_like(made.output, place_.loss_factor)
+                                       : view_of(pass.output_gradient[0], boundary_);
     if (Status status = model_.backward(made.output, gradient, last); !status.ok()) return status;
     if (!pass.is_first_place) view_of(pass.input_gradient[0], boundary_).copy_(made.input.grad());
     return {};
@@ -222,8 +222,8 @@ Result<std::unique_ptr<Passes>> make_stage_passes(const Flags& flags, const Spli
   pipeline::PipelineOptions options;
   options.micro_batches = batches.validation_count();
   options.virtual_stages = sizes.virtual_stages;
-  options.boundaries = {{{static_cast<std::size_t>(boundary[0] * boundary[1] * boundary[2]),
-                          flags.bf16 ? tutti::Dtype::bf16 : tutti::Dtype::f32}}};
+  options.boundaries = {
+      {{static_cast<std::size_t>(boundary[0] * boundary[1] * boundary[2]), weight_dtype(flags)}}};
   auto passes = std::make_unique<StagePasses>(
       std::make_unique<Stages>(batches, net, model, boundary), net, split.tells_loss());
   if (Status status = passes->open(flags, split, options); !status.ok()) return status;

@@ -60,6 +60,7 @@ Status StepLog::publish(const StepFacts& facts) {
   line.weight_decay = facts.weight_decay;
   line.sequences = facts.sequences;
   line.ranks = ranks_;
+  line.loss_scale = facts.loss_scale;
   line.outcome = facts.report.outcome;
   under_way_.push_back(line);
   const std::size_t may_stay = asynchronous_ ? 1 : 0;

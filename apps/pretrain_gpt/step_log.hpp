@@ -28,6 +28,7 @@ struct StepFacts {
   int sequences = 0;  // of the global batch
   double lr = 0;
   double weight_decay = 0;
+  double loss_scale = 0;  // 0: there is none
   tutti::train::StepReport report;
   tutti::train::StepTimes times;
 };

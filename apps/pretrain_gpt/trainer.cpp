@@ -48,6 +48,7 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
   options.layer.zero = flags.zero();
   options.layer.overlap_param_gather = flags.overlap_param_gather;
   options.layer.bucket_bytes = flags.bucket_size;
+  options.layer.grad_reduce_in_bf16 = flags.grad_reduce_in_bf16;
   options.layer.reduction_order = *tutti::parse_reduction_order(flags.reduction_order);
   options.layer.clip_grad = flags.clip_grad;
   options.layer.check_for_nan = flags.check_for_nan;
@@ -84,6 +85,7 @@ class Trainer {
         data_(std::move(data)),
         returns_(std::move(returns)),
         guard_(guard_of(flags)),
+        scale_(loss_scale_of(flags)),
         schedule_(flags.schedule()) {}
 
   Status set_up();
@@ -112,6 +114,7 @@ class Trainer {
   Status take_in_the_returned();
   Status start_over(const Status& why);
   Status stand_at(std::int64_t step);
+  Whereabouts::Stand stand() const { return {at_, guard_.state(), scale_.state()}; }
   bool is_done() const { return at_.steps >= flags_.train_iters; }  // by the checkpoint
   Status look_ahead();
   // Of the next step.
@@ -136,6 +139,7 @@ class Trainer {
   Returns returns_;
   std::optional<Split> split_;
   LossGuard guard_;
+  train_::LossScale scale_;
   bool common_decision_ = false;  // all ranks end alike
   bool begins_anew_ = false;      // --load latest found nothing
   StopRequest stop_;
@@ -207,7 +211,7 @@ Status Trainer::set_up() {
   } else if (!flags_.hf.load.empty()) {
     if (auto status = load_hf(model_->layer(), flags_); !status.ok()) return status;
   }
-  whereabouts_.note(at_, guard_.state());
+  whereabouts_.note(stand());
   if (auto status = open_report(); !status.ok()) return status;
   if (report_ && begins_anew_) report_->begun_anew(flags_.save);
   if (report_ && !flags_.load.empty()) report_->resumed(flags_.load);
@@ -242,7 +246,7 @@ Status Trainer::open_report() {
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
     report_->begin(fmt::format("{} of {} parameters ({} layers of {}), {}",
                                flags_.has_rotary() ? "Llama" : "GPT", elements, flags_.num_layers,
-                               flags_.hidden_size, flags_.bf16 ? "bf16" : "fp32"),
+                               flags_.hidden_size, precision_name(flags_)),
                    split_->describe(), model_->layer().describe());
     tell_compute();
   }
@@ -283,7 +287,7 @@ Status Trainer::resume() {
   if (flags_.train_iters == 0) return {};  // for its weights
   const auto counts = model_->layer().step_counts();
   const std::int64_t updates = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
-  auto resumed = from_checkpoint(*info, flags_, data_, updates, guard_);
+  auto resumed = from_checkpoint(*info, flags_, data_, updates, guard_, scale_);
   if (!resumed.ok()) return resumed.status();
   at_ = resumed->position;
   schedule_ = resumed->schedule;
@@ -305,7 +309,8 @@ Status Trainer::look_ahead() {
 }
 
 tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number) {
-  auto sums = passes_->train({step, number, at_.sequences, batch()});
+  const LossFactor loss = loss_factor(flags_, scale_);
+  auto sums = passes_->train({step, number, at_.sequences, batch(), loss.factor});
   if (!sums.ok()) return sums.status();
   sums_ = *sums;
   if (flags_.die && !has_shrunk_ && flags_.die->hits(step, group_->rank(), number))
@@ -314,6 +319,7 @@ tutti::Result<train_::StepReport> Trainer::attempt(std::int64_t step, int number
   const train_::GroupStep groups[] = {{lr(), weight_decay(), optimizer}, {lr(), 0, optimizer}};
   return model_->step({.lr = lr(),
                        .groups = groups,
+                       .loss_scale = loss.factor,
                        .tokens = sums_.tokens,
                        .loss_is_finite = !flags_.strict_loss_check || std::isfinite(sums_.loss_sum),
                        .number = step,
@@ -326,7 +332,9 @@ Status Trainer::one_step(std::int64_t step) {
     auto report = attempt(step, number);
     if (!report.ok()) return report.status();
     const auto times = model_->layer().take_times();
-    const auto judgement = guard_.judge(step, *report);
+    const double scale = loss_factor(flags_, scale_).scale;
+    const auto judgement = guard_.judge(step, *report, flags_.fp16 && scale_.may_fall());
+    if (flags_.fp16) scale_.note(report->outcome);
     if (!judgement.text.empty()) say(step, judgement.text);
     if (judgement.verdict == LossGuard::Verdict::stop) {
       common_decision_ = true;
@@ -340,10 +348,10 @@ Status Trainer::one_step(std::int64_t step) {
     if (report_ && flags_.zero() == 3) report_->units(train_::exposed_by_bucket(times));
     stops_ = report->stop;
     meets_ = report->meet;
-    const StepFacts facts{step, sums_, batch(), lr(), weight_decay(), *report, times};
+    const StepFacts facts{step, sums_, batch(), lr(), weight_decay(), scale, *report, times};
     at_ = {step, at_.updates + (report->outcome == train_::Outcome::updated ? 1 : 0),
            at_.sequences + static_cast<std::uint64_t>(facts.sequences)};
-    whereabouts_.note(at_, guard_.state());
+    whereabouts_.note(stand());
     return log_->publish(facts);
   }
 }
@@ -370,7 +378,7 @@ Status Trainer::validate(std::int64_t step) {
 // Everything that was published is judged first: no checkpoint of a run that has failed.
 Status Trainer::save() {
   if (auto status = log_->flush(); !status.ok()) return status;
-  auto info = to_checkpoint(at_, flags_, schedule_, data_, guard_);
+  auto info = to_checkpoint(at_, flags_, schedule_, data_, guard_, scale_);
   info.ranks = group_->size();
   info.order = model_->layer().order();
   auto status = checkpoints_->save(model_->layer(), info);
@@ -506,6 +514,7 @@ Status Trainer::start_over(const Status& why) {
   is_newcomer_ = false;
   at_ = {};
   guard_ = guard_of(flags_);
+  scale_ = loss_scale_of(flags_);
   schedule_ = flags_.schedule();
   flags_.load = kLatest;
   begins_anew_ = false;
@@ -520,12 +529,13 @@ Status Trainer::stand_at(std::int64_t step) {
   auto stand = whereabouts_.share(*group_, step);
   if (!stand.ok()) return stand.status();
   at_ = stand->position;
-  whereabouts_.note(at_, stand->guard);  // whoever was asked may be the next to be lost
+  whereabouts_.note(*stand);  // whoever was asked may be the next to be lost
   guard_ = guard_of(flags_);
   // A checkpoint may have brought another one than the command line's.
   static_assert(std::is_trivially_copyable_v<Schedule>);
   const tutti::Buffer schedule{&schedule_, sizeof schedule_, tutti::Dtype::u8};
   if (auto status = group_->broadcast(schedule, 0); !status.ok()) return status;
+  if (auto status = scale_.restore(stand->scale); !status.ok()) return status;
   return guard_.restore(stand->guard);
 }
 
@@ -558,8 +568,9 @@ Status Trainer::tell_memory() {
   const auto model = shape_of(flags_);
   if (model.ok() && split_->sizes().is_whole())  // the arithmetic is of whole replicas
     line.predicted = tutti::plan::replica_memory(
-        *model, {group_->size(), flags_.zero(), flags_.bf16, flags_.optimizer == "sgd" ? 1 : 2,
-                 flags_.micro_batch_size, flags_.seq_length});
+        *model, {group_->size(), flags_.zero(), flags_.bf16 || flags_.fp16,
+                 flags_.optimizer == "sgd" ? 1 : 2, flags_.micro_batch_size, flags_.seq_length,
+                 recompute_shape(flags_), flags_.grad_reduce_in_bf16});
   report_->memory(line);
   return {};
 }

@@ -7,6 +7,7 @@
 #include "data.hpp"
 #include "flags.hpp"
 #include "model.hpp"
+#include "shape.hpp"
 #include "split.hpp"
 #include "tutti/libtorch/placed.hpp"
 
@@ -303,6 +304,128 @@ TEST(Splits, that_do_not_fit_name_the_flag) {
             std::string::npos);
   EXPECT_EQ(refusal(8, [](Flags& f) { f.tensor_parallel = 2; }), "");
 }
+
+// ---- what is computed again in backward
+
+constexpr int kDeep = 3;  // layers: chunks of two leave one
+
+// Ways to recompute, by Megatron's flags.
+struct Again {
+  std::string name, granularity, method;
+  int layers = 0;
+
+  Flags on(Flags flags) const {
+    flags.num_layers = kDeep;
+    flags.dropout = 0.2;
+    flags.recompute_granularity = granularity;
+    flags.recompute_method = method;
+    flags.recompute_num_layers = layers;
+    return flags;
+  }
+};
+
+std::vector<Again> ways_again() {
+  return {{"selective", kSelective, "", 0},
+          {"uniform_1", kFull, kUniform, 1},
+          {"uniform_2", kFull, kUniform, 2},
+          {"block_2", kFull, kBlock, 2}};
+}
+
+void expect_equal(const Gradients& got, const Gradients& wanted, const std::string& what) {
+  EXPECT_EQ(got.loss, wanted.loss) << what;
+  for (const auto& [name, value] : wanted.values)
+    EXPECT_TRUE(torch::equal(got.values.at(name), value)) << what << ": " << name;
+}
+
+class Recomputed : public testing::TestWithParam<Again> {};
+
+TEST_P(Recomputed, layers_have_the_gradients_of_kept_ones_to_the_bit) {
+  for (const Parts parts : {Parts::gpt, Parts::llama}) {
+    const Flags kept = Again().on(model_flags(parts)), again = GetParam().on(model_flags(parts));
+    ASSERT_TRUE(check_flags(again).ok()) << check_flags(again).message();
+    expect_equal(gradients_of(again, whole_share(again)), gradients_of(kept, whole_share(kept)),
+                 "whole");
+  }
+}
+
+TEST_P(Recomputed, layers_exchange_again_what_split_ones_exchange) {
+  for (const SplitCase& one : {split_case(4, 1, true, true), split_case(2, 2, false),
+                               split_case(1, 4, false, false, "a2a+p2p")}) {
+    adapter_test::on_ranks(4, [&](std::shared_ptr<tutti::Group> group) {
+      const auto made = [&](const Flags& flags) {
+        auto split = Split::create(group, flags);
+        EXPECT_TRUE(split.ok()) << split.status().to_string();
+        auto share = share_of(flags, *split);
+        EXPECT_TRUE(share.ok()) << share.status().to_string();
+        return gradients_of(flags, *std::move(share));
+      };
+      const Gradients kept = made(Again().on(one.flags));
+      expect_equal(made(GetParam().on(one.flags)), kept, one.name);
+    });
+  }
+}
+
+// Counts the bytes of tensors that one thread makes.
+class LiveBytes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::int64_t, std::int64_t,
+                         c10::Device) override {
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t most() const { return most_; }
+
+ private:
+  std::int64_t now_ = 0, most_ = 0;
+};
+
+// At most, beside what the model keeps and the gradients of its parameters.
+double most_bytes(Flags flags) {
+  flags.hidden_size = 64;
+  flags.seq_length = 128;
+  flags.num_layers = 6;
+  flags.dropout = 0;
+  flags.vocab_size = kByteVocabulary;
+  auto data = Data::open(flags);
+  EXPECT_TRUE(data.ok()) << data.status().to_string();
+  auto model = make_model(flags, whole_share(flags));
+  double kept = 0;
+  for (auto& parameter : model->parameters()) {
+    parameter.mutable_grad() = torch::zeros_like(parameter);
+    kept += static_cast<double>(parameter.nbytes());
+  }
+  const ModelBatch batch = cut_batch(*model, *data->training(7, kSequences), kSequences);
+  const auto live = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
+  loss_sum(*model, batch, {}).backward();
+  return static_cast<double>(live->most());
+}
+
+double planned_bytes(Flags flags) {
+  flags.hidden_size = 64;
+  flags.seq_length = 128;
+  flags.num_layers = 6;
+  flags.vocab_size = kByteVocabulary;
+  flags.dropout = 0;
+  const auto shape = shape_of(flags);
+  EXPECT_TRUE(shape.ok()) << shape.status().to_string();
+  return tutti::plan::replica_memory(*shape, {.micro_batch = kSequences,
+                                              .seq = flags.seq_length,
+                                              .recompute = recompute_shape(flags)})
+      .activations;
+}
+
+// Beside what passes through anyway: the same for all.
+TEST_P(Recomputed, layers_save_the_memory_that_the_plan_says) {
+  const Flags again = GetParam().on(model_flags()), kept = Again().on(model_flags());
+  const double saved = most_bytes(kept) - most_bytes(again);
+  const double planned = planned_bytes(kept) - planned_bytes(again);
+  EXPECT_NEAR(saved / planned, 1, 0.1) << saved << " bytes saved, " << planned << " planned";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Recomputed, testing::ValuesIn(ways_again()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace pretrain

@@ -76,6 +76,27 @@ class Bits(PretrainTest):
                            "--override-opt-param-scheduler")
         self.assertEqual([line["batch_size"] for line in other.steps], [4] * 5)
 
+    def test_layers_that_are_computed_again_whatever_is_split_and_kept_in_shards(self):
+        full = ["--recompute-granularity", "full", "--recompute-num-layers"]
+        uniform, block = [*full, "2", "--recompute-method", "uniform"], [*full, "1", "--recompute-method", "block"]
+        selective = ["--recompute-granularity", "selective"]
+        words = ["--train-iters", "3", "--dropout", "0.1", "--num-layers", "4"]
+        stages = ["--pipeline-model-parallel-size", "2", "--pipeline-schedule"]
+        cases = {  # for each row the runs have the weights of one that keeps everything
+            "four ranks": (4, OVERLAPS, [uniform, block]),
+            "ZeRO-3": (2, ["--zero-stage", "3"], [uniform, [*full, "1", "--recompute-method", "uniform"], selective]),
+            "zb-h1": (2, [*stages, "zb-h1"], [uniform, selective]),
+            "interleaved": (2, [*stages, "interleaved", "--num-layers-per-virtual-pipeline-stage", "1"], [block]),
+            "split": (4, ["--tensor-model-parallel-size", "2", "--sequence-parallel", "--tp-comm-overlap",
+                          "--context-parallel-size", "2"], [uniform, block]),
+        }
+        for name, (ranks, way, again) in cases.items():
+            kept = self.train(ranks, *words, *way)
+            for more in again:
+                run = self.train(ranks, *words, *way, *more)
+                self.assertEqual(run.hash, kept.hash, f"{name}: {' '.join(more)}")
+                self.assertEqual(run.losses, kept.losses)
+
     def test_definition_order_does_not_matter(self):
         words = ["--train-iters", "4", "--bucket-size", "8192", *OVERLAPS]
         plain = self.train(2, *words)
