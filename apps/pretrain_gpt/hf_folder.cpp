@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <type_traits>
 
+#include "precision.hpp"
 #include "tutti/train/llama_config.hpp"
 
 namespace pretrain {
@@ -220,7 +221,7 @@ LlamaConfig config_of(const Flags& flags) {
   config.norm_epsilon = flags.norm_epsilon;
   config.tied = !flags.untie_embeddings_and_output_weights;
   config.bias = flags.has_bias();
-  config.dtype = flags.bf16 ? tutti::Dtype::bf16 : tutti::Dtype::f32;
+  config.dtype = weight_dtype(flags);
   if (flags.hf.load.empty()) config.positions = flags.seq_length;
   return config;
 }
