@@ -3,9 +3,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 from collections import Counter
 
@@ -134,6 +136,24 @@ class Data(unittest.TestCase):
         self.assertEqual(content(self.path("set.tokens")), b"vocab_size 257\nend_of_document 256\ntokenizer bytes\n")
         self.build("-o", self.path("set"), "--no-eod", names[0])
         self.assertEqual(read_set(self.path("set")), [[*content(names[0])]])
+
+    def test_a_long_document_is_written_as_it_comes_and_given_up_at_once(self):
+        bpe = Bpe(train_bpe(content(LICENCES + "GPL-3").decode()[:5000], 50))
+        tokenizer = self.path("tokenizer.json", json.dumps(bpe.file()))
+        book = self.path("book", content(LICENCES + "GPL-3") * 1000)  # 35 MB, a document
+        running = subprocess.Popen([TOOL, "data", "build", "--tokenizer", tokenizer, "--no-eod", "-o", self.path("set"),
+                                    book], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(running.kill)
+        written = 0
+        while written < 4 << 20:
+            self.assertIsNone(running.poll(), "nothing was written before the document was through")
+            written = int(re.search(rb"wchar: (\d+)", content(f"/proc/{running.pid}/io"))[1])
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=LIMIT)
+        self.assertLess(time.monotonic() - began, 2)
+        self.assertEqual(running.returncode, 130, errors)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["book", "tokenizer.json"])
 
     def test_byte_level_bpe_is_that_of_a_plain_implementation(self):
         bpe = Bpe(train_bpe(content(LICENCES + "GPL-3").decode()[:20000] + " ".join(TEXTS), 300))

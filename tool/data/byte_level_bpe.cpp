@@ -73,10 +73,19 @@ class ByteLevelBpe final : public Tokenizer {
     return read_added(file["added_tokens"]);
   }
 
-  Status encode(std::string_view text, std::vector<std::int32_t>& tokens) override {
+  Status encode(std::string_view text, const Take& take) override {
+    constexpr std::size_t kAtOnce = 1 << 16;
     std::string spaced;
     if (adds_space_ && !text.empty() && text[0] != ' ') text = spaced = " " + std::string(text);
-    return words_->split(text, [&](std::string_view word) { append(word, tokens); });
+    std::vector<Token> tokens;
+    const Status status = words_->split(text, [&](std::string_view word) -> Status {
+      append(word, tokens);
+      if (tokens.size() < kAtOnce) return {};
+      Status taken = take(tokens);
+      tokens.clear();
+      return taken;
+    });
+    return status.ok() ? take(tokens) : status;
   }
   std::int64_t vocabulary() const override { return size_; }
   std::int64_t end_of_document() const override { return end_; }

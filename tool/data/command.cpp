@@ -44,7 +44,10 @@ Status tokenize(Documents& documents, Tokenizer& tokenizer, std::int64_t end,
                 IndexedWriter& writer) {
   constexpr std::uint64_t kSteps = 1000;
   BenchProgress progress(::isatty(STDERR_FILENO) ? "/dev/tty" : "", kSteps);
-  std::vector<std::int32_t> tokens;
+  const auto add = [&](std::span<const std::int32_t> tokens) {
+    return interruption() == 0 ? writer.add(tokens) : Status(Code::aborted, "interrupted");
+  };
+  const std::int32_t ending[] = {static_cast<std::int32_t>(end)};
   while (interruption() == 0) {
     const std::uint64_t all = std::max<std::uint64_t>(documents.bytes(), 1);
     progress.show(std::min(documents.read() * kSteps / all, kSteps),
@@ -52,11 +55,10 @@ Status tokenize(Documents& documents, Tokenizer& tokenizer, std::int64_t end,
     auto text = documents.next();
     if (!text.ok()) return text.status();
     if (!text->has_value()) return {};
-    tokens.clear();
-    if (Status status = tokenizer.encode(**text, tokens); !status.ok()) return status;
-    if (end >= 0) tokens.push_back(static_cast<std::int32_t>(end));
-    if (tokens.empty()) continue;
-    if (Status status = writer.add_document(tokens); !status.ok()) return status;
+    Status status = tokenizer.encode(**text, add);
+    if (status.ok() && end >= 0) status = add(ending);
+    if (status.ok()) status = writer.end_document();
+    if (!status.ok()) return interruption() == 0 ? status : Status();
   }
   return {};
 }

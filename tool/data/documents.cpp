@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/json.hpp"
+#include "tool/interruption.hpp"
 
 namespace tutti::tool {
 
@@ -51,7 +52,10 @@ Result<std::optional<std::string>> Documents::next() {
       auto line = next_line();
       if (!line.ok() || line->has_value()) return line;
     } else {
-      std::string text{std::istreambuf_iterator<char>(file_), {}};
+      std::string text;
+      char chunk[65536];
+      while (interruption() == 0 && (file_.read(chunk, sizeof chunk) || file_.gcount() > 0))
+        text.append(chunk, static_cast<std::size_t>(file_.gcount()));
       if (file_.bad()) return Status(Code::io, path + " could not be read to its end");
       file_.close();
       ++at_;

@@ -33,13 +33,19 @@ Result<IndexedWriter> IndexedWriter::open(const std::string& prefix, std::int64_
                        vocabulary <= 65500 ? 2 : 4);  // as Megatron chooses
 }
 
-Status IndexedWriter::add_document(std::span<const std::int32_t> tokens) {
-  if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-    return {
-        Code::unsupported,
-        fmt::format("a document of {} tokens is longer than the format can say", tokens.size())};
-  lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
-  offsets_.push_back(static_cast<std::int64_t>(bytes_));
+Status IndexedWriter::end_document() {
+  const std::uint64_t tokens = (bytes_ - begin_) / width_;
+  if (tokens == 0) return {};
+  if (tokens > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max()))
+    return {Code::unsupported,
+            fmt::format("a document of {} tokens is longer than the format can say", tokens)};
+  lengths_.push_back(static_cast<std::int32_t>(tokens));
+  offsets_.push_back(static_cast<std::int64_t>(begin_));
+  begin_ = bytes_;
+  return {};
+}
+
+Status IndexedWriter::add(std::span<const std::int32_t> tokens) {
   bytes_ += tokens.size() * width_;
   for (const std::int32_t token : tokens)
     width_ == 2 ? put(pending_, static_cast<std::uint16_t>(token)) : put(pending_, token);

@@ -18,7 +18,9 @@ class IndexedWriter {
   // Two bytes a token where they suffice, else four.
   static Result<IndexedWriter> open(const std::string& prefix, std::int64_t vocabulary);
 
-  Status add_document(std::span<const std::int32_t> tokens);
+  // Of the document that end_document ends, which counts if it has any.
+  Status add(std::span<const std::int32_t> tokens);
+  Status end_document();
   // `about`: the lines of PREFIX.tokens.
   Status finish(const std::string& about);
 
@@ -38,6 +40,7 @@ class IndexedWriter {
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> offsets_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t begin_ = 0;  // of the document that is being written
 };
 
 }  // namespace tutti::tool

@@ -17,12 +17,11 @@ class SentencePieces final : public Tokenizer {
     return {Code::io, "--tokenizer " + path +
                           " cannot be read as a SentencePiece model: " + loaded.ToString()};
   }
-  Status encode(std::string_view text, std::vector<std::int32_t>& tokens) override {
+  Status encode(std::string_view text, const Take& take) override {
     std::vector<int> made;
     const auto encoded = pieces_.Encode({text.data(), text.size()}, &made);
     if (!encoded.ok()) return {Code::corrupt, encoded.ToString()};
-    tokens.insert(tokens.end(), made.begin(), made.end());
-    return {};
+    return take(made);
   }
   std::int64_t vocabulary() const override { return pieces_.GetPieceSize(); }
   std::int64_t end_of_document() const override { return pieces_.eos_id(); }

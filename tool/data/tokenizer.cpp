@@ -1,13 +1,22 @@
 #include "tool/data/tokenizer.hpp"
 
+#include <algorithm>
+
 namespace tutti::tool {
 
 namespace {
 
 class Bytes final : public Tokenizer {
  public:
-  Status encode(std::string_view text, std::vector<std::int32_t>& tokens) override {
-    for (const char letter : text) tokens.push_back(static_cast<unsigned char>(letter));
+  Status encode(std::string_view text, const Take& take) override {
+    constexpr std::size_t kAtOnce = 1 << 16;
+    std::vector<std::int32_t> tokens;
+    for (; !text.empty(); text.remove_prefix(std::min(kAtOnce, text.size()))) {
+      tokens.clear();
+      for (const char letter : text.substr(0, kAtOnce))
+        tokens.push_back(static_cast<unsigned char>(letter));
+      if (Status status = take(tokens); !status.ok()) return status;
+    }
     return {};
   }
   std::int64_t vocabulary() const override { return 257; }

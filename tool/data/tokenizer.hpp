@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +24,10 @@ namespace tutti::tool {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // Appends; `text` is a whole document, or a part of one that ends a line.
-  virtual Status encode(std::string_view text, std::vector<std::int32_t>& tokens) = 0;
+  // Takes tokens in the order of the text, some ten thousand at a time; what it fails with ends encode.
+  using Take = std::function<Status(std::span<const std::int32_t>)>;
+  // Of a whole document.
+  virtual Status encode(std::string_view text, const Take& take) = 0;
   virtual std::int64_t vocabulary() const = 0;
   virtual std::int64_t end_of_document() const = 0;  // -1: there is none
   // The number of a token as it is written; -1: there is none.

@@ -42,7 +42,7 @@ Result<WordSplitter> WordSplitter::create(const std::string& pattern) {
 }
 
 Status WordSplitter::split(std::string_view text,
-                           const std::function<void(std::string_view)>& take) const {
+                           const std::function<Status(std::string_view)>& take) const {
   std::size_t done = 0, from = 0;
   while (from < text.size()) {
     const int found = pcre2_match(state_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
@@ -50,12 +50,13 @@ Status WordSplitter::split(std::string_view text,
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) return {Code::corrupt, "text cannot be cut into words: " + words_of(found)};
     const std::size_t* where = pcre2_get_ovector_pointer(state_->match.get());
-    if (where[0] > done) take(text.substr(done, where[0] - done));
-    take(text.substr(where[0], where[1] - where[0]));
+    if (where[0] > done)
+      if (Status status = take(text.substr(done, where[0] - done)); !status.ok()) return status;
+    if (Status status = take(text.substr(where[0], where[1] - where[0])); !status.ok())
+      return status;
     done = from = where[1];
   }
-  if (done < text.size()) take(text.substr(done));
-  return {};
+  return done < text.size() ? take(text.substr(done)) : Status();
 }
 #else
 struct WordSplitter::State {};
@@ -64,7 +65,7 @@ Result<WordSplitter> WordSplitter::create(const std::string&) {
   return Status(Code::unsupported,
                 "this tutti was built without PCRE2, which cuts text into words");
 }
-Status WordSplitter::split(std::string_view, const std::function<void(std::string_view)>&) const {
+Status WordSplitter::split(std::string_view, const std::function<Status(std::string_view)>&) const {
   return {};
 }
 #endif

@@ -19,7 +19,8 @@ class WordSplitter {
   ~WordSplitter();
 
   // All of `text`, in order: what matches, and what lies between matches. Bytes that are not UTF-8 match nothing.
-  Status split(std::string_view text, const std::function<void(std::string_view)>& take) const;
+  // What `take` fails with ends it.
+  Status split(std::string_view text, const std::function<Status(std::string_view)>& take) const;
 
  private:
   struct State;
