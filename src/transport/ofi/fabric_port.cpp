@@ -21,8 +21,9 @@ constexpr int kMostReceives = 512;
 constexpr std::size_t kCompletionsAtOnce = 32;
 constexpr int kReadsPerPoll = 8;
 // Providers that wait tell by a descriptor; but what they send again after a while, and what they missed, has to
-// be looked for. The others have to be asked.
-constexpr Nanoseconds kNapBeside = std::chrono::milliseconds(20);
+// be looked for: sooner while operations wait. The others have to be asked.
+constexpr Nanoseconds kNapBeside = std::chrono::milliseconds(2);
+constexpr Nanoseconds kIdleNapBeside = std::chrono::milliseconds(20);
 constexpr Nanoseconds kNapBlind = std::chrono::microseconds(50);
 constexpr Nanoseconds kIdleNapBlind = std::chrono::milliseconds(1);
 
@@ -259,7 +260,7 @@ std::vector<int> FabricPort::descriptors() const {
 }
 
 Nanoseconds FabricPort::longest_nap(bool idle) {
-  Nanoseconds nap = kNapBeside;
+  Nanoseconds nap = idle ? kIdleNapBeside : kNapBeside;
   for (const auto& rail : rails_) {
     if (rail->descriptor() < 0)
       nap = std::min(nap, idle ? kIdleNapBlind : kNapBlind);
