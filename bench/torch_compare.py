@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """torch.distributed on tutti beside torch's own gloo: the same Python program, in one run.
 
-Each round starts the ranks of one backend, then those of the other, and the rounds are interleaved: what
-the machine does meanwhile meets both. A time is the median over iterations of the slowest rank; a row's
+Each round starts the ranks of one backend, then those of the next, and the rounds are interleaved: what
+the machine does meanwhile meets all. A time is the median over iterations of the slowest rank; a row's
 time is the median over rounds, its ratio the median of the rounds' ratios. One torch thread a rank.
 
     bench/torch_compare.py                        # n = 2 and 4, 4 B … 64 MiB, 3 rounds
@@ -10,10 +10,11 @@ time is the median over rounds, its ratio the median of the rounds' ratios. One 
     bench/torch_compare.py -n 2 --collectives all_reduce --sizes 4,1K,64K --json compare.json
     bench/torch_compare.py --device cuda -n 4     # all ranks on the first GPU; DDP's steps are those of a small GPT
 
-`symmetric` is memory of tutti_torch.empty. The verdict is against the targets: up to 1 KiB 20 times as
-fast as gloo, 64 KiB … 1 MiB 5 times, above 3 times (5 with symmetric memory), else faster at all. On a GPU the
-target is to be faster; a time ends when the stream is through, and `host` is what the host spends in starting an
-operation and in wait(), which only orders streams.
+`symmetric` is memory of tutti_torch.empty; `heap` are ordinary tensors after tutti_torch.use_shared_heap(), and its
+ratio is to symmetric ones of the same processes (of a DDP step: to the step without it). The verdict is against the
+targets: up to 1 KiB 20 times as fast as gloo, 64 KiB … 1 MiB 5 times, above 3 times (5 with symmetric memory), else
+faster at all. On a GPU the target is to be faster; a time ends when the stream is through, and `host` is what the
+host spends in starting an operation and in wait(), which only orders streams.
 """
 import argparse
 import json
@@ -109,6 +110,11 @@ def measure(backend, size, options):
             return json.load(file)
 
 
+def contestants(options):
+    """Ranks of each are processes of their own."""
+    return ["tutti", "gloo"] if options.device == "cuda" else ["tutti", "heap", "gloo"]
+
+
 def target_of(what, nbytes, kind, device):
     if device == "cuda" or what == "ddp" or 1 << 10 < nbytes < 64 << 10:
         return 1.0
@@ -122,7 +128,7 @@ def target_of(what, nbytes, kind, device):
 def row_of(size, what, which, rounds, device):
     """One line of the table; None where a backend has no such thing."""
     def times(backend, kind):
-        found = [r[backend].get(f"{what}/{which}/{kind}") for r in rounds]
+        found = [r.get(backend, {}).get(f"{what}/{which}/{kind}") for r in rounds]
         return None if None in found else found
 
     gloo = times("gloo", "plain")
@@ -130,6 +136,9 @@ def row_of(size, what, which, rounds, device):
     for backend in ("tutti", "gloo"):
         host = times(backend, "plain/host")
         row[f"{backend}_host_s"] = host and statistics.median(host)
+    heap, beside = times("heap", "plain"), times("heap", "symmetric") or times("tutti", "plain")
+    row["heap_s"] = heap and statistics.median(heap)
+    row["heap_ratio"] = statistics.median(b / h for b, h in zip(beside, heap)) if heap and beside else None
     verdicts = []
     for kind in ("plain", "symmetric"):
         own = times("tutti", kind)
@@ -157,8 +166,8 @@ def micro(seconds):
     return "n/a" if seconds is None else f"{seconds * 1e6:.1f}"
 
 
-def times_faster(ratio):
-    return "" if ratio is None else f"{ratio:.1f}x"
+def times_faster(ratio, digits=1):
+    return "" if ratio is None else f"{ratio:.{digits}f}x"
 
 
 def print_table(rows, device):
@@ -166,12 +175,14 @@ def print_table(rows, device):
         return f" {left:>11} {right:>10}" if device == "cuda" else ""
 
     print(f"{'n':>2}  {'operation':15} {'size':>14} {'tutti µs':>11} {'symmetric µs':>13} "
-          f"{'gloo µs':>11} {'ratio':>8} {'symmetric':>10}{hosts('host tutti', 'host gloo')}  verdict")
+          f"{'heap µs':>11} {'gloo µs':>11} {'ratio':>8} {'symmetric':>10} {'heap':>7}"
+          f"{hosts('host tutti', 'host gloo')}  verdict")
     for row in rows:
         print(f"{row['ranks']:>2}  {row['operation']:15} {named(row['size']):>14} "
               f"{micro(row['plain_s']):>11} {micro(row['symmetric_s']) if row['symmetric_s'] else '':>13} "
+              f"{micro(row['heap_s']) if row['heap_s'] else '':>11} "
               f"{micro(row['gloo_s']):>11} {times_faster(row['plain_ratio']):>8} "
-              f"{times_faster(row['symmetric_ratio']):>10}"
+              f"{times_faster(row['symmetric_ratio']):>10} {times_faster(row['heap_ratio'], 2):>7}"
               f"{hosts(micro(row['tutti_host_s']), micro(row['gloo_host_s']))}  {row['verdict']}")
 
 
@@ -181,7 +192,7 @@ def main():
     for size in options.ranks:
         rounds = []
         for number in range(options.rounds):
-            order = ("tutti", "gloo") if number % 2 == 0 else ("gloo", "tutti")
+            order = contestants(options)[::1 if number % 2 == 0 else -1]
             rounds.append({})
             for backend in order:
                 print(f"n = {size}, round {number + 1} of {options.rounds}: {backend}", file=sys.stderr)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One rank of bench/torch_compare.py, which starts it; the same program for both backends.
+"""One rank of bench/torch_compare.py, which starts it; the same program for all backends.
 
     RANK=0 WORLD_SIZE=1 bench/torch_compare_rank.py --backend gloo --folder /tmp/x --out /dev/stdout
 
@@ -173,17 +173,20 @@ def time_steps(options, meeting, *model):
 
 def run(options):
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if options.backend == "tutti":
-        import tutti_torch  # noqa: F401
+    is_tutti = options.backend != "gloo"
+    if is_tutti:
+        import tutti_torch
+        if options.backend == "heap":  # tutti, with ordinary tensors in memory that all ranks have mapped
+            tutti_torch.use_shared_heap()
     torch.set_num_threads(1)
     if options.device == "cuda":
         torch.cuda.set_device(0)
     options.finish = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     gc.disable()
-    dist.init_process_group(options.backend, init_method=f"file://{options.folder}/store", rank=rank,
-                            world_size=size)
+    dist.init_process_group("tutti" if is_tutti else "gloo", init_method=f"file://{options.folder}/store",
+                            rank=rank, world_size=size)
     meeting = Meeting(f"{options.folder}/meeting", rank, size)
-    kinds = ["plain", "symmetric"] if options.backend == "tutti" else ["plain"]
+    kinds = ["plain", "symmetric"] if is_tutti else ["plain"]
     results = {}
     for collective in options.collectives:
         for nbytes in options.sizes:
@@ -192,7 +195,7 @@ def run(options):
                 try:
                     results[cell], results[f"{cell}/host"] = time_call(options, meeting, collective, kind, nbytes)
                 except RuntimeError as error:
-                    if options.backend == "tutti" or "support" not in str(error):
+                    if is_tutti or "support" not in str(error):
                         raise  # gloo of torch 1.13 has no reduce_scatter, and few of its collectives take CUDA tensors
     for name, model in options.models.items():
         results[f"ddp/{name}/plain"] = time_steps(options, meeting, *model)

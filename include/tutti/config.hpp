@@ -91,6 +91,12 @@ struct Config {
   // How they reach each other's device memory: "auto", "ipc" (mapped, or an error), or "staged" (through
   // host memory).  TUTTI_CUDA_REACH
   std::string cuda_reach = "auto";
+  // Whether `import tutti_torch` gives torch's tensors memory that the ranks of the host have mapped
+  // (tutti/shared_heap.hpp).  TUTTI_SHARED_HEAP
+  bool shared_heap = false;
+  // The most bytes of such a heap, in each process; 0: the memory that is available when it is made.
+  // TUTTI_SHARED_HEAP_BYTES
+  std::size_t shared_heap_bytes = 0;
   // Polls before a waiting thread yields; negative: by the number of cores.  TUTTI_SPIN
   long spin = -1;
   // Whether a progress thread drives async operations.  TUTTI_PROGRESS_THREAD

@@ -7,6 +7,7 @@
 #include "tutti/group.hpp"
 #include "tutti/mesh.hpp"
 #include "tutti/redistribution.hpp"
+#include "tutti/shared_heap.hpp"
 #include "tutti/status.hpp"
 #include "tutti/store.hpp"
 #include "tutti/switch.hpp"

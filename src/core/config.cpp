@@ -309,6 +309,16 @@ const Row kRows[] = {
        return read_word(text, c.cuda_reach, {"auto", "ipc", "staged"});
      },
      [](Filled c) { return c.cuda_reach; }},
+    {"TUTTI_SHARED_HEAP",
+     "whether `import tutti_torch` puts tensors into memory that the ranks of the host have mapped",
+     [](Text text, Config& c) { return read_switch(text, c.shared_heap); },
+     [](Filled c) { return std::string(c.shared_heap ? "1" : "0"); }},
+    {"TUTTI_SHARED_HEAP_BYTES",
+     "the most that a process has of such memory; what is available when it begins when not set",
+     [](Text text, Config& c) {
+       return read_bytes(text, c.shared_heap_bytes, std::size_t{1} << 20, std::size_t{1} << 46);
+     },
+     [](Filled) { return std::string(); }},
     {"TUTTI_SPIN", "polls before a waiting thread yields; negative: by the number of cores",
      [](Text text, Config& c) { return read_spin(text, c.spin); },
      [](Filled c) { return std::to_string(c.spin); }},

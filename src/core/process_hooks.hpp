@@ -1,12 +1,12 @@
 // core/process_hooks.hpp - what a process has only one of: SIGUSR1, the way down, and fork.
 //
-// The only mutable globals of the library live here. Owners register a function for an occasion and
+// Nearly all mutable globals of the library live here (docs/map.md). Owners register a function for an occasion and
 // keep the Hook; destroying it unregisters, and waits for a call under way in another thread.
 //
 // Occasions      dump   SIGUSR1 came, or a TUTTI_CHECK failed. Runs in a signal handler: the
 //                       function may only do what is async-signal-safe.
 //                forked this process is a fresh child of fork(), the first since the function was
-//                       registered: not called again in its children. Close descriptors, nothing else.
+//                       registered: not called again in its children. Close descriptors, map over memory, no more.
 // SIGUSR1        is taken with the first dump hook, and only if nobody else handles it.
 // Thread-safety  any thread may register and unregister.
 //

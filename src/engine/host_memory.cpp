@@ -7,7 +7,7 @@
 namespace tutti::engine {
 
 HostMemory::HostMemory(int rank, std::vector<Member> members, std::vector<int> others,
-                       const transport::Endpoint& endpoint, std::shared_ptr<void> owner,
+                       transport::Endpoint& endpoint, std::shared_ptr<void> owner,
                        const schedule::HostFacts& facts)
     : rank_(rank),
       members_(std::move(members)),
@@ -51,15 +51,14 @@ void HostMemory::retract(std::uint64_t sequence) {
 
 transport::MemoryRef HostMemory::locate(const std::byte* data, std::size_t bytes) {
   const std::uint64_t version = endpoint_.regions_version();
-  Known& known = own_region_;
-  // Only what was asked for is known to be inside: the next question may reach further.
-  if (known.version != version || data < known.data || data + bytes > known.data + known.bytes) {
-    const transport::MemoryRef found = endpoint_.find_region(data, bytes, others_);
-    if (found.region == 0) return {};
-    known = {version, found.region, const_cast<std::byte*>(data) - found.offset,
-             found.offset + bytes};
+  transport::SharedStretch& known = own_stretch_.stretch;
+  if (own_stretch_.version != version || data < known.data ||
+      data + bytes > known.data + known.bytes) {
+    const transport::SharedStretch found = endpoint_.find_region(data, bytes, others_);
+    if (found.ref.region == 0) return {};
+    own_stretch_ = {version, found};
   }
-  return {known.region, static_cast<std::uint64_t>(data - known.data)};
+  return {known.ref.region, known.ref.offset + static_cast<std::uint64_t>(data - known.data)};
 }
 
 std::byte* HostMemory::reach(int peer, const transport::MemoryRef& ref, std::size_t bytes) {

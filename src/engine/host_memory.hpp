@@ -84,7 +84,7 @@ class HostMemory {
   // `owner` keeps the parts mapped; `others` are the world ranks of the other members; all ranks have
   // agreed on `facts`.
   HostMemory(int rank, std::vector<Member> members, std::vector<int> others,
-             const transport::Endpoint& endpoint, std::shared_ptr<void> owner,
+             transport::Endpoint& endpoint, std::shared_ptr<void> owner,
              const schedule::HostFacts& facts);
 
   int rank() const { return rank_; }
@@ -128,6 +128,9 @@ class HostMemory {
   // it), and a peer's memory as it is mapped here (null: it is not). Both remember what they found.
   transport::MemoryRef locate(const std::byte* data, std::size_t bytes);
   std::byte* reach(int peer, const transport::MemoryRef& ref, std::size_t bytes);
+  // This rank's memory is no longer lent: peers that have not noticed write there no more, where that can be
+  // had.
+  void withdraw(const std::byte* data, std::size_t bytes) { endpoint_.withdraw(data, bytes); }
 
   // Marks of all ranks grow alike, from collective to collective.
   std::uint64_t mark() const { return mark_; }
@@ -140,7 +143,11 @@ class HostMemory {
   const Member& member(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
   void wake_others();
 
-  // One region that was found before; good as long as the version stands.
+  // What was found before; good as long as the version stands.
+  struct KnownStretch {
+    std::uint64_t version = 0;
+    transport::SharedStretch stretch;
+  };
   struct Known {
     std::uint64_t version = 0;
     std::uint64_t region = 0;
@@ -158,10 +165,10 @@ class HostMemory {
   std::vector<Member> members_;
   std::vector<Neighbour> neighbours_;
   std::vector<int> others_;
-  const transport::Endpoint& endpoint_;
+  transport::Endpoint& endpoint_;
   std::shared_ptr<void> owner_;
   schedule::HostFacts facts_;
-  Known own_region_;
+  KnownStretch own_stretch_;
   std::vector<Known> their_regions_;
   RankMemory* own_;
   std::uint64_t opened_ = 0;  // the collective that was, last;

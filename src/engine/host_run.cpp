@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/numbers.hpp"
 #include "reduce/copy.hpp"
@@ -283,8 +284,15 @@ std::vector<int> HostRun::waiting_for() const {
   return late;
 }
 
-// It holds nothing of others: their memory is lent to it for as long as their lines stand.
-void HostRun::abandon() { progress_ = Progress::done; }
+// It holds nothing of others: their memory is lent to it for as long as their lines stand. But they may hold
+// what this rank's line has lent them, to write there.
+void HostRun::abandon() {
+  if (std::exchange(progress_, Progress::done) == Progress::done) return;
+  const bool says_places = plan_.way().carrier != Carrier::line;
+  if (says_places && (memory_.line(sequence_).access & kTargetMapped) != 0 &&
+      output_.base != nullptr)
+    memory_.withdraw(output_.base, output_.bytes);
+}
 
 // ---- working where the data lies
 

@@ -154,6 +154,8 @@ class RankGroup final : public Group {
   Status share_staging(engine::DeviceSide& side, const CallOptions& call);
   Status show_to_all(engine::DeviceSide& side, std::uint64_t address, const CallOptions& call);
   std::vector<int> mapped_members() const;
+  bool share_heap();
+  Status await_heaps(const std::vector<bool>& has_heap, const CallOptions& call);
   Status open_links(const std::vector<int>& members, Nanoseconds timeout);
   std::uint64_t region_id(std::uint32_t number) const {
     return static_cast<std::uint64_t>(channel_->options().id) << 32 | number;

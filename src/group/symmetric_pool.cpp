@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/exhausted.hpp"
+#include "core/free_stretches.hpp"
 #include "core/process_hooks.hpp"
-#include "group/free_stretches.hpp"
 
 namespace tutti {
 inline namespace v1 {
@@ -73,7 +73,7 @@ class SymmetricPool::State : public std::enable_shared_from_this<SymmetricPool::
   SymmetricMemory memory_;
   ForkGuard fork_guard_;
   mutable std::mutex mutex_;
-  group::FreeStretches stretches_;
+  FreeStretches stretches_;
 };
 
 Result<SymmetricPool> SymmetricPool::create(const std::shared_ptr<Group>& group, std::size_t bytes,

@@ -34,6 +34,13 @@ struct MemoryRegion {
   std::size_t bytes = 0;
 };
 
+// A stretch of this rank's memory that peers have mapped, in their words and here. region 0: there is none.
+struct SharedStretch {
+  MemoryRef ref;
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
 class Transport;
 
 class Endpoint {
@@ -87,10 +94,21 @@ class Endpoint {
   // Makes this rank's own region private, contents and all: what peers in other processes still write
   // there is not seen here. False: there was no memory for it.
   virtual bool unshare_region(std::uint64_t) { return true; }
-  // The own region that holds `data`, if all of `peers` have mapped it; region 0 otherwise. The
-  // answer, and that of Link::reach, is good until `regions_version` changes. Any thread.
-  virtual MemoryRef find_region(const void*, std::size_t, std::span<const int>) const { return {}; }
+  // What all of `peers` have mapped of this rank's memory all around `data`. The answer, and that of
+  // Link::reach, is good until `regions_version` changes. Any thread.
+  virtual SharedStretch find_region(const void*, std::size_t, std::span<const int>) const {
+    return {};
+  }
   virtual std::uint64_t regions_version() const { return 0; }
+
+  // The shared heap of this process (tutti/shared_heap.hpp), if it has one, as a region that is handed to those
+  // of the peers that are linked and do not have it yet: under kHeapRegion it comes and is reached like others.
+  // False: there is none.
+  virtual bool share_heap(const std::vector<int>&) { return false; }
+  virtual bool heap_is_mapped_by(std::span<const int>) const { return false; }
+  // What lies in the heap is taken out of the reach of peers in other processes: what they still write there
+  // is not seen here. Any thread.
+  virtual void withdraw(const void*, std::size_t) {}
 
   // Whether a peer is gone that seemed so at the look before, asked without reading anything: for those
   // who wait for the ranks elsewhere and do not poll. Not beside a poll. A rank that gives up because of

@@ -369,6 +369,31 @@ bool LinkedEndpoint::unshare_region(std::uint64_t id) {
   return regions_.unshare(id);
 }
 
+bool LinkedEndpoint::share_heap(const std::vector<int>& peers) {
+  HeapArena* heap = HeapArena::of_process();
+  if (heap == nullptr) return false;
+  const auto is_new = [&](int peer) {
+    return std::find(peers.begin(), peers.end(), peer) != peers.end() &&
+           have_heap_.insert(peer).second;
+  };
+  regions_.add_heap(*heap, !lifelines_.empty());
+  for (auto& lifeline : lifelines_)
+    if (is_new(lifeline->peer()))
+      lifeline->send({kHeapRegion, heap->mapping()->bytes(), heap->file()});
+  for (MemoryLink* link : memory_)
+    if (link->same_process() && is_new(link->peer()))
+      link->tell_region(kHeapRegion, heap->mapping());
+  return true;
+}
+
+void LinkedEndpoint::withdraw(const void* data, std::size_t bytes) {
+  if (!regions_.withdraw(data, bytes))
+    parts_.log.warn(Subsystem::shm,
+                    "{} bytes of the shared heap cannot be taken back after a failure: a rank that "
+                    "has not noticed it may still write there",
+                    bytes);
+}
+
 std::string LinkedEndpoint::whereabouts(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
   const std::string place =

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,11 +73,16 @@ class LinkedEndpoint final : public Endpoint {
   }
   void free_region(std::uint64_t id) override;
   bool unshare_region(std::uint64_t id) override;
-  MemoryRef find_region(const void* data, std::size_t bytes,
-                        std::span<const int> peers) const override {
+  SharedStretch find_region(const void* data, std::size_t bytes,
+                            std::span<const int> peers) const override {
     return regions_.find(data, bytes, peers);
   }
   std::uint64_t regions_version() const override { return regions_.version(); }
+  bool share_heap(const std::vector<int>& peers) override;
+  bool heap_is_mapped_by(std::span<const int> peers) const override {
+    return regions_.heap_is_mapped_by(peers);
+  }
+  void withdraw(const void* data, std::size_t bytes) override;
   Status look_for_the_gone() override;
   Nanoseconds standstill(int peer) const override;
   void all_have_joined() override;
@@ -124,6 +130,7 @@ class LinkedEndpoint final : public Endpoint {
   std::vector<MessageLink*> first_;
   std::size_t sockets_ = 0;  // of message_
   std::vector<std::unique_ptr<Lifeline>> lifelines_;
+  std::set<int> have_heap_;  // peers that this process's heap was handed to
   std::uint32_t sleeps_ = 0;
   std::uint32_t polls_ = 0;
   std::atomic<bool> has_news_{true};  // the reactor has something: sleep saw it, poll is to look

@@ -90,19 +90,43 @@ bool Mapping::make_private() noexcept {
   return false;
 }
 
+bool Mapping::copy_on_write(int file, std::size_t offset, std::size_t bytes) noexcept {
+  return ::mmap(data_ + offset, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file,
+                static_cast<off_t>(offset)) != MAP_FAILED;
+}
+
 Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes) {
   if (Status status = check_room(bytes); !status.ok()) return status;
+  auto file = make_sparse_memory(label, bytes);
+  if (!file.ok()) return file;
+  if (Status status = take_pages(file->get(), 0, bytes); !status.ok()) return status;
+  return file;
+}
+
+Result<Descriptor> make_sparse_memory(const char* label, std::size_t bytes) {
   Descriptor file(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return errno_status("cannot make shared memory");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return errno_status(fmt::format("cannot size shared memory to {} bytes", bytes));
-  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno == ENOSPC || errno == ENOMEM) return no_room(bytes);
-    return errno_status(fmt::format("cannot take {} bytes of shared memory", bytes));
-  }
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return errno_status("cannot seal shared memory");
   return file;
+}
+
+// In steps: one that a signal interrupts is undone and begins anew, and signals may come all the time.
+Status take_pages(int file, std::size_t offset, std::size_t bytes) {
+  constexpr std::size_t kStep = 32 << 20;
+  for (const std::size_t end = offset + bytes; offset < end;) {
+    const std::size_t step = std::min(kStep, end - offset);
+    if (::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(step)) == 0)
+      offset += step;
+    else if (errno == ENOSPC || errno == ENOMEM)
+      return no_room(bytes);
+    else if (errno != EINTR)
+      return errno_status(fmt::format("cannot take {} bytes of shared memory", bytes));
+  }
+  return {};
 }
 
 }  // namespace tutti::transport

@@ -36,6 +36,10 @@ class Mapping {
   // The same contents at the same address, but this process's alone: what others write into the file
   // from now on is not seen here. False: there was no memory for it, and nothing has changed.
   bool make_private() noexcept;
+  // Of a mapping of `file`, whole pages: what this process writes there from now on is its own; until it has
+  // written to a page it sees what others write into the file. No lock, no allocation: also in a fresh
+  // child of fork(). False: the kernel refuses, and nothing has changed.
+  bool copy_on_write(int file, std::size_t offset, std::size_t bytes) noexcept;
 
  private:
   Mapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
@@ -52,5 +56,8 @@ Status check_room(std::size_t bytes);
 
 // A sealed memory file of that size, zeroed. Code::out_of_memory when there is no room.
 Result<Descriptor> make_shared_memory(const char* label, std::size_t bytes);
+// One without pages, of any size; what is touched before its pages were taken may end the process.
+Result<Descriptor> make_sparse_memory(const char* label, std::size_t bytes);
+Status take_pages(int file, std::size_t offset, std::size_t bytes);
 
 }  // namespace tutti::transport

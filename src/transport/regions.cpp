@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -11,14 +12,19 @@ namespace tutti::transport {
 
 namespace {
 
-// Two numbers mean something else (window.hpp).
+// Two numbers mean something else (window.hpp), and one is the heap's.
 bool may_be_id(std::uint64_t id) { return id != kArenaRegion && id != kDirectRegion; }
 
 }  // namespace
 
+bool RegionTable::Own::is_mapped_by(std::span<const int> peers) const {
+  return std::all_of(peers.begin(), peers.end(),
+                     [&](int peer) { return mapped_by.count(peer) != 0; });
+}
+
 Result<RegionTable::NewRegion> RegionTable::allocate(std::uint64_t id, std::size_t bytes,
                                                      bool shared) {
-  if (!may_be_id(id) || bytes == 0)
+  if (!may_be_id(id) || id == kHeapRegion || bytes == 0)
     return Status(Code::invalid_argument,
                   fmt::format("symmetric memory {} of {} bytes: neither may be zero", id, bytes));
   if (Status status = check_room(bytes); !status.ok()) return status;
@@ -42,6 +48,30 @@ Result<RegionTable::NewRegion> RegionTable::allocate(std::uint64_t id, std::size
   if (!own_.emplace(id, std::move(own)).second)
     return Status(Code::invalid_argument, fmt::format("symmetric memory {} exists already", id));
   return made;
+}
+
+void RegionTable::add_heap(HeapArena& heap, bool shared) {
+  std::unique_lock lock(mutex_);
+  Own& own = own_[kHeapRegion];
+  own.mapping = heap.mapping();
+  own.has_file = own.has_file || shared;
+  heap_.store(&heap, std::memory_order_release);
+}
+
+bool RegionTable::heap_is_mapped_by(std::span<const int> peers) const {
+  std::shared_lock lock(mutex_);
+  const auto heap = own_.find(kHeapRegion);
+  return heap != own_.end() && heap->second.is_mapped_by(peers);
+}
+
+bool RegionTable::withdraw(const void* data, std::size_t bytes) {
+  HeapArena* heap = heap_.load(std::memory_order_acquire);
+  if (heap == nullptr) return true;
+  {
+    std::shared_lock lock(mutex_);
+    if (!own_.at(kHeapRegion).has_file) return true;  // threads have no memory of their own
+  }
+  return heap->withdraw(data, bytes);
 }
 
 void RegionTable::free(std::uint64_t id) {
@@ -99,26 +129,23 @@ void RegionTable::mark_mapped(int peer, std::uint64_t id) {
 }
 
 MemoryRef RegionTable::share(int peer, const void* data, std::size_t bytes) const {
-  if (!lendable_.load(std::memory_order_acquire)) return {};
-  std::shared_lock lock(mutex_);
-  for (const auto& [id, own] : own_) {
-    if (!own.mapping->contains(data, bytes)) continue;
-    if (own.mapped_by.count(peer) == 0) return {};
-    const auto offset = static_cast<const std::byte*>(data) - own.mapping->data();
-    return {id, static_cast<std::uint64_t>(offset)};
-  }
-  return {};
+  const SharedStretch found = find(data, bytes, {&peer, 1});
+  if (found.ref.region == 0) return {};
+  const auto offset = static_cast<const std::byte*>(data) - found.data;
+  return {found.ref.region, found.ref.offset + static_cast<std::uint64_t>(offset)};
 }
 
-MemoryRef RegionTable::find(const void* data, std::size_t bytes, std::span<const int> peers) const {
+SharedStretch RegionTable::find(const void* data, std::size_t bytes,
+                                std::span<const int> peers) const {
   if (!lendable_.load(std::memory_order_acquire)) return {};
   std::shared_lock lock(mutex_);
   for (const auto& [id, own] : own_) {
     if (!own.mapping->contains(data, bytes)) continue;
-    for (int peer : peers)
-      if (own.mapped_by.count(peer) == 0) return {};
-    const auto offset = static_cast<const std::byte*>(data) - own.mapping->data();
-    return {id, static_cast<std::uint64_t>(offset)};
+    if (!own.is_mapped_by(peers)) return {};
+    if (id != kHeapRegion) return {{id, 0}, own.mapping->data(), own.mapping->bytes()};
+    const Extent within = heap_.load(std::memory_order_acquire)->in_reach(data, bytes);
+    if (within.length() == 0) return {};
+    return {{id, within.begin}, own.mapping->data() + within.begin, within.length()};
   }
   return {};
 }

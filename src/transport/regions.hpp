@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "transport/endpoint.hpp"
+#include "transport/heap_arena.hpp"
 #include "transport/mapping.hpp"
 
 namespace tutti::transport {
@@ -28,6 +29,13 @@ class RegionTable {
   };
   // Makes one. `shared`: other processes are going to map it.
   Result<NewRegion> allocate(std::uint64_t id, std::size_t bytes, bool shared);
+  // The heap of this process is a region like others from now on, under kHeapRegion. `shared`: other
+  // processes are going to map it.
+  void add_heap(HeapArena& heap, bool shared);
+  bool heap_is_mapped_by(std::span<const int> peers) const;
+  // What lies in the heap is no longer lent, nor seen by processes that have it mapped. False: the kernel
+  // refuses.
+  bool withdraw(const void* data, std::size_t bytes);
   // Drops this rank's own region and everybody's of that id.
   void free(std::uint64_t id);
 
@@ -49,21 +57,26 @@ class RegionTable {
   void mark_mapped(int peer, std::uint64_t id);
   // Where `data` is in words that the peer understands; region 0 if it has not mapped it.
   MemoryRef share(int peer, const void* data, std::size_t bytes) const;
-  // The own region that holds `data`, if every one of `peers` has mapped it; region 0 otherwise.
-  MemoryRef find(const void* data, std::size_t bytes, std::span<const int> peers) const;
+  // What every one of `peers` has mapped all around `data`; region 0: it has not.
+  SharedStretch find(const void* data, std::size_t bytes, std::span<const int> peers) const;
   // Changes whenever an answer of `find` or `reach` may have.
-  std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+  std::uint64_t version() const noexcept {
+    const HeapArena* heap = heap_.load(std::memory_order_acquire);
+    return version_.load(std::memory_order_acquire) + (heap == nullptr ? 0 : heap->version());
+  }
 
  private:
   struct Own {
     std::shared_ptr<Mapping> mapping;
     std::set<int> mapped_by;
     bool has_file = false;  // other processes may have mapped it
+    bool is_mapped_by(std::span<const int> peers) const;
   };
 
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, Own> own_;
   std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> theirs_;
+  std::atomic<HeapArena*> heap_{nullptr};  // of own_[kHeapRegion]
   std::atomic<std::uint64_t> version_{1};
   std::atomic<bool> lendable_{false};  // spares sends the lock while nobody has mapped anything
 };

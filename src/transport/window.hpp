@@ -52,6 +52,7 @@ struct LoanNote {
 };
 inline constexpr std::uint64_t kArenaRegion = 0;  // offset into the sender's window
 inline constexpr std::uint64_t kDirectRegion = ~std::uint64_t{0};  // the address itself: inproc
+inline constexpr std::uint64_t kHeapRegion = kDirectRegion - 1;    // the shared heap of a process
 
 // All written by the window's owner.
 struct PairLane {

@@ -3,11 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <functional>
 #include <numeric>
 #include <thread>
 
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
+#include "tutti/shared_heap.hpp"
 
 namespace tutti::test {
 namespace {
@@ -180,10 +182,12 @@ TEST_P(Shrink, goes_on_without_a_rank_that_has_left) {
 
 // Stopped in the middle of an all_reduce whose ranks write into each other's memory, and awake again when the
 // others have gone on: it must not write into anything that they use now.
-TEST_P(ShrinkOfProcesses, keeps_a_rank_that_wakes_up_late_from_what_the_others_use) {
-  run(World{.kind = GetParam().kind, .size = 3}, [](Context& here) {
+using Allocate = std::function<Result<SymmetricMemory>(Group&, std::size_t bytes)>;
+void keep_out_a_rank_that_wakes_up_late(World world, const Allocate& allocate) {
+  world.size = 3;
+  run(world, [allocate](Context& here) {
     constexpr std::size_t kCount = 200'003;
-    auto memory = here.group->allocate(kCount * sizeof(float));
+    auto memory = allocate(*here.group, kCount * sizeof(float));
     ASSERT_TRUE(memory.ok()) << memory.status().to_string();
     std::span<float> old(static_cast<float*>(memory->data), kCount);
     ASSERT_TRUE(here.store->set("pid " + std::to_string(here.rank), std::to_string(getpid())).ok());
@@ -214,7 +218,7 @@ TEST_P(ShrinkOfProcesses, keeps_a_rank_that_wakes_up_late_from_what_the_others_u
     auto others = here.group->shrink("", 1s);
     ASSERT_TRUE(others.ok()) << others.status().to_string();
     EXPECT_EQ((*others)->size(), 2);
-    auto fresh = (*others)->allocate(kCount * sizeof(float));
+    auto fresh = allocate(**others, kCount * sizeof(float));
     ASSERT_TRUE(fresh.ok()) << fresh.status().to_string();
     std::span<float> news(static_cast<float*>(fresh->data), kCount);
     for (int round = 0; round < 60; ++round) {
@@ -230,6 +234,65 @@ TEST_P(ShrinkOfProcesses, keeps_a_rank_that_wakes_up_late_from_what_the_others_u
       }
     }
     meet(here, "done");
+  });
+}
+
+TEST_P(ShrinkOfProcesses, keeps_a_rank_that_wakes_up_late_from_what_the_others_use) {
+  keep_out_a_rank_that_wakes_up_late(
+      {.kind = GetParam().kind},
+      [](Group& group, std::size_t bytes) { return group.allocate(bytes); });
+}
+
+Result<SymmetricMemory> from_heap(std::size_t bytes) {
+  auto heap = SharedHeap::of_process();
+  if (!heap.ok()) return heap.status();
+  auto block = heap->allocate(bytes);
+  if (!block.ok()) return block.status();
+  return SymmetricMemory{
+      *block, bytes, std::shared_ptr<void>(*block, [heap = *heap](void* at) { heap.free(at); })};
+}
+
+void make_heap(Config&) { EXPECT_TRUE(SharedHeap::of_process().ok()); }
+
+// There the memory stays, and nobody is told: only the buffers of the call that failed are withdrawn.
+TEST_P(ShrinkOfProcesses, keeps_a_rank_that_wakes_up_late_from_the_others_heaps) {
+  keep_out_a_rank_that_wakes_up_late({.kind = GetParam().kind, .tune = make_heap},
+                                     [](Group&, std::size_t bytes) { return from_heap(bytes); });
+}
+
+// Killed while the others read its heap and it reads theirs.
+TEST_P(ShrinkAfterDeath, goes_on_when_the_dead_ranks_heap_was_in_use) {
+  World world = GetParam();
+  world.tune = make_heap;
+  run(world, [](Context& here) {
+    constexpr std::size_t kCount = 1 << 20;
+    auto memory = from_heap(kCount * sizeof(float));
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    const std::span values(static_cast<float*>(memory->data), kCount);
+    if (is_doomed(here))
+      std::thread([] {
+        std::this_thread::sleep_for(30ms);
+        die();
+      }).detach();
+    Status status;
+    while (status.ok()) {
+      std::fill(values.begin(), values.end(), 1.0F);
+      status = here.group->all_reduce(Buffer::of(values.data(), kCount), ReduceOp::sum);
+    }
+    EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
+    auto smaller = here.group->shrink();
+    ASSERT_TRUE(smaller.ok()) << smaller.status().to_string();
+    auto fresh = from_heap(kCount * sizeof(float));
+    ASSERT_TRUE(fresh.ok()) << fresh.status().to_string();
+    const std::span news(static_cast<float*>(fresh->data), kCount);
+    for (const std::span<float> each : {values, news}) {
+      std::fill(each.begin(), each.end(), 1.0F);
+      const Status sum = (*smaller)->all_reduce(Buffer::of(each.data(), kCount), ReduceOp::sum);
+      ASSERT_TRUE(sum.ok()) << sum.to_string();
+      EXPECT_EQ(std::count(each.begin(), each.end(), static_cast<float>((*smaller)->size())),
+                kCount);
+    }
+    expect_works_alike(**smaller);
   });
 }
 

@@ -138,7 +138,7 @@ void Simulation::share_memory() {
     for (int peer = 0; peer < ranks_; ++peer) {
       const int other[] = {peer};
       if (peer != rank &&
-          endpoint.find_region(regions[static_cast<std::size_t>(rank)], 1, other).region == 0)
+          endpoint.find_region(regions[static_cast<std::size_t>(rank)], 1, other).ref.region == 0)
         return false;
     }
     return true;

@@ -1,10 +1,17 @@
 // Symmetric memory, alone and mixed with plain memory on other ranks.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
+#include "tutti/shared_heap.hpp"
 #include "tutti/symmetric_pool.hpp"
 
 namespace tutti::test {
@@ -105,6 +112,158 @@ TEST_P(Memory, of_zero_bytes_is_no_error) {
   in_world([](Context& here) {
     auto memory = here.group->allocate(0);
     EXPECT_TRUE(memory.ok()) << memory.status().to_string();
+    EXPECT_TRUE(here.group->barrier().ok());
+  });
+}
+
+// ---- the heap of a process, which peers have mapped
+
+class Heap : public WorldTest {
+ protected:
+  // Every process has a heap before its ranks meet.
+  static void in_world_of_heaps(const Body& body) {
+    World world = GetParam();
+    world.tune = [](Config&) {
+      const Status status = SharedHeap::of_process().status();
+      ASSERT_TRUE(status.ok()) << status.to_string();
+    };
+    run(world, body);
+  }
+};
+
+SymmetricMemory block_of(std::size_t bytes) {
+  const SharedHeap heap = *SharedHeap::of_process();
+  auto block = heap.allocate(bytes);
+  EXPECT_TRUE(block.ok()) << block.status().to_string();
+  return {*block, bytes, std::shared_ptr<void>(*block, [heap](void* data) { heap.free(data); })};
+}
+
+// How many heaps this process has mapped, by their files.
+std::size_t heaps_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::set<std::string> files;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream fields(line);
+    std::string range, rights, offset, device, inode, name;
+    fields >> range >> rights >> offset >> device >> inode >> name;
+    if (name == "/memfd:tutti-heap") files.insert(inode);
+  }
+  return files.size();
+}
+
+TEST_P(Heap, is_mapped_by_the_ranks_of_the_host_and_serves_every_collective) {
+  in_world_of_heaps([](Context& here) {
+    const bool is_one_process = here.world.kind == WorldKind::threads;
+    if (here.world.kind == WorldKind::shm || is_one_process) {
+      EXPECT_EQ(heaps_mapped(), is_one_process ? 1U : static_cast<std::size_t>(here.size));
+    }
+    // Elsewhere on each rank, and beside blocks that come and go.
+    const auto before = block_of(100'000 * static_cast<std::size_t>(here.rank + 1));
+    Arena arena(block_of(kArenaBytes));
+    for (std::size_t count : {1, 4099, 50'021}) {
+      const auto other = block_of(1 << 20);
+      try_all_collectives(*here.group, &arena, count, count);
+    }
+  });
+}
+
+TEST_P(Heap, may_be_used_on_one_rank_and_other_memory_on_another) {
+  in_world_of_heaps([](Context& here) {
+    Arena block(block_of(kArenaBytes));
+    Arena symmetric(*here.group, kArenaBytes);
+    for (int odd_one = 0; odd_one < here.size; ++odd_one) {
+      try_all_collectives(*here.group, here.rank == odd_one ? &block : nullptr, 5003, 100);
+      try_all_collectives(*here.group, here.rank == odd_one ? nullptr : &block, 5003, 200);
+      try_all_collectives(*here.group, here.rank == odd_one ? &symmetric : &block, 50'021, 300);
+    }
+  });
+}
+
+TEST_P(Heap, gives_the_bits_of_plain_memory) {
+  in_world_of_heaps([](Context& here) {
+    constexpr std::size_t kCount = 300'007;
+    std::vector<float> plain(kCount);
+    std::mt19937 random(static_cast<unsigned>(here.rank));
+    std::normal_distribution<float> normal;
+    for (float& value : plain) value = normal(random);
+    const auto block = block_of(kCount * sizeof(float));
+    std::memcpy(block.data, plain.data(), block.bytes);
+    ASSERT_TRUE(here.group->all_reduce(Buffer::of(plain), ReduceOp::sum).ok());
+    const Buffer values = Buffer::of(static_cast<float*>(block.data), kCount);
+    ASSERT_TRUE(here.group->all_reduce(values, ReduceOp::sum).ok());
+    EXPECT_EQ(std::memcmp(block.data, plain.data(), block.bytes), 0);
+  });
+}
+
+TEST_P(Heap, serves_subgroups_and_groups_that_were_made_before_it) {
+  in_world([](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    Arena arena(block_of(kArenaBytes));
+    try_all_collectives(*here.group, &arena, 4099, 1);  // nobody has mapped it
+    auto copy = here.group->duplicate();
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    auto half = (*copy)->split(here.rank % 2, 0);
+    ASSERT_TRUE(half.ok()) << half.status().to_string();
+    for (Group* group : {copy->get(), half->get(), here.group.get()})
+      try_all_collectives(*group, &arena, 4099, 2);
+  });
+}
+
+TEST_P(Heap, of_one_rank_alone_harms_nobody) {
+  in_world([](Context& here) {
+    std::optional<Arena> arena;
+    if (here.rank == 0) arena.emplace(block_of(kArenaBytes));
+    auto copy = here.group->duplicate();
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    try_all_collectives(**copy, arena ? &*arena : nullptr, 50'021, 1);
+  });
+}
+
+TEST_P(Heap, is_carried_by_messages_too) {
+  in_world_of_heaps([](Context& here) {
+    constexpr std::size_t kCount = 100'003;
+    const auto block = block_of(2 * kCount * sizeof(std::int32_t));
+    auto* out = static_cast<std::int32_t*>(block.data);
+    for (std::size_t i = 0; i < kCount; ++i) out[i] = static_cast<std::int32_t>(i) + here.rank;
+    const int next = (here.rank + 1) % here.size, last = (here.rank + here.size - 1) % here.size;
+    Work sent = here.group->isend(ConstBuffer{out, kCount, Dtype::i32}, next);
+    EXPECT_TRUE(here.group->recv(Buffer{out + kCount, kCount, Dtype::i32}, last).ok());
+    EXPECT_TRUE(sent.wait().ok());
+    for (std::size_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(out[kCount + i], static_cast<std::int32_t>(i) + last);
+  });
+}
+
+// As workers that load data are: while their parent trains.
+TEST_P(Heap, is_left_alone_by_children_of_its_process) {
+  in_world_of_heaps([](Context& here) {
+    constexpr std::size_t kCount = 100'003;
+    const auto data = block_of(kCount * sizeof(float)), sums = block_of(kCount * sizeof(float));
+    const std::span values(static_cast<float*>(data.data), kCount);
+    const std::span reduced(static_cast<float*>(sums.data), kCount);
+    std::fill(values.begin(), values.end(), 3.0F);
+    for (int turn = 0; turn < 5; ++turn) {
+      const pid_t child = fork();
+      if (child == 0) {
+        const bool reads = std::count(values.begin(), values.end(), 3.0F) == kCount;
+        std::fill(values.begin(), values.end(), 4.0F);
+        const auto own = block_of(1 << 20);
+        std::memset(own.data, 1, own.bytes);
+        _exit(reads ? 0 : 1);
+      }
+      for (int i = 0; i < 20; ++i) {
+        std::fill(reduced.begin(), reduced.end(), static_cast<float>(here.rank + i));
+        const Status status =
+            here.group->all_reduce(Buffer::of(reduced.data(), kCount), ReduceOp::sum);
+        ASSERT_TRUE(status.ok()) << status.to_string();
+        const auto expected = static_cast<float>(here.size * i + here.size * (here.size - 1) / 2);
+        ASSERT_EQ(std::count(reduced.begin(), reduced.end(), expected), kCount);
+      }
+      int status = 1;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    EXPECT_EQ(std::count(values.begin(), values.end(), 3.0F), kCount);
     EXPECT_TRUE(here.group->barrier().ok());
   });
 }
@@ -223,6 +382,7 @@ TEST_P(Pool, gives_each_of_many_threads_memory_of_its_own) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(World, Heap, testing::ValuesIn(one_world_of_each()), name_of);
 INSTANTIATE_TEST_SUITE_P(World, Pool, testing::ValuesIn(one_world_of_each()), name_of);
 INSTANTIATE_TEST_SUITE_P(Ofi, Memory, testing::Values(World{.kind = WorldKind::ofi, .size = 3}),
                          name_of);

@@ -11,7 +11,9 @@
 #include "errors.hpp"
 #include "hand_over.hpp"
 #include "mesh.hpp"
+#include "shared_heap.hpp"
 #include "store.hpp"
+#include "tutti/config.hpp"
 #include "tutti/version.h"
 
 namespace py = pybind11;
@@ -192,6 +194,13 @@ PYBIND11_MODULE(_C, m) {
         return backend_of(group).allocate(bytes, device);
       },
       release);
+  m.def("wants_shared_heap", [] { return take(tutti::Config::from_environment()).shared_heap; });
+  m.def("use_shared_heap", &use_shared_heap);
+  m.def("shared_heap_usage", [] {
+    const tutti::SharedHeap::Usage usage = shared_heap_usage();
+    return py::make_tuple(usage.limit_bytes, usage.in_use_bytes, usage.kept_bytes,
+                          usage.peak_bytes);
+  });
   m.def("is_healthy", [](const Handle& group) { return backend_of(group).group()->health().ok(); });
   m.def("is_tutti",
         [](const Handle& group) { return dynamic_cast<const Backend*>(group.get()) != nullptr; });

@@ -9,6 +9,7 @@ Everything else is torch.distributed as it is documented. Failures are raised as
 tutti.errors, which are re-exported here.
 """
 
+import collections
 import datetime
 import multiprocessing.util
 import os
@@ -26,7 +27,8 @@ __version__ = _C.__version__
 __all__ = ["Aborted", "Corrupt", "Error", "Internal", "InvalidArgument", "IoError", "Mismatch",
            "DataParallel", "LossGuard", "Mesh", "OutOfMemory", "PeerLost", "Spikes", "TimedOut", "Unsupported", "abort",
            "describe", "empty", "grow", "hand_over", "join", "metrics", "monitored_barrier", "partial",
-           "redistribute", "replicate", "shard", "shrink", "tensor_parallel", "waiting"]
+           "redistribute", "replicate", "shard", "shared_heap_usage", "shrink", "tensor_parallel",
+           "use_shared_heap", "waiting"]
 
 
 _ends_in = None  # the process at whose end _end will be called
@@ -134,6 +136,35 @@ def empty(*size, dtype=None, device="cpu", group=None):
         count *= length
     item_bytes = torch.empty(0, dtype=dtype, device=device).element_size()  # which initialises CUDA
     return _C.allocate(_backend(group), count * item_bytes, device).view(dtype).view(size)
+
+
+SharedHeapUsage = collections.namedtuple("SharedHeapUsage", "limit_bytes in_use_bytes kept_bytes peak_bytes")
+
+
+def use_shared_heap():
+    """From now on CPU tensors of 64 KiB and more lie in memory that the ranks of the host have mapped.
+
+    Collectives on them copy nothing, as on those of `empty`: DDP's buckets, gradients and every other large
+    tensor, with no other change to the program. Call it before init_process_group, or set
+    TUTTI_SHARED_HEAP=1, which does so at `import tutti_torch`. Tensors that there are, and small ones, stay
+    where they are. TUTTI_SHARED_HEAP_BYTES limits it; tensors that find no room go where torch puts them.
+
+    After a fork the child has a copy; what the parent writes into a tensor then may show in the child until
+    the child has written there itself (docs/transports/shared_heap.md).
+    """
+    if dist.is_initialized():
+        warnings.warn("use_shared_heap() comes after init_process_group(): only groups that are made from now on "
+                      "have the ranks map each other's heaps", stacklevel=2)
+    _C.use_shared_heap()
+
+
+def shared_heap_usage():
+    """What this process's shared heap holds, in bytes: limit, in use, kept for later, the most in use."""
+    return SharedHeapUsage(*_C.shared_heap_usage())
+
+
+if os.environ.get("TUTTI_SHARED_HEAP") and _C.wants_shared_heap():
+    use_shared_heap()
 
 
 def _span(timeout, **absent):

@@ -253,12 +253,12 @@ class HostWorld {
     bool region_has_come(int, std::uint64_t) const override { return false; }
     void free_region(std::uint64_t) override {}
     std::string whereabouts(int) const override { return "here"; }
-    transport::MemoryRef find_region(const void* data, std::size_t bytes,
-                                     std::span<const int>) const override {
+    transport::SharedStretch find_region(const void* data, std::size_t bytes,
+                                         std::span<const int>) const override {
       const auto& arena = world.arena_[static_cast<std::size_t>(self)];
       const auto* at = static_cast<const std::int64_t*>(data);
       if (at < arena.data() || at + bytes / 8 > arena.data() + arena.size()) return {};
-      return {1, static_cast<std::uint64_t>(at - arena.data()) * 8};
+      return {{1, 0}, reinterpret_cast<const std::byte*>(arena.data()), arena.size() * 8};
     }
     std::uint64_t regions_version() const override { return 1; }
     HostWorld& world;

@@ -1,5 +1,5 @@
 // Pieces of a pool, against a plain map of who has which unit.
-#include "group/free_stretches.hpp"
+#include "core/free_stretches.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti::group {
+namespace tutti {
 namespace {
 
 constexpr std::size_t kUnit = 256;
@@ -86,6 +86,18 @@ TEST(FreeStretches, do_as_a_map_of_all_units_does_whatever_is_taken_and_given_ba
       ASSERT_EQ(stretches.bytes_free(), map.free_units() * kUnit);
       ASSERT_EQ(stretches.largest_free(), map.largest() * kUnit);
       ASSERT_EQ(stretches.peak_bytes(), peak * kUnit);
+      std::size_t free_bytes = 0, last = units * kUnit;
+      stretches.each_free([&](const FreeStretches::Stretch& stretch) {
+        EXPECT_LE(stretch.bytes, last) << "from the largest to the smallest";
+        last = stretch.bytes;
+        free_bytes += stretch.bytes;
+        return true;
+      });
+      ASSERT_EQ(free_bytes, map.free_units() * kUnit);
+      for (const Piece& piece : pieces) {
+        const auto found = stretches.piece_around(piece.offset + random() % (piece.units * kUnit));
+        ASSERT_TRUE(found && found->offset == piece.offset && found->bytes == piece.units * kUnit);
+      }
     }
     for (const Piece& piece : pieces) stretches.give_back(piece.offset);
     EXPECT_EQ(stretches.largest_free(), units * kUnit)
@@ -103,7 +115,11 @@ TEST(FreeStretches, have_no_room_where_there_is_none_and_for_more_than_there_can
   EXPECT_EQ(two.take(kUnit), kUnit);
   EXPECT_FALSE(two.take(1));
   EXPECT_EQ(two.largest_free(), 0U);
+  two.give_back(kUnit);
+  EXPECT_TRUE(two.piece_around(kUnit - 1));
+  EXPECT_FALSE(two.piece_around(kUnit));
+  EXPECT_FALSE(two.piece_around(2 * kUnit));
 }
 
 }  // namespace
-}  // namespace tutti::group
+}  // namespace tutti
