@@ -234,6 +234,43 @@ TEST_P(Heap, is_carried_by_messages_too) {
   });
 }
 
+// "rw-s": others see what is written there; "rw-p": nobody does.
+std::string rights_at(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream fields(line);
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::string rights;
+    fields >> std::hex >> begin >> dash >> end >> rights;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (begin <= at && at < end) return rights;
+  }
+  return "";
+}
+
+TEST_P(Heap, is_out_of_reach_where_a_call_has_failed_before_its_caller_hears_of_it) {
+  in_world_of_heaps([](Context& here) {
+    constexpr std::size_t kCount = 100'003;
+    const auto meant = block_of(kCount * sizeof(float)), other = block_of(kCount * sizeof(float));
+    std::memset(meant.data, 0, meant.bytes);
+    const Buffer values = Buffer::of(static_cast<float*>(meant.data), kCount);
+    ASSERT_TRUE(here.group->all_reduce(values, ReduceOp::sum).ok());
+    EXPECT_EQ(rights_at(meant.data), "rw-s");
+    meet(here);
+    if (here.rank != 0) {
+      CallOptions soon;
+      soon.timeout = std::chrono::milliseconds(50);
+      EXPECT_FALSE(here.group->all_reduce(values, ReduceOp::sum, soon).ok());
+      // Elsewhere nobody could have written there.
+      EXPECT_EQ(rights_at(meant.data), here.world.kind == WorldKind::shm ? "rw-p" : "rw-s");
+      EXPECT_EQ(static_cast<float*>(meant.data)[kCount - 1], 0.0F);
+    }
+    EXPECT_EQ(rights_at(other.data), "rw-s");
+    meet(here, "after it");
+  });
+}
+
 // As workers that load data are: while their parent trains.
 TEST_P(Heap, is_left_alone_by_children_of_its_process) {
   in_world_of_heaps([](Context& here) {
