@@ -26,6 +26,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import statistics
 import sys
 import tempfile
@@ -37,7 +38,7 @@ from overlap_hosts import Hosts, RunFailed  # noqa: E402  (beside this file)
 
 BENCH = Path(__file__).resolve().parent
 LIMIT_S = 280
-PORT = 29600
+PORT = 29600  # of emulated hosts, where nobody else has one
 KINDS, BACKENDS = ("ddp", "fsdp1", "fsdp2"), ("gloo", "tutti")
 
 
@@ -77,7 +78,7 @@ CASES = {
     "hosts-100": Case(4, timed(450), False, 1000),
     "hosts-150": Case(4, timed(300), True, 1000),
     "hosts-real": Case(4, mlp(256, 6, 32), True, 1000),  # 13 MB of gradients, real products on shared cores
-    "host4-large": Case(4, mlp(768, 6, 1024), False),    # for 4 cores or more
+    "host4-large": Case(4, mlp(512, 6, 256), False),     # for 4 cores or more
     "host4-small": Case(4, mlp(768, 6, 16), True),
     "cuda-large": Case(2, mlp(1024, 8, 16384), False, device="cuda"),  # 269 MB of gradients
     "cuda-small": Case(2, mlp(1024, 8, 64), True, device="cuda"),
@@ -88,6 +89,7 @@ USUAL = [name for name, case in CASES.items() if case.device == "cpu" and not na
 class Run:
     def __init__(self, case, hosts, options, folder):
         self.case, self.hosts, self.options, self.folder = case, hosts, options, Path(folder)
+        self.port = PORT if hosts.separate else free_port()
         self.secret = self.folder / "secret"
         self.secret.touch(0o600)
         self.secret.write_bytes(os.urandom(32))
@@ -103,13 +105,19 @@ class Run:
 
     def environment(self, rank):
         modules = [os.environ.get("PYTHONPATH", ""), str(BENCH.parent / "build" / "python")]
-        words = {"RANK": rank, "WORLD_SIZE": self.case.ranks, "MASTER_ADDR": self.hosts.address(0), "MASTER_PORT": PORT,
+        words = {"RANK": rank, "WORLD_SIZE": self.case.ranks, "MASTER_ADDR": self.hosts.address(0), "MASTER_PORT": self.port,
                  "GLOO_SOCKET_IFNAME": "cable" if self.hosts.separate else "lo", "OMP_NUM_THREADS": 1,
                  "OPENBLAS_NUM_THREADS": 1, "PYTHONPATH": os.pathsep.join(filter(None, modules)),
                  "TUTTI_SECRET_FILE": self.secret}
         if self.hosts.separate:
             words["TUTTI_SPIN"] = 0  # a rank sees all cores of its host, and cannot know that the hosts share them
         return {name: str(value) for name, value in words.items()}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def measure(name, options):
