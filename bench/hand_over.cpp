@@ -139,7 +139,8 @@ class HandOver {
     if (group.rank() == 1)
       receiver_ = take(tutti::train::WeightReceiver::create(group, 0, receivers));
     else
-      sender_ = take(tutti::train::WeightSender::create(group, 0, receivers, wanted.bucket_bytes));
+      sender_ = take(tutti::train::WeightSender::create(group, 0, receivers,
+                                                        {.bucket_bytes = wanted.bucket_bytes}));
     const std::size_t each = wanted.bytes / wanted.tensors;
     for (std::size_t i = 0; sender_ && i < wanted.tensors; ++i) {
       tutti::ConstBuffer values(place.allocate(each), each, tutti::Dtype::u8);

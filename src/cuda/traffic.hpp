@@ -5,6 +5,11 @@
 // ever. So whatever may wait on the device is a flight, from before it is put there until it is over, and
 // slow calls are made between flights.
 //
+// The other way round, a thread of the caller's that waits in the driver for a stream, such as in a copy to
+// pageable memory, keeps the others of its process from copying, recording and making events (measured: docs/gpu.md).
+// Where a thread of this process has something to do on the device for another rank that is no operation of the
+// caller's (a *duty*), no stream of the caller's is to be made to wait for peers meanwhile: the host waits instead.
+//
 // Thread-safety  any thread, any method.
 #pragma once
 
@@ -37,6 +42,21 @@ class DeviceTraffic {
     DeviceTraffic* traffic_ = nullptr;
   };
 
+  class Duty {
+   public:
+    Duty() = default;
+    explicit Duty(DeviceTraffic& traffic) : traffic_(&traffic) { traffic.duties_.fetch_add(1); }
+    Duty(Duty&& other) noexcept : traffic_(std::exchange(other.traffic_, nullptr)) {}
+    Duty& operator=(Duty&& other) noexcept { return std::swap(traffic_, other.traffic_), *this; }
+    ~Duty() {
+      if (traffic_ != nullptr) traffic_->duties_.fetch_sub(1);
+    }
+
+   private:
+    DeviceTraffic* traffic_ = nullptr;
+  };
+  bool has_duties() const { return duties_.load() != 0; }
+
   // Runs `slow` if nothing is under way; nothing begins meanwhile. False: now is not the time. May be
   // called by what it runs.
   template <class Slow>
@@ -57,6 +77,7 @@ class DeviceTraffic {
  private:
   std::shared_mutex quiet_;
   std::atomic<int> flights_{0};
+  std::atomic<int> duties_{0};
   std::atomic<std::thread::id> holder_{};  // of quiet_
 };
 

@@ -49,6 +49,7 @@ class CollectiveGate final : public StreamGate {
     if (in_stream_ && stream == stream_) return true;
     return side_->try_wait_on(stream, ticket_);
   }
+  bool is_for_host() const override { return side_->context().device().traffic().has_duties(); }
 
  private:
   std::shared_ptr<DeviceSide> side_;

@@ -31,7 +31,7 @@ Status WorkState::wait_on(void* stream) {
     gate = gate_;
   }
   if (done()) return status();
-  if (!gate) return wait(std::chrono::nanoseconds::max());
+  if (!gate || gate->is_for_host()) return wait(std::chrono::nanoseconds::max());
   const auto until_launched = [&]() -> Status {
     if (driver) driver->drive_to_device(*this);
     return status();

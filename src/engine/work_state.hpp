@@ -42,6 +42,8 @@ class StreamGate {
   virtual bool is_launched() const = 0;
   // Puts a wait for it into the stream; false: nothing can wait there before it is launched.
   virtual Result<bool> try_wait_on(void* stream) = 0;
+  // Whether the host is to wait instead of a stream of the caller's (cuda/traffic.hpp: duties).
+  virtual bool is_for_host() const { return false; }
 };
 
 class WorkState final : public Work::State {

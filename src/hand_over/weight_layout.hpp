@@ -19,10 +19,10 @@
 
 namespace tutti::hand_over {
 
-// Of the messages within a pair's group.
-// kEnd: all buckets were taken while they were what was announced.
-enum Tag : std::uint32_t { kAnnouncement = 1, kLayout = 2, kBucket = 3, kEnd = 4 };
-// Of the pairs' groups within the members' group.
+// Of the messages within a round.
+// kEnd: all buckets were taken while they were what was announced. kWhole: the receiver has found it so.
+enum Tag : std::uint32_t { kAnnouncement = 1, kLayout = 2, kBucket = 3, kEnd = 4, kWhole = 5 };
+// Of the groups of two, within the members' group, in which the trainer tells where its door is.
 inline constexpr std::uint32_t kPairTag = 0x7475746f;
 
 struct Announcement {
@@ -38,10 +38,14 @@ struct Announcement {
   std::uint64_t flags = 0;
 
   static constexpr std::uint32_t kMagic = 0x4f485454;  // TTHO
-  static constexpr std::uint32_t kFormat = 2;
+  static constexpr std::uint32_t kFormat = 3;
   static constexpr std::uint64_t kOnDevice = 1;  // the trainer's weights are on a GPU
   static constexpr std::uint64_t kByTensor = 2;  // buckets are cut out of tensors, not of the array
   static constexpr std::uint64_t kChecked = 4;   // there is a checksum
+  static constexpr std::uint64_t kTogether = 8;  // buckets come by broadcast, to all at once
+  // Nothing is announced but the end of the round: another one follows, or none does.
+  static constexpr std::uint64_t kNewRound = 16;
+  static constexpr std::uint64_t kGoodbye = 32;
   bool has(std::uint64_t flag) const { return (flags & flag) != 0; }
 };
 static_assert(sizeof(Announcement) == 72);

@@ -163,12 +163,44 @@ def test_a_killed_receiver_is_named_and_the_other_gets_every_version(lone_world)
     assert answers[2][1] == version
 
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+EXAMPLE = [sys.executable, os.path.join(ROOT, "examples", "hand_over_generator.py")]
+
+
 def test_the_example_updates_a_running_generator():
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    tool = os.environ.get("TUTTI_TOOL") or os.path.join(root, "build", "bin", "tutti")
+    tool = os.environ.get("TUTTI_TOOL") or os.path.join(ROOT, "build", "bin", "tutti")
     if not os.path.exists(tool):
         pytest.skip("the tutti command is not there")
-    program = [sys.executable, os.path.join(root, "examples", "hand_over_generator.py"), "--steps", "40"]
-    done = subprocess.run([tool, "run", "-n", "2", *program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([tool, "run", "-n", "2", *EXAMPLE, "--steps", "40"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the last version is the trainer's, to the bit" in done.stdout, done.stdout
+
+
+def test_the_example_updates_generators_of_other_jobs(tmp_path):
+    key = tmp_path / "job.key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    words = ["--secret-file", str(key), "--steps", "40"]
+    with subprocess.Popen([*EXAMPLE, "--role", "trainer", "--address", "127.0.0.1:0", "--wait", *words],
+                          stdout=subprocess.PIPE, text=True) as trainer:
+        try:
+            address = trainer.stdout.readline().split()[-1]
+            generator = subprocess.run([*EXAMPLE, "--role", "generator", "--address", address, *words],
+                                       capture_output=True, text=True, timeout=120)
+            trained, _ = trainer.communicate(timeout=120)
+        finally:
+            trainer.kill()
+    assert generator.returncode == 0 and trainer.returncode == 0, generator.stdout + generator.stderr + trained
+    weights = [line.split()[-1] for line in (trained + generator.stdout).splitlines() if "the weights are" in line]
+    assert len(weights) == 2 and weights[0] == weights[1], trained + generator.stdout
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path):
+    import tutti_torch
+    key = tmp_path / "job.key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o644)
+    with pytest.raises(tutti_torch.InvalidArgument, match="job.key"):
+        hand_over().Receiver(address="127.0.0.1:1", secret_file=str(key))
+    with pytest.raises(tutti_torch.InvalidArgument, match="give a file with a secret"):
+        hand_over().Sender(receivers=[], address="127.0.0.1:0")

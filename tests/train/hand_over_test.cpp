@@ -1,13 +1,18 @@
 // Weights that are handed over: whole versions only, whoever is killed, in every kind of world.
 #include "tutti/train/hand_over.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <thread>
 
+#include "hand_over/invitation.hpp"
 #include "hand_over/weight_layout.hpp"
 #include "support/device_group.hpp"
 #include "support/worlds.hpp"
@@ -73,14 +78,26 @@ std::vector<int> everybody_else(const Context& here) {
   return receivers;
 }
 
+// Rounds go by what the world's groups go by.
+Config config_of(const Context& here) {
+  Config config;
+  config.timeout = std::chrono::seconds(40);
+  config.debug = "off";
+  config.transport = here.world.kind == WorldKind::threads ? "inproc" : to_string(here.world.kind);
+  if (here.world.tune) here.world.tune(config);
+  return config;
+}
+
 std::unique_ptr<WeightSender> sender_of(Context& here, std::size_t bucket_bytes = 100'000) {
-  auto sender = WeightSender::create(*here.group, kTrainer, everybody_else(here), bucket_bytes);
+  auto sender = WeightSender::create(*here.group, kTrainer, everybody_else(here),
+                                     {.bucket_bytes = bucket_bytes, .config = config_of(here)});
   EXPECT_TRUE(sender.ok()) << sender.status().to_string();
   return sender.ok() ? *std::move(sender) : nullptr;
 }
 
 std::unique_ptr<WeightReceiver> receiver_of(Context& here) {
-  auto receiver = WeightReceiver::create(*here.group, kTrainer, everybody_else(here));
+  auto receiver = WeightReceiver::create(*here.group, kTrainer, everybody_else(here),
+                                         {.config = config_of(here)});
   EXPECT_TRUE(receiver.ok()) << receiver.status().to_string();
   return receiver.ok() ? *std::move(receiver) : nullptr;
 }
@@ -102,6 +119,13 @@ Status follow(WeightReceiver& receiver, std::uint64_t until) {
 [[noreturn]] void die() {
   kill(getpid(), SIGKILL);
   for (;;) pause();
+}
+
+// All but one of them, who is counted when it cannot come any more.
+void meet_others(Context& here, const std::string& where) {
+  ASSERT_TRUE(here.store->add(where, 1).ok());
+  const std::int64_t all = where == "stopped" ? here.size : here.size - 1;
+  while (*here.store->add(where, 0) < all) std::this_thread::sleep_for(1ms);
 }
 
 class HandOver : public WorldTest {
@@ -158,7 +182,8 @@ TEST_P(HandOver, a_new_layout_is_told_and_bucket_sizes_do_not_matter) {
         for (std::uint64_t version : {3, 5, 8, 9, 11}) {
           const Status status = receiver->wait_for(version, 30s);
           ASSERT_TRUE(status.ok()) << status.to_string();
-          ASSERT_EQ(receiver->version(), version);
+          ASSERT_GE(receiver->version(), version);  // on a busy machine it may have come too late
+          if (receiver->version() != version) continue;
           if (version == 9) {
             EXPECT_TRUE(receiver->weights().empty());
             continue;
@@ -169,6 +194,37 @@ TEST_P(HandOver, a_new_layout_is_told_and_bucket_sizes_do_not_matter) {
         }
         meet(here, "end" + std::to_string(bucket_bytes));
       }
+    }
+  });
+}
+
+TEST_P(HandOver, a_receiver_that_does_not_look_skips_versions_and_holds_up_nobody) {
+  in_world([](Context& here) {
+    if (here.rank == kTrainer) {
+      auto sender = sender_of(here);
+      Weights weights(1000);
+      for (std::uint64_t version = 1; version <= 5; ++version) {
+        ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
+        ASSERT_TRUE(sender->flush().ok());
+      }
+      EXPECT_TRUE(sender->lost().empty());
+      for (const train::AttachedReceiver& each : sender->receivers()) {
+        EXPECT_EQ(each.version, 5u);
+        EXPECT_THAT(each.where, HasSubstr("pid "));
+      }
+      EXPECT_EQ(sender->receivers().size(), 2u);
+      meet(here, "all sent");
+      meet(here);
+    } else {
+      auto receiver = receiver_of(here);
+      if (here.rank == 2) {
+        EXPECT_TRUE(follow(*receiver, 5).ok());
+      }
+      meet(here, "all sent");
+      EXPECT_TRUE(receiver->wait_for(5, 30s).ok());
+      EXPECT_EQ(receiver->version(), 5u);
+      expect_whole(*receiver);
+      meet(here);
     }
   });
 }
@@ -224,8 +280,16 @@ TEST_P(HandOver, a_version_is_shown_only_when_the_trainer_has_confirmed_it) {
       for (const char* where : {"sent3", "looked3", "sent5", "looked5", "meeting"})
         meet(here, where);
     } else if (here.rank == kTrainer) {
-      const int pair[] = {kTrainer, 1};
-      auto group = here.group->subgroup(pair, kPairTag, {here.group->name() + "/weights to 1"});
+      const auto config = config_for_rounds({});
+      auto door = Entrance::open("", "", *config, true);
+      ASSERT_TRUE(door.ok()) << door.status().to_string();
+      ASSERT_TRUE(invite(*here.group, 1, **door).ok());
+      std::vector<Word> words;
+      while (words.empty()) words = *(*door)->hear();
+      const Place place{1, kTrainer, 2};
+      ASSERT_TRUE(*(*door)->is_coming(words[0].ticket));
+      ASSERT_TRUE((*door)->give_place(words[0].ticket, {1, 1, 2}).ok());
+      auto group = join_round((*door)->store(), place, here.group->name() + "/weights", *config);
       ASSERT_TRUE(group.ok()) << group.status().to_string();
       const auto say = [&](const void* data, std::size_t bytes, Tag tag) {
         EXPECT_TRUE((*group)->send({data, bytes, Dtype::u8}, 1, tag).ok());
@@ -308,6 +372,70 @@ TEST_P(HandOver, wrong_arguments_are_named) {
   });
 }
 
+// A file with a secret of its own for each text.
+std::string secret_file(const std::string& text) {
+  const std::string path = testing::TempDir() + "secret." + text + "." + std::to_string(getpid()) +
+                           "." + std::to_string(gettid());
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+  const std::string secret = text + " secret of at least sixteen bytes";
+  EXPECT_EQ(write(file, secret.data(), secret.size()), static_cast<ssize_t>(secret.size()));
+  close(file);
+  return path;
+}
+
+std::unique_ptr<WeightReceiver> attached(Context& here, const std::string& address) {
+  const std::string secret = secret_file("right");
+  auto receiver = WeightReceiver::attach(address, secret, {.config = config_of(here)});
+  EXPECT_TRUE(receiver.ok()) << receiver.status().to_string();
+  unlink(secret.c_str());
+  return receiver.ok() ? *std::move(receiver) : nullptr;
+}
+
+TEST_P(HandOver, receivers_of_other_jobs_come_and_go_while_versions_are_sent) {
+  in_world([](Context& here) {
+    if (here.rank == kTrainer) {
+      const std::string secret = secret_file("right");
+      auto made = WeightSender::listen(
+          {.address = "127.0.0.1:0", .secret_file = secret, .config = config_of(here)});
+      unlink(secret.c_str());
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      WeightSender& sender = **made;
+      ASSERT_TRUE(here.store->set("address", sender.address()).ok());
+      Weights weights(1000);
+      ASSERT_TRUE(sender.send(1, weights.filled(1)).ok());
+      ASSERT_TRUE(sender.flush().ok());  // with nobody there
+      for (std::uint64_t version = 2; version <= 4; ++version) {
+        meet(here, "before" + std::to_string(version));
+        ASSERT_TRUE(sender.send(version, weights.filled(version)).ok());
+        meet(here, "have" + std::to_string(version));
+      }
+      EXPECT_TRUE(sender.lost().empty()) << sender.lost()[0].second.to_string();
+      EXPECT_EQ(sender.receivers().size(), 2u);
+      made->reset();
+      meet(here);
+    } else {
+      const std::string address = *here.store->get("address", 30s);
+      const std::string wrong = secret_file("wrong");
+      EXPECT_FALSE(WeightReceiver::attach(address, wrong, {.patience = 1s}).ok());
+      unlink(wrong.c_str());
+      auto receiver = attached(here, address);
+      EXPECT_TRUE(receiver->wait_for(1, 30s).ok());  // which was sent before it came
+      for (std::uint64_t version = 2; version <= 4; ++version) {
+        meet(here, "before" + std::to_string(version));
+        if (version == 3 && here.rank == 1) receiver.reset();
+        if (version == 3 && here.rank == 1) receiver = attached(here, address);
+        EXPECT_TRUE(receiver->wait_for(version, 30s).ok());
+        expect_whole(*receiver);
+        meet(here, "have" + std::to_string(version));
+      }
+      EXPECT_EQ(receiver->wait_for(5, 30s).code(), Code::peer_lost);
+      EXPECT_EQ(receiver->version(), 4u);
+      expect_whole(*receiver);
+      meet(here);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(World, HandOver,
                          testing::Values(World{.kind = WorldKind::threads, .size = 3},
                                          World{.kind = WorldKind::shm, .size = 3},
@@ -378,15 +506,21 @@ TEST_P(HandOverLoss, a_killed_trainer_leaves_every_receiver_with_its_last_whole_
   });
 }
 
-TEST_P(HandOverLoss, a_receiver_that_lives_but_does_not_read_is_dropped_within_the_timeout) {
-  World world = GetParam();
-  world.tune = [](Config& config) { config.timeout = std::chrono::seconds(3); };
+TEST_P(HandOverLoss, a_receiver_that_is_stopped_is_dropped_within_the_timeout) {
+  World world = doomed_world(2);
+  world.tune = [](Config& config) {
+    config.timeout = std::chrono::seconds(3);
+    config.dead_after = std::chrono::seconds(0);
+  };
   run(world, [](Context& here) {
     if (here.rank == kTrainer) {
       auto sender = sender_of(here);
+      ASSERT_TRUE(sender);
       Weights weights;
+      ASSERT_TRUE(sender->send(1, weights.filled(1)).ok());
+      meet_others(here, "stopped");
       const auto begin = std::chrono::steady_clock::now();
-      for (std::uint64_t version = 1; version <= 4; ++version)
+      for (std::uint64_t version = 2; version <= 4; ++version)
         ASSERT_TRUE(sender->send(version, weights.filled(version)).ok());
       ASSERT_TRUE(sender->flush().ok());
       EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
@@ -394,17 +528,55 @@ TEST_P(HandOverLoss, a_receiver_that_lives_but_does_not_read_is_dropped_within_t
       EXPECT_EQ(sender->lost()[0].first, 2);
       EXPECT_EQ(sender->lost()[0].second.code(), Code::timed_out)
           << sender->lost()[0].second.to_string();
+      meet_others(here, "end");
+    } else {
+      auto receiver = receiver_of(here);
+      EXPECT_TRUE(receiver->wait_for(1, 30s).ok());
+      if (here.rank == 2) {
+        EXPECT_TRUE(here.store->add("stopped", 1).ok());
+        kill(getpid(), SIGSTOP);
+      }
+      meet_others(here, "stopped");
+      const Status status = receiver->wait_for(4, 30s);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      expect_whole(*receiver);
+      meet_others(here, "end");
+    }
+  });
+}
+
+// What has left this process by TCP so far.
+std::uint64_t bytes_sent_by_tcp() {
+  std::uint64_t bytes = 0;
+  for (int file = 0; file < 1024; ++file) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) bytes += info.tcpi_bytes_sent;
+  }
+  return bytes;
+}
+
+TEST_P(HandOverLoss, the_trainer_sends_a_version_once_however_many_receivers_there_are) {
+  if (GetParam().kind != WorldKind::tcp) GTEST_SKIP() << "is about what goes over a network";
+  in_world([](Context& here) {
+    if (here.rank == kTrainer) {
+      auto sender = sender_of(here, 1 << 20);
+      ASSERT_TRUE(sender);
+      Weights weights(2'000'003);
+      ASSERT_TRUE(sender->send(1, weights.filled(1)).ok());
+      ASSERT_TRUE(sender->flush().ok());
+      const std::uint64_t before = bytes_sent_by_tcp();
+      ASSERT_TRUE(sender->send(2, weights.filled(2)).ok());
+      ASSERT_TRUE(sender->flush().ok());
+      const auto sent = static_cast<double>(bytes_sent_by_tcp() - before);
+      EXPECT_GE(sent / (4 * 2'000'003), 1.0);
+      EXPECT_LT(sent / (4 * 2'000'003), 1.2);
       meet(here);
     } else {
       auto receiver = receiver_of(here);
-      if (here.rank != 2) {
-        EXPECT_TRUE(receiver->wait_for(4, 30s).ok());
-      }
+      EXPECT_TRUE(receiver->wait_for(2, 30s).ok());
+      expect_whole(*receiver);
       meet(here);
-      if (here.rank == 2) {
-        EXPECT_FALSE(receiver->wait_for(4, 10s).ok());
-        EXPECT_EQ(receiver->version(), 0u);
-      }
     }
   });
 }

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "errors.hpp"
-#include "gpu_use.hpp"
 #include "streams.hpp"
 
 namespace tutti_torch {
@@ -13,13 +12,26 @@ namespace {
   throw Failure(tutti::Status(tutti::Code::aborted, std::string("this ") + what + " was closed"));
 }
 
+tutti::train::ReceiverOptions options_for(TensorReceiver::Where where, int gpu) {
+  using Where = TensorReceiver::Where;
+  tutti::train::ReceiverOptions options;
+  if (where == Where::cpu) options.device = tutti::Device::cpu;
+  if (where == Where::cuda) options.device = tutti::Device::cuda;
+  options.gpu = gpu;
+  return options;
+}
+
 }  // namespace
 
-TensorSender::TensorSender(Backend& group, const std::vector<int>& receivers, int trainer,
-                           std::size_t bucket_bytes) {
-  const auto members = group.group();
-  members_ = members;
-  sender_ = take(tutti::train::WeightSender::create(*members, trainer, receivers, bucket_bytes));
+TensorSender::TensorSender(Backend* group, const std::vector<int>& receivers, int trainer,
+                           const tutti::train::SenderOptions& options) {
+  using tutti::train::WeightSender;
+  if (group == nullptr) {
+    sender_ = take(WeightSender::listen(options));
+    return;
+  }
+  const auto members = group->group();
+  sender_ = take(WeightSender::create(*members, trainer, receivers, options));
 }
 
 tutti::train::WeightSender& TensorSender::sender() const {
@@ -41,10 +53,7 @@ void TensorSender::send(std::uint64_t version, const NamedTensors& weights, bool
   }
   tutti::train::SendOptions options;
   options.lend = lend;
-  if (loan.stream) {
-    options.stream = handle_of(*loan.stream);
-    if (const auto members = members_.lock()) note_use(*members, loan.stream->device());
-  }
+  if (loan.stream) options.stream = handle_of(*loan.stream);
   check(sender().send(version, tensors, options));
   // The version before is through.
   loan_ = lend ? std::move(loan) : Loan();
@@ -57,6 +66,10 @@ void TensorSender::flush() {
 
 std::vector<std::pair<int, tutti::Status>> TensorSender::lost() const { return sender().lost(); }
 
+std::vector<tutti::train::AttachedReceiver> TensorSender::receivers() const {
+  return sender().receivers();
+}
+
 void TensorSender::close() {
   sender_.reset();
   loan_ = Loan();
@@ -64,12 +77,16 @@ void TensorSender::close() {
 
 TensorReceiver::TensorReceiver(Backend& group, int trainer, Where where, int gpu) {
   const auto members = group.group();
-  tutti::train::ReceiverOptions options;
-  if (where == Where::cpu) options.device = tutti::Device::cpu;
-  if (where == Where::cuda) options.device = tutti::Device::cuda;
-  options.gpu = gpu;
   const int self[] = {members->rank()};
-  receiver_ = take(tutti::train::WeightReceiver::create(*members, trainer, self, options));
+  receiver_ =
+      take(tutti::train::WeightReceiver::create(*members, trainer, self, options_for(where, gpu)));
+}
+
+TensorReceiver::TensorReceiver(const std::string& address, const std::string& secret_file,
+                               std::chrono::nanoseconds patience, Where where, int gpu) {
+  tutti::train::ReceiverOptions options = options_for(where, gpu);
+  options.patience = patience;
+  receiver_ = take(tutti::train::WeightReceiver::attach(address, secret_file, options));
 }
 
 tutti::train::WeightReceiver& TensorReceiver::receiver() const {

@@ -23,19 +23,20 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 class TensorSender {
  public:
-  // Ranks are those of the group. Blocks until the receivers do the same.
-  TensorSender(Backend& group, const std::vector<int>& receivers, int trainer,
-               std::size_t bucket_bytes);
+  // Ranks are those of the group. Blocks until the receivers do the same. Null: for receivers of other jobs alone.
+  TensorSender(Backend* group, const std::vector<int>& receivers, int trainer,
+               const tutti::train::SenderOptions& options);
   // With `lend` the tensors are kept until the version is through.
   void send(std::uint64_t version, const NamedTensors& weights, bool lend);
   void flush();
   std::vector<std::pair<int, tutti::Status>> lost() const;
+  std::vector<tutti::train::AttachedReceiver> receivers() const;
+  std::string address() const { return sender().address(); }
   void close();
 
  private:
   tutti::train::WeightSender& sender() const;
 
-  std::weak_ptr<tutti::Group> members_;
   std::unique_ptr<tutti::train::WeightSender> sender_;  // null: closed
   Loan loan_;                                           // what is lent to receivers
 };
@@ -44,6 +45,9 @@ class TensorReceiver {
  public:
   enum class Where { as_sent, cpu, cuda };
   TensorReceiver(Backend& group, int trainer, Where where, int gpu);
+  // To a trainer of another job.
+  TensorReceiver(const std::string& address, const std::string& secret_file,
+                 std::chrono::nanoseconds patience, Where where, int gpu);
   bool poll();
   void wait_for(std::uint64_t version, std::chrono::nanoseconds timeout);
   std::uint64_t version() const { return version_; }

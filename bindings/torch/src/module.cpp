@@ -77,13 +77,31 @@ py::tuple told(const tutti::Status& status) {
                         status.rank(), status.peer(), status.sequence());
 }
 
+TensorReceiver::Where where_of(const std::string& device) {
+  using Where = TensorReceiver::Where;
+  return device == "cuda" ? Where::cuda : device == "cpu" ? Where::cpu : Where::as_sent;
+}
+
 void define_hand_over(py::module_& m) {
   const auto release = py::call_guard<py::gil_scoped_release>();
   py::class_<TensorSender>(m, "TensorSender")
       .def(py::init([](const Handle& group, const std::vector<int>& receivers, int trainer,
-                       std::size_t bucket_bytes) {
-             return std::make_unique<TensorSender>(backend_of(group), receivers, trainer,
-                                                   bucket_bytes);
+                       std::size_t bucket_bytes, const std::string& address,
+                       const std::string& secret_file) {
+             tutti::train::SenderOptions options;
+             options.bucket_bytes = bucket_bytes;
+             options.address = address;
+             options.secret_file = secret_file;
+             return std::make_unique<TensorSender>(&backend_of(group), receivers, trainer, options);
+           }),
+           release)
+      .def(py::init([](std::size_t bucket_bytes, const std::string& address,
+                       const std::string& secret_file) {
+             tutti::train::SenderOptions options;
+             options.bucket_bytes = bucket_bytes;
+             options.address = address;
+             options.secret_file = secret_file;
+             return std::make_unique<TensorSender>(nullptr, std::vector<int>(), 0, options);
            }),
            release)
       .def("send", &TensorSender::send, release)
@@ -95,13 +113,25 @@ void define_hand_over(py::module_& m) {
                lost.append(py::make_tuple(rank, told(why)));
              return lost;
            })
+      .def("receivers",
+           [](const TensorSender& sender) {
+             py::list receivers;
+             for (const tutti::train::AttachedReceiver& each : sender.receivers())
+               receivers.append(py::make_tuple(each.number, each.where, each.version));
+             return receivers;
+           })
+      .def_property_readonly("address", &TensorSender::address)
       .def("close", &TensorSender::close, release);
   py::class_<TensorReceiver>(m, "TensorReceiver")
       .def(py::init([](const Handle& group, int trainer, const std::string& device, int gpu) {
-             using Where = TensorReceiver::Where;
-             const Where where =
-                 device == "cuda" ? Where::cuda : (device == "cpu" ? Where::cpu : Where::as_sent);
-             return std::make_unique<TensorReceiver>(backend_of(group), trainer, where, gpu);
+             return std::make_unique<TensorReceiver>(backend_of(group), trainer, where_of(device),
+                                                     gpu);
+           }),
+           release)
+      .def(py::init([](const std::string& address, const std::string& secret_file,
+                       std::chrono::nanoseconds patience, const std::string& device, int gpu) {
+             return std::make_unique<TensorReceiver>(address, secret_file, patience,
+                                                     where_of(device), gpu);
            }),
            release)
       .def("poll", &TensorReceiver::poll, release)

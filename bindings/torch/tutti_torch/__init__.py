@@ -45,15 +45,19 @@ def _end():
     _futures.end()  # those that waited for operations have heard of their end
 
 
-_heir = None  # what shrink, grow or join has made, on its way to be the default group
-
-
-def _create(options, _):
+def _ends_with_process():
     global _ends_in
     if _ends_in != os.getpid():
         _ends_in = os.getpid()
         # Not atexit, which does not run in the children of multiprocessing.
         multiprocessing.util.Finalize(None, _end, exitpriority=0)
+
+
+_heir = None  # what shrink, grow or join has made, on its way to be the default group
+
+
+def _create(options, _):
+    _ends_with_process()
     if _heir is not None:
         return _heir
     ranks = options.global_ranks_in_group

@@ -47,6 +47,7 @@ using namespace fake_cuda;
 
 CUresult cuEventCreate(CUevent* handle, unsigned flags) {
   if (const CUresult result = begin_call_in_context(); result != CUDA_SUCCESS) return result;
+  const auto held = behind_copies();
   const auto event = std::make_shared<Event>();
   event->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   *handle = reinterpret_cast<CUevent>(event.get());
@@ -63,6 +64,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
 
 CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   if (const CUresult result = begin_call_in_context(); result != CUDA_SUCCESS) return result;
+  const auto held = behind_copies();
   const std::lock_guard lock(state_mutex());
   const std::shared_ptr<Event> event = find_event(handle);
   const std::shared_ptr<Stream> stream = find_stream(stream_handle);

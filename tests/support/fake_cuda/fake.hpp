@@ -18,6 +18,7 @@ extern "C" CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUeven
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 
 #include "support/fake_cuda/steering.hpp"
 
@@ -49,6 +50,10 @@ void close(const std::shared_ptr<Channel>& channel);  // when all is done, its t
 void wait_until_idle();
 // One look and the next at something that somebody else writes; gives up when the context is lost.
 void poll_until(const std::function<bool()>& done);
+
+// With FAKE_CUDA_HELD_BY_COPIES: waits while another thread copies to memory that is not pinned, which waits for its stream.
+// As measured on an H200, of copies in the default stream, for what makes, records and copies.
+std::shared_lock<std::shared_mutex> behind_copies();
 
 // ---- streams, events, capture (streams.cpp, events.cpp, graphs.cpp)
 

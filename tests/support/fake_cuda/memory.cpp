@@ -115,6 +115,7 @@ using namespace fake_cuda;
 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (const CUresult result = begin_unsafe_call(); result != CUDA_SUCCESS) return result;
+  const auto held = behind_copies();
   return allocate_on_device(address, bytes, Kind::device);
 }
 
@@ -157,6 +158,7 @@ CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 
 CUresult cuMemHostAlloc(void** data, std::size_t bytes, unsigned) {
   if (const CUresult result = begin_unsafe_call(); result != CUDA_SUCCESS) return result;
+  const auto held = behind_copies();
   void* const made = ::mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (made == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -75,6 +75,7 @@ using namespace fake_cuda;
 
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority) {
   if (const CUresult result = begin_call_in_context(); result != CUDA_SUCCESS) return result;
+  const auto held = behind_copies();
   if (flags > CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)
     return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(state_mutex());

@@ -1,5 +1,6 @@
 // What streams do: copies, memory operations, kernels.
 #include <cstring>
+#include <future>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,13 +52,39 @@ void operate(const CUstreamBatchMemOpParams& each) {
   });
 }
 
+std::shared_mutex& copies_to_pageable() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
+CUresult copy_to_pageable(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  const std::unique_lock lock(copies_to_pageable());
+  std::promise<void> copied;
+  const CUresult result = enqueue(stream, [=, &copied] {
+    std::memmove(at<void>(to), at<const void>(from), bytes);
+    copied.set_value();
+  });
+  if (result == CUDA_SUCCESS) copied.get_future().wait();
+  return result;
+}
+
 }  // namespace
+
+std::shared_lock<std::shared_mutex> behind_copies() {
+  return steering().held_by_copies ? std::shared_lock(copies_to_pageable())
+                                   : std::shared_lock<std::shared_mutex>();
+}
+
 }  // namespace fake_cuda
 
 using namespace fake_cuda;
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   if (const CUresult result = begin_call_in_context(); result != CUDA_SUCCESS) return result;
+  Allocation pinned;
+  if (steering().held_by_copies && !allocations().find(to, pinned))
+    return copy_to_pageable(to, from, bytes, stream);
+  const auto lock = behind_copies();
   return enqueue(stream, [=] { std::memmove(at<void>(to), at<const void>(from), bytes); });
 }
 
