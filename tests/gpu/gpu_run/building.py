@@ -3,17 +3,20 @@
 Programs are linked to tutti's rooms and run wherever libraries of the system have the same names: they may be built on
 a machine without a GPU and carried to one with. The Python modules fit one torch, so they are built where it is.
 """
+import lzma
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
-from .machine import MODULES, PROGRAMS, ROOT, TREE, Problem, python
+from .machine import MODULES, PACKED, PROGRAMS, ROOT, TREE, Problem, python
 
 TESTS = ("gpu_kernels", "world_collectives", "world_messages", "world_random", "world_groups", "world_device",
          "fault_world", "train_hand_over", "capi_program")
 BENCHES = ("bench_hand_over",)
-MOST_MIB = 64  # what may be carried to the machine with the GPU, sources included
+# Each program has the library in it: seen at once, all of them are little more than one.
+PACKING = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
 OFF = ("LIBTORCH", "PYTHON_MODULES", "TOKENIZERS")
 
 
@@ -72,14 +75,16 @@ def collect(examples):
     soname = next(path.name for path in (TREE / "lib").glob("libtutti.so.?"))
     for name in {soname, "libtutti.so"} - {library.name}:
         (PROGRAMS / "lib" / name).symlink_to(library.name)
-    say_size()
+    with lzma.open(PACKED, "wb", filters=PACKING) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(PROGRAMS, PROGRAMS.name)
+    print(f"{PACKED.name}: {PACKED.stat().st_size / (1 << 20):.1f} MiB to be carried")
 
 
-def say_size():
-    size = sum(path.stat().st_size for path in PROGRAMS.rglob("*") if path.is_file() and not path.is_symlink())
-    print(f"{PROGRAMS.name}: {size / (1 << 20):.1f} MiB, of at most {MOST_MIB} that may be carried with the sources")
-    if size > MOST_MIB << 20:
-        raise Problem(f"{PROGRAMS.name} is too large to be carried")
+def unpack():
+    """What was carried here as one file."""
+    if PACKED.is_file() and not PROGRAMS.exists() and not TREE.exists():
+        with tarfile.open(PACKED) as archive:
+            archive.extractall(PROGRAMS.parent)
 
 
 def find_library():
@@ -125,6 +130,7 @@ def was_carried():
 
 
 def build(options):
+    unpack()
     if not options.torch_only and not options.without_torch and was_carried():
         print(f"{PROGRAMS.name} was built elsewhere: only the Python modules are missing")
     elif not options.torch_only:

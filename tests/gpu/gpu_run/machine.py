@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(os.environ.get("TUTTI_GPU_BUILD", ROOT / "build-gpu")).resolve()
+PACKED = PROGRAMS.with_name(PROGRAMS.name + ".tar.xz")  # the same, to be carried
 TREE = ROOT / "build-gpu-tree"  # what PROGRAMS is made from; need not be carried
 MODULES = ROOT / "build-gpu-modules"
 LOGS = ROOT / "build-gpu-logs"
