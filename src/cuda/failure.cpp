@@ -66,6 +66,8 @@ Code code_of(CUresult result) {
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: return Code::unsupported;
+    // What its owner had at the same place before is still open in this process.
+    case CUDA_ERROR_ALREADY_MAPPED: return Code::timed_out;
     default: return Code::io;
   }
 }

@@ -1,6 +1,5 @@
 #include "engine/device_context.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdlib>
@@ -15,12 +14,9 @@ namespace {
 
 constexpr std::size_t kGates = 1024;
 constexpr std::size_t kGateStride = 64;  // bytes: a cache line each
-// Streams that are tried, and how long those that are not held up may take; and so often what they take where
-// nothing waits, for on a GPU that many use everything takes its time.
+// Streams that are tried, and how long one that is not held up may take.
 constexpr int kTriedStreams = 8;
 constexpr Nanoseconds kTryFor = std::chrono::milliseconds(100);
-constexpr Nanoseconds kTryAloneFor = std::chrono::seconds(2);
-constexpr int kTimesAlone = 20;
 // The least of pinned memory, and the most that is kept for later.
 constexpr std::size_t kLeastPinned = 64 * 1024;
 constexpr std::size_t kMostKept = 16;
@@ -63,44 +59,33 @@ Status DeviceContext::open() {
   return {};
 }
 
+// One stream waits for a gate, others each open one. Where they stand behind it they do not come to that.
 bool DeviceContext::probe_streams() {
+  using cuda::MemoryOperation;
   std::vector<cuda::Stream> streams;
+  std::vector<GateWord> gates;
   for (int i = 0; i <= kTriedStreams; ++i) {
     auto stream = device_->make_stream();
-    if (!stream.ok()) return false;
+    if (!stream.ok()) break;
+    gates.push_back(take_gate());
+    const MemoryOperation operation{
+        i == 0 ? MemoryOperation::Kind::wait : MemoryOperation::Kind::write, gates.back().address(),
+        gates.back().value};
+    (void)device_->operate({&operation, 1}, stream->get());
     streams.push_back(*std::move(stream));
   }
-  const auto alone = time_to_pass(streams, false, kTryAloneFor);
-  return alone && time_to_pass(streams, true, kTryFor + kTimesAlone * *alone);
-}
-
-// The first stream waits for a gate, or has nothing to do; the others each open one. How long all of them take;
-// absent: longer. Where they stand behind the one that waits they do not come to it.
-std::optional<Nanoseconds> DeviceContext::time_to_pass(const std::vector<cuda::Stream>& streams,
-                                                       bool held, Nanoseconds limit) {
-  using cuda::MemoryOperation;
-  std::vector<GateWord> gates;
-  const Nanoseconds began = steady_clock().now();
-  for (const cuda::Stream& stream : streams) {
-    const bool waits = held && gates.empty();
-    gates.push_back(take_gate());
-    if (&stream == &streams.front() && !waits) continue;
-    const MemoryOperation operation{
-        waits ? MemoryOperation::Kind::wait : MemoryOperation::Kind::write, gates.back().address(),
-        gates.back().value};
-    (void)device_->operate({&operation, 1}, stream.get());
-  }
   const auto all_open = [&] {
-    return std::all_of(gates.begin() + 1, gates.end(),
-                       [](const GateWord& gate) { return gate.word->load() >= gate.value; });
+    for (std::size_t i = 1; i < gates.size(); ++i)
+      if (gates[i].word->load() < gates[i].value) return false;
+    return gates.size() == kTriedStreams + 1;
   };
-  bool passed = false;
-  while (!(passed = all_open()) && steady_clock().now() < began + limit) std::this_thread::yield();
-  const Nanoseconds took = steady_clock().now() - began;
-  gates.front().open();
+  const Nanoseconds last = steady_clock().now() + kTryFor;
+  bool apart = false;
+  while (!(apart = all_open()) && steady_clock().now() < last) std::this_thread::yield();
+  if (!gates.empty()) gates[0].open();
   for (const cuda::Stream& stream : streams) (void)device_->synchronize(stream.get());
   for (const GateWord& gate : gates) give_back(gate);
-  return passed ? std::optional(took) : std::nullopt;
+  return apart;
 }
 
 GateWord DeviceContext::take_gate() {

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -95,8 +94,6 @@ class DeviceContext {
       : device_(std::move(device)), reach_(device_, endpoint) {}
   Status open();
   bool probe_streams();
-  std::optional<Nanoseconds> time_to_pass(const std::vector<cuda::Stream>& streams, bool held,
-                                          Nanoseconds limit);
   bool has_attic();
   void sweep();
 

@@ -17,6 +17,10 @@ constexpr auto kLookEvery = std::chrono::microseconds(100);
 // For how long peers that did not answer are not waited for.
 constexpr Nanoseconds kBusyFor = std::chrono::seconds(1);
 constexpr std::uint64_t kBlock = 2 << 20;
+// How often, and for how long, it is tried to map what lies where another world of this process has something
+// open that its owner has freed: that world may be about to end.
+constexpr Nanoseconds kMapEvery = std::chrono::milliseconds(1);
+constexpr Nanoseconds kMapFor = std::chrono::seconds(2);
 }  // namespace
 
 DeviceReach::DeviceReach(std::shared_ptr<cuda::Device> device, transport::Endpoint& endpoint)
@@ -128,7 +132,7 @@ void DeviceReach::send(int peer, std::uint32_t channel, const DeviceNote& note) 
 
 void DeviceReach::on_note(int peer, std::uint32_t channel, const DeviceNote& note) {
   std::scoped_lock lock(mutex_);
-  incoming_.push_back({peer, channel, note});
+  incoming_.push_back({peer, channel, note, {}, {}});
 }
 
 bool DeviceReach::has_to_close() const {
@@ -182,16 +186,23 @@ void DeviceReach::close(const Incoming& gone) {
   send(gone.peer, gone.channel, {Word::closed, gone.note.allocation, 0, 0, {}});
 }
 
-bool DeviceReach::map(const Incoming& shown) {
+bool DeviceReach::map(Incoming shown) {
+  const Nanoseconds now = steady_clock().now();
   {
     std::scoped_lock lock(mutex_);
-    if (is_in_the_way_of(shown)) {
+    if (is_in_the_way_of(shown) || now < shown.tried + kMapEvery) {
       incoming_.push_back(shown);
       return false;
     }
   }
   const auto base = import(shown.peer, shown.note);
   std::scoped_lock lock(mutex_);
+  if (shown.first_tried.count() == 0) shown.first_tried = now;
+  shown.tried = now;
+  if (base.status().code() == Code::timed_out && now < shown.first_tried + kMapFor) {
+    incoming_.push_back(shown);
+    return false;
+  }
   if (!base.ok()) trouble_ = base.status();
   send(
       shown.peer, shown.channel,

@@ -107,6 +107,8 @@ class DeviceReach {
     int peer = 0;
     std::uint32_t channel = 0;
     DeviceNote note;
+    Nanoseconds first_tried{0};  // to map it; 0: not yet
+    Nanoseconds tried{0};
   };
   struct Key {  // of a peer's allocation
     int peer = 0;
@@ -126,7 +128,7 @@ class DeviceReach {
   void take_back(Shown& shown);
   void send(int peer, std::uint32_t channel, const DeviceNote& note);
   // Whether it has answered.
-  bool map(const Incoming& shown);
+  bool map(Incoming shown);
   bool is_in_the_way_of(const Incoming& shown) const;
   void close(const Incoming& gone);
   Result<std::uint64_t> import(int peer, const DeviceNote& note);

@@ -16,10 +16,12 @@ namespace {
 // groups fit the GPU together (132 SMs of 2048 threads take 528 blocks: 16 ranks, 4 groups).
 constexpr std::size_t kFusedBlockBytes = 8 * 1024;
 constexpr int kFusedBlocks = 8;
-// Up to here it pays to meet, work and leave in one kernel whose blocks are so few; with a share of the GPU it
-// always does. One block for each multiprocessor, all ranks' together, folds nearly as fast as many (H200, 4 and
-// 8 ranks, 64 MiB: 3 % slower), and half of the GPU stays free for others that wait.
+// Up to here it pays to meet, work and leave in one kernel whose blocks are so few.
 constexpr std::size_t kFusedBytes = 256 * 1024;
+// The same for each block where a rank's whole share of the GPU may wait: a block for each multiprocessor, all
+// ranks' together. They fold nearly as fast as many do (H200, 4 and 8 ranks: 2 % slower), and half of the GPU stays
+// free for others that wait; from here on those 2 % are more than the kernel that would meet before.
+constexpr std::size_t kShareBlockBytes = (2 << 20) - 1;
 // Blocks of a kernel that waits for nobody, for each multiprocessor: 4 reach 95 % of what copies reach
 // (H200, 2026-11-17: docs/gpu.md).
 constexpr int kBlocksPerMultiprocessor = 4;
@@ -233,10 +235,12 @@ int DeviceSide::blocks_for(const DeviceWork& work, std::size_t bytes, int most) 
 
 // What waits takes room from those who compute. A caller that blocks has nothing to compute meanwhile: for its
 // call a rank may have its share of the GPU wait, once at a time, where it is known who else is there.
-int DeviceSide::waiting_blocks(const Launch& launch, std::uint64_t ticket) {
+int DeviceSide::waiting_blocks(const DeviceWork& work, const Launch& launch, std::uint64_t ticket) {
   if (!launch.in_stream || options_.ranks_on_gpu == 0) return kFusedBlocks;
   const int share = device().facts().multiprocessors / options_.ranks_on_gpu;
-  return share > kFusedBlocks && context().take_share(own().done, ticket) ? share : kFusedBlocks;
+  const bool is_worth_it =
+      share > kFusedBlocks && work.work_bytes <= kShareBlockBytes * static_cast<std::size_t>(share);
+  return is_worth_it && context().take_share(own().done, ticket) ? share : kFusedBlocks;
 }
 
 Status DeviceSide::launch(DeviceWork& work, const Launch& launch, std::uint64_t ticket) {
@@ -252,7 +256,7 @@ Status DeviceSide::launch(DeviceWork& work, const Launch& launch, std::uint64_t 
   phase.done = written ? reinterpret_cast<std::uint64_t*>(&own().done) : nullptr;
   phase.begun = reinterpret_cast<std::uint64_t*>(&own().entered);
   status = way_ == DeviceMeeting::kernel
-               ? launch_by_kernel(work, launch.dtype, waiting_blocks(launch, ticket), stream)
+               ? launch_by_kernel(work, launch.dtype, waiting_blocks(work, launch, ticket), stream)
                : launch_by_memops(work, launch.dtype, ticket, stream);
   if (status.ok()) status = copy_staged(work, false, stream);
   return status.ok() ? finish(ticket, written, stream) : status;

@@ -174,7 +174,7 @@ class DeviceSide {
   Status meet_by_memops(std::uint64_t ticket, bool entering, cuda::StreamHandle stream);
   Status launch_by_memops(DeviceWork& work, Dtype dtype, std::uint64_t ticket,
                           cuda::StreamHandle stream);
-  int waiting_blocks(const Launch& launch, std::uint64_t ticket);
+  int waiting_blocks(const DeviceWork& work, const Launch& launch, std::uint64_t ticket);
   Status launch_by_kernel(DeviceWork& work, Dtype dtype, int most, cuda::StreamHandle stream);
   void post(const DeviceWork& work, std::uint64_t ticket);
   Status finish(std::uint64_t ticket, bool done_is_written, cuda::StreamHandle stream);

@@ -134,7 +134,8 @@ class Training:
             self.failed = "pretrain_gpt was not built"
             return
         try:
-            found = self.runner.run("training", machine.train_modes("--steps", self.scale.steps, "--json"), 150)
+            found = self.runner.run("training", machine.train_modes("--modes", "distributed, overlap both", "--steps",
+                                                                    self.scale.steps, "--json"), 100)
         except NotMeasured as why:
             self.failed = str(why)
             return
