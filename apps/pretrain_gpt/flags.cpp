@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "hf_folder.hpp"
@@ -25,8 +26,8 @@ constexpr const char* kExample =
 
 constexpr const char* kTests = "For tests";
 
-void add_data(CLI::App& app, Flags& flags) {
-  const char* group = "Batches and data";
+void add_batches(CLI::App& app, Flags& flags) {
+  const char* group = "Batches";
   app.add_option("--micro-batch-size", flags.micro_batch_size, "Sequences computed at once")
       ->check(whole(1, 1 << 20))
       ->group(group);
@@ -40,6 +41,16 @@ void add_data(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of weights, data order and dropout")
       ->check(whole(0, std::numeric_limits<std::int64_t>::max()))
       ->group(group);
+  app.add_option("--eval-interval", flags.eval_interval, "Validate every so many steps; 0: never")
+      ->check(whole(0, kMostIterations))
+      ->group(group);
+  app.add_option("--eval-iters", flags.eval_iters, "Global batches of a validation")
+      ->check(whole(1, 1 << 20))
+      ->group(group);
+}
+
+void add_data(CLI::App& app, Flags& flags) {
+  const char* group = "Data";
   app.add_option(
          "--data-path", flags.data_path,
          "Files, read as bytes, each a document; or [WEIGHT] PREFIX ... of Megatron's PREFIX.bin and "
@@ -58,12 +69,6 @@ void add_data(CLI::App& app, Flags& flags) {
       ->check(whole(-1, 1 << 30))
       ->group(group);
   app.add_flag("--eod-mask-loss", flags.eod_mask_loss, "No loss at the end of a document")
-      ->group(group);
-  app.add_option("--eval-interval", flags.eval_interval, "Validate every so many steps; 0: never")
-      ->check(whole(0, kMostIterations))
-      ->group(group);
-  app.add_option("--eval-iters", flags.eval_iters, "Global batches of a validation")
-      ->check(whole(1, 1 << 20))
       ->group(group);
 }
 
@@ -297,28 +302,36 @@ tutti::Status bad(std::string text) { return {tutti::Code::invalid_argument, std
 
 }  // namespace
 
-Parsed parse_flags(int argc, const char* const* argv) {
+Parsed parse_flags(int argc, const char* const* argv, WhoseModel model) {
   Parsed parsed;
-  CLI::App app("Trains a byte-level GPT or Llama on all ranks of a job.", "pretrain_gpt");
-  app.footer(kExample);
+  const bool ours = model == WhoseModel::ours;
+  parsed.flags.has_own_model = !ours;
+  if (!ours && argc > 0) parsed.flags.program = std::filesystem::path(argv[0]).filename().string();
+  CLI::App app(ours ? "Trains a byte-level GPT or Llama on all ranks of a job."
+                    : "Trains a model on all ranks of a job, by the loop of pretrain_gpt.",
+               parsed.flags.program);
+  if (ours) app.footer(kExample);
   // Said twice, the last one counts, so that a script can hand flags on and change some.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.option_defaults()->always_capture_default();  // --help shows them
-  add_shape(app, parsed.flags);
+  if (ours) {
+    add_shape(app, parsed.flags);
+    add_data(app, parsed.flags);
+    add_split(app, parsed.flags);
+    add_hf(app, parsed.flags);
+    add_recompute(app, parsed.flags);
+  }
   add_precision(app, parsed.flags);
-  add_recompute(app, parsed.flags);
-  add_data(app, parsed.flags);
+  add_batches(app, parsed.flags);
   add_update(app, parsed.flags);
   add_schedule(app, parsed.flags);
-  add_split(app, parsed.flags);
   add_overlap(app, parsed.flags);
   add_checks(app, parsed.flags);
   add_logs(app, parsed.flags);
-  add_hf(app, parsed.flags);
   add_faults(app, parsed.flags);
   try {
     app.parse(argc, argv);
-    if (parsed.flags.data_path.empty() && parsed.flags.train_iters > 0)
+    if (ours && parsed.flags.data_path.empty() && parsed.flags.train_iters > 0)
       throw CLI::RequiredError("--data-path");
     take_preset(app, parsed.flags);
     take_hf(app, parsed.flags);
@@ -335,9 +348,10 @@ Parsed parse_flags(int argc, const char* const* argv) {
     // What was misspelt comes before what is missing because of it.
     const auto unknown = app.remaining();
     parsed.exit_code = 2;
-    parsed.text = fmt::format("{}; see pretrain_gpt --help",
+    parsed.text = fmt::format("{}; see {} --help",
                               unknown.empty() ? std::string(error.what())
-                                              : fmt::format("there is no '{}'", unknown.front()));
+                                              : fmt::format("there is no '{}'", unknown.front()),
+                              parsed.flags.program);
   }
   return parsed;
 }
@@ -389,6 +403,8 @@ tutti::Status check_flags(const Flags& flags) {
   if (flags.buddy && !(flags.zero() >= 1 && flags.on_failure == kShrink)) {
     return bad("--buddy needs --use-distributed-optimizer and --on-failure shrink");
   }
+  if (flags.predict && flags.has_own_model)
+    return bad("--predict rehearses pretrain_gpt's own models");
   if (flags.predict && flags.device == kCuda) {
     return bad("--predict rehearses on the CPU: it is not there with --device cuda");
   }

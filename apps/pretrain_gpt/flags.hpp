@@ -48,6 +48,9 @@ struct HfFlags {
 };
 
 struct Flags {
+  std::string program = "pretrain_gpt";  // as messages have it
+  bool has_own_model = false;            // a task's (tutti/libtorch/trainer.hpp): none of ours
+
   // Model (shape.hpp).
   std::string preset;
   int num_layers = 4;
@@ -189,7 +192,11 @@ struct Parsed {
   std::optional<int> exit_code;
   std::string text;
 };
-Parsed parse_flags(int argc, const char* const* argv);
+enum class WhoseModel {
+  ours,
+  own,  // a task's: no flag of a model, of how it is cut, or of data
+};
+Parsed parse_flags(int argc, const char* const* argv, WhoseModel model = WhoseModel::ours);
 
 // The micro-batches of a step that one rank computes: [first, first + count) of `total`. The same
 // step has the same ones on any number of ranks; where they do not divide, the first ranks have one

@@ -163,6 +163,12 @@ torch::Tensor Gpt::losses(const torch::Tensor& x, const torch::Tensor& labels,
   if (share_.tensor->size() > 1)
     return lt::vocab_parallel_cross_entropy(share_.tensor, scores, labels, vocabulary_);
   if (scores.scalar_type() != torch::kDouble) scores = scores.to(torch::kFloat);
+  if (loss_) {
+    auto losses = loss_(scores, labels);
+    TORCH_CHECK(losses.sizes() == labels.sizes(), "a loss for each token is ", labels.sizes(),
+                ", and the one that was given makes ", losses.sizes());
+    return losses;
+  }
   return nn::functional::cross_entropy(
              scores.view({-1, vocabulary_}), labels.view(-1),
              nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone))

@@ -23,6 +23,7 @@
 #include "split.hpp"
 #include "tutti/libtorch.hpp"
 #include "tutti/libtorch/parallel.hpp"
+#include "tutti/libtorch/trainer.hpp"
 
 namespace pretrain {
 
@@ -58,6 +59,8 @@ class Gpt : public torch::nn::Module {
   torch::Device device() const { return tables_.mask.device(); }
   // With all it has; before it is wrapped.
   void move_to(torch::Device device);
+  // In place of cross entropy; empty: that.
+  void set_loss(tutti::libtorch::TokenLoss loss) { loss_ = std::move(loss); }
   // Weight gradients of linear layers wait there; null: they do not.
   void queue_weights(tutti::libtorch::WeightQueue* queue);
   // What train::Parameter is told of one of its parameters.
@@ -80,6 +83,7 @@ class Gpt : public torch::nn::Module {
   torch::Tensor head_;
   SequenceTables tables_;
   tutti::libtorch::WeightQueue* queue_ = nullptr;
+  tutti::libtorch::TokenLoss loss_;
 };
 
 // Of weights: f32, bf16 or f16.

@@ -68,19 +68,19 @@ Result<ModelBatch> MicroBatches::validation(int round, int micro) {
   return cut_batch(net_, *batch, size);
 }
 
-torch::Tensor MicroBatches::plant(torch::Tensor made, const StepPlace& place) const {
-  const auto hits = [&](const std::optional<Planted>& planted) {
-    return planted && planted->hits(place.step, rank_, place.attempt);
+torch::Tensor planted(torch::Tensor made, const StepPlace& place, const Flags& flags, int rank) {
+  const auto hits = [&](const std::optional<Planted>& wish) {
+    return wish && wish->hits(place.step, rank, place.attempt);
   };
-  if (hits(flags_.inject_nan)) made = made * std::numeric_limits<float>::quiet_NaN();
-  if (hits(flags_.inject_loss_nan))
+  if (hits(flags.inject_nan)) made = made * std::numeric_limits<float>::quiet_NaN();
+  if (hits(flags.inject_loss_nan))
     made = made + (made * std::numeric_limits<float>::quiet_NaN()).detach();
-  if (hits(flags_.inject_inf) && made.requires_grad())
+  if (hits(flags.inject_inf) && made.requires_grad())
     made.register_hook([](const torch::Tensor& gradient) {
       return gradient * std::numeric_limits<float>::infinity();
     });
-  if (flags_.delayed_rank == rank_)
-    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.delay_ms));
+  if (flags.delayed_rank == rank)
+    std::this_thread::sleep_for(std::chrono::milliseconds(flags.delay_ms));
   return made;
 }
 
@@ -93,39 +93,68 @@ AxisWaits take_waits(const Gpt& net) {
 
 namespace {
 
+// Of pretrain_gpt's model.
+class GptLosses final : public MicroLosses {
+ public:
+  GptLosses(MicroBatches batches, Gpt& net) : batches_(std::move(batches)), net_(net) {}
+
+  int count(const StepPlace& place) const override { return batches_.count(place); }
+  int validation_count() const override { return batches_.validation_count(); }
+  Result<Loss> training(const StepPlace& place, int micro, DataParallel* gates) override {
+    const auto batch = batches_.training(place, micro);
+    if (!batch.ok()) return batch.status();
+    const auto sum = loss_sum(net_, *batch, batches_.facts(gates, place, micro));
+    return Loss{batches_.plant(sum, place), batch->counted};
+  }
+  Result<Loss> validation(int round, int micro, DataParallel* gates) override {
+    const auto batch = batches_.validation(round, micro);
+    if (!batch.ok()) return batch.status();
+    PassFacts facts;
+    facts.gates = gates;
+    return Loss{loss_sum(net_, *batch, facts), batch->counted};
+  }
+  AxisWaits take_waits() override {
+    AxisWaits waits = pretrain::take_waits(net_);
+    waits.data_s = batches_.take_waited_s();
+    return waits;
+  }
+
+ private:
+  MicroBatches batches_;
+  Gpt& net_;
+};
+
 // Every stage is here.
 class WholePasses final : public Passes {
  public:
-  WholePasses(MicroBatches batches, Gpt& net, DataParallel& model, bool tells_loss)
-      : batches_(std::move(batches)), net_(net), model_(model), tells_loss_(tells_loss) {}
+  WholePasses(std::unique_ptr<MicroLosses> losses, DataParallel& model, bool tells_loss)
+      : losses_(std::move(losses)), model_(model), tells_loss_(tells_loss) {}
 
   Result<PassSums> train(const StepPlace& place) override {
     PassSums sums;
     std::vector<torch::Tensor> losses;
     const Status status = as_status("forward", [&]() -> Status {
-      for (int micro = 0; micro < batches_.count(place); ++micro)
+      for (int micro = 0; micro < losses_->count(place); ++micro)
         if (Status made = train_one(place, micro, losses, sums); !made.ok()) return made;
       // Not before the last: on a GPU reading one waits for it.
       if (tells_loss_) sums.loss_sum = sum_of(losses);
       return {};
     });
     if (!status.ok()) return status;
-    sums.waits = take_waits(net_);
-    sums.waits.data_s = batches_.take_waited_s();
+    sums.waits = losses_->take_waits();
     return sums;
   }
 
   Result<PassSums> evaluate(int round) override {
     PassSums sums;
     std::vector<torch::Tensor> losses;
-    PassFacts facts;
-    if (!model_.layer().keeps_whole_weights()) facts.gates = &model_;
+    DataParallel* gates = model_.layer().keeps_whole_weights() ? nullptr : &model_;
     const Status status = as_status("validation", [&]() -> Status {
-      for (int micro = 0; micro < batches_.validation_count(); ++micro) {
-        const auto batch = batches_.validation(round, micro);
-        if (!batch.ok()) return batch.status();
-        losses.push_back(loss_sum(net_, *batch, facts));
-        sums.tokens += batch->counted;
+      for (int micro = 0; micro < losses_->validation_count(); ++micro) {
+        const auto made = losses_->validation(round, micro, gates);
+        if (!made.ok()) return made.status();
+        losses.push_back(made->sum);
+        sums.tokens += made->counted;
       }
       if (tells_loss_) sums.loss_sum = sum_of(losses);
       return {};
@@ -137,19 +166,16 @@ class WholePasses final : public Passes {
  private:
   Status train_one(const StepPlace& place, int micro, std::vector<torch::Tensor>& losses,
                    PassSums& sums) {
-    if (Status status = model_.begin_micro_batch(micro + 1 == batches_.count(place)); !status.ok())
+    if (Status status = model_.begin_micro_batch(micro + 1 == losses_->count(place)); !status.ok())
       return status;
-    const auto batch = batches_.training(place, micro);
-    if (!batch.ok()) return batch.status();
-    const torch::Tensor loss =
-        batches_.plant(loss_sum(net_, *batch, batches_.facts(&model_, place, micro)), place);
-    losses.push_back(loss.detach());
-    sums.tokens += batch->counted;
-    return model_.backward(place.loss_factor == 1 ? loss : loss * place.loss_factor);
+    const auto made = losses_->training(place, micro, &model_);
+    if (!made.ok()) return made.status();
+    losses.push_back(made->sum.detach());
+    sums.tokens += made->counted;
+    return model_.backward(place.loss_factor == 1 ? made->sum : made->sum * place.loss_factor);
   }
 
-  MicroBatches batches_;
-  Gpt& net_;
+  std::unique_ptr<MicroLosses> losses_;
   DataParallel& model_;
   bool tells_loss_;
 };
@@ -161,8 +187,12 @@ Result<std::unique_ptr<Passes>> Passes::create(const Flags& flags, const BatchRa
                                                DataParallel& model) {
   MicroBatches batches(flags, ramp, split, data, net);
   if (split.pipeline() != nullptr) return make_stage_passes(flags, split, batches, net, model);
-  return std::unique_ptr<Passes>(
-      std::make_unique<WholePasses>(std::move(batches), net, model, split.tells_loss()));
+  return create(std::make_unique<GptLosses>(std::move(batches), net), model, split.tells_loss());
+}
+
+std::unique_ptr<Passes> Passes::create(std::unique_ptr<MicroLosses> losses, DataParallel& model,
+                                       bool tells_loss) {
+  return std::make_unique<WholePasses>(std::move(losses), model, tells_loss);
 }
 
 }  // namespace pretrain

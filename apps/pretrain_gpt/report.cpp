@@ -184,9 +184,12 @@ void TrainingReport::write_events(std::int64_t step, std::span<const Scalar> sca
 
 void TrainingReport::begin(const std::string& model, const std::string& mesh,
                            const std::string& layout) {
-  print("{}; {} rank{}, {} sequences of {} tokens a step\n{}{}", model, ranks_,
-        ranks_ == 1 ? "" : "s", flags_.global_batch_size, flags_.seq_length, with_line_end(mesh),
-        with_line_end(layout));
+  const std::string batch =
+      flags_.has_own_model
+          ? fmt::format("{} samples", flags_.global_batch_size)
+          : fmt::format("{} sequences of {} tokens", flags_.global_batch_size, flags_.seq_length);
+  print("{}; {} rank{}, {} a step\n{}{}", model, ranks_, ranks_ == 1 ? "" : "s", batch,
+        with_line_end(mesh), with_line_end(layout));
   layout_ = layout;
   write_log(fmt::format(
       "{{\"event\":\"begin\",\"version\":1,\"model\":{},\"ranks\":{},"
@@ -344,6 +347,12 @@ void TrainingReport::add_to_table(const StepLine& line) {
 }
 
 void TrainingReport::validation(std::int64_t step, double loss) {
+  if (flags_.has_own_model) {  // its loss need not be of tokens
+    print("step {}  validation loss {:.6f}\n", step, loss);
+    write_events(step, std::array{Scalar{"loss/validation", loss}});
+    return write_log(
+        fmt::format("{{\"event\":\"validation\",\"step\":{},\"loss\":{}}}", step, number(loss)));
+  }
   const double perplexity = std::exp(loss);
   print("step {}  validation loss {:.6f}  perplexity {:.4g}\n", step, loss, perplexity);
   write_events(step, std::array{Scalar{"loss/validation", loss},

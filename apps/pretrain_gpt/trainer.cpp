@@ -14,7 +14,6 @@
 #include "compute_peak.hpp"
 #include "device.hpp"
 #include "hf_folder.hpp"
-#include "model.hpp"
 #include "passes.hpp"
 #include "position.hpp"
 #include "rehearsal.hpp"
@@ -22,6 +21,7 @@
 #include "split.hpp"
 #include "step_log.hpp"
 #include "stop_request.hpp"
+#include "subject.hpp"
 #include "torch_memory.hpp"
 #include "tutti/libtorch.hpp"
 
@@ -61,8 +61,6 @@ tutti::libtorch::Options wrap_options(const Flags& flags) {
         .beta1 = flags.adam_beta1, .beta2 = flags.adam_beta2, .epsilon = flags.adam_eps};
   }
   options.layer.pipelined = flags.pipeline_parallel > 1;
-  options.group_of = parameter_group;
-  options.is_unit = is_block;
   return options;
 }
 
@@ -78,8 +76,10 @@ LossGuard guard_of(const Flags& flags) {
 
 class Trainer {
  public:
-  Trainer(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data, Returns returns)
+  Trainer(std::shared_ptr<tutti::Group> group, Subject& subject, const Flags& flags, Data data,
+          Returns returns)
       : group_(std::move(group)),
+        subject_(subject),
         flags_(flags),
         torch_memory_(flags),
         data_(std::move(data)),
@@ -133,6 +133,7 @@ class Trainer {
   void tell_compute();
 
   std::shared_ptr<tutti::Group> group_;
+  Subject& subject_;
   Flags flags_;
   TorchMemory torch_memory_;  // before the model
   Data data_;
@@ -146,7 +147,6 @@ class Trainer {
   bool stops_ = false;  // some rank was asked to, or could not write; all have agreed
   bool meets_ = false;  // likewise: somebody came back
   bool is_newcomer_ = false;
-  std::shared_ptr<Gpt> net_;
   std::shared_ptr<DataParallel> model_;
   std::unique_ptr<Passes> passes_;
   std::shared_ptr<tutti::Group> validation_group_;
@@ -172,23 +172,16 @@ Status Trainer::make_split() {
 Status Trainer::make_net() {
   set_threads(flags_.threads);
   try {
-    auto share = share_of(flags_, *split_);
-    if (!share.ok()) return share.status();
-    net_ = make_model(flags_, *std::move(share));
-    return {};
+    return subject_.make(flags_, *split_);
   } catch (const c10::Error& error) {
     return {Code::invalid_argument,
-            fmt::format("--num-layers {} of --hidden-size {} cannot be made: {}", flags_.num_layers,
-                        flags_.hidden_size, error.what_without_backtrace())};
+            fmt::format("the model cannot be made: {}", error.what_without_backtrace())};
   }
 }
 
 tutti::libtorch::Options Trainer::wrapping() const {
   auto options = wrap_options(flags_);
-  if (!split_->sizes().is_whole())
-    options.place_of = [net = net_](const std::string&, const torch::Tensor& parameter) {
-      return net->place_of(parameter);
-    };
+  subject_.adapt(options, *split_);
   return options;
 }
 
@@ -203,7 +196,7 @@ Status Trainer::set_up() {
     if (!info.ok()) return info.status().annotate("--load " + flags_.load);
     options.layer.order_hint = info->order;
   }
-  auto model = DataParallel::create(net_, split_->groups(), std::move(options));
+  auto model = DataParallel::create(subject_.module(), split_->groups(), std::move(options));
   if (!model.ok()) return model.status();
   model_ = *model;
   if (!flags_.load.empty()) {
@@ -230,7 +223,7 @@ Status Trainer::catch_up() {
   const int self = group_->rank();
   auto alone = group_->subgroup({&self, 1}, 0, {"newcomer"});
   if (!alone.ok()) return alone.status();
-  auto model = DataParallel::create(net_, {*alone, *alone}, wrap_options(flags_));
+  auto model = DataParallel::create(subject_.module(), {*alone, *alone}, wrapping());
   if (!model.ok()) return model.status();
   model_ = *model;
   return recover();
@@ -244,10 +237,8 @@ Status Trainer::open_report() {
     report_ = *std::move(report);
     std::size_t elements = 0;
     for (const auto& parameter : model_->layer().parameters()) elements += parameter.count();
-    report_->begin(fmt::format("{} of {} parameters ({} layers of {}), {}",
-                               flags_.has_rotary() ? "Llama" : "GPT", elements, flags_.num_layers,
-                               flags_.hidden_size, precision_name(flags_)),
-                   split_->describe(), model_->layer().describe());
+    report_->begin(subject_.describe(flags_, elements), split_->describe(),
+                   model_->layer().describe());
     tell_compute();
   }
   return {};
@@ -255,7 +246,7 @@ Status Trainer::open_report() {
 
 // All that hangs on the group besides the model.
 Status Trainer::open_channels() {
-  auto passes = Passes::create(flags_, schedule_.ramp, *split_, data_, *net_, *model_);
+  auto passes = subject_.passes(flags_, schedule_.ramp, *split_, data_, *model_);
   if (!passes.ok()) return passes.status();
   passes_ = *std::move(passes);
   auto copy = group_->duplicate({"validation", tutti::ReductionOrder::rank});
@@ -300,7 +291,7 @@ Status Trainer::resume() {
 }
 
 Status Trainer::look_ahead() {
-  auto rehearsal = rehearse(*group_, flags_, data_, wrap_options(flags_), model_->layer());
+  auto rehearsal = rehearse(*group_, flags_, data_, wrapping(), model_->layer());
   if (!rehearsal.ok()) return rehearsal.status();
   auto foretold = foretell(model_->layer().group(), *rehearsal);
   if (!foretold.ok()) return foretold.status().annotate("--predict");
@@ -359,7 +350,7 @@ Status Trainer::one_step(std::int64_t step) {
 Status Trainer::validate(std::int64_t step) {
   if (auto status = model_->parameters_ready(); !status.ok()) return status;
   torch::NoGradGuard no_grad;
-  net_->eval();
+  subject_.module()->eval();
   double sums[2] = {0, 0};
   for (int round = 0; round < flags_.eval_iters; ++round) {
     const auto more = passes_->evaluate(round);
@@ -367,7 +358,7 @@ Status Trainer::validate(std::int64_t step) {
     sums[0] += more->loss_sum;
     sums[1] += split_->tells_loss() ? static_cast<double>(more->tokens) : 0;
   }
-  net_->train();
+  subject_.module()->train();
   auto status = validation_group_->all_reduce(tutti::Buffer::of(sums, 2), tutti::ReduceOp::sum);
   if (!status.ok()) return status;
   if (sums[1] == 0) say(step, "validation has nothing to judge: every token is masked");
@@ -540,6 +531,7 @@ Status Trainer::stand_at(std::int64_t step) {
 }
 
 Status Trainer::measure_compute() {
+  if (flags_.has_own_model || flags_.train_iters == 0) return {};
   auto peak = find_compute_peak(*group_, flags_);
   if (!peak.ok()) return peak.status();
   peak_ = *peak;
@@ -566,7 +558,8 @@ Status Trainer::tell_memory() {
   const tutti::Buffer mine{&own, sizeof own, tutti::Dtype::u8};
   if (auto status = group_->all_gather(mine, everyones); !status.ok() || !report_) return status;
   const auto model = shape_of(flags_);
-  if (model.ok() && split_->sizes().is_whole())  // the arithmetic is of whole replicas
+  // The arithmetic is of whole replicas, of GPTs and Llamas.
+  if (model.ok() && split_->sizes().is_whole() && !flags_.has_own_model)
     line.predicted = tutti::plan::replica_memory(
         *model, {group_->size(), flags_.zero(), flags_.bf16 || flags_.fp16,
                  flags_.optimizer == "sgd" ? 1 : 2, flags_.micro_batch_size, flags_.seq_length,
@@ -593,9 +586,9 @@ void Trainer::give_up(const Status& status) {
 
 }  // namespace
 
-TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data,
-                  Returns returns) {
-  Trainer trainer(std::move(group), flags, std::move(data), std::move(returns));
+TrainingEnd train(std::shared_ptr<tutti::Group> group, Subject& subject, const Flags& flags,
+                  Data data, Returns returns) {
+  Trainer trainer(std::move(group), subject, flags, std::move(data), std::move(returns));
   Status status = has_returned() ? trainer.catch_up() : trainer.set_up();
   if (!status.ok() && !has_returned()) {
     const bool given = status.code() == Code::invalid_argument || status.code() == Code::io ||

@@ -12,6 +12,8 @@
 
 namespace pretrain {
 
+class Subject;  // subject.hpp
+
 struct TrainingEnd {
   tutti::Status status;
   bool before_training = false;  // what was given is at fault: exit code 2
@@ -19,7 +21,8 @@ struct TrainingEnd {
 
 // `returns`: how lost ranks are taken back. Where this one is one of them, `group` is what the others
 // have taken it into.
-TrainingEnd train(std::shared_ptr<tutti::Group> group, const Flags& flags, Data data,
-                  Returns returns);
+// The subject is lent.
+TrainingEnd train(std::shared_ptr<tutti::Group> group, Subject& subject, const Flags& flags,
+                  Data data, Returns returns);
 
 }  // namespace pretrain

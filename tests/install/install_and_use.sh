@@ -41,6 +41,9 @@ expect '1 rank: 1 2 3' "$work/cmake/outside_cpp"
 expect '1 rank: 1 2 3' "$work/cmake/outside_c"
 if [ $libtorch = ON ]; then
   expect '1 rank: 1 2 3' "$work/cmake/outside_libtorch"
+  "$work/cmake/outside_trainer" --help >"$work/help" && grep -q -- --zero-stage "$work/help" ||
+    fail "a program with tutti::trainer does not run"
+  [ -e "$tree/include/tutti/libtorch/trainer.hpp" ] || fail "tutti/libtorch/trainer.hpp was not installed"
   [ -e "$tree/include/tutti/libtorch.hpp" ] || fail "tutti/libtorch.hpp was not installed"
 fi
 

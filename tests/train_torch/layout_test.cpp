@@ -251,6 +251,27 @@ TEST(Llama, has_the_losses_of_a_plain_implementation) {
   }
 }
 
+TEST(OwnLoss, takes_the_place_of_cross_entropy) {
+  const Flags flags = model_flags();
+  auto data = Data::open(flags);
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  auto model = make_model(flags, whole_share(flags));
+  const ModelBatch batch = cut_batch(*model, *data->training(3, kSequences), kSequences);
+  torch::NoGradGuard no_grad;
+  const auto x = model->transform(0, model->embed(batch.tokens, {}), {});
+  const auto own = [](const torch::Tensor& scores, const torch::Tensor& labels) {
+    return scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1) * 3;
+  };
+  const auto plain = model->losses(x, batch.labels, {});
+  model->set_loss(own);
+  EXPECT_TRUE(
+      torch::equal(model->losses(x, batch.labels, {}), own(model->logits(x, {}), batch.labels)));
+  model->set_loss([](const torch::Tensor& scores, const torch::Tensor&) { return scores.sum(); });
+  EXPECT_THROW(model->losses(x, batch.labels, {}), c10::Error);
+  model->set_loss({});
+  EXPECT_TRUE(torch::equal(model->losses(x, batch.labels, {}), plain));
+}
+
 // ---- which layers a stage has
 
 std::vector<int> counts_of(int layers, int places, int first, int last) {
