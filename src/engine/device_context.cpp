@@ -149,8 +149,13 @@ void DeviceContext::put_away(std::shared_ptr<void> thing) {
   if (thing) attic_.push_back(std::move(thing));
 }
 
+void DeviceContext::put_away(cuda::Memory memory) {
+  put_away(reach_.give_up(std::make_shared<cuda::Memory>(std::move(memory))));
+}
+
 bool DeviceContext::step() {
   bool moved = reach_.step(false);
+  for (std::shared_ptr<cuda::Memory>& memory : reach_.take_closed()) put_away(std::move(memory));
   device_->sweep();
   if (!reach_.has_to_close() && !has_attic()) return moved;
   device_->traffic().while_quiet([&] {

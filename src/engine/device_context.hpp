@@ -85,6 +85,8 @@ class DeviceContext {
 
   // To be let go of when nothing is under way.
   void put_away(std::shared_ptr<void> thing);
+  // The same of memory that peers may have mapped: when they have closed it.
+  void put_away(cuda::Memory memory);
   // Maps what peers have shown; frees and closes what is to go, if now is the time. True if anything
   // moved.
   bool step();

@@ -101,6 +101,22 @@ void DeviceReach::take_back(Shown& shown) {
   if (shown.open > 0) gone_.emplace(shown.allocation.id, shown);
 }
 
+std::shared_ptr<cuda::Memory> DeviceReach::give_up(std::shared_ptr<cuda::Memory> memory) {
+  std::scoped_lock lock(mutex_);
+  const auto at = shown_.find(memory->address());
+  if (memory->bytes() == 0 || at == shown_.end()) return memory;
+  at->second.kept = std::move(memory);
+  take_back(at->second);
+  if (at->second.open == 0) memory = std::move(at->second.kept);
+  shown_.erase(at);
+  return memory;
+}
+
+std::vector<std::shared_ptr<cuda::Memory>> DeviceReach::take_closed() {
+  std::scoped_lock lock(mutex_);
+  return std::exchange(closed_, {});
+}
+
 void DeviceReach::forget(std::uint64_t base, Nanoseconds patience) {
   std::uint64_t id = 0;
   {
@@ -282,7 +298,9 @@ void DeviceReach::note_answer(const Incoming& incoming) {
   const DeviceNote& note = incoming.note;
   if (note.word == Word::closed) {
     const auto at = gone_.find(note.allocation);
-    if (at != gone_.end() && --at->second.open == 0) gone_.erase(at);
+    if (at == gone_.end() || --at->second.open > 0) return;
+    if (at->second.kept) closed_.push_back(std::move(at->second.kept));
+    gone_.erase(at);
     return;
   }
   for (auto& [base, shown] : shown_)

@@ -80,6 +80,12 @@ class DeviceReach {
   // Memory that is about to be freed: peers close it. Waits until they have, at most so long.
   void forget(std::uint64_t base, Nanoseconds patience);
 
+  // Memory of this rank's own that is not needed any more: taken back from whoever was shown it, and kept until all
+  // have closed it. What lay at the same place otherwise could not be mapped. Given back: nobody has it open.
+  std::shared_ptr<cuda::Memory> give_up(std::shared_ptr<cuda::Memory> memory);
+  // Such memory that everybody has closed by now.
+  std::vector<std::shared_ptr<cuda::Memory>> take_closed();
+
   void on_note(int peer, std::uint32_t channel, const DeviceNote& note);
   // Maps what peers have shown, and closes what they have taken back if `may_close`: nothing of this
   // rank waits on the device. True if anything moved.
@@ -100,8 +106,9 @@ class DeviceReach {
     cuda::Allocation allocation;
     bool exportable = false;
     cuda::IpcHandle handle{};
-    std::vector<Guest> guests;  // by world rank
-    int open = 0;               // gone: guests that have not closed it
+    std::vector<Guest> guests;           // by world rank
+    int open = 0;                        // gone: guests that have not closed it
+    std::shared_ptr<cuda::Memory> kept;  // gone: not to be freed before they have
   };
   struct Incoming {
     int peer = 0;
@@ -142,6 +149,7 @@ class DeviceReach {
   std::map<std::uint64_t, Shown> shown_;  // by base
   std::map<std::uint64_t, Shown> gone_;   // by allocation: taken back, not closed everywhere
   std::map<Key, Import> imports_;
+  std::vector<std::shared_ptr<cuda::Memory>> closed_;
   std::vector<Incoming> incoming_;
   std::vector<Incoming> closing_;
   std::uint32_t last_channel_ = 0;

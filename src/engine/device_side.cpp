@@ -69,9 +69,9 @@ Status DeviceSide::open() {
 // Whatever is under way ends by itself, or was aborted; memory goes when nobody waits any more.
 DeviceSide::~DeviceSide() {
   for (cuda::Memory* memory : {&private_, &staging_})
-    context().put_away(std::make_shared<cuda::Memory>(std::move(*memory)));
+    context().put_away(std::move(*memory));
   for (cuda::Memory& memory : captured_)
-    context().put_away(std::make_shared<cuda::Memory>(std::move(memory)));
+    context().put_away(std::move(memory));
   context().forget_share(own().done);
   context().put_away(std::move(options_.meeting_owner));
   context().put_away(std::move(options_.board_owner));
@@ -128,7 +128,7 @@ Result<std::uint64_t> DeviceSide::make_staging(std::size_t bytes) {
   auto memory = device().allocate(bytes);
   if (!memory.ok()) return memory.status();
   // What is under way still uses the old one.
-  context().put_away(std::make_shared<cuda::Memory>(std::exchange(staging_, *std::move(memory))));
+  context().put_away(std::exchange(staging_, *std::move(memory)));
   return staging_.address();
 }
 
