@@ -68,10 +68,8 @@ Status DeviceSide::open() {
 
 // Whatever is under way ends by itself, or was aborted; memory goes when nobody waits any more.
 DeviceSide::~DeviceSide() {
-  for (cuda::Memory* memory : {&private_, &staging_})
-    context().put_away(std::move(*memory));
-  for (cuda::Memory& memory : captured_)
-    context().put_away(std::move(memory));
+  for (cuda::Memory* memory : {&private_, &staging_}) context().put_away(std::move(*memory));
+  for (cuda::Memory& memory : captured_) context().put_away(std::move(memory));
   context().forget_share(own().done);
   context().put_away(std::move(options_.meeting_owner));
   context().put_away(std::move(options_.board_owner));
