@@ -13,12 +13,12 @@
 namespace tutti::transport {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHeapPage = 4096;
 // What asks the system whether there is room, which takes longer than to take fewer pages.
 constexpr std::size_t kLookForRoomFrom = 1 << 20;
 
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-constexpr std::size_t round_down(std::size_t bytes) { return bytes / kPage * kPage; }
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kHeapPage - 1) / kHeapPage * kHeapPage; }
+constexpr std::size_t round_down(std::size_t bytes) { return bytes / kHeapPage * kHeapPage; }
 
 // Of a child of fork(), which has no part in the heap.
 Result<void*> allocate_privately(std::size_t bytes) {
@@ -52,7 +52,7 @@ HeapArena::HeapArena(const Limits& limits, std::shared_ptr<const Descriptor> fil
       parent_(parent),
       file_(std::move(file)),
       mapping_(std::make_shared<Mapping>(std::move(mapping))),
-      stretches_(limits.bytes, kPage) {
+      stretches_(limits.bytes, kHeapPage) {
   hollow_.add({0, limits.bytes});
   fork_hook_ = Hook::on_fork(&HeapArena::on_fork, this);
 }
@@ -213,7 +213,7 @@ bool HeapArena::withdraw(const void* data, std::size_t bytes) noexcept {
     withdrawals_[count] = part;
     withdrawn_.store(count + 1, std::memory_order_release);
     // A write of what is there already gives each page a copy of its own.
-    for (std::size_t at = part.begin; at < part.end; at += kPage)
+    for (std::size_t at = part.begin; at < part.end; at += kHeapPage)
       std::atomic_ref(*reinterpret_cast<unsigned char*>(mapping_->data() + at)).fetch_or(0);
   });
   return all;
