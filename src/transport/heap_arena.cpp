@@ -17,7 +17,9 @@ constexpr std::size_t kHeapPage = 4096;
 // What asks the system whether there is room, which takes longer than to take fewer pages.
 constexpr std::size_t kLookForRoomFrom = 1 << 20;
 
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kHeapPage - 1) / kHeapPage * kHeapPage; }
+constexpr std::size_t round_up(std::size_t bytes) {
+  return (bytes + kHeapPage - 1) / kHeapPage * kHeapPage;
+}
 constexpr std::size_t round_down(std::size_t bytes) { return bytes / kHeapPage * kHeapPage; }
 
 // Of a child of fork(), which has no part in the heap.
