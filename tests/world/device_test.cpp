@@ -117,21 +117,24 @@ TEST_P(OnDevice, calls_of_several_streams_follow_each_other) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     DeviceVector first(1), second(1), third(1);
     float expected = 1;
+    // Kept to the end: what is freed while something of the group's is under way is freed later, perhaps behind the
+    // next bar, and waits for it.
+    std::vector<std::unique_ptr<Barred>> bars;
     for (int round = 0; round < 5; ++round) {
       expected *= static_cast<float>(here.size);
-      std::unique_ptr<Barred> bar;
+      Barred* bar = nullptr;
       // Where hosts meet, a call that blocks does so until its stream is there.
       if (round > 0 && GetParam() != std::string("host"))
-        bar = std::make_unique<Barred>(first.device(), first.stream());
+        bar = bars.emplace_back(std::make_unique<Barred>(first.device(), first.stream())).get();
       ASSERT_TRUE(here.group->all_reduce(first.buffer(), ReduceOp::sum, first.options()).ok());
       Work work = here.group->all_reduce_async(second.buffer(), ReduceOp::sum, second.options());
       ASSERT_TRUE(work.wait_on(second.stream()).ok());
       ASSERT_TRUE(here.group->all_reduce(third.buffer(), ReduceOp::sum, third.options()).ok());
       meet(here);
-      if (bar) {
+      if (bar != nullptr) {
         EXPECT_FALSE(work.done());
+        bar->open();
       }
-      bar.reset();
       for (DeviceVector* each : {&third, &second, &first}) each->expect(expected);
       meet(here);  // nobody reads what another one adds to
     }
