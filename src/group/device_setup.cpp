@@ -445,12 +445,10 @@ Result<SymmetricMemory> RankGroup::allocate_on_device(std::size_t bytes) {
   SymmetricMemory symmetric;
   symmetric.data = reinterpret_cast<void*>(address);
   symmetric.bytes = bytes;
-  // Peers close it when they can, and it is freed when nothing waits on this device.
+  // Peers close it when they can; then, when nothing waits on this device, it is freed.
   const std::shared_ptr<DeviceContext> context = world_->engine().device_context();
-  symmetric.owner = std::shared_ptr<void>(symmetric.data, [context, held, address](void*) {
-    context->reach().forget(address, Nanoseconds(0));
-    context->put_away(held);
-  });
+  symmetric.owner = std::shared_ptr<void>(
+      symmetric.data, [context, held](void*) { context->put_away(std::move(*held)); });
   if (Status status = show_to_all(*side, address, call); !status.ok()) return status;
   return symmetric;
 }
