@@ -111,9 +111,10 @@ class TrainerTest(TraceTest):
             scalars = got[line["step"]]
             self.assertAlmostEqual(scalars["loss/train"], line["loss"], delta=1e-5)
             self.assertAlmostEqual(scalars["time/exposed_s"], line["max"]["exposed_s"], delta=1e-6)
-            self.assertEqual(set(scalars), {"loss/train", "optimizer/learning_rate",
-                                            "optimizer/grad_norm", "time/step_s", "time/exposed_s",
-                                            "time/hidden_share", "throughput/tokens_per_s"})
+            self.assertEqual(set(scalars), {"loss/train", "batch/sequences", "optimizer/learning_rate",
+                                            "optimizer/weight_decay", "optimizer/grad_norm",
+                                            "time/step_s", "time/exposed_s", "time/hidden_share",
+                                            "throughput/tokens_per_s", "throughput/mfu"})
 
 
 def crc32c(data):
