@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <thread>
 
 #include "train/clock_offsets.hpp"
 #include "train/overlap_judge.hpp"
@@ -16,6 +18,8 @@ namespace {
 using Word = std::int64_t;
 // A caller that never takes would otherwise fill the memory.
 constexpr std::size_t kMostPendingSteps = 64;
+// How long an ending meter waits for others to judge; ranks that end together take milliseconds.
+constexpr auto kPatienceAtEnd = std::chrono::seconds(2);
 // Before the times: what all ranks must say alike, and the same turned round: the largest of both is one's
 // own only where all are.
 constexpr std::size_t kHeadWords = 4;
@@ -52,9 +56,14 @@ class ReducingMeter final : public OverlapMeter {
   ReducingMeter(std::shared_ptr<Group> joined, std::shared_ptr<Group> judged, std::int64_t offset)
       : joined_(std::move(joined)), judged_(std::move(judged)), offset_(offset) {}
   // What is under way ends when all ranks have published it, or with the group. A rank that has judged a step waits
-  // for the others to do so.
+  // for the others to do so; not for long, for another one may end its meter much later, or wait for this rank meanwhile.
   ~ReducingMeter() override {
-    while (failure_.ok() && !published_.empty()) (void)take(true);
+    const auto last = std::chrono::steady_clock::now() + kPatienceAtEnd;
+    while (failure_.ok() && !published_.empty() && std::chrono::steady_clock::now() < last)
+      if (auto taken = take(false); taken.ok() && !*taken)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (failure_.ok() && !published_.empty())
+      judged_->abort("a rank ended its meter before all had told of their last step");
     for (PendingStep& step : published_)
       for (Work* work : {&step.joining, &step.summing, &step.comparing}) (void)work->wait();
   }
