@@ -124,7 +124,7 @@ TEST_P(Layouts, have_the_gradients_of_one_process) {
   const Flags& flags = GetParam().flags;
   const int ranks = flags.tensor_parallel * flags.context_parallel;
   std::vector<Gradients> parts(static_cast<std::size_t>(ranks));
-  std::vector<bool> first_of_tensor(parts.size());
+  std::vector<char> first_of_tensor(parts.size());  // not bool, whose neighbours share a word
   adapter_test::on_ranks(ranks, [&](std::shared_ptr<tutti::Group> group) {
     auto split = Split::create(group, flags);
     ASSERT_TRUE(split.ok()) << split.status().to_string();
