@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "support/children.hpp"
+#include "support/sanitized.hpp"
 
 namespace tutti::test {
 namespace {
@@ -114,7 +115,7 @@ void expect_told(const char* transport, int victim, const char* fatal,
                 status.to_string().c_str());
     EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
     EXPECT_EQ(status.peer(), victim) << status.to_string();
-    EXPECT_LT(took, 2s);
+    EXPECT_LT(took, kSlowness * 2s);
   });
 }
 

@@ -6,13 +6,14 @@
 #include <atomic>
 #include <cstdio>
 
+#include "support/sanitized.hpp"
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
 
 namespace tutti::test {
 namespace {
 
-constexpr std::chrono::seconds kAfterLoss{2};  // on one host
+constexpr std::chrono::seconds kAfterLoss{2 * kSlowness};  // on one host
 
 int victim_of(const Context& here) { return here.world.doomed.front(); }
 bool is_victim(const Context& here) { return here.rank == victim_of(here); }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "support/sanitized.hpp"
 #include "support/trial.hpp"
 #include "support/worlds.hpp"
 #include "tutti/shared_heap.hpp"
@@ -272,13 +273,6 @@ TEST_P(Heap, is_out_of_reach_where_a_call_has_failed_before_its_caller_hears_of_
 }
 
 // As workers that load data are: while their parent trains.
-// The sanitizers' own malloc is not made whole for a child of a process with threads, as glibc's is.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMayAllocateAfterFork = false;
-#else
-constexpr bool kMayAllocateAfterFork = true;
-#endif
-
 TEST_P(Heap, is_left_alone_by_children_of_its_process) {
   in_world_of_heaps([](Context& here) {
     constexpr std::size_t kCount = 100'003;
