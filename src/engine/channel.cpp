@@ -1,4 +1,4 @@
-// A group's life in the engine: starting, stepping, ending. What comes from peers: channel_peers.cpp.
+// A group's life in the engine: starting, stepping, ending. What comes from peers: channel_peers.cpp; its part on a GPU: channel_device.cpp.
 #include "engine/channel.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "core/check.hpp"
 #include "core/exhausted.hpp"
 #include "core/pause.hpp"
+#include "engine/device_gates.hpp"
 #include "engine/engine.hpp"
 #include "engine/numbers.hpp"
 
@@ -26,48 +27,10 @@ constexpr Nanoseconds kReportTurn = std::chrono::microseconds(200);
 // How often somebody looks for the end of what is on the device, and how long a failed group waits for
 // its stream to come to an end.
 constexpr Nanoseconds kLookAtDevice = std::chrono::microseconds(200);
-// For how long those who wait for a message stay awake while only the device is to end: a copy of 1 GiB within
-// it takes half a millisecond, and asleep they look less often than that is long.
-constexpr Nanoseconds kAwakeForDevice = std::chrono::milliseconds(2);
 constexpr Nanoseconds kSettle = std::chrono::seconds(1);
 constexpr Nanoseconds kSettleAtOnce = std::chrono::milliseconds(50);
 // How long a group that is destroyed waits for what is still on the device.
 constexpr Nanoseconds kPatienceAtEnd = std::chrono::seconds(5);
-
-// How a stream waits for a collective of this group.
-class CollectiveGate final : public StreamGate {
- public:
-  CollectiveGate(std::shared_ptr<DeviceSide> side, const Launch& launch, std::uint64_t ticket)
-      : side_(std::move(side)),
-        ticket_(ticket),
-        in_stream_(launch.in_stream),
-        stream_(launch.stream) {}
-  bool is_launched() const override { return side_->is_launched(ticket_); }
-  Result<bool> try_wait_on(void* stream) override {
-    // It is to come into that very stream: nothing may stand before it there.
-    if (in_stream_ && !is_launched()) return false;
-    if (in_stream_ && stream == stream_) return true;
-    return side_->try_wait_on(stream, ticket_);
-  }
-  bool is_for_host() const override { return side_->context().device().traffic().has_duties(); }
-
- private:
-  std::shared_ptr<DeviceSide> side_;
-  std::uint64_t ticket_;
-  bool in_stream_;
-  void* stream_;
-};
-
-// How a stream waits for sends and receives.
-class MessageGate final : public StreamGate {
- public:
-  explicit MessageGate(std::shared_ptr<GateKeeper> keeper) : keeper_(std::move(keeper)) {}
-  bool is_launched() const override { return false; }
-  Result<bool> try_wait_on(void* stream) override { return keeper_->wait_on(stream); }
-
- private:
-  std::shared_ptr<GateKeeper> keeper_;
-};
 
 // Who has come to a collective in host memory.
 class RunAttendance final : public Attendance {
@@ -104,18 +67,6 @@ void Channel::meet_in(std::unique_ptr<HostMemory> memory) {
   runs_.meet_in(memory.get());
   arrivals_.meet_in(memory.get());
   memory_ = std::move(memory);
-}
-
-void Channel::use_device(std::shared_ptr<DeviceSide> side) {
-  std::scoped_lock lock(baton_);
-  runs_.use_device(side.get());
-  inbox_.set_last_ticket(side->last_ticket());
-  if (tracer() != nullptr)
-    if (auto times = DeviceTimes::create(side->context().shared_device()); times.ok()) {
-      side->time_with(*times);
-      log_.time_with(*std::move(times));
-    }
-  launched_.use(std::move(side));
 }
 
 void Channel::begin_set_up() { inbox_.set_next_sequence(1); }
@@ -293,35 +244,6 @@ std::shared_ptr<WorkState> Channel::enqueue(Operation operation, bool caller_dri
   return work;
 }
 
-// Nothing of it runs now, so it has no number: the device compares calls when the graph is replayed.
-Status Channel::capture(const Launch& launch) {
-  Result<bool> captured = false;
-  const auto attempt = [&] {
-    if (!baton_.try_lock()) return false;
-    captured = false;
-    const Status exhausted = with_baton([&] {
-      if (torn_down_ || current_ || held_ || inbox_.has_queued() || inbox_.has_failed()) return;
-      PreparedRun& prepared = runs_.find(launch);
-      captured = prepared.on_device
-                     ? prepared.on_device->capture(launch)
-                     : Status(Code::unsupported,
-                              fmt::format("{} cannot be captured in a CUDA graph: it goes through "
-                                          "host memory here",
-                                          to_string(launch.collective)));
-    });
-    baton_.unlock();
-    if (!exhausted.ok()) captured = exhausted;
-    return !captured.ok() || *captured || inbox_.has_failed();
-  };
-  engine_->drive(*this, attempt, launch.timeout);
-  if (inbox_.has_failed()) return health();
-  if (captured.ok() && !*captured)
-    return {Code::timed_out, fmt::format("{} could not be captured: other ranks did not map its "
-                                         "memory within {:g} s",
-                                         to_string(launch.collective), in_seconds(launch.timeout))};
-  return captured.status();
-}
-
 std::shared_ptr<WorkState> Channel::post(std::vector<Posting> postings, bool caller_drives,
                                          std::shared_ptr<Dependencies> after) {
   auto batch = std::make_shared<Batch>();
@@ -360,11 +282,6 @@ void Channel::leave_to_progress(Nanoseconds now) {
   engine_->kick(waited_for);
 }
 
-void Channel::drive_to_device(const WorkState& work) {
-  engine_->drive(
-      *this, [&work] { return work.is_launched(); }, Nanoseconds::max());
-}
-
 bool Channel::goes_on_alone() const { return engine_->config().progress_thread; }
 
 void Channel::drive(const WorkState& work, Nanoseconds timeout) {
@@ -388,14 +305,6 @@ bool Channel::try_step() {
   (void)with_baton([&] { moved = step(); });
   baton_.unlock();
   return moved;
-}
-
-// Where memory runs out in the middle of something, the group is over: half of it was done.
-template <class Body>
-Status Channel::with_baton(const Body& body) {
-  const Status status = or_exhausted(body);
-  if (!status.ok()) fail(status, true);
-  return status;
 }
 
 bool Channel::step() {
@@ -478,32 +387,6 @@ void Channel::begin_by_message() {
   for (Incoming& message : early) handle_data(message);
 }
 
-// Maps what peers show, and ends what is over.
-bool Channel::step_device() {
-  bool moved = device()->context().step();
-  for (Operation over; launched_.take_done(over); moved = true) end(over, {});
-  if (!launched_.empty()) look_for_device_trouble();
-  return moved;
-}
-
-// Calls that differ are found by kernels, and by whoever called last.
-void Channel::look_for_device_trouble() {
-  const Operation& oldest = launched_.oldest();
-  const DeviceSide& side = *device();
-  if (oldest.launch->after && fails_with(*oldest.launch->after, oldest)) return;
-  const DeviceSide::Finding finding = side.finding();
-  const bool found = finding.fault == cuda::Fault::differs && finding.ticket == oldest.ticket;
-  const int peer = found ? finding.peer : side.find_difference(oldest.ticket);
-  if (peer >= 0) note_device_mismatch(oldest, peer);
-}
-
-void Channel::note_device_mismatch(const Operation& operation, int peer) {
-  const DeviceCall& mine = device()->own().call(operation.ticket);
-  const DeviceCall& theirs = device()->of(peer).call(operation.ticket);
-  arrivals_.note_mismatch(operation.sequence, mine.for_peer(peer), peer,
-                          theirs.for_peer(members_.rank()));
-}
-
 bool Channel::step_current() {
   if (prepared_->by_message) arrivals_.look_at_lines();
   const bool moved = prepared_->run().step();
@@ -572,12 +455,6 @@ void Channel::update_deadline() {
     device_since_.store(kNever, std::memory_order_relaxed);
   else if (device_since_.load(std::memory_order_relaxed) == kNever)
     device_since_.store(engine_->clock().now().count(), std::memory_order_relaxed);
-}
-
-bool Channel::awaits_device_soon() const {
-  const std::int64_t since = device_since_.load(std::memory_order_relaxed);
-  return since != Nanoseconds::max().count() &&
-         engine_->clock().now() - Nanoseconds(since) < kAwakeForDevice;
 }
 
 // Those who wait come before what is written about it, and whoever wants the baton does not wait for

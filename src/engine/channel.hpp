@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/exhausted.hpp"
 #include "core/spin_lock.hpp"
 #include "engine/absences.hpp"
 #include "engine/arrivals.hpp"
@@ -171,8 +172,13 @@ class Channel final : public GroupView,
 
   // Stepping, in the hands of the baton's holder.
   bool step();
+  // Where memory runs out in the middle of something, the group is over: half of it was done.
   template <class Body>
-  Status with_baton(const Body& body);
+  Status with_baton(const Body& body) {
+    const Status status = or_exhausted(body);
+    if (!status.ok()) fail(status, true);
+    return status;
+  }
   void give_back(const Launch& launch);
   bool drain_inbox();
   bool run_operations();

@@ -23,9 +23,6 @@ namespace {
 constexpr int kMostEarly = 1 << 14;
 // Of what the next operation waits for, in a report.
 constexpr std::size_t kMostOfReport = 1000;
-// How often the device is asked whether it is well.
-constexpr Nanoseconds kAskDeviceEvery = std::chrono::microseconds(200);
-
 // A control message's payload; nothing when it is not that long.
 template <class T>
 std::optional<T> payload_of(const Incoming& message) {
@@ -101,22 +98,6 @@ void Channel::answer(int peer) {
   std::string told(reinterpret_cast<const char*>(&report), sizeof report);
   if (report.held != 0) told += log_.held_for().substr(0, kMostOfReport);
   members_.send(peer, MessageKind::report, told.data(), told.size());
-}
-
-void Channel::hear_of_device_memory(int peer, const Header& header, const Payload& payload) {
-  DeviceNote note;
-  const std::shared_ptr<DeviceContext> context = engine_->device_context();
-  if (header.bytes != sizeof note)
-    return fail({Code::corrupt,
-                 fmt::format("{} sent {} bytes about device memory on group '{}', which cannot be "
-                             "understood here",
-                             members_.where(peer), header.bytes, members_.name()),
-                 {members_.rank(), peer, 0}},
-                true);
-  std::memcpy(&note, payload.data, sizeof note);
-  // Without a GPU this rank has mapped nothing: what it hears of is what has gone again.
-  if (context)
-    context->reach().on_note(options().members[static_cast<std::size_t>(peer)], channel(), note);
 }
 
 // Whoever takes this rank for dead is dead to it.
@@ -304,16 +285,6 @@ bool Channel::settle_dispute() {
 }
 
 // Those who are gone, then those who are late.
-// Whoever looks for the end of a collective does so all the time; the driver would keep others that launch from
-// their work meanwhile.
-bool Channel::is_time_to_ask_device() {
-  if (launched_.empty()) return false;
-  const Nanoseconds now = engine_->clock().now();
-  if (now - device_asked_ < kAskDeviceEvery) return false;
-  device_asked_ = now;
-  return true;
-}
-
 bool Channel::look_for_absent() {
   if (absences_.must_wait(engine_->polls())) return true;  // there is more to do
   const auto needs = [&](int peer) {

@@ -45,6 +45,7 @@ struct DeviceSideOptions {
   bool reaches_all = false;           // every device reaches every other one's memory
   bool streams_are_apart = false;     // on all ranks: DeviceContext::streams_are_apart
   int ranks_on_gpu = 0;               // the job's, all of them of this group; 0: there may be more
+  std::size_t push_from = 0;          // bytes shown from which owners push, on all ranks alike
   Urgency urgency = Urgency::normal;  // of the group: which priority its streams have
   std::vector<DeviceBoard*> boards;   // of each rank, as mapped here; null: it is not
   std::shared_ptr<void> board_owner;  // keeps them
@@ -78,6 +79,8 @@ class DeviceSide {
   // or in another one, may stand behind the wait, in a queue that streams of one process share.
   bool streams_are_apart() const { return options_.streams_are_apart; }
   int ranks_on_gpu() const { return options_.ranks_on_gpu; }
+  // Bytes that all ranks show together from which those whose they are write them (schedule/host/push.hpp).
+  std::size_t push_from() const { return options_.push_from; }
   bool can_meet_in_kernels() const { return options_.meeting.entered != nullptr; }
   DeviceMeeting way() const { return way_; }
   void use(DeviceMeeting way) { way_ = way; }
@@ -190,9 +193,10 @@ class DeviceSide {
     std::vector<cuda::Event> free;
   };
   std::shared_ptr<Marks> marks_ = std::make_shared<Marks>();
-  std::array<cuda::Event, kDeviceRing> after_;  // a collective
-  std::shared_ptr<DeviceTimes> times_;          // null: there is no trace
-  cuda::Memory private_;                        // epoch, counters and handout of this rank
+  std::array<cuda::Event, kDeviceRing> after_;     // a collective
+  std::shared_ptr<DeviceTimes> times_;             // null: there is no trace
+  cuda::Memory private_;                           // epoch, counters and handout of this rank
+  static constexpr std::size_t kHandoutAt = 1024;  // in it
   cuda::Memory staging_;
   std::vector<cuda::Memory> captured_;  // staging of what was captured
   std::uint64_t begun_ = 0;
