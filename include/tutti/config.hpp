@@ -91,6 +91,9 @@ struct Config {
   // How they reach each other's device memory: "auto", "ipc" (mapped, or an error), or "staged" (through
   // host memory).  TUTTI_CUDA_REACH
   std::string cuda_reach = "auto";
+  // Bytes of an all_gather's output or a broadcast's buffer on a device from which owners write to all, rather than
+  // all read from owners; rank 0's counts.  TUTTI_CUDA_PUSH
+  std::size_t cuda_push = std::size_t{16} << 20;
   // Whether `import tutti_torch` gives torch's tensors memory that the ranks of the host have mapped
   // (tutti/shared_heap.hpp).  TUTTI_SHARED_HEAP
   bool shared_heap = false;

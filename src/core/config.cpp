@@ -309,6 +309,12 @@ const Row kRows[] = {
        return read_word(text, c.cuda_reach, {"auto", "ipc", "staged"});
      },
      [](Filled c) { return c.cuda_reach; }},
+    {"TUTTI_CUDA_PUSH",
+     "bytes of an all_gather or a broadcast there from which owners write to all; rank 0's counts",
+     [](Text text, Config& c) {
+       return read_bytes(text, c.cuda_push, std::size_t{0}, std::size_t{1} << 46);
+     },
+     [](Filled c) { return std::to_string(c.cuda_push); }},
     {"TUTTI_SHARED_HEAP",
      "whether `import tutti_torch` puts tensors into memory that the ranks of the host have mapped",
      [](Text text, Config& c) { return read_switch(text, c.shared_heap); },

@@ -60,7 +60,8 @@ struct Copy {
 // unless the fold widens. set_reduction (cuda/reduction.hpp) fills in the last six.
 struct Fold {
   Place operands[kMostRanks];
-  Place targets[kMostRanks];  // of a peer: behind its target
+  // Of a peer: behind its target. One that posted none is left out by a fold that copies: it fetches for itself.
+  Place targets[kMostRanks];
   std::int32_t operand_count;
   std::int32_t target_count;
   std::uint64_t bytes;    // of an operand; a target of a fold that widens has more

@@ -46,9 +46,13 @@ void DevicePlan::find_guests() {
     if (static_cast<int>(peer) == rank_) continue;
     const HostPhase& phase = forms_[peer].phases[1];
     Guest& guest = guests_[peer];
-    // What a giver would move, its taker moves on a device: it has no more to do than others.
-    for (const HostMove& move : phase.moves)
-      if (move.action == HostAction::take && move.peer == rank_) note(guest.reads, move.from);
+    // Of what both would move a part of, the taker moves all on a device: it has no more to do than others.
+    for (const HostMove& move : phase.moves) {
+      pushes_ = pushes_ || is_pushed(move);
+      if (move.peer != rank_) continue;
+      if (move.action == HostAction::take) note(guest.reads, move.from);
+      if (move.action == HostAction::give && is_pushed(move)) note(guest.writes, move.to);
+    }
     if (!phase.fold) continue;
     for (const HostFold::Operand& operand : phase.fold->operands)
       if (operand.peer == rank_) note(guest.reads, operand.from);
@@ -74,6 +78,15 @@ void DevicePlan::bind(const Launch& launch, const CanShow& can_show, DeviceWork&
   bind_posts();
   bind_moves();
   bind_fold();
+  bind_push();
+}
+
+std::size_t DevicePlan::shown_bytes(const Launch& launch) {
+  layout_.reset(forms_[own_].frame, launch);
+  std::size_t bytes = 0;
+  for (const auto& extents : forms_[own_].shown_extents)
+    for (const std::uint64_t extent : extents) bytes += layout_.extent_bytes(extent);
+  return bytes;
 }
 
 void DevicePlan::place_staging(DeviceWork& work, std::uint64_t base) {
@@ -135,14 +148,14 @@ DevicePlan::Found DevicePlan::shown(const Spot& spot) {
 DevicePlan::Found DevicePlan::landing(const Spot& spot) {
   const Found found = chunk(spot);
   if (found.bytes == 0 || (found_.contiguous() && (*can_show_)(found_.at(0).data))) return found;
-  return stage(spot, work_->out, staged_out_);
+  return pushes_ ? Found{0, found.bytes} : stage(spot, work_->out, staged_out_);
 }
 
 // ---- the phase
 
 // What only a pair knows goes into the tag: two that disagree touch nothing of each other.
 std::uint64_t DevicePlan::tag_of(std::size_t read, std::size_t written) const {
-  std::uint64_t tag = launch_->call_hash;
+  std::uint64_t tag = launch_->call_hash + (pushes_ ? 1 : 0);
   for (const std::size_t word : {read, written}) {
     tag = (tag ^ word) * 0x9e3779b97f4a7c15U;
     tag ^= tag >> 29;
@@ -161,9 +174,11 @@ void DevicePlan::bind_posts() {
                                0};
     std::size_t read = 0;
     std::size_t written = 0;
-    for (const HostMove& move : own.moves)
-      if (move.action == HostAction::take && move.peer == static_cast<int>(peer))
-        read = chunk(move.to).bytes;
+    for (const HostMove& move : own.moves) {
+      if (move.peer != static_cast<int>(peer)) continue;
+      if (move.action == HostAction::take) read = chunk(move.to).bytes;
+      if (move.action == HostAction::give && is_pushed(move)) written = chunk(move.from).bytes;
+    }
     if (own.fold) {
       const std::size_t bytes = chunk(own.fold->to).bytes;
       for (const HostFold::Operand& operand : own.fold->operands)
@@ -181,6 +196,8 @@ void DevicePlan::bind_moves() {
   cuda::Phase& phase = work_->phase;
   for (const HostMove& move : forms_[own_].phases[1].moves) {
     if (move.action != HostAction::take && move.action != HostAction::copy) continue;
+    if (move.action == HostAction::copy && goes_with_push(move)) continue;
+    if (is_pushed(move) && phase.mine[move.peer].target != 0) continue;
     const Found to = own_target(move.to);
     if (to.bytes == 0) continue;
     cuda::Copy copy{{0, move.peer, 0}, to.address, to.bytes};
@@ -208,6 +225,34 @@ void DevicePlan::bind_fold() {
   for (const HostFold::Put& put : form->puts) fold.targets[fold.target_count++] = {0, put.peer, 0};
   cuda::set_reduction(fold, {launch_->dtype, launch_->reduction, form->finish,
                              static_cast<int>(forms_.size()), launch_->widens, form->balanced});
+}
+
+// The copy that a rank keeps of what it pushes is one target more.
+bool DevicePlan::goes_with_push(const HostMove& copy) const {
+  const auto& moves = forms_[own_].phases[1].moves;
+  return std::any_of(moves.begin(), moves.end(), [&](const HostMove& move) {
+    return move.action == HostAction::give && is_pushed(move) && move.from == copy.from;
+  });
+}
+
+void DevicePlan::bind_push() {
+  cuda::Fold& fold = work_->phase.fold;
+  for (const HostMove& move : forms_[own_].phases[1].moves) {
+    const bool is_kept = move.action == HostAction::copy && goes_with_push(move);
+    if (!is_kept && !(move.action == HostAction::give && is_pushed(move))) continue;
+    const Found from = own_source(move.from);
+    if (from.bytes == 0) return;
+    if (fold.bytes == 0) work_->work_bytes += from.bytes;
+    fold.bytes = from.bytes;
+    fold.copies = 1;
+    fold.operands[0] = {from.address, kLocal, 0};
+    fold.operand_count = 1;
+    if (!is_kept) {
+      fold.targets[fold.target_count++] = {0, move.peer, 0};
+    } else if (const Found to = own_target(move.to); to.address != from.address) {
+      fold.targets[fold.target_count++] = {to.address, kLocal, 0};
+    }
+  }
 }
 
 }  // namespace tutti::engine

@@ -9,6 +9,9 @@
 // rank's own affair; the others see an address like any other.
 //   shown    in several pieces, not to be exported, or overwritten before all have read it
 //   landing  in several pieces, or not to be exported
+//
+// Where owners push (schedule/host/push.hpp) a chunk is a fold of one operand, written to all who want it. Who
+// cannot let others write where it wants the chunk posts no target, and fetches it: nothing has to be staged.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +51,8 @@ class DevicePlan {
   // Whether there is at most one chunk to read and one to write between two ranks: more does not fit
   // into a post.
   bool fits() const { return fits_; }
+  // What all ranks show together, where each knows how much that is.
+  std::size_t shown_bytes(const Launch& launch);
 
   // Whether peers can map the memory at an address.
   using CanShow = std::function<bool(const std::byte*)>;
@@ -75,15 +80,19 @@ class DevicePlan {
   Found landing(const schedule::Spot& spot);
   Found stage(const schedule::Spot& spot, std::vector<StagedChunk>& list,
               std::vector<std::pair<schedule::Spot, Found>>& known);
+  bool is_pushed(const schedule::HostMove& move) const { return move.givers_share == 1; }
   void bind_posts();
   void bind_moves();
   void bind_fold();
+  void bind_push();
+  bool goes_with_push(const schedule::HostMove& copy) const;
   std::uint64_t tag_of(std::size_t read, std::size_t written) const;
 
   std::vector<schedule::HostForm> forms_;
   int rank_;
   std::size_t own_;  // the same, as an index
   bool fits_ = true;
+  bool pushes_ = false;        // some rank does
   std::vector<Guest> guests_;  // by rank
 
   // Of the launch that is being bound.

@@ -5,11 +5,19 @@
 #include <utility>
 
 #include "engine/numbers.hpp"
+#include "schedule/host/push.hpp"
 
 namespace tutti::engine {
 
 DeviceRun::DeviceRun(DeviceSide& side, std::vector<schedule::HostForm> forms)
-    : side_(side), plan_(std::move(forms), side.rank()) {}
+    : side_(side), plan_(forms, side.rank()) {
+  if (auto pushing = schedule::pushed(forms)) push_plan_.emplace(*std::move(pushing), side.rank());
+}
+
+DevicePlan& DeviceRun::plan_for(const Launch& launch) {
+  const bool pushes = push_plan_ && push_plan_->shown_bytes(launch) >= side_.push_from();
+  return pushes ? *push_plan_ : plan_;
+}
 
 void DeviceRun::begin(const Launch& launch, std::uint64_t sequence) {
   launch_ = &launch;
@@ -59,10 +67,11 @@ Status DeviceRun::bind(bool for_good) {
     has_new = true;
     return false;
   };
-  plan_.bind(*launch_, can_show, work_);
+  DevicePlan& plan = plan_for(*launch_);
+  plan.bind(*launch_, can_show, work_);
   if (has_new && work_.staging_bytes > side_.staging_bytes()) {
     may_wait = true;
-    plan_.bind(*launch_, can_show, work_);
+    plan.bind(*launch_, can_show, work_);
   }
   if (work_.staging_bytes == 0) return {};
   auto base = side_.staging(work_.staging_bytes, for_good);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/device_plan.hpp"
@@ -48,6 +49,7 @@ class DeviceRun final : public Run {
     leaving,
     done,
   };
+  DevicePlan& plan_for(const Launch& launch);
   Status bind(bool for_good);
   bool step_room();
   bool step_mapping();
@@ -56,6 +58,7 @@ class DeviceRun final : public Run {
 
   DeviceSide& side_;
   DevicePlan plan_;
+  std::optional<DevicePlan> push_plan_;  // the same for much to move; none: that would be no gain
   DeviceWork work_;
   DeviceReach::View view_;  // of the allocation that was looked at last
   const Launch* launch_ = nullptr;

@@ -79,6 +79,7 @@ DeviceCard DeviceCard::of(const Result<std::shared_ptr<cuda::Device>>& device,
   card.is_usable = device.ok();
   card.may_reach = config.cuda_reach != "staged";
   card.must_reach = config.cuda_reach == "ipc";
+  card.push_from = config.cuda_push;
   for (const DeviceMeeting way : kWays)
     if (config.cuda_meet == to_string(way)) card.forced = static_cast<std::uint8_t>(way) + 1;
   if (!device.ok()) {
@@ -179,6 +180,7 @@ Status RankGroup::prepare_device(int ordinal, std::chrono::nanoseconds patience)
   for (const DeviceCard& card : *cards) near = near && card.is_beside_all && card.may_reach;
   engine::DeviceSideOptions options;
   options.context = *context;
+  options.push_from = cards->front().push_from;
   options.streams_are_apart = std::all_of(cards->begin(), cards->end(), [](const DeviceCard& card) {
     return card.streams_are_apart != 0;
   });
@@ -206,6 +208,7 @@ Status RankGroup::inherit_device(const RankGroup& parent) {
   engine::DeviceSideOptions options;
   options.context = world_->engine().device_context();
   options.streams_are_apart = theirs->streams_are_apart();
+  options.push_from = theirs->push_from();
   if (size() == parent.size()) options.ranks_on_gpu = theirs->ranks_on_gpu();
   auto side = make_device_side(std::move(options), theirs->reaches_all(), call);
   if (!side.ok()) return side.status();

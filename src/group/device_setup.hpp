@@ -26,6 +26,7 @@ struct DeviceCard {
   std::uint8_t memory_operations = 0;
   std::uint8_t streams_are_apart = 0;
   std::int32_t ordinal = 0;
+  std::uint64_t push_from = 0;  // TUTTI_CUDA_PUSH
   std::array<std::byte, 16> uuid{};
   char trouble[200] = {};  // why it is not usable
 

@@ -63,6 +63,7 @@ GroupOptions options_for(const World& world, int rank) {
   from_environment("TUTTI_LINKS", config.links);
   from_environment("TUTTI_CUDA_MEET", config.cuda_meet);
   from_environment("TUTTI_CUDA_REACH", config.cuda_reach);
+  if (const char* bytes = std::getenv("TUTTI_CUDA_PUSH")) config.cuda_push = std::stoull(bytes);
   config.use_switch = world.has_switch;
   if (world.tune) world.tune(config);
   options.config = config;

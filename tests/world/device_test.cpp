@@ -3,6 +3,7 @@
 // (support/device_group.hpp). Runs on an emulated driver, or on a GPU.
 #include "cuda/device.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -278,6 +279,68 @@ TEST_P(OnDevice, memory_that_was_freed_may_come_again_at_the_same_place) {
   });
 }
 
+// All ranks' parts of an all_gather, on the device: the rank's number and one, a third of the elements each.
+void expect_gathered(DeviceVector& stream, cuda::Address address, int size) {
+  std::vector<float> found(kElements), expected;
+  ASSERT_TRUE(stream.device()
+                  .copy(reinterpret_cast<std::uintptr_t>(found.data()), address,
+                        kElements * sizeof(float), stream.stream())
+                  .ok());
+  ASSERT_TRUE(stream.device().synchronize(stream.stream()).ok());
+  for (int rank = 0; rank < size; ++rank)
+    expected.insert(expected.end(), kElements / static_cast<std::size_t>(size),
+                    static_cast<float>(rank + 1));
+  EXPECT_EQ(found, expected);
+}
+
+// Memory on the GPU that no peer can map; null: this driver has none to give.
+std::byte* memory_that_cannot_be_exported(std::size_t bytes) {
+  using Allocate = int(std::uint64_t*, std::size_t);
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  auto* const allocate = reinterpret_cast<Allocate*>(::dlsym(driver, "fake_cuda_allocate_pool"));
+  std::uint64_t address = 0;
+  if (allocate != nullptr) {
+    EXPECT_EQ(allocate(&address, bytes), 0);
+  }
+  return reinterpret_cast<std::byte*>(address);
+}
+
+World pushing_world(const std::string& meet) {
+  World world = device_world(meet);
+  world.tune = [meet](Config& config) {
+    config.cuda_meet = meet;
+    config.cuda_push = 0;
+  };
+  return world;
+}
+
+TEST_P(OnDevice, who_cannot_be_written_fetches_what_owners_push_to_others) {
+  run(pushing_world(GetParam()), [](Context& here) {
+    DeviceVector mine(static_cast<float>(here.rank + 1)), all(0);
+    Buffer own = mine.buffer(), whole = all.buffer();
+    own.count /= static_cast<std::size_t>(here.size);
+    if (here.rank == 1) {
+      const cuda::CurrentDevice current(mine.device());
+      std::byte* const hidden = memory_that_cannot_be_exported(kElements * sizeof(float));
+      if (hidden != nullptr) whole.data = hidden;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(whole.data);
+    for (int round = 0; round < 4; ++round) {  // the first ones before peers have mapped it
+      ASSERT_TRUE(mine.device().fill(address, 0, kElements * sizeof(float), mine.stream()).ok());
+      const Status status = here.group->all_gather(own, whole, mine.options());
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      expect_gathered(mine, address, here.size);
+      meet(here, "round " + std::to_string(round));  // nobody clears what a slow one still writes
+    }
+    for (int root = 0; root < here.size; ++root) {
+      mine.put(static_cast<float>(here.rank + 1));
+      ASSERT_TRUE(here.group->broadcast(mine.buffer(), root, mine.options()).ok());
+      mine.expect(static_cast<float>(root + 1));
+      meet(here, "root " + std::to_string(root));
+    }
+  });
+}
+
 // A peer that loads a kernel while its stream waits for this rank cannot map anything until then. A
 // test cannot hold a driver up, but it can keep a peer from looking: nobody polls for it.
 TEST(NewMemory, is_used_before_peers_have_mapped_it) {
@@ -327,6 +390,30 @@ TEST(Capture, of_a_collective_can_be_replayed_where_kernels_meet) {
       // Between replays the group works as ever.
       ASSERT_TRUE(here.group->all_reduce(values.buffer(), ReduceOp::max, values.options()).ok());
       values.expect(expected);
+    }
+  });
+}
+
+TEST(Capture, of_what_owners_push_can_be_replayed) {
+  run(pushing_world("kernel"), [](Context& here) {
+    DeviceVector mine(static_cast<float>(here.rank + 1)), all(0);
+    Buffer own = mine.buffer();
+    own.count /= static_cast<std::size_t>(here.size);
+    ASSERT_TRUE(here.group->all_gather(own, all.buffer(), mine.options()).ok());
+    expect_gathered(mine, all.memory().address(), here.size);
+    meet(here);
+    Status status;
+    cuda::CapturedGraph graph(
+        mine.device(), mine.stream(), cuda::CapturedGraph::Mode::thread_local_only,
+        [&] { status = here.group->all_gather(own, all.buffer(), mine.options()); });
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    ASSERT_TRUE(graph.ok()) << graph.result();
+    for (int i = 0; i < 3; ++i) {
+      all.put(0);
+      meet(here, "cleared " + std::to_string(i));
+      EXPECT_EQ(graph.launch(mine.stream()), 0);
+      expect_gathered(mine, all.memory().address(), here.size);
+      meet(here, "seen " + std::to_string(i));
     }
   });
 }

@@ -86,44 +86,60 @@ TUTTI_DEVICE void run_copies(const Phase& phase, const Shared& shared, const Wor
   }
 }
 
-// The fold that copies: read once, written to every target. Where the places do not lie alike within 16
-// bytes, one copy after the other.
-TUTTI_DEVICE void spread(const Fold& fold, const Shared& shared, const Cut& cut,
-                         const Worker& worker) {
-  const auto width = static_cast<std::uint64_t>(worker.count);
-  const auto step = width * worker.blocks;
-  const std::uint64_t from = shared.operands[0];
-  const std::uint64_t first = worker.block * width + worker.index;
+// ---- the fold that copies: read once, written to every target but those that are 0
+
+TUTTI_DEVICE void spread_vectors(const Fold& fold, const Shared& shared, std::uint64_t at,
+                                 std::uint64_t apart) {
+  Quad held[kCopyUnroll];
+  const std::uint64_t from = shared.operands[0] + at;
+  TUTTI_UNROLL
+  for (int u = 0; u < kCopyUnroll; ++u) held[u] = load<Quad>(from + u * apart);
   TUTTI_ROLLED
-  for (std::uint64_t v = first; v < cut.vectors; v += kCopyUnroll * step) {
-    Quad held[kCopyUnroll];
+  for (int t = 0; t < fold.target_count; ++t) {
+    if (shared.targets[t] == 0) continue;
+    const std::uint64_t to = shared.targets[t] + at;
     TUTTI_UNROLL
-    for (int u = 0; u < kCopyUnroll; ++u)
-      if (v + u * step < cut.vectors)
-        held[u] = load<Quad>(from + cut.head + (v + u * step) * sizeof(Quad));
-    TUTTI_ROLLED
-    for (int t = 0; t < fold.target_count; ++t) {
-      TUTTI_UNROLL
-      for (int u = 0; u < kCopyUnroll; ++u)
-        if (v + u * step < cut.vectors)
-          store(shared.targets[t] + cut.head + (v + u * step) * sizeof(Quad), held[u]);
-    }
-  }
-  const std::uint64_t body = cut.vectors * sizeof(Quad);
-  TUTTI_ROLLED
-  for (std::uint64_t i = first; i + body < fold.bytes; i += step) {
-    const std::uint64_t at = i < cut.head ? i : i + body;
-    const auto byte = load<std::uint8_t>(from + at);
-    TUTTI_ROLLED
-    for (int t = 0; t < fold.target_count; ++t) store(shared.targets[t] + at, byte);
+    for (int u = 0; u < kCopyUnroll; ++u) store(to + u * apart, held[u]);
   }
 }
 
+template <class Word>
+TUTTI_DEVICE void spread_word(const Fold& fold, const Shared& shared, std::uint64_t at) {
+  const Word word = load<Word>(shared.operands[0] + at);
+  TUTTI_ROLLED
+  for (int t = 0; t < fold.target_count; ++t)
+    if (shared.targets[t] != 0) store(shared.targets[t] + at, word);
+}
+
+// By tiles, as folds go (fold.hpp).
+TUTTI_DEVICE void spread(const Fold& fold, const Shared& shared, const Cut& cut,
+                         const Worker& worker) {
+  const auto width = static_cast<std::uint64_t>(worker.count);
+  const auto block = static_cast<std::uint64_t>(worker.block);
+  const auto blocks = static_cast<std::uint64_t>(worker.blocks);
+  const std::uint64_t tile = width * kCopyUnroll;
+  const std::uint64_t tiles = cut.vectors / tile;
+  TUTTI_ROLLED
+  for (std::uint64_t t = block; t < tiles; t += blocks)
+    spread_vectors(fold, shared, cut.head + (t * tile + worker.index) * sizeof(Quad),
+                   width * sizeof(Quad));
+  const std::uint64_t first = block * width + worker.index;
+  TUTTI_ROLLED
+  for (std::uint64_t v = tiles * tile + first; v < cut.vectors; v += blocks * width)
+    spread_word<Quad>(fold, shared, cut.head + v * sizeof(Quad));
+  const std::uint64_t body = cut.vectors * sizeof(Quad);
+  TUTTI_ROLLED
+  for (std::uint64_t i = first; i + body < fold.bytes; i += blocks * width)
+    spread_word<std::uint8_t>(fold, shared, i < cut.head ? i : i + body);
+}
+
+// Where the places do not lie alike within 16 bytes, one copy after the other.
 TUTTI_DEVICE void copy_fold(const Fold& fold, const Shared& shared, const Cut& cut, bool alike,
                             const Worker& worker) {
   if (alike) return spread(fold, shared, cut, worker);
   TUTTI_ROLLED
   for (int t = 0; t < fold.target_count; ++t) {
+    if (shared.targets[t] == 0) continue;
     const CopyCut copy(shared.operands[0], shared.targets[t], fold.bytes);
     const std::uint64_t tiles = copy.tiles(worker);
     TUTTI_ROLLED

@@ -29,8 +29,9 @@ TUTTI_DEVICE bool resolve(const Phase& phase, Shared& shared, const Worker& work
       shared.operands[at] = address_of(fold.operands[at], shared, false);
       unlike |= shared.operands[at] ^ first;
     } else if (i / kMostRanks == 2 && at < fold.target_count) {
-      shared.targets[at] = address_of(fold.targets[at], shared, true);
-      unlike |= shared.targets[at] ^ first;
+      const std::uint64_t target = address_of(fold.targets[at], shared, true);
+      shared.targets[at] = target;
+      if (target != 0) unlike |= target ^ first;
     }
   }
   return !worker.any(unlike % sizeof(Quad) != 0);

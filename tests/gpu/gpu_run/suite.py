@@ -77,6 +77,9 @@ def worlds(mps):
         yield from of_processes("kernel", TUTTI_CUDA_MEET="kernel")
     yield from of_threads("kernel", TUTTI_CUDA_MEET="kernel")
     yield from of_threads("memops", TUTTI_CUDA_MEET="memops")
+    for way in ("host", "memops", *(("kernel",) if mps else ())):
+        yield world(f"collectives/{way}, pushed", COLLECTIVES.format("shm"), TUTTI_CUDA_MEET=way, TUTTI_CUDA_PUSH="0")
+    yield world("random/pushed", RANDOM.format("shm"), TUTTI_CUDA_PUSH="0")
     for name, filters in (("collectives", COLLECTIVES), ("messages", MESSAGES), ("random", RANDOM)):
         yield world(f"{name}/staged", filters.format("shm"), TUTTI_CUDA_REACH="staged")
         yield world(f"{name}/tcp", filters.format("tcp"))

@@ -101,6 +101,8 @@ TEST_F(ConfigTest, times_and_sizes_have_units) {
   EXPECT_EQ(with("TUTTI_JOIN_TIMEOUT", "5m")->join_timeout, std::chrono::minutes(5));
   EXPECT_EQ(with("TUTTI_SEGMENT_BYTES", "64K")->segment_bytes, 65536u);
   EXPECT_EQ(with("TUTTI_SEGMENT_BYTES", "1MiB")->segment_bytes, 1u << 20);
+  EXPECT_EQ(with("TUTTI_CUDA_PUSH", "0")->cuda_push, 0u);
+  EXPECT_EQ(with("TUTTI_CUDA_PUSH", "1000G")->cuda_push, std::size_t{1000} << 30);
   EXPECT_EQ(with("TUTTI_SPIN", "-1")->spin, -1);
   EXPECT_EQ(with("TUTTI_STREAMS", "4")->streams, 4);
   EXPECT_EQ(Config().streams, 1);

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "cuda/reduction.hpp"
 #include "support/kernel_checks.hpp"
@@ -132,6 +133,44 @@ TEST(Kernel, copies_and_folds_in_one_launch) {
         ASSERT_TRUE(check_both(runner,
                                {{dtype, ReduceOp::sum}, operands, 333, PlaceLayout::alike, 3},
                                copies, random));
+}
+
+TEST(Kernel, a_copy_to_several_places_leaves_out_those_that_are_none) {
+  constexpr std::size_t kMost = 5000, kTargets = 5, kRoom = kMost + 64;
+  std::vector<unsigned char> from(kRoom);
+  std::iota(from.begin(), from.end(), static_cast<unsigned char>(1));
+  for (const std::size_t bytes : {1, 15, 16, 100, 4096, 5000})
+    for (const std::size_t unlike : {0, 3})  // targets, by how they lie
+      for (const bool many : {false, true}) {
+        std::vector<unsigned char> to(kTargets * kRoom, 0xee);
+        Phase phase{};
+        const auto at = [](const unsigned char* data) {
+          return reinterpret_cast<std::uint64_t>(data);
+        };
+        phase.fold.operands[0] = {at(from.data()), -1, 0};
+        for (std::size_t t = 0; t < kTargets; ++t) {
+          unsigned char* const place = to.data() + t * kRoom;
+          const std::uint64_t alike = (at(from.data()) - at(place)) % 16;
+          phase.fold.targets[t] = {t % 2 == 1 ? 0 : at(place) + alike + unlike, -1, 0};
+        }
+        phase.fold.operand_count = 1;
+        phase.fold.target_count = kTargets;
+        phase.fold.bytes = bytes;
+        phase.fold.copies = 1;
+        if (many)
+          run_grid(kernel_for(phase, Dtype::u8), phase, {3, 4, 2});
+        else
+          run_kernel(kernel_for(phase, Dtype::u8), phase);
+        std::size_t written = 0;
+        for (std::size_t t = 0; t < kTargets; t += 2)
+          EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(phase.fold.targets[t].at),
+                                from.data(), bytes),
+                    0);
+        for (const unsigned char byte : to) written += byte != 0xee;
+        std::size_t expected = 0;
+        for (std::size_t i = 0; i < bytes; ++i) expected += from[i] != 0xee;
+        EXPECT_EQ(written, (kTargets + 1) / 2 * expected);
+      }
 }
 
 TEST(Kernel, a_single_operand_is_copied_bit_by_bit_signalling_nans_included) {

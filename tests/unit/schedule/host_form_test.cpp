@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "schedule/host/lower.hpp"
+#include "schedule/host/push.hpp"
 #include "schedule/host/text.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
@@ -64,6 +65,11 @@ int prove_forms(const Entry& entry, const Request& request, Mode mode) {
     EXPECT_EQ(report->tree_ordered, messages->tree_ordered) << what;
     EXPECT_EQ(report->whole_folds, messages->whole_folds) << what;
     EXPECT_EQ(report->expression, messages->expression) << what;
+    if (const auto pushing = pushed(*forms)) {
+      const auto same = verify(*pushing);
+      EXPECT_TRUE(same.ok()) << what << ", pushed: " << same.status().to_string() << "\n"
+                             << print(*pushing);
+    }
     ++proved;
   }
   return proved;
@@ -148,6 +154,35 @@ TEST(Lowering, shows_the_same_chunks_in_place_or_not) {
   }
 }
 
+TEST(Pushing, is_for_what_goes_to_several_places_in_place_or_not) {
+  const auto pushes = [](Collective collective, int size, Mode mode) {
+    const auto forms = lower(programs_of(collective, Algorithm::direct, size, mode), Reach::mapped);
+    const auto pushing = pushed(*forms);
+    if (!pushing) return false;
+    std::size_t takes = 0, gives = 0;
+    for (const HostForm& form : *pushing)
+      for (const HostMove& move : form.phases[1].moves) {
+        takes += move.action == HostAction::take;
+        gives += move.action == HostAction::give;
+        EXPECT_EQ(move.givers_share, move.peer == kLocal ? 0 : 1);
+      }
+    EXPECT_EQ(takes, gives);
+    return gives > 0;
+  };
+  for (const Entry& entry : catalog()) {
+    if (entry.algorithm != Algorithm::direct) continue;
+    for (const int n : {1, 2, 3, 8})
+      for (const Mode mode : {Mode::out_of_place, Mode::in_place, Mode::mixed}) {
+        if (!is_worth_lowering(mode, {.collective = entry.collective, .size = n})) continue;
+        // Two ranks that gather keep what they show, and push it: their own copy makes two.
+        const bool expected = (entry.collective == Collective::all_gather && n > 1) ||
+                              (entry.collective == Collective::broadcast && n > 2);
+        EXPECT_EQ(pushes(entry.collective, n, mode), expected)
+            << to_string(entry.collective) << ", " << n << " ranks";
+      }
+  }
+}
+
 TEST(Lowering, knows_when_buffers_must_not_be_read_where_they_lie) {
   const auto in_place = [](Collective collective) {
     return all_unaliased(
@@ -192,8 +227,10 @@ void each_form(const std::function<void(const Forms&)>& visit) {
         if (request.root != 0 && request.root != n - 1) return;
         for (Mode mode : {Mode::out_of_place, Mode::in_place})
           for (const Reach reach : kReaches)
-            if (const auto forms = lower(fused_world(entry, request, mode), reach))
+            if (const auto forms = lower(fused_world(entry, request, mode), reach)) {
               if (reach == Reach::window || all_unaliased(*forms)) visit(*forms);
+              if (const auto pushing = pushed(*forms)) visit(*pushing);
+            }
       });
     }
   }
@@ -308,8 +345,8 @@ TEST(HostMutations, a_part_that_nobody_or_everybody_moves_is_noticed) {
     expect_moves_rejected(
         [&](HostForm&, HostMove& move) {
           if (move.givers_share == 0) return false;
-          move.givers_share = std::clamp(move.givers_share + change, 0.0, 1.0);
-          return true;
+          const double share = std::clamp(move.givers_share + change, 0.0, 1.0);
+          return std::exchange(move.givers_share, share) != share;
         },
         10);
   expect_moves_rejected(
