@@ -40,7 +40,9 @@ struct ProbePeers {
 enum class Ways { in_turn, both_at_once };
 Result<tuner::LinkCost> measure_link(Group& group, int peer, Ways ways, std::size_t segment_bytes,
                                      const Budget& budget, Nanoseconds timeout);
-// Whether the network still is what `link` says, within a factor of four. A few milliseconds.
+// Whether a network on which 64 KiB took so long is the one of which `link` tells.
+bool is_like(const tuner::LinkCost& link, double seconds);
+// Whether the one to `peer` still is: looked at up to three times, a few milliseconds each.
 Result<bool> still_like(Group& group, int peer, const tuner::LinkCost& link, Nanoseconds timeout);
 Status end_probes(Group& group, int peer, Nanoseconds timeout);
 

@@ -72,6 +72,18 @@ TEST(ProbePeers, are_the_nearest_of_each_kind) {
   EXPECT_EQ(ProbePeers::find({0, 0}).tcp, -1);
 }
 
+// A neighbour that takes half of a wire for a while does not make it another one.
+TEST(StillLike, half_and_twice_are_the_same_network_and_a_third_is_another) {
+  tuner::LinkCost link;
+  link.latency_s = 40e-6;
+  link.bytes = *tuner::Curve::from_knots({{1 << 20, (1 << 20) / 0.12e9}});
+  const double before = link.latency_s + link.bytes.seconds(64 << 10);
+  for (const double factor : {0.5, 1.0, 2.0, 2.4})
+    EXPECT_TRUE(is_like(link, before * factor)) << factor;
+  for (const double factor : {0.1, 0.33, 3.0, 4.0})
+    EXPECT_FALSE(is_like(link, before * factor)) << factor;
+}
+
 TEST(MachineFacts, whatever_costs_depend_on_changes_the_fingerprint) {
   const MachineFacts facts{"cpu", "1 2 3", "6.1", 2};
   const std::string print = fingerprint(facts, "shm", false);

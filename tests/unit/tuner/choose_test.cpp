@@ -242,6 +242,48 @@ TEST(Choose, rings_of_ranks_that_are_dealt_out_cost_what_those_of_neighbours_do)
   EXPECT_EQ(time(dealt), time(hosts(8, 2)));
 }
 
+// What a table of another network costs, as the share by which the calls chosen by it take longer.
+struct Regret {
+  double mean = 0;
+  double worst = 0;
+};
+
+Regret regret_of(double factor) {
+  Regret regret;
+  int calls = 0;
+  for (const double wire : {0.025, 0.125, 1.0})
+    for (const double truth : {wire * factor, wire / factor})
+      for (const auto& [n, per_host] : {std::pair{2, 1}, {3, 1}, {4, 1}, {8, 1}, {8, 2}})
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+              Collective::broadcast, Collective::all_to_all})
+          for (std::size_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 4) {
+            const auto host_of = hosts(n, per_host);
+            const CallFacts facts{collective, bytes, n, host_of};
+            const Machine machine = with_wire(truth);
+            const auto chosen = choose(facts, with_wire(wire)).algorithm;
+            const double best = in_seconds(choose(facts, machine).predicted);
+            const double loss =
+                in_seconds(choose_forced(facts, chosen, machine)->predicted) / best - 1;
+            regret.mean += loss;
+            regret.worst = std::max(regret.worst, loss);
+            ++calls;
+          }
+  regret.mean /= calls;
+  return regret;
+}
+
+// group/calibrate_links keeps a table until its network is 2.5 times as fast or slow.
+TEST(Choose, a_network_within_a_factor_of_two_and_a_half_changes_little) {
+  const Regret near = regret_of(2.5);
+  const Regret far = regret_of(4);
+  EXPECT_LT(near.mean, 0.01);
+  EXPECT_LT(near.worst, 0.6);
+  EXPECT_LT(near.mean, far.mean);
+  RecordProperty("mean", std::to_string(near.mean) + " " + std::to_string(far.mean));
+  RecordProperty("worst", std::to_string(near.worst) + " " + std::to_string(far.worst));
+}
+
 TEST(Choose, no_host_list_means_one_host) {
   const auto host_of = hosts(4, 4);
   const Choice listed = choose({Collective::all_gather, 4096, 4, host_of});
