@@ -47,4 +47,14 @@ inline bool pin_this_thread(const std::vector<int>& cpus) {
   return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
 }
 
+// Moves the calling thread to this core, from where the system may move it on. Nothing happens where it may not
+// run there.
+inline void move_to_core(int cpu) {
+  cpu_set_t before;
+  CPU_ZERO(&before);
+  const bool known = pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
+  if (!known || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &before)) return;
+  if (pin_this_thread({cpu})) pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+}
+
 }  // namespace tutti

@@ -151,7 +151,7 @@ bool Channel::watch() {
     if (idle == looks + 1) spin_budget_.was_in_vain();
     // Beside a progress thread at work a yield costs a slice.
     if (idle > looks + kYields || engine_->is_progressing()) return false;
-    std::this_thread::yield();
+    engine_->home().yield();
   }
   spin_budget_.was_rewarded();
   return true;

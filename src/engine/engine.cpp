@@ -353,7 +353,7 @@ void Engine::drive(Channel& channel, const std::function<bool()>& over, Nanoseco
       continue;
     }
     if (idle <= looks + kYields || channel.awaits_device_soon()) {
-      std::this_thread::yield();
+      home_.yield();
       continue;
     }
     // What is published in host memory is nobody's message: look at that, too, before falling asleep.

@@ -32,6 +32,7 @@
 #include "engine/channel.hpp"
 #include "engine/device_context.hpp"
 #include "engine/early_messages.hpp"
+#include "engine/home_core.hpp"
 #include "engine/spin_budget.hpp"
 #include "schedule/catalog.hpp"
 #include "trace/recorder.hpp"
@@ -152,6 +153,8 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   // Polls before a waiting thread yields.
   long spins() const { return spins_; }
+  // By which it yields.
+  HomeCore& home() { return home_; }
   // Of the collectives started so far, for the launcher's board. Two groups that count at once may
   // lose one: an exact sum would cost every call a locked instruction.
   void count_call(std::uint64_t bytes) {
@@ -214,6 +217,7 @@ class Engine final : private transport::MessageSink, public std::enable_shared_f
   long spins_ = 0;
   int looks_of_progress_ = 0;  // before the progress thread sleeps over work that is under way
   std::unique_ptr<SpinBudget> spin_budget_;  // of those who drive
+  HomeCore home_;
 
   SpinLock poll_lock_;
   std::atomic<std::uint64_t> polls_{0};

@@ -56,6 +56,16 @@ std::vector<int> CpuSet::list() const {
   return cpus;
 }
 
+int share_of_cores(const std::vector<CpuSet>& ranks, std::size_t self) {
+  const std::vector<int> cores = ranks[self].list();
+  const auto is_rival = [&](const CpuSet& cpus) { return cpus == ranks[self]; };
+  const auto company = std::count_if(ranks.begin(), ranks.end(), is_rival);
+  if (cores.empty() || company <= std::ssize(cores)) return -1;
+  const auto own = ranks.begin() + static_cast<std::ptrdiff_t>(self);
+  const auto before = static_cast<std::size_t>(std::count_if(ranks.begin(), own, is_rival));
+  return cores[before % cores.size()];
+}
+
 std::uint64_t kernel_id() {
   const std::string id(first_word(read_text("/proc/sys/kernel/random/boot_id")));
   return id.empty() ? 0 : engine::fnv1a(id.data(), id.size());

@@ -17,7 +17,12 @@ struct CpuSet {
   static CpuSet of_this_process();
   void add(const CpuSet& other);
   std::vector<int> list() const;
+  friend bool operator==(const CpuSet&, const CpuSet&) = default;
 };
+
+// The core that falls to rank `self` of a machine when they are dealt out among those that may use the very same
+// ones; -1 where there is one for each. `ranks`: what each rank of the machine may use.
+int share_of_cores(const std::vector<CpuSet>& ranks, std::size_t self);
 
 // The same number for all that run on one kernel, whatever namespaces they see; 0: it does not say.
 std::uint64_t kernel_id();

@@ -350,6 +350,7 @@ Status RankGroup::tune() {
   auto machine = agree_on_machine(*this, options);
   if (!machine.ok()) return machine.status();
   world_->set_machine(std::move(machine->machine), std::move(machine->machine_of));
+  world_->engine().home().settle(machine->own_core);
   take_machine();
   const auto& hosts = world_->host_of();
   const bool meet = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });

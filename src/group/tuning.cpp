@@ -70,7 +70,7 @@ class Tuning {
     if (Status status = find_cpus(); !status.ok()) return status;
     auto machine = group_.rank() == 0 ? lead() : follow();
     if (!machine.ok()) return machine.status();
-    return AgreedMachine{*std::move(machine), std::move(machine_of_)};
+    return AgreedMachine{*std::move(machine), std::move(machine_of_), own_core_};
   }
 
  private:
@@ -95,7 +95,20 @@ class Tuning {
       if (first == 0) together.add(all[rank].cpus);
     }
     cpus_ = together.list();
+    own_core_ = find_own_core(all);
     return {};
+  }
+
+  int find_own_core(const std::vector<RankCpus>& all) const {
+    const auto self = static_cast<std::size_t>(group_.rank());
+    std::vector<CpuSet> here;
+    std::size_t place = 0;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (machine_of_[rank] != machine_of_[self]) continue;
+      if (rank == self) place = here.size();
+      here.push_back(all[rank].cpus);
+    }
+    return share_of_cores(here, place);
   }
 
   bool shares_machine(const std::vector<RankCpus>& all, std::size_t a, std::size_t b) const {
@@ -262,6 +275,7 @@ class Tuning {
   CallOptions call_;
   std::vector<int> cpus_;
   std::vector<int> machine_of_;
+  int own_core_ = -1;
   TuningPaths paths_;
   std::string source_;  // the file that costs were read from
   bool measured_ = false;

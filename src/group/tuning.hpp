@@ -39,6 +39,8 @@ struct AgreedMachine {
   // The machine that each rank runs on: ranks that have not mapped each other's memory may still
   // share one, and its cores.
   std::vector<int> machine_of;
+  // This rank's share of the cores, where those that may use the same ones are more than these; else -1.
+  int own_core = -1;
 };
 
 // Collective over a group that has no other traffic. Blocks: some microseconds with a cached table,

@@ -105,6 +105,21 @@ TEST(MachineFacts, processors_of_several_ranks_are_taken_together) {
   EXPECT_EQ(one.list(), (std::vector<int>{0, 64}));
 }
 
+TEST(MachineFacts, ranks_that_outnumber_the_cores_are_dealt_out) {
+  CpuSet two;
+  two.words[0] = 0b1010;
+  CpuSet own;
+  own.words[0] = 0b0001;
+  const std::vector<CpuSet> ranks{two, own, two, two, two};
+  EXPECT_EQ(share_of_cores(ranks, 0), 1);
+  EXPECT_EQ(share_of_cores(ranks, 1), -1);  // alone on its core
+  EXPECT_EQ(share_of_cores(ranks, 2), 3);
+  EXPECT_EQ(share_of_cores(ranks, 3), 1);
+  EXPECT_EQ(share_of_cores(ranks, 4), 3);
+  EXPECT_EQ(share_of_cores({two, two}, 0), -1);
+  EXPECT_EQ(share_of_cores({CpuSet{}}, 0), -1);  // it could not be asked
+}
+
 TEST(TuningCache, lies_where_the_user_keeps_caches) {
   Config config;
   EXPECT_EQ(cache_folder(config, only("XDG_CACHE_HOME", "/x")), "/x/tutti");
