@@ -200,6 +200,9 @@ struct Effort {
   // An iteration is a block of calls without a barrier between them, its time their mean: what a
   // link sustains, where single calls would flatter one that has been idle.
   bool back_to_back = false;
+  // What takes long is called a few times only, since what disturbs it is short beside it; and no
+  // block of calls back to back follows.
+  bool brief = false;
 };
 
 struct Timing {
@@ -214,7 +217,7 @@ struct Timing {
 
 inline int iterations_for(const Effort& effort, double round_us) {
   if (effort.iterations > 0) return std::min(effort.iterations, Meeting::kMostIterations);
-  const int least = round_us > 300e3 ? 2 : round_us > 30e3 ? 3 : 5;
+  const int least = round_us > 300e3 ? 2 : round_us > (effort.brief ? 10e3 : 30e3) ? 3 : 5;
   const double fit = effort.budget_us / std::max(round_us, 0.05);
   return std::max(least, static_cast<int>(std::min<double>(fit, Meeting::kMostIterations)));
 }
@@ -237,7 +240,7 @@ Timing measure(M& meeting, const Effort& effort, Operation&& operation, Prepare&
   // interrupted must not make the whole cell a matter of two iterations.
   double call_us = 0;
   double round_us = 0;
-  for (int i = 0; i < (round_us > 300e3 ? 1 : 3); ++i) {
+  for (int i = 0; i < (round_us > (effort.brief ? 10e3 : 300e3) ? 1 : 3); ++i) {
     const double began = now_us();
     prepare();
     meeting.sync();
@@ -272,6 +275,7 @@ Timing measure(M& meeting, const Effort& effort, Operation&& operation, Prepare&
   timing.p99_us = quantile_of(times, 0.99);
   timing.min_us = *std::min_element(times.begin(), times.end());
   timing.low_us = quantile_of(times, 0.25);
+  if (effort.brief) return timing;
 
   const double fit = effort.budget_us / 4 / std::max(timing.median_us, 0.05);
   const int calls = static_cast<int>(std::clamp(fit, 2.0, 2000.0));

@@ -113,6 +113,7 @@ class Visits {
     const double each = seconds_ * 1e6 / kVisitsAimedAt /
                         static_cast<double>(std::max<std::size_t>(1, cells_.size()));
     effort_.budget_us = std::clamp(each / 2, kShortestVisitUs, kLongestVisitUs);
+    effort_.brief = true;
     return {};
   }
 

@@ -35,6 +35,7 @@ TEST(BenchArithmetic, iterations_follow_the_budget_within_bounds) {
   EXPECT_EQ(bench::iterations_for(effort, 0.001), bench::Meeting::kMostIterations);
   EXPECT_EQ(bench::iterations_for(effort, 20e3), 5);
   EXPECT_EQ(bench::iterations_for(effort, 1e6), 2);
+  EXPECT_EQ(bench::iterations_for({.budget_us = 10e3, .brief = true}, 20e3), 3);
   EXPECT_EQ(bench::iterations_for({.budget_us = 1, .iterations = 17}, 1e6), 17);
 }
 
