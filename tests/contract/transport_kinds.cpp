@@ -1,4 +1,5 @@
 // The transports that keep the contract.
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -28,7 +29,15 @@ std::unique_ptr<Ranks> simulated(int ranks) {
   return made;
 }
 
-// Ofi over every provider of libfabric that runs without a fabric, and over two rails of one.
+#ifdef TUTTI_RAW_KEYS_FOLDER
+// Before libfabric looks for its providers; it sees those of the system all the same.
+const bool kFindsRawKeys = ::setenv("FI_PROVIDER_PATH", TUTTI_RAW_KEYS_FOLDER, 1) == 0;
+#else
+const bool kFindsRawKeys = false;
+#endif
+
+// Ofi over every provider of libfabric that runs without a fabric, over two rails of one, and over one whose keys are
+// no numbers.
 std::vector<TransportKind> over_libfabric(const std::set<std::string>& wanted = {"tcp;ofi_rxm",
                                                                                  "udp;ofi_rxd",
                                                                                  "shm"},
@@ -56,12 +65,21 @@ std::vector<TransportKind> over_libfabric(const std::set<std::string>& wanted = 
     if (rails && provider.name == "tcp;ofi_rxm" && provider.domains.size() > 1)
       enrol("_rails", provider.name, {provider.domains[0], provider.domains[1]});
   }
+  if (rails && kFindsRawKeys) enrol("_raw_keys", "raw_keys", {});
   return kinds;
 }
 
 TEST(TransportsOverLibfabric, are_asked_to_keep_the_contract) {
   if (const auto all = ofi::providers(); !all.ok()) GTEST_SKIP() << all.status().message();
   EXPECT_GE(over_libfabric().size(), 3u);
+}
+
+TEST(TransportsOverLibfabric, are_asked_about_keys_that_are_no_numbers) {
+  if (!kFindsRawKeys) GTEST_SKIP() << "libfabric.so was not found when this was built";
+  const auto found = ofi::providers("raw_keys");
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().name, "raw_keys");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::ValuesIn(over_libfabric()), name_of_kind);

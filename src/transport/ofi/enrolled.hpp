@@ -24,6 +24,7 @@ class Enrolled {
   void* descriptor(std::size_t rail) const { return known_[rail].descriptor(); }
   // Where `at` is, for a peer that comes by that rail.
   RemoteKey remote(std::size_t rail, const std::byte* at) const;
+  const RawKey& raw_key(std::size_t rail) const { return known_[rail].raw; }
 
  private:
   explicit Enrolled(Mapping mapping) : mapping_(std::move(mapping)) {}

@@ -138,6 +138,7 @@ RailTask* FabricPort::take_operation(RailTask::Kind kind) {
 void FabricPort::release_operation(RailTask& operation) {
   if (operation.frame) frames_.release(operation.frame.slot);
   operation.frame = {};
+  operation.key = {};
   std::lock_guard lock(lock_);
   free_operations_.push_back(&operation);
 }
@@ -163,11 +164,20 @@ Posted FabricPort::post_write(int peer, std::uint32_t transfer, std::size_t rail
   write->peer = peer;
   write->transfer = transfer;
   const Grant::Way& way = grant.ways[rail];
-  const Rail::Target target{peers_[static_cast<std::size_t>(peer)].address[rail],
-                            {way.address + offset, way.key},
-                            grant.word};
-  const Posted posted = rails_[rail]->write(target, from.data + offset, bytes,
-                                            from.memory->descriptor(rail), write->context, why);
+  Rail::Target target{peers_[static_cast<std::size_t>(peer)].address[rail],
+                      {way.address + offset, way.key},
+                      grant.word};
+  Posted posted = Posted::yes;
+  if (rails_[rail]->has_raw_keys()) {
+    auto key = rails_[rail]->map(grant.raw_keys[rail]);
+    why = key.status();
+    if (key.ok()) write->key = std::move(*key);
+    posted = key.ok() ? Posted::yes : Posted::failed;
+    target.place.key = write->key.value();
+  }
+  if (posted == Posted::yes)
+    posted = rails_[rail]->write(target, from.data + offset, bytes, from.memory->descriptor(rail),
+                                 write->context, why);
   if (posted != Posted::yes) release_operation(*write);
   return posted;
 }

@@ -38,6 +38,7 @@ struct RailTask {
   Place frame;                 // of receives and sends
   std::size_t bytes = 0;       // of sends
   std::uint32_t transfer = 0;  // of writes
+  MappedKey key;               // of writes, where keys are no numbers
 };
 
 class FabricPort {

@@ -53,6 +53,14 @@ struct LargeNotice {
   std::uint32_t pieces = 0;    // writes that bring it, each by a rail of its own
 };
 
+// A key that is no number (FI_MR_RAW): whoever writes there has it made into one first.
+struct RawKey {
+  std::uint64_t base = 0;  // of the memory that it opens
+  std::uint32_t bytes = 0;
+  std::uint8_t key[116] = {};
+};
+static_assert(sizeof(RawKey) == 128);
+
 struct Grant {
   std::uint32_t transfer = 0;
   std::uint32_t word = 0;  // that goes with each write
@@ -60,7 +68,14 @@ struct Grant {
     std::uint64_t address = 0;
     std::uint64_t key = 0;
   };
-  Way ways[kMostRails];  // by rail
+  Way ways[kMostRails];         // by rail
+  RawKey raw_keys[kMostRails];  // of providers that have them; others' grants end before
+
+  bool is_raw() const { return raw_keys[0].bytes > 0; }
+  std::size_t bytes() const { return is_raw() ? sizeof(Grant) : offsetof(Grant, raw_keys); }
 };
+constexpr bool is_length_of_grant(std::size_t bytes) {
+  return bytes == sizeof(Grant) || bytes == offsetof(Grant, raw_keys);
+}
 
 }  // namespace tutti::transport::ofi

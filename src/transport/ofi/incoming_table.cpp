@@ -63,6 +63,7 @@ Result<Grant> IncomingTable::make_place(const Header& header, const LargeNotice&
   for (std::size_t rail = 0; rail < fabric_.rails(); ++rail) {
     const RemoteKey way = arrival.landing.memory->remote(rail, arrival.landing.data);
     grant.ways[rail] = {way.address, way.key};
+    grant.raw_keys[rail] = arrival.landing.memory->raw_key(rail);
   }
   return grant;
 }

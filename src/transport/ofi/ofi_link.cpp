@@ -212,7 +212,7 @@ void OfiLink::flush_held() {
 // Grants first: peers wait for them. They pass the bound, as there are few.
 bool OfiLink::prepare_next() {
   if (!grants_.empty()) {
-    const iovec grant = part_of(&grants_.front(), sizeof(Grant));
+    const iovec grant = part_of(&grants_.front(), grants_.front().bytes());
     if (!prepare(FrameKind::grant, {}, {&grant, 1})) return false;
     grants_.pop_front();
     return true;
@@ -318,7 +318,7 @@ const char* OfiLink::flaw_of(const FrameHeader& frame, const std::byte* payload)
       if (frame.payload_bytes != sizeof(LargeNotice)) return "an announcement that is none";
       return flaw_in(frame.header, ends_.agreement.landing_bytes);
     case FrameKind::grant:
-      return frame.payload_bytes == sizeof(Grant) ? nullptr : "a grant that is none";
+      return is_length_of_grant(frame.payload_bytes) ? nullptr : "a grant that is none";
   }
   return "a frame of a kind that there is not";
 }
@@ -355,7 +355,7 @@ void OfiLink::take(const FrameHeader& frame, const std::byte* payload, MessageSi
   if (flaw_ != nullptr) return;
   ++received_;
   quiet_since_ = Nanoseconds(0);
-  if (frame.kind == FrameKind::grant) return take_grant(payload);
+  if (frame.kind == FrameKind::grant) return take_grant(payload, frame.payload_bytes);
   if (given_up_.load(std::memory_order_relaxed)) return;
   if (frame.kind == FrameKind::announce) return take_announcement(frame, payload, sink);
   if (frame.kind == FrameKind::pair) {
@@ -381,9 +381,9 @@ void OfiLink::take_announcement(const FrameHeader& frame, const std::byte* paylo
   pump();
 }
 
-void OfiLink::take_grant(const std::byte* payload) {
+void OfiLink::take_grant(const std::byte* payload, std::size_t bytes) {
   Grant grant;
-  std::memcpy(&grant, payload, sizeof grant);
+  std::memcpy(&grant, payload, bytes);
   std::lock_guard lock(lock_);
   const auto found = transfers_.find(grant.transfer);
   if (found == transfers_.end() || found->second.granted) {

@@ -124,7 +124,7 @@ class OfiLink final : public MessageLink {
   void take_announcement(const FrameHeader& frame, const std::byte* payload, MessageSink& sink);
   void take(const FrameHeader& frame, const std::byte* payload, MessageSink& sink);
   void keep_early(const FrameHeader& frame, const std::byte* payload);
-  void take_grant(const std::byte* payload);
+  void take_grant(const std::byte* payload, std::size_t bytes);
   const char* flaw_of(const FrameHeader& frame, const std::byte* payload) const;
   std::size_t rails() const { return ends_.agreement.addresses.size(); }
   bool complete(MessageSink& sink);

@@ -113,8 +113,33 @@ Result<Registration> Rail::enrol(void* data, std::size_t bytes, std::uint64_t re
   }
   const bool virtual_addresses = (domain.mr_mode & FI_MR_VIRT_ADDR) != 0;
   made.remote.address = virtual_addresses ? reinterpret_cast<std::uint64_t>(data) : 0;
-  made.remote.key = ::fi_mr_key(made.region.get());
+  if (has_raw_keys())
+    status = read_raw_key(made);
+  else
+    made.remote.key = ::fi_mr_key(made.region.get());
+  if (!status.ok()) return status;
   return made;
+}
+
+Status Rail::read_raw_key(Registration& made) const {
+  RawKey& raw = made.raw;
+  std::size_t bytes = sizeof raw.key;
+  const long result = ::fi_mr_raw_attr(made.region.get(), &raw.base, raw.key, &bytes, 0);
+  if (result == -FI_ETOOSMALL || bytes > sizeof raw.key)
+    return {Code::unsupported,
+            fmt::format("keys have {} bytes here, of which {} at most can be told to peers", bytes,
+                        sizeof raw.key)};
+  raw.bytes = static_cast<std::uint32_t>(bytes);
+  return result == 0 ? Status() : failure("registered memory has no key", result);
+}
+
+Result<MappedKey> Rail::map(RawKey raw) {
+  if (raw.bytes == 0 || raw.bytes > sizeof raw.key)
+    return Status(Code::corrupt, "a peer grants a place without the key to it");
+  std::uint64_t key = 0;
+  const long result = ::fi_mr_map_raw(domain_.get(), raw.base, raw.key, raw.bytes, &key, 0);
+  if (result != 0) return failure("cannot use the key to a peer's memory", result);
+  return MappedKey(*domain_, key);
 }
 
 Posted Rail::receive(void* data, std::size_t bytes, void* descriptor, fi_context2& context) {

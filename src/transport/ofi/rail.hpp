@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "transport/ofi/frame.hpp"
 #include "transport/ofi/survey.hpp"
 
 namespace tutti::transport::ofi {
@@ -34,10 +35,27 @@ struct RemoteKey {
   std::uint64_t key = 0;
 };
 
+struct UnmapKey {
+  std::uint64_t key = 0;
+  void operator()(fid_domain* domain) const { (void)::fi_mr_unmap_key(domain, key); }
+};
+
+// A peer's key that is no number, made into one for as long as this lives. Must go before its rail.
+class MappedKey {
+ public:
+  MappedKey() = default;
+  MappedKey(fid_domain& domain, std::uint64_t key) : domain_(&domain, UnmapKey{key}) {}
+  std::uint64_t value() const { return domain_.get_deleter().key; }
+
+ private:
+  std::unique_ptr<fid_domain, UnmapKey> domain_;
+};
+
 // Memory as one rail knows it.
 struct Registration {
   Owned<fid_mr> region;
   RemoteKey remote;
+  RawKey raw;  // where keys are no numbers
   void* descriptor() const { return ::fi_mr_desc(region.get()); }
 };
 
@@ -55,6 +73,9 @@ class Rail {
 
   // `requested_key` counts where the provider has none of its own.
   Result<Registration> enrol(void* data, std::size_t bytes, std::uint64_t requested_key);
+
+  bool has_raw_keys() const { return (info_->domain_attr->mr_mode & FI_MR_RAW) != 0; }
+  Result<MappedKey> map(RawKey raw);
 
   // `context` is the operation's until its completion is read; `failed` leaves why in `why`.
   Posted receive(void* data, std::size_t bytes, void* descriptor, fi_context2& context);
@@ -96,6 +117,7 @@ class Rail {
   explicit Rail(Info info) : info_(std::move(info)) {}
   Status begin(const Libfabric& library);
   Status open_queue();
+  Status read_raw_key(Registration& made) const;
 
   Info info_;
   Owned<fid_fabric> fabric_;  // in this order: what comes later goes first

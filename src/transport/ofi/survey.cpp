@@ -31,7 +31,7 @@ bool is_hardware(std::string_view provider) {
 }
 
 // Reliable datagrams with sends in order, and writes that tell the target that they are there. Of mr_mode
-// everything is handled but FI_MR_RAW, which no provider asks for any more, and device memory.
+// everything is handled but device memory.
 Info wish(const Libfabric& library, const std::string& provider) {
   Info hints(library.dupinfo(nullptr));
   if (!hints) return hints;
@@ -39,7 +39,7 @@ Info wish(const Libfabric& library, const std::string& provider) {
   hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
-                                FI_MR_ENDPOINT | FI_MR_RMA_EVENT | FI_MR_MMU_NOTIFY;
+                                FI_MR_ENDPOINT | FI_MR_RMA_EVENT | FI_MR_MMU_NOTIFY | FI_MR_RAW;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
