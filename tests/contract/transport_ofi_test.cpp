@@ -129,6 +129,20 @@ TEST_F(OverFabric, symmetric_memory_is_lent_and_filled_in_place_and_may_go_at_an
   EXPECT_TRUE(ranks().note(0).downs.empty() && ranks().note(1).downs.empty());
 }
 
+TEST_F(OverFabric, queues_without_a_descriptor_are_asked_for_what_has_come) {
+  EXPECT_EQ(fabric_of(0).descriptors().size(), 1u);
+  made_ = std::make_unique<Ranks>(2, "ofi", [](int, OpeningOptions& options) {
+    options.config.ofi_provider = kProvider;
+    options.config.busy_poll = 50;
+  });
+  made_->leave_together = true;
+  ASSERT_TRUE(made_->ok());
+  EXPECT_TRUE(fabric_of(0).descriptors().empty());
+  EXPECT_LE(fabric_of(0).longest_nap(false), 50us);
+  ASSERT_TRUE(ranks().link(1, 0).send(header_of(MessageKind::eager, 1), "abc", 3, 0).accepted);
+  ASSERT_TRUE(ranks().poll_until([&] { return !ranks().note(0).messages.empty(); }));
+}
+
 TEST(OfiTransport, is_not_used_unless_asked_for_where_fabrics_are_software) {
   if (ofi::has_fabric_hardware()) GTEST_SKIP() << "there is a fabric here";
   Config config;

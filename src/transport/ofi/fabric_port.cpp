@@ -49,7 +49,7 @@ FabricPort::~FabricPort() {
 }
 
 Result<std::shared_ptr<FabricPort>> FabricPort::open(const Provider& provider, int ranks,
-                                                     std::size_t landing_bytes) {
+                                                     std::size_t landing_bytes, bool tells) {
   const auto library = libfabric();
   if (!library.ok()) return library.status();
   const auto infos = survey(provider.name);
@@ -58,7 +58,7 @@ Result<std::shared_ptr<FabricPort>> FabricPort::open(const Provider& provider, i
   for (const std::string& domain : provider.domains)
     for (const Info& info : *infos) {
       if (domain != info->domain_attr->name) continue;
-      auto rail = Rail::open(**library, *info);
+      auto rail = Rail::open(**library, *info, tells);
       if (!rail.ok()) return rail.status();
       rails.push_back(std::move(*rail));
     }

@@ -43,9 +43,9 @@ struct RailTask {
 
 class FabricPort {
  public:
-  // `ranks` of the job; `landing_bytes`: the largest payload that moves at once.
+  // `ranks` of the job; `landing_bytes`: the largest payload that moves at once; `tells`: as in Rail::open.
   static Result<std::shared_ptr<FabricPort>> open(const Provider& provider, int ranks,
-                                                  std::size_t landing_bytes);
+                                                  std::size_t landing_bytes, bool tells);
   ~FabricPort();
 
   std::size_t rails() const { return rails_.size(); }

@@ -59,7 +59,8 @@ class Ofi final : public Transport {
     if (!provider.ok()) return provider.status();
     const std::size_t landing_bytes =
         std::clamp(2 * party.config.segment_bytes / 64 * 64, kLeastLanding, kMostLanding);
-    auto fabric = ofi::FabricPort::open(*provider, party.size(), landing_bytes);
+    auto fabric =
+        ofi::FabricPort::open(*provider, party.size(), landing_bytes, party.config.busy_poll == 0);
     if (!fabric.ok()) return fabric.status();
     party.fabric = *std::move(fabric);
     return {};

@@ -29,14 +29,15 @@ Posted outcome(long result, const char* what, Status& why) {
 
 }  // namespace
 
-Result<std::unique_ptr<Rail>> Rail::open(const Libfabric& library, const fi_info& info) {
+Result<std::unique_ptr<Rail>> Rail::open(const Libfabric& library, const fi_info& info,
+                                         bool tells) {
   std::unique_ptr<Rail> rail(new Rail(Info(library.dupinfo(&info))));
-  if (Status status = rail->begin(library); !status.ok())
+  if (Status status = rail->begin(library, tells); !status.ok())
     return status.annotate(fmt::format("{} on {}", rail->provider(), rail->domain()));
   return rail;
 }
 
-Status Rail::begin(const Libfabric& library) {
+Status Rail::begin(const Libfabric& library, bool tells) {
   Status status = open_as(fabric_, "cannot open a fabric", [&](fid_fabric** fabric) {
     return library.fabric(info_->fabric_attr, fabric, nullptr);
   });
@@ -50,7 +51,7 @@ Status Rail::begin(const Libfabric& library) {
     return ::fi_av_open(domain_.get(), &wanted, peers, nullptr);
   });
   if (!status.ok()) return status;
-  if (status = open_queue(); !status.ok()) return status;
+  if (status = open_queue(tells); !status.ok()) return status;
   status = open_as(endpoint_, "cannot make an endpoint", [&](fid_ep** endpoint) {
     return ::fi_endpoint(domain_.get(), info_.get(), endpoint, nullptr);
   });
@@ -62,7 +63,7 @@ Status Rail::begin(const Libfabric& library) {
 }
 
 // Some providers cannot wait at all, and some only say so when they are asked for the descriptor.
-Status Rail::open_queue() {
+Status Rail::open_queue(bool tells) {
   const auto open = [&](fi_wait_obj waits) {
     return open_as(queue_, "cannot make a completion queue", [&](fid_cq** queue) {
       fi_cq_attr wanted{};
@@ -72,7 +73,8 @@ Status Rail::open_queue() {
       return ::fi_cq_open(domain_.get(), &wanted, queue, nullptr);
     });
   };
-  if (open(FI_WAIT_FD).ok() && ::fi_control(&queue_->fid, FI_GETWAIT, &descriptor_) == 0) return {};
+  if (tells && open(FI_WAIT_FD).ok() && ::fi_control(&queue_->fid, FI_GETWAIT, &descriptor_) == 0)
+    return {};
   descriptor_ = -1;
   queue_.reset();
   return open(FI_WAIT_NONE);

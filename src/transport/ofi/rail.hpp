@@ -64,7 +64,9 @@ enum class Posted : std::uint8_t { yes, no_room, failed };
 
 class Rail {
  public:
-  static Result<std::unique_ptr<Rail>> open(const Libfabric& library, const fi_info& info);
+  // `tells`: its queue has a descriptor to wait for, if the provider can; each message pays for that.
+  static Result<std::unique_ptr<Rail>> open(const Libfabric& library, const fi_info& info,
+                                            bool tells = true);
 
   // This end, for peers; at most kMaxAddress bytes.
   static constexpr std::size_t kMaxAddress = 256;
@@ -115,8 +117,8 @@ class Rail {
 
  private:
   explicit Rail(Info info) : info_(std::move(info)) {}
-  Status begin(const Libfabric& library);
-  Status open_queue();
+  Status begin(const Libfabric& library, bool tells);
+  Status open_queue(bool tells);
   Status read_raw_key(Registration& made) const;
 
   Info info_;
