@@ -45,7 +45,7 @@ fi_info* plain_of(const fi_info& info) {
   return plain;
 }
 
-// All objects of a kind have the same table beneath.
+// All objects of a kind have the same table beneath, which is kept when the first is made.
 fi_ops with(const fi_ops& beneath, int (*close)(fid*), int (*control)(fid*, int, void*)) {
   fi_ops ops = beneath;
   ops.close = close;
@@ -77,7 +77,7 @@ int control_memory(fid* memory, int command, void* arg) {
 
 void hide_key(fid_mr& memory) {
   std::lock_guard lock(mutex);
-  memory_beneath = memory.fid.ops;
+  if (memory_beneath == nullptr) memory_beneath = memory.fid.ops;
   static fi_ops ops = with(*memory_beneath, close_memory, control_memory);
   memory.fid.ops = &ops;
   keys[&memory.fid] = memory.key;
@@ -138,9 +138,11 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* co
   ::fi_freeinfo(plain);
   if (result != 0) return result;
   std::lock_guard lock(mutex);
-  domain_beneath = (*domain)->fid.ops;
-  register_beneath = (*domain)->mr;
-  endpoint_beneath = (*domain)->ops;
+  if (domain_beneath == nullptr) {
+    domain_beneath = (*domain)->fid.ops;
+    register_beneath = (*domain)->mr;
+    endpoint_beneath = (*domain)->ops;
+  }
   static fi_ops ops = with(*domain_beneath, close_domain, control_domain);
   static fi_ops_mr mr = [] {
     fi_ops_mr made = *register_beneath;
