@@ -14,9 +14,12 @@ namespace {
 
 constexpr std::size_t kGates = 1024;
 constexpr std::size_t kGateStride = 64;  // bytes: a cache line each
-// Streams that are tried, and how long one that is not held up may take.
+// Streams that are tried, and how long one that is not held up may take: at first, and at the most.
 constexpr int kTriedStreams = 8;
 constexpr Nanoseconds kTryFor = std::chrono::milliseconds(100);
+constexpr Nanoseconds kTryAtMost = std::chrono::milliseconds(800);
+// Streams before which nothing stands any more are through in so small a part of that, or the machine is busy.
+constexpr int kPartOfTry = 20;
 // The least of pinned memory, and the most that is kept for later.
 constexpr std::size_t kLeastPinned = 64 * 1024;
 constexpr std::size_t kMostKept = 16;
@@ -59,8 +62,16 @@ Status DeviceContext::open() {
   return {};
 }
 
-// One stream waits for a gate, others each open one. Where they stand behind it they do not come to that.
+// Where the machine is too busy to tell, it is asked again, with more patience.
 bool DeviceContext::probe_streams() {
+  for (Nanoseconds patience = kTryFor; patience <= kTryAtMost; patience *= 2)
+    if (const auto apart = try_streams(patience)) return *apart;
+  return false;
+}
+
+// One stream waits for a gate, others each open one. Where they stand behind it they do not come to that. Empty: they
+// came late even when nothing waited any more.
+std::optional<bool> DeviceContext::try_streams(Nanoseconds patience) {
   using cuda::MemoryOperation;
   std::vector<cuda::Stream> streams;
   std::vector<GateWord> gates;
@@ -79,13 +90,15 @@ bool DeviceContext::probe_streams() {
       if (gates[i].word->load() < gates[i].value) return false;
     return gates.size() == kTriedStreams + 1;
   };
-  const Nanoseconds last = steady_clock().now() + kTryFor;
+  const Nanoseconds last = steady_clock().now() + patience;
   bool apart = false;
   while (!(apart = all_open()) && steady_clock().now() < last) std::this_thread::yield();
+  const Nanoseconds opened = steady_clock().now();
   if (!gates.empty()) gates[0].open();
   for (const cuda::Stream& stream : streams) (void)device_->synchronize(stream.get());
+  const bool is_busy = steady_clock().now() - opened > patience / kPartOfTry;
   for (const GateWord& gate : gates) give_back(gate);
-  return apart;
+  return !apart && is_busy ? std::nullopt : std::optional(apart);
 }
 
 GateWord DeviceContext::take_gate() {

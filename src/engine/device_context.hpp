@@ -9,8 +9,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "cuda/device.hpp"
 #include "engine/device_reach.hpp"
 
@@ -96,6 +98,7 @@ class DeviceContext {
       : device_(std::move(device)), reach_(device_, endpoint) {}
   Status open();
   bool probe_streams();
+  std::optional<bool> try_streams(Nanoseconds patience);
   bool has_attic();
   void sweep();
 

@@ -50,6 +50,7 @@ class Channel {
   }
   // In a lost context nothing is done any more.
   void work() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(steering().late_ms));
     while (Task task = next()) {
       if (!is_lost()) task();
       task = nullptr;

@@ -20,6 +20,7 @@ Steering read() {
   steering.under_mps = number("FAKE_CUDA_MPS", 0) != 0;
   steering.no_peers = number("FAKE_CUDA_NO_PEERS", 0) != 0;
   steering.held_by_copies = number("FAKE_CUDA_HELD_BY_COPIES", 0) != 0;
+  steering.late_ms = number("FAKE_CUDA_LATE", 0);
   steering.break_after = number("FAKE_CUDA_BREAK_AFTER", 0);
   if (const char* path = std::getenv("FAKE_CUDA_TIME_SLICED")) steering.time_slice_lock = path;
   return steering;

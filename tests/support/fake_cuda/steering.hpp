@@ -15,6 +15,7 @@ struct Steering {
   bool under_mps = false;             // FAKE_CUDA_MPS
   bool no_peers = false;              // FAKE_CUDA_NO_PEERS: devices cannot reach each other
   bool held_by_copies = false;        // FAKE_CUDA_HELD_BY_COPIES
+  long late_ms = 0;                   // FAKE_CUDA_LATE: after that a new stream begins to work
   long break_after = 0;         // FAKE_CUDA_BREAK_AFTER: calls until the context is lost; 0: never
   std::string time_slice_lock;  // FAKE_CUDA_TIME_SLICED: a file; who runs a kernel holds its lock
 };
