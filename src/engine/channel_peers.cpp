@@ -246,6 +246,9 @@ void Channel::handle_data(Incoming& message) {
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
   if (inbox_.has_failed() || arrivals_.is_disputed()) return release(message);
+  // Nor is it there any more where that rank has failed meanwhile: its word of that follows its data.
+  if (memory_ && message.peer < size() && !arrivals_.has_arrived(message.peer))
+    return release(message);
   prepared_->by_message->deliver(message.peer, message.header, message.segment);
   fail_as_run_says();
 }
