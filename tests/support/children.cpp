@@ -97,9 +97,11 @@ void Children::fork(const std::vector<int>& ranks, const std::function<void()>& 
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(3);
+    setpgid(0, 0);  // with all that it forks
     this_rank = ranks.front();
     live(life);
   }
+  setpgid(pid, pid);  // whoever of the two comes first
   const bool doomed = std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
     return std::find(doomed_.begin(), doomed_.end(), rank) != doomed_.end();
   });
@@ -198,8 +200,8 @@ void Children::reap() {
   }
 }
 
-// Kills those that are left. When they are overdue it asks for their flight recorders first, which
-// go to stderr, and gives them a moment to write.
+// Kills those that are left, and what they have forked: it would keep the test's output open, and ctest waiting for its
+// end. When they are overdue it asks for their flight recorders first, which go to stderr, and gives them a moment to write.
 void Children::end(bool overdue) {
   if (overdue) {
     for (const Child& child : children_) {
@@ -212,7 +214,7 @@ void Children::end(bool overdue) {
   }
   for (Child& child : children_) {
     if (!child.running) continue;
-    kill(child.pid, SIGKILL);
+    kill(-child.pid, SIGKILL);
     waitpid(child.pid, nullptr, 0);
     child.running = false;
     close(child.pidfd);

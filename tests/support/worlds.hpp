@@ -38,7 +38,7 @@ struct World {
   int size = 1;
   ReductionOrder order = ReductionOrder::any;
   std::function<void(Config&)> tune{};  // changes what every rank's Config says
-  std::chrono::seconds limit{150};      // then the children are killed, and the test has failed
+  std::chrono::seconds limit{100};      // then the children are killed, and the test has failed
   // Ranks that die by SIGKILL or stop. They are killed when all others are done; to live to the end
   // of the body, or to exit, is a failure.
   std::vector<int> doomed{};

@@ -1,4 +1,5 @@
 // The tests' own tools: the reference rounds right, and failures in children are not lost.
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -97,6 +98,24 @@ TEST(Children, that_crash_or_hang_are_reported_and_ended) {
 }
 
 // What a sanitizer does after its report, and whatever else is no failed assertion.
+// One that lives on would keep this test's output open, and whoever reads it waiting.
+TEST(Children, that_hang_are_ended_with_all_that_they_have_forked) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  Children children(std::chrono::seconds(1), {});
+  children.fork({0}, [&] {
+    (void)fork();
+    for (;;) pause();
+  });
+  close(ends[1]);
+  EXPECT_EQ(children.wait().size(), 1u);
+  char nothing = 0;
+  pollfd left{ends[0], POLLIN, 0};
+  EXPECT_EQ(poll(&left, 1, 10'000), 1) << "somebody still has the other end";
+  EXPECT_EQ(read(ends[0], &nothing, 1), 0);
+  close(ends[0]);
+}
+
 TEST(Children, that_exit_with_any_status_but_0_are_reported) {
   for (const int status : {1, 2, 86}) {
     Children children(std::chrono::seconds(20), {1});
