@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
-#include <thread>
+#include <mutex>
 
 #include "train/clock_offsets.hpp"
 #include "train/overlap_judge.hpp"
@@ -16,9 +17,10 @@ inline namespace [[gnu::visibility("default")]] v1 {
 namespace {
 
 using Word = std::int64_t;
+using std::chrono::nanoseconds;
 // A caller that never takes would otherwise fill the memory.
 constexpr std::size_t kMostPendingSteps = 64;
-// How long an ending meter waits for others to judge; ranks that end together take milliseconds.
+// How long an ending meter waits for the other ranks' messages; they take milliseconds unless a rank has failed.
 constexpr auto kPatienceAtEnd = std::chrono::seconds(2);
 // Before the times: what all ranks must say alike, and the same turned round: the largest of both is one's
 // own only where all are.
@@ -46,41 +48,58 @@ struct PendingStep {
   std::vector<Word> joined;  // behind the head: when the last rank did, on rank 0's clock
   Work joining;
   bool is_judged = false;
+  Status judgement;
   RankOverlap mine;
   OverlapFields sum{}, max{};
   Work summing, comparing;
 };
 
+// A step is judged as soon as all ranks have published it, in whatever thread sees that: no rank waits for what another
+// one's caller does next.
 class ReducingMeter final : public OverlapMeter {
  public:
   ReducingMeter(std::shared_ptr<Group> joined, std::shared_ptr<Group> judged, std::int64_t offset)
       : joined_(std::move(joined)), judged_(std::move(judged)), offset_(offset) {}
-  // What is under way ends when all ranks have published it, or with the group. A rank that has judged a step waits
-  // for the others to do so; not for long, for another one may end its meter much later, or wait for this rank meanwhile.
-  ~ReducingMeter() override {
-    const auto last = std::chrono::steady_clock::now() + kPatienceAtEnd;
-    while (failure_.ok() && !published_.empty() && std::chrono::steady_clock::now() < last)
-      if (auto taken = take(false); taken.ok() && !*taken)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (failure_.ok() && !published_.empty())
-      judged_->abort("a rank ended its meter before all had told of their last step");
-    for (PendingStep& step : published_)
-      for (Work* work : {&step.joining, &step.summing, &step.comparing}) (void)work->wait();
-  }
+  ~ReducingMeter() override;
 
   Status publish(std::int64_t step, const StepTimes& times) override;
-  Result<std::optional<StepOverlap>> take(bool wait) override;
+  Result<std::optional<StepOverlap>> take(bool wait) override {
+    return take_within(wait ? nanoseconds::max() : nanoseconds(0));
+  }
 
  private:
-  Result<std::optional<StepOverlap>> finish(PendingStep& step, bool wait);
+  void judge_joined();
   Status judge(PendingStep& step);
+  Result<std::optional<StepOverlap>> take_within(nanoseconds patience);
+  Result<std::optional<StepOverlap>> finish(PendingStep& step, nanoseconds patience);
 
   // Two, so that both kinds of reductions are in the order of steps on all ranks.
   std::shared_ptr<Group> joined_, judged_;
-  std::int64_t offset_;                // of this rank's clock
+  std::int64_t offset_;  // of this rank's clock
+  // Held also where a step is judged: all ranks begin judged_'s reductions in the order of steps.
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  int unheard_ = 0;                    // steps that are to be judged when their times are here
   std::deque<PendingStep> published_;  // oldest first
   Status failure_;                     // the first; every later call gives it
 };
+
+ReducingMeter::~ReducingMeter() {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto last = now() + kPatienceAtEnd;
+  while (failure_.ok() && !published_.empty() && now() < last) (void)take_within(last - now()).ok();
+  if (failure_.ok() && !published_.empty())
+    for (Group* group : {joined_.get(), judged_.get()})
+      group->abort("its overlap meter ended, and others had not published their last step");
+  for (PendingStep& step : published_) {
+    (void)step.joining.wait();
+    judge_joined();
+    for (Work* work : {&step.summing, &step.comparing}) (void)work->wait();
+  }
+  std::unique_lock lock(mutex_);
+  // bounded: every work is done, and whoever was told of it comes to this
+  heard_.wait(lock, [&] { return unheard_ == 0; });
+}
 
 Status ReducingMeter::publish(std::int64_t step, const StepTimes& times) {
   if (!failure_.ok()) return failure_;
@@ -89,40 +108,58 @@ Status ReducingMeter::publish(std::int64_t step, const StepTimes& times) {
                              fmt::format("the times of {} steps, the oldest of them {}, were "
                                          "published and not taken; call take() once per step",
                                          published_.size(), published_.front().step));
-  PendingStep& current = published_.emplace_back();
-  current.step = step;
-  current.times = times;
-  current.joined = head_of(step, times);
-  for (const CollectiveTimes& call : times.collectives)
-    current.joined.push_back(call.joined + offset_);
-  CallOptions options;
-  options.name = "step times";
-  current.joining = joined_->all_reduce_async(Buffer::of(current.joined), ReduceOp::max, options);
+  Work joining;
+  {
+    std::scoped_lock lock(mutex_);
+    PendingStep& current = published_.emplace_back();
+    current.step = step;
+    current.times = times;
+    current.joined = head_of(step, times);
+    for (const CollectiveTimes& call : times.collectives)
+      current.joined.push_back(call.joined + offset_);
+    CallOptions options;
+    options.name = "step times";
+    joining = current.joining =
+        joined_->all_reduce_async(Buffer::of(current.joined), ReduceOp::max, options);
+    ++unheard_;
+  }
+  joining.on_complete([this](const Status&) {
+    judge_joined();
+    std::scoped_lock lock(mutex_);
+    if (--unheard_ == 0) heard_.notify_all();
+  });
   return {};
 }
 
-Result<std::optional<StepOverlap>> ReducingMeter::take(bool wait) {
+Result<std::optional<StepOverlap>> ReducingMeter::take_within(nanoseconds patience) {
   if (!failure_.ok()) return failure_;
   if (published_.empty()) return std::optional<StepOverlap>();
   PendingStep& oldest = published_.front();
-  auto overlap = finish(oldest, wait);
+  auto overlap = finish(oldest, patience);
   if (!overlap.ok())
     return failure_ = overlap.status().annotate(
                fmt::format("times of step {} ({} collectives on this rank)", oldest.step,
                            oldest.times.collectives.size()));
-  if (*overlap) published_.pop_front();
+  if (*overlap) {
+    std::scoped_lock lock(mutex_);
+    published_.pop_front();
+  }
   return overlap;
 }
 
-Result<std::optional<StepOverlap>> ReducingMeter::finish(PendingStep& step, bool wait) {
-  if (!wait && !step.joining.done()) return std::optional<StepOverlap>();
-  if (!step.is_judged) {
-    if (Status status = step.joining.wait(); !status.ok()) return status;
-    if (Status status = judge(step); !status.ok()) return status;
+Result<std::optional<StepOverlap>> ReducingMeter::finish(PendingStep& step, nanoseconds patience) {
+  const auto ends = [&](Work& work) {
+    if (!work.done() && patience > nanoseconds(0)) (void)work.wait(patience);
+    return work.done();
+  };
+  if (!ends(step.joining)) return std::optional<StepOverlap>();
+  if (Status status = step.joining.status(); !status.ok()) return status;
+  judge_joined();  // whoever was told of the times may not have come to it
+  if (!step.judgement.ok()) return step.judgement;
+  for (Work* work : {&step.summing, &step.comparing}) {
+    if (!ends(*work)) return std::optional<StepOverlap>();
+    if (Status status = work->status(); !status.ok()) return status;
   }
-  if (!wait && !(step.summing.done() && step.comparing.done())) return std::optional<StepOverlap>();
-  for (Work* work : {&step.summing, &step.comparing})
-    if (Status status = work->wait(); !status.ok()) return status;
   for (double& field : step.sum) field /= judged_->size();
   StepOverlap result;
   result.step = step.step;
@@ -130,6 +167,17 @@ Result<std::optional<StepOverlap>> ReducingMeter::finish(PendingStep& step, bool
   result.mean = from_fields(step.sum);
   result.max = from_fields(for_max(step.max));
   return std::optional<StepOverlap>(std::move(result));
+}
+
+// Those whose times are here, oldest first.
+void ReducingMeter::judge_joined() {
+  std::scoped_lock lock(mutex_);
+  for (PendingStep& step : published_) {
+    if (!step.joining.done() || !step.joining.status().ok()) return;
+    if (!step.is_judged) step.judgement = judge(step);
+    step.is_judged = true;
+    if (!step.judgement.ok()) return;
+  }
 }
 
 Status ReducingMeter::judge(PendingStep& step) {
@@ -141,7 +189,6 @@ Status ReducingMeter::judge(PendingStep& step) {
   step.mine = judge_rank(step.times, last_joined, offset_);
   step.sum = fields_of(step.mine);
   step.max = for_max(step.sum);
-  step.is_judged = true;
   CallOptions options;
   options.name = "step overlap";
   step.summing = judged_->all_reduce_async(Buffer::of(step.sum), ReduceOp::sum, options);

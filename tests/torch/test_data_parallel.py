@@ -1,5 +1,6 @@
 """tutti_torch.DataParallel: the training layer for Python's modules, beside DistributedDataParallel."""
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -146,6 +147,23 @@ def two_groups(module):
 def one_cycle(optimizer):
     """Changes the learning rates of both groups and their betas at every step."""
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[1e-2, 3e-3], total_steps=STEPS + 1)
+
+
+@every_rank(2)
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_a_model_that_one_rank_collects_first_holds_nobody_up(me, zero):
+    skip_where_weights_stay_whole(zero)
+    gc.collect()  # of other tests' models
+    model = train_tutti(me, toy(), lr=3e-3, steps=3, zero=zero)
+    dist.barrier()
+    if me.rank == 0:
+        begin = time.monotonic()
+        del model
+        gc.collect()
+        assert time.monotonic() - begin < 10, "an ending model waits for one that has not ended"
+    dist.barrier()
+    if me.rank == 1:
+        assert model.report().step <= 3
 
 
 @every_rank(2)

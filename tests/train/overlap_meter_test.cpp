@@ -133,6 +133,46 @@ TEST_P(Meter, says_so_when_nobody_ever_takes) {
   });
 }
 
+// As where Python collects a model later on one rank than on another: the rank that waits meets the others only when its
+// meter is gone, and theirs are taken from after that.
+TEST_P(Meter, of_one_rank_ends_while_others_neither_take_nor_end_theirs) {
+  in_world([](Context& here) {
+    auto meter = make_meter(here);
+    ASSERT_TRUE(meter);
+    for (int step = 0; step < 3; ++step)
+      ASSERT_TRUE(meter->publish(step, times_of(here.rank, step)).ok());
+    if (here.rank == 0) {
+      ASSERT_TRUE(meter->take(false).ok());
+      meter.reset();
+    }
+    meet(here, "rank 0 has ended its meter");
+    if (here.rank == 0) return;
+    for (int step = 0; step < 3; ++step) {
+      auto overlap = meter->take(true);
+      ASSERT_TRUE(overlap.ok() && *overlap) << overlap.status().to_string();
+      EXPECT_NEAR((*overlap)->mean.step_s, 0.2, 1e-12);
+    }
+  });
+}
+
+// A rank that fails between two calls publishes no more.
+TEST_P(Meter, ends_soon_where_another_rank_never_publishes) {
+  in_world([](Context& here) {
+    auto meter = make_meter(here);
+    ASSERT_TRUE(meter);
+    meet(here);
+    if (here.rank != here.size - 1) {
+      EXPECT_TRUE(meter->publish(1, times_of(here.rank, 1)).ok());
+      meter.reset();
+    }
+    meet(here, "the others have ended theirs");
+    if (here.rank != here.size - 1) return;
+    Status status = meter->publish(1, times_of(here.rank, 1));
+    if (status.ok()) status = meter->take(true).status();
+    EXPECT_EQ(status.code(), Code::aborted) << status.to_string();
+  });
+}
+
 // Clocks that run apart: rank r's is r hours ahead of rank 0's. It knows when it was read.
 class ShiftedClock final : public Clock {
  public:

@@ -91,6 +91,7 @@ class TorchReplica {
   tutti::libtorch::DataParallel& model() const;
   void make_meter(tutti::Group& group);
   void publish_times();
+  static bool has_ended(const tutti::Status& status);
 
   std::unique_ptr<ModuleTree> tree_;
   std::shared_ptr<tutti::libtorch::DataParallel> model_;  // null: closed

@@ -84,12 +84,12 @@ struct BucketWaits {
 // By bucket; those that had a collective.
 std::vector<BucketWaits> exposed_by_bucket(const StepTimes& times);
 
-// Exchanges StepTimes beside the training, on a group of its own.
+// Exchanges StepTimes beside the training, on groups of its own.
 class OverlapMeter {
  public:
   // Collective; measures the clocks' offsets.
   static Result<std::unique_ptr<OverlapMeter>> create(Group& group);
-  virtual ~OverlapMeter() = default;
+  virtual ~OverlapMeter() = default;  // not collective; gives up what has not come after 2 s
   // Collective; does not wait. At most a few steps may be under way.
   virtual Status publish(std::int64_t step, const StepTimes& times) = 0;
   // The oldest step that was published, when everybody's times are here. `wait`: blocks for it.
