@@ -226,11 +226,12 @@ class Partition : public testing::Test {
       std::vector<float> values(100'003, 1.0F);
       Status status;
       while (status.ok()) status = here.group->all_reduce(Buffer::of(values), ReduceOp::sum);
-      if (one_way && here.rank < 2) {
+      const int first = here.rank < 2 ? 2 : 0;  // of the other side
+      if (one_way) {  // whose last sign came a moment earlier depends on the machine
         EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
-        EXPECT_TRUE(status.peer() == 2 || status.peer() == 3) << status.to_string();
+        EXPECT_TRUE(status.peer() == first || status.peer() == first + 1) << status.to_string();
       } else {
-        expect_silent(status, here.rank < 2 ? 2 : 0);
+        expect_silent(status, first);
       }
       // A cut in one direction is heard a little later on the side that still hears.
       const auto took = Clock::now() - began;
