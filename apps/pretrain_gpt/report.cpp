@@ -97,24 +97,12 @@ std::string with_line_end(const std::string& text) {
   return text.empty() || text.back() == '\n' ? text : text + "\n";
 }
 
-std::string json_of(const StepLine& line, double mfu) {
-  return fmt::format(
-      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"weight_decay\":{},\"batch_size\":{},"
-      "\"tokens\":{},\"tokens_per_s\":{},"
-      "\"mfu\":{},\"outcome\":\"{}\",{}\"mean\":{},\"max\":{},\"axes\":{}}}",
-      line.step, number(line.loss), number(line.grad_norm), number(line.lr),
-      number(line.weight_decay), line.sequences, line.tokens, number(line.tokens_per_s()),
-      number(mfu), tutti::train::to_string(line.outcome),
-      line.loss_scale > 0 ? fmt::format("\"loss_scale\":{},", number(line.loss_scale)) : "",
-      json_of(line.overlap.mean), json_of(line.overlap.max), json_of(line.waits));
-}
-
 const char* remark(Outcome outcome) {
   switch (outcome) {
     case Outcome::updated: return "";
     case Outcome::skipped:
     case Outcome::rejected: return "  SKIPPED: a gradient is not finite";
-    case Outcome::empty: return "  EMPTY: every token is masked";
+    case Outcome::empty: return "  EMPTY: nothing counts in its loss";
   }
   return "";
 }
@@ -154,7 +142,7 @@ tutti::Result<std::unique_ptr<TrainingReport>> TrainingReport::open(const Flags&
 // A full disk does not end a training run: it is said once, and the run's end says it again.
 void TrainingReport::fail(const std::string& text) {
   if (failure_.ok()) failure_ = tutti::Status(tutti::Code::io, text);
-  std::fprintf(stderr, "pretrain_gpt: warning: %s; training goes on\n", text.c_str());
+  std::fprintf(stderr, "%s: warning: %s; training goes on\n", flags_.program.c_str(), text.c_str());
 }
 
 void TrainingReport::put(const std::string& text) {
@@ -281,6 +269,29 @@ double TrainingReport::mfu(const StepLine& line) const {
          (line.overlap.max.step_s * line.ranks * compute_->peak_flops);
 }
 
+double TrainingReport::done_in(const StepLine& line) const {
+  return flags_.has_own_model ? line.sequences : static_cast<double>(line.counted);
+}
+
+Throughput TrainingReport::throughput(const StepLine& line) const {
+  const double step_s = line.overlap.max.step_s;
+  return {flags_.has_own_model ? "samples" : "tokens", step_s > 0 ? done_in(line) / step_s : 0};
+}
+
+std::string TrainingReport::step_json(const StepLine& line) const {
+  const Throughput speed = throughput(line);
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"weight_decay\":{},\"batch_size\":{},"
+      "\"{}\":{},\"{}_per_s\":{},"
+      "\"mfu\":{},\"outcome\":\"{}\",{}\"mean\":{},\"max\":{},\"axes\":{}}}",
+      line.step, number(line.loss), number(line.grad_norm), number(line.lr),
+      number(line.weight_decay), line.sequences, flags_.has_own_model ? "counted" : "tokens",
+      line.counted, speed.of, number(speed.per_s), number(mfu(line)),
+      tutti::train::to_string(line.outcome),
+      line.loss_scale > 0 ? fmt::format("\"loss_scale\":{},", number(line.loss_scale)) : "",
+      json_of(line.overlap.mean), json_of(line.overlap.max), json_of(line.waits));
+}
+
 void TrainingReport::layout(const std::string& layout) {
   if (layout == layout_) return;
   layout_ = layout;
@@ -297,20 +308,21 @@ std::string TrainingReport::time_left(std::int64_t step) const {
 void TrainingReport::print_line(const StepLine& line) {
   const RankOverlap& mean = line.overlap.mean;
   const double compute = mean.forward_s + mean.backward_s + mean.update_s;
+  const Throughput speed = throughput(line);
   print(
-      "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}{}  {:.0f} tokens/s  step {:.1f} ms"
+      "step {}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3g}{}  {:.0f} {}/s  step {:.1f} ms"
       "  compute {:.1f}  communication {:.1f}  exposed {:.1f} (max {:.1f})  hidden {:.0f} %"
       "{}  ETA {}{}\n",
       line.step, flags_.train_iters, line.loss, line.grad_norm, line.lr,
-      line.loss_scale > 0 ? fmt::format("  loss scale {:g}", line.loss_scale) : "",
-      line.tokens_per_s(), line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3,
+      line.loss_scale > 0 ? fmt::format("  loss scale {:g}", line.loss_scale) : "", speed.per_s,
+      speed.of, line.overlap.max.step_s * 1e3, compute * 1e3, mean.wire_s * 1e3,
       mean.exposed_s * 1e3, line.overlap.max.exposed_s * 1e3, mean.hidden * 100,
       compute_ ? fmt::format("  MFU {:.1f} %", mfu(line) * 100) : "", time_left(line.step),
       remark(line.outcome));
 }
 
 void TrainingReport::step(const StepLine& line) {
-  if (line.tokens > 0) {
+  if (line.counted > 0) {
     if (std::isnan(first_loss_)) first_loss_ = line.loss;
     last_loss_ = line.loss;
   }
@@ -318,17 +330,19 @@ void TrainingReport::step(const StepLine& line) {
                      line.step == flags_.train_iters || line.outcome != Outcome::updated;
   if (print) print_line(line);
   const double share = mfu(line);
-  write_log(json_of(line, share));
-  write_events(line.step, std::array{Scalar{"loss/train", line.loss},
-                                     Scalar{"optimizer/learning_rate", line.lr},
-                                     Scalar{"optimizer/weight_decay", line.weight_decay},
-                                     Scalar{"optimizer/grad_norm", line.grad_norm},
-                                     Scalar{"batch/sequences", static_cast<double>(line.sequences)},
-                                     Scalar{"time/step_s", line.overlap.max.step_s},
-                                     Scalar{"time/exposed_s", line.overlap.max.exposed_s},
-                                     Scalar{"time/hidden_share", line.overlap.mean.hidden},
-                                     Scalar{"throughput/tokens_per_s", line.tokens_per_s()},
-                                     Scalar{"throughput/mfu", share}});
+  const Throughput speed = throughput(line);
+  const std::string speed_tag = fmt::format("throughput/{}_per_s", speed.of);
+  write_log(step_json(line));
+  write_events(
+      line.step,
+      std::array{Scalar{"loss/train", line.loss}, Scalar{"optimizer/learning_rate", line.lr},
+                 Scalar{"optimizer/weight_decay", line.weight_decay},
+                 Scalar{"optimizer/grad_norm", line.grad_norm},
+                 Scalar{"batch/sequences", static_cast<double>(line.sequences)},
+                 Scalar{"time/step_s", line.overlap.max.step_s},
+                 Scalar{"time/exposed_s", line.overlap.max.exposed_s},
+                 Scalar{"time/hidden_share", line.overlap.mean.hidden},
+                 Scalar{speed_tag, speed.per_s}, Scalar{"throughput/mfu", share}});
   // The first step also learns the order, moves the buckets and warms everything up.
   if (line.step > first_step_) add_to_table(line);
 }
@@ -340,7 +354,7 @@ void TrainingReport::add_to_table(const StepLine& line) {
   }
   mean_.hidden += line.overlap.mean.hidden;
   max_.hidden += line.overlap.max.hidden;
-  tokens_ += static_cast<double>(line.tokens);
+  done_ += done_in(line);
   const double share = mfu(line);
   if (std::isfinite(share)) used_ += share * line.overlap.max.step_s;
   ++steps_;
@@ -384,7 +398,8 @@ void TrainingReport::print_table(std::int64_t last_step) {
   }
   print("{:<26}{:>12.1f} %{:>12.1f} %  (smallest)\n", "hidden share", mean_.hidden / steps * 100,
         max_.hidden / steps * 100);
-  print("{:<26}{:>14.0f}\n", "tokens/s", max_.step_s > 0 ? tokens_ / max_.step_s : 0);
+  print("{:<26}{:>14.0f}\n", fmt::format("{}/s", throughput({}).of),
+        max_.step_s > 0 ? done_ / max_.step_s : 0);
   if (compute_ && max_.step_s > 0)
     print("{:<26}{:>12.1f} %  (of the {} peak)\n", "MFU", used_ / max_.step_s * 100,
           compute_->measured ? "measured" : "given");

@@ -30,22 +30,18 @@ namespace pretrain {
 // All that is known of a step once every rank's numbers are here.
 struct StepLine {
   std::int64_t step = 0;
-  double loss = std::numeric_limits<double>::quiet_NaN();  // there is none without tokens
+  double loss = std::numeric_limits<double>::quiet_NaN();  // there is none where nothing counts
   double grad_norm = 0;
   double lr = 0;
   double weight_decay = 0;
   double loss_scale = 0;  // 0: there is none
-  std::int64_t tokens = 0;
+  std::int64_t counted =
+      0;  // what the loss is a mean of: tokens, or what a program's own loss says
   tutti::train::Outcome outcome = tutti::train::Outcome::updated;
   tutti::train::StepOverlap overlap;
   AxisWaits waits;  // mean over the ranks
   int ranks = 1;
-  int sequences = 0;  // of the global batch
-
-  // By the slowest rank.
-  double tokens_per_s() const {
-    return overlap.max.step_s > 0 ? static_cast<double>(tokens) / overlap.max.step_s : 0;
-  }
+  int sequences = 0;  // of the global batch; samples of a program's own model
 };
 
 // Of a rank at most, in bytes; its fields are those of kMemoryKinds in report.cpp.
@@ -57,6 +53,12 @@ struct TakenMemory {
 struct MemoryLine {
   std::vector<TakenMemory> ranks;
   std::optional<tutti::plan::ReplicaMemory> predicted;
+};
+
+// How fast a step was, by the slowest rank: in tokens, or in samples of a program's own model.
+struct Throughput {
+  const char* of = "tokens";
+  double per_s = 0;
 };
 
 // What a step's share of the devices' peak is told of.
@@ -103,6 +105,7 @@ class TrainingReport {
   // Tells of buckets that have moved since it was last called.
   void layout(const std::string& layout);
   void step(const StepLine& line);
+  Throughput throughput(const StepLine& line) const;
   void validation(std::int64_t step, double loss);
   void warning(std::int64_t step, const std::string& text);
   void checkpoint(const SavedCheckpoint& saved, const std::string& folder);
@@ -118,7 +121,9 @@ class TrainingReport {
  private:
   TrainingReport(const Flags& flags, int ranks, std::int64_t first_step);
   void print_line(const StepLine& line);
-  double mfu(const StepLine& line) const;  // NaN: the peak is not known
+  double mfu(const StepLine& line) const;      // NaN: the peak is not known
+  double done_in(const StepLine& line) const;  // of what throughput tells
+  std::string step_json(const StepLine& line) const;
   template <class... Values>
   void print(fmt::format_string<Values...> text, Values&&... values) {
     put(fmt::format(text, std::forward<Values>(values)...));
@@ -146,7 +151,7 @@ class TrainingReport {
   std::optional<Compute> compute_;
   // Sums over the steps in the table.
   std::int64_t steps_ = 0;
-  double tokens_ = 0;
+  double done_ = 0;  // tokens or samples
   double used_ = 0;  // seconds of the peak
   double first_loss_ = std::numeric_limits<double>::quiet_NaN(), last_loss_ = first_loss_;
   tutti::train::RankOverlap mean_, max_;

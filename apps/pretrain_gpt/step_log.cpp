@@ -13,11 +13,11 @@ namespace {
 std::string fault_name(int rank) { return "loss_not_finite_" + std::to_string(rank); }
 
 // What `tutti trace report` draws curves of.
-void trace_counters(tutti::trace::Sink& trace, const StepLine& line) {
-  if (line.tokens > 0) trace.counter("loss", line.step, line.loss);
+void trace_counters(tutti::trace::Sink& trace, const StepLine& line, const Throughput& speed) {
+  if (line.counted > 0) trace.counter("loss", line.step, line.loss);
   trace.counter("learning rate", line.step, line.lr);
   trace.counter("gradient norm", line.step, line.grad_norm);
-  trace.counter("tokens/s", line.step, line.tokens_per_s());
+  trace.counter(std::string(speed.of) + "/s", line.step, speed.per_s);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ tutti::Result<std::unique_ptr<StepLog>> StepLog::create(const Split& split, bool
 Status StepLog::publish(const StepFacts& facts) {
   now_ = facts.step;
   bus_->add("loss_sum", facts.sums.loss_sum);
-  bus_->add("tokens", tells_loss_ ? static_cast<double>(facts.sums.tokens) : 0);
+  bus_->add("counted", tells_loss_ ? static_cast<double>(facts.sums.tokens) : 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     bus_->add(fault_name(rank), rank == rank_ && !std::isfinite(facts.sums.loss_sum) ? 1 : 0);
   }
@@ -80,16 +80,16 @@ Status StepLog::tell_oldest() {
   if (!*metrics || !*overlap || (*metrics)->step != line.step || (*overlap)->step != line.step) {
     return {tutti::Code::internal, "the log lost step " + std::to_string(line.step)};
   }
-  const double tokens = (*metrics)->find("tokens").value_or(0);
-  line.tokens = static_cast<std::int64_t>(tokens);
+  const double counted = (*metrics)->find("counted").value_or(0);
+  line.counted = static_cast<std::int64_t>(counted);
   // Of a batch that is masked as a whole there is no loss, and nothing to judge.
-  if (tokens > 0) line.loss = (*metrics)->find("loss_sum").value_or(0) / tokens;
+  if (counted > 0) line.loss = (*metrics)->find("loss_sum").value_or(0) / counted;
   line.overlap = **overlap;
   for (const AxisField& field : kAxes)
     line.waits.*field.seconds = (*metrics)->find(field.name).value_or(0) / ranks_;
   if (report_ != nullptr) report_->step(line);
-  if (trace_ != nullptr) trace_counters(*trace_, line);
-  if (tokens == 0) return {};
+  if (trace_ != nullptr) trace_counters(*trace_, line, report_->throughput(line));
+  if (counted == 0) return {};
 
   std::vector<int> at_fault;
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -361,7 +361,7 @@ Status Trainer::validate(std::int64_t step) {
   subject_.module()->train();
   auto status = validation_group_->all_reduce(tutti::Buffer::of(sums, 2), tutti::ReduceOp::sum);
   if (!status.ok()) return status;
-  if (sums[1] == 0) say(step, "validation has nothing to judge: every token is masked");
+  if (sums[1] == 0) say(step, "validation has nothing to judge: nothing counts in its loss");
   if (sums[1] > 0 && report_) report_->validation(step, sums[0] / sums[1]);
   return {};
 }

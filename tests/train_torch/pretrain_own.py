@@ -38,6 +38,12 @@ class Own(PretrainTest):
         self.assertLess([line["loss"] for line in one.log if line.get("event") == "validation"][-1],
                         0.5 * one.losses[0])
         self.assertIn("own_model of ", one.out)
+        self.assertIn(" samples/s  step ", one.out)
+        self.assertNotIn("token", one.out)
+        for line in one.steps:
+            self.assertEqual(line["counted"], 16)
+            self.assertAlmostEqual(line["samples_per_s"], 16 / line["max"]["step_s"], delta=1e-6 * line["samples_per_s"])
+            self.assertFalse({"tokens", "tokens_per_s"} & line.keys())
         for flags in ([], OVERLAPS, ["--zero-stage", "1", "--overlap-grad-reduce"]):
             with self.subTest(flags=flags):
                 self.assertEqual(self.succeed(OWN_MODEL, 4, *WAVES, *flags).hash, one.hash)
@@ -59,6 +65,13 @@ class Own(PretrainTest):
             self.assertEqual((run.code, run.out), (2, ""))
             self.assertEqual(run.err, f"own_model: there is no '{words[0]}'; see own_model --help\n")
         self.assertIn("--zero-stage", self.run_program(OWN_MODEL, 0, "--help").out)
+
+    def test_a_log_that_cannot_be_written_is_said_by_the_program_that_runs(self):
+        run = subprocess.run([OWN_MODEL, *WAVES, "--train-iters", "2", "--log-json", "/dev/full"],
+                             capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(run.returncode, 1)
+        self.assertTrue(run.stderr.startswith("own_model: warning: --log-json /dev/full cannot be written"), run.stderr)
+        self.assertNotIn("pretrain_gpt", run.stderr)
 
     def test_an_own_loss_counts_in_every_layout(self):
         plain = self.start(0, "--train-iters", "3")

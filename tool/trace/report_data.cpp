@@ -234,7 +234,7 @@ std::vector<ReportCurve> curves_of_log(const std::string& folder) {
   std::string path;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     if (entry.path().extension() == ".jsonl") path = std::max(path, entry.path().string());
-  ReportCurve loss{"loss", {}}, tokens{"tokens/s", {}};
+  ReportCurve loss{"loss", {}}, tokens{"tokens/s", {}}, samples{"samples/s", {}};
   constexpr std::size_t kMostLogBytes = std::size_t{1} << 30;
   const std::string text = path.empty() ? "" : read_text(path, kMostLogBytes);
   for (const std::string_view line : split_words(text, '\n')) {
@@ -246,9 +246,10 @@ std::vector<ReportCurve> curves_of_log(const std::string& folder) {
     };
     take("loss", loss);
     take("tokens_per_s", tokens);
+    take("samples_per_s", samples);
   }
   std::vector<ReportCurve> curves;
-  for (ReportCurve* curve : {&loss, &tokens})
+  for (ReportCurve* curve : {&loss, &tokens, &samples})
     if (!curve->points.empty()) curves.push_back(std::move(*curve));
   return curves;
 }

@@ -59,10 +59,10 @@ class Page {
         [time(mean('wait_us')), 'blocked, mean of ranks']);
     }
     if (summary.overlap !== null) tiles.push([percent(summary.overlap), 'of communication hidden beside compute']);
-    const speed = data.curves.find((curve) => curve.name === 'tokens/s');
+    const speed = data.curves.find((curve) => ['tokens/s', 'samples/s'].includes(curve.name));
     if (speed) {
       const half = speed.points.slice(Math.floor(speed.points.length / 2)).map((point) => point[1]).sort((a, b) => a - b);
-      tiles.push([plain(half[Math.floor(half.length / 2)]), 'tokens/s (median, second half)']);
+      tiles.push([plain(half[Math.floor(half.length / 2)]), `${speed.name} (median, second half)`]);
     }
     $('tiles').append(...tiles.map(([figure, word]) => element('div', {class: 'tile'}, element('b', {}, figure), element('span', {}, word))));
   }
