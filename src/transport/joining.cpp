@@ -462,8 +462,8 @@ Status Joining::overdue() const {
   if (count > kNamed) missing += fmt::format(" and {} more", count - kNamed);
   const double seconds = in_seconds(timeout_);
   return Status(Code::timed_out,
-                fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, or "
-                            "raise TUTTI_JOIN_TIMEOUT",
+                fmt::format("rank {} has no link after {:.1f} s to {}; look whether they run, at "
+                            "firewalls between the hosts, or raise TUTTI_JOIN_TIMEOUT",
                             party_.rank, seconds, missing),
                 {party_.rank, first, 0});
 }

@@ -15,10 +15,11 @@ echo "$$ $*" >> {folder}/calls
 host=$1; shift; cd /
 case $host in
   gone) echo 'cannot connect' >&2; exit 255;;
+  poor) rm {folder}/program;;
   bare) exec sh -c 'exec /no/such/tutti run --leashed';;
 esac
 exec 3<&0
-setsid env -i PATH="$PATH" MARK=$MARK sh -c "$*" <&3 3<&- &
+setsid env -i PATH=/usr/bin:/bin MARK=$MARK sh -c "$*" <&3 3<&- &
 exec 3<&- </dev/null
 wait $!
 """
@@ -149,6 +150,22 @@ class Hosts(LaunchTest):
         done = self.tutti(*self.words("a:1,b:1"), "no-such-program")
         self.assertEqual(done.returncode, 127, done.stderr)
         self.assertIn("no-such-program", done.stderr)
+
+    def program(self):
+        """Found by its name alone, at home."""
+        with open(os.path.join(self.folder, "program"), "w") as file:
+            file.write("#!/bin/sh\necho found\n")
+        os.chmod(file.name, 0o755)
+        return {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+
+    def test_a_name_means_what_it_means_at_home(self):
+        done = self.tutti(*self.words("a:1,b:1"), "program", **self.program())
+        self.assertEqual((done.returncode, done.stdout), (0, "found\n" * 2), done.stderr)
+
+    def test_a_program_that_one_host_lacks_is_told_with_the_host_and_nothing_else(self):
+        done = self.tutti(*self.words("a:1,poor:1"), "program", **self.program())
+        self.assertEqual(done.returncode, 127, done.stderr)
+        self.assertRegex(done.stderr, r"^tutti run: host \S+: cannot find program 'program' in PATH[^\n]*\n$")
 
     def test_wrong_lists_are_named(self):
         for words, culprit in ((["--hosts", "a:0"], "a:0"), (["--hostfile", "/no/file"], "/no/file"),

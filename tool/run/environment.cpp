@@ -89,7 +89,7 @@ std::vector<std::string> variables_for_nodes() {
   Variables variables = own_environment();
   std::erase_if(variables, [](const auto& variable) {
     const std::string& name = variable.first;
-    return !name.starts_with("TUTTI_") || name == "TUTTI_SECRET_FD" ||
+    return (!name.starts_with("TUTTI_") && name != "PATH") || name == "TUTTI_SECRET_FD" ||
            name == "TUTTI_SECRET_FILE" || name == "TUTTI_BOARD_FD" || name == "TUTTI_STORE" ||
            name == "TUTTI_RENDEZVOUS" || name == "TUTTI_RESTART" || name == "TUTTI_RETURNED";
   });

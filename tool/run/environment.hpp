@@ -29,7 +29,7 @@ std::vector<std::string> rank_environment(const JobWorld& world, int local_rank,
 
 // The launcher's own environment, as it is.
 std::vector<std::string> process_variables();
-// What of it the launchers of other hosts are told: TUTTI_*, but for what is of this host alone.
+// What of it the launchers of other hosts are told: PATH, and TUTTI_*, but for what is of this host alone.
 std::vector<std::string> variables_for_nodes();
 
 }  // namespace tutti::tool

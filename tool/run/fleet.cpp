@@ -243,6 +243,7 @@ void Fleet::handle_death(std::size_t index) {
     if (node.report["ranks"].is_null()) cut_leashes();
     return;
   }
+  if (kill_at_) return;  // ended by us, because of another one
   const int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
   const std::string how = describe_ending(wait_status);
   if (node.ready)

@@ -71,7 +71,10 @@ void add_to_environment(const std::vector<std::string>& variables) {
 int launch_here(const RunOptions& options, const Secret& secret, Leash* leash, Json& report) {
   add_to_environment(options.environment);
   const auto path = find_program(options.program.front());
-  if (!path.ok()) return complain("run", path.status().message(), kCannotRun);
+  if (!path.ok()) {
+    const std::string where = leash != nullptr ? fmt::format("host {}: ", host_name()) : "";
+    return complain("run", where + path.status().message(), kCannotRun);
+  }
   const auto config = Config::from_environment();
   if (!config.ok()) return complain("run", config.status());
   const rlimit descriptors = own_descriptor_limit();
@@ -124,7 +127,13 @@ void say(const std::string& line) {
 
 // What a node finds out before its ranks are started, and the launcher at home could not know.
 Status take_over(const NodeOrder& order) {
+  const char* folders = std::getenv("PATH");
+  const std::string own = folders != nullptr ? folders : "/usr/bin:/bin";
+  ::setenv("PATH", own.c_str(), 1);
   add_to_environment(order.environment);
+  // A name means what it means at home, where that is here, too: a remote shell's own PATH is short.
+  if (const std::string home = std::getenv("PATH"); home != own)
+    ::setenv("PATH", (home + ":" + own).c_str(), 1);
   if (::chdir(order.folder.c_str()) != 0)
     return errno_status(fmt::format("cannot work in {}", order.folder));
   std::error_code error;

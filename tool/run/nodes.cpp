@@ -132,10 +132,18 @@ Status Rendezvous::join(const RunOptions& options, const std::string& secret,
     else if (interrupted())
       return {Code::aborted, "interrupted while looking for node 0"};
     // Whatever else is wrong (the secret, the version, TLS on one side) stays so.
-    else if (store.status().code() != Code::timed_out || steady_clock().now() >= deadline)
+    else if (store.status().code() != Code::timed_out)
       return store.status().annotate(
           fmt::format("node {} cannot reach node 0's launcher at {} (same --secret-file?)",
                       world_.node_rank, address_));
+    else if (steady_clock().now() >= deadline)
+      return {
+          Code::timed_out,
+          fmt::format(
+              "node {} did not reach node 0's launcher at {} within {} s; look whether it runs, at the "
+              "name, and at firewalls on the way; the last try: {}",
+              world_.node_rank, address_, options.join_timeout.count() / 1000.0,
+              store.status().message())};
   }
   for (bool placed = false; !placed;) {
     if (Status status = find_attempt(world_.restart, deadline, interrupted); !status.ok())
