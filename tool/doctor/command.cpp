@@ -93,8 +93,10 @@ Command make_doctor(CLI::App& app) {
   parser
       ->add_option("--hosts", options->hosts,
                    "hosts and the ranks of each, a:2,b:2; started over ssh")
+      ->check(filled())
       ->type_name("LIST");
   parser->add_option("--hostfile", options->hostfile, "the same from a file with a host a line")
+      ->check(filled())
       ->type_name("FILE");
   parser->add_option("--ssh", options->remote_shell, "remote shell for --hosts (default ssh)")
       ->type_name("CMD");

@@ -235,14 +235,26 @@ class Diagnosis {
              fmt::format("raise the third number of net.ipv4.{}, or TUTTI_STREAMS", variable));
   }
 
+  // The host that most agree with, of equal numbers the first: those that differ from it are odd.
+  template <class Value>
+  std::size_t usual_host(Value HostRecord::*field) const {
+    std::map<Value, std::size_t> count;
+    for (const HostRecord& host : examination_.hosts) ++count[host.*field];
+    std::size_t usual = 0;
+    for (std::size_t i = 1; i < examination_.hosts.size(); ++i)
+      if (count[examination_.hosts[i].*field] > count[examination_.hosts[usual].*field]) usual = i;
+    return usual;
+  }
+
   template <class Value>
   void compare(Value HostRecord::*field, const char* what, Level level, const char* advice) {
-    const Value& first = examination_.hosts.front().*field;
-    for (std::size_t i = 1; i < examination_.hosts.size(); ++i) {
+    const std::size_t usual = usual_host(field);
+    const Value& expected = examination_.hosts[usual].*field;
+    for (std::size_t i = 0; i < examination_.hosts.size(); ++i) {
       const Value& other = examination_.hosts[i].*field;
-      if (other == first) continue;
+      if (other == expected) continue;
       findings_.push_back({level, names_[i],
-                           fmt::format("{} is {}, on {} {}", what, other, names_[0], first),
+                           fmt::format("{} is {}, on {} {}", what, other, names_[usual], expected),
                            advice});
     }
   }

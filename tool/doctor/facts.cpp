@@ -79,27 +79,27 @@ bool has_pinning_devices() {
   return false;
 }
 
-// What others reach it by: the first that is up, has an address, and is no loopback.
-const topology::Interface* outward(const topology::Hardware& machine) {
+// What others reach it by: the one of TUTTI_INTERFACE, or the first that is up, has an address, and is no loopback.
+const topology::Interface* outward(const topology::Hardware& machine, const std::string& named) {
   for (const auto& interface : machine.interfaces)
-    if (interface.up && !interface.loopback && !interface.addresses.empty()) return &interface;
+    if (named.empty() ? interface.up && !interface.loopback && !interface.addresses.empty()
+                      : interface.name == named)
+      return &interface;
   return nullptr;
 }
 
-void look_at_network(const topology::Hardware& machine, HostRecord& facts) {
+void look_at_network(const topology::Hardware& machine, const Config& config, HostRecord& facts) {
   facts.congestion = line_in("/proc/sys/net/ipv4/tcp_congestion_control");
   facts.send_buffer = most_in("/proc/sys/net/ipv4/tcp_wmem");
   facts.receive_buffer = most_in("/proc/sys/net/ipv4/tcp_rmem");
-  const topology::Interface* interface = outward(machine);
+  const topology::Interface* interface = outward(machine, config.interface);
   if (interface == nullptr) return;
   facts.interface = interface->name;
   facts.mtu = number_in(("/sys/class/net/" + interface->name + "/mtu").c_str());
 }
 
-void look_at_limits(int local_ranks, int all_ranks, HostRecord& facts) {
-  const auto config = Config::from_environment();
-  const RoomNeeds needs =
-      RoomNeeds::of(local_ranks, all_ranks, config.ok() ? *config : Config(), false);
+void look_at_limits(int local_ranks, int all_ranks, const Config& config, HostRecord& facts) {
+  const RoomNeeds needs = RoomNeeds::of(local_ranks, all_ranks, config, false);
   const HostRoom room = HostRoom::of_this_host();
   facts.descriptors = or_unlimited(room.descriptors);
   facts.needed_descriptors =
@@ -119,6 +119,8 @@ void look_at_limits(int local_ranks, int all_ranks, HostRecord& facts) {
 }  // namespace
 
 HostRecord look_at_this_host(int local_ranks, int all_ranks) {
+  const auto set = Config::from_environment();
+  const Config config = set.ok() ? *set : Config();
   HostRecord facts;
   facts.name = host_name();
   facts.ranks = local_ranks;
@@ -129,9 +131,9 @@ HostRecord look_at_this_host(int local_ranks, int all_ranks) {
   if (machine.ok()) {
     facts.cpus = machine->cpus;
     facts.numa_nodes = static_cast<std::int64_t>(machine->numa_nodes.size());
-    look_at_network(*machine, facts);
+    look_at_network(*machine, config, facts);
   }
-  look_at_limits(local_ranks, all_ranks, facts);
+  look_at_limits(local_ranks, all_ranks, config, facts);
   facts.numa_balancing = std::max<std::int64_t>(0, number_in("/proc/sys/kernel/numa_balancing"));
   facts.governor = line_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   facts.pinning = has_pinning_devices() ? 1 : 0;

@@ -129,6 +129,17 @@ TEST(Doctor, limits_that_are_too_tight_are_to_be_mended) {
   one_finding([](HostRecord& host) { host.version = "2"; });
 }
 
+TEST(Doctor, the_odd_one_is_who_differs_from_most) {
+  for (std::size_t odd = 0; odd < 4; ++odd) {
+    Examination examination = cluster(4);
+    examination.hosts[odd].mtu = 9000;
+    const auto found = to_mend(examination);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].host, examination.hosts[odd].name);
+    EXPECT_TRUE(found[0].what.find("9000, on") != std::string::npos) << found[0].what;
+  }
+}
+
 TEST(Doctor, what_is_worth_knowing_makes_nobody_ill) {
   Examination examination = cluster(2);
   HostRecord& host = examination.hosts[0];
