@@ -45,6 +45,13 @@ CLI::Validator share() {
   return {check, ""};
 }
 
+CLI::Validator filled() {
+  const auto check = [](std::string& text) -> std::string {
+    return text.empty() ? "nothing is given" : "";
+  };
+  return {check, ""};
+}
+
 Result<std::chrono::nanoseconds> read_duration(const char* flag, const std::string& text,
                                                std::chrono::nanoseconds least,
                                                std::chrono::nanoseconds most) {

@@ -28,7 +28,7 @@ class CommandLine(LaunchTest):
         self.assertIn("--bogus", self.refused("run", "--bogus", "true"))
         self.assertIn("--bogus", self.refused("show", "all_reduce", "--bogus"))
         self.assertIn("--bogus", self.refused("info", "--bogus"))
-        self.assertIn("-n 0", self.refused("run", "-n", "0", "true"))
+        self.assertIn("--ranks: 0", self.refused("run", "-n", "0", "true"))
         self.assertIn("x", self.refused("run", "-n", "x", "true"))
         self.assertIn("soon", self.refused("run", "--grace", "soon", "true"))
         self.assertIn("/proc/nowhere", self.refused("run", "--log-dir", "/proc/nowhere", "true"))

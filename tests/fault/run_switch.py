@@ -64,7 +64,7 @@ class Switch(LaunchTest):
         self.assertIn('"ranks_have_gone": true', said)
 
     def test_without_a_job_it_says_what_to_set(self):
-        for words, culprit in ((["switch"], "TUTTI_SIZE"), (["switch", "-n", "1"], "--ranks"),
+        for words, culprit in ((["switch"], "TUTTI_SIZE"), (["switch", "-n", "1"], "--ranks"), (["switch", "-n", "4"], "--store"),
                                (["switch", "-n", "4", "--store", "host:1"], "TUTTI_SECRET_FILE")):
             done = self.tutti(*words)
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -31,6 +31,9 @@ REFUSED = [(BENCH, "-n", WHOLE), (BENCH, "--iters", WHOLE), (BENCH, "-b", SIZE),
            (("show", "job"), "--interval", TIME + ("1ms",)),
            (MODEL, "--efficiency", ("0", "nan", "-0.5", "1.5", "inf")), (MODEL, "--zero", ("-1", "4")),
            (MODEL, "--bucket-bytes", SIZE), (SEARCH, "--gpus", WHOLE),
+           (("run",), "-n", (*WHOLE, "4097")), (("run",), "--nnodes", WHOLE), (("run",), "--node-rank", ("-1", "nan", "")),
+           (("run",), "--max-restarts", ("-1", "nan", "")), (("run",), "--hosts", ("",)), (("doctor",), "--hosts", ("",)),
+           (CALIBRATE, "--hosts", ("",)), (("switch",), "-n", (*WHOLE, "1")),
            ((*SEARCH, "--gpus", "8"), "--most-tp", WHOLE), ((*SEARCH, "--gpus", "8"), "--top", WHOLE)]
 REFUSED += [(MODEL, flag, WHOLE) for flag in (
     "--dp", "--tp", "--pp", "--cp", "--virtual-stages", "--micro-batch", "--seq", "--global-batch",

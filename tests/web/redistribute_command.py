@@ -70,6 +70,7 @@ class RedistributeTest(LaunchTest):
         self.refused(["--mesh", "dp2", "--shape", "4", *ends], "--mesh dp2: a mesh is NAME=SIZE")
         self.refused(["--mesh", "dp=2,dp=2", "--shape", "4", *ends], "two axes 'dp'")
         self.refused(["--mesh", "dp=2", "--shape", "4xx", *ends], "--shape 4xx")
+        self.refused(["--mesh", "dp=2", "--shape", "x", *ends], "--shape x")
         self.refused(["--mesh", "dp=2", "--shape", "4", "--dtype", "f99", *ends], "--dtype f99")
         self.refused(["--mesh", "dp=2", "--shape", "4", "--from", "whole", "--to", "replicate"], "'whole' is no placement")
         self.refused(["--mesh", "dp=2,tp=2", "--shape", "4", *ends], "1 placements (replicate) for 2 axes")

@@ -72,8 +72,8 @@ FittedTable bench_table(const BenchOptions& options) {
 std::string table_head(const FittedTable& table, const BenchOptions& options, int ranks,
                        const std::string& transport) {
   std::string text =
-      fmt::format("# tutti bench: {} ranks, {}, {} memory, {}{}{}\n", ranks, transport,
-                  options.symmetric ? "symmetric" : "plain",
+      fmt::format("# tutti bench: {} rank{}, {}, {} memory, {}{}{}\n", ranks, ranks == 1 ? "" : "s",
+                  transport, options.symmetric ? "symmetric" : "plain",
                   options.order == ReductionOrder::any
                       ? ""
                       : fmt::format("folds in {} order, ", to_string(options.order)),

@@ -36,7 +36,7 @@ struct ModelRequest {
 };
 
 void add_layout_flags(CLI::App& app, ModelRequest& state) {
-  const char* group = "ModelLayout";
+  const char* group = "Layout";
   planner::ModelLayout& layout = state.layout;
   app.add_option("--dp", layout.dp, "data parallel replicas")
       ->check(between(1, kMostParallel))

@@ -28,6 +28,7 @@ void add_where(CLI::App& parser, WhereWords& words) {
   parser
       .add_option("--hosts", words.hosts,
                   "measure on several hosts, and between them: a:2,b:2, as tutti run starts ranks")
+      ->check(filled())
       ->type_name("LIST");
   parser
       .add_option("--ssh", words.remote_shell,

@@ -14,6 +14,7 @@
 #include "core/sockets.hpp"
 #include "core/words.hpp"
 #include "tool/command.hpp"
+#include "tool/numbers.hpp"
 #include "tool/run/launch.hpp"
 #include "tutti/config.hpp"
 
@@ -142,9 +143,6 @@ Status check_files(const RunOptions& options) {
 Status check(RunOptions& options, const Words& words) {
   if (options.program.empty())
     return {Code::invalid_argument, "say which program to run: tutti run -n 4 ./my_program"};
-  if (options.ranks < 1 || options.ranks > kMostRanks)
-    return {Code::invalid_argument,
-            fmt::format("-n {} lies outside 1 … {}", options.ranks, kMostRanks)};
   const auto grace = read_time("--grace", words.grace, true);
   if (!grace.ok()) return grace.status();
   options.grace = *grace;
@@ -174,18 +172,22 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
       "-n,--ranks", options.ranks,
       "ranks on this host (default 1); with --hosts: on all of them (default: one a "
       "place)");
+  ranks->check(between(1, kMostRanks));
   run->add_option("--hosts", state->words.hosts,
                   "hosts to run on and the ranks of each, a:4,b:4; started over ssh")
+      ->check(filled())
       ->type_name("LIST");
   run->add_option("--hostfile", state->words.hostfile,
                   "the same from a file with a host a line: a slots=4, or a:4")
+      ->check(filled())
       ->type_name("FILE");
   run->add_option("--ssh", options.remote_shell,
                   "remote shell for --hosts (default ssh, and none for localhost)")
       ->type_name("CMD");
-  run->add_option("-x,--env", state->words.variables,
-                  "variable for the ranks, NAME=value or NAME as it is here; TUTTI_* reach other "
-                  "hosts by themselves")
+  run->add_option(
+         "-x,--env", state->words.variables,
+         "variable for the ranks, NAME=value or NAME as it is here; PATH and TUTTI_* reach "
+         "other hosts by themselves")
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
   run->add_option("--json", options.json, "write how the job ended, as JSON, into this file")
@@ -209,12 +211,12 @@ Command make_run(CLI::App& app, std::vector<std::string> words_after_mark) {
          "how often a job that fails, or a lost rank that the others take back, is started "
          "anew, the job on all hosts (default 0); with "
          "--nnodes node 0's counts")
-      ->check(CLI::Range(0, 1000000));
+      ->check(between(0, 1000000));
   run->add_option("--nnodes", options.nodes,
                   "hosts of the job; start one launcher on each (default 1)")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(between(1, kMostRanks));
   run->add_option("--node-rank", options.node_rank, "number of this host, from 0")
-      ->check(CLI::Range(0, kMostRanks));
+      ->check(between(0, kMostRanks));
   run->add_option("--rendezvous", options.rendezvous,
                   "HOST:PORT on node 0 where the launchers meet");
   run->add_option("--secret-file", options.secret_file,

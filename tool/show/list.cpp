@@ -77,7 +77,7 @@ std::string line_of(const Json& row, bool reduces, ReductionOrder asked) {
     return fmt::format("  {:20} not for these ranks and hosts\n", name);
   const Json& host = row["host_form"];
   return fmt::format(
-      "  {:20} {:>6} {:>9} {:>13}  {:14}{}\n", name, row["steps"].integer(),
+      "  {:20} {:>6} {:>9} {:>13}  {:16}{}\n", name, row["steps"].integer(),
       row["messages"].integer(), row["messages_per_rank"].integer(),
       reduces ? short_order(row, asked) : "",
       host.is_null() ? "by messages"
@@ -133,7 +133,7 @@ Result<std::string> print_list(const ShownCall& call, bool as_json) {
                .dump(1) +
            "\n";
   const bool reduces = has_reduction(call.request.collective);
-  std::string text = fmt::format("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {:14}{}\n", collective,
+  std::string text = fmt::format("{} on {}:\n  {:20} {:>6} {:>9} {:>13}  {:16}{}\n", collective,
                                  count_of(static_cast<std::uint64_t>(call.request.size), "rank"),
                                  "algorithm", "steps", "messages", "most per rank",
                                  reduces ? "folds in order" : "", "host form");

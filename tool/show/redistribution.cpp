@@ -41,12 +41,12 @@ Result<MeshAxes> read_mesh(const std::string& text) {
 Result<std::vector<std::int64_t>> read_shape(const std::string& text) {
   const auto words = split_words(text, 'x');
   const auto crosses = std::count(text.begin(), text.end(), 'x');
-  const bool has_gaps = std::ssize(words) != crosses + 1;
+  constexpr const char* kForm = "a shape is LENGTHxLENGTH…, such as 1024x4096";
+  if (std::ssize(words) != crosses + 1) return refuse_flag("--shape", text, kForm);  // it has gaps
   std::vector<std::int64_t> shape;
   for (const std::string_view word : words) {
     const auto length = parse_integer(word);
-    if (has_gaps || !length.ok() || *length < 0)
-      return refuse_flag("--shape", text, "a shape is LENGTHxLENGTH…, such as 1024x4096");
+    if (!length.ok() || *length < 0) return refuse_flag("--shape", text, kForm);
     shape.push_back(*length);
   }
   return shape;

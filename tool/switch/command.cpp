@@ -10,6 +10,7 @@
 #include "core/clock.hpp"
 #include "core/json.hpp"
 #include "tool/interruption.hpp"
+#include "tool/numbers.hpp"
 #include "tutti/switch.hpp"
 
 namespace tutti::tool {
@@ -39,6 +40,11 @@ int serve(const Words& words) {
   if (std::getenv("TUTTI_SIZE") == nullptr)
     return complain("switch", "say how many ranks the job has: -n 4, or TUTTI_SIZE", kBadInput);
   if (!words.store.empty()) ::setenv("TUTTI_STORE", words.store.c_str(), 1);
+  if (std::getenv("TUTTI_STORE") == nullptr && std::getenv("TUTTI_RENDEZVOUS") == nullptr)
+    return complain(
+        "switch",
+        "say where the job's ranks meet: --store HOST:PORT, TUTTI_STORE or TUTTI_RENDEZVOUS",
+        kBadInput);
   catch_interruptions();
   SwitchOptions options;
   options.name = words.group;
@@ -60,7 +66,7 @@ Command make_switch(CLI::App& app) {
   CLI::App* parser = app.add_subcommand(
       "switch", "fold what a job's ranks send, as a process on a host with a fat link");
   parser->add_option("-n,--ranks", words->ranks, "ranks of the job (default: TUTTI_SIZE)")
-      ->check(CLI::Range(2, 1000));
+      ->check(between(2, 1000));
   parser
       ->add_option("--store", words->store,
                    "HOST:PORT where its ranks meet (default: TUTTI_STORE or TUTTI_RENDEZVOUS)")
