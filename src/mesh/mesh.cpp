@@ -92,7 +92,7 @@ Status label_with_coordinates(Group& group, const MeshAxes& axes,
   std::vector<std::string> labels;
   for (const int position : position_of) {
     std::string label = to_string(axes, coordinates_of(axes, position));
-    if (label.size() > kLongestLabel) label = label.substr(0, kLongestLabel - 2) + "..";
+    if (label.size() > kLongestLabel) label.replace(kLongestLabel - 2, label.npos, "..");
     labels.push_back(std::move(label));
   }
   return group.label_ranks(labels);
