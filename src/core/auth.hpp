@@ -24,7 +24,7 @@
 namespace tutti {
 
 inline constexpr std::chrono::seconds kHandshakeTimeout{5};
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 // What a side says of itself. Bound into both proofs.
 struct Identity {

@@ -91,7 +91,11 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   auto key = secret.key(*word, options, *epoch);
   wipe(*word);
   if (!key.ok()) return key.status();
-  if (fans_out && meeting.is_by_tree()) meeting.fan_out(HostStore::find(*epoch, *key));
+  HostDoors doors;
+  if (fans_out && meeting.is_by_tree()) {
+    meeting.fan_out(HostStore::find(*epoch, *key));
+    doors = HostDoors::of_network(config, *key);
+  }
 
   transport::OpeningOptions opening;
   opening.rank = options.rank;
@@ -121,6 +125,7 @@ Result<Linked> link_up(StoreRounds& meeting, const LinkSecret& secret, const Gro
   const auto check = [&](const auto& wants) { return check_wants(wants, options); };
   auto wants = meeting.exchange("size", wanted_by(options, config), check);
   if (!wants.ok()) return wants.status();
+  meeting.climb(doors);
   auto addresses = meeting.exchange("address", (*open)->address());
   if (!addresses.ok()) return addresses.status();
   if (has_switch) {

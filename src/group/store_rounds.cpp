@@ -20,6 +20,10 @@ constexpr milliseconds kLook{250};
 // have ended, and where there is no launcher to say so only its links can tell, which are made next.
 constexpr Nanoseconds kTreePatience = std::chrono::seconds(5);
 constexpr Nanoseconds kTreePatienceOfRank = std::chrono::milliseconds(20);
+// How often whoever waits for a leader looks whether the store has it: the leader may have been stopped.
+constexpr milliseconds kLookPastLeader{2000};
+// How long it takes a leader at most to say where its door is.
+constexpr milliseconds kDoorPatience{2000};
 
 }  // namespace
 
@@ -47,12 +51,17 @@ class AllSaid {
     return values;
   }
 
+  // Ranks as runs of consecutive ones: what all say alike is short.
   std::string encode() const {
     ByteWriter out;
     for (const auto& [value, ranks] : ranks_of_) {
+      const auto runs = runs_of(ranks);
       out.put_string(value);
-      out.put(static_cast<std::uint32_t>(ranks.size()));
-      for (const int rank : ranks) out.put(static_cast<std::int32_t>(rank));
+      out.put(static_cast<std::uint32_t>(runs.size()));
+      for (const Run& run : runs) {
+        out.put(run.first);
+        out.put(run.count);
+      }
     }
     return out.take();
   }
@@ -60,15 +69,18 @@ class AllSaid {
     ByteReader in(bytes);
     AllSaid said;
     bool whole = true;
+    std::uint32_t left = kMostRanks;
     while (whole && !in.empty()) {
       std::string value;
       std::uint32_t count = 0;
       whole = in.get_string(value) && in.get(count);
       std::vector<int> ranks;
       for (std::uint32_t i = 0; whole && i < count; ++i) {
-        std::int32_t rank = 0;
-        whole = in.get(rank) && rank >= 0;
-        ranks.push_back(rank);
+        Run run;
+        whole =
+            in.get(run.first) && in.get(run.count) && run.first < kMostRanks && run.count <= left;
+        for (std::uint32_t each = 0; whole && each < run.count; ++each, --left)
+          ranks.push_back(static_cast<int>(run.first + each));
       }
       said.ranks_of_.emplace_hint(said.ranks_of_.end(), std::move(value), std::move(ranks));
     }
@@ -78,6 +90,24 @@ class AllSaid {
   }
 
  private:
+  struct Run {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+  };
+  // More would be a fault of whoever wrote them.
+  static constexpr std::uint32_t kMostRanks = 1 << 22;
+
+  static std::vector<Run> runs_of(std::vector<int> ranks) {
+    std::sort(ranks.begin(), ranks.end());
+    std::vector<Run> runs;
+    for (const int rank : ranks) {
+      const auto each = static_cast<std::uint32_t>(rank);
+      if (runs.empty() || each != runs.back().first + runs.back().count) runs.push_back({each, 0});
+      ++runs.back().count;
+    }
+    return runs;
+  }
+
   std::map<std::string, std::vector<int>> ranks_of_;
 };
 
@@ -239,24 +269,52 @@ std::string StoreRounds::handed_on_by(int rank, const std::string& key) const {
 void StoreRounds::fan_out(HostStore host) {
   host_ = std::move(host);
   host_.enter();
+  if (!host_.leads) return;
+  const auto number = store_.add(prefix_ + "/hosts", 1);
+  if (number.ok()) host_number_ = *number - 1;
+}
+
+// The leaders' tree: the store, hosts 0 to 15 below it, 16 to 31 below 0, 32 to 47 below 1, and so on.
+void StoreRounds::climb(const HostDoors& doors) {
+  if (host_number_ < 0) return;
+  const auto hosts = store_.add(prefix_ + "/hosts", 0);
+  if (!hosts.ok() || *hosts <= kBranches) return;
+  if (kBranches * (host_number_ + 1) < *hosts) {
+    auto door = doors.open();
+    if (door.ok()) host_.door = *std::move(door);
+    (void)store_.set(key_of_door(host_number_), host_.door.address);
+  }
+  if (host_number_ < kBranches) return;
+  const auto address = store_.get(key_of_door(host_number_ / kBranches - 1), kDoorPatience);
+  if (!address.ok() || address->empty()) return;
+  if (auto above = doors.reach(*address); above.ok()) host_.climb(*std::move(above));
+}
+
+std::string StoreRounds::key_of_door(std::int64_t host) const {
+  return fmt::format("{}/door/{}", prefix_, host);
 }
 
 Status StoreRounds::tell_all(const std::string& name, const std::string& value) {
-  if (host_.leads) (void)host_.store->set(name, value);
+  host_.hand_on(name, value);
   return store_.set(name, value);
 }
 
-// As `hear`. A leader that is gone is no loss: the store says the same.
+// As `hear`. A leader that is gone is no loss, nor is one that is silent: the store says the same.
 Result<std::string> StoreRounds::hear_alike(const std::string& name, milliseconds patience,
                                             const std::string& key) {
-  if (host_.store && !host_.leads) {
-    auto got = hear_from(*host_.store, name, patience, key);
+  const Nanoseconds until = deadline_after(clock_.now(), patience);
+  auto& leader = host_.leads ? host_.above : host_.store;
+  Result<std::string> got = Status(Code::timed_out, "");
+  bool is_over = false;
+  while (leader && !is_over) {
+    got = hear_from(*leader, name, std::min(left(until), kLookPastLeader), key);
     const Code code = got.status().code();
-    if (code == Code::ok || code == Code::timed_out || code == Code::peer_lost) return got;
-    host_ = {};
+    if (code == Code::timed_out) got = store_.get(name, milliseconds(1));
+    is_over = got.ok() || code == Code::peer_lost || clock_.now() >= until;
+    if (!is_over && code != Code::timed_out) leader.reset();
   }
-  auto got = hear(name, patience, key);
-  if (got.ok() && host_.leads) (void)host_.store->set(name, *got);
+  if (!is_over) got = hear(name, left(until), key);
+  if (got.ok()) host_.hand_on(name, *got);
   return got;
 }
 

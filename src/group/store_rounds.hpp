@@ -3,7 +3,7 @@
 // In a round everybody says something and hears what all have said: a few hear each other himself. Where
 // there are more than kBranches and one, the words go up a tree through the store, kBranches of which meet in
 // each rank, and come down as one value, which one rank of each host asks for (host_store.hpp): the store has
-// two operations for each rank, not one for each pair, and tells all to as many as there are hosts.
+// two operations for each rank, not one for each pair, and tells all to kBranches leaders of hosts, who tell others.
 //
 //   rank 17 ─┐
 //      …     ├─▶ "…/below/1" ─▶ rank 1 ─┐
@@ -26,9 +26,6 @@
 
 namespace tutti::group {
 
-// How many ranks each waits for in the tree.
-inline constexpr int kBranches = 16;
-
 class AllSaid;
 
 // Where ranks meet in the store. Groups of one name are told apart by how often a rank has joined one.
@@ -48,6 +45,8 @@ class StoreRounds {
   bool is_by_tree() const { return size_ > kBranches + 1; }
   // From here on this rank hears what all hear alike from its host's leader, or is that.
   void fan_out(HostStore host);
+  // When all have said something since then: leaders of many hosts ask each other.
+  void climb(const HostDoors& doors);
   // Nothing more will be heard.
   void leave_host() { host_.leave(kLeavePatience, clock_); }
   // What rank 0 says, to everyone.
@@ -81,6 +80,7 @@ class StoreRounds {
   Result<std::string> hear_alike(const std::string& name, std::chrono::milliseconds patience,
                                  const std::string& key);
   Status tell_all(const std::string& name, const std::string& value);
+  std::string key_of_door(std::int64_t host) const;
   bool is_leaf(int rank) const { return rank * kBranches + 1 >= size_; }
   std::string handed_on_by(int rank, const std::string& key) const;
   Result<AllSaid> gather(const std::string& key, const std::string& value, const Check& check,
@@ -92,7 +92,8 @@ class StoreRounds {
 
   Store& store_;
   HostStore host_;
-  const LauncherBoard* board_;  // where its ranks are the group's
+  std::int64_t host_number_ = -1;  // of the host that this rank leads, as they came
+  const LauncherBoard* board_;     // where its ranks are the group's
   const Clock& clock_;
   int rank_;
   int size_;

@@ -106,7 +106,8 @@ Nanoseconds estimate(const schedule::Entry& entry, const CallFacts& facts, int s
     if (!simulation.ok()) return simulation.status();
     return cost::Playable{std::move(site), *std::move(simulation)};
   };
-  const int hosts = whole.hosts();
+  // Ranks of a single host are continued like hosts of one rank: to play hundreds would take each of them seconds.
+  const int hosts = whole.hosts() == 1 ? facts.ranks : whole.hosts();
   const auto time = cost::CollectiveTime::of(facts.ranks, (facts.ranks + hosts - 1) / hosts, with);
   if (!time.ok()) return kUnknownTime;
   return rounded(time->with(total_bytes(facts)).seconds);

@@ -73,6 +73,30 @@ TEST(Silence, of_a_stopped_rank_ends_everybody_naming_it) {
   }
 }
 
+// Of twelve ranks four are linked to rank 5. The others hear of its silence from those, and find that it does not
+// answer them either; rank 2 just then wants to hear from it.
+TEST(Silence, of_a_rank_without_a_link_ends_everybody_naming_it) {
+  World world = world_of(WorldKind::tcp, 12, dead_after(kPatience));
+  world.tune = [tune = world.tune](Config& config) {
+    tune(config);
+    config.links = "lazy";
+  };
+  world.doomed = {5};
+  run(world, [](Context& here) {
+    ASSERT_TRUE(here.group->barrier().ok());
+    meet(here);
+    const auto began = Clock::now();
+    if (here.rank == 5) raise(SIGSTOP);
+    int nothing = 0;
+    const int source = here.rank == 2 ? 5 : kAnySource;
+    const Status status = here.group->recv(Buffer::of(&nothing, 1), source).status();
+    expect_silent(status, 5);
+    const auto took = Clock::now() - began;
+    EXPECT_GE(took, kDeadAfter - 50ms);
+    EXPECT_LT(took, kDeadAfter + 4 * kBound);  // twelve processes share the cores of a busy machine
+  });
+}
+
 // Without a progress thread too, and with as much on its way to it as fits.
 TEST(Silence, of_a_stopped_rank_with_a_full_window_is_told_as_soon) {
   World world = world_of(WorldKind::tcp, 2, dead_after(kDeadAfter, false));

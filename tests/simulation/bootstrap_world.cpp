@@ -216,6 +216,7 @@ class BootstrapWorld {
     if (meeting.is_by_tree()) meeting.fan_out(find_leader(rank));
     if (auto wants = meeting.exchange("size", fmt::format("create(size {})", ranks_)); !wants.ok())
       return wants.status();
+    meeting.climb(doors_of(rank));
     if (Status status = link_up(rank, meeting); !status.ok()) return status;
     auto firsts = meeting.exchange("links", std::to_string(rank / 8 * 8));
     if (!firsts.ok()) return firsts.status();
@@ -237,6 +238,23 @@ class BootstrapWorld {
     if (host.leads) server = std::make_unique<Server>(fibers_, clock_, costs_, outcome_.leaders);
     host.store = std::make_shared<SimulatedStore>(*server);
     return host;
+  }
+
+  // As HostDoors::of_network: reached by those who have read the address.
+  group::HostDoors doors_of(int rank) {
+    group::HostDoors doors;
+    doors.reach = [this](const std::string& address) -> Result<std::shared_ptr<Store>> {
+      return std::shared_ptr<Store>(std::make_shared<SimulatedStore>(*doors_.at(address)));
+    };
+    doors.open = [this, rank, reach = doors.reach]() -> Result<group::HostDoor> {
+      const std::string address = address_of(rank).tcp_outward;
+      doors_[address] = std::make_unique<Server>(fibers_, clock_, costs_, outcome_.leaders);
+      group::HostDoor door;
+      door.address = address;
+      door.store = *reach(address);
+      return door;
+    };
+    return doors;
   }
 
   Status link_up(int rank, group::StoreRounds& meeting) {
@@ -319,6 +337,7 @@ class BootstrapWorld {
   Bootstrapped outcome_;
   Server server_{fibers_, clock_, costs_, outcome_.store};
   std::map<int, std::unique_ptr<Server>> hosts_;
+  std::map<std::string, std::unique_ptr<Server>> doors_;  // of leaders that have hosts below
   std::vector<Rank> world_;
 };
 

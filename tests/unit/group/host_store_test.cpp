@@ -49,6 +49,7 @@ class CountedStore final : public Store {
 };
 
 constexpr int kRanks = 24;
+constexpr int kHosts = 40;  // 16 below the store, 24 below the first two of them
 
 // All of them meet, each with what `host_of` gives it; how many heard everybody.
 int exchange(CountedStore& store, const std::function<HostStore(int)>& host_of) {
@@ -114,6 +115,80 @@ TEST(HostStore, whose_leader_is_gone_asks_the_store) {
   };
   EXPECT_EQ(exchange(store, join), kRanks);
   EXPECT_GE(store.told_all, kRanks - 1);
+}
+
+// ---- a rank on each of many hosts
+
+Config on_loopback() {
+  Config config;
+  config.interface = "lo";
+  return config;
+}
+
+// All of them meet twice, and climb between; how many heard everybody.
+int exchange_up_a_tree(CountedStore& store, const std::function<HostDoors()>& make_doors) {
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kHosts; ++rank)
+    threads.emplace_back([&, rank] {
+      GroupOptions options;
+      options.rank = rank;
+      options.size = kHosts;
+      StoreRounds meeting(store, options, std::chrono::seconds(60), nullptr);
+      if (!meeting.join().ok()) return;
+      meeting.fan_out(HostStore::find(random_bytes(8), kSecret));
+      if (!meeting.exchange("hello", "hello").ok()) return;
+      meeting.climb(make_doors());
+      const auto heard = meeting.exchange("word", std::to_string(rank));
+      bool all = heard.ok();
+      for (int other = 0; all && other < kHosts; ++other)
+        all = (*heard)[static_cast<std::size_t>(other)] == std::to_string(other);
+      meeting.leave_host();
+      right += all;
+    });
+  for (auto& thread : threads) thread.join();
+  return right;
+}
+
+TEST(HostTree, the_store_tells_some_hosts_and_the_word_reaches_all) {
+  CountedStore store(make_memory_store());
+  const auto doors = [] { return HostDoors::of_network(on_loopback(), kSecret); };
+  EXPECT_EQ(exchange_up_a_tree(store, doors), kHosts);
+  // Sixteen; more where hosts lose patience on a busy machine.
+  EXPECT_LT(store.told_all, kHosts - 1);
+}
+
+TEST(HostTree, hosts_that_cannot_reach_each_other_ask_the_store) {
+  CountedStore store(make_memory_store());
+  std::atomic<int> opened{0};
+  const auto doors = [&] {
+    HostDoors doors = HostDoors::of_network(on_loopback(), kSecret);
+    // Of two that have hosts below them one has no door, and the other's is behind a wall.
+    doors.open = [&opened, open = doors.open]() -> Result<HostDoor> {
+      if (opened++ == 0) return Status(Code::unsupported, "no door");
+      return open();
+    };
+    doors.reach = [](const std::string&) -> Result<std::shared_ptr<Store>> {
+      return Status(Code::timed_out, "a wall");
+    };
+    return doors;
+  };
+  EXPECT_EQ(exchange_up_a_tree(store, doors), kHosts);
+  EXPECT_EQ(opened, 2);
+  EXPECT_GE(store.told_all, kHosts - 1);
+}
+
+TEST(HostTree, below_a_host_that_fell_silent_asks_the_store) {
+  CountedStore store(make_memory_store());
+  const auto doors = [] {
+    HostDoors doors = HostDoors::of_network(on_loopback(), kSecret);
+    doors.reach = [](const std::string&) -> Result<std::shared_ptr<Store>> {
+      return make_memory_store();  // in which nobody says anything
+    };
+    return doors;
+  };
+  EXPECT_EQ(exchange_up_a_tree(store, doors), kHosts);
+  EXPECT_GE(store.told_all, kHosts - 1);
 }
 
 }  // namespace
