@@ -64,7 +64,9 @@ TEST(LazyLinks, that_both_sides_make_at_once_are_one) {
       meet(here, "all at once");
       ASSERT_TRUE(here.group->transfer(transfers, {}).wait().ok());
       for (int peer = 0; peer < here.size; ++peer)
-        if (peer != here.rank) EXPECT_EQ(got[static_cast<std::size_t>(peer)], peer);
+        if (peer != here.rank) {
+          EXPECT_EQ(got[static_cast<std::size_t>(peer)], peer);
+        }
       for (int root = 0; root < here.size; root += 4)
         for (const Collective collective :
              {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter,
