@@ -203,6 +203,7 @@ class Channel final : public GroupView,
   bool keep_early(const Incoming& message);
   void refuse(const Incoming& message);
   void answer(int peer);
+  bool may_have_failed(int peer) const;
   void fail_as_run_says();
   void hear_of_survivors(int peer, std::string_view opinion);
   bool settle_dispute();

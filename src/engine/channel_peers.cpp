@@ -246,9 +246,6 @@ void Channel::handle_data(Incoming& message) {
   // Its line was there before its data; if it tells of another call, that is what is wrong.
   arrivals_.look_at_lines();
   if (inbox_.has_failed() || arrivals_.is_disputed()) return release(message);
-  // Nor is it there any more where that rank has failed meanwhile: its word of that follows its data.
-  if (memory_ && message.peer < size() && !arrivals_.has_arrived(message.peer))
-    return release(message);
   prepared_->by_message->deliver(message.peer, message.header, message.segment);
   fail_as_run_says();
 }
@@ -266,6 +263,11 @@ bool Channel::keep_early(const Incoming& message) {
   return true;
 }
 
+// A rank that has found out first that calls differ has taken its line back; its word of that follows its data.
+bool Channel::may_have_failed(int peer) const {
+  return memory_ && peer >= 0 && peer < size() && !arrivals_.has_arrived(peer);
+}
+
 // What differs between ranks is more than the run knows.
 void Channel::fail_as_run_says() {
   const Status failure = prepared_->run().failure();
@@ -273,6 +275,8 @@ void Channel::fail_as_run_says() {
     note_device_mismatch(*current_, failure.peer());
   else if (failure.code() == Code::mismatch)
     arrivals_.note_mismatch(failure.peer());
+  else if (failure.code() == Code::corrupt && may_have_failed(failure.peer()))
+    return;
   else if (!failure.ok() && failure.peer() >= 0)
     fail(failure.annotate(members_.where(failure.peer())), true);
   else if (!failure.ok())
