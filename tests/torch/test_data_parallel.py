@@ -723,8 +723,8 @@ def count_graphs():
     return compile_graph
 
 
-@torch_at_least(2, 3)
 @pytest.mark.skipif(DEVICE.type == "cpu", reason="torch's compiler for CPUs takes more than a minute to begin")
+@torch_at_least(2, 3)
 @every_rank(2)
 def test_what_torchs_compiler_makes_of_a_module_trains_as_others(me):
     expected = train_ddp(me, seeded(Blocks, 4), adamw, steps=8)

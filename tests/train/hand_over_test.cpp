@@ -545,6 +545,11 @@ TEST_P(HandOverLoss, a_receiver_that_is_stopped_is_dropped_within_the_timeout) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(World, HandOverLoss,
+                         testing::Values(World{.kind = WorldKind::shm, .size = 4},
+                                         World{.kind = WorldKind::tcp, .size = 4}),
+                         name_of);
+
 // What has left this process by TCP so far.
 std::uint64_t bytes_sent_by_tcp() {
   std::uint64_t bytes = 0;
@@ -556,9 +561,8 @@ std::uint64_t bytes_sent_by_tcp() {
   return bytes;
 }
 
-TEST_P(HandOverLoss, the_trainer_sends_a_version_once_however_many_receivers_there_are) {
-  if (GetParam().kind != WorldKind::tcp) GTEST_SKIP() << "is about what goes over a network";
-  in_world([](Context& here) {
+TEST(HandOverBytes, the_trainer_sends_a_version_once_however_many_receivers_there_are) {
+  run(World{.kind = WorldKind::tcp, .size = 4}, [](Context& here) {
     if (here.rank == kTrainer) {
       auto sender = sender_of(here, 1 << 20);
       ASSERT_TRUE(sender);
@@ -580,11 +584,6 @@ TEST_P(HandOverLoss, the_trainer_sends_a_version_once_however_many_receivers_the
     }
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(World, HandOverLoss,
-                         testing::Values(World{.kind = WorldKind::shm, .size = 4},
-                                         World{.kind = WorldKind::tcp, .size = 4}),
-                         name_of);
 
 }  // namespace
 }  // namespace tutti::test
